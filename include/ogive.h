@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ogive.h - run a one-line formula as one fused kernel.
+ *
+ *     ogive_formula *f;
+ *     ogive_error error;
+ *     if (ogive_formula_create("x * sigmoid(x) + y", OGIVE_TEXT, &f, &error) ||
+ *         ogive_run(f, inputs, 2, outputs, 1, NULL, &error))
+ *         fprintf(stderr, "%s\n", error.message);
+ *     ogive_formula_release(f);
+ *
+ * A *formula* is text made into a graph. A *plan* is a formula bound to the
+ * shapes, strides, dtypes and device of its inputs (and of its outputs, if they
+ * are given). *Running* a plan takes pointers and workspace. ogive_run() does
+ * all three and keeps recent plans inside the formula.
+ *
+ * Threads: formulas and plans are immutable; any number of threads may use one
+ * at once. Two runs at the same time need different workspaces and outputs.
+ *
+ * Errors: every call that can fail returns a status and fills *error, which the
+ * caller owns and which may be NULL. On failure *out is NULL and nothing leaks.
+ * The library never prints, exits, aborts or changes the floating-point state.
+ *
+ * Bits: for float32, float16 and bfloat16, a formula gives the same bits on
+ * every CPU, for every number of threads and CPU level. They may change only
+ * with a new minor version before 1.0 and a new major version after it; the
+ * changelog then says "bits". float64 makes no such promise.
+ */
+#ifndef OGIVE_H
+#define OGIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* DLPack's tensor, exactly as <dlpack/dlpack.h> lays it out. Include that
+ * header first if the program uses it too. */
+#ifndef DLPACK_DLPACK_H_
+typedef enum { kDLCPU = 1, kDLCUDA = 2 } DLDeviceType;
+
+typedef struct {
+    DLDeviceType device_type;
+    int32_t device_id;
+} DLDevice;
+
+typedef enum {
+    kDLInt = 0,
+    kDLUInt = 1,
+    kDLFloat = 2,
+    kDLOpaqueHandle = 3,
+    kDLBfloat = 4,
+    kDLComplex = 5,
+    kDLBool = 6
+} DLDataTypeCode;
+
+typedef struct {
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes;
+} DLDataType;
+
+typedef struct {
+    void *data;
+    DLDevice device;
+    int32_t ndim;
+    DLDataType dtype;
+    int64_t *shape;
+    int64_t *strides; /* in elements; NULL: contiguous, last dim fastest */
+    uint64_t byte_offset;
+} DLTensor;
+#endif
+
+#define OGIVE_VERSION_MAJOR 0
+#define OGIVE_VERSION_MINOR 1
+#define OGIVE_VERSION_PATCH 0
+
+#if defined(_WIN32)
+#define OGIVE_API
+#else
+#define OGIVE_API __attribute__((visibility("default")))
+#endif
+
+/* "0.1.0", of the library that is running. */
+OGIVE_API const char *ogive_version(void);
+
+/* ---- errors -------------------------------------------------------------- */
+
+/* Values never change. */
+typedef enum {
+    OGIVE_OK = 0,
+    OGIVE_FORMULA = 1,     /* the text is wrong: offset says where */
+    OGIVE_SHAPE = 2,       /* shapes that do not fit each other or the formula */
+    OGIVE_DTYPE = 3,       /* a dtype that is not taken here */
+    OGIVE_ARGUMENT = 4,    /* NULL, wrong count, overlap, bad option */
+    OGIVE_UNSUPPORTED = 5, /* right, but not available */
+    OGIVE_MEMORY = 6,      /* memory could not be had */
+    OGIVE_DEVICE = 7       /* what the device reported */
+} ogive_status;
+
+typedef struct {
+    ogive_status status;
+    int64_t offset;     /* byte offset into the formula's text, or -1 */
+    char message[1000]; /* UTF-8, one line: what, expected, got */
+} ogive_error;
+
+/* "ok", "formula", "shape", ... */
+OGIVE_API const char *ogive_status_name(ogive_status status);
+
+/* ---- formulas ------------------------------------------------------------ */
+
+typedef struct ogive_formula ogive_formula;
+
+/* As a length: text ends at its NUL. */
+#define OGIVE_TEXT ((size_t)-1)
+
+/* Parses text (not kept; a copy is). Release with ogive_formula_release(). */
+OGIVE_API ogive_status ogive_formula_create(const char *text, size_t length, ogive_formula **out,
+                                            ogive_error *error);
+/* One more owner; returns its argument. */
+OGIVE_API ogive_formula *ogive_formula_retain(ogive_formula *formula);
+/* One owner less; the last frees it. NULL is fine. Plans outlive their formula. */
+OGIVE_API void ogive_formula_release(ogive_formula *formula);
+
+/* The free names, in order of first appearance: the order of inputs. Names live
+ * as long as the formula; NULL when index is out of range. */
+OGIVE_API size_t ogive_formula_input_count(const ogive_formula *formula);
+OGIVE_API const char *ogive_formula_input_name(const ogive_formula *formula, size_t index);
+OGIVE_API size_t ogive_formula_result_count(const ogive_formula *formula);
+
+/* ---- plans --------------------------------------------------------------- */
+
+typedef struct ogive_plan ogive_plan;
+
+/* Set size to sizeof(ogive_options); zero in any other field is the default. */
+typedef struct {
+    size_t size;
+    int32_t threads;       /* most threads a run may use; 0: OMP_NUM_THREADS, else all cores */
+    const char *cpu_level; /* highest CPU level to use, as ogive_cpu_level_name() gives it */
+} ogive_options;
+
+/* Plans formula for inputs (and outputs: their shapes are checked and their
+ * strides planned for; NULL means new, contiguous results). Of the tensors only
+ * device, dtype, shape and strides are read, never the data pointers. */
+OGIVE_API ogive_status ogive_plan_create(const ogive_formula *formula,
+                                         const DLTensor *const *inputs, size_t input_count,
+                                         const DLTensor *const *outputs, size_t output_count,
+                                         const ogive_options *options, ogive_plan **out,
+                                         ogive_error *error);
+OGIVE_API ogive_plan *ogive_plan_retain(ogive_plan *plan);
+OGIVE_API void ogive_plan_release(ogive_plan *plan);
+
+/* Result index: its device, dtype, shape and strides (never NULL) as planned,
+ * data NULL. Lives as long as the plan; NULL when index is out of range. */
+OGIVE_API const DLTensor *ogive_plan_result(const ogive_plan *plan, size_t index);
+/* Bytes of scratch memory that a run needs. */
+OGIVE_API size_t ogive_plan_workspace(const ogive_plan *plan);
+
+/* Runs plan. inputs[i] and outputs[i] point at the first element (DLTensor's
+ * data + byte_offset). workspace holds ogive_plan_workspace() bytes, aligned to
+ * 64, undefined at entry and exit; NULL if that is 0. stream is a CUDA stream
+ * and must be NULL on the CPU. Allocates nothing. An output may be an input
+ * where every read of it happens at the index being written (OGIVE_ARGUMENT
+ * otherwise, before anything is written). */
+OGIVE_API ogive_status ogive_plan_run(const ogive_plan *plan, const void *const *inputs,
+                                      void *const *outputs, void *workspace, void *stream,
+                                      ogive_error *error);
+
+/* Plans (or finds a recent plan for the same layouts and options), finds
+ * workspace, runs. Outputs must be given, of the right shape and dtype. */
+OGIVE_API ogive_status ogive_run(ogive_formula *formula, const DLTensor *const *inputs,
+                                 size_t input_count, const DLTensor *const *outputs,
+                                 size_t output_count, const ogive_options *options,
+                                 ogive_error *error);
+
+/* ---- looking inside ------------------------------------------------------ */
+
+typedef struct {
+    char name[64];         /* "pointwise", "rows sum", ... */
+    int64_t elements;      /* of the kernel's space */
+    int64_t bytes_read;    /* each input element once */
+    int64_t bytes_written; /* each output element once */
+    int32_t passes;        /* over the same rows */
+    int32_t threads;       /* that a run uses */
+} ogive_kernel_info;
+
+OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);
+OGIVE_API ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index,
+                                         ogive_kernel_info *info, ogive_error *error);
+/* The plan as text for people, NUL-terminated and cut to capacity. Returns the
+ * length of the whole text, as snprintf does; buffer may be NULL if capacity is 0. */
+OGIVE_API size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity);
+
+/* CPU levels this machine can run, lowest first ("x86-64", "x86-64-v3",
+ * "x86-64-v4"; "aarch64"). NULL when index is out of range. OGIVE_CPU in the
+ * environment names the highest level to use. */
+OGIVE_API const char *ogive_cpu_level_name(size_t index);
+/* The level and the number of threads that runs use by default. */
+OGIVE_API const char *ogive_cpu_level(void);
+OGIVE_API int32_t ogive_cpu_threads(void);
+
+/* The functions of the language, in the order of the documentation. */
+typedef struct {
+    const char *name;
+    char signature[128];   /* "input, negative_slope=0.01" */
+    const char *group;     /* "activation", "reduction", ... */
+    const char *meaning;   /* formula text for a composite, else NULL */
+    double max_ulp;        /* largest float32 error over all 2^32 inputs; < 0: not of that kind */
+    uint64_t hash;         /* of all 2^32 results, 0 if max_ulp < 0 */
+} ogive_function_info;
+
+OGIVE_API size_t ogive_function_count(void);
+OGIVE_API ogive_status ogive_function(size_t index, ogive_function_info *info, ogive_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

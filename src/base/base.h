@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * base.h - what every folder of the library shares: failing with a message,
+ * size arithmetic that cannot wrap, memory that is freed in one go, dtypes.
+ * Knows nothing of formulas, plans or devices.
+ */
+#ifndef OG_BASE_H
+#define OG_BASE_H
+
+#include "ogive.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OG_MAX_RANK = 8 };
+
+/* ---- errors -------------------------------------------------------------- */
+
+#if defined(__GNUC__)
+#define OG_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#else
+#define OG_PRINTF(format, first)
+#endif
+
+/* Fills *error (if not NULL) and returns status. A message too long is cut at
+ * a character boundary and ends in "...". */
+ogive_status og_fail(ogive_error *error, ogive_status status, int64_t offset, const char *format,
+                     ...) OG_PRINTF(4, 5);
+ogive_status og_fail_memory(ogive_error *error, size_t bytes);
+/* Sets OGIVE_OK, no offset, an empty message. Every public call starts with it. */
+void og_error_clear(ogive_error *error);
+
+#define OG_FAIL(error, status, offset, ...) return og_fail(error, status, offset, __VA_ARGS__)
+#define OG_TRY(expression)                                                                         \
+    do {                                                                                           \
+        ogive_status og_try_status_ = (expression);                                                \
+        if (og_try_status_ != OGIVE_OK)                                                            \
+            return og_try_status_;                                                                 \
+    } while (0)
+
+/* ---- sizes --------------------------------------------------------------- */
+
+/* *out = a * b (a + b); false if that does not fit. */
+bool og_mul_size(size_t a, size_t b, size_t *out);
+bool og_add_size(size_t a, size_t b, size_t *out);
+
+/* Number of elements of a shape whose dims are >= 0; false above INT64_MAX. */
+bool og_shape_count(int rank, const int64_t *shape, int64_t *out);
+
+/* "(2, 3)", "(5,)", "()" as PyTorch prints a shape. */
+enum { OG_SHAPE_TEXT = 192 };
+const char *og_shape_text(int rank, const int64_t *shape, char text[OG_SHAPE_TEXT]);
+
+/* ---- dtypes -------------------------------------------------------------- */
+
+typedef enum { OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16, OG_FLOAT64, OG_DTYPE_COUNT } og_dtype;
+
+const char *og_dtype_name(og_dtype dtype);
+size_t og_dtype_bytes(og_dtype dtype);
+DLDataType og_dtype_dlpack(og_dtype dtype);
+/* False for a type that formulas do not take; name (any size) then says which. */
+bool og_dtype_from_dlpack(DLDataType type, og_dtype *out, char name[32]);
+
+/* ---- arena: many small allocations, one free ------------------------------ */
+
+typedef struct og_arena_block og_arena_block;
+typedef struct {
+    og_arena_block *first;
+} og_arena;
+
+/* Zeroed memory aligned to 16, owned by the arena; NULL if there is none. A zero
+ * arena ({0}) is empty and ready. */
+void *og_arena_alloc(og_arena *arena, size_t count, size_t size);
+void og_arena_free(og_arena *arena);
+
+#define OG_ARENA_NEW(arena, type, count) ((type *)og_arena_alloc(arena, count, sizeof(type)))
+
+/* Doubles *items (malloc'ed, capacity *capacity, elements of size bytes) until
+ * it holds needed elements; false if memory is short (*items stays valid). */
+bool og_grow(void **items, size_t *capacity, size_t needed, size_t size);
+
+/* Text that grows, for printing plans and sources. */
+typedef struct {
+    char *data; /* NUL-terminated, or NULL while empty */
+    size_t length, capacity;
+    bool failed; /* memory ran out: length is what was kept */
+} og_text;
+
+void og_text_add(og_text *text, const char *format, ...) OG_PRINTF(2, 3);
+void og_text_free(og_text *text);
+
+#endif

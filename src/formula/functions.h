@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * functions.h - functions.def as data: one og_function per row, and the numbers
+ * (og_op) by which graph, plan and backends name them.
+ */
+#ifndef OG_FUNCTIONS_H
+#define OG_FUNCTIONS_H
+
+#include "base/base.h"
+
+typedef enum {
+#define SCALAR(name, ...) OG_OP_##name,
+#define MASK(name, ...) OG_OP_##name,
+#define COMPOSITE(name, ...) OG_OP_##name,
+#define REDUCTION(name, ...) OG_OP_##name,
+#define SPECIAL(name, ...) OG_OP_##name,
+#include "formula/functions.def"
+    OG_FUNCTION_COUNT,
+
+    /* graph only */
+    OG_OP_INPUT = OG_FUNCTION_COUNT, /* node.index: which */
+    OG_OP_NUMBER,                    /* node.numbers[0] */
+
+    /* plan only: see plan.h */
+    OG_OP_LOAD,
+    OG_OP_CONSTANT,
+    OG_OP_PRODUCT,
+    OG_OP_CONVERT,
+    OG_OP_STORE,
+    OG_OP_COUNT
+} og_op;
+
+typedef enum { OG_SCALAR, OG_MASKING, OG_COMPOSITE, OG_REDUCTION, OG_SPECIAL } og_function_kind;
+
+typedef enum {
+    OG_PARAMETER_NONE, /* ends a list */
+    OG_PARAMETER_TENSOR,
+    OG_PARAMETER_NUMBER,
+    OG_PARAMETER_DIM,
+    OG_PARAMETER_DIMS,
+    OG_PARAMETER_SIZES,
+    OG_PARAMETER_FLAG,
+    OG_PARAMETER_CHOICE,
+    OG_PARAMETER_KEYWORD /* no parameter: the following are by name only */
+} og_parameter_kind;
+
+typedef struct {
+    og_parameter_kind kind;
+    bool required;
+    const char *name;
+    double number;          /* what a missing tensor or number stands for */
+    const char *choices[2]; /* of OG_PARAMETER_CHOICE */
+} og_parameter;
+
+enum { OG_MAX_PARAMETERS = 7, OG_MAX_ARGS = 3, OG_MAX_NUMBERS = 2 };
+
+typedef struct {
+    const char *name;
+    og_function_kind kind;
+    int args;      /* OG_SCALAR, OG_MASKING: values */
+    int constants; /* OG_SCALAR: numbers after them */
+    const char *group;
+    const char *meaning; /* OG_COMPOSITE */
+    og_parameter parameters[OG_MAX_PARAMETERS + 1];
+    double max_ulp; /* measured (src/math/accuracy.def), < 0 if there is none */
+    uint64_t hash;
+} og_function;
+
+/* The row of a function; op < OG_FUNCTION_COUNT. */
+const og_function *og_function_of(og_op op);
+/* OG_FUNCTION_COUNT if there is none; hidden also finds rows without a group. */
+og_op og_function_find(const char *name, size_t length, bool hidden);
+/* The public name nearest to a misspelt one, or NULL if none is near. */
+const char *og_function_nearest(const char *name, size_t length);
+/* Of OG_SCALAR rows only: the float64 value, for folding constants. */
+double og_function_value(og_op op, const double *args, const double *constants);
+/* "input, negative_slope=0.01" */
+void og_function_signature(const og_function *function, char *text, size_t capacity);
+
+/* True for sum, amax, ... (og_function_kind OG_REDUCTION). */
+bool og_op_is_reduction(og_op op);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * graph.h - a formula as nodes in SSA form: arguments come before their users,
+ * equal nodes are one node (hash-consing), composites are already replaced by
+ * their meaning, constant expressions are folded. No shapes and no devices:
+ * infer.h adds shapes and types for given inputs.
+ */
+#ifndef OG_GRAPH_H
+#define OG_GRAPH_H
+
+#include "formula/functions.h"
+
+enum {
+    OG_MAX_TEXT = 1 << 20, /* bytes of formula text */
+    OG_MAX_NESTING = 256,  /* parentheses, calls, unary operators, ** */
+    OG_MAX_NODES = 65535,
+    OG_MAX_RESULTS = 64
+};
+
+typedef struct {
+    og_op op; /* a SCALAR, MASK, REDUCTION or SPECIAL row, OG_OP_INPUT or OG_OP_NUMBER */
+    og_op called; /* what the user wrote (a composite's op, say), for messages */
+    int32_t args[OG_MAX_ARGS]; /* nodes; -1 beyond the op's arguments */
+    int32_t arg_count;
+    int32_t index; /* OG_OP_INPUT: which */
+    double numbers[OG_MAX_NUMBERS]; /* constants of a SCALAR; OG_OP_NUMBER; count's correction */
+
+    /* Reductions and count: dims as written (negative counts from the end).
+     * transpose: dims[0], dims[1]. */
+    bool all_dims;
+    bool keepdim;
+    int32_t dim_count;
+    int32_t dims[OG_MAX_RANK];
+    /* layer_norm and the like: the sizes that dims (then -n..-1) must have. */
+    bool has_sizes;
+    int64_t sizes[OG_MAX_RANK];
+
+    int64_t offset; /* byte in the text of the operator or name the user wrote */
+} og_node;
+
+typedef struct {
+    const char *name;
+    int64_t offset; /* of its first appearance */
+} og_input;
+
+typedef struct {
+    og_arena arena; /* owns everything below */
+    const char *text; /* the formula's, NUL-terminated copy */
+    size_t length;
+    og_node *nodes;
+    int32_t node_count;
+    og_input *inputs;
+    int32_t input_count;
+    int32_t results[OG_MAX_RESULTS]; /* nodes; never a number or a mask */
+    int32_t result_count;
+} og_graph;
+
+/* Parses text into *graph; on failure *graph needs no freeing. */
+ogive_status og_graph_parse(const char *text, size_t length, og_graph *graph, ogive_error *error);
+void og_graph_free(og_graph *graph);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * infer.h - shapes and dtypes of a graph's nodes for given inputs, by PyTorch's
+ * rules: broadcasting, promotion (a 0-d tensor or a number never promotes a
+ * tensor with dims), negative dims, keepdim.
+ */
+#ifndef OG_INFER_H
+#define OG_INFER_H
+
+#include "formula/graph.h"
+
+typedef struct {
+    og_dtype dtype;  /* computed in float64 if OG_FLOAT64, else in float32 */
+    bool is_number;  /* OG_OP_NUMBER and what is computed from numbers alone: takes
+                        the type of what it meets; rank 0 */
+    bool is_mask;    /* a comparison: dtype is that of the comparison itself */
+    int32_t rank;
+    int64_t shape[OG_MAX_RANK];
+    /* Reductions: bit d is set if dim d of the argument is reduced. */
+    uint32_t reduced;
+    /* transpose, t: the argument's dims that dim 0 and 1 of the swap name. */
+    int32_t swap[2];
+    /* OG_OP_count: its value; OG_OP_NUMBER: its value. */
+    double number;
+} og_typed;
+
+typedef struct {
+    og_dtype dtype;
+    int32_t rank;
+    int64_t shape[OG_MAX_RANK];
+} og_input_type;
+
+/* Fills types[0 .. graph->node_count). */
+ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,
+                      ogive_error *error);
+
+#endif

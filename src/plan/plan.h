@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plan.h - the waist: what the planner hands to a backend, and all that a
+ * backend may know of a formula. The CPU, CUDA and the tests' float64
+ * interpreter read this and nothing else.
+ *
+ * A kernel visits a *space*: kept dims, then reduced dims. One index of the
+ * kept dims is a *row*; its elements are the reduced dims, flattened in the
+ * order given (last dim fastest). With n_reduced == 0 every row is one element
+ * and there is one pass. A kernel makes one or more *passes* over the same
+ * rows. A pass computes its element instructions for every element of the row,
+ * then reduces some of their values over the row, then computes its row
+ * instructions once. Values of element instructions live for their pass;
+ * values of reductions and row instructions (level OG_ROW) live on to the
+ * kernel's end and may be arguments of later element and row instructions.
+ * Whether the row stays in a cache or is read again for the next pass is the
+ * backend's affair; what it computes is not:
+ *
+ *  - float16 and bfloat16 are read into float32 and rounded once, when stored
+ *    (or where OG_OP_CONVERT says so);
+ *  - reductions follow the order below, a function of extents and of
+ *    kernel->order alone: never of the device, the CPU level or the threads.
+ *
+ * ORDER of a reduction over the n elements of a row (float32; for float64 any):
+ *   OG_ROWS     Chunks of OG_CHUNK elements. In a chunk, lane l of OG_LANES adds
+ *               elements l, l + OG_LANES, ... one after the other; the lanes meet
+ *               in a tree of neighbours ((0+1)+(2+3))+...; a missing element is
+ *               -0.0 (it changes nothing). The chunks' sums are a row again,
+ *               summed the same way.
+ *   OG_COLUMNS  Runs of OG_RUN elements, one after the other; the runs' sums are
+ *               a row again, summed the same way.
+ *   sum         as above; of no elements +0.
+ *   amax, amin, row_max   the greatest (least); NaN if any element is NaN;
+ *               +0 and -0 compare equal and the first in row order is kept... see
+ *               og_maximum_f32 / og_minimum_f32 in src/math. Of no elements:
+ *               row_max is -inf (amax and amin never meet it).
+ *   sumexp      with u(m) = 0 if m is infinite, else m. For each chunk (OG_ROWS) or
+ *               run (OG_COLUMNS) c: m_c = its greatest element, s_c = sum of
+ *               exp(x - u(m_c)) in the order above within the chunk or run. One
+ *               chunk or run: the result is s_0. More: M = greatest m_c; the
+ *               results s_c * exp(m_c - u(M)) are a row again, summed (sum, not
+ *               sumexp) in the order above. Of no elements +0.
+ */
+#ifndef OG_PLAN_H
+#define OG_PLAN_H
+
+#include "formula/functions.h"
+
+enum { OG_LANES = 512, OG_CHUNK = 16384, OG_RUN = 64 };
+
+typedef enum { OG_ROWS, OG_COLUMNS } og_order;
+
+/* What a register holds. A mask is all ones or all zeros. */
+typedef enum { OG_F32, OG_F64, OG_MASK32 } og_type;
+
+typedef enum { OG_ELEMENT, OG_ROW } og_level;
+
+typedef struct {
+    int32_t rank;      /* all dims have extent > 1, unless the space is empty: then
+                          an extent may be 0 */
+    int32_t n_reduced; /* the last n_reduced dims are the row */
+    int64_t extent[OG_MAX_RANK];
+} og_space;
+
+/* Element i of the space is at element sum(i[d] * stride[d]) of the buffer. */
+typedef struct {
+    int32_t buffer;
+    og_dtype dtype;
+    int64_t stride[OG_MAX_RANK]; /* 0: broadcast; at row level 0 in reduced dims */
+} og_access;
+
+/* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
+ * right run over the kernel's space; the k strides are apart. */
+typedef struct {
+    og_access left, right;
+    int64_t k, left_k_stride, right_k_stride;
+    og_dtype dtype;
+} og_product;
+
+typedef struct {
+    og_op op;
+    og_type type; /* of dst; of a comparison: of its arguments; of STORE: of its argument */
+    int32_t dst;  /* value, or -1 (STORE) */
+    int32_t args[OG_MAX_ARGS]; /* values, -1 beyond the op's. where: mask, then, else */
+    int32_t index; /* LOAD, STORE: access. CONSTANT: constant. PRODUCT: product. A SCALAR
+                      row with constants: the first of them. CONVERT: the og_dtype to
+                      round to (float16 and bfloat16 stay in a float32 register) */
+} og_instr;
+
+typedef struct {
+    og_op op;       /* sum, amax, amin, row_max, sumexp */
+    og_type type;   /* OG_F32 or OG_F64 */
+    int32_t source; /* element (or row) value of this pass */
+    int32_t dst;    /* row value */
+} og_reduce;
+
+typedef struct {
+    og_instr *elements;
+    int32_t element_count;
+    og_reduce *reductions;
+    int32_t reduction_count;
+    og_instr *rows;
+    int32_t row_count;
+} og_pass;
+
+typedef struct {
+    og_type type;
+    og_level level;
+    int32_t pass; /* that computes it */
+} og_value;
+
+typedef struct {
+    og_space space;
+    og_order order;
+    og_access *accesses;
+    int32_t access_count;
+    og_product *products; /* at most 2 */
+    int32_t product_count;
+    og_pass *passes;
+    int32_t pass_count;
+    og_value *values;
+    int32_t value_count;
+    double *constants; /* arguments of the kernel, never part of its source */
+    int32_t constant_count;
+} og_kernel;
+
+typedef enum { OG_BUFFER_INPUT, OG_BUFFER_OUTPUT, OG_BUFFER_TEMPORARY } og_buffer_kind;
+
+typedef struct {
+    og_buffer_kind kind;
+    int32_t index;  /* of the input or output */
+    size_t offset;  /* OG_BUFFER_TEMPORARY: byte in the workspace, a multiple of 64 */
+    og_dtype dtype;
+    int32_t rank; /* the tensor as the caller (or, for a temporary, the planner) lays it out */
+    int64_t shape[OG_MAX_RANK];
+    int64_t stride[OG_MAX_RANK];
+} og_buffer;
+
+typedef struct {
+    og_arena arena; /* owns everything below */
+    og_kernel *kernels; /* run in this order, each after the one before */
+    int32_t kernel_count;
+    og_buffer *buffers; /* inputs, outputs, then temporaries */
+    int32_t input_count, output_count, buffer_count;
+    size_t temporary_bytes; /* the temporaries' part of the workspace, at its start */
+    bool *may_alias; /* [output * input_count + input]: in place is legal */
+} og_plan;
+
+/* The plan as text, for explain and golden tests. */
+void og_plan_print(const og_plan *plan, og_text *text);
+
+/* What explain and benchmarks count: every element that an access touches, once. */
+void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,
+                       int64_t *bytes_written);
+int64_t og_space_count(const og_space *space, bool rows_only);
+/* "pointwise", "rows sum", "columns amax sumexp", "product": fits name[64]. */
+void og_kernel_name(const og_kernel *kernel, char name[64]);
+
+#endif
