@@ -40,6 +40,14 @@
 
 #define TEST_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Whether to take the long way: every float instead of a sample. CTest runs such
+ * a test a second time, under the label "full", when asked to. */
+static inline bool test_full(void)
+{
+    const char *text = getenv("OGIVE_TEST_FULL");
+    return text && strcmp(text, "0") != 0;
+}
+
 /* ---- random numbers ------------------------------------------------------- */
 
 /* OGIVE_TEST_SEED of the environment, else always the same. */
