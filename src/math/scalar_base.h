@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the scalar functions stand on: OG_FN, bit casts, one fused multiply-add.
+ *
+ * scalar_base.h, scalar_f32.h, scalar_f64.h and half.h are one text for every
+ * device: a C compiler vectorises loops over these functions for each CPU
+ * level, and the same files are handed to NVRTC as strings.  Hence no include
+ * that NVRTC would see, no attribute except through OG_FN, no data-dependent
+ * branch and no libm call in the float32 functions beyond fmaf, fabsf, sqrtf.
+ *
+ * Same bits everywhere rests on: -ffp-contract=off (CUDA: --fmad=false), no
+ * fast-math, no flush-to-zero, IEEE division and square root (NVRTC's defaults).
+ */
+#ifndef OG_MATH_SCALAR_BASE_H
+#define OG_MATH_SCALAR_BASE_H
+
+#if defined(__CUDACC_RTC__)
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#endif
+
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define OG_FN static __device__ __forceinline__
+#elif defined(__GNUC__)
+#define OG_FN static inline __attribute__((always_inline, unused))
+#else
+#define OG_FN static inline
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
+OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
+OG_FN uint64_t og_bits_f64(double x) { return (uint64_t)__double_as_longlong(x); }
+OG_FN double og_double_bits(uint64_t u) { return __longlong_as_double((long long)u); }
+#else
+OG_FN uint32_t og_bits_f32(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+OG_FN float og_float_bits(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+OG_FN uint64_t og_bits_f64(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+OG_FN double og_double_bits(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+#endif
+
+/*
+ * a*b + c rounded once, without the instruction.  The product is exact in
+ * double.  The sum is rounded to odd: s and e are the sum and its rounding
+ * error; where e is not zero the truncated sum gets its last bit set, so that
+ * the conversion to float sees on which side of a midpoint the exact value
+ * lies (53 >= 24 + 2 bits).  With an infinity or a NaN e is NaN, both
+ * comparisons are false and the bits stay as they are.
+ */
+OG_FN float og_fma_emulated_f32(float a, float b, float c)
+{
+    double p = (double)a * (double)b;
+    double d = (double)c;
+    double s = p + d;
+    double t = s - p;
+    double e = (p - (s - t)) + (d - t);
+    uint64_t inexact = (e < 0.0) | (e > 0.0) ? ~(uint64_t)0 : 0;
+    uint64_t opposite = e * s < 0.0 ? ~(uint64_t)0 : 0;
+    uint64_t bits = og_bits_f64(s);
+    bits = (bits + (opposite & inexact)) | (inexact & 1);
+    return (float)og_double_bits(bits);
+}
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+OG_FN float og_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+#elif defined(__FMA__) || defined(__aarch64__)
+OG_FN float og_fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
+#else
+OG_FN float og_fma_f32(float a, float b, float c) { return og_fma_emulated_f32(a, b, c); }
+#endif
+
+#endif

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * float32 functions: branch-free, explicit fused multiply-adds, no libm beyond
+ * fmaf, fabsf and sqrtf, so that a plain loop over any of them vectorises and
+ * gives the same bits on every CPU level and under NVRTC.  Specials are
+ * PyTorch's (CPU).  accuracy.def holds the largest error of each function over
+ * all 2^32 inputs; tools/fit_poly.py NAME prints the polynomial called NAME.
+ *
+ * Conventions inside: a = |x|; a pair (hi, lo) is an unevaluated sum; a clamp
+ * is written so that NaN falls through it.
+ */
+#ifndef OG_MATH_SCALAR_F32_H
+#define OG_MATH_SCALAR_F32_H
+
+#ifndef __CUDACC_RTC__
+#include "math/scalar_base.h"
+#endif
+
+#define OG_LOG2E_F32 0x1.715476p+0f
+/* ln 2 = HI + LO; n*HI + x is exact in one fma when n = round(-x log2 e). */
+#define OG_LN2_HI_F32 0x1.62e430p-1f
+#define OG_LN2_LO_F32 -0x1.05c610p-29f
+/* ln 2 = HI15 + LO15, where k*HI15 is exact for |k| <= 256. */
+#define OG_LN2_HI15_F32 0x1.62e400p-1f
+#define OG_LN2_LO15_F32 0x1.7f7d1cp-20f
+#define OG_INF_F32 og_float_bits(0x7f800000u)
+#define OG_NAN_F32 og_float_bits(0x7fc00000u)
+
+/* ---- selects: `where` and everything that is only a comparison ---- */
+
+OG_FN uint32_t og_lt_f32(float a, float b) { return a < b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_le_f32(float a, float b) { return a <= b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_gt_f32(float a, float b) { return a > b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_ge_f32(float a, float b) { return a >= b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_eq_f32(float a, float b) { return a == b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_ne_f32(float a, float b) { return a != b ? 0xffffffffu : 0u; }
+OG_FN float og_where_f32(uint32_t mask, float a, float b) { return mask ? a : b; }
+
+OG_FN float og_add_f32(float a, float b) { return a + b; }
+OG_FN float og_sub_f32(float a, float b) { return a - b; }
+OG_FN float og_mul_f32(float a, float b) { return a * b; }
+OG_FN float og_div_f32(float a, float b) { return a / b; }
+
+/* A NaN on either side comes through; b wins between equals (-0 and 0). */
+OG_FN float og_minimum_f32(float a, float b)
+{
+    float least = a < b ? a : b;
+    return a != a ? a : least;
+}
+
+OG_FN float og_maximum_f32(float a, float b)
+{
+    float most = a > b ? a : b;
+    return a != a ? a : most;
+}
+
+OG_FN float og_neg_f32(float x) { return -x; }
+OG_FN float og_abs_f32(float x) { return fabsf(x); }
+OG_FN float og_square_f32(float x) { return x * x; }
+OG_FN float og_reciprocal_f32(float x) { return 1.0f / x; }
+OG_FN float og_sqrt_f32(float x) { return sqrtf(x); }
+OG_FN float og_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
+
+OG_FN float og_relu_f32(float x) { return x < 0.0f ? 0.0f : x; }
+
+OG_FN float og_clamp_f32(float x, float lo, float hi)
+{
+    return og_minimum_f32(og_maximum_f32(x, lo), hi);
+}
+
+/* A true division by six: PyTorch's CPU bits (its CUDA kernel multiplies). */
+OG_FN float og_hardsigmoid_f32(float x)
+{
+    float y = x + 3.0f;
+    y = y < 0.0f ? 0.0f : y;
+    y = y > 6.0f ? 6.0f : y;
+    return y / 6.0f;
+}
+
+OG_FN float og_leaky_relu_f32(float x, float slope) { return x > 0.0f ? x : x * slope; }
+
+OG_FN float og_threshold_f32(float x, float threshold, float value)
+{
+    return x <= threshold ? value : x;
+}
+
+OG_FN float og_hardshrink_f32(float x, float lambd)
+{
+    float y = x > lambd ? x : 0.0f;
+    y = x < -lambd ? x : y;
+    return x == x ? y : x;
+}
+
+OG_FN float og_softshrink_f32(float x, float lambd)
+{
+    float y = x > lambd ? x - lambd : 0.0f;
+    y = x < -lambd ? x + lambd : y;
+    return x == x ? y : x;
+}
+
+/* eps = NaN stands for "machine epsilon of the computing type". */
+OG_FN float og_add_eps_f32(float x, float eps)
+{
+    return x + (eps != eps ? 0x1p-23f : eps);
+}
+
+/* ---- exponentials ---- */
+
+/*
+ * e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2, degree 4, relative error 2^-28.2.
+ * tools/fit_poly.py exp (last digits polished by hand: they pin sigmoid's bits)
+ */
+OG_FN float og_exp_q_f32(float r)
+{
+    float r2 = r * r;
+    return og_fma_f32(og_fma_f32(0x1.6ac682p-10f, r2, og_fma_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)),
+                      r2, og_fma_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
+}
+
+/* e^(x + xl) = 2^n (1 + rh + w), 2^n = scale times what the caller put into magic. */
+typedef struct {
+    float scale, rh, w;
+} og_exp_parts_f32;
+
+/*
+ * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
+ * those, shifted into the exponent field, are 2^(n + b - 127).
+ */
+OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
+{
+    og_exp_parts_f32 p;
+    float nf = og_fma_f32(x, OG_LOG2E_F32, magic);
+    float n = nf - magic;
+    p.scale = og_float_bits(og_bits_f32(nf) << 23);
+    p.rh = og_fma_f32(n, -OG_LN2_HI_F32, x);
+    float rl = og_fma_f32(n, -OG_LN2_LO_F32, xl);
+    float r = p.rh + rl;
+    p.w = og_fma_f32(r * r, og_exp_q_f32(r), rl);
+    return p;
+}
+
+#define OG_MAGIC_F32 0x1.8p23f
+/* 1.5*2^23 + 127 + 64 and + 127 - 64: room for n = -190..63 and -62..191. */
+#define OG_MAGIC_DOWN_F32 0x1.80017ep23f
+#define OG_MAGIC_UP_F32 0x1.80007ep23f
+
+OG_FN float og_exp_f32(float x)
+{
+    float z = x < -104.0f ? -104.0f : x;
+    z = z > 89.0f ? 89.0f : z;
+    float magic = x < 0.0f ? OG_MAGIC_DOWN_F32 : OG_MAGIC_UP_F32;
+    float rest = x < 0.0f ? 0x1p-64f : 0x1p64f;
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, magic);
+    float th = 1.0f + p.rh;
+    float t = th + (((1.0f - th) + p.rh) + p.w);
+    return (t * p.scale) * rest;
+}
+
+/* h = 2^(n-1): e^x - 1 = 2 ((h - 1/2) + h rh + h w), the first sum exact as a pair. */
+OG_FN float og_expm1_f32(float x)
+{
+    float z = x < -30.0f ? -30.0f : x;
+    z = z > 89.0f ? 89.0f : z;
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, 0x1.8000fcp23f);
+    float b = p.scale * p.rh;
+    float a = p.scale - 0.5f;
+    float al = (p.scale - a) - 0.5f;
+    float hi = a + b;
+    float lo = ((a - hi) + b) + al;
+    float y = 2.0f * (hi + og_fma_f32(p.scale, p.w, lo));
+    return fabsf(x) < 0x1p-26f ? x : y;
+}
+
+/* ---- logarithms ---- */
+
+/*
+ * log(1 + f) = f + f^2 p(f), sqrt(1/2) - 1 <= f <= sqrt(2) - 1, degree 8,
+ * relative error 2^-27.6.  tools/fit_poly.py log
+ */
+OG_FN float og_log_p_f32(float f)
+{
+    float f2 = f * f, f4 = f2 * f2;
+    float p0 = og_fma_f32(0x1.555550p-2f, f, -0x1.fffff8p-2f);
+    float p1 = og_fma_f32(0x1.99a3f2p-3f, f, -0x1.000426p-2f);
+    float p2 = og_fma_f32(0x1.2271a8p-3f, f, -0x1.542770p-3f);
+    float p3 = og_fma_f32(0x1.084814p-3f, f, -0x1.0f3762p-3f);
+    float low = og_fma_f32(p1, f2, p0);
+    float high = og_fma_f32(p3, f2, p2);
+    high = og_fma_f32(-0x1.382f60p-4f, f4, high);
+    return og_fma_f32(high, f4, low);
+}
+
+/* k ln 2 + log(1 + f + fl), fl a rounding error of f. */
+OG_FN float og_log_sum_f32(float k, float f, float fl)
+{
+    float kh = k * OG_LN2_HI15_F32;
+    float hi = kh + f;
+    float lo = (kh - hi) + f;
+    float low = og_fma_f32(k, OG_LN2_LO15_F32, fl);
+    return hi + (lo + og_fma_f32(f * f, og_log_p_f32(f), low));
+}
+
+OG_FN float og_log_f32(float x)
+{
+    float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
+    float bias = x < 0x1p-126f ? -23.0f : 0.0f;
+    uint32_t u = og_bits_f32(scaled) - 0x3f3504f3u;
+    int32_t k = (int32_t)u >> 23;
+    float m = og_float_bits((u & 0x007fffffu) + 0x3f3504f3u);
+    float y = og_log_sum_f32((float)k + bias, m - 1.0f, 0.0f);
+    y = x < OG_INF_F32 ? y : x;
+    y = x == 0.0f ? -OG_INF_F32 : y;
+    return x < 0.0f ? OG_NAN_F32 : y;
+}
+
+/* 1 + x = 2^k (1 + f): f = x 2^-k + (2^-k - 1), as a pair. */
+OG_FN float og_log1p_f32(float x)
+{
+    uint32_t u = og_bits_f32(1.0f + x) - 0x3f3504f3u;
+    int32_t k = (int32_t)u >> 23;
+    float s4 = og_float_bits(0x40800000u - (u & 0xff800000u));
+    float a = (x * s4) * 0.25f;
+    float b = og_fma_f32(0.25f, s4, -1.0f);
+    float f = a + b;
+    float t = f - a;
+    float fl = (a - (f - t)) + (b - t);
+    fl = og_fma_f32(-f, fl, fl);
+    float y = og_log_sum_f32((float)k, f, fl);
+    y = x < OG_INF_F32 ? y : x;
+    y = x == 0.0f ? x : y;
+    y = x == -1.0f ? -OG_INF_F32 : y;
+    return x < -1.0f ? OG_NAN_F32 : y;
+}
+
+/*
+ * log(1 + y) = y + y^2 p(y), 0 <= y <= 1, degree 8, relative error 2^-27.5.
+ * tools/fit_poly.py log1p_unit
+ */
+OG_FN float og_log1p_unit_p_f32(float y)
+{
+    float y2 = y * y, y4 = y2 * y2;
+    float p0 = og_fma_f32(0x1.554dd0p-2f, y, -0x1.ffffd2p-2f);
+    float p1 = og_fma_f32(0x1.934b54p-3f, y, -0x1.ff23e6p-3f);
+    float p2 = og_fma_f32(0x1.b4ae18p-4f, y, -0x1.3a4360p-3f);
+    float p3 = og_fma_f32(0x1.4917e0p-6f, y, -0x1.d6b0b2p-5f);
+    float low = og_fma_f32(p1, y2, p0);
+    float high = og_fma_f32(p3, y2, p2);
+    high = og_fma_f32(-0x1.af497cp-9f, y4, high);
+    return og_fma_f32(high, y4, low);
+}
+
+/* log(1 + e^-a), a >= 0: y = 2^n t is e^-a, the result 2^n (t + y t p(y)). */
+OG_FN float og_log1p_exp_f32(float a)
+{
+    float z = a > 110.0f ? -110.0f : -a;
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
+    float th = 1.0f + p.rh;
+    float tl = ((1.0f - th) + p.rh) + p.w;
+    float t = th + tl;
+    float y = t * (p.scale * 0x1p-64f);
+    float g = th + og_fma_f32(y * t, og_log1p_unit_p_f32(y), tl);
+    return (g * p.scale) * 0x1p-64f;
+}
+
+OG_FN float og_logsigmoid_f32(float x)
+{
+    float most = x < 0.0f ? -x : 0.0f;
+    return -(most + og_log1p_exp_f32(fabsf(x)));
+}
+
+OG_FN float og_softplus_f32(float x, float beta, float threshold)
+{
+    float z = x * beta;
+    float most = z > 0.0f ? z : 0.0f;
+    float y = (most + og_log1p_exp_f32(fabsf(z))) / beta;
+    return z > threshold ? x : y;
+}
+
+/* ---- sigmoid and what is x times a sigmoid ---- */
+
+/* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
+typedef struct {
+    float scale, f;
+} og_sigmoid_parts_f32;
+
+/*
+ * n = round(a log2 e), s = 2^-n, e^(a - n ln 2) = 1 + rh + w: the reciprocal of
+ * E = 1 + s + rh + w by one division and one Newton step, whose residual
+ * counts the rounding error of E too.
+ */
+OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
+{
+    og_sigmoid_parts_f32 p;
+    float nf = og_fma_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
+    p.scale = og_float_bits(og_bits_f32(nf) << 23);
+    float sc = p.scale * 0x1p-64f;
+    nf -= OG_MAGIC_DOWN_F32;
+    float rh = og_fma_f32(nf, OG_LN2_HI_F32, a);
+    float rl = og_fma_f32(nf, OG_LN2_LO_F32, al);
+    float r = rh + rl;
+    float w = og_fma_f32(r * r, og_exp_q_f32(r), rl);
+    float e = (1.0f + sc) + (rh + w);
+    float el = (((1.0f - e) + sc) + rh) + w;
+    float d = 1.0f / e;
+    float residual = og_fma_f32(-el, d, og_fma_f32(-e, d, 1.0f));
+    p.f = og_fma_f32(d, residual, d);
+    return p;
+}
+
+OG_FN float og_sigmoid_f32(float x)
+{
+    float a = fabsf(x);
+    a = 104.0f < a ? 104.0f : a;
+    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(a, 0.0f);
+    float below = (p.f * p.scale) * 0x1p-64f;
+    float above = og_fma_f32(-(p.scale * 0x1p-64f), p.f, 1.0f);
+    return x < 0.0f ? below : above;
+}
+
+/* x sigmoid(v + vl), |v| growing with |x|, a = |v| clamped, al = vl sgn v. */
+OG_FN float og_times_sigmoid_f32(float x, float a, float al)
+{
+    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(a, al);
+    float z = fabsf(x) < 0x1p100f ? x : 0.0f;
+    float below = ((x * p.f) * p.scale) * 0x1p-64f;
+    float above = og_fma_f32(-(z * (p.scale * 0x1p-64f)), p.f, x);
+    float y = x < 0.0f ? below : above;
+    return x == -OG_INF_F32 ? OG_NAN_F32 : y;
+}
+
+OG_FN float og_silu_f32(float x)
+{
+    float a = fabsf(x);
+    return og_times_sigmoid_f32(x, 120.0f < a ? 120.0f : a, 0.0f);
+}
+
+/* x sigmoid(v), v = x (c0 + c1 x^2), c0 = 2 sqrt(2/pi), c1 = 0.044715 c0, in pairs. */
+OG_FN float og_gelu_tanh_f32(float x)
+{
+    float a = fabsf(x);
+    a = 11.0f < a ? 11.0f : a;
+    float s = a * a;
+    float sl = og_fma_f32(a, a, -s);
+    float p = s * 0x1.2444f2p-4f;
+    float pl = og_fma_f32(s, 0x1.2444f2p-4f, -p);
+    pl = og_fma_f32(sl, 0x1.2444f2p-4f, og_fma_f32(s, 0x1.49b16ap-29f, pl));
+    float g = 0x1.988454p+0f + p;
+    float t = g - 0x1.988454p+0f;
+    float gl = ((0x1.988454p+0f - (g - t)) + (p - t)) + (pl - 0x1.857936p-25f);
+    float v = a * g;
+    float vl = og_fma_f32(a, g, -v);
+    vl = og_fma_f32(a, gl, vl);
+    return og_times_sigmoid_f32(x, v, vl);
+}
+
+/*
+ * tanh(log(1 + e^x)): with e = e^-|x|, (1 + 2e)/(1 + 2e + 2e^2) for x >= 0 and
+ * e (e + 2)/(e (e + 2) + 2) for x < 0, the leading e kept as 2^n t.
+ */
+OG_FN float og_mish_f32(float x)
+{
+    float a = fabsf(x);
+    float z = a > 120.0f ? -120.0f : -a;
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
+    float th = 1.0f + p.rh;
+    float t = th + (((1.0f - th) + p.rh) + p.w);
+    float e = t * (p.scale * 0x1p-64f);
+    float num = x < 0.0f ? t * (e + 2.0f) : og_fma_f32(2.0f, e, 1.0f);
+    float den = x < 0.0f ? og_fma_f32(e, e + 2.0f, 2.0f) : og_fma_f32(2.0f * e, e, num);
+    float y = x * (num / den);
+    float below = (y * p.scale) * 0x1p-64f;
+    y = x < 0.0f ? below : y;
+    return x == -OG_INF_F32 ? OG_NAN_F32 : y;
+}
+
+/* ---- tanh ---- */
+
+typedef struct {
+    float hi, lo;
+} og_pair_f32;
+
+/*
+ * tanh a = E/(E + 2), E = e^(2a) - 1, as a pair.  E and E + 2 are pairs, the
+ * quotient gets one division and its residual.
+ */
+OG_FN og_pair_f32 og_tanh_split_f32(float a)
+{
+    og_exp_parts_f32 p = og_exp_split_f32(2.0f * a, 0.0f, 0x1.8000fep23f);
+    float s1 = p.scale - 1.0f;
+    float b = p.scale * p.rh;
+    float eh = s1 + b;
+    float el = og_fma_f32(p.scale, p.w, (s1 - eh) + b);
+    float dh = eh + 2.0f;
+    float dl = ((2.0f - dh) + eh) + el;
+    float d = 1.0f / dh;
+    float q = eh * d;
+    float residual = og_fma_f32(-q, dl, og_fma_f32(-q, dh, eh) + el);
+    og_pair_f32 y = {q, residual * d};
+    return y;
+}
+
+OG_FN float og_tanh_f32(float x)
+{
+    float a = fabsf(x);
+    a = a > 9.5f ? 9.5f : a;
+    og_pair_f32 p = og_tanh_split_f32(a);
+    uint32_t sign = og_bits_f32(x) & 0x80000000u;
+    return og_float_bits(og_bits_f32(p.hi + p.lo) | sign);
+}
+
+/*
+ * x - tanh(x): x^3 p(x^2) for |x| < 0.75, degree 6, relative error 2^-25.
+ * tools/fit_poly.py tanhshrink
+ */
+OG_FN float og_tanhshrink_f32(float x)
+{
+    float a = fabsf(x);
+    float u = x * x;
+    float u2 = u * u;
+    float p0 = og_fma_f32(-0x1.1111aep-3f, u, 0x1.555556p-2f);
+    float p1 = og_fma_f32(-0x1.68d582p-6f, u, 0x1.ba4a94p-5f);
+    float p2 = og_fma_f32(-0x1.0a942ap-8f, u, 0x1.313786p-7f);
+    p2 = og_fma_f32(0x1.4c490cp-10f, u2, p2);
+    float small = a * (u * og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0));
+    og_pair_f32 p = og_tanh_split_f32(a > 9.5f ? 9.5f : a);
+    float large = (a - p.hi) - p.lo;
+    float y = a < 0.75f ? small : large;
+    uint32_t sign = x < 0.0f ? 0x80000000u : 0u;
+    return og_float_bits(og_bits_f32(y) | sign);
+}
+
+/* ---- error function ---- */
+
+/*
+ * |x| < 1: x + x p(x^2), degree 6, relative error 2^-29.4 (fit erf_small).
+ * Above: 1 - exp(-a p(a)), degree 7, relative error 2^-32.5 on [1,4] (erf_large).
+ */
+OG_FN float og_erf_f32(float x)
+{
+    float a = fabsf(x);
+    float u = a * a, u2 = u * u;
+    float p0 = og_fma_f32(-0x1.81273ep-2f, u, 0x1.06eba8p-3f);
+    float p1 = og_fma_f32(-0x1.b7f71ap-6f, u, 0x1.ce2ce6p-4f);
+    float p2 = og_fma_f32(-0x1.a3515ep-11f, u, 0x1.53f224p-8f);
+    p2 = og_fma_f32(0x1.4771fcp-14f, u2, p2);
+    float small = og_fma_f32(a, og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0), a);
+
+    float b = a > 4.0f ? 4.0f : a;
+    float b2 = b * b, b4 = b2 * b2;
+    float q0 = og_fma_f32(0x1.455644p-1f, b, 0x1.20ebb4p+0f);
+    float q1 = og_fma_f32(-0x1.79e678p-6f, b, 0x1.b0b706p-4f);
+    float q2 = og_fma_f32(-0x1.1722dap-13f, b, 0x1.9efbe0p-9f);
+    float q3 = og_fma_f32(0x1.e9433ap-19f, b, -0x1.ef5724p-16f);
+    float q = og_fma_f32(og_fma_f32(q3, b2, q2), b4, og_fma_f32(q1, b2, q0));
+    og_exp_parts_f32 p = og_exp_split_f32(-b * q, 0.0f, 0x1.8000fep23f);
+    float large = 1.0f - p.scale * (1.0f + (p.rh + p.w));
+
+    float y = a < 1.0f ? small : large;
+    uint32_t sign = og_bits_f32(x) & 0x80000000u;
+    return og_float_bits(og_bits_f32(y) | sign);
+}
+
+/*
+ * x Phi(x).  The tail is Q(a) = e^(-a^2/2) u P(t), u = 1/(a + 3.5),
+ * t = 1.5 - 8.75 u, 0 <= a <= 14.5, degree 9 (fit gelu_tail); gelu(-a) = -a Q(a)
+ * and gelu(a) = a - a Q(a).
+ */
+OG_FN float og_gelu_f32(float x)
+{
+    float a0 = fabsf(x);
+    float a = a0 > 14.5f ? 14.5f : a0;
+    float s = a * a;
+    float sl = og_fma_f32(a, a, -s);
+    og_exp_parts_f32 p = og_exp_split_f32(-0.5f * s, -0.5f * sl, OG_MAGIC_DOWN_F32);
+    float th = 1.0f + p.rh;
+    float tl = ((1.0f - th) + p.rh) + p.w;
+
+    float den = a + 3.5f;
+    float dl = (3.5f - den) + a;
+    float d = 1.0f / den;
+    float eps = og_fma_f32(-dl, d, og_fma_f32(-d, den, 1.0f));
+    float t = og_fma_f32(-8.75f, d, 1.5f);
+    float t2 = t * t, t4 = t2 * t2;
+    float p0 = og_fma_f32(-0x1.213df8p-1f, t, 0x1.be00bep-1f);
+    float p1 = og_fma_f32(-0x1.0a24f6p-4f, t, 0x1.fd66e0p-3f);
+    float p2 = og_fma_f32(0x1.a183dep-9f, t, 0x1.ed5ad8p-9f);
+    float p3 = og_fma_f32(-0x1.bc7374p-13f, t, -0x1.1e74f6p-11f);
+    float p4 = og_fma_f32(0x1.f26c9ap-17f, t, 0x1.395cc4p-15f);
+    float high = og_fma_f32(p3, t2, p2);
+    high = og_fma_f32(p4, t4, high);
+    float poly = og_fma_f32(high, t4, og_fma_f32(p1, t2, p0));
+
+    /* u P(t) as a function of d has elasticity about 1 + 6.3 d. */
+    eps *= og_fma_f32(6.3f, d, 1.0f);
+    float c = a * d;
+    float cl = og_fma_f32(a, d, -c);
+    float g = c * poly;
+    float gl = og_fma_f32(cl, poly, og_fma_f32(c, poly, -g));
+    gl = og_fma_f32(g, eps, gl);
+    float h = og_fma_f32(g, th, og_fma_f32(g, tl, gl * th));
+    float tail = (h * p.scale) * 0x1p-64f;
+    float y = x < 0.0f ? -tail : x - tail;
+    return x == -OG_INF_F32 ? OG_NAN_F32 : y;
+}
+
+/* ---- the exponential linear units ---- */
+
+OG_FN float og_elu_f32(float x, float alpha)
+{
+    float y = og_expm1_f32(x) * alpha;
+    return x > 0.0f ? x : y;
+}
+
+OG_FN float og_celu_f32(float x, float alpha)
+{
+    float y = og_expm1_f32(x / alpha) * alpha;
+    return x > 0.0f ? x : y;
+}
+
+/* scale = 1.0507..., scale * alpha = 1.7580..., each as a pair. */
+OG_FN float og_selu_f32(float x)
+{
+    float m = og_expm1_f32(x);
+    float below = og_fma_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
+    float above = og_fma_f32(x, 0x1.0cfabep+0f, x * -0x1.2adddap-25f);
+    return x > 0.0f ? above : below;
+}
+
+/* ---- pow ---- */
+
+/*
+ * |x|^y = 2^(y log2|x|) in double without fma, so equal bits at every level:
+ * x = 2^k m, t = (m - 1)/(m + 1), log2 m = t p(t^2), degree 7, relative error
+ * 2^-56 (fit pow_log2); 2^r = 1 + r p(r), |r| <= 1/2, degree 9, 2^-45 (pow_exp2).
+ */
+OG_FN float og_pow_f32(float x, float exponent)
+{
+    float ax = fabsf(x);
+    float scaled = ax < 0x1p-126f ? ax * 0x1p23f : ax;
+    float bias = ax < 0x1p-126f ? -23.0f : 0.0f;
+    uint32_t v = og_bits_f32(scaled) - 0x3f3504f3u;
+    int32_t k = (int32_t)v >> 23;
+    float m = og_float_bits((v & 0x007fffffu) + 0x3f3504f3u);
+    /* The logarithm of 0 and inf, big enough for any exponent but 0. */
+    float kf = (float)k + bias;
+    kf = ax == 0.0f ? -OG_INF_F32 : kf;
+    kf = ax == OG_INF_F32 ? OG_INF_F32 : kf;
+
+    double md = (double)m;
+    double t = (md - 1.0) / (md + 1.0);
+    double u = t * t, u2 = u * u;
+    double l0 = 0x1.ec709dc3a08f7p-1 * u + 0x1.71547652b82fep+1;
+    double l1 = 0x1.a61763cf7a798p-2 * u + 0x1.2776c50e49289p-1;
+    double l2 = 0x1.0cb40f9d07fa5p-2 * u + 0x1.484a9c35dd8a7p-2;
+    double l3 = 0x1.d8fbe4aa55a10p-3 * u + 0x1.c0ccfe17d3968p-3;
+    double l = (l3 * u2 + l2) * (u2 * u2) + (l1 * u2 + l0);
+    double z = (double)exponent * ((double)kf + t * l);
+    z = z > 300.0 ? 300.0 : z;
+    z = z < -300.0 ? -300.0 : z;
+    double nf = z + 0x1.8p52;
+    double n = nf - 0x1.8p52;
+    double r = z - n;
+    double r2 = r * r, r4 = r2 * r2;
+    double e0 = 0x1.ebfbdff82c61fp-3 * r + 0x1.62e42fefa3a28p-1;
+    double e1 = 0x1.3b2ab6fb8219ep-7 * r + 0x1.c6b08d70395a6p-5;
+    double e2 = 0x1.43091380f6e14p-13 * r + 0x1.5d87fea46fce4p-10;
+    double e3 = 0x1.62bea8823eea8p-20 * r + 0x1.ffcb43c7eaddcp-17;
+    double e4 = 0x1.e730ff23a743fp-28 * r + 0x1.b6700b26fa658p-24;
+    double e = (e4 * r4 + (e3 * r2 + e2)) * r4 + (e1 * r2 + e0);
+    double scale = og_double_bits((og_bits_f64(nf) + 1023u) << 52);
+    float y = (float)(scale * (1.0 + r * e));
+
+    /* Integer and odd exponents, by rounding |exponent| and its half. */
+    float ae = fabsf(exponent);
+    float half = ae * 0.5f;
+    float whole_error = ((ae + 0x1p23f) - 0x1p23f) - ae;
+    float half_error = ((half + 0x1p23f) - 0x1p23f) - half;
+    uint32_t whole = (ae >= 0x1p23f) | (whole_error == 0.0f) ? 0xffffffffu : 0u;
+    uint32_t even = (half >= 0x1p23f) | (half_error == 0.0f) ? 0xffffffffu : 0u;
+    uint32_t odd = whole & ~even;
+    uint32_t sign = og_bits_f32(x) & 0x80000000u & odd;
+    y = og_float_bits(og_bits_f32(y) | sign);
+    y = (x < 0.0f) & (ax < OG_INF_F32) & !whole ? OG_NAN_F32 : y;
+    y = x != x ? x : y;
+    y = exponent != exponent ? exponent : y;
+    y = (ax == 1.0f) & (ae == OG_INF_F32) ? 1.0f : y;
+    return (x == 1.0f) | (exponent == 0.0f) ? 1.0f : y;
+}
+
+#endif

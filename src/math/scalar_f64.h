@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * float64 functions, the twins of scalar_f32.h's, over the double functions of
+ * libm (which CUDA has under the same names).  At most 4 ULP; unlike float32
+ * neither equal bits on every machine nor vector speed are promised, so
+ * branches are allowed here.  Specials are PyTorch's (CPU).
+ */
+#ifndef OG_MATH_SCALAR_F64_H
+#define OG_MATH_SCALAR_F64_H
+
+#ifndef __CUDACC_RTC__
+#include "math/scalar_base.h"
+#endif
+
+#define OG_INF_F64 og_double_bits(0x7ff0000000000000ull)
+
+OG_FN uint32_t og_lt_f64(double a, double b) { return a < b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_le_f64(double a, double b) { return a <= b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_gt_f64(double a, double b) { return a > b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_ge_f64(double a, double b) { return a >= b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_eq_f64(double a, double b) { return a == b ? 0xffffffffu : 0u; }
+OG_FN uint32_t og_ne_f64(double a, double b) { return a != b ? 0xffffffffu : 0u; }
+OG_FN double og_where_f64(uint32_t mask, double a, double b) { return mask ? a : b; }
+
+OG_FN double og_add_f64(double a, double b) { return a + b; }
+OG_FN double og_sub_f64(double a, double b) { return a - b; }
+OG_FN double og_mul_f64(double a, double b) { return a * b; }
+OG_FN double og_div_f64(double a, double b) { return a / b; }
+
+OG_FN double og_minimum_f64(double a, double b)
+{
+    double least = a < b ? a : b;
+    return a != a ? a : least;
+}
+
+OG_FN double og_maximum_f64(double a, double b)
+{
+    double most = a > b ? a : b;
+    return a != a ? a : most;
+}
+
+OG_FN double og_neg_f64(double x) { return -x; }
+OG_FN double og_abs_f64(double x) { return fabs(x); }
+OG_FN double og_square_f64(double x) { return x * x; }
+OG_FN double og_reciprocal_f64(double x) { return 1.0 / x; }
+OG_FN double og_sqrt_f64(double x) { return sqrt(x); }
+OG_FN double og_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
+OG_FN double og_relu_f64(double x) { return x < 0.0 ? 0.0 : x; }
+
+OG_FN double og_clamp_f64(double x, double lo, double hi)
+{
+    return og_minimum_f64(og_maximum_f64(x, lo), hi);
+}
+
+OG_FN double og_hardsigmoid_f64(double x)
+{
+    double y = x + 3.0;
+    y = y < 0.0 ? 0.0 : y;
+    y = y > 6.0 ? 6.0 : y;
+    return y / 6.0;
+}
+
+OG_FN double og_leaky_relu_f64(double x, double slope) { return x > 0.0 ? x : x * slope; }
+
+OG_FN double og_threshold_f64(double x, double threshold, double value)
+{
+    return x <= threshold ? value : x;
+}
+
+OG_FN double og_hardshrink_f64(double x, double lambd)
+{
+    double y = x > lambd ? x : 0.0;
+    y = x < -lambd ? x : y;
+    return x == x ? y : x;
+}
+
+OG_FN double og_softshrink_f64(double x, double lambd)
+{
+    double y = x > lambd ? x - lambd : 0.0;
+    y = x < -lambd ? x + lambd : y;
+    return x == x ? y : x;
+}
+
+OG_FN double og_add_eps_f64(double x, double eps)
+{
+    return x + (eps != eps ? 0x1p-52 : eps);
+}
+
+OG_FN double og_exp_f64(double x) { return exp(x); }
+OG_FN double og_expm1_f64(double x) { return expm1(x); }
+OG_FN double og_log_f64(double x) { return log(x); }
+OG_FN double og_log1p_f64(double x) { return log1p(x); }
+OG_FN double og_tanh_f64(double x) { return tanh(x); }
+OG_FN double og_erf_f64(double x) { return erf(x); }
+OG_FN double og_pow_f64(double x, double exponent) { return pow(x, exponent); }
+
+/* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */
+OG_FN double og_sigmoid_f64(double x)
+{
+    return x < -40.0 ? exp(x) : 1.0 / (1.0 + exp(-x));
+}
+
+/* x e^v for v far below 0: two half powers, so that none is subnormal. */
+OG_FN double og_times_exp_f64(double x, double v)
+{
+    double h = exp(0.5 * v);
+    return (x * h) * h;
+}
+
+OG_FN double og_silu_f64(double x)
+{
+    return x < -40.0 ? og_times_exp_f64(x, x) : x / (1.0 + exp(-x));
+}
+
+OG_FN double og_logsigmoid_f64(double x)
+{
+    double most = x < 0.0 ? -x : 0.0;
+    return -(most + log1p(exp(-fabs(x))));
+}
+
+OG_FN double og_softplus_f64(double x, double beta, double threshold)
+{
+    double z = x * beta;
+    double most = z > 0.0 ? z : 0.0;
+    double y = (most + log1p(exp(-fabs(z)))) / beta;
+    return z > threshold ? x : y;
+}
+
+/* tanh(log(1 + e^x)) as a quotient of polynomials in e^-|x|. */
+OG_FN double og_mish_f64(double x)
+{
+    double e = exp(-fabs(x));
+    if (x < -40.0)
+        return og_times_exp_f64(x, x);
+    if (x < 0.0)
+        return x * ((e * (e + 2.0)) / (e * (e + 2.0) + 2.0));
+    return x * ((1.0 + 2.0 * e) / (1.0 + 2.0 * e + 2.0 * e * e));
+}
+
+/*
+ * Below 1.5 by Lambert's continued fraction tanh x = x/(1 + t),
+ * t = x^2/(3 + x^2/(5 + ...)): x - tanh x = x t/(1 + t), nothing cancels.
+ */
+OG_FN double og_tanhshrink_f64(double x)
+{
+    double u = x * x;
+    double t = 25.0;
+    if (x == 0.0)
+        return 0.0;
+    if (!(fabs(x) < 1.5))
+        return x - tanh(x);
+    for (int k = 23; k >= 3; k -= 2)
+        t = (double)k + u / t;
+    t = u / t;
+    return x * (t / (1.0 + t));
+}
+
+/* x Phi(x) = x/2 erfc(z), z = -x/sqrt 2; the rounding error of z matters in the tail. */
+OG_FN double og_gelu_f64(double x)
+{
+    double z = x * -0x1.6a09e667f3bcdp-1;
+    double zl = fma(x, -0x1.6a09e667f3bcdp-1, -z);
+    double tail, slope;
+    zl = fma(x, 0x1.bdd3413b26456p-55, zl);
+    if (x > 40.0)
+        return x;
+    if (x < -40.0)
+        return x * (x < -1e300 ? erfc(z) : 0.0);
+    tail = erfc(z);
+    /* Below -37.5 erfc is subnormal: e^(-z^2) (z^2 split), asymptotic series. */
+    if (x < -36.0) {
+        double s = z * z, sl = fma(z, z, -s) + 2.0 * z * zl;
+        double v = 0.5 / s;
+        double series = 1.0 - v * (1.0 - 3.0 * v * (1.0 - 5.0 * v * (1.0 - 7.0 * v)));
+        double h = exp(-0.5 * s);
+        double g = -0x1.9884533d43651p-2 * series * (1.0 - sl);
+        return (g * h) * h;
+    }
+    slope = -0x1.20dd750429b6dp+0 * exp(-z * z);
+    return 0.5 * x * (tail + slope * zl);
+}
+
+/* x sigmoid(v), v = x (c0 + c1 x^2), c0 = 2 sqrt(2/pi), c1 = 0.044715 c0, as pairs. */
+OG_FN double og_gelu_tanh_f64(double x)
+{
+    const double c0 = 0x1.9884533d43651p+0, c0l = -0x1.cbc0d30ebfd15p-54;
+    const double c1 = 0x1.2444f2a4d8b4bp-4, c1l = -0x1.6c843a29d1c70p-61;
+    double a = fabs(x) > 50.0 ? 50.0 : fabs(x);
+    double s = a * a, sl = fma(a, a, -s);
+    double p = s * c1, pl = fma(s, c1, -p) + (sl * c1 + s * c1l);
+    double g = c0 + p;
+    double t = g - c0;
+    double gl = ((c0 - (g - t)) + (p - t)) + (pl + c0l);
+    double v = a * g, vl = fma(a, g, -v) + a * gl;
+    if (x < 0.0 && v > 40.0)
+        return og_times_exp_f64(x * (1.0 - vl), -v);
+    if (x < 0.0)
+        return x / (1.0 + exp(v) * (1.0 + vl));
+    return x / (1.0 + exp(-v) * (1.0 - vl));
+}
+
+OG_FN double og_elu_f64(double x, double alpha)
+{
+    return x > 0.0 ? x : expm1(x) * alpha;
+}
+
+OG_FN double og_celu_f64(double x, double alpha)
+{
+    return x > 0.0 ? x : expm1(x / alpha) * alpha;
+}
+
+OG_FN double og_selu_f64(double x)
+{
+    const double scale = 0x1.0cfabd6a91132p+0, scale_alpha = 0x1.c212cc640f031p+0;
+    return x > 0.0 ? x * scale : expm1(x) * scale_alpha;
+}
+
+#endif
