@@ -9,6 +9,7 @@
 
 #include "ogive.h"
 
+#include <fenv.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,9 +19,9 @@ enum { OG_MAX_RANK = 8 };
 /* ---- errors -------------------------------------------------------------- */
 
 #if defined(__GNUC__)
-#define OG_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define OG_PRINTF(at, first) __attribute__((format(printf, at, first)))
 #else
-#define OG_PRINTF(format, first)
+#define OG_PRINTF(at, first)
 #endif
 
 /* Fills *error (if not NULL) and returns status. A message too long is cut at
@@ -51,6 +52,17 @@ bool og_shape_count(int rank, const int64_t *shape, int64_t *out);
 /* "(2, 3)", "(5,)", "()" as PyTorch prints a shape. */
 enum { OG_SHAPE_TEXT = 192 };
 const char *og_shape_text(int rank, const int64_t *shape, char text[OG_SHAPE_TEXT]);
+
+/* The shortest decimal that reads back as value: "0.01", "1e-05", "6", "-inf". */
+enum { OG_NUMBER_TEXT = 32 };
+const char *og_number_text(double value, char text[OG_NUMBER_TEXT]);
+
+/* ---- floating-point state -------------------------------------------------- */
+
+/* The state of the thread (rounding, flush-to-zero, traps, flags) is put aside
+ * and the default set, so that no result depends on the caller's; then back. */
+void og_float_state_enter(fenv_t *saved);
+void og_float_state_leave(const fenv_t *saved);
 
 /* ---- dtypes -------------------------------------------------------------- */
 
