@@ -30,10 +30,10 @@
  *   OG_COLUMNS  Runs of OG_RUN elements, one after the other; the runs' sums are
  *               a row again, summed the same way.
  *   sum         as above; of no elements +0.
- *   amax, amin, row_max   the greatest (least); NaN if any element is NaN;
- *               +0 and -0 compare equal and the first in row order is kept... see
- *               og_maximum_f32 / og_minimum_f32 in src/math. Of no elements:
- *               row_max is -inf (amax and amin never meet it).
+ *   amax, amin, row_max   the same order with og_maximum / og_minimum of src/math
+ *               in place of +, accumulator first, so that the sign of a zero is
+ *               fixed too; a missing element changes nothing. NaN if any element
+ *               is NaN. Of no elements: row_max is -inf (amax and amin never meet it).
  *   sumexp      with u(m) = 0 if m is infinite, else m. For each chunk (OG_ROWS) or
  *               run (OG_COLUMNS) c: m_c = its greatest element, s_c = sum of
  *               exp(x - u(m_c)) in the order above within the chunk or run. One
