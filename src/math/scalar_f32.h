@@ -63,9 +63,13 @@ OG_FN float og_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
 
 OG_FN float og_relu_f32(float x) { return x < 0.0f ? 0.0f : x; }
 
+/* x itself where it equals a bound (-0); a NaN bound gives NaN. */
 OG_FN float og_clamp_f32(float x, float lo, float hi)
 {
-    return og_minimum_f32(og_maximum_f32(x, lo), hi);
+    float y = x < lo ? lo : x;
+    y = y > hi ? hi : y;
+    y = lo == lo ? y : lo;
+    return hi == hi ? y : hi;
 }
 
 /* A true division by six: PyTorch's CPU bits (its CUDA kernel multiplies). */
@@ -86,9 +90,7 @@ OG_FN float og_threshold_f32(float x, float threshold, float value)
 
 OG_FN float og_hardshrink_f32(float x, float lambd)
 {
-    float y = x > lambd ? x : 0.0f;
-    y = x < -lambd ? x : y;
-    return x == x ? y : x;
+    return (x >= -lambd) & (x <= lambd) ? 0.0f : x;
 }
 
 OG_FN float og_softshrink_f32(float x, float lambd)
@@ -508,13 +510,13 @@ OG_FN float og_gelu_f32(float x)
 OG_FN float og_elu_f32(float x, float alpha)
 {
     float y = og_expm1_f32(x) * alpha;
-    return x > 0.0f ? x : y;
+    return x < 0.0f ? y : x;
 }
 
 OG_FN float og_celu_f32(float x, float alpha)
 {
     float y = og_expm1_f32(x / alpha) * alpha;
-    return x > 0.0f ? x : y;
+    return x < 0.0f ? y : x;
 }
 
 /* scale = 1.0507..., scale * alpha = 1.7580..., each as a pair. */
@@ -523,7 +525,7 @@ OG_FN float og_selu_f32(float x)
     float m = og_expm1_f32(x);
     float below = og_fma_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
     float above = og_fma_f32(x, 0x1.0cfabep+0f, x * -0x1.2adddap-25f);
-    return x > 0.0f ? above : below;
+    return x < 0.0f ? below : above;
 }
 
 /* ---- pow ---- */

@@ -47,9 +47,13 @@ OG_FN double og_sqrt_f64(double x) { return sqrt(x); }
 OG_FN double og_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
 OG_FN double og_relu_f64(double x) { return x < 0.0 ? 0.0 : x; }
 
+/* x itself where it equals a bound (-0); a NaN bound gives NaN. */
 OG_FN double og_clamp_f64(double x, double lo, double hi)
 {
-    return og_minimum_f64(og_maximum_f64(x, lo), hi);
+    double y = x < lo ? lo : x;
+    y = y > hi ? hi : y;
+    y = lo == lo ? y : lo;
+    return hi == hi ? y : hi;
 }
 
 OG_FN double og_hardsigmoid_f64(double x)
@@ -69,9 +73,7 @@ OG_FN double og_threshold_f64(double x, double threshold, double value)
 
 OG_FN double og_hardshrink_f64(double x, double lambd)
 {
-    double y = x > lambd ? x : 0.0;
-    y = x < -lambd ? x : y;
-    return x == x ? y : x;
+    return (x >= -lambd) & (x <= lambd) ? 0.0 : x;
 }
 
 OG_FN double og_softshrink_f64(double x, double lambd)
@@ -201,18 +203,18 @@ OG_FN double og_gelu_tanh_f64(double x)
 
 OG_FN double og_elu_f64(double x, double alpha)
 {
-    return x > 0.0 ? x : expm1(x) * alpha;
+    return x < 0.0 ? expm1(x) * alpha : x;
 }
 
 OG_FN double og_celu_f64(double x, double alpha)
 {
-    return x > 0.0 ? x : expm1(x / alpha) * alpha;
+    return x < 0.0 ? expm1(x / alpha) * alpha : x;
 }
 
 OG_FN double og_selu_f64(double x)
 {
     const double scale = 0x1.0cfabd6a91132p+0, scale_alpha = 0x1.c212cc640f031p+0;
-    return x > 0.0 ? x * scale : expm1(x) * scale_alpha;
+    return x < 0.0 ? expm1(x) * scale_alpha : x * scale;
 }
 
 #endif
