@@ -6,8 +6,8 @@
  *
  * A kernel visits a *space*: kept dims, then reduced dims. One index of the
  * kept dims is a *row*; its elements are the reduced dims, flattened in the
- * order given (last dim fastest). With n_reduced == 0 every row is one element
- * and there is one pass. A kernel makes one or more *passes* over the same
+ * order given (last dim fastest). With n_reduced == 0 there is one pass, of
+ * element instructions only. A kernel makes one or more *passes* over the same
  * rows. A pass computes its element instructions for every element of the row,
  * then reduces some of their values over the row, then computes its row
  * instructions once. Values of element instructions live for their pass;
@@ -56,8 +56,8 @@ typedef enum { OG_F32, OG_F64, OG_MASK32 } og_type;
 typedef enum { OG_ELEMENT, OG_ROW } og_level;
 
 typedef struct {
-    int32_t rank;      /* all dims have extent > 1, unless the space is empty: then
-                          an extent may be 0 */
+    int32_t rank;      /* dims of extent 1 are gone, but a kernel that reduces keeps at
+                          least one reduced dim; an empty space has extents 0 */
     int32_t n_reduced; /* the last n_reduced dims are the row */
     int64_t extent[OG_MAX_RANK];
 } og_space;
@@ -128,8 +128,8 @@ typedef enum { OG_BUFFER_INPUT, OG_BUFFER_OUTPUT, OG_BUFFER_TEMPORARY } og_buffe
 
 typedef struct {
     og_buffer_kind kind;
-    int32_t index;  /* of the input or output */
-    size_t offset;  /* OG_BUFFER_TEMPORARY: byte in the workspace, a multiple of 64 */
+    int32_t index; /* of the input or output */
+    size_t offset; /* OG_BUFFER_TEMPORARY: byte in the workspace, a multiple of 64 */
     og_dtype dtype;
     int32_t rank; /* the tensor as the caller (or, for a temporary, the planner) lays it out */
     int64_t shape[OG_MAX_RANK];
@@ -137,17 +137,17 @@ typedef struct {
 } og_buffer;
 
 typedef struct {
-    og_arena arena; /* owns everything below */
+    og_arena arena;     /* owns everything below */
     og_kernel *kernels; /* run in this order, each after the one before */
     int32_t kernel_count;
     og_buffer *buffers; /* inputs, outputs, then temporaries */
     int32_t input_count, output_count, buffer_count;
     size_t temporary_bytes; /* the temporaries' part of the workspace, at its start */
-    bool *may_alias; /* [output * input_count + input]: in place is legal */
+    bool *may_alias;        /* [output * input_count + input]: in place is legal */
 } og_plan;
 
-/* The plan as text, for explain and golden tests. */
-void og_plan_print(const og_plan *plan, og_text *text);
+/* Kernel index as text, for explain and golden tests; inputs by names, if not NULL. */
+void og_kernel_print(const og_plan *plan, int32_t index, const char *const *names, og_text *text);
 
 /* What explain and benchmarks count: every element that an access touches, once. */
 void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,

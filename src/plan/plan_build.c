@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plan_build.c - which nodes share a kernel.
+ *
+ * Pointwise nodes belong nowhere: they are computed again wherever they are
+ * needed. What anchors a kernel is a reduction, a product or a result. Anchors
+ * are placed in the graph's order, each into the first kernel that can take it:
+ *
+ *  - a reduction fits a kernel that reduces the same dims of the same shape, if
+ *    all it depends on is computed there (in an earlier pass) or kept by an
+ *    earlier kernel. So softmax, layer_norm and var are one kernel;
+ *  - a product starts a kernel; what follows it at the same index joins it, and
+ *    a reduction over its last dim too, but never a second pass: that reads the
+ *    kept product instead;
+ *  - a result fits a kernel over its own shape (stored per element), or one whose
+ *    rows have its shape (stored per row).
+ *
+ * Whether something fits is found out by visiting what it needs (og_visit): every
+ * (node, mapping) pair met is an instance, see planner.h.
+ */
+#include "plan/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bounds planning of absurd formulas: 2^24 instances take a second or two. */
+static const int64_t max_work = (int64_t)1 << 24;
+
+/* ---- visiting -------------------------------------------------------------- */
+
+static bool is_product(og_op op)
+{
+    return op == OG_OP_matmul || op == OG_OP_linear_product;
+}
+
+static bool is_view(og_op op)
+{
+    return op == OG_OP_t || op == OG_OP_transpose;
+}
+
+og_mapping og_identity_mapping(const og_typed *type)
+{
+    og_mapping mapping;
+    for (int32_t d = 0; d < OG_MAX_RANK; d++)
+        mapping.at[d] = (int8_t)(d < type->rank && type->shape[d] != 1 ? d : -1);
+    return mapping;
+}
+
+/* How argument arg of a node under mapping is read: dims align at the end. */
+static og_mapping broadcast_mapping(const og_typed *node, const og_typed *arg,
+                                    const og_mapping *mapping)
+{
+    og_mapping result;
+    memset(result.at, -1, sizeof result.at);
+    for (int32_t d = 0; d < arg->rank; d++)
+        if (arg->shape[d] != 1)
+            result.at[d] = mapping->at[d + node->rank - arg->rank];
+    return result;
+}
+
+static og_mapping view_mapping(const og_typed *node, const og_mapping *mapping)
+{
+    og_mapping result = *mapping;
+    int8_t first = result.at[node->swap[0]];
+    result.at[node->swap[0]] = result.at[node->swap[1]];
+    result.at[node->swap[1]] = first;
+    return result;
+}
+
+/* Where a reduction's own result lies in the space it reduces. */
+static og_mapping reduced_mapping(const og_typed *node, const og_typed *arg)
+{
+    og_mapping mapping;
+    memset(mapping.at, -1, sizeof mapping.at);
+    bool keepdim = node->rank == arg->rank;
+    for (int32_t d = 0, to = 0; d < arg->rank; d++) {
+        bool kept = !(node->reduced >> d & 1);
+        if (kept && arg->shape[d] != 1)
+            mapping.at[to] = (int8_t)d;
+        to += kept || keepdim;
+    }
+    return mapping;
+}
+
+static bool same_mapping(const og_mapping *a, const og_mapping *b)
+{
+    return memcmp(a->at, b->at, sizeof a->at) == 0;
+}
+
+ogive_status og_visit_begin(og_builder *b)
+{
+    b->epoch++;
+    b->instance_count = 0;
+    b->stack_count = 0;
+    return OGIVE_OK;
+}
+
+static og_instance_kind classify(const og_builder *b, int32_t draft, int32_t node,
+                                 const og_mapping *mapping, bool *valid)
+{
+    og_op op = b->graph->nodes[node].op;
+    const og_typed *type = &b->types[node];
+    if (op == OG_OP_NUMBER || op == OG_OP_count)
+        return OG_INSTANCE_CONSTANT;
+    if (op == OG_OP_INPUT)
+        return OG_INSTANCE_LOAD;
+    int32_t home = b->home[node];
+    if (home >= 0 && home < draft)
+        return OG_INSTANCE_LOAD;
+    if (og_op_is_reduction(op)) {
+        og_mapping own = reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]]);
+        *valid &= home == draft && same_mapping(&own, mapping);
+        return OG_INSTANCE_REDUCED;
+    }
+    if (is_product(op)) {
+        og_mapping own = og_identity_mapping(type);
+        *valid &= home == draft && same_mapping(&own, mapping);
+        return OG_INSTANCE_PRODUCT;
+    }
+    return is_view(op) ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
+}
+
+/* The instance of node under mapping; new ones are pushed on the stack. */
+static ogive_status find_instance(og_builder *b, int32_t draft, int32_t node,
+                                  const og_mapping *mapping, int32_t *out, bool *valid)
+{
+    if (b->stamp[node] != b->epoch) {
+        b->stamp[node] = b->epoch;
+        b->first[node] = -1;
+    }
+    for (int32_t i = b->first[node]; i >= 0; i = b->instances[i].next)
+        if (same_mapping(&b->instances[i].mapping, mapping)) {
+            *out = i;
+            return OGIVE_OK;
+        }
+    if (++b->work > max_work)
+        OG_FAIL(b->error, OGIVE_UNSUPPORTED, b->graph->nodes[node].offset,
+                "the formula takes too long to plan: split it into several");
+    size_t index = b->instance_count;
+    if (!og_grow((void **)&b->instances, &b->instance_capacity, index + 1, sizeof *b->instances) ||
+        !og_grow((void **)&b->stack, &b->stack_capacity, b->stack_count + 1, sizeof *b->stack))
+        return og_fail_memory(b->error, (index + 1) * sizeof *b->instances);
+    og_instance *new = &b->instances[index];
+    memset(new, 0, sizeof *new);
+    new->node = node;
+    new->mapping = *mapping;
+    new->next = b->first[node];
+    new->kind = (uint8_t)classify(b, draft, node, mapping, valid);
+    new->row_value = -1;
+    new->element_pass = -1;
+    memset(new->args, -1, sizeof new->args);
+    b->first[node] = (int32_t)index;
+    b->stack[b->stack_count++] = (int32_t)index;
+    b->instance_count++;
+    *out = (int32_t)index;
+    return OGIVE_OK;
+}
+
+ogive_status og_visit(og_builder *b, int32_t draft, int32_t node, const og_mapping *mapping,
+                      int32_t *root, bool *valid)
+{
+    OG_TRY(find_instance(b, draft, node, mapping, root, valid));
+    while (b->stack_count && *valid) {
+        int32_t index = b->stack[--b->stack_count];
+        og_instance at = b->instances[index];
+        if (at.kind != OG_INSTANCE_VIEW && at.kind != OG_INSTANCE_COMPUTED)
+            continue;
+        const og_node *of = &b->graph->nodes[at.node];
+        for (int32_t a = 0; a < of->arg_count; a++) {
+            const og_typed *type = &b->types[of->args[a]];
+            og_mapping below = at.kind == OG_INSTANCE_VIEW
+                                   ? view_mapping(&b->types[at.node], &at.mapping)
+                                   : broadcast_mapping(&b->types[at.node], type, &at.mapping);
+            int32_t arg;
+            OG_TRY(find_instance(b, draft, of->args[a], &below, &arg, valid));
+            b->instances[index].args[a] = arg;
+        }
+    }
+    return OGIVE_OK;
+}
+
+/* Merge sort of b->sorted by node number: arguments come before users. */
+static void sort_instances(og_builder *b, int32_t *items, int32_t *spare, size_t count)
+{
+    if (count < 2)
+        return;
+    size_t half = count / 2;
+    sort_instances(b, items, spare, half);
+    sort_instances(b, items + half, spare, count - half);
+    memcpy(spare, items, half * sizeof *items);
+    size_t left = 0, right = half, to = 0;
+    while (left < half)
+        if (right < count && b->instances[items[right]].node < b->instances[spare[left]].node)
+            items[to++] = items[right++];
+        else
+            items[to++] = spare[left++];
+}
+
+static bool mapping_varies(const og_draft *draft, const og_mapping *mapping)
+{
+    for (int32_t d = 0; d < OG_MAX_RANK; d++)
+        if (mapping->at[d] >= 0 && draft->reduced >> mapping->at[d] & 1)
+            return true;
+    return false;
+}
+
+ogive_status og_visit_end(og_builder *b, int32_t draft, bool *valid)
+{
+    if (!*valid)
+        return OGIVE_OK;
+    size_t count = b->instance_count;
+    if (!og_grow((void **)&b->sorted, &b->sorted_capacity, 2 * count, sizeof *b->sorted))
+        return og_fail_memory(b->error, 2 * count * sizeof *b->sorted);
+    for (size_t i = 0; i < count; i++)
+        b->sorted[i] = (int32_t)i;
+    sort_instances(b, b->sorted, b->sorted + count, count);
+    for (size_t i = 0; i < count; i++) {
+        og_instance *at = &b->instances[b->sorted[i]];
+        if (at->kind == OG_INSTANCE_LOAD || at->kind == OG_INSTANCE_PRODUCT)
+            at->varies = mapping_varies(&b->drafts[draft], &at->mapping);
+        at->has_product = at->kind == OG_INSTANCE_PRODUCT;
+        if (at->kind == OG_INSTANCE_REDUCED) {
+            at->reduced = true;
+            at->stage = b->pass[at->node] + 1;
+        }
+        for (int32_t a = 0; a < OG_MAX_ARGS; a++) {
+            if (at->args[a] < 0)
+                continue;
+            const og_instance *arg = &b->instances[at->args[a]];
+            at->varies |= arg->varies;
+            at->reduced |= arg->reduced;
+            at->has_product |= arg->has_product;
+            at->stage = arg->stage > at->stage ? arg->stage : at->stage;
+        }
+        *valid &= !(at->has_product && at->stage > 0);
+    }
+    return OGIVE_OK;
+}
+
+/* ---- buffers ----------------------------------------------------------------- */
+
+static ogive_status add_buffer(og_builder *b, og_buffer_kind kind, int32_t index,
+                               const og_layout *layout, int32_t *out)
+{
+    size_t at = b->buffer_count;
+    if (!og_grow((void **)&b->buffers, &b->buffer_capacity, at + 1, sizeof *b->buffers))
+        return og_fail_memory(b->error, (at + 1) * sizeof *b->buffers);
+    og_buffer *buffer = &b->buffers[at];
+    memset(buffer, 0, sizeof *buffer);
+    buffer->kind = kind;
+    buffer->index = index;
+    buffer->dtype = layout->dtype;
+    buffer->rank = layout->rank;
+    memcpy(buffer->shape, layout->shape, sizeof buffer->shape);
+    memcpy(buffer->stride, layout->stride, sizeof buffer->stride);
+    b->buffer_count++;
+    *out = (int32_t)at;
+    return OGIVE_OK;
+}
+
+/* A place in the workspace for the value of node, unrounded: fusion never changes
+ * a result. */
+static ogive_status keep_node(og_builder *b, int32_t node, int32_t *buffer)
+{
+    const og_typed *type = &b->types[node];
+    og_layout layout = {.dtype = og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64 : OG_FLOAT32,
+                        .rank = type->rank};
+    size_t bytes = og_dtype_bytes(layout.dtype);
+    int64_t stride = 1;
+    for (int32_t d = type->rank - 1; d >= 0; d--) {
+        layout.shape[d] = type->shape[d];
+        layout.stride[d] = stride;
+        stride *= type->shape[d] > 1 ? type->shape[d] : 1;
+        if (!og_mul_size(bytes, (size_t)type->shape[d], &bytes))
+            return og_fail_memory(b->error, SIZE_MAX);
+    }
+    OG_TRY(add_buffer(b, OG_BUFFER_TEMPORARY, 0, &layout, buffer));
+    size_t offset = b->plan->temporary_bytes;
+    b->buffers[*buffer].offset = offset;
+    if (!og_add_size(offset, bytes, &offset) || !og_add_size(offset, 63, &offset))
+        return og_fail_memory(b->error, SIZE_MAX);
+    b->plan->temporary_bytes = offset & ~(size_t)63;
+    return OGIVE_OK;
+}
+
+static ogive_status add_root(og_builder *b, int32_t draft, og_root root)
+{
+    og_draft *to = &b->drafts[draft];
+    if (!og_grow((void **)&to->roots, &to->root_capacity, to->root_count + 1, sizeof *to->roots))
+        return og_fail_memory(b->error, (to->root_count + 1) * sizeof *to->roots);
+    to->roots[to->root_count++] = root;
+    return OGIVE_OK;
+}
+
+/* The values of earlier kernels that the instances just visited load: each is kept. */
+static ogive_status keep_loads(og_builder *b)
+{
+    for (size_t i = 0; i < b->instance_count; i++) {
+        const og_instance *at = &b->instances[i];
+        int32_t node = at->node;
+        if (at->kind != OG_INSTANCE_LOAD || b->buffer[node] >= 0)
+            continue;
+        og_op op = b->graph->nodes[node].op;
+        const og_typed *type = &b->types[node];
+        og_root root = {.node = node, .row = og_op_is_reduction(op)};
+        root.mapping = root.row ? reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]])
+                                : og_identity_mapping(type);
+        OG_TRY(keep_node(b, node, &root.buffer));
+        b->buffer[node] = root.buffer;
+        OG_TRY(add_root(b, b->home[node], root));
+    }
+    return OGIVE_OK;
+}
+
+/* ---- drafts ------------------------------------------------------------------ */
+
+static ogive_status add_draft(og_builder *b, const og_typed *shape, uint32_t reduced, int32_t *out)
+{
+    size_t at = b->draft_count;
+    if (!og_grow((void **)&b->drafts, &b->draft_capacity, at + 1, sizeof *b->drafts))
+        return og_fail_memory(b->error, (at + 1) * sizeof *b->drafts);
+    og_draft *draft = &b->drafts[at];
+    memset(draft, 0, sizeof *draft);
+    draft->rank = shape->rank;
+    memcpy(draft->extent, shape->shape, sizeof draft->extent);
+    draft->reduced = reduced;
+    draft->product = -1;
+    b->draft_count++;
+    *out = (int32_t)at;
+    return OGIVE_OK;
+}
+
+static bool same_shape(const og_draft *draft, const og_typed *type)
+{
+    return draft->rank == type->rank &&
+           memcmp(draft->extent, type->shape, sizeof *type->shape * (size_t)type->rank) == 0;
+}
+
+/* May a reduction of argument arg over dims reduced join draft, as far as shapes go? */
+static bool reduction_matches(const og_draft *draft, const og_typed *arg, uint32_t reduced)
+{
+    if (!same_shape(draft, arg))
+        return false;
+    if (draft->reduced == reduced && (draft->reduction_count || draft->product >= 0))
+        return true;
+    return draft->product >= 0 && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
+}
+
+static ogive_status try_reduction(og_builder *b, int32_t draft, int32_t node, bool *valid)
+{
+    const og_node *of = &b->graph->nodes[node];
+    const og_typed *arg = &b->types[of->args[0]];
+    uint32_t before = b->drafts[draft].reduced;
+    b->drafts[draft].reduced = b->types[node].reduced;
+    og_mapping identity = og_identity_mapping(arg);
+    int32_t source;
+    *valid = true;
+    OG_TRY(og_visit_begin(b));
+    OG_TRY(og_visit(b, draft, of->args[0], &identity, &source, valid));
+    OG_TRY(og_visit_end(b, draft, valid));
+    if (*valid) {
+        const og_instance *at = &b->instances[source];
+        *valid = at->varies || !at->reduced; /* a row value has nothing to reduce */
+        b->pass[node] = at->stage;
+    }
+    if (!*valid) {
+        b->drafts[draft].reduced = before;
+        return OGIVE_OK;
+    }
+    return keep_loads(b);
+}
+
+static ogive_status place_reduction(og_builder *b, int32_t node)
+{
+    const og_typed *arg = &b->types[b->graph->nodes[node].args[0]];
+    uint32_t reduced = b->types[node].reduced;
+    int32_t draft = (int32_t)b->draft_count;
+    bool valid = false;
+    while (!valid && --draft >= 0)
+        if (reduction_matches(&b->drafts[draft], arg, reduced))
+            OG_TRY(try_reduction(b, draft, node, &valid));
+    if (!valid) {
+        OG_TRY(add_draft(b, arg, reduced, &draft));
+        OG_TRY(try_reduction(b, draft, node, &valid));
+    }
+    b->home[node] = draft;
+    og_draft *to = &b->drafts[draft];
+    if (!og_grow((void **)&to->reductions, &to->reduction_capacity, to->reduction_count + 1,
+                 sizeof *to->reductions))
+        return og_fail_memory(b->error, (to->reduction_count + 1) * sizeof *to->reductions);
+    to->reductions[to->reduction_count++] = node;
+    return OGIVE_OK;
+}
+
+/* The mapping of a root that is stored once per row of draft: with the reduced dims
+ * kept as 1 or dropped. False if its shape is not that of a row. */
+static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping *mapping)
+{
+    bool keepdim = type->rank == draft->rank;
+    memset(mapping->at, -1, sizeof mapping->at);
+    int32_t to = 0;
+    for (int32_t d = 0; d < draft->rank; d++) {
+        bool kept = !(draft->reduced >> d & 1);
+        if (!kept && !keepdim)
+            continue;
+        int64_t want = kept ? draft->extent[d] : 1;
+        if (to >= type->rank || type->shape[to] != want)
+            return false;
+        if (kept && want != 1)
+            mapping->at[to] = (int8_t)d;
+        to++;
+    }
+    return to == type->rank;
+}
+
+static ogive_status try_root(og_builder *b, int32_t draft, og_root *root, bool *valid)
+{
+    int32_t index;
+    *valid = true;
+    OG_TRY(og_visit_begin(b));
+    OG_TRY(og_visit(b, draft, root->node, &root->mapping, &index, valid));
+    OG_TRY(og_visit_end(b, draft, valid));
+    if (*valid && root->row)
+        *valid = !b->instances[index].varies;
+    return *valid ? keep_loads(b) : OGIVE_OK;
+}
+
+/* Stores node into root->buffer in the latest kernel that can. */
+static ogive_status place_root(og_builder *b, og_root *root, int32_t *home)
+{
+    const og_typed *type = &b->types[root->node];
+    for (int32_t draft = (int32_t)b->draft_count - 1; draft >= 0; draft--) {
+        const og_draft *to = &b->drafts[draft];
+        bool valid = false;
+        root->row = true;
+        if (to->reduction_count && row_mapping(to, type, &root->mapping))
+            OG_TRY(try_root(b, draft, root, &valid));
+        if (!valid && same_shape(&b->drafts[draft], type)) {
+            root->row = false;
+            root->mapping = og_identity_mapping(type);
+            OG_TRY(try_root(b, draft, root, &valid));
+        }
+        if (valid) {
+            *home = draft;
+            return add_root(b, draft, *root);
+        }
+    }
+    OG_TRY(add_draft(b, type, 0, home));
+    root->row = false;
+    root->mapping = og_identity_mapping(type);
+    bool valid;
+    OG_TRY(try_root(b, *home, root, &valid));
+    return add_root(b, *home, *root);
+}
+
+/* A product reads its operands from memory: what is computed is kept first. */
+static ogive_status keep_operand(og_builder *b, int32_t node)
+{
+    while (is_view(b->graph->nodes[node].op))
+        node = b->graph->nodes[node].args[0];
+    og_op op = b->graph->nodes[node].op;
+    if (b->buffer[node] >= 0)
+        return OGIVE_OK;
+    if (og_op_is_reduction(op) || is_product(op)) {
+        og_root root = {.node = node, .row = og_op_is_reduction(op)};
+        const og_typed *type = &b->types[node];
+        root.mapping = root.row ? reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]])
+                                : og_identity_mapping(type);
+        OG_TRY(keep_node(b, node, &root.buffer));
+        b->buffer[node] = root.buffer;
+        return add_root(b, b->home[node], root);
+    }
+    og_root root = {.node = node};
+    OG_TRY(keep_node(b, node, &root.buffer));
+    int32_t home;
+    OG_TRY(place_root(b, &root, &home));
+    b->home[node] = home;
+    b->buffer[node] = root.buffer;
+    return OGIVE_OK;
+}
+
+static ogive_status place_product(og_builder *b, int32_t node)
+{
+    const og_node *of = &b->graph->nodes[node];
+    OG_TRY(keep_operand(b, of->args[0]));
+    OG_TRY(keep_operand(b, of->args[1]));
+    int32_t draft;
+    OG_TRY(add_draft(b, &b->types[node], 0, &draft));
+    b->drafts[draft].product = node;
+    b->home[node] = draft;
+    return OGIVE_OK;
+}
+
+/* ---- all of it ----------------------------------------------------------------- */
+
+static ogive_status place_anchors(og_builder *b)
+{
+    const og_graph *graph = b->graph;
+    bool *live = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
+    if (!live)
+        return og_fail_memory(b->error, (size_t)graph->node_count);
+    for (int32_t i = 0; i < graph->result_count; i++)
+        live[graph->results[i]] = true;
+    for (int32_t n = graph->node_count - 1; n >= 0; n--)
+        for (int32_t a = 0; live[n] && a < graph->nodes[n].arg_count; a++)
+            live[graph->nodes[n].args[a]] = true;
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        if (live[n] && og_op_is_reduction(graph->nodes[n].op))
+            OG_TRY(place_reduction(b, n));
+        if (live[n] && is_product(graph->nodes[n].op))
+            OG_TRY(place_product(b, n));
+    }
+    for (int32_t i = 0; i < graph->result_count; i++) {
+        og_root root = {.node = graph->results[i], .buffer = graph->input_count + i};
+        int32_t home;
+        OG_TRY(place_root(b, &root, &home));
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status start(og_builder *b, const og_layout *inputs, const og_layout *outputs)
+{
+    const og_graph *graph = b->graph;
+    size_t count = (size_t)graph->node_count;
+    b->home = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->pass = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->buffer = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->first = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->stamp = OG_ARENA_NEW(&b->scratch, uint32_t, count);
+    if (!b->home || !b->pass || !b->buffer || !b->first || !b->stamp)
+        return og_fail_memory(b->error, count * sizeof(int32_t));
+    memset(b->home, -1, count * sizeof *b->home);
+    memset(b->buffer, -1, count * sizeof *b->buffer);
+    int32_t at;
+    for (int32_t i = 0; i < graph->input_count; i++)
+        OG_TRY(add_buffer(b, OG_BUFFER_INPUT, i, &inputs[i], &at));
+    for (int32_t i = 0; i < graph->result_count; i++)
+        OG_TRY(add_buffer(b, OG_BUFFER_OUTPUT, i, &outputs[i], &at));
+    for (int32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].op == OG_OP_INPUT)
+            b->buffer[n] = graph->nodes[n].index;
+    b->plan->input_count = graph->input_count;
+    b->plan->output_count = graph->result_count;
+    return OGIVE_OK;
+}
+
+static ogive_status finish(og_builder *b)
+{
+    og_plan *plan = b->plan;
+    plan->buffers = OG_ARENA_NEW(&plan->arena, og_buffer, b->buffer_count);
+    plan->kernels = OG_ARENA_NEW(&plan->arena, og_kernel, b->draft_count);
+    if (!plan->buffers || !plan->kernels)
+        return og_fail_memory(b->error, b->draft_count * sizeof *plan->kernels);
+    memcpy(plan->buffers, b->buffers, b->buffer_count * sizeof *plan->buffers);
+    plan->buffer_count = (int32_t)b->buffer_count;
+    for (size_t k = 0; k < b->draft_count; k++) {
+        og_kernel *kernel = &plan->kernels[plan->kernel_count++];
+        OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
+        og_order_space(plan, kernel, b->drafts[k].reduced);
+    }
+    return og_find_aliases(plan, b->error);
+}
+
+ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
+                           const og_layout *outputs, og_plan *plan, ogive_error *error)
+{
+    og_builder b = {.graph = graph, .types = types, .plan = plan, .error = error};
+    memset(plan, 0, sizeof *plan);
+    ogive_status status = start(&b, inputs, outputs);
+    if (status == OGIVE_OK)
+        status = place_anchors(&b);
+    if (status == OGIVE_OK)
+        status = finish(&b);
+    for (size_t k = 0; k < b.draft_count; k++) {
+        free(b.drafts[k].reductions);
+        free(b.drafts[k].roots);
+    }
+    free(b.buffers);
+    free(b.drafts);
+    free(b.instances);
+    free(b.stack);
+    free(b.sorted);
+    og_arena_free(&b.scratch);
+    if (status != OGIVE_OK)
+        og_plan_free(plan);
+    return status;
+}
+
+void og_plan_free(og_plan *plan)
+{
+    og_arena_free(&plan->arena);
+    memset(plan, 0, sizeof *plan);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plan_space.c - the order of a kernel's dims, which neighbours are one dim, and
+ * which output may be an input.
+ *
+ * The order is part of a reduction's definition (plan.h), so it follows from
+ * shapes and strides of the inputs alone: the *lead* is the load that touches the
+ * most elements (the first of several); dims are visited as they lie in its
+ * memory, and a row whose elements are the nearest neighbours there is reduced in
+ * OG_ROWS order, any other in OG_COLUMNS order.
+ */
+#include "plan/planner.h"
+
+#include <string.h>
+
+static int64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* Elements that an access touches, as a double: only compared. */
+static double touched(const og_space *space, const og_access *access)
+{
+    double count = 1;
+    for (int32_t d = 0; d < space->rank; d++)
+        if (access->stride[d] != 0)
+            count *= (double)space->extent[d];
+    return count;
+}
+
+/* The access by whose strides dims are ordered: the largest load of a kernel that
+ * reduces, else the first store. */
+static const og_access *find_lead(const og_plan *plan, const og_kernel *kernel, bool reduces)
+{
+    const og_access *lead = NULL;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        const og_access *at = &kernel->accesses[a];
+        bool stored = plan->buffers[at->buffer].kind == OG_BUFFER_OUTPUT;
+        if (!reduces && stored)
+            return at;
+        if (!stored && (!lead || touched(&kernel->space, at) > touched(&kernel->space, lead)))
+            lead = at;
+    }
+    return lead;
+}
+
+/* Kept dims come first; in each group, dims that the lead does not move along,
+ * then those of falling stride. */
+static bool comes_before(const og_access *lead, uint32_t reduced, int32_t a, int32_t b)
+{
+    bool a_reduced = reduced >> a & 1, b_reduced = reduced >> b & 1;
+    if (a_reduced != b_reduced)
+        return b_reduced;
+    int64_t a_step = lead ? magnitude(lead->stride[a]) : 0;
+    int64_t b_step = lead ? magnitude(lead->stride[b]) : 0;
+    return b_step != 0 && (a_step == 0 || a_step > b_step);
+}
+
+/* Stable, so that ties keep the formula's order. */
+static void sort_dims(const og_access *lead, uint32_t reduced, int32_t *order, int32_t count)
+{
+    for (int32_t i = 1; i < count; i++) {
+        int32_t dim = order[i], at = i;
+        for (; at > 0 && comes_before(lead, reduced, dim, order[at - 1]); at--)
+            order[at] = order[at - 1];
+        order[at] = dim;
+    }
+}
+
+static void permute(int64_t *values, const int32_t *order, int32_t count)
+{
+    int64_t old[OG_MAX_RANK];
+    memcpy(old, values, sizeof old);
+    memset(values, 0, sizeof old);
+    for (int32_t d = 0; d < count; d++)
+        values[d] = old[order[d]];
+}
+
+static void permute_kernel(og_kernel *kernel, const int32_t *order, int32_t count)
+{
+    permute(kernel->space.extent, order, count);
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        permute(kernel->accesses[a].stride, order, count);
+    for (int32_t p = 0; p < kernel->product_count; p++) {
+        permute(kernel->products[p].left.stride, order, count);
+        permute(kernel->products[p].right.stride, order, count);
+    }
+    kernel->space.rank = count;
+}
+
+static bool mergeable(const int64_t *stride, const int64_t *extent, int32_t d)
+{
+    return stride[d] == stride[d + 1] * extent[d + 1];
+}
+
+static bool kernel_mergeable(const og_kernel *kernel, int32_t d)
+{
+    const int64_t *extent = kernel->space.extent;
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        if (!mergeable(kernel->accesses[a].stride, extent, d))
+            return false;
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (!mergeable(kernel->products[p].left.stride, extent, d) ||
+            !mergeable(kernel->products[p].right.stride, extent, d))
+            return false;
+    return true;
+}
+
+/* Makes dims d and d + 1 one, wherever every access walks them as one. */
+static void collapse(og_kernel *kernel)
+{
+    og_space *space = &kernel->space;
+    for (int32_t d = space->rank - 2; d >= 0; d--) {
+        int32_t kept = space->rank - space->n_reduced;
+        if (d + 1 == kept || !kernel_mergeable(kernel, d))
+            continue;
+        space->n_reduced -= d >= kept;
+        int64_t merged = space->extent[d] * space->extent[d + 1];
+        int32_t order[OG_MAX_RANK], count = 0;
+        for (int32_t i = 0; i < space->rank; i++)
+            if (i != d)
+                order[count++] = i;
+        permute_kernel(kernel, order, count); /* keeps the inner strides */
+        space->extent[d] = merged;
+    }
+}
+
+void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced)
+{
+    og_space *space = &kernel->space;
+    bool reduces = false;
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        reduces |= kernel->passes[p].reduction_count > 0;
+    int32_t order[OG_MAX_RANK], count = 0;
+    const og_access *lead = find_lead(plan, kernel, reduces);
+    int64_t row_step = INT64_MAX, kept_step = INT64_MAX;
+    for (int32_t d = 0; d < space->rank; d++) {
+        if (space->extent[d] == 1)
+            continue;
+        bool in_row = reduced >> d & 1;
+        int64_t step = lead ? magnitude(lead->stride[d]) : 0;
+        int64_t *least = in_row ? &row_step : &kept_step;
+        if (step && step < *least)
+            *least = step;
+        order[count++] = d;
+        space->n_reduced += in_row;
+    }
+    kernel->order = kernel->product_count || row_step <= kept_step ? OG_ROWS : OG_COLUMNS;
+    if (kernel->product_count == 0)
+        sort_dims(lead, reduced, order, count);
+    permute_kernel(kernel, order, count);
+    if (reduces && space->n_reduced == 0) { /* a row of one element */
+        space->extent[space->rank++] = 1;
+        space->n_reduced = 1;
+    }
+    collapse(kernel);
+}
+
+/* ---- in place ------------------------------------------------------------------- */
+
+/* Where in a kernel an access is used: elements of pass p at 2p, rows at 2p + 1.
+ * A load's last use, a store's only one. -1 if it is not used. */
+static int32_t last_use(const og_kernel *kernel, int32_t access, og_op op)
+{
+    int32_t last = -1;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (pass->elements[i].op == op && pass->elements[i].index == access)
+                last = 2 * p;
+        for (int32_t i = 0; i < pass->row_count; i++)
+            if (pass->rows[i].op == op && pass->rows[i].index == access)
+                last = 2 * p + 1;
+    }
+    return last;
+}
+
+/* Is every read of buffer input in this kernel at the index that store (used at
+ * time written) writes, and no later? */
+static bool reads_in_place(const og_kernel *kernel, int32_t input, const og_access *store,
+                           int32_t written)
+{
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (kernel->products[p].left.buffer == input || kernel->products[p].right.buffer == input)
+            return false;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        const og_access *at = &kernel->accesses[a];
+        if (at->buffer != input)
+            continue;
+        if (at->dtype != store->dtype || last_use(kernel, a, OG_OP_LOAD) > written)
+            return false;
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            if (at->stride[d] != store->stride[d])
+                return false;
+    }
+    return true;
+}
+
+static bool reads_buffer(const og_kernel *kernel, int32_t buffer)
+{
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        if (kernel->accesses[a].buffer == buffer)
+            return true;
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (kernel->products[p].left.buffer == buffer || kernel->products[p].right.buffer == buffer)
+            return true;
+    return false;
+}
+
+static bool may_alias(const og_plan *plan, int32_t output, int32_t input)
+{
+    bool written = false;
+    for (int32_t k = 0; k < plan->kernel_count; k++) {
+        const og_kernel *kernel = &plan->kernels[k];
+        if (written && reads_buffer(kernel, input))
+            return false;
+        for (int32_t a = 0; a < kernel->access_count; a++) {
+            if (kernel->accesses[a].buffer != plan->input_count + output)
+                continue;
+            written = true;
+            if (!reads_in_place(kernel, input, &kernel->accesses[a],
+                                last_use(kernel, a, OG_OP_STORE)))
+                return false;
+        }
+    }
+    return true;
+}
+
+ogive_status og_find_aliases(og_plan *plan, ogive_error *error)
+{
+    size_t count = (size_t)plan->input_count * (size_t)plan->output_count;
+    plan->may_alias = OG_ARENA_NEW(&plan->arena, bool, count);
+    if (!plan->may_alias)
+        return og_fail_memory(error, count);
+    for (int32_t o = 0; o < plan->output_count; o++)
+        for (int32_t i = 0; i < plan->input_count; i++)
+            plan->may_alias[o * plan->input_count + i] = may_alias(plan, o, i);
+    return OGIVE_OK;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
+ * decides which nodes share a kernel, plan_emit.c writes its passes, plan_space.c
+ * orders and collapses its dims and finds where in place is legal.
+ */
+#ifndef OG_PLANNER_H
+#define OG_PLANNER_H
+
+#include "formula/infer.h"
+#include "plan/plan.h"
+
+/* A tensor as the caller lays it out; strides in elements. */
+typedef struct {
+    og_dtype dtype;
+    int32_t rank;
+    int64_t shape[OG_MAX_RANK];
+    int64_t stride[OG_MAX_RANK];
+} og_layout;
+
+/* inputs and outputs: one layout per input and result of graph, outputs with the
+ * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
+ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
+                           const og_layout *outputs, og_plan *plan, ogive_error *error);
+void og_plan_free(og_plan *plan);
+
+/* ---- between the planner's files ------------------------------------------ */
+
+/* Where a node's dims lie in a kernel's logical space: dim j of the node is dim
+ * at[j] of the space, or -1 (extent 1, or broadcast). */
+typedef struct {
+    int8_t at[OG_MAX_RANK];
+} og_mapping;
+
+typedef enum {
+    OG_INSTANCE_CONSTANT, /* a number */
+    OG_INSTANCE_LOAD,     /* an input, or a value kept by an earlier kernel */
+    OG_INSTANCE_REDUCED,  /* a reduction of this kernel */
+    OG_INSTANCE_PRODUCT,  /* the product of this kernel */
+    OG_INSTANCE_VIEW,     /* its argument under another mapping */
+    OG_INSTANCE_COMPUTED
+} og_instance_kind;
+
+/* A node under a mapping, inside one kernel. */
+typedef struct {
+    int32_t node;
+    int32_t next; /* instance of the same node, or -1 */
+    og_mapping mapping;
+    int32_t args[OG_MAX_ARGS]; /* instances */
+    uint8_t kind;
+    bool varies;                         /* along the row */
+    bool reduced;                        /* depends on a reduction of this kernel */
+    bool has_product;                    /* depends on this kernel's product */
+    int32_t stage;                       /* first pass in which it can be computed */
+    bool needed;                         /* scratch of plan_emit.c */
+    int32_t element_value, element_pass; /* value in element_pass */
+    int32_t row_value;                   /* value at row level, or -1 */
+} og_instance;
+
+typedef struct {
+    int32_t node;
+    int32_t buffer; /* where it is stored */
+    bool row;       /* once per row */
+    og_mapping mapping;
+} og_root;
+
+/* A kernel while nodes are being gathered. Its logical space has the dims of the
+ * reductions' argument (or of the results). */
+typedef struct {
+    int32_t rank;
+    int64_t extent[OG_MAX_RANK];
+    uint32_t reduced; /* bit d: dim d is reduced */
+    int32_t product;  /* node, or -1 */
+    int32_t *reductions;
+    size_t reduction_count, reduction_capacity;
+    og_root *roots;
+    size_t root_count, root_capacity;
+} og_draft;
+
+typedef struct {
+    const og_graph *graph;
+    const og_typed *types;
+    og_plan *plan;
+    ogive_error *error;
+    og_arena scratch;
+
+    int32_t *home;   /* node -> draft that computes and may keep it, or -1 */
+    int32_t *pass;   /* reduction -> its pass */
+    int32_t *buffer; /* node -> buffer that holds it, or -1 */
+
+    og_buffer *buffers; /* grows; copied into the plan at the end */
+    size_t buffer_count, buffer_capacity;
+    og_draft *drafts;
+    size_t draft_count, draft_capacity;
+
+    /* One traversal: instances in order of discovery, lists by node. */
+    og_instance *instances;
+    size_t instance_count, instance_capacity;
+    int32_t *first; /* node -> its instances, valid where stamp == epoch */
+    uint32_t *stamp;
+    uint32_t epoch;
+    int32_t *stack;
+    size_t stack_count, stack_capacity;
+    int32_t *sorted; /* instances by node, arguments first */
+    size_t sorted_capacity;
+    int64_t work; /* instances visited in all, to bound planning time */
+} og_builder;
+
+/* The type that a node of this dtype is computed in. */
+static inline og_type og_compute_type(og_dtype dtype)
+{
+    return dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
+}
+
+/* plan_build.c: finds (or adds) the instances that node under mapping needs in
+ * draft; *root is its own. */
+ogive_status og_visit_begin(og_builder *b);
+ogive_status og_visit(og_builder *b, int32_t draft, int32_t node, const og_mapping *mapping,
+                      int32_t *root, bool *valid);
+/* Sorts all instances (b->sorted) and fills varies, reduced, has_product, stage. */
+ogive_status og_visit_end(og_builder *b, int32_t draft, bool *valid);
+og_mapping og_identity_mapping(const og_typed *type);
+
+/* plan_emit.c */
+ogive_status og_emit_kernel(og_builder *b, int32_t draft, og_kernel *kernel);
+
+/* plan_space.c */
+void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced);
+ogive_status og_find_aliases(og_plan *plan, ogive_error *error);
+
+#endif
