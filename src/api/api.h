@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api.h - the objects behind ogive.h, between the files of this folder.
+ */
+#ifndef OG_API_H
+#define OG_API_H
+
+#include "formula/graph.h"
+#include "plan/backend.h"
+#include "plan/planner.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Layouts and options that a cached plan was made for: flat words, compared whole. */
+typedef struct {
+    int64_t *words;
+    size_t count;
+    char level[32]; /* of ogive_options.cpu_level; "" for NULL */
+} og_key;
+
+enum { OG_CACHED_PLANS = 8 };
+
+struct ogive_formula {
+    atomic_int owners;
+    og_graph graph;
+    pthread_mutex_t lock;               /* guards plans */
+    ogive_plan *plans[OG_CACHED_PLANS]; /* most recent first, NULL at the end */
+};
+
+/* Bytes that a tensor reaches from its first element: [low, high). */
+typedef struct {
+    int64_t low, high;
+} og_reach;
+
+struct ogive_plan {
+    atomic_int owners;
+    og_plan plan;
+    const og_backend *backend;
+    void *state;
+    size_t workspace_bytes;
+    DLTensor *results;     /* [output_count], arena of plan */
+    const char **names;    /* [input_count], for messages and explain */
+    og_reach *reach;       /* [input_count + output_count] */
+    og_key key;            /* of a cached plan */
+    _Atomic(void *) spare; /* one idle workspace of a cached plan */
+};
+
+/* Checks a caller's tensor and reads its layout. what ("input", "output") and
+ * name are for messages. */
+ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char *name,
+                            og_layout *layout, ogive_error *error);
+
+/* The bytes an og_layout reaches. Never overflows for a layout that
+ * og_read_tensor() took. */
+og_reach og_layout_reach(const og_layout *layout);
+
+/* Do two tensors at these addresses share an element? May say yes wrongly for
+ * layouts that interleave in unusual ways, never no. */
+bool og_tensors_overlap(const og_buffer *a, const og_reach *a_reach, const char *a_data,
+                        const og_buffer *b, const og_reach *b_reach, const char *b_data);
+
+#endif

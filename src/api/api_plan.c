@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_plan.c - ogive.h: plans. Reads the caller's tensors, runs the stages
+ * (infer, plan, prepare), checks pointers before a run.
+ */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ------------------------------------------------------------------- */
+
+/* What lives only while a plan is made. */
+typedef struct {
+    og_arena arena;
+    og_layout *inputs, *outputs;
+    og_input_type *input_types;
+    og_typed *types;
+} og_making;
+
+static ogive_status start_making(const og_graph *graph, og_making *m, ogive_error *error)
+{
+    m->inputs = OG_ARENA_NEW(&m->arena, og_layout, (size_t)graph->input_count);
+    m->input_types = OG_ARENA_NEW(&m->arena, og_input_type, (size_t)graph->input_count);
+    m->outputs = OG_ARENA_NEW(&m->arena, og_layout, (size_t)graph->result_count);
+    m->types = OG_ARENA_NEW(&m->arena, og_typed, (size_t)graph->node_count);
+    if (!m->inputs || !m->input_types || !m->outputs || !m->types)
+        return og_fail_memory(error, (size_t)graph->node_count * sizeof *m->types);
+    return OGIVE_OK;
+}
+
+static ogive_status read_inputs(const og_graph *graph, const DLTensor *const *inputs, size_t count,
+                                og_making *m, ogive_error *error)
+{
+    if (count != (size_t)graph->input_count || (count && !inputs))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d inputs, %zu were given",
+                (int)graph->input_count, inputs ? count : 0);
+    for (size_t i = 0; i < count; i++) {
+        OG_TRY(og_read_tensor(inputs[i], "input", graph->inputs[i].name, &m->inputs[i], error));
+        m->input_types[i].dtype = m->inputs[i].dtype;
+        m->input_types[i].rank = m->inputs[i].rank;
+        memcpy(m->input_types[i].shape, m->inputs[i].shape, sizeof m->inputs[i].shape);
+    }
+    return OGIVE_OK;
+}
+
+/* Refuses an output some of whose elements share memory. */
+static ogive_status check_distinct(const og_layout *layout, const char *name, ogive_error *error)
+{
+    int64_t reach = 1; /* elements that the smaller strides cover */
+    bool used[OG_MAX_RANK] = {false};
+    int64_t count = 1;
+    for (int32_t d = 0; d < layout->rank; d++)
+        count *= layout->shape[d];
+    for (int32_t round = 0; round < layout->rank && count; round++) {
+        int32_t least = -1;
+        for (int32_t d = 0; d < layout->rank; d++)
+            if (!used[d] && (least < 0 || llabs(layout->stride[d]) < llabs(layout->stride[least])))
+                least = d;
+        used[least] = true;
+        if (layout->shape[least] == 1)
+            continue;
+        int64_t stride = llabs(layout->stride[least]);
+        if (stride < reach) {
+            char shape[OG_SHAPE_TEXT], strides[OG_SHAPE_TEXT];
+            OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                    "output '%s' overlaps itself: shape %s with strides %s", name,
+                    og_shape_text(layout->rank, layout->shape, shape),
+                    og_shape_text(layout->rank, layout->stride, strides));
+        }
+        reach = stride * layout->shape[least];
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status read_output(const DLTensor *tensor, const og_typed *type, const char *name,
+                                og_layout *layout, ogive_error *error)
+{
+    OG_TRY(og_read_tensor(tensor, "output", name, layout, error));
+    char got[OG_SHAPE_TEXT], want[OG_SHAPE_TEXT];
+    if (layout->rank != type->rank ||
+        memcmp(layout->shape, type->shape, (size_t)type->rank * sizeof *type->shape) != 0)
+        OG_FAIL(error, OGIVE_SHAPE, -1, "output '%s' has shape %s: expected %s", name,
+                og_shape_text(layout->rank, layout->shape, got),
+                og_shape_text(type->rank, type->shape, want));
+    if (layout->dtype != type->dtype)
+        OG_FAIL(error, OGIVE_DTYPE, -1, "output '%s' is %s: expected %s", name,
+                og_dtype_name(layout->dtype), og_dtype_name(type->dtype));
+    return check_distinct(layout, name, error);
+}
+
+static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *outputs,
+                                 size_t count, og_making *m, ogive_error *error)
+{
+    if (outputs && count != (size_t)graph->result_count)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d results, %zu outputs were given",
+                (int)graph->result_count, count);
+    for (int32_t i = 0; i < graph->result_count; i++) {
+        const og_typed *type = &m->types[graph->results[i]];
+        og_layout *layout = &m->outputs[i];
+        char name[16];
+        snprintf(name, sizeof name, "%d", (int)i);
+        if (outputs) {
+            OG_TRY(read_output(outputs[i], type, name, layout, error));
+            continue;
+        }
+        int64_t stride = 1;
+        layout->dtype = type->dtype;
+        layout->rank = type->rank;
+        for (int32_t d = type->rank - 1; d >= 0; d--) {
+            layout->shape[d] = type->shape[d];
+            layout->stride[d] = stride;
+            stride *= type->shape[d] > 1 ? type->shape[d] : 1;
+        }
+    }
+    return OGIVE_OK;
+}
+
+/* What of the layouts and names a plan keeps. */
+static ogive_status keep_tensors(ogive_plan *plan, const og_graph *graph, const og_making *m,
+                                 ogive_error *error)
+{
+    og_arena *arena = &plan->plan.arena;
+    size_t inputs = (size_t)graph->input_count, outputs = (size_t)graph->result_count;
+    plan->results = OG_ARENA_NEW(arena, DLTensor, outputs);
+    plan->names = OG_ARENA_NEW(arena, const char *, inputs);
+    plan->reach = OG_ARENA_NEW(arena, og_reach, inputs + outputs);
+    if (!plan->results || !plan->names || !plan->reach)
+        return og_fail_memory(error, outputs * sizeof *plan->results);
+    for (size_t i = 0; i < inputs; i++) {
+        size_t bytes = strlen(graph->inputs[i].name) + 1;
+        char *name = OG_ARENA_NEW(arena, char, bytes);
+        if (!name)
+            return og_fail_memory(error, bytes);
+        plan->names[i] = memcpy(name, graph->inputs[i].name, bytes);
+        plan->reach[i] = og_layout_reach(&m->inputs[i]);
+    }
+    for (size_t i = 0; i < outputs; i++) {
+        og_buffer *buffer = &plan->plan.buffers[inputs + i];
+        plan->reach[inputs + i] = og_layout_reach(&m->outputs[i]);
+        plan->results[i] = (DLTensor){.device = {.device_type = kDLCPU},
+                                      .ndim = buffer->rank,
+                                      .dtype = og_dtype_dlpack(buffer->dtype),
+                                      .shape = buffer->shape,
+                                      .strides = buffer->stride};
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status check_options(const ogive_options *options, ogive_error *error)
+{
+    if (!options)
+        return OGIVE_OK;
+    if (options->size != sizeof *options)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.size is %zu: expected sizeof(ogive_options), %zu", options->size,
+                sizeof *options);
+    if (options->threads < 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.threads is %d: expected 0 or more",
+                (int)options->threads);
+    return OGIVE_OK;
+}
+
+static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inputs,
+                              size_t input_count, const DLTensor *const *outputs,
+                              size_t output_count, const ogive_options *options, og_making *m,
+                              ogive_plan *plan, ogive_error *error)
+{
+    OG_TRY(check_options(options, error));
+    OG_TRY(start_making(graph, m, error));
+    OG_TRY(read_inputs(graph, inputs, input_count, m, error));
+    OG_TRY(og_infer(graph, m->input_types, m->types, error));
+    OG_TRY(read_outputs(graph, outputs, output_count, m, error));
+    OG_TRY(og_plan_build(graph, m->types, m->inputs, m->outputs, &plan->plan, error));
+    OG_TRY(keep_tensors(plan, graph, m, error));
+    plan->backend = &og_cpu_backend;
+    return plan->backend->prepare(&plan->plan, options, &plan->state, &plan->workspace_bytes,
+                                  error);
+}
+
+ogive_status ogive_plan_create(const ogive_formula *formula, const DLTensor *const *inputs,
+                               size_t input_count, const DLTensor *const *outputs,
+                               size_t output_count, const ogive_options *options, ogive_plan **out,
+                               ogive_error *error)
+{
+    og_error_clear(error);
+    if (!out)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "out is NULL");
+    *out = NULL;
+    if (!formula)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula is NULL");
+    ogive_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return og_fail_memory(error, sizeof *plan);
+    atomic_init(&plan->owners, 1);
+    og_making making = {0};
+    ogive_status status = make_plan(&formula->graph, inputs, input_count, outputs, output_count,
+                                    options, &making, plan, error);
+    og_arena_free(&making.arena);
+    if (status != OGIVE_OK) {
+        ogive_plan_release(plan);
+        return status;
+    }
+    *out = plan;
+    return OGIVE_OK;
+}
+
+ogive_plan *ogive_plan_retain(ogive_plan *plan)
+{
+    if (plan)
+        atomic_fetch_add_explicit(&plan->owners, 1, memory_order_relaxed);
+    return plan;
+}
+
+void ogive_plan_release(ogive_plan *plan)
+{
+    if (!plan || atomic_fetch_sub_explicit(&plan->owners, 1, memory_order_acq_rel) != 1)
+        return;
+    if (plan->state)
+        plan->backend->release(plan->state);
+    free(atomic_load_explicit(&plan->spare, memory_order_relaxed));
+    free(plan->key.words);
+    og_plan_free(&plan->plan);
+    free(plan);
+}
+
+const DLTensor *ogive_plan_result(const ogive_plan *plan, size_t index)
+{
+    return plan && index < (size_t)plan->plan.output_count ? &plan->results[index] : NULL;
+}
+
+size_t ogive_plan_workspace(const ogive_plan *plan)
+{
+    return plan ? plan->workspace_bytes : 0;
+}
+
+/* ---- running ------------------------------------------------------------------- */
+
+static ogive_status check_pointer(const ogive_plan *plan, int32_t buffer, const void *data,
+                                  ogive_error *error)
+{
+    const og_buffer *at = &plan->plan.buffers[buffer];
+    bool output = at->kind == OG_BUFFER_OUTPUT;
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)at->index);
+    const char *name = output ? number : plan->names[at->index];
+    bool empty = plan->reach[buffer].low == plan->reach[buffer].high;
+    if (!data && !empty)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the data of %s '%s' is NULL",
+                output ? "output" : "input", name);
+    if ((uintptr_t)data % og_dtype_bytes(at->dtype) != 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the data of %s '%s' is not aligned to its %s elements",
+                output ? "output" : "input", name, og_dtype_name(at->dtype));
+    return OGIVE_OK;
+}
+
+/* Refuses outputs that overlap what they must not; *aliased if one is an input. */
+static ogive_status check_overlaps(const ogive_plan *plan, const void *const *inputs,
+                                   void *const *outputs, bool *aliased, ogive_error *error)
+{
+    const og_plan *of = &plan->plan;
+    *aliased = false;
+    for (int32_t o = 0; o < of->output_count; o++) {
+        int32_t at = of->input_count + o;
+        for (int32_t i = 0; i < of->input_count; i++) {
+            if (!og_tensors_overlap(&of->buffers[at], &plan->reach[at], outputs[o], &of->buffers[i],
+                                    &plan->reach[i], inputs[i]))
+                continue;
+            if (outputs[o] != inputs[i] || !of->may_alias[o * of->input_count + i])
+                OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                        "output '%d' overlaps input '%s': in place needs every read of it at the "
+                        "index being written, with the same shape, strides and dtype",
+                        (int)o, plan->names[i]);
+            *aliased = true;
+        }
+        for (int32_t other = 0; other < o; other++)
+            if (og_tensors_overlap(&of->buffers[at], &plan->reach[at], outputs[o],
+                                   &of->buffers[of->input_count + other],
+                                   &plan->reach[of->input_count + other], outputs[other]))
+                OG_FAIL(error, OGIVE_ARGUMENT, -1, "outputs '%d' and '%d' overlap", (int)other,
+                        (int)o);
+    }
+    return OGIVE_OK;
+}
+
+ogive_status ogive_plan_run(const ogive_plan *plan, const void *const *inputs, void *const *outputs,
+                            void *workspace, void *stream, ogive_error *error)
+{
+    og_error_clear(error);
+    if (!plan || (!inputs && plan->plan.input_count) || !outputs)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "%s is NULL",
+                !plan     ? "plan"
+                : !inputs ? "inputs"
+                          : "outputs");
+    if (stream)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "stream must be NULL for a plan on the CPU");
+    if ((!workspace && plan->workspace_bytes) || (uintptr_t)workspace % 64 != 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "workspace: expected %zu bytes aligned to 64",
+                plan->workspace_bytes);
+    for (int32_t i = 0; i < plan->plan.input_count; i++)
+        OG_TRY(check_pointer(plan, i, inputs[i], error));
+    for (int32_t o = 0; o < plan->plan.output_count; o++)
+        OG_TRY(check_pointer(plan, plan->plan.input_count + o, outputs[o], error));
+    bool aliased;
+    OG_TRY(check_overlaps(plan, inputs, outputs, &aliased, error));
+    return plan->backend->run(&plan->plan, plan->state, inputs, outputs, workspace, stream, aliased,
+                              error);
+}
+
+/* ---- looking inside -------------------------------------------------------------- */
+
+size_t ogive_plan_kernel_count(const ogive_plan *plan)
+{
+    return plan ? (size_t)plan->plan.kernel_count : 0;
+}
+
+ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kernel_info *info,
+                               ogive_error *error)
+{
+    og_error_clear(error);
+    if (!plan || !info || index >= ogive_plan_kernel_count(plan))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "kernel %zu: the plan has %zu, and info must be given",
+                index, ogive_plan_kernel_count(plan));
+    const og_kernel *kernel = &plan->plan.kernels[index];
+    memset(info, 0, sizeof *info);
+    og_kernel_name(kernel, info->name);
+    og_kernel_traffic(&plan->plan, kernel, &info->bytes_read, &info->bytes_written);
+    info->elements = og_space_count(&kernel->space, false);
+    info->passes = kernel->pass_count;
+    info->threads = plan->backend->threads(&plan->plan, plan->state, (int32_t)index);
+    return OGIVE_OK;
+}
+
+size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
+{
+    og_text text = {0};
+    for (int32_t k = 0; plan && k < plan->plan.kernel_count; k++) {
+        int64_t read, written;
+        og_kernel_traffic(&plan->plan, &plan->plan.kernels[k], &read, &written);
+        og_kernel_print(&plan->plan, k, plan->names, &text);
+        og_text_add(&text, "  must read %lld bytes and write %lld\n", (long long)read,
+                    (long long)written);
+        og_text_add(&text, "  ");
+        plan->backend->explain(&plan->plan, plan->state, k, &text);
+        og_text_add(&text, "\n");
+    }
+    size_t length = text.length;
+    if (capacity) {
+        size_t kept = length < capacity ? length : capacity - 1;
+        if (kept)
+            memcpy(buffer, text.data, kept);
+        buffer[kept] = 0;
+    }
+    og_text_free(&text);
+    return length;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_tensor.c - callers' tensors: what is taken, and which share memory.
+ */
+#include "api/api.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* DLPack's numbers, some of which only its own newer headers name. */
+enum { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_CUDA_HOST = 3 };
+
+static ogive_status check_device(const DLTensor *tensor, const char *what, const char *name,
+                                 ogive_error *error)
+{
+    int type = (int)tensor->device.device_type;
+    if (type == DEVICE_CPU || type == DEVICE_CUDA_HOST)
+        return OGIVE_OK;
+    if (type == DEVICE_CUDA)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "%s '%s' is on CUDA device %d: this build runs on the CPU only", what, name,
+                (int)tensor->device.device_id);
+    OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+            "%s '%s' is on a device of DLPack type %d: expected the CPU (1)", what, name, type);
+}
+
+/* The bytes between the first and the last element fit an int64. */
+static bool reach_fits(const og_layout *layout)
+{
+    int64_t reach = (int64_t)og_dtype_bytes(layout->dtype);
+    for (int32_t d = 0; d < layout->rank; d++) {
+        if (layout->shape[d] == 0)
+            return true;
+        int64_t step, span;
+        if (layout->shape[d] == 1)
+            continue;
+        if (layout->stride[d] == INT64_MIN ||
+            __builtin_mul_overflow(llabs(layout->stride[d]), 8, &step) ||
+            __builtin_mul_overflow(step, layout->shape[d] - 1, &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return false;
+    }
+    return true;
+}
+
+static bool read_strides(const DLTensor *tensor, og_layout *layout)
+{
+    int64_t stride = 1;
+    for (int32_t d = layout->rank - 1; d >= 0; d--) {
+        layout->stride[d] = tensor->strides ? tensor->strides[d] : stride;
+        int64_t extent = layout->shape[d] > 1 ? layout->shape[d] : 1;
+        if (__builtin_mul_overflow(stride, extent, &stride) && !tensor->strides)
+            return false;
+    }
+    return true;
+}
+
+ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char *name,
+                            og_layout *layout, ogive_error *error)
+{
+    if (!tensor)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "%s '%s' is NULL", what, name);
+    OG_TRY(check_device(tensor, what, name, error));
+    char type[32], text[OG_SHAPE_TEXT];
+    memset(layout, 0, sizeof *layout);
+    if (!og_dtype_from_dlpack(tensor->dtype, &layout->dtype, type))
+        OG_FAIL(error, OGIVE_DTYPE, -1,
+                "%s '%s' is %s: expected float32, float16, bfloat16 or float64", what, name, type);
+    if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK)
+        OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' has %d dims: expected 0 to %d", what, name,
+                (int)tensor->ndim, OG_MAX_RANK);
+    if (tensor->ndim && !tensor->shape)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "%s '%s' has %d dims and no shape", what, name,
+                (int)tensor->ndim);
+    layout->rank = tensor->ndim;
+    for (int32_t d = 0; d < layout->rank; d++) {
+        layout->shape[d] = tensor->shape[d];
+        if (layout->shape[d] < 0)
+            OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' has a negative extent: %lld in dim %d", what,
+                    name, (long long)layout->shape[d], (int)d);
+    }
+    int64_t count;
+    if (!read_strides(tensor, layout) || !og_shape_count(layout->rank, layout->shape, &count) ||
+        !reach_fits(layout))
+        OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' of shape %s is larger than any memory", what, name,
+                og_shape_text(layout->rank, layout->shape, text));
+    return OGIVE_OK;
+}
+
+og_reach og_layout_reach(const og_layout *layout)
+{
+    og_reach reach = {0, 0};
+    int64_t bytes = (int64_t)og_dtype_bytes(layout->dtype);
+    for (int32_t d = 0; d < layout->rank; d++) {
+        if (layout->shape[d] == 0)
+            return (og_reach){0, 0};
+        int64_t span = layout->shape[d] > 1 ? (layout->shape[d] - 1) * layout->stride[d] : 0;
+        *(span < 0 ? &reach.low : &reach.high) += span * bytes;
+    }
+    reach.high += bytes;
+    return reach;
+}
+
+/* Tensors that step by the same stride along their widest dim and stay within one
+ * step otherwise (halves of a matrix's columns, even and odd elements) are
+ * apart if they are apart within the step. */
+static bool interleaved(const og_buffer *a, const og_reach *a_reach, const og_buffer *b,
+                        const og_reach *b_reach, int64_t distance)
+{
+    const og_buffer *side[2] = {a, b};
+    const og_reach *reach[2] = {a_reach, b_reach};
+    int64_t step[2], inner[2];
+    for (int s = 0; s < 2; s++) {
+        int64_t widest = 0, span = 0, bytes = (int64_t)og_dtype_bytes(side[s]->dtype);
+        for (int32_t d = 0; d < side[s]->rank; d++) {
+            if (side[s]->shape[d] < 2)
+                continue;
+            if (side[s]->stride[d] < 0)
+                return false;
+            if (side[s]->stride[d] * bytes > widest) {
+                widest = side[s]->stride[d] * bytes;
+                span = widest * (side[s]->shape[d] - 1);
+            }
+        }
+        step[s] = widest;
+        inner[s] = reach[s]->high - reach[s]->low - span;
+    }
+    if (step[0] == 0 || step[0] != step[1])
+        return false;
+    int64_t offset = distance % step[0];
+    offset += offset < 0 ? step[0] : 0;
+    return inner[0] <= offset && offset + inner[1] <= step[0];
+}
+
+bool og_tensors_overlap(const og_buffer *a, const og_reach *a_reach, const char *a_data,
+                        const og_buffer *b, const og_reach *b_reach, const char *b_data)
+{
+    if (a_reach->low == a_reach->high || b_reach->low == b_reach->high)
+        return false;
+    uintptr_t a_low = (uintptr_t)a_data + (uintptr_t)a_reach->low;
+    uintptr_t b_low = (uintptr_t)b_data + (uintptr_t)b_reach->low;
+    uintptr_t a_bytes = (uintptr_t)(a_reach->high - a_reach->low);
+    uintptr_t b_bytes = (uintptr_t)(b_reach->high - b_reach->low);
+    if (a_low + a_bytes <= b_low || b_low + b_bytes <= a_low)
+        return false;
+    return !interleaved(a, a_reach, b, b_reach, (int64_t)(b_low - a_low));
+}
