@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_threads.c - the thread pool: every part of a region runs once, whatever
+ * else happens at the time: other callers, nesting, fork(), no memory for
+ * threads, a caller with another floating-point environment.
+ */
+#include "test.h"
+
+#include "cpu/cpu_threads.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* ThreadSanitizer ends a forked child that starts threads, unless told not to. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
+/* ---- counting -------------------------------------------------------------- */
+
+typedef struct {
+    int threads;
+    _Atomic int calls[300];
+    _Atomic int wrong;
+} count;
+
+static void count_call(void *context, int thread, int threads)
+{
+    count *c = context;
+    if (threads != c->threads || thread < 0 || thread >= threads)
+        atomic_fetch_add(&c->wrong, 1);
+    else
+        atomic_fetch_add(&c->calls[thread], 1);
+}
+
+/* Calls of each thread number; false unless all have the same. */
+static bool count_region(int threads, int repeats)
+{
+    count *c = calloc(1, sizeof *c);
+    c->threads = threads;
+    for (int i = 0; i < repeats; i++)
+        og_cpu_parallel(threads, count_call, c);
+    bool right = c->wrong == 0;
+    for (int t = 0; t < 300; t++)
+        right &= c->calls[t] == (t < threads ? repeats : 0);
+    free(c);
+    return right;
+}
+
+static void test_every_number_once(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 9; threads++)
+        assert_true(count_region(threads, 200));
+    /* Up and down: workers that are not part of a region must stay out of it. */
+    for (int i = 0; i < 200; i++)
+        assert_true(count_region(1 + i * 7 % 5, 3));
+}
+
+static void test_more_threads_than_cores(void **state)
+{
+    (void)state;
+    assert_true(count_region(64, 50));
+    assert_true(count_region(256, 3));
+    assert_true(count_region(300, 3)); /* beyond the pool: the caller does the rest */
+}
+
+/* The results of a region are visible to the caller, and its inputs to the workers. */
+static void square_part(void *context, int thread, int threads)
+{
+    int *x = context;
+    for (int i = thread; i < 1000; i += threads)
+        x[i] = x[i] * x[i];
+}
+
+static void test_plain_memory(void **state)
+{
+    (void)state;
+    int x[1000];
+    for (int repeat = 0; repeat < 300; repeat++) {
+        for (int i = 0; i < 1000; i++)
+            x[i] = i + repeat;
+        og_cpu_parallel(1 + repeat % 6, square_part, x);
+        for (int i = 0; i < 1000; i++)
+            assert_int_equal(x[i], (i + repeat) * (i + repeat));
+    }
+}
+
+/* ---- several callers ------------------------------------------------------- */
+
+static void nest(void *context, int thread, int threads)
+{
+    (void)thread;
+    (void)threads;
+    if (!count_region(3, 2))
+        atomic_fetch_add((_Atomic int *)context, 1);
+}
+
+static void test_nested(void **state)
+{
+    (void)state;
+    _Atomic int wrong = 0;
+    for (int i = 0; i < 50; i++)
+        og_cpu_parallel(4, nest, &wrong);
+    assert_int_equal(wrong, 0);
+}
+
+static void *call_often(void *argument)
+{
+    bool *right = argument;
+    *right = count_region(3, 2000);
+    return NULL;
+}
+
+static void test_callers_at_once(void **state)
+{
+    (void)state;
+    pthread_t callers[4];
+    bool right[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&callers[i], NULL, call_often, &right[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(callers[i], NULL);
+        assert_true(right[i]);
+    }
+}
+
+/* ---- fork ------------------------------------------------------------------ */
+
+static void note_thread(void *context, int thread, int threads)
+{
+    (void)threads;
+    ((pthread_t *)context)[thread] = pthread_self();
+}
+
+/* In the child: exit status 0 if regions run, on threads of their own. */
+static void check_in_child(pid_t *child)
+{
+    *child = fork();
+    if (*child)
+        return;
+    alarm(20); /* a hang is a failure, not a wait for ever */
+    pthread_t threads[2];
+    og_cpu_parallel(2, note_thread, threads);
+    bool right = !pthread_equal(threads[0], threads[1]);
+    right &= count_region(4, 100);
+    _exit(right ? 0 : 1);
+}
+
+static void wait_for_child(pid_t child)
+{
+    int status;
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_fork_after_use(void **state)
+{
+    (void)state;
+    pid_t child;
+    assert_true(count_region(4, 10));
+    check_in_child(&child);
+    wait_for_child(child);
+    assert_true(count_region(4, 10));
+}
+
+static void *call_until_told(void *argument)
+{
+    while (!atomic_load((_Atomic bool *)argument))
+        if (!count_region(3, 1))
+            abort();
+    return NULL;
+}
+
+static void test_fork_during_region(void **state)
+{
+    (void)state;
+    _Atomic bool stop = false;
+    pthread_t caller;
+    assert_int_equal(pthread_create(&caller, NULL, call_until_told, (void *)&stop), 0);
+    for (int i = 0; i < (SANITIZED ? 10 : 100); i++) {
+        pid_t child;
+        check_in_child(&child);
+        wait_for_child(child);
+    }
+    atomic_store(&stop, true);
+    pthread_join(caller, NULL);
+}
+
+/* ---- no threads to be had -------------------------------------------------- */
+
+static void test_no_memory_for_threads(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip(); /* sanitizers need the address space themselves */
+    pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        struct rlimit limit;
+        getrlimit(RLIMIT_AS, &limit);
+        limit.rlim_cur = 200u << 20; /* a thread's stack takes 8 MiB of it */
+        setrlimit(RLIMIT_AS, &limit);
+        _exit(count_region(250, 3) ? 0 : 1);
+    }
+    wait_for_child(child);
+}
+
+/* ---- what a body may rely on ----------------------------------------------- */
+
+typedef struct {
+    pthread_t caller;
+    int wrong_rounding, wrong_flush, unblocked, wrong_name;
+    volatile float tiny, one, three;
+} environment;
+
+static void look_around(void *context, int thread, int threads)
+{
+    environment *e = context;
+    (void)threads;
+    if (thread == 0)
+        return; /* the caller's environment is the caller's affair */
+    if (pthread_equal(pthread_self(), e->caller))
+        return;
+    sigset_t blocked;
+    char name[16] = "";
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    /* Not fegetround(): on x86 that asks the x87, which we do not use. */
+    e->wrong_rounding =
+        e->one / e->three != 0x1.555556p-2f || -e->one / e->three != -0x1.555556p-2f;
+    e->wrong_flush = e->tiny / 2 == 0;
+    e->unblocked = !sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM);
+    e->wrong_name = strcmp(name, "ogive") != 0;
+}
+
+static void test_environment_of_workers(void **state)
+{
+    (void)state;
+    environment e = {.caller = pthread_self(), .tiny = 0x1p-130f, .one = 1, .three = 3};
+    fesetround(FE_UPWARD);
+    og_cpu_parallel(2, look_around, &e);
+    int rounding = fegetround();
+    fesetround(FE_TONEAREST);
+    assert_int_equal(rounding, FE_UPWARD);
+    assert_int_equal(e.wrong_rounding, 0);
+    assert_int_equal(e.wrong_flush, 0);
+    assert_int_equal(e.unblocked, 0);
+    assert_int_equal(e.wrong_name, 0);
+
+    /* A new pool, made by a thread that rounds upwards: workers inherit that. */
+    pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        fesetround(FE_UPWARD);
+        og_cpu_parallel(2, look_around, &e);
+        _exit(e.wrong_rounding);
+    }
+    wait_for_child(child);
+}
+
+static double process_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void test_idle_pool_sleeps(void **state)
+{
+    (void)state;
+    assert_true(count_region(4, 10));
+    usleep(20000);
+    double before = process_seconds();
+    usleep(200000);
+    assert_true(process_seconds() - before < 0.02);
+}
+
+/* ---- how many -------------------------------------------------------------- */
+
+static int count_with(const char *text)
+{
+    setenv("OMP_NUM_THREADS", text, 1);
+    int threads = og_cpu_thread_count(0);
+    unsetenv("OMP_NUM_THREADS");
+    return threads;
+}
+
+static void test_thread_count(void **state)
+{
+    (void)state;
+    unsetenv("OMP_NUM_THREADS");
+    cpu_set_t cores;
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    int all = CPU_COUNT(&cores);
+
+    assert_int_equal(og_cpu_thread_count(3), 3);
+    assert_int_equal(og_cpu_thread_count(256), 256);
+    assert_int_equal(og_cpu_thread_count(INT32_MAX), 256);
+    assert_int_equal(og_cpu_thread_count(0), all);
+    assert_int_equal(og_cpu_thread_count(-5), all);
+    assert_int_equal(count_with("5"), 5);
+    assert_int_equal(count_with(" 5 "), 5);
+    assert_int_equal(count_with("6,4,2"), 6);
+    assert_int_equal(count_with("99999999999999999999"), 256);
+    static const char *const invalid[] = {"", "0", "-1", "four", "4x", ","};
+    for (size_t i = 0; i < TEST_COUNT(invalid); i++)
+        assert_int_equal(count_with(invalid[i]), all);
+
+    setenv("OMP_NUM_THREADS", "7", 1);
+    assert_int_equal(og_cpu_thread_count(2), 2);
+    assert_int_equal(ogive_cpu_threads(), 7);
+    unsetenv("OMP_NUM_THREADS");
+
+    /* One core of several. */
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, &cores))
+            CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(og_cpu_thread_count(0), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof cores, &cores), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thread_count),
+        cmocka_unit_test(test_every_number_once),
+        cmocka_unit_test(test_plain_memory),
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_callers_at_once),
+        cmocka_unit_test(test_environment_of_workers),
+        cmocka_unit_test(test_idle_pool_sleeps),
+        cmocka_unit_test(test_fork_after_use),
+        cmocka_unit_test(test_fork_during_region),
+        cmocka_unit_test(test_no_memory_for_threads),
+        cmocka_unit_test(test_more_threads_than_cores),
+    };
+    return TEST_RUN(tests);
+}
