@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     ALIGNMENT = 16,
@@ -85,5 +86,21 @@ bool og_grow(void **items, size_t *capacity, size_t needed, size_t size)
         return false;
     *items = larger;
     *capacity = wanted;
+    return true;
+}
+
+bool og_grow_from(const void *first, void **items, size_t *capacity, size_t needed, size_t size)
+{
+    if (needed <= *capacity)
+        return true;
+    if (*items != first)
+        return og_grow(items, capacity, needed, size);
+    void *heap = NULL;
+    size_t heap_capacity = 0;
+    if (!og_grow(&heap, &heap_capacity, needed, size))
+        return false;
+    memcpy(heap, first, *capacity * size);
+    *items = heap;
+    *capacity = heap_capacity;
     return true;
 }

@@ -92,6 +92,10 @@ void og_arena_free(og_arena *arena);
  * it holds needed elements; false if memory is short (*items stays valid). */
 bool og_grow(void **items, size_t *capacity, size_t needed, size_t size);
 
+/* The same for an array that starts in first (on the stack, say, never freed)
+ * and moves to malloc'ed memory when it outgrows it. */
+bool og_grow_from(const void *first, void **items, size_t *capacity, size_t needed, size_t size);
+
 /* Text that grows, for printing plans and sources. */
 typedef struct {
     char *data; /* NUL-terminated, or NULL while empty */

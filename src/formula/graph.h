@@ -18,11 +18,11 @@ enum {
 };
 
 typedef struct {
-    og_op op; /* a SCALAR, MASK, REDUCTION or SPECIAL row, OG_OP_INPUT or OG_OP_NUMBER */
+    og_op op;     /* a SCALAR, MASK, REDUCTION or SPECIAL row, OG_OP_INPUT or OG_OP_NUMBER */
     og_op called; /* what the user wrote (a composite's op, say), for messages */
     int32_t args[OG_MAX_ARGS]; /* nodes; -1 beyond the op's arguments */
     int32_t arg_count;
-    int32_t index; /* OG_OP_INPUT: which */
+    int32_t index;                  /* OG_OP_INPUT: which */
     double numbers[OG_MAX_NUMBERS]; /* constants of a SCALAR; OG_OP_NUMBER; count's correction */
 
     /* Reductions and count: dims as written (negative counts from the end).
@@ -35,8 +35,19 @@ typedef struct {
     bool has_sizes;
     int64_t sizes[OG_MAX_RANK];
 
-    int64_t offset; /* byte in the text of the operator or name the user wrote */
+    bool is_constant; /* computed from numbers alone */
+    int64_t offset;   /* byte in the text of the operator or name the user wrote */
 } og_node;
+
+/* layer_norm and the like: a tensor that must have exactly these sizes. */
+typedef struct {
+    int32_t node;
+    int32_t rank;
+    int64_t sizes[OG_MAX_RANK];
+    og_op called;
+    const char *parameter; /* "weight" */
+    int64_t offset;
+} og_size_check;
 
 typedef struct {
     const char *name;
@@ -44,13 +55,15 @@ typedef struct {
 } og_input;
 
 typedef struct {
-    og_arena arena; /* owns everything below */
+    og_arena arena;   /* owns everything below */
     const char *text; /* the formula's, NUL-terminated copy */
     size_t length;
     og_node *nodes;
     int32_t node_count;
     og_input *inputs;
     int32_t input_count;
+    og_size_check *checks;
+    int32_t check_count;
     int32_t results[OG_MAX_RESULTS]; /* nodes; never a number or a mask */
     int32_t result_count;
 } og_graph;
@@ -58,5 +71,16 @@ typedef struct {
 /* Parses text into *graph; on failure *graph needs no freeing. */
 ogive_status og_graph_parse(const char *text, size_t length, og_graph *graph, ogive_error *error);
 void og_graph_free(og_graph *graph);
+
+/* What to call a node in a message: the operator ("+") or the function ("mean")
+ * that the user wrote. */
+const char *og_node_label(const og_graph *graph, const og_node *node);
+
+/* One line per node, then the results:
+ *     n0 = input x
+ *     n1 = sum n0 dim=(1) keepdim
+ *     n2 = count n0 dim=(1) 0 [mean]        [what the user wrote, where that differs]
+ *     results n1 n2 */
+void og_graph_print(const og_graph *graph, og_text *text);
 
 #endif

@@ -10,17 +10,17 @@
 #include "formula/graph.h"
 
 typedef struct {
-    og_dtype dtype;  /* computed in float64 if OG_FLOAT64, else in float32 */
-    bool is_number;  /* OG_OP_NUMBER and what is computed from numbers alone: takes
+    og_dtype dtype; /* computed in float64 if OG_FLOAT64, else in float32 */
+    bool is_number; /* OG_OP_NUMBER and what is computed from numbers alone: takes
                         the type of what it meets; rank 0 */
-    bool is_mask;    /* a comparison: dtype is that of the comparison itself */
+    bool is_mask;   /* a comparison: dtype is that of the comparison itself */
     int32_t rank;
     int64_t shape[OG_MAX_RANK];
     /* Reductions: bit d is set if dim d of the argument is reduced. */
     uint32_t reduced;
     /* transpose, t: the argument's dims that dim 0 and 1 of the swap name. */
     int32_t swap[2];
-    /* OG_OP_count: its value; OG_OP_NUMBER: its value. */
+    /* is_number: its value, computed in float64 (of a mask: 1 or 0). */
     double number;
 } og_typed;
 

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * builder.c - a graph while it grows; see builder.h.
+ */
+#include "formula/builder.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void og_builder_init(og_builder *builder, ogive_error *error)
+{
+    builder->error = error;
+    builder->nodes = builder->first_nodes;
+    builder->node_count = 0;
+    builder->node_capacity = OG_FIRST_NODES;
+    builder->slots = builder->first_slots;
+    builder->slot_count = OG_FIRST_SLOTS;
+    memset(builder->first_slots, 0, sizeof builder->first_slots);
+    builder->inputs = builder->first_inputs;
+    builder->input_count = 0;
+    builder->input_capacity = OG_FIRST_INPUTS;
+    builder->checks = NULL;
+    builder->check_count = builder->check_capacity = 0;
+    builder->dims = builder->first_dims;
+    builder->dim_count = 0;
+    builder->dim_capacity = OG_FIRST_DIMS;
+    builder->operands = builder->first_operands;
+    builder->operand_count = 0;
+    builder->operand_capacity = OG_FIRST_OPERANDS;
+    builder->composite = OG_FUNCTION_COUNT;
+    builder->composite_offset = -1;
+}
+
+void og_builder_free(og_builder *builder)
+{
+    if (builder->nodes != builder->first_nodes)
+        free(builder->nodes);
+    if (builder->slots != builder->first_slots)
+        free(builder->slots);
+    if (builder->inputs != builder->first_inputs)
+        free(builder->inputs);
+    if (builder->dims != builder->first_dims)
+        free(builder->dims);
+    if (builder->operands != builder->first_operands)
+        free(builder->operands);
+    free(builder->checks);
+}
+
+/* Room for one more item in an array that starts in first. */
+static ogive_status make_room(og_builder *builder, const void *first, void **items,
+                              size_t *capacity, size_t count, size_t size)
+{
+    if (!og_grow_from(first, items, capacity, count + 1, size))
+        return og_fail_memory(builder->error, 2 * (count + 1) * size);
+    return OGIVE_OK;
+}
+
+/* ---- hash-consing -------------------------------------------------------- */
+
+static uint64_t get_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* Sizes are left out: see is_same. */
+static size_t hash_node(const og_node *node)
+{
+    uint64_t hash = mix((uint64_t)node->op << 32 | (uint32_t)node->index,
+                        (uint64_t)(uint32_t)node->args[0] << 32 | (uint32_t)node->args[1]);
+    hash = mix(hash, (uint32_t)node->args[2]);
+    hash = mix(hash, get_bits(node->numbers[0]));
+    hash = mix(hash, get_bits(node->numbers[1]));
+    hash = mix(hash, (uint64_t)node->dim_count << 2 | (uint64_t)node->all_dims << 1 |
+                         (uint64_t)node->keepdim);
+    for (int d = 0; d < node->dim_count; d++)
+        hash = mix(hash, (uint32_t)node->dims[d]);
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* A reduction whose sizes are checked is the same as one whose are not. */
+static bool is_same(const og_node *a, const og_node *b)
+{
+    if (a->op != b->op || a->index != b->index || memcmp(a->args, b->args, sizeof a->args) ||
+        get_bits(a->numbers[0]) != get_bits(b->numbers[0]) ||
+        get_bits(a->numbers[1]) != get_bits(b->numbers[1]) || a->all_dims != b->all_dims ||
+        a->keepdim != b->keepdim || a->dim_count != b->dim_count ||
+        memcmp(a->dims, b->dims, sizeof a->dims))
+        return false;
+    return !a->has_sizes || !b->has_sizes || !memcmp(a->sizes, b->sizes, sizeof a->sizes);
+}
+
+/* found stands for wanted too, so what is checked of wanted is checked of found. */
+static void merge_checks(og_node *found, const og_node *wanted)
+{
+    bool gains_sizes = wanted->has_sizes && !found->has_sizes;
+    if (gains_sizes) {
+        found->has_sizes = true;
+        memcpy(found->sizes, wanted->sizes, sizeof found->sizes);
+    }
+    /* infer checks the bias of an add that is called linear */
+    if (gains_sizes || (wanted->called == OG_OP_linear && found->op == OG_OP_add)) {
+        found->called = wanted->called;
+        found->offset = wanted->offset;
+    }
+}
+
+static ogive_status grow_slots(og_builder *builder)
+{
+    size_t count = builder->slot_count * 4;
+    int32_t *slots = calloc(count, sizeof *slots);
+    if (!slots)
+        return og_fail_memory(builder->error, count * sizeof *slots);
+    for (size_t i = 0; i < builder->node_count; i++) {
+        size_t slot = hash_node(&builder->nodes[i]) & (count - 1);
+        while (slots[slot])
+            slot = (slot + 1) & (count - 1);
+        slots[slot] = (int32_t)i + 1;
+    }
+    if (builder->slots != builder->first_slots)
+        free(builder->slots);
+    builder->slots = slots;
+    builder->slot_count = count;
+    return OGIVE_OK;
+}
+
+static ogive_status add_node(og_builder *builder, const og_node *node, size_t slot)
+{
+    if (builder->node_count >= OG_MAX_NODES)
+        OG_FAIL(builder->error, OGIVE_FORMULA, node->offset,
+                "the formula is too large: more than %d nodes", OG_MAX_NODES);
+    void *nodes = builder->nodes;
+    OG_TRY(make_room(builder, builder->first_nodes, &nodes, &builder->node_capacity,
+                     builder->node_count, sizeof *node));
+    builder->nodes = nodes;
+    builder->nodes[builder->node_count++] = *node;
+    builder->slots[slot] = (int32_t)builder->node_count;
+    return OGIVE_OK;
+}
+
+static bool depends_on_input(const og_builder *builder, const og_node *node)
+{
+    if (node->op == OG_OP_INPUT)
+        return true;
+    for (int i = 0; i < node->arg_count; i++) {
+        if (!builder->nodes[node->args[i]].is_constant)
+            return true;
+    }
+    return false;
+}
+
+ogive_status og_build_node(og_builder *builder, og_node *wanted, og_op called, int64_t offset,
+                           og_operand *out)
+{
+    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
+    wanted->called = in_composite ? builder->composite : called;
+    wanted->offset = in_composite ? builder->composite_offset : offset;
+    wanted->is_constant = !depends_on_input(builder, wanted);
+    for (int i = wanted->arg_count; i < OG_MAX_ARGS; i++)
+        wanted->args[i] = -1;
+
+    if (builder->node_count * 2 >= builder->slot_count)
+        OG_TRY(grow_slots(builder));
+    size_t mask = builder->slot_count - 1, slot = hash_node(wanted) & mask;
+    for (; builder->slots[slot]; slot = (slot + 1) & mask) {
+        og_node *found = &builder->nodes[builder->slots[slot] - 1];
+        if (is_same(found, wanted)) {
+            merge_checks(found, wanted);
+            break;
+        }
+    }
+    if (!builder->slots[slot])
+        OG_TRY(add_node(builder, wanted, slot));
+    *out = (og_operand){.kind = OG_OPERAND_NODE, .index = builder->slots[slot] - 1};
+    out->offset = wanted->offset;
+    return OGIVE_OK;
+}
+
+/* ---- operands ------------------------------------------------------------ */
+
+bool og_operand_is_mask(const og_builder *builder, const og_operand *operand)
+{
+    if (operand->kind != OG_OPERAND_NODE)
+        return false;
+    og_op op = builder->nodes[operand->index].op;
+    return op < OG_FUNCTION_COUNT && og_function_of(op)->kind == OG_MASKING;
+}
+
+bool og_operand_is_constant(const og_builder *builder, const og_operand *operand)
+{
+    return operand->kind == OG_OPERAND_NUMBER ||
+           (operand->kind == OG_OPERAND_NODE && builder->nodes[operand->index].is_constant);
+}
+
+ogive_status og_build_input(og_builder *builder, const char *name, size_t length, int64_t offset,
+                            og_operand *out)
+{
+    og_node node = {.op = OG_OP_INPUT, .index = (int32_t)builder->input_count};
+    OG_TRY(og_build_node(builder, &node, OG_OP_INPUT, offset, out));
+    void *inputs = builder->inputs;
+    OG_TRY(make_room(builder, builder->first_inputs, &inputs, &builder->input_capacity,
+                     builder->input_count, sizeof *builder->inputs));
+    builder->inputs = inputs;
+    builder->inputs[builder->input_count++] = (og_input_name){name, length, offset};
+    return OGIVE_OK;
+}
+
+/* The operand's node; a number gets one. */
+static ogive_status find_node(og_builder *builder, const og_operand *operand, int32_t *index)
+{
+    *index = operand->index;
+    if (operand->kind == OG_OPERAND_NODE)
+        return OGIVE_OK;
+    og_node node = {.op = OG_OP_NUMBER};
+    node.numbers[0] = isnan(operand->number) ? NAN : operand->number; /* one NaN for all */
+    og_operand number;
+    OG_TRY(og_build_node(builder, &node, OG_OP_NUMBER, operand->offset, &number));
+    *index = number.index;
+    return OGIVE_OK;
+}
+
+static ogive_status build_with_args(og_builder *builder, og_node *node, const og_operand *args,
+                                    int count, og_op called, int64_t offset, og_operand *out)
+{
+    node->arg_count = count;
+    for (int i = 0; i < count; i++)
+        OG_TRY(find_node(builder, &args[i], &node->args[i]));
+    return og_build_node(builder, node, called, offset, out);
+}
+
+ogive_status og_build_plain(og_builder *builder, og_op op, const og_operand *args, int count,
+                            int64_t offset, og_operand *out)
+{
+    og_node node = {.op = op};
+    return build_with_args(builder, &node, args, count, op, offset, out);
+}
+
+/* ---- scalar functions ---------------------------------------------------- */
+
+static bool is_number(const og_operand *operand, double number)
+{
+    return operand->kind == OG_OPERAND_NUMBER && get_bits(operand->number) == get_bits(number);
+}
+
+/* The operand that op leaves bit for bit as it is, NaN and -0 included, because
+ * the other is neutral; NULL if there is none. */
+static const og_operand *find_unchanged(og_op op, const og_operand *args)
+{
+    switch (op) {
+    case OG_OP_mul:
+        return is_number(&args[1], 1) ? &args[0] : is_number(&args[0], 1) ? &args[1] : NULL;
+    case OG_OP_div:
+        return is_number(&args[1], 1) ? &args[0] : NULL;
+    case OG_OP_add:
+        return is_number(&args[1], -0.0) ? &args[0] : is_number(&args[0], -0.0) ? &args[1] : NULL;
+    case OG_OP_sub:
+        return is_number(&args[1], 0.0) ? &args[0] : NULL;
+    default:
+        return NULL;
+    }
+}
+
+ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
+                             const double *constants, og_op called, int64_t offset, og_operand *out)
+{
+    const og_function *function = og_function_of(op);
+    double values[OG_MAX_ARGS] = {0};
+    bool all_numbers = true;
+    for (int i = 0; i < function->args; i++) {
+        all_numbers &= args[i].kind == OG_OPERAND_NUMBER;
+        values[i] = args[i].number;
+    }
+    if (all_numbers) {
+        *out = og_number_operand(og_function_value(op, values, constants), offset);
+        return OGIVE_OK;
+    }
+    const og_operand *unchanged = find_unchanged(op, args);
+    if (unchanged) {
+        *out = *unchanged;
+        return OGIVE_OK;
+    }
+    og_node node = {.op = op};
+    for (int i = 0; i < function->constants; i++)
+        node.numbers[i] = constants[i];
+    return build_with_args(builder, &node, args, function->args, called, offset, out);
+}
+
+ogive_status og_build_pow(og_builder *builder, const og_operand *base, double exponent,
+                          int64_t offset, og_operand *out)
+{
+    og_operand args[2] = {*base, *base};
+    if (exponent == 1) {
+        *out = *base;
+        return OGIVE_OK;
+    }
+    if (exponent == 3) {
+        OG_TRY(og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, &args[0]));
+        return og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, out);
+    }
+    if (exponent == -2) {
+        OG_TRY(og_build_scalar(builder, OG_OP_square, args, NULL, OG_OP_pow, offset, &args[0]));
+        return og_build_scalar(builder, OG_OP_reciprocal, args, NULL, OG_OP_pow, offset, out);
+    }
+    og_op op = exponent == 2      ? OG_OP_square
+               : exponent == 0.5  ? OG_OP_sqrt
+               : exponent == -0.5 ? OG_OP_rsqrt
+               : exponent == -1   ? OG_OP_reciprocal
+                                  : OG_OP_pow;
+    return og_build_scalar(builder, op, args, &exponent, OG_OP_pow, offset, out);
+}
+
+/* ---- lists and checks ---------------------------------------------------- */
+
+ogive_status og_build_dims(og_builder *builder, const og_dim_list *list, int32_t *index)
+{
+    void *dims = builder->dims;
+    OG_TRY(make_room(builder, builder->first_dims, &dims, &builder->dim_capacity,
+                     builder->dim_count, sizeof *list));
+    builder->dims = dims;
+    *index = (int32_t)builder->dim_count;
+    builder->dims[builder->dim_count++] = *list;
+    return OGIVE_OK;
+}
+
+ogive_status og_build_operands(og_builder *builder, size_t count, size_t *base)
+{
+    void *operands = builder->operands;
+    OG_TRY(make_room(builder, builder->first_operands, &operands, &builder->operand_capacity,
+                     builder->operand_count + count, sizeof *builder->operands));
+    builder->operands = operands;
+    *base = builder->operand_count;
+    memset(builder->operands + *base, 0, count * sizeof *builder->operands);
+    builder->operand_count += count;
+    return OGIVE_OK;
+}
+
+ogive_status og_build_check(og_builder *builder, const og_size_check *check)
+{
+    void *checks = builder->checks;
+    if (!og_grow(&checks, &builder->check_capacity, builder->check_count + 1, sizeof *check))
+        return og_fail_memory(builder->error, 2 * (builder->check_count + 1) * sizeof *check);
+    builder->checks = checks;
+    builder->checks[builder->check_count++] = *check;
+    return OGIVE_OK;
+}
+
+/* ---- the finished graph -------------------------------------------------- */
+
+static char *copy_text(og_arena *arena, const char *text, size_t length)
+{
+    char *copy = OG_ARENA_NEW(arena, char, length + 1);
+    if (copy)
+        memcpy(copy, text, length); /* the arena's memory is zeroed */
+    return copy;
+}
+
+static void *copy_items(og_arena *arena, const void *items, size_t count, size_t size)
+{
+    void *copy = og_arena_alloc(arena, count, size);
+    if (copy && count)
+        memcpy(copy, items, count * size);
+    return copy;
+}
+
+static bool copy_inputs(const og_builder *builder, og_graph *graph)
+{
+    graph->inputs = OG_ARENA_NEW(&graph->arena, og_input, builder->input_count);
+    if (!graph->inputs)
+        return false;
+    graph->input_count = (int32_t)builder->input_count;
+    for (size_t i = 0; i < builder->input_count; i++) {
+        const og_input_name *name = &builder->inputs[i];
+        graph->inputs[i].name = copy_text(&graph->arena, name->name, name->length);
+        graph->inputs[i].offset = name->offset;
+        if (!graph->inputs[i].name)
+            return false;
+    }
+    return true;
+}
+
+ogive_status og_builder_finish(const og_builder *builder, const char *text, size_t length,
+                               const int32_t *results, int32_t result_count, og_graph *graph)
+{
+    *graph = (og_graph){0};
+    graph->text = copy_text(&graph->arena, text, length);
+    graph->length = length;
+    graph->nodes = copy_items(&graph->arena, builder->nodes, builder->node_count, sizeof(og_node));
+    graph->node_count = (int32_t)builder->node_count;
+    graph->checks =
+        copy_items(&graph->arena, builder->checks, builder->check_count, sizeof(og_size_check));
+    graph->check_count = (int32_t)builder->check_count;
+    memcpy(graph->results, results, (size_t)result_count * sizeof *results);
+    graph->result_count = result_count;
+    if (!graph->text || !graph->nodes || !graph->checks || !copy_inputs(builder, graph)) {
+        og_graph_free(graph);
+        return og_fail_memory(builder->error, builder->node_count * sizeof(og_node) + length);
+    }
+    return OGIVE_OK;
+}
+
+void og_graph_free(og_graph *graph)
+{
+    og_arena_free(&graph->arena);
+    *graph = (og_graph){0};
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * builder.h - a graph while it grows: hash-consing, constant folding, exact
+ * simplification. Knows operands, not text; the parser fills it.
+ */
+#ifndef OG_BUILDER_H
+#define OG_BUILDER_H
+
+#include "formula/graph.h"
+
+typedef enum {
+    OG_OPERAND_MISSING,
+    OG_OPERAND_NODE,   /* index: the node */
+    OG_OPERAND_NUMBER, /* a constant that has no node yet */
+    OG_OPERAND_DIMS,   /* index: into builder->dims */
+    OG_OPERAND_FLAG,
+    OG_OPERAND_STRING,
+    OG_OPERAND_NONE /* None, written out */
+} og_operand_kind;
+
+/* What an expression or an argument stands for while parsing. */
+typedef struct {
+    og_operand_kind kind;
+    int32_t index;
+    double number;
+    bool flag;
+    const char *string; /* not NUL-terminated */
+    size_t length;
+    int64_t offset; /* of its first byte in the user's text */
+} og_operand;
+
+typedef struct {
+    bool all;       /* every dim; count is 0 */
+    bool has_sizes; /* values are the sizes of the last count dims, else dims */
+    int32_t count;
+    int64_t values[OG_MAX_RANK];
+} og_dim_list;
+
+typedef struct {
+    const char *name; /* in the text */
+    size_t length;
+    int64_t offset;
+} og_input_name;
+
+enum {
+    OG_FIRST_NODES = 32,
+    OG_FIRST_SLOTS = 128,
+    OG_FIRST_INPUTS = 16,
+    OG_FIRST_DIMS = 8,
+    OG_FIRST_OPERANDS = 32
+};
+
+typedef struct {
+    ogive_error *error;
+    og_node *nodes;
+    size_t node_count, node_capacity;
+    int32_t *slots; /* hash table of 1 + node, 0 for none; slot_count is a power of two */
+    size_t slot_count;
+    og_input_name *inputs;
+    size_t input_count, input_capacity;
+    og_size_check *checks;
+    size_t check_count, check_capacity;
+    og_dim_list *dims; /* a stack: a call's lists are dropped at its end */
+    size_t dim_count, dim_capacity;
+    og_operand *operands; /* a stack: the arguments of the calls being parsed */
+    size_t operand_count, operand_capacity;
+
+    /* The composite being expanded (OG_FUNCTION_COUNT: none) and where the user
+     * called it: nodes made meanwhile are named after it. */
+    og_op composite;
+    int64_t composite_offset;
+
+    /* Enough for a short formula without malloc. */
+    og_node first_nodes[OG_FIRST_NODES];
+    int32_t first_slots[OG_FIRST_SLOTS];
+    og_input_name first_inputs[OG_FIRST_INPUTS];
+    og_dim_list first_dims[OG_FIRST_DIMS];
+    og_operand first_operands[OG_FIRST_OPERANDS];
+} og_builder;
+
+void og_builder_init(og_builder *builder, ogive_error *error);
+void og_builder_free(og_builder *builder);
+/* Moves what was built into *graph, whose arena then owns it. */
+ogive_status og_builder_finish(const og_builder *builder, const char *text, size_t length,
+                               const int32_t *results, int32_t result_count, og_graph *graph);
+
+static inline og_operand og_number_operand(double number, int64_t offset)
+{
+    return (og_operand){.kind = OG_OPERAND_NUMBER, .number = number, .offset = offset};
+}
+
+/* A comparison's result. */
+bool og_operand_is_mask(const og_builder *builder, const og_operand *operand);
+/* A number, or a node that depends on no input. */
+bool og_operand_is_constant(const og_builder *builder, const og_operand *operand);
+
+/* A node for wanted, whose op, args and attributes are set: the one there is, or
+ * a new one. called is what the user wrote, at offset, outside of composites. */
+ogive_status og_build_node(og_builder *builder, og_node *wanted, og_op called, int64_t offset,
+                           og_operand *out);
+ogive_status og_build_input(og_builder *builder, const char *name, size_t length, int64_t offset,
+                            og_operand *out);
+/* A SCALAR row of operands that are numbers or tensors: folded, simplified, or a node. */
+ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
+                             const double *constants, og_op called, int64_t offset,
+                             og_operand *out);
+/* pow as PyTorch's CPU computes it: a few exponents by multiplication, sqrt, division. */
+ogive_status og_build_pow(og_builder *builder, const og_operand *base, double exponent,
+                          int64_t offset, og_operand *out);
+/* MASK rows, where, products, casts, views: nodes of count operands, never folded. */
+ogive_status og_build_plain(og_builder *builder, og_op op, const og_operand *args, int count,
+                            int64_t offset, og_operand *out);
+/* A list at the top of builder->dims; *index says where. */
+ogive_status og_build_dims(og_builder *builder, const og_dim_list *list, int32_t *index);
+/* count missing operands on top of builder->operands, the first at *base. */
+ogive_status og_build_operands(og_builder *builder, size_t count, size_t *base);
+ogive_status og_build_check(og_builder *builder, const og_size_check *check);
+
+#endif

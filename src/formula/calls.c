@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * calls.c - a call's arguments against the function's signature, and the nodes
+ * that the call becomes. Composites go back to the parser with their meaning.
+ */
+#include "formula/parser.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DESCRIPTION = 96 };
+
+/* ---- messages ------------------------------------------------------------ */
+
+static const char *describe_operand(const og_builder *builder, const og_operand *operand,
+                                    char text[DESCRIPTION])
+{
+    char number[OG_NUMBER_TEXT];
+    switch (operand->kind) {
+    case OG_OPERAND_NODE:
+        return og_operand_is_mask(builder, operand) ? "a mask" : "a tensor";
+    case OG_OPERAND_NUMBER:
+        snprintf(text, DESCRIPTION, "the number %s", og_number_text(operand->number, number));
+        return text;
+    case OG_OPERAND_DIMS:
+        return "a list";
+    case OG_OPERAND_FLAG:
+        return operand->flag ? "true" : "false";
+    case OG_OPERAND_STRING:
+        snprintf(text, DESCRIPTION, "the string '%.*s'",
+                 operand->length < 40 ? (int)operand->length : 40, operand->string);
+        return text;
+    default:
+        return "None";
+    }
+}
+
+/* What the user called: inside of a meaning that is the composite. */
+static const char *get_label(const og_builder *builder, og_op op)
+{
+    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
+    return og_function_of(in_composite ? builder->composite : op)->name;
+}
+
+static ogive_status fail_kind(const og_builder *builder, og_op op, const og_parameter *parameter,
+                              const og_operand *operand, const char *expected)
+{
+    char text[DESCRIPTION];
+    OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset, "%s: %s must be %s, got %s",
+            get_label(builder, op), parameter->name, expected,
+            describe_operand(builder, operand, text));
+}
+
+ogive_status og_check_value(const og_builder *builder, const og_operand *operand, const char *label)
+{
+    char text[DESCRIPTION];
+    if (og_operand_is_mask(builder, operand))
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "%s cannot be a mask: a comparison is for the condition of where() alone", label);
+    if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "%s must be a tensor or a number, got %s", label,
+                describe_operand(builder, operand, text));
+    return OGIVE_OK;
+}
+
+ogive_status og_check_exponent(const og_builder *builder, const og_operand *exponent,
+                               const char *label)
+{
+    char text[DESCRIPTION];
+    if (exponent->kind == OG_OPERAND_NODE)
+        OG_FAIL(builder->error, OGIVE_FORMULA, exponent->offset,
+                "%s: the exponent must be a constant; for x to the power of a tensor y write "
+                "exp(y * log(x))",
+                label);
+    if (exponent->kind != OG_OPERAND_NUMBER)
+        OG_FAIL(builder->error, OGIVE_FORMULA, exponent->offset,
+                "%s: the exponent must be a number, got %s", label,
+                describe_operand(builder, exponent, text));
+    return OGIVE_OK;
+}
+
+/* ---- one argument -------------------------------------------------------- */
+
+static ogive_status check_tensor(const og_builder *builder, og_op op, int position,
+                                 const og_parameter *parameter, const og_operand *operand)
+{
+    og_function_kind kind = og_function_of(op)->kind;
+    bool is_mask = og_operand_is_mask(builder, operand);
+    if (op == OG_OP_where && position == 0) {
+        if (!is_mask)
+            return fail_kind(builder, op, parameter, operand,
+                             "a comparison, as in where(x > 0, x, y)");
+        return OGIVE_OK;
+    }
+    if (is_mask)
+        return fail_kind(builder, op, parameter, operand,
+                         "a tensor (a comparison is for the condition of where() alone)");
+    if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
+        return fail_kind(builder, op, parameter, operand, "a tensor");
+    bool takes_numbers =
+        kind == OG_SCALAR || kind == OG_MASKING || kind == OG_COMPOSITE || op == OG_OP_where;
+    if (!takes_numbers && og_operand_is_constant(builder, operand))
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "%s: %s must be a tensor that depends on an input, got a constant",
+                get_label(builder, op), parameter->name);
+    return OGIVE_OK;
+}
+
+static ogive_status check_number(const og_builder *builder, og_op op, const og_parameter *parameter,
+                                 const og_operand *operand)
+{
+    if (operand->kind == OG_OPERAND_NUMBER)
+        return OGIVE_OK;
+    if (op == OG_OP_pow)
+        return og_check_exponent(builder, operand, "pow");
+    if (operand->kind == OG_OPERAND_NODE && op == OG_OP_clamp &&
+        builder->composite == OG_FUNCTION_COUNT) {
+        bool is_lower = !strcmp(parameter->name, "min");
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "clamp: %s must be a constant; for a tensor bound use %s(input, %s)",
+                parameter->name, is_lower ? "maximum" : "minimum", parameter->name);
+    }
+    return fail_kind(builder, op, parameter, operand,
+                     operand->kind == OG_OPERAND_NODE ? "a constant" : "a number");
+}
+
+/* 2^53: below it float64 holds every integer. */
+static bool get_integer(double number, int64_t *value)
+{
+    if (!(fabs(number) <= 9007199254740992.0) || number != floor(number))
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
+static ogive_status check_entries(const og_builder *builder, og_op op,
+                                  const og_parameter *parameter, const og_operand *operand,
+                                  const og_dim_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        int64_t value = list->values[i];
+        if (list->has_sizes ? value < 0 : value < INT32_MIN || value > INT32_MAX)
+            OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                    list->has_sizes ? "%s: %s has the negative size %lld"
+                                    : "%s: %s %lld is out of range",
+                    get_label(builder, op), parameter->name, (long long)value);
+    }
+    return OGIVE_OK;
+}
+
+/* dims or sizes, given as one integer or as a list, become a list. */
+static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter *parameter,
+                              og_operand *operand)
+{
+    bool single = parameter->kind == OG_PARAMETER_DIM,
+         sizes = parameter->kind == OG_PARAMETER_SIZES;
+    const char *expected = single ? "an integer" : "an integer or a list of integers";
+    og_dim_list list = {.count = 1};
+    if (operand->kind == OG_OPERAND_DIMS) {
+        list = builder->dims[operand->index];
+        if (builder->composite != OG_FUNCTION_COUNT)
+            return OGIVE_OK; /* checked when the composite was called */
+        if (single)
+            return fail_kind(builder, op, parameter, operand, expected);
+    } else if (operand->kind != OG_OPERAND_NUMBER ||
+               !get_integer(operand->number, &list.values[0])) {
+        return fail_kind(builder, op, parameter, operand, expected);
+    }
+    if (sizes && list.count == 0)
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset, "%s: %s is empty",
+                get_label(builder, op), parameter->name);
+    list.has_sizes = sizes;
+    list.all = list.count == 0; /* as in PyTorch */
+    OG_TRY(check_entries(builder, op, parameter, operand, &list));
+    operand->kind = OG_OPERAND_DIMS;
+    return og_build_dims(builder, &list, &operand->index);
+}
+
+/* operand->index becomes the number of the choice. */
+static ogive_status bind_choice(const og_builder *builder, og_op op, const og_parameter *parameter,
+                                og_operand *operand)
+{
+    for (int i = 0; i < 2 && operand->kind == OG_OPERAND_STRING; i++) {
+        if (strlen(parameter->choices[i]) == operand->length &&
+            !memcmp(parameter->choices[i], operand->string, operand->length)) {
+            operand->index = i;
+            return OGIVE_OK;
+        }
+    }
+    char expected[DESCRIPTION];
+    snprintf(expected, sizeof expected, "'%s' or '%s'", parameter->choices[0],
+             parameter->choices[1]);
+    return fail_kind(builder, op, parameter, operand, expected);
+}
+
+static ogive_status bind_default(og_builder *builder, og_op op, const og_parameter *parameter,
+                                 int64_t offset, og_operand *operand)
+{
+    if (parameter->required) {
+        char signature[160];
+        const og_function *function = og_function_of(op);
+        og_function_signature(function, signature, sizeof signature);
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->kind ? operand->offset : offset,
+                "%s: argument '%s' is missing; the call is %s(%s)", function->name, parameter->name,
+                function->name, signature);
+    }
+    *operand = og_number_operand(parameter->number, offset);
+    if (parameter->kind == OG_PARAMETER_FLAG)
+        operand->kind = OG_OPERAND_FLAG;
+    if (parameter->kind != OG_PARAMETER_DIMS)
+        return OGIVE_OK;
+    operand->kind = OG_OPERAND_DIMS;
+    og_dim_list every_dim = {.all = true};
+    return og_build_dims(builder, &every_dim, &operand->index);
+}
+
+/* Checks argument number `position` and gives it the form of its kind. */
+static ogive_status bind_argument(og_builder *builder, og_op op, int position, int64_t offset,
+                                  og_operand *operand)
+{
+    const og_parameter *parameter = &og_function_of(op)->parameters[position];
+    if (parameter->kind == OG_PARAMETER_KEYWORD)
+        return OGIVE_OK;
+    if (operand->kind == OG_OPERAND_MISSING || operand->kind == OG_OPERAND_NONE)
+        return bind_default(builder, op, parameter, offset, operand);
+    switch (parameter->kind) {
+    case OG_PARAMETER_TENSOR:
+        return check_tensor(builder, op, position, parameter, operand);
+    case OG_PARAMETER_NUMBER:
+        return check_number(builder, op, parameter, operand);
+    case OG_PARAMETER_FLAG:
+        if (operand->kind != OG_OPERAND_FLAG)
+            return fail_kind(builder, op, parameter, operand, "true or false");
+        return OGIVE_OK;
+    case OG_PARAMETER_CHOICE:
+        return bind_choice(builder, op, parameter, operand);
+    default:
+        return bind_dims(builder, op, parameter, operand);
+    }
+}
+
+/* ---- nodes --------------------------------------------------------------- */
+
+static void set_dims(og_node *node, const og_dim_list *list)
+{
+    node->all_dims = list->all;
+    node->dim_count = list->count;
+    node->has_sizes = list->has_sizes;
+    for (int i = 0; i < list->count; i++) {
+        node->dims[i] = list->has_sizes ? i - list->count : (int32_t)list->values[i];
+        if (list->has_sizes)
+            node->sizes[i] = list->values[i];
+    }
+}
+
+/* Reductions, count and transpose: one tensor and attributes. */
+static ogive_status build_with_dims(og_builder *builder, og_op op, const og_operand *args,
+                                    int64_t offset, og_operand *out)
+{
+    og_node node = {.op = op, .arg_count = 1};
+    node.args[0] = args[0].index;
+    set_dims(&node, &builder->dims[args[1].index]);
+    if (op == OG_OP_transpose) {
+        node.dims[1] = (int32_t)builder->dims[args[2].index].values[0];
+        node.dim_count = 2;
+    } else if (op == OG_OP_count) {
+        node.numbers[0] = args[2].number;
+    } else {
+        node.keepdim = args[2].flag;
+    }
+    return og_build_node(builder, &node, op, offset, out);
+}
+
+static ogive_status build_scalar_call(og_builder *builder, og_op op, const og_operand *args,
+                                      int64_t offset, og_operand *out)
+{
+    const og_function *function = og_function_of(op);
+    if (op == OG_OP_pow)
+        return og_build_pow(builder, &args[0], args[1].number, offset, out);
+    double constants[OG_MAX_NUMBERS];
+    for (int i = 0; i < function->constants; i++)
+        constants[i] = args[function->args + i].number;
+    og_op chosen = op;
+    for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        if (function->parameters[i].kind == OG_PARAMETER_CHOICE)
+            chosen = (og_op)(op + args[i].index);
+    }
+    return og_build_scalar(builder, chosen, args, constants, op, offset, out);
+}
+
+/* weight and bias of a function that is given sizes have exactly those. */
+static ogive_status add_size_checks(og_builder *builder, og_op op, const og_operand *args)
+{
+    const og_parameter *parameters = og_function_of(op)->parameters;
+    int sizes = 0;
+    while (parameters[sizes].kind != OG_PARAMETER_NONE &&
+           parameters[sizes].kind != OG_PARAMETER_SIZES)
+        sizes++;
+    if (parameters[sizes].kind == OG_PARAMETER_NONE)
+        return OGIVE_OK;
+    const og_dim_list *list = &builder->dims[args[sizes].index];
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        if (parameters[i].kind != OG_PARAMETER_TENSOR || parameters[i].required ||
+            args[i].kind != OG_OPERAND_NODE)
+            continue;
+        og_size_check check = {.node = args[i].index,
+                               .rank = list->count,
+                               .called = op,
+                               .parameter = parameters[i].name,
+                               .offset = args[i].offset};
+        memcpy(check.sizes, list->values, sizeof check.sizes);
+        OG_TRY(og_build_check(builder, &check));
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status build_composite(og_builder *builder, og_op op, size_t base, int64_t offset,
+                                    og_operand *out)
+{
+    og_op outer = builder->composite;
+    if (outer == OG_FUNCTION_COUNT) {
+        OG_TRY(add_size_checks(builder, op, builder->operands + base));
+        builder->composite = op;
+        builder->composite_offset = offset;
+    }
+    ogive_status status = og_parse_meaning(builder, og_function_of(op), base, out);
+    builder->composite = outer;
+    return status;
+}
+
+static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64_t offset,
+                               og_operand *out)
+{
+    const og_function *function = og_function_of(op);
+    /* Nothing but a composite parses, so builder->operands stays where it is. */
+    const og_operand *args = builder->operands + base;
+    switch (function->kind) {
+    case OG_SCALAR:
+        return build_scalar_call(builder, op, args, offset, out);
+    case OG_MASKING:
+        return og_build_plain(builder, op, args, 2, offset, out);
+    case OG_COMPOSITE:
+        return build_composite(builder, op, base, offset, out);
+    case OG_REDUCTION:
+        return build_with_dims(builder, op, args, offset, out);
+    default:
+        if (op == OG_OP_count || op == OG_OP_transpose)
+            return build_with_dims(builder, op, args, offset, out);
+        int count = 0;
+        while (function->parameters[count].kind == OG_PARAMETER_TENSOR)
+            count++;
+        return og_build_plain(builder, op, args, count, offset, out);
+    }
+}
+
+ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_t offset,
+                              og_operand *out)
+{
+    const og_function *function = og_function_of(op);
+    const og_operand *args = builder->operands + base;
+    if (op == OG_OP_clamp && args[0].kind != OG_OPERAND_MISSING) {
+        bool no_min = args[1].kind == OG_OPERAND_MISSING || args[1].kind == OG_OPERAND_NONE;
+        bool no_max = args[2].kind == OG_OPERAND_MISSING || args[2].kind == OG_OPERAND_NONE;
+        if (no_min && no_max)
+            OG_FAIL(builder->error, OGIVE_FORMULA, offset, "clamp: give min, max or both");
+    }
+    for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++)
+        OG_TRY(bind_argument(builder, op, i, offset, &builder->operands[base + (size_t)i]));
+    OG_TRY(build_call(builder, op, base, offset, out));
+    out->offset = offset;
+    return OGIVE_OK;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * functions.c - functions.def as a table, found by name in constant time, and
+ * the float64 values by which constant expressions are folded. Misspelt names
+ * are in nearest.c.
+ */
+#include "formula/functions.h"
+
+#include "math/scalar_f64.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OG_INFINITY INFINITY
+#define OG_NAN NAN
+
+#define TENSOR(name)                                                                               \
+    {                                                                                              \
+        OG_PARAMETER_TENSOR, true, #name, 0,                                                       \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define TENSOR_OR(name, number)                                                                    \
+    {                                                                                              \
+        OG_PARAMETER_TENSOR, false, #name, number,                                                 \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define NUMBER(name)                                                                               \
+    {                                                                                              \
+        OG_PARAMETER_NUMBER, true, #name, 0,                                                       \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define NUMBER_OR(name, number)                                                                    \
+    {                                                                                              \
+        OG_PARAMETER_NUMBER, false, #name, number,                                                 \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define DIM(name)                                                                                  \
+    {                                                                                              \
+        OG_PARAMETER_DIM, true, #name, 0,                                                          \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define DIMS(name)                                                                                 \
+    {                                                                                              \
+        OG_PARAMETER_DIMS, true, #name, 0,                                                         \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define DIMS_OR_ALL(name)                                                                          \
+    {                                                                                              \
+        OG_PARAMETER_DIMS, false, #name, 0,                                                        \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define SIZES(name)                                                                                \
+    {                                                                                              \
+        OG_PARAMETER_SIZES, true, #name, 0,                                                        \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define FLAG(name)                                                                                 \
+    {                                                                                              \
+        OG_PARAMETER_FLAG, false, #name, 0,                                                        \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define CHOICE(name, first, second)                                                                \
+    {                                                                                              \
+        OG_PARAMETER_CHOICE, false, #name, 0,                                                      \
+        {                                                                                          \
+            first, second                                                                          \
+        }                                                                                          \
+    }
+#define KEYWORD                                                                                    \
+    {                                                                                              \
+        OG_PARAMETER_KEYWORD, false, NULL, 0,                                                      \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+
+/* The measured rows of accuracy.def overwrite the -1 that every row starts with. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
+
+static const og_function functions[OG_FUNCTION_COUNT] = {
+#define ROW(name, kind, args, constants, group, meaning, ...)                                      \
+    [OG_OP_##name] = {#name, kind, args, constants, group, meaning, {__VA_ARGS__}, -1.0, 0},
+#define SCALAR(name, args, constants, group, ...)                                                  \
+    ROW(name, OG_SCALAR, args, constants, group, NULL, __VA_ARGS__)
+#define MASK(name, group, ...) ROW(name, OG_MASKING, 2, 0, group, NULL, __VA_ARGS__)
+#define COMPOSITE(name, group, meaning, ...)                                                       \
+    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, __VA_ARGS__)
+#define REDUCTION(name, group, ...) ROW(name, OG_REDUCTION, 1, 0, group, NULL, __VA_ARGS__)
+#define SPECIAL(name, group, ...) ROW(name, OG_SPECIAL, 0, 0, group, NULL, __VA_ARGS__)
+#include "formula/functions.def"
+
+#define OG_ACCURACY(name, ulp, bits) [OG_OP_##name].max_ulp = ulp, [OG_OP_##name].hash = bits,
+#if defined(__has_include)
+#if __has_include("math/accuracy.def")
+#include "math/accuracy.def"
+#endif
+#endif
+#undef OG_ACCURACY
+};
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+const og_function *og_function_of(og_op op)
+{
+    return &functions[op];
+}
+
+bool og_op_is_reduction(og_op op)
+{
+    return op < OG_FUNCTION_COUNT && functions[op].kind == OG_REDUCTION;
+}
+
+/* ---- lookup -------------------------------------------------------------- */
+
+enum { SLOTS = 256 }; /* a power of two, several times OG_FUNCTION_COUNT */
+_Static_assert(OG_FUNCTION_COUNT * 2 < SLOTS && OG_FUNCTION_COUNT < 255, "make SLOTS larger");
+
+/* 1 + op by hash, 0 for none. Filled at the first use, perhaps by several threads
+ * at once: they store the same values, so relaxed atomics do. */
+static _Atomic uint8_t slots[SLOTS];
+static atomic_bool slots_filled;
+
+static unsigned hash_name(const char *name, size_t length)
+{
+    uint32_t hash = (uint32_t)length;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 0x01000193u;
+    return hash ^ hash >> 15;
+}
+
+static void fill_slots(void)
+{
+    /* Built apart, so that a slot never holds two values in turn. */
+    uint8_t filled[SLOTS] = {0};
+    for (int op = 0; op < OG_FUNCTION_COUNT; op++) {
+        unsigned slot = hash_name(functions[op].name, strlen(functions[op].name)) % SLOTS;
+        while (filled[slot])
+            slot = (slot + 1) % SLOTS;
+        filled[slot] = (uint8_t)(op + 1);
+    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        atomic_store_explicit(&slots[slot], filled[slot], memory_order_relaxed);
+    atomic_store_explicit(&slots_filled, true, memory_order_release);
+}
+
+og_op og_function_find(const char *name, size_t length, bool hidden)
+{
+    if (!atomic_load_explicit(&slots_filled, memory_order_acquire))
+        fill_slots();
+    for (unsigned slot = hash_name(name, length) % SLOTS;; slot = (slot + 1) % SLOTS) {
+        unsigned found = atomic_load_explicit(&slots[slot], memory_order_relaxed);
+        if (!found)
+            return OG_FUNCTION_COUNT;
+        const og_function *function = &functions[found - 1];
+        if (strlen(function->name) == length && !memcmp(function->name, name, length))
+            return hidden || function->group ? (og_op)(found - 1) : OG_FUNCTION_COUNT;
+    }
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+double og_function_value(og_op op, const double *args, const double *constants)
+{
+#define CALL_1_0(f) f(args[0])
+#define CALL_1_1(f) f(args[0], constants[0])
+#define CALL_1_2(f) f(args[0], constants[0], constants[1])
+#define CALL_2_0(f) f(args[0], args[1])
+    switch (op) {
+#define SCALAR(name, count, constant_count, ...)                                                   \
+    case OG_OP_##name:                                                                             \
+        return CALL_##count##_##constant_count(og_##name##_f64);
+#include "formula/functions.def"
+    default:
+        return OG_NAN;
+    }
+}
+
+/* ---- signatures ---------------------------------------------------------- */
+
+static void print_default(const og_parameter *parameter, char *text, size_t capacity)
+{
+    char number[OG_NUMBER_TEXT];
+    switch (parameter->kind) {
+    case OG_PARAMETER_FLAG:
+        snprintf(text, capacity, "False");
+        break;
+    case OG_PARAMETER_CHOICE:
+        snprintf(text, capacity, "'%s'", parameter->choices[0]);
+        break;
+    case OG_PARAMETER_NUMBER:
+        /* Infinite and NaN defaults stand for "no bound" and "by the type". */
+        if (isfinite(parameter->number)) {
+            og_number_text(parameter->number, number);
+            snprintf(text, capacity, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
+            break;
+        }
+        snprintf(text, capacity, "None");
+        break;
+    default:
+        snprintf(text, capacity, "None");
+    }
+}
+
+void og_function_signature(const og_function *function, char *text, size_t capacity)
+{
+    size_t length = 0;
+    if (capacity)
+        text[0] = '\0';
+    for (const og_parameter *p = function->parameters; p->kind != OG_PARAMETER_NONE; p++) {
+        char value[OG_NUMBER_TEXT + 16] = "";
+        bool is_keyword = p->kind == OG_PARAMETER_KEYWORD;
+        if (!p->required && !is_keyword)
+            print_default(p, value, sizeof value);
+        if (length >= capacity)
+            return;
+        int added = snprintf(text + length, capacity - length, "%s%s%s%s",
+                             p == function->parameters ? "" : ", ", is_keyword ? "*" : p->name,
+                             value[0] ? "=" : "", value);
+        if (added < 0)
+            return;
+        length += (size_t)added;
+    }
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * infer_node.h - what infer.c and infer_product.c share. Everybody else calls
+ * og_infer() of infer.h.
+ */
+#ifndef OG_INFER_NODE_H
+#define OG_INFER_NODE_H
+
+#include "formula/infer.h"
+
+const char *og_infer_shape(const og_typed *type, char text[OG_SHAPE_TEXT]);
+/* False if a and b do not broadcast; shape may not be a or b. */
+bool og_infer_broadcast(int a_rank, const int64_t *a, int b_rank, const int64_t *b, int32_t *rank,
+                        int64_t *shape);
+
+/* *out is zero at entry; types are those of the nodes before. */
+ogive_status og_infer_matmul(const og_graph *graph, const og_node *node, const og_typed *types,
+                             og_typed *out, ogive_error *error);
+ogive_status og_infer_linear(const og_graph *graph, const og_node *node, const og_typed *types,
+                             og_typed *out, ogive_error *error);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * parser.h - what parser.c (text to calls) and calls.c (calls to nodes) want of
+ * each other. Everybody else parses by og_graph_parse() of graph.h.
+ */
+#ifndef OG_PARSER_H
+#define OG_PARSER_H
+
+#include "formula/builder.h"
+
+/* calls.c: the value of a call of op. Its arguments are builder->operands[base],
+ * ..., one per entry of the function's parameter list, missing ones included. */
+ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_t offset,
+                              og_operand *out);
+/* calls.c: a tensor or a number, which is what operators take; label names the
+ * operator or whatever else asks. */
+ogive_status og_check_value(const og_builder *builder, const og_operand *operand,
+                            const char *label);
+/* calls.c: the exponent of label ("pow" or "**") is a number. */
+ogive_status og_check_exponent(const og_builder *builder, const og_operand *exponent,
+                               const char *label);
+
+/* parser.c: the value of a composite's meaning, its parameters being
+ * builder->operands[base], ... */
+ogive_status og_parse_meaning(og_builder *builder, const og_function *function, size_t base,
+                              og_operand *out);
+
+#endif
