@@ -9,8 +9,8 @@ A fit approximates f on [lo, hi] by sum c[i] x^(step i) and minimises
 max |w (p - f)| (Remez exchange in 60 digits).  The weight w turns the error
 of the polynomial into the error of the function built on it, relative to that
 function's value, so the printed error is what the function sees.  The
-coefficients are then rounded to the working precision, all at once or one
-after the other, lowest first, refitting the rest: whichever errs less.
+coefficients are then rounded to the working precision and moved by single
+ulps, alone and in pairs, as long as that lowers the error.
 Needs mpmath.
 """
 import sys
@@ -73,33 +73,43 @@ def remez(f, w, powers, lo, hi, rounds=30, grid_size=600):
     return coefficients, max(abs(e) for e in error)
 
 
-def error_of(f, w, lo, hi, coefficients, powers):
-    """Largest weighted error on a fine grid."""
-    worst = mpf(0)
-    for i in range(2001):
-        x = lo + (hi - lo) * i / 2000
-        if x == 0:
-            continue
-        p = sum(c * x ** q for c, q in zip(coefficients, powers))
-        worst = max(worst, abs(w(x) * (p - f(x))))
-    return worst
+def polish(f, w, lo, hi, coefficients, powers, bits):
+    """Move rounded coefficients by single ulps, alone and in pairs, while that helps."""
+    count = 400
+    grid = [float((lo + hi) / 2 - (hi - lo) / 2 * cos(pi * i / count))
+            for i in range(count + 1)]
+    grid = [x for x in grid if x != 0]
+    target = [mpf(f(mpf(x))) for x in grid]
+    weight = [float(abs(w(mpf(x)))) for x in grid]
+    base = [float(weight[g] * (sum(c * mpf(x) ** p for c, p in zip(coefficients, powers))
+                               - target[g])) for g, x in enumerate(grid)]
+    ulps = [float(ldexp(mpf(1), frexp(c)[1] - bits)) if c else 0.0 for c in coefficients]
+    unit = [[u * weight[g] * x ** p for g, x in enumerate(grid)] for u, p in zip(ulps, powers)]
+    steps = [0] * len(coefficients)
+    worst = max(abs(e) for e in base)
+    singles = [((i, d),) for i in range(len(unit)) for d in (-1, 1, -2, 2)]
+    pairs = [((i, d), (j, e)) for i in range(len(unit)) for j in range(i)
+             for d in (-1, 1) for e in (-2, -1, 1, 2)]
+    improved = True
+    while improved:
+        improved = False
+        for move in singles + pairs:
+            trial = base
+            for i, d in move:
+                trial = [e + d * v for e, v in zip(trial, unit[i])]
+            level = max(abs(e) for e in trial)
+            if level < worst * 0.999:
+                base, worst, improved = trial, level, True
+                for i, d in move:
+                    steps[i] += d
+    return [c + n * mpf(u) for c, n, u in zip(coefficients, steps, ulps)], worst
 
 
 def fit(f, w, lo, hi, powers, bits):
-    """Round the coefficients to `bits`: all at once or one by one."""
+    """The best approximation with coefficients of `bits` bits, nearly."""
     free, _ = remez(f, w, powers, lo, hi)
     best = [round_to(c, bits) for c in free]
-    worst = error_of(f, w, lo, hi, best, powers)
-    done = []
-    while len(done) < len(powers):
-        k = len(done)
-
-        def rest(x):
-            return f(x) - sum(c * x ** p for c, p in zip(done, powers))
-        c, _ = remez(rest, w, powers[k:], lo, hi)
-        done.append(round_to(c[0], bits))
-    other = error_of(f, w, lo, hi, done, powers)
-    return (done, other) if other < worst else (best, worst)
+    return polish(f, w, lo, hi, best, powers, bits)
 
 
 def hexf(c, bits):
@@ -133,12 +143,12 @@ FITS = {
     'exp': ('q in e^r = 1 + r + r^2 q(r)',
             lambda r: (exp(r) - 1 - r) / r ** 2, lambda r: r ** 2 / exp(r),
             -HALF_LN2 * mpf('1.01'), HALF_LN2 * mpf('1.01'), range(5), 24),
+    'exp5': ('the same, degree 5, where nothing is to be seen of it',
+             lambda r: (exp(r) - 1 - r) / r ** 2, lambda r: r ** 2 / exp(r),
+             -HALF_LN2 * mpf('1.01'), HALF_LN2 * mpf('1.01'), range(6), 24),
     'log': ('p in log(1 + f) = f + f^2 p(f)',
             lambda f: (log1p(f) - f) / f ** 2, lambda f: f ** 2 / log1p(f),
             sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1, range(9), 24),
-    'log1p_unit': ('p in log(1 + y) = y + y^2 p(y), 0 <= y <= 1',
-                   lambda y: (log1p(y) - y) / y ** 2, lambda y: y ** 2 / log1p(y),
-                   0, 1, range(9), 24),
     'erf_small': ('p in erf(x) = x + x p(x^2), as a function of u = x^2',
                   lambda u: erf(sqrt(u)) / sqrt(u) - 1,
                   lambda u: sqrt(u) / erf(sqrt(u)), 0, 1, range(7), 24),
@@ -149,10 +159,10 @@ FITS = {
                   lambda t: erfcx_half(tail_a(t)) * (tail_a(t) + mpf('3.5')),
                   lambda t: 1 / erfcx_half(tail_a(t)) / (tail_a(t) + mpf('3.5')),
                   mpf('-1'), mpf('1.014'), range(10), 24),
-    'tanhshrink': ('p in x - tanh(x) = x^3 p(x^2), as a function of u = x^2',
-                   lambda u: (sqrt(u) - tanh(sqrt(u))) / u ** mpf('1.5'),
-                   lambda u: u ** mpf('1.5') / (sqrt(u) - tanh(sqrt(u))),
-                   0, mpf('0.75') ** 2, range(7), 24),
+    'tanhshrink': ('p in x - tanh(x) = x^3 (1/3 + u p(u)), u = x^2',
+                   lambda u: ((sqrt(u) - tanh(sqrt(u))) / u ** mpf('1.5') - mpf(1) / 3) / u,
+                   lambda u: u ** mpf('2.5') / (sqrt(u) - tanh(sqrt(u))),
+                   0, mpf('0.75') ** 2, range(6), 24),
     'pow_log2': ('p in log2((1+t)/(1-t)) = t p(t^2), as a function of u = t^2',
                  lambda u: log((1 + sqrt(u)) / (1 - sqrt(u))) / log(2) / sqrt(u),
                  lambda u: 1 / (log((1 + sqrt(u)) / (1 - sqrt(u))) / log(2) / sqrt(u)),

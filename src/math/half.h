@@ -73,7 +73,7 @@ OG_FN float og_f32_odd_from_f64(double x)
     double magnitude = x < 0.0 ? -x : x;
     double rounded = back < 0.0 ? -back : back;
     uint32_t above = rounded > magnitude ? 1u : 0u;
-    uint32_t inexact = (rounded > magnitude) | (rounded < magnitude) ? 1u : 0u;
+    uint32_t inexact = ((rounded > magnitude) | (rounded < magnitude)) ? 1u : 0u;
     return og_float_bits((u - above) | inexact);
 }
 

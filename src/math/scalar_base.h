@@ -77,8 +77,9 @@ OG_FN double og_double_bits(uint64_t u)
  * double.  The sum is rounded to odd: s and e are the sum and its rounding
  * error; where e is not zero the truncated sum gets its last bit set, so that
  * the conversion to float sees on which side of a midpoint the exact value
- * lies (53 >= 24 + 2 bits).  With an infinity or a NaN e is NaN, both
- * comparisons are false and the bits stay as they are.
+ * lies (53 >= 24 + 2 bits).  An infinite or NaN sum (its e is NaN) stays as it
+ * is.  All in 64-bit integer operations that SSE2 has: with comparisons gcc 12
+ * does not vectorise it.
  */
 OG_FN float og_fma_emulated_f32(float a, float b, float c)
 {
@@ -87,11 +88,13 @@ OG_FN float og_fma_emulated_f32(float a, float b, float c)
     double s = p + d;
     double t = s - p;
     double e = (p - (s - t)) + (d - t);
-    uint64_t inexact = (e < 0.0) | (e > 0.0) ? ~(uint64_t)0 : 0;
-    uint64_t opposite = e * s < 0.0 ? ~(uint64_t)0 : 0;
-    uint64_t bits = og_bits_f64(s);
-    bits = (bits + (opposite & inexact)) | (inexact & 1);
-    return (float)og_double_bits(bits);
+    uint64_t u = og_bits_f64(s);
+    uint64_t v = og_bits_f64(e);
+    uint64_t magnitude = v << 1;
+    uint64_t special = ((u & 0x7ff0000000000000u) + 0x0010000000000000u) >> 63;
+    uint64_t inexact = ((magnitude | (0 - magnitude)) >> 63) & (special ^ 1);
+    uint64_t opposite = ((u ^ v) >> 63) & inexact;
+    return (float)og_double_bits((u - opposite) | inexact);
 }
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)

@@ -90,7 +90,7 @@ OG_FN float og_threshold_f32(float x, float threshold, float value)
 
 OG_FN float og_hardshrink_f32(float x, float lambd)
 {
-    return (x >= -lambd) & (x <= lambd) ? 0.0f : x;
+    return ((x >= -lambd) & (x <= lambd)) ? 0.0f : x;
 }
 
 OG_FN float og_softshrink_f32(float x, float lambd)
@@ -119,6 +119,16 @@ OG_FN float og_exp_q_f32(float r)
                       r2, og_fma_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
+/* The same, degree 5, relative error 2^-31.8.  tools/fit_poly.py exp5 */
+OG_FN float og_exp_q5_f32(float r)
+{
+    float r2 = r * r;
+    float q0 = og_fma_f32(0x1.555554p-3f, r, 0x1.000000p-1f);
+    float q1 = og_fma_f32(0x1.111272p-7f, r, 0x1.5554aap-5f);
+    float q2 = og_fma_f32(0x1.9f02c0p-13f, r, 0x1.6d945cp-10f);
+    return og_fma_f32(og_fma_f32(q2, r2, q1), r2, q0);
+}
+
 /* e^(x + xl) = 2^n (1 + rh + w), 2^n = scale times what the caller put into magic. */
 typedef struct {
     float scale, rh, w;
@@ -137,7 +147,7 @@ OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
     p.rh = og_fma_f32(n, -OG_LN2_HI_F32, x);
     float rl = og_fma_f32(n, -OG_LN2_LO_F32, xl);
     float r = p.rh + rl;
-    p.w = og_fma_f32(r * r, og_exp_q_f32(r), rl);
+    p.w = og_fma_f32(r * r, og_exp_q5_f32(r), rl);
     return p;
 }
 
@@ -183,9 +193,9 @@ OG_FN float og_log_p_f32(float f)
 {
     float f2 = f * f, f4 = f2 * f2;
     float p0 = og_fma_f32(0x1.555550p-2f, f, -0x1.fffff8p-2f);
-    float p1 = og_fma_f32(0x1.99a3f2p-3f, f, -0x1.000426p-2f);
-    float p2 = og_fma_f32(0x1.2271a8p-3f, f, -0x1.542770p-3f);
-    float p3 = og_fma_f32(0x1.084814p-3f, f, -0x1.0f3762p-3f);
+    float p1 = og_fma_f32(0x1.99a3f6p-3f, f, -0x1.000426p-2f);
+    float p2 = og_fma_f32(0x1.2271aep-3f, f, -0x1.542788p-3f);
+    float p3 = og_fma_f32(0x1.084814p-3f, f, -0x1.0f3766p-3f);
     float low = og_fma_f32(p1, f2, p0);
     float high = og_fma_f32(p3, f2, p2);
     high = og_fma_f32(-0x1.382f60p-4f, f4, high);
@@ -235,23 +245,10 @@ OG_FN float og_log1p_f32(float x)
 }
 
 /*
- * log(1 + y) = y + y^2 p(y), 0 <= y <= 1, degree 8, relative error 2^-27.5.
- * tools/fit_poly.py log1p_unit
+ * log(1 + e^-a), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
+ * scaled last, so that subnormal results are rounded once; large y:
+ * ln 2 + log(1 + f), f = (y - 1)/2.
  */
-OG_FN float og_log1p_unit_p_f32(float y)
-{
-    float y2 = y * y, y4 = y2 * y2;
-    float p0 = og_fma_f32(0x1.554dd0p-2f, y, -0x1.ffffd2p-2f);
-    float p1 = og_fma_f32(0x1.934b54p-3f, y, -0x1.ff23e6p-3f);
-    float p2 = og_fma_f32(0x1.b4ae18p-4f, y, -0x1.3a4360p-3f);
-    float p3 = og_fma_f32(0x1.4917e0p-6f, y, -0x1.d6b0b2p-5f);
-    float low = og_fma_f32(p1, y2, p0);
-    float high = og_fma_f32(p3, y2, p2);
-    high = og_fma_f32(-0x1.af497cp-9f, y4, high);
-    return og_fma_f32(high, y4, low);
-}
-
-/* log(1 + e^-a), a >= 0: y = 2^n t is e^-a, the result 2^n (t + y t p(y)). */
 OG_FN float og_log1p_exp_f32(float a)
 {
     float z = a > 110.0f ? -110.0f : -a;
@@ -259,9 +256,15 @@ OG_FN float og_log1p_exp_f32(float a)
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
     float t = th + tl;
-    float y = t * (p.scale * 0x1p-64f);
-    float g = th + og_fma_f32(y * t, og_log1p_unit_p_f32(y), tl);
-    return (g * p.scale) * 0x1p-64f;
+    tl = (th - t) + tl;
+    float s = p.scale * 0x1p-64f;
+    float y = t * s;
+    float f = y > 0.414f ? og_fma_f32(0.5f, y, -0.5f) : y;
+    float q = og_log_p_f32(f);
+    float small = ((t + og_fma_f32(y * t, q, tl)) * p.scale) * 0x1p-64f;
+    float low = og_fma_f32(0.5f * s, tl, OG_LN2_LO_F32);
+    float large = OG_LN2_HI_F32 + (f + og_fma_f32(f * f, q, low));
+    return y > 0.414f ? large : small;
 }
 
 OG_FN float og_logsigmoid_f32(float x)
@@ -319,13 +322,12 @@ OG_FN float og_sigmoid_f32(float x)
     return x < 0.0f ? below : above;
 }
 
-/* x sigmoid(v + vl), |v| growing with |x|, a = |v| clamped, al = vl sgn v. */
-OG_FN float og_times_sigmoid_f32(float x, float a, float al)
+/* x sigmoid(+-(v + vl)), the sign x's; a = |x|, both clamped where the result is 0 or x. */
+OG_FN float og_times_sigmoid_f32(float x, float a, float v, float vl)
 {
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(a, al);
-    float z = fabsf(x) < 0x1p100f ? x : 0.0f;
-    float below = ((x * p.f) * p.scale) * 0x1p-64f;
-    float above = og_fma_f32(-(z * (p.scale * 0x1p-64f)), p.f, x);
+    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(v, vl);
+    float below = ((-a * p.f) * p.scale) * 0x1p-64f;
+    float above = og_fma_f32(-(a * (p.scale * 0x1p-64f)), p.f, x);
     float y = x < 0.0f ? below : above;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }
@@ -333,7 +335,8 @@ OG_FN float og_times_sigmoid_f32(float x, float a, float al)
 OG_FN float og_silu_f32(float x)
 {
     float a = fabsf(x);
-    return og_times_sigmoid_f32(x, 120.0f < a ? 120.0f : a, 0.0f);
+    a = 120.0f < a ? 120.0f : a;
+    return og_times_sigmoid_f32(x, a, a, 0.0f);
 }
 
 /* x sigmoid(v), v = x (c0 + c1 x^2), c0 = 2 sqrt(2/pi), c1 = 0.044715 c0, in pairs. */
@@ -352,12 +355,13 @@ OG_FN float og_gelu_tanh_f32(float x)
     float v = a * g;
     float vl = og_fma_f32(a, g, -v);
     vl = og_fma_f32(a, gl, vl);
-    return og_times_sigmoid_f32(x, v, vl);
+    return og_times_sigmoid_f32(x, a, v, vl);
 }
 
 /*
- * tanh(log(1 + e^x)): with e = e^-|x|, (1 + 2e)/(1 + 2e + 2e^2) for x >= 0 and
- * e (e + 2)/(e (e + 2) + 2) for x < 0, the leading e kept as 2^n t.
+ * x tanh(log(1 + e^x)), e = e^-|x|.  For x >= 0 the factor of x is
+ * (1 + 2e)/(1 + 2e + 2e^2); for x < 0 it is e (2 + e)/(2 + 2e + e^2), where x e =
+ * 2^n z t is a pair.  Both quotients lie in [0.6, 1]: taken as 3/4 + g.
  */
 OG_FN float og_mish_f32(float x)
 {
@@ -365,13 +369,21 @@ OG_FN float og_mish_f32(float x)
     float z = a > 120.0f ? -120.0f : -a;
     og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
-    float t = th + (((1.0f - th) + p.rh) + p.w);
+    float tl = ((1.0f - th) + p.rh) + p.w;
+    float t = th + tl;
+    tl = (th - t) + tl;
     float e = t * (p.scale * 0x1p-64f);
-    float num = x < 0.0f ? t * (e + 2.0f) : og_fma_f32(2.0f, e, 1.0f);
-    float den = x < 0.0f ? og_fma_f32(e, e + 2.0f, 2.0f) : og_fma_f32(2.0f * e, e, num);
-    float y = x * (num / den);
-    float below = (y * p.scale) * 0x1p-64f;
-    y = x < 0.0f ? below : y;
+    float n0 = x < 0.0f ? 0.5f : 0.25f;
+    float n1 = x < 0.0f ? -0.5f : 0.5f;
+    float n2 = x < 0.0f ? -0.75f : -1.5f;
+    float d0 = x < 0.0f ? 2.0f : 1.0f;
+    float d2 = x < 0.0f ? 1.0f : 2.0f;
+    float g = og_fma_f32(e, og_fma_f32(e, n2, n1), n0) / og_fma_f32(e, og_fma_f32(e, d2, 2.0f), d0);
+    float zt = z * t;
+    float c = x < 0.0f ? zt : x;
+    float cl = x < 0.0f ? og_fma_f32(z, tl, og_fma_f32(z, t, -zt)) : 0.0f;
+    float y = og_fma_f32(c, 0.75f, og_fma_f32(c, g, cl * (0.75f + g)));
+    y = x < 0.0f ? (y * p.scale) * 0x1p-64f : y;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }
 
@@ -382,16 +394,19 @@ typedef struct {
 } og_pair_f32;
 
 /*
- * tanh a = E/(E + 2), E = e^(2a) - 1, as a pair.  E and E + 2 are pairs, the
- * quotient gets one division and its residual.
+ * tanh a = E/(E + 2), E = e^(2a) - 1, as a pair, for a <= 8.66 (E < 2^25, else the
+ * rounding error of E + 2 is not caught).  E and E + 2 are pairs, the quotient
+ * gets one division and its residual.
  */
 OG_FN og_pair_f32 og_tanh_split_f32(float a)
 {
     og_exp_parts_f32 p = og_exp_split_f32(2.0f * a, 0.0f, 0x1.8000fep23f);
     float s1 = p.scale - 1.0f;
     float b = p.scale * p.rh;
-    float eh = s1 + b;
-    float el = og_fma_f32(p.scale, p.w, (s1 - eh) + b);
+    float sum = s1 + b;
+    float rest = og_fma_f32(p.scale, p.w, (s1 - sum) + b);
+    float eh = sum + rest;
+    float el = (sum - eh) + rest;
     float dh = eh + 2.0f;
     float dl = ((2.0f - dh) + eh) + el;
     float d = 1.0f / dh;
@@ -404,28 +419,30 @@ OG_FN og_pair_f32 og_tanh_split_f32(float a)
 OG_FN float og_tanh_f32(float x)
 {
     float a = fabsf(x);
-    a = a > 9.5f ? 9.5f : a;
-    og_pair_f32 p = og_tanh_split_f32(a);
+    og_pair_f32 p = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
+    float y = a > 9.0109f ? 1.0f : p.hi + p.lo;
     uint32_t sign = og_bits_f32(x) & 0x80000000u;
-    return og_float_bits(og_bits_f32(p.hi + p.lo) | sign);
+    return og_float_bits(og_bits_f32(y) | sign);
 }
 
 /*
- * x - tanh(x): x^3 p(x^2) for |x| < 0.75, degree 6, relative error 2^-25.
- * tools/fit_poly.py tanhshrink
+ * x - tanh(x).  Below 0.75, x^3 (1/3 + u p(u)), u = x^2, degree 5, relative error
+ * 2^-27 (fit tanhshrink), x^3 and 1/3 as pairs; above, tanh as a pair.
  */
 OG_FN float og_tanhshrink_f32(float x)
 {
     float a = fabsf(x);
-    float u = x * x;
+    float u = a * a;
     float u2 = u * u;
-    float p0 = og_fma_f32(-0x1.1111aep-3f, u, 0x1.555556p-2f);
-    float p1 = og_fma_f32(-0x1.68d582p-6f, u, 0x1.ba4a94p-5f);
-    float p2 = og_fma_f32(-0x1.0a942ap-8f, u, 0x1.313786p-7f);
-    p2 = og_fma_f32(0x1.4c490cp-10f, u2, p2);
-    float small = a * (u * og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0));
-    og_pair_f32 p = og_tanh_split_f32(a > 9.5f ? 9.5f : a);
-    float large = (a - p.hi) - p.lo;
+    float p0 = og_fma_f32(0x1.ba1620p-5f, u, -0x1.111106p-3f);
+    float p1 = og_fma_f32(0x1.1cdd6ep-7f, u, -0x1.65ce26p-6f);
+    float p2 = og_fma_f32(0x1.70bdb8p-11f, u, -0x1.96a014p-9f);
+    float p = og_fma_f32(og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0), u, 0x1.555556p-2f);
+    float c = a * u;
+    float cl = og_fma_f32(a, og_fma_f32(a, a, -u), og_fma_f32(a, u, -c));
+    float small = og_fma_f32(c, p, og_fma_f32(cl, p, c * -0x1.555556p-27f));
+    og_pair_f32 t = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
+    float large = (a - t.hi) - t.lo;
     float y = a < 0.75f ? small : large;
     uint32_t sign = x < 0.0f ? 0x80000000u : 0u;
     return og_float_bits(og_bits_f32(y) | sign);
@@ -483,24 +500,27 @@ OG_FN float og_gelu_f32(float x)
     float eps = og_fma_f32(-dl, d, og_fma_f32(-d, den, 1.0f));
     float t = og_fma_f32(-8.75f, d, 1.5f);
     float t2 = t * t, t4 = t2 * t2;
-    float p0 = og_fma_f32(-0x1.213df8p-1f, t, 0x1.be00bep-1f);
-    float p1 = og_fma_f32(-0x1.0a24f6p-4f, t, 0x1.fd66e0p-3f);
-    float p2 = og_fma_f32(0x1.a183dep-9f, t, 0x1.ed5ad8p-9f);
-    float p3 = og_fma_f32(-0x1.bc7374p-13f, t, -0x1.1e74f6p-11f);
-    float p4 = og_fma_f32(0x1.f26c9ap-17f, t, 0x1.395cc4p-15f);
-    float high = og_fma_f32(p3, t2, p2);
-    high = og_fma_f32(p4, t4, high);
-    float poly = og_fma_f32(high, t4, og_fma_f32(p1, t2, p0));
+    float p1 = og_fma_f32(0x1.fd66e4p-3f, t, -0x1.213df6p-1f);
+    float p3 = og_fma_f32(0x1.ed5ad6p-9f, t, -0x1.0a2502p-4f);
+    float p5 = og_fma_f32(-0x1.1e74fap-11f, t, 0x1.a183dap-9f);
+    float p7 = og_fma_f32(0x1.395cc4p-15f, t, -0x1.bc7374p-13f);
+    float high = og_fma_f32(p7, t2, p5);
+    high = og_fma_f32(0x1.f26c9ap-17f, t4, high);
+    float inner = og_fma_f32(high, t4, og_fma_f32(p3, t2, p1));
+    float poly = og_fma_f32(inner, t, 0x1.be00bep-1f);
+    float poly_low = og_fma_f32(inner, t, 0x1.be00bep-1f - poly);
 
     /* u P(t) as a function of d has elasticity about 1 + 6.3 d. */
     eps *= og_fma_f32(6.3f, d, 1.0f);
-    float c = a * d;
-    float cl = og_fma_f32(a, d, -c);
+    /* 2^32 a, lest a product of a subnormal a be rounded as a subnormal. */
+    float b = a * 0x1p32f;
+    float c = b * d;
+    float cl = og_fma_f32(b, d, -c);
     float g = c * poly;
     float gl = og_fma_f32(cl, poly, og_fma_f32(c, poly, -g));
-    gl = og_fma_f32(g, eps, gl);
+    gl = og_fma_f32(g, eps, og_fma_f32(c, poly_low, gl));
     float h = og_fma_f32(g, th, og_fma_f32(g, tl, gl * th));
-    float tail = (h * p.scale) * 0x1p-64f;
+    float tail = (h * p.scale) * 0x1p-96f;
     float y = x < 0.0f ? -tail : x - tail;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }
@@ -577,16 +597,16 @@ OG_FN float og_pow_f32(float x, float exponent)
     float half = ae * 0.5f;
     float whole_error = ((ae + 0x1p23f) - 0x1p23f) - ae;
     float half_error = ((half + 0x1p23f) - 0x1p23f) - half;
-    uint32_t whole = (ae >= 0x1p23f) | (whole_error == 0.0f) ? 0xffffffffu : 0u;
-    uint32_t even = (half >= 0x1p23f) | (half_error == 0.0f) ? 0xffffffffu : 0u;
+    uint32_t whole = ((ae >= 0x1p23f) | (whole_error == 0.0f)) ? 0xffffffffu : 0u;
+    uint32_t even = ((half >= 0x1p23f) | (half_error == 0.0f)) ? 0xffffffffu : 0u;
     uint32_t odd = whole & ~even;
     uint32_t sign = og_bits_f32(x) & 0x80000000u & odd;
     y = og_float_bits(og_bits_f32(y) | sign);
-    y = (x < 0.0f) & (ax < OG_INF_F32) & !whole ? OG_NAN_F32 : y;
+    y = ((x < 0.0f) & (ax < OG_INF_F32) & !whole) ? OG_NAN_F32 : y;
     y = x != x ? x : y;
     y = exponent != exponent ? exponent : y;
-    y = (ax == 1.0f) & (ae == OG_INF_F32) ? 1.0f : y;
-    return (x == 1.0f) | (exponent == 0.0f) ? 1.0f : y;
+    y = ((ax == 1.0f) & (ae == OG_INF_F32)) ? 1.0f : y;
+    return ((x == 1.0f) | (exponent == 0.0f)) ? 1.0f : y;
 }
 
 #endif

@@ -73,7 +73,7 @@ OG_FN double og_threshold_f64(double x, double threshold, double value)
 
 OG_FN double og_hardshrink_f64(double x, double lambd)
 {
-    return (x >= -lambd) & (x <= lambd) ? 0.0 : x;
+    return ((x >= -lambd) & (x <= lambd)) ? 0.0 : x;
 }
 
 OG_FN double og_softshrink_f64(double x, double lambd)
