@@ -208,7 +208,7 @@ static ogive_status find_reduced(const og_graph *graph, const og_node *node, con
     uint32_t every_dim = *reduced;
     *reduced = 0;
     for (int i = 0; i < node->dim_count; i++) {
-        int32_t dim;
+        int32_t dim = 0;
         OG_TRY(find_dim(graph, node, node->dims[i], input->rank, &dim, error));
         if (*reduced & 1u << dim)
             OG_FAIL(error, OGIVE_SHAPE, node->offset, "%s: dim %d appears more than once",

@@ -251,7 +251,7 @@ static ogive_status parse_argument(parser *p, const og_function *function, size_
     og_token name = p->lexer.token;
     int64_t offset = get_place(p, &name);
     bool by_name;
-    size_t position;
+    size_t position = 0;
     OG_TRY(accept_assignment(p, &name, &by_name));
     if (by_name) {
         OG_TRY(find_keyword(p, function, &name, &position));
