@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_plan.c - which kernels a formula becomes. The plans of tests/golden/plans.txt
+ * are compared as text: a change that is meant is accepted with
+ *
+ *     OGIVE_UPDATE_GOLDEN=1 build/tests/test_plan && git diff tests/golden
+ */
+#include "test.h"
+
+#include "plan/planner.h"
+
+/* Shapes as "4x5", separated by blanks, one per input; a suffix says 't' (last two
+ * dims transposed in memory), 'h' (float16), 'b' (bfloat16), 'd' (float64). */
+typedef struct {
+    const char *formula, *shapes;
+    int kernels; /* that the plan must have */
+} plan_case;
+
+static const plan_case cases[] = {
+    /* the founding workloads */
+    {"sigmoid(x)", "4x5", 1},
+    {"hardsigmoid(x)", "4x5", 1},
+    {"sum(sigmoid(x), dim=1, keepdim=true)", "4x5", 1},
+    {"x + 2.0 * sigmoid(x)", "4x5", 1},
+    {"sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", "4x5 7x5 7", 1},
+    {"z = linear(x, w, b); z + 2.0 * sigmoid(z)", "4x5 7x5 7", 1},
+    /* several passes over the same rows */
+    {"softmax(x, 1)", "4x5", 1},
+    {"softmax(x, 0)", "4x5", 1},
+    {"log_softmax(x, -1)", "2x4x5", 1},
+    {"logsumexp(x, 1)", "4x5", 1},
+    {"layer_norm(x, 5, w, b)", "4x5 5 5", 1},
+    {"layer_norm(x, (4, 5))", "3x4x5", 1},
+    {"rms_norm(x, 5, w)", "4x5 5", 1},
+    {"var(x)", "4x5", 1},
+    {"var(x, 0)", "4x5", 1},
+    {"std(x, (0, 2), keepdim=true)", "3x4x5", 1},
+    {"x / sqrt(sum(square(x)))", "3x4", 1},
+    {"layer_norm(layer_norm(x, 5), 5)", "4x5", 1},
+    {"m = amax(x, 1, keepdim=true); m, x - m", "4x5", 1},
+    {"exp(x), sum(x, 1), sum(y, 1)", "4x5 4x5", 1},
+    /* a reduction that cannot be shared */
+    {"mean(amax(x, 2), 1)", "2x3x4", 2},
+    {"sum(x, 1) + sum(x, 0)", "4x4", 2},
+    {"x - mean(x, 1)", "4x4", 2},
+    {"softmax(softmax(x, 1), 0)", "4x5", 2},
+    {"softmax(x, 1) + y", "1x5 4x5", 2},
+    /* layouts: dims in memory order, neighbours collapsed, views free */
+    {"x + y", "4x5x6 4x5x6", 1},
+    {"x + y", "4x5x6 6", 1},
+    {"x + y", "4x5t 4x5t", 1},
+    {"sum(x, 0)", "4x5t", 1},
+    {"sum(x)", "4x5t", 1},
+    {"t(x) + x", "4x4", 1},
+    {"transpose(x, 0, 2) * 2", "2x3x4", 1},
+    {"sum(x, (0, 2))", "2x3x4", 1},
+    {"sum(x, 1)", "2x3x4", 1},
+    {"sum(x, 1)", "2x1x4", 1},
+    {"sum(x)", "1", 1},
+    {"sum(x, 1)", "4x0", 1},
+    {"x + s", "0x5 1", 1},
+    /* types */
+    {"x * y", "4h 4b", 1},
+    {"float16(x) + 1", "4", 1},
+    {"x + float32(y)", "4 4d", 1},
+    {"mean(x, 0)", "4x5h", 1},
+    {"where(x > 0, x, y)", "4 4d", 1},
+    /* products */
+    {"x @ y", "4x5 5x6", 1},
+    {"x @ y", "2x1x4x5 3x5x6", 1},
+    {"x @ y", "5 5", 1},
+    {"x @ y", "5 3x5x6", 1},
+    {"x @ y", "3x4x5 5", 1},
+    {"t(x) @ t(y)", "5x4 6x5", 1},
+    {"linear(sigmoid(x), w)", "4x5 7x5", 2},
+    {"softmax(linear(x, w), 1)", "4x5 7x5", 2},
+    {"linear(linear(x, w), v)", "4x5 7x5 3x7", 2},
+    {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 2},
+};
+
+static const char *read_layout(const char *text, og_layout *layout)
+{
+    memset(layout, 0, sizeof *layout);
+    while (*text >= '0' && *text <= '9') {
+        char *end;
+        layout->shape[layout->rank++] = strtoll(text, &end, 10);
+        text = end + (*end == 'x');
+    }
+    int64_t stride = 1;
+    for (int32_t d = layout->rank - 1; d >= 0; d--) {
+        layout->stride[d] = stride;
+        stride *= layout->shape[d];
+    }
+    for (; *text && *text != ' '; text++) {
+        int32_t last = layout->rank - 1;
+        if (*text == 't') {
+            layout->stride[last] = layout->shape[last - 1];
+            layout->stride[last - 1] = 1;
+        }
+        layout->dtype = *text == 'h'   ? OG_FLOAT16
+                        : *text == 'b' ? OG_BFLOAT16
+                        : *text == 'd' ? OG_FLOAT64
+                                       : layout->dtype;
+    }
+    return text + (*text == ' ');
+}
+
+static og_layout result_layout(const og_typed *type)
+{
+    og_layout layout = {.dtype = type->dtype, .rank = type->rank};
+    int64_t stride = 1;
+    for (int32_t d = type->rank - 1; d >= 0; d--) {
+        layout.shape[d] = type->shape[d];
+        layout.stride[d] = stride;
+        stride *= type->shape[d];
+    }
+    return layout;
+}
+
+/* Plans formula for shapes. Free with og_plan_free and og_graph_free. */
+static void make_plan(const char *formula, const char *shapes, og_graph *graph, og_plan *plan)
+{
+    ogive_error error;
+    if (og_graph_parse(formula, strlen(formula), graph, &error))
+        fail_msg("%s: %s", formula, error.message);
+    og_layout inputs[8], outputs[8];
+    og_input_type types[8];
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        shapes = read_layout(shapes, &inputs[i]);
+        types[i].dtype = inputs[i].dtype;
+        types[i].rank = inputs[i].rank;
+        memcpy(types[i].shape, inputs[i].shape, sizeof types[i].shape);
+    }
+    og_typed *typed = calloc((size_t)graph->node_count, sizeof *typed);
+    if (og_infer(graph, types, typed, &error))
+        fail_msg("%s: %s", formula, error.message);
+    for (int32_t i = 0; i < graph->result_count; i++)
+        outputs[i] = result_layout(&typed[graph->results[i]]);
+    if (og_plan_build(graph, typed, inputs, outputs, plan, &error))
+        fail_msg("%s: %s", formula, error.message);
+    free(typed);
+}
+
+static void print_plan(const og_graph *graph, const og_plan *plan, og_text *text)
+{
+    const char *names[8];
+    for (int32_t i = 0; i < graph->input_count; i++)
+        names[i] = graph->inputs[i].name;
+    for (int32_t k = 0; k < plan->kernel_count; k++)
+        og_kernel_print(plan, k, names, text);
+    for (int32_t o = 0; o < plan->output_count; o++)
+        for (int32_t i = 0; i < plan->input_count; i++)
+            if (plan->may_alias[o * plan->input_count + i])
+                og_text_add(text, "output%d may be %s\n", (int)o, names[i]);
+}
+
+static char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    og_text text = {0};
+    for (int c; (c = getc(file)) != EOF;)
+        og_text_add(&text, "%c", c);
+    fclose(file);
+    return text.data;
+}
+
+static void golden_path(char *path, size_t capacity)
+{
+    const char *here = __FILE__, *slash = strrchr(here, '/');
+    snprintf(path, capacity, "%.*s/golden/plans.txt", (int)(slash - here), here);
+}
+
+static void test_kernel_counts(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_graph graph;
+        og_plan plan;
+        make_plan(cases[c].formula, cases[c].shapes, &graph, &plan);
+        if (plan.kernel_count != cases[c].kernels)
+            fail_msg("%s: %d kernels, expected %d", cases[c].formula, (int)plan.kernel_count,
+                     cases[c].kernels);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
+static void test_golden_plans(void **state)
+{
+    (void)state;
+    og_text text = {0};
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_graph graph;
+        og_plan plan;
+        make_plan(cases[c].formula, cases[c].shapes, &graph, &plan);
+        og_text_add(&text, "== %s  [%s]\n", cases[c].formula, cases[c].shapes);
+        print_plan(&graph, &plan, &text);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+    char path[4096];
+    golden_path(path, sizeof path);
+    if (getenv("OGIVE_UPDATE_GOLDEN")) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        fputs(text.data, file);
+        fclose(file);
+    }
+    char *want = read_file(path);
+    assert_non_null(want);
+    const char *got_line = text.data, *want_line = want;
+    for (int line = 1; *got_line || *want_line; line++) {
+        size_t got_length = strcspn(got_line, "\n"), want_length = strcspn(want_line, "\n");
+        if (got_length != want_length || memcmp(got_line, want_line, got_length) != 0)
+            fail_msg("plans.txt line %d:\n  got  %.*s\n  want %.*s", line, (int)got_length,
+                     got_line, (int)want_length, want_line);
+        got_line += got_length + (got_line[got_length] != 0);
+        want_line += want_length + (want_line[want_length] != 0);
+    }
+    free(want);
+    og_text_free(&text);
+}
+
+/* The order of a reduction follows the memory, not the order of the dims' names. */
+static void test_order_follows_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes;
+        og_order order;
+    } orders[] = {{"sum(x, 1)", "4x5", OG_ROWS},      {"sum(x, 0)", "4x5", OG_COLUMNS},
+                  {"sum(x, 1)", "4x5t", OG_COLUMNS},  {"sum(x, 0)", "4x5t", OG_ROWS},
+                  {"sum(x, 1)", "4x5x6", OG_COLUMNS}, {"sum(x, (0, 2))", "4x5x6", OG_ROWS},
+                  {"sum(s * x, 1)", "4x1 4x5", OG_ROWS}};
+    for (size_t c = 0; c < TEST_COUNT(orders); c++) {
+        og_graph graph;
+        og_plan plan;
+        make_plan(orders[c].formula, orders[c].shapes, &graph, &plan);
+        if (plan.kernels[0].order != orders[c].order)
+            fail_msg("%s [%s]", orders[c].formula, orders[c].shapes);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
+/* Passes times instructions can grow with the square of a formula's length: an
+ * absurd one is refused, and planning it takes no absurd time. */
+static void test_absurd_formula(void **state)
+{
+    (void)state;
+    og_text text = {0};
+    og_text_add(&text, "a0 = x;");
+    for (int i = 0; i < 6000; i++)
+        og_text_add(&text, "a%d = softmax(a%d, %d);", i + 1, i, i % 2);
+    og_text_add(&text, "a6000");
+    og_graph graph;
+    ogive_error error;
+    assert_int_equal(og_graph_parse(text.data, text.length, &graph, &error), OGIVE_OK);
+    og_layout layout;
+    read_layout("4x5", &layout);
+    og_input_type type = {.rank = 2, .shape = {4, 5}};
+    og_typed *typed = calloc((size_t)graph.node_count, sizeof *typed);
+    assert_int_equal(og_infer(&graph, &type, typed, &error), OGIVE_OK);
+    og_plan plan;
+    assert_int_equal(og_plan_build(&graph, typed, &layout, &layout, &plan, &error),
+                     OGIVE_UNSUPPORTED);
+    assert_string_equal(error.message, "the formula takes too long to plan: split it into several");
+    free(typed);
+    og_graph_free(&graph);
+    og_text_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernel_counts), cmocka_unit_test(test_golden_plans),
+        cmocka_unit_test(test_order_follows_memory), cmocka_unit_test(test_absurd_formula)};
+    return TEST_RUN(tests);
+}
