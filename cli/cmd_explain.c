@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_explain.c - ogive explain: how a formula will be run, and the least time
+ * that it can take on this machine.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json_output.h"
+#include "memory_limit.h"
+#include "report.h"
+#include "request.h"
+
+static const char help[] =
+    "usage: ogive explain FORMULA [INPUT]... [OPTION]...\n"
+    "\n"
+    "Shows how FORMULA will be run on inputs of these shapes: its kernels, the bytes they\n"
+    "must move at least, this machine's memory speed (measured now) and so the least time\n"
+    "a run can take when its data does not fit into the caches. Nothing is computed.\n"
+    "\n"
+    "inputs are those of ogive run; for shapes alone, x=4096x4096:float32 is enough\n"
+    "\n"
+    "options:\n"
+    "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
+    "  --device cpu        where it would run\n"
+    "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
+    "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
+    "  --no-limit          do not measure the memory\n"
+    "  --json              print all of it as JSON\n"
+    "\n"
+    "examples:\n"
+    "  ogive explain 'x * sigmoid(x) + y' x=4096x4096:float32 y=4096x4096:float32\n"
+    "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n";
+
+typedef struct {
+    double read, written; /* bytes that must move */
+    double limit;         /* bytes per second; 0: not measured */
+    int32_t threads;      /* that it was measured with */
+} traffic;
+
+/* What has to come from and go to memory: each kernel's own bytes. */
+static bool count_traffic(const ogive_plan *plan, traffic *out, failure *why)
+{
+    ogive_error error;
+
+    *out = (traffic){.threads = 1};
+    for (size_t i = 0; i < ogive_plan_kernel_count(plan); i++) {
+        ogive_kernel_info info;
+        if (ogive_plan_kernel(plan, i, &info, &error))
+            return fail_library(why, &error);
+        out->read += (double)info.bytes_read;
+        out->written += (double)info.bytes_written;
+        if (info.threads > out->threads)
+            out->threads = info.threads;
+    }
+    return true;
+}
+
+static char *plan_text(const ogive_plan *plan)
+{
+    size_t length = ogive_plan_explain(plan, NULL, 0);
+    char *text = malloc(length + 1);
+
+    if (text)
+        ogive_plan_explain(plan, text, length + 1);
+    return text;
+}
+
+static void print_traffic(const traffic *t)
+{
+    char total[32], in[32], out[32], floor[32];
+
+    text_bytes(total, sizeof(total), t->read + t->written);
+    text_bytes(in, sizeof(in), t->read);
+    text_bytes(out, sizeof(out), t->written);
+    printf("bytes that must move  %s (%s read, %s written)\n", total, in, out);
+    if (t->limit <= 0)
+        return;
+    text_seconds(floor, sizeof(floor), (t->read + t->written) / t->limit);
+    printf("memory limit          %.1f GB/s (measured now, %d thread%s, the same mix of reads and "
+           "writes)\n",
+           t->limit / 1e9, t->threads, t->threads == 1 ? "" : "s");
+    printf("floor                 %s\n", floor);
+    for (int level = 1; level <= 3; level++) {
+        double cache = (double)cache_bytes(level) * (level < 3 ? t->threads : 1);
+        if (cache > 0 && t->read + t->written <= cache) {
+            printf("                      (all of it fits into L%d: a warm run can be faster)\n",
+                   level);
+            return;
+        }
+    }
+}
+
+static json_t *explain_json(const request *r, const char *text, const traffic *t)
+{
+    json_t *kernels = json_array(), *results = json_array();
+
+    for (size_t i = 0; i < ogive_plan_kernel_count(r->plan); i++) {
+        ogive_kernel_info k;
+        if (ogive_plan_kernel(r->plan, i, &k, NULL))
+            continue;
+        json_array_append_new(kernels, json_pack("{s:s, s:I, s:I, s:I, s:i, s:i}", "name", k.name,
+                                                 "elements", (json_int_t)k.elements, "bytes_read",
+                                                 (json_int_t)k.bytes_read, "bytes_written",
+                                                 (json_int_t)k.bytes_written, "passes", k.passes,
+                                                 "threads", k.threads));
+    }
+    for (size_t i = 0; i < ogive_formula_result_count(r->formula); i++) {
+        host_layout layout = host_layout_from(ogive_plan_result(r->plan, i));
+        json_t *shape = json_array();
+        for (int32_t d = 0; d < layout.ndim; d++)
+            json_array_append_new(shape, json_integer(layout.shape[d]));
+        json_array_append_new(results,
+                              json_pack("{s:o, s:s}", "shape", shape, "dtype", layout.dtype->name));
+    }
+    json_t *all =
+        json_pack("{s:s, s:o, s:o, s:I, s:f, s:f}", "plan", text, "kernels", kernels, "results",
+                  results, "workspace_bytes", (json_int_t)ogive_plan_workspace(r->plan),
+                  "bytes_read", t->read, "bytes_written", t->written);
+    if (t->limit > 0) {
+        json_object_set_new(all, "memory_bytes_per_second", json_real(t->limit));
+        json_object_set_new(all, "floor_seconds", json_real((t->read + t->written) / t->limit));
+    }
+    return all;
+}
+
+static bool explain(const request *r, bool limit, bool json, failure *why)
+{
+    traffic t;
+
+    if (!count_traffic(r->plan, &t, why))
+        return false;
+    if (limit && t.read + t.written > 0 &&
+        !memory_limit_measure(t.read, t.written, t.threads, 0.2, &t.limit, why))
+        return false;
+    char *text = plan_text(r->plan);
+    if (!text)
+        return fail_memory(why, 0, "the explanation");
+    if (json) {
+        print_json(explain_json(r, text, &t));
+    } else {
+        size_t length = strlen(text);
+        fputs(text, stdout);
+        if (length && text[length - 1] != '\n')
+            putchar('\n');
+        print_traffic(&t);
+    }
+    free(text);
+    return true;
+}
+
+static int run_explain(int argc, char **argv)
+{
+    text_list arguments = {0};
+    device_options device = {0};
+    const char *file = NULL;
+    bool json = false, no_limit = false;
+    const option options[] = {
+        {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
+        {.name = "--json", .kind = OPTION_FLAG, .value = &json},
+        {.name = "--no-limit", .kind = OPTION_FLAG, .value = &no_limit},
+        DEVICE_OPTIONS(&device),
+        {0},
+    };
+    request r = {0};
+    failure why = {0};
+
+    bool good = options_parse(argc, argv, options, &arguments, &why) &&
+                request_prepare(&r, file, &arguments, &device, &why) &&
+                explain(&r, !no_limit, json, &why);
+    if (!good)
+        report_failure(&why, r.text, r.length);
+    request_release(&r);
+    text_list_release(&arguments);
+    return good ? STATUS_DONE : why.status;
+}
+
+const command command_explain = {"explain", "show how a formula will be run, and the least time",
+                                 help, run_explain};
