@@ -245,14 +245,14 @@ OG_FN float og_log1p_f32(float x)
 }
 
 /*
- * log(1 + e^-a), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
+ * log(1 + e^-(a + al)), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
  * scaled last, so that subnormal results are rounded once; large y:
  * ln 2 + log(1 + f), f = (y - 1)/2.
  */
-OG_FN float og_log1p_exp_f32(float a)
+OG_FN float og_log1p_exp_f32(float a, float al)
 {
     float z = a > 110.0f ? -110.0f : -a;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
+    og_exp_parts_f32 p = og_exp_split_f32(z, -al, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
     float t = th + tl;
@@ -270,14 +270,18 @@ OG_FN float og_log1p_exp_f32(float a)
 OG_FN float og_logsigmoid_f32(float x)
 {
     float most = x < 0.0f ? -x : 0.0f;
-    return -(most + og_log1p_exp_f32(fabsf(x)));
+    return -(most + og_log1p_exp_f32(fabsf(x), 0.0f));
 }
 
+/* The rounding error of x beta counts |x beta| times in the left tail, so it is kept. */
 OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
+    float zl = og_fma_f32(x, beta, -z);
+    zl = z < 0.0f ? -zl : zl;
+    zl = fabsf(z) < 110.0f ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
-    float y = (most + og_log1p_exp_f32(fabsf(z))) / beta;
+    float y = (most + og_log1p_exp_f32(fabsf(z), zl)) / beta;
     return z > threshold ? x : y;
 }
 
@@ -384,6 +388,7 @@ OG_FN float og_mish_f32(float x)
     float cl = x < 0.0f ? og_fma_f32(z, tl, og_fma_f32(z, t, -zt)) : 0.0f;
     float y = og_fma_f32(c, 0.75f, og_fma_f32(c, g, cl * (0.75f + g)));
     y = x < 0.0f ? (y * p.scale) * 0x1p-64f : y;
+    y = og_float_bits(og_bits_f32(y) | (og_bits_f32(x) & 0x80000000u));
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }
 
@@ -539,12 +544,12 @@ OG_FN float og_celu_f32(float x, float alpha)
     return x < 0.0f ? y : x;
 }
 
-/* scale = 1.0507..., scale * alpha = 1.7580..., each as a pair. */
+/* scale = 1.0507..., scale * alpha = 1.7580..., each as a pair (of one sign: -0 stays). */
 OG_FN float og_selu_f32(float x)
 {
     float m = og_expm1_f32(x);
     float below = og_fma_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
-    float above = og_fma_f32(x, 0x1.0cfabep+0f, x * -0x1.2adddap-25f);
+    float above = og_fma_f32(x, 0x1.0cfabcp+0f, x * 0x1.6a9114p-24f);
     return x < 0.0f ? below : above;
 }
 

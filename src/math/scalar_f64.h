@@ -128,33 +128,32 @@ OG_FN double og_softplus_f64(double x, double beta, double threshold)
     return z > threshold ? x : y;
 }
 
-/* tanh(log(1 + e^x)) as a quotient of polynomials in e^-|x|. */
+/* As og_mish_f32: the quotients of tanh(log(1 + e^x)) as 3/4 + g. */
 OG_FN double og_mish_f64(double x)
 {
     double e = exp(-fabs(x));
     if (x < -40.0)
         return og_times_exp_f64(x, x);
     if (x < 0.0)
-        return x * ((e * (e + 2.0)) / (e * (e + 2.0) + 2.0));
-    return x * ((1.0 + 2.0 * e) / (1.0 + 2.0 * e + 2.0 * e * e));
+        return (x * e) * (0.75 + (0.5 - e * (0.5 + 0.75 * e)) / (2.0 + e * (2.0 + e)));
+    return x * (0.75 + (0.25 + e * (0.5 - 1.5 * e)) / (1.0 + e * (2.0 + 2.0 * e)));
 }
 
 /*
- * Below 1.5 by Lambert's continued fraction tanh x = x/(1 + t),
- * t = x^2/(3 + x^2/(5 + ...)): x - tanh x = x t/(1 + t), nothing cancels.
+ * Below 2 by Lambert's continued fraction tanh x = x/(1 + u/(3 + k)), u = x^2,
+ * k = u/(5 + u/(7 + ...)): x - tanh x = x u/(u + (3 + k)), nothing cancels.
  */
 OG_FN double og_tanhshrink_f64(double x)
 {
     double u = x * x;
-    double t = 25.0;
+    double t = 27.0;
     if (x == 0.0)
         return 0.0;
-    if (!(fabs(x) < 1.5))
+    if (!(fabs(x) < 2.0))
         return x - tanh(x);
-    for (int k = 23; k >= 3; k -= 2)
+    for (int k = 25; k >= 3; k -= 2)
         t = (double)k + u / t;
-    t = u / t;
-    return x * (t / (1.0 + t));
+    return x * (u / (u + t));
 }
 
 /* x Phi(x) = x/2 erfc(z), z = -x/sqrt 2; the rounding error of z matters in the tail. */
@@ -173,7 +172,8 @@ OG_FN double og_gelu_f64(double x)
     if (x < -36.0) {
         double s = z * z, sl = fma(z, z, -s) + 2.0 * z * zl;
         double v = 0.5 / s;
-        double series = 1.0 - v * (1.0 - 3.0 * v * (1.0 - 5.0 * v * (1.0 - 7.0 * v)));
+        double series = 1.0 - 9.0 * v * (1.0 - 11.0 * v);
+        series = 1.0 - v * (1.0 - 3.0 * v * (1.0 - 5.0 * v * (1.0 - 7.0 * v * series)));
         double h = exp(-0.5 * s);
         double g = -0x1.9884533d43651p-2 * series * (1.0 - sl);
         return (g * h) * h;

@@ -1,0 +1,778 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scalar functions of src/math against references: the ULP counter first,
+ * then half conversions, the emulated fused multiply-add, and every function
+ * in float32 (cli/oracle.c) and float64 (long double).  Random tests take their
+ * seed from OGIVE_TEST_SEED and print it when they fail.
+ *
+ * Standalone: gcc -std=c11 -O2 -ffp-contract=off tests/test_math.c cli/oracle.c
+ *             -Isrc -Icli -lcmocka -lm
+ */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "math/half_block.h"
+#include "math/scalar_f32.h"
+#include "math/scalar_f64.h"
+#include "oracle.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static uint64_t random_state;
+
+static uint64_t start_seed(void)
+{
+    const char *text = getenv("OGIVE_TEST_SEED");
+    random_state = text ? strtoull(text, NULL, 0) : 20240229u;
+    random_state += random_state == 0;
+    return random_state;
+}
+
+static uint64_t random_bits(void)
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return random_state * 2685821657736338717u;
+}
+
+static float random_float(void)
+{
+    return og_float_bits((uint32_t)(random_bits() >> 32));
+}
+
+static int same_f32(float a, float b)
+{
+    return (a != a && b != b) || og_bits_f32(a) == og_bits_f32(b);
+}
+
+/* ---- the counter ---- */
+
+static void test_ulp_counter(void **state)
+{
+    (void)state;
+    const double one = 1.0, e = 0x1p-23;
+    assert_true(oracle_ulp_f32(1.0f, one) == 0.0);
+    assert_true(oracle_ulp_f32(nextafterf(1.0f, 2.0f), one) == 1.0);
+    assert_true(oracle_ulp_f32(nextafterf(1.0f, 0.0f), one) == 0.5);
+    assert_true(oracle_ulp_f32(1.0f, 1.0 - e / 2) == 1.0);
+    assert_true(oracle_ulp_f32(1.0f, 1.0 + e / 2) == 0.5);
+    /* The unit is that of the float nearest to want: 1 here, not the one below. */
+    assert_true(oracle_ulp_f32(1.0f, 1.0 - e / 8) == 0.125);
+    assert_true(oracle_ulp_f32(1.0f, 1.0 - e / 2 + e / 8) == 0.75);
+    assert_true(oracle_ulp_f32(-3.0f, -3.0 - 2 * e) == 1.0);
+    /* Subnormals and the edge of zero. */
+    assert_true(oracle_ulp_f32(0x1p-149f, 0x1p-148) == 1.0);
+    assert_true(oracle_ulp_f32(0x1p-126f, 0x1p-126 - 0x1p-149) == 1.0);
+    assert_true(oracle_ulp_f32(0.0f, 0x1p-150) == 0.5);
+    assert_true(oracle_ulp_f32(0.0f, 1e-300) < 1e-200);
+    assert_true(isinf(oracle_ulp_f32(-0.0f, 1e-300)));
+    assert_true(isinf(oracle_ulp_f32(0.0f, -1e-300)));
+    assert_true(isinf(oracle_ulp_f32(-0.0f, 0.0)));
+    assert_true(isinf(oracle_ulp_f32(0.0f, -0.0)));
+    assert_true(oracle_ulp_f32(-0.0f, -0.0) == 0.0);
+    assert_true(oracle_ulp_f32(0x1p-149f, 0.0) == 1.0);
+    /* The edge of the range. */
+    assert_true(oracle_ulp_f32(INFINITY, 1e300) == 0.0);
+    assert_true(oracle_ulp_f32(INFINITY, 0x1p128) == 0.0);
+    assert_true(oracle_ulp_f32(INFINITY, 0x1p128 - 0x1p103) == 0.5);
+    assert_true(oracle_ulp_f32(FLT_MAX, 0x1p128 - 0x1p103) == 0.5);
+    assert_true(oracle_ulp_f32(INFINITY, FLT_MAX) == 1.0);
+    assert_true(oracle_ulp_f32(FLT_MAX, 0x1p129) > 1e7);
+    assert_true(oracle_ulp_f32(-INFINITY, 1e300) > 1e7);
+    assert_true(isinf(oracle_ulp_f32(FLT_MAX, INFINITY)));
+    assert_true(oracle_ulp_f32(-INFINITY, -INFINITY) == 0.0);
+    /* NaN. */
+    assert_true(oracle_ulp_f32(NAN, NAN) == 0.0);
+    assert_true(isinf(oracle_ulp_f32(NAN, one)));
+    assert_true(isinf(oracle_ulp_f32(1.0f, NAN)));
+    assert_true(isinf(oracle_ulp_f32(INFINITY, NAN)));
+}
+
+/* ---- half types ---- */
+
+/* Exact value of a half; infinities and NaN included. */
+static double half_value(uint16_t h, int exponent_bits)
+{
+    int mantissa_bits = 15 - exponent_bits;
+    int top = (1 << exponent_bits) - 1, bias = top / 2;
+    int exponent = (h >> mantissa_bits) & top;
+    double mantissa = h & ((1 << mantissa_bits) - 1);
+    double value;
+    if (exponent == top)
+        value = mantissa != 0.0 ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        value = ldexp(mantissa, 1 - bias - mantissa_bits);
+    else
+        value = ldexp(mantissa + (double)(1 << mantissa_bits), exponent - bias - mantissa_bits);
+    return h & 0x8000 ? -value : value;
+}
+
+static int half_is_nan(uint16_t h, int exponent_bits)
+{
+    uint16_t infinity = (uint16_t)(((1 << exponent_bits) - 1) << (15 - exponent_bits));
+    return (h & 0x7fff) > infinity;
+}
+
+/* Nearest half of a double, ties to even, by searching the ordered halves. */
+static uint16_t half_nearest(double x, int exponent_bits)
+{
+    uint16_t infinity = (uint16_t)(((1 << exponent_bits) - 1) << (15 - exponent_bits));
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    double a = fabs(x);
+    uint16_t low = 0, high = infinity;
+    if (x != x)
+        return (uint16_t)(infinity + 1);
+    if (isinf(x))
+        return infinity | sign;
+    while (high - low > 1) {
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if (half_value(middle, exponent_bits) <= a)
+            low = middle;
+        else
+            high = middle;
+    }
+    double below = half_value(low, exponent_bits);
+    /* What infinity stands for is the next power of two. */
+    double above = high == infinity ? ldexp(1.0, 1 << (exponent_bits - 1))
+                                    : half_value(high, exponent_bits);
+    double to_low = a - below, to_high = above - a;
+    int up = to_high < to_low || (to_high == to_low && (low & 1));
+    return (uint16_t)((up ? high : low) | sign);
+}
+
+static void check_half(double x, int exponent_bits)
+{
+    uint16_t want = half_nearest(x, exponent_bits);
+    uint16_t from_f64 = exponent_bits == 5 ? og_f16_from_f64(x) : og_bf16_from_f64(x);
+    uint16_t from_f32 = exponent_bits == 5 ? og_f16_from_f32((float)x) : og_bf16_from_f32((float)x);
+    int exact = (double)(float)x == x;
+    if (half_is_nan(want, exponent_bits)) {
+        assert_true(half_is_nan(from_f64, exponent_bits));
+        assert_true(half_is_nan(from_f32, exponent_bits));
+        return;
+    }
+    if (from_f64 != want || (exact && from_f32 != want))
+        fail_msg("%a to %s: got %04x (f64) %04x (f32), want %04x", x,
+                 exponent_bits == 5 ? "float16" : "bfloat16", from_f64, from_f32, want);
+}
+
+static void test_half_exhaustive(void **state)
+{
+    (void)state;
+    for (int bits = 5; bits <= 8; bits += 3) {
+        for (uint32_t u = 0; u < 0x10000; u++) {
+            uint16_t h = (uint16_t)u;
+            double want = half_value(h, bits);
+            float got = bits == 5 ? og_f32_from_f16(h) : og_f32_from_bf16(h);
+            uint16_t back = bits == 5 ? og_f16_from_f32(got) : og_bf16_from_f32(got);
+            assert_true(same_f32(got, (float)want));
+            if (half_is_nan(h, bits))
+                assert_true(half_is_nan(back, bits));
+            else
+                assert_int_equal(back, h);
+            if (half_is_nan(h, bits) || (h & 0x7fff) == half_nearest(INFINITY, bits))
+                continue;
+            /* The midpoint to the next half, and its float and double neighbours. */
+            uint16_t next = (uint16_t)(h + 1);
+            int last = (next & 0x7fff) == half_nearest(INFINITY, bits);
+            double above = last ? ldexp(h & 0x8000 ? -1.0 : 1.0, 1 << (bits - 1))
+                                : half_value(next, bits);
+            double middle = 0.5 * (want + above);
+            check_half(middle, bits);
+            check_half(nextafter(middle, INFINITY), bits);
+            check_half(nextafter(middle, -INFINITY), bits);
+            check_half(nextafterf((float)middle, INFINITY), bits);
+            check_half(nextafterf((float)middle, -INFINITY), bits);
+            check_half(nextafterf((float)want, INFINITY), bits);
+            check_half(nextafterf((float)want, -INFINITY), bits);
+        }
+    }
+}
+
+static void test_half_specials(void **state)
+{
+    (void)state;
+    const double values[] = {0.0,     -0.0,     1e-300,    -1e-300,  0x1p-24,  0x1p-25, 0x1p-26,
+                             0x1p-133, 0x1p-134, 0x1p-150, 65504.0,  65519.999, 65520.0, 65536.0,
+                             FLT_MAX, 3.39e38,  0x1p128,   1e300,    INFINITY, -INFINITY, NAN,
+                             FLT_MIN, DBL_MAX,  -DBL_MAX,  DBL_MIN,  0x1p-1074};
+    for (size_t i = 0; i < COUNT(values); i++) {
+        check_half(values[i], 5);
+        check_half(values[i], 8);
+        check_half(-values[i], 5);
+        check_half(-values[i], 8);
+    }
+    /* Every NaN stays one, whichever bits carry it. */
+    for (int bit = 0; bit < 23; bit++) {
+        assert_true(half_is_nan(og_f16_from_f32(og_float_bits(0x7f800000u | 1u << bit)), 5));
+        assert_true(half_is_nan(og_bf16_from_f32(og_float_bits(0xff800000u | 1u << bit)), 8));
+    }
+}
+
+static void test_half_double_rounding(void **state)
+{
+    uint64_t seed = start_seed();
+    (void)state;
+    for (int i = 0; i < 200000; i++) {
+        int bits = i & 1 ? 5 : 8;
+        uint16_t h = (uint16_t)(random_bits() >> 48);
+        double x = half_value(h, bits);
+        double y = half_value((uint16_t)(h ^ 1), bits);
+        if (isnan(x + y) || isinf(x + y))
+            continue;
+        /* A midpoint, moved by less than a float can tell. */
+        double middle = 0.5 * (x + y);
+        double nudge = ldexp(middle, -30 - (int)(random_bits() % 20));
+        check_half(middle + (random_bits() & 1 ? nudge : -nudge), bits);
+        (void)seed;
+    }
+}
+
+static void test_half_blocks(void **state)
+{
+    (void)state;
+    enum { N = 67 };
+    uint16_t h[N], back[N];
+    float x[N], y[N];
+    for (uint32_t start = 0; start < 0x10000; start += N) {
+        for (uint32_t i = 0; i < N; i++)
+            h[i] = (uint16_t)(start + i);
+        og_load_f16(x, h, N);
+        og_load_bf16(y, h, N);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_true(same_f32(x[i], og_f32_from_f16(h[i])));
+            assert_true(same_f32(y[i], og_f32_from_bf16(h[i])));
+            x[i] = 1.0009765625f * x[i];
+        }
+        og_store_f16(back, x, N);
+        for (uint32_t i = 0; i < N; i++)
+            assert_true(x[i] != x[i] ? half_is_nan(back[i], 5) : back[i] == og_f16_from_f32(x[i]));
+        og_store_bf16(back, x, N);
+        for (uint32_t i = 0; i < N; i++)
+            assert_true(x[i] != x[i] ? half_is_nan(back[i], 8) : back[i] == og_bf16_from_f32(x[i]));
+    }
+}
+
+/* ---- fused multiply-add ---- */
+
+static void check_fma(float a, float b, float c, uint64_t seed)
+{
+    float want = fmaf(a, b, c);
+    float got = og_fma_emulated_f32(a, b, c);
+    if (!same_f32(got, want) || !same_f32(og_fma_f32(a, b, c), want))
+        fail_msg("fma(%a, %a, %a): got %a (emulated) %a, want %a; OGIVE_TEST_SEED=%" PRIu64, a, b, c,
+                 got, og_fma_f32(a, b, c), want, seed);
+}
+
+static void test_fma_emulation(void **state)
+{
+    uint64_t seed = start_seed();
+    (void)state;
+    const float special[] = {0.0f,      -0.0f,   1.0f,     -1.0f,    INFINITY, -INFINITY,
+                             NAN,       FLT_MAX, -FLT_MAX, FLT_MIN,  0x1p-149f, -0x1p-149f,
+                             0x1.fffffep-1f, 0x1.000002p0f, 0x1p-75f, 0x1p64f,  0x1p-126f, 0x1p127f};
+    for (size_t i = 0; i < COUNT(special); i++)
+        for (size_t j = 0; j < COUNT(special); j++)
+            for (size_t k = 0; k < COUNT(special); k++)
+                check_fma(special[i], special[j], special[k], seed);
+    for (int i = 0; i < 10000000; i++) {
+        float a = random_float(), b = random_float(), c;
+        uint64_t r = random_bits();
+        if (i % 4 == 0) {
+            c = og_float_bits((uint32_t)(r >> 32));
+        } else {
+            /* c near the product, or near a midpoint of it: where two roundings differ. */
+            int shift = (int)(r % 80) - 40;
+            a = og_float_bits((og_bits_f32(a) & 0x807fffffu) | 0x3f800000u);
+            b = og_float_bits((og_bits_f32(b) & 0x807fffffu) | 0x3f800000u);
+            if (i % 4 == 2)
+                b = og_float_bits(og_bits_f32(b) & 0xffffff00u << (r >> 60));
+            c = ldexpf(a * b, shift);
+            c = i % 4 == 3 ? ldexpf(1.0f + (float)(r >> 41) * 0x1p-23f, shift) : c;
+        }
+        check_fma(a, b, c, seed);
+    }
+}
+
+/* ---- float32 functions ---- */
+
+typedef float unary_f32(float x, const double *p);
+
+#define PLAIN(X)                                                                                   \
+    X(neg) X(abs) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(expm1) X(log) X(log1p)         \
+    X(tanh) X(sigmoid) X(hardsigmoid) X(relu) X(erf) X(silu) X(gelu) X(gelu_tanh) X(logsigmoid)    \
+    X(mish) X(selu) X(tanhshrink)
+#define ONE_PARAMETER(X)                                                                           \
+    X(leaky_relu) X(elu) X(celu) X(softshrink) X(hardshrink) X(pow) X(add_eps)
+#define TWO_PARAMETERS(X) X(softplus) X(threshold) X(clamp)
+
+#define X(name) static float name##_f32(float x, const double *p) { (void)p; return og_##name##_f32(x); }
+PLAIN(X)
+#undef X
+#define X(name) static float name##_f32(float x, const double *p) { return og_##name##_f32(x, (float)p[0]); }
+ONE_PARAMETER(X)
+#undef X
+#define X(name)                                                                                    \
+    static float name##_f32(float x, const double *p)                                              \
+    {                                                                                              \
+        return og_##name##_f32(x, (float)p[0], (float)p[1]);                                       \
+    }
+TWO_PARAMETERS(X)
+#undef X
+
+/* The composites, as their formulas are written. */
+static float softsign_f32(float x, const double *p)
+{
+    (void)p;
+    return og_div_f32(x, og_add_f32(1.0f, og_abs_f32(x)));
+}
+
+static float hardswish_f32(float x, const double *p)
+{
+    (void)p;
+    return x * og_clamp_f32(x + 3.0f, 0.0f, 6.0f) / 6.0f;
+}
+
+static float relu6_f32(float x, const double *p)
+{
+    (void)p;
+    return og_clamp_f32(x, 0.0f, 6.0f);
+}
+
+static float hardtanh_f32(float x, const double *p)
+{
+    (void)p;
+    return og_clamp_f32(x, -1.0f, 1.0f);
+}
+
+static const struct {
+    const char *name;
+    unary_f32 *function;
+} functions_f32[] = {
+#define X(name) {#name, name##_f32},
+    PLAIN(X) ONE_PARAMETER(X) TWO_PARAMETERS(X) X(softsign) X(hardswish) X(relu6) X(hardtanh)
+#undef X
+};
+
+static unary_f32 *find_f32(const char *name)
+{
+    for (size_t i = 0; i < COUNT(functions_f32); i++)
+        if (strcmp(functions_f32[i].name, name) == 0)
+            return functions_f32[i].function;
+    fail_msg("no function called %s", name);
+    return NULL;
+}
+
+static const struct {
+    const char *name;
+    double max_ulp;
+    uint64_t hash;
+} accuracy[] = {
+#define OG_ACCURACY(name, max_ulp, hash) {#name, max_ulp, hash},
+#include "math/accuracy.def"
+#undef OG_ACCURACY
+};
+
+/* PyTorch's defaults. */
+static const struct {
+    const char *name;
+    double parameters[2];
+} defaults[] = {
+    {"leaky_relu", {0.01f, 0.0}}, {"elu", {1.0, 0.0}},        {"celu", {1.0, 0.0}},
+    {"softplus", {1.0, 20.0}},    {"softshrink", {0.5, 0.0}}, {"hardshrink", {0.5, 0.0}},
+};
+
+static const double *default_parameters(const char *name)
+{
+    static const double none[2] = {0.0, 0.0};
+    for (size_t i = 0; i < COUNT(defaults); i++)
+        if (strcmp(defaults[i].name, name) == 0)
+            return defaults[i].parameters;
+    return none;
+}
+
+static void check_f32(const char *name, unary_f32 *function, oracle_function *oracle,
+                      const double *parameters, double bound, float x)
+{
+    float got = function(x, parameters);
+    double want = oracle((double)x, parameters);
+    double error = oracle_ulp_f32(got, want);
+    if (!(error <= bound))
+        fail_msg("%s(%a = %.9g, bits %08" PRIx32 "; %g, %g): got %a = %.9g, want %a = %.9g, "
+                 "error %.3f ULP > %.2f",
+                 name, x, x, og_bits_f32(x), parameters[0], parameters[1], got, got, want, want,
+                 error, bound);
+}
+
+/* Arguments where the functions change formula, saturate or overflow. */
+static const float breakpoints[] = {
+    0.0f,      0x1p-149f, 0x1p-126f, 0x1p-100f, 0x1p-75f,  0x1p-63f,  0x1p-26f,  0x1p-25f, 0x1p-24f,
+    0x1p-12f,  0.01f,     0.1f,      0.25f,     0.293f,    0.3466f,   0.414f,    0.5f,     0.7071f,
+    0.75f,     0.8814f,   1.0f,      1.0397f,   1.4142f,   1.5f,      2.0f,      3.0f,     3.919f,
+    4.0f,      6.0f,      8.66f,     9.0109f,   11.0f,     14.5f,     16.64f,    17.33f,   20.0f,
+    25.0f,     30.0f,     40.0f,     87.34f,    88.376f,   88.7228f,  89.0f,     102.0f,   103.28f,
+    103.9721f, 104.0f,    108.5f,    110.0f,    120.0f,    0x1p23f,   0x1p24f,   0x1p25f,  0x1p64f,
+    0x1p126f,  0x1p127f,  FLT_MAX};
+
+static void check_all_f32(const char *name, const double *parameters, double bound, uint32_t step)
+{
+    unary_f32 *function = find_f32(name);
+    oracle_function *oracle = oracle_find(name);
+    assert_non_null(oracle);
+    for (uint64_t u = 0; u < (uint64_t)1 << 32; u += step)
+        check_f32(name, function, oracle, parameters, bound, og_float_bits((uint32_t)u));
+    for (size_t i = 0; i < COUNT(breakpoints); i++)
+        for (int32_t d = -300; d <= 300; d++) {
+            float x = og_float_bits(og_bits_f32(breakpoints[i]) + (uint32_t)d);
+            check_f32(name, function, oracle, parameters, bound, x);
+            check_f32(name, function, oracle, parameters, bound, -x);
+        }
+    /* Small integers and halves, where results are often exact or near ties. */
+    for (int i = -1024; i <= 1024; i++)
+        check_f32(name, function, oracle, parameters, bound, (float)i * 0.125f);
+}
+
+static void test_f32_accuracy(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(accuracy); i++)
+        check_all_f32(accuracy[i].name, default_parameters(accuracy[i].name), accuracy[i].max_ulp,
+                      4099);
+}
+
+static void test_f32_parameters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double parameters[2];
+        double bound;
+    } cases[] = {
+        {"leaky_relu", {0.0, 0}, 0.5},    {"leaky_relu", {-2.5, 0}, 0.5}, {"elu", {2.5, 0}, 2.5},
+        {"elu", {-0.1f, 0}, 2.5},         {"celu", {0.3f, 0}, 3.0},       {"celu", {7.0, 0}, 3.0},
+        {"celu", {-2.0, 0}, 3.0},         {"softplus", {2.0, 10.0}, 2.5}, {"softplus", {0.7f, 20.0}, 3.0},
+        {"softplus", {-3.0, 20.0}, 3.0},  {"softshrink", {0.0, 0}, 0.5},  {"softshrink", {3.7f, 0}, 0.5},
+        {"hardshrink", {0.0, 0}, 0.5},    {"hardshrink", {2.0, 0}, 0.5},  {"hardshrink", {-1.0, 0}, 0.5},
+        {"hardshrink", {NAN, 0}, 0.5},    {"threshold", {0.5, -7.0}, 0.5}, {"threshold", {-0.0, -0.0}, 0.5},
+        {"threshold", {NAN, 1.0}, 0.5},   {"clamp", {-1.5, 2.0}, 0.5},    {"clamp", {-0.0, 0.0}, 0.5},
+        {"clamp", {3.0, 1.0}, 0.5},       {"clamp", {NAN, 1.0}, 0.5},     {"clamp", {0.0, NAN}, 0.5},
+        {"clamp", {-INFINITY, 0.0}, 0.5}, {"add_eps", {NAN, 0}, 0.5},     {"add_eps", {1e-5f, 0}, 0.5},
+        {"pow", {0.0, 0}, 0.51},          {"pow", {-0.0, 0}, 0.51},       {"pow", {1.0, 0}, 0.51},
+        {"pow", {2.0, 0}, 0.51},          {"pow", {3.0, 0}, 0.51},        {"pow", {-1.0, 0}, 0.51},
+        {"pow", {-2.0, 0}, 0.51},         {"pow", {0.5, 0}, 0.51},        {"pow", {-0.5, 0}, 0.51},
+        {"pow", {0.1f, 0}, 0.51},         {"pow", {2.5, 0}, 0.51},        {"pow", {-7.0, 0}, 0.51},
+        {"pow", {33.0, 0}, 0.51},         {"pow", {1e10f, 0}, 0.51},      {"pow", {16777215.0, 0}, 0.51},
+        {"pow", {1e-10f, 0}, 0.51},       {"pow", {INFINITY, 0}, 0.51},   {"pow", {-INFINITY, 0}, 0.51},
+        {"pow", {NAN, 0}, 0.51},          {"pow", {8388609.0, 0}, 0.51},  {"pow", {-1e-30f, 0}, 0.51},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_all_f32(cases[i].name, cases[i].parameters, cases[i].bound, 65537);
+}
+
+/* What PyTorch 2.13 (CPU) returns at -inf, -0, 0, inf and NaN, in both types. */
+static void test_specials(void **state)
+{
+    (void)state;
+    const double inf = INFINITY, nan = NAN;
+    const double selu_low = -1.7580993408473768;
+    const double x[5] = {-inf, -0.0, 0.0, inf, nan};
+    const struct {
+        const char *name;
+        double want[5];
+    } rows[] = {
+        {"neg", {inf, 0.0, -0.0, -inf, nan}},
+        {"abs", {inf, 0.0, 0.0, inf, nan}},
+        {"square", {inf, 0.0, 0.0, inf, nan}},
+        {"reciprocal", {-0.0, -inf, inf, 0.0, nan}},
+        {"sqrt", {nan, -0.0, 0.0, inf, nan}},
+        {"rsqrt", {nan, -inf, inf, 0.0, nan}},
+        {"exp", {0.0, 1.0, 1.0, inf, nan}},
+        {"expm1", {-1.0, -0.0, 0.0, inf, nan}},
+        {"log", {nan, -inf, -inf, inf, nan}},
+        {"log1p", {nan, -0.0, 0.0, inf, nan}},
+        {"tanh", {-1.0, -0.0, 0.0, 1.0, nan}},
+        {"sigmoid", {0.0, 0.5, 0.5, 1.0, nan}},
+        {"hardsigmoid", {0.0, 0.5, 0.5, 1.0, nan}},
+        {"relu", {0.0, -0.0, 0.0, inf, nan}},
+        {"erf", {-1.0, -0.0, 0.0, 1.0, nan}},
+        {"silu", {nan, -0.0, 0.0, inf, nan}},
+        {"gelu", {nan, -0.0, 0.0, inf, nan}},
+        {"gelu_tanh", {nan, -0.0, 0.0, inf, nan}},
+        /* -0 at inf, where PyTorch has 0: the limit's sign. */
+        {"logsigmoid", {-inf, -0.6931471805599453, -0.6931471805599453, -0.0, nan}},
+        {"mish", {nan, -0.0, 0.0, inf, nan}},
+        {"selu", {selu_low, -0.0, 0.0, inf, nan}},
+        {"tanhshrink", {-inf, 0.0, 0.0, inf, nan}},
+        {"leaky_relu", {-inf, -0.0, 0.0, inf, nan}},
+        {"elu", {-1.0, -0.0, 0.0, inf, nan}},
+        {"celu", {-1.0, -0.0, 0.0, inf, nan}},
+        {"softplus", {0.0, 0.6931471805599453, 0.6931471805599453, inf, nan}},
+        {"softshrink", {-inf, 0.0, 0.0, inf, nan}},
+        {"hardshrink", {-inf, 0.0, 0.0, inf, nan}},
+        {"softsign", {nan, -0.0, 0.0, nan, nan}},
+        {"hardswish", {nan, -0.0, 0.0, inf, nan}},
+        {"relu6", {0.0, -0.0, 0.0, 6.0, nan}},
+        {"hardtanh", {-1.0, -0.0, 0.0, 1.0, nan}},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t j = 0; j < 5; j++) {
+            const double *p = default_parameters(rows[i].name);
+            float got = find_f32(rows[i].name)((float)x[j], p);
+            double reference = oracle_find(rows[i].name)(x[j], p);
+            if (oracle_ulp_f32(got, rows[i].want[j]) > 0.6 ||
+                oracle_ulp_f32((float)reference, rows[i].want[j]) > 0.6)
+                fail_msg("%s(%g): got %g, oracle %g, want %g", rows[i].name, x[j], got, reference,
+                         rows[i].want[j]);
+        }
+}
+
+/* ---- comparisons, minimum and maximum, where ---- */
+
+static void test_selects(void **state)
+{
+    (void)state;
+    const float v[] = {-INFINITY, -1.0f, -0.0f, 0.0f, 1.0f, INFINITY, NAN};
+    for (size_t i = 0; i < COUNT(v); i++)
+        for (size_t j = 0; j < COUNT(v); j++) {
+            float a = v[i], b = v[j];
+            assert_int_equal(og_lt_f32(a, b), a < b ? 0xffffffffu : 0u);
+            assert_int_equal(og_le_f32(a, b), a <= b ? 0xffffffffu : 0u);
+            assert_int_equal(og_gt_f32(a, b), a > b ? 0xffffffffu : 0u);
+            assert_int_equal(og_ge_f32(a, b), a >= b ? 0xffffffffu : 0u);
+            assert_int_equal(og_eq_f32(a, b), a == b ? 0xffffffffu : 0u);
+            assert_int_equal(og_ne_f32(a, b), a != b ? 0xffffffffu : 0u);
+            assert_int_equal(og_lt_f64(a, b), og_lt_f32(a, b));
+            assert_int_equal(og_le_f64(a, b), og_le_f32(a, b));
+            assert_int_equal(og_gt_f64(a, b), og_gt_f32(a, b));
+            assert_int_equal(og_ge_f64(a, b), og_ge_f32(a, b));
+            assert_int_equal(og_eq_f64(a, b), og_eq_f32(a, b));
+            assert_int_equal(og_ne_f64(a, b), og_ne_f32(a, b));
+            int unordered = a != a || b != b;
+            float least = unordered ? NAN : a < b ? a : b;
+            float most = unordered ? NAN : a > b ? a : b;
+            assert_true(same_f32(og_minimum_f32(a, b), least));
+            assert_true(same_f32(og_maximum_f32(a, b), most));
+            assert_true(same_f32((float)og_minimum_f64(a, b), least));
+            assert_true(same_f32((float)og_maximum_f64(a, b), most));
+            assert_true(same_f32(og_where_f32(0xffffffffu, a, b), a));
+            assert_true(same_f32(og_where_f32(0, a, b), b));
+            assert_true(same_f32((float)og_where_f64(0xffffffffu, a, b), a));
+            assert_true(same_f32((float)og_where_f64(0, a, b), b));
+        }
+}
+
+/* ---- float64 functions ---- */
+
+#if LDBL_MANT_DIG >= 64
+
+typedef long double reference_f64(long double x, const double *p);
+typedef double unary_f64(double x, const double *p);
+
+#define X(name) static double name##_f64(double x, const double *p) { (void)p; return og_##name##_f64(x); }
+PLAIN(X)
+#undef X
+#define X(name) static double name##_f64(double x, const double *p) { return og_##name##_f64(x, p[0]); }
+ONE_PARAMETER(X)
+#undef X
+#define X(name)                                                                                    \
+    static double name##_f64(double x, const double *p)                                            \
+    {                                                                                              \
+        return og_##name##_f64(x, p[0], p[1]);                                                     \
+    }
+TWO_PARAMETERS(X)
+#undef X
+
+#define REFERENCE(name, value)                                                                     \
+    static long double name##_reference(long double x, const double *p)                            \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        return value;                                                                              \
+    }
+#define SQRT_HALF 0.707106781186547524400844362104849039L
+#define GELU_C0 1.59576912160573071175978423973752747L
+
+static long double clamp_reference_to(long double x, long double lo, long double hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+static long double log_sum_reference(long double x)
+{
+    return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
+
+static long double sigmoid_of(long double x)
+{
+    return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+/* The series where x - tanh x would cancel. */
+static long double shrink_reference(long double x)
+{
+    long double u = x * x;
+    if (fabsl(x) > 0.25L)
+        return x - tanhl(x);
+    static const long double c[] = {
+        1.0L / 3,
+        -2.0L / 15,
+        17.0L / 315,
+        -62.0L / 2835,
+        1382.0L / 155925,
+        -21844.0L / 6081075,
+        929569.0L / 638512875,
+        -6404582.0L / 10854718875,
+        443861162.0L / 1856156927625,
+        -18888466084.0L / 194896477400625,
+        113927491862.0L / 2900518163668125,
+    };
+    long double sum = 0;
+    for (size_t i = COUNT(c); i-- > 0;)
+        sum = sum * u + c[i];
+    return x * u * sum;
+}
+
+REFERENCE(neg, -x)
+REFERENCE(abs, fabsl(x))
+REFERENCE(square, x *x)
+REFERENCE(reciprocal, 1 / x)
+REFERENCE(sqrt, sqrtl(x))
+REFERENCE(rsqrt, 1 / sqrtl(x))
+REFERENCE(exp, expl(x))
+REFERENCE(expm1, expm1l(x))
+REFERENCE(log, logl(x))
+REFERENCE(log1p, log1pl(x))
+REFERENCE(tanh, tanhl(x))
+REFERENCE(sigmoid, sigmoid_of(x))
+REFERENCE(hardsigmoid, clamp_reference_to(x + 3, 0, 6) / 6)
+REFERENCE(relu, x < 0 ? 0 : x)
+REFERENCE(erf, erfl(x))
+REFERENCE(silu, x *sigmoid_of(x))
+REFERENCE(gelu, x / 2 * erfcl(-x * SQRT_HALF))
+REFERENCE(gelu_tanh, x *sigmoid_of(GELU_C0 * (x + 0.044715L * x * x * x)))
+REFERENCE(logsigmoid, -log_sum_reference(-x))
+REFERENCE(mish, x < 0 ? x * expl(x) * (expl(x) + 2) / (expl(x) * (expl(x) + 2) + 2)
+                      : x * (1 + 2 * expl(-x)) / (1 + 2 * expl(-x) + 2 * expl(-2 * x)))
+REFERENCE(selu, 1.0507009873554804934193349852946L *
+                    (x < 0 ? 1.6732632423543772848170429916717L * expm1l(x) : x))
+REFERENCE(tanhshrink, shrink_reference(x))
+REFERENCE(leaky_relu, x > 0 ? x : x * p[0])
+REFERENCE(elu, x < 0 ? p[0] * expm1l(x) : x)
+REFERENCE(celu, x < 0 ? p[0] * expm1l(x / p[0]) : x)
+REFERENCE(softshrink, x > p[0] ? x - p[0] : x < -p[0] ? x + p[0] : x != x ? x : 0)
+REFERENCE(hardshrink, fabsl(x) <= p[0] ? 0 : x)
+REFERENCE(pow, powl(x, p[0]))
+REFERENCE(add_eps, x + (p[0] != p[0] ? 0x1p-52L : (long double)p[0]))
+REFERENCE(softplus, x *p[0] > p[1] ? x : log_sum_reference(x * p[0]) / p[0])
+REFERENCE(threshold, x <= p[0] ? p[1] : x)
+REFERENCE(clamp, clamp_reference_to(x, p[0], p[1]))
+
+static double ulp_f64(double got, long double want)
+{
+    if (got != got || want != want)
+        return got != got && want != want ? 0.0 : (double)INFINITY;
+    if (isinf((double)want))
+        return got == (double)want ? 0.0 : (double)INFINITY;
+    int exponent = -1074;
+    if (want != 0) {
+        frexpl(want, &exponent);
+        exponent = exponent - 53 < -1074 ? -1074 : exponent - 53;
+    }
+    return (double)ldexpl(fabsl((long double)got - want), -exponent);
+}
+
+static const struct {
+    const char *name;
+    unary_f64 *function;
+    reference_f64 *reference;
+    double parameters[2];
+} functions_f64[] = {
+#define X(name) {#name, name##_f64, name##_reference, {0.0, 0.0}},
+    PLAIN(X)
+#undef X
+#define ROW(name, a, b) {#name, name##_f64, name##_reference, {a, b}}
+    ROW(leaky_relu, 0.01, 0),     ROW(elu, 1.0, 0),          ROW(elu, 2.5, 0),
+    ROW(celu, 1.0, 0),            ROW(celu, 0.3, 0),         ROW(softshrink, 0.5, 0),
+    ROW(hardshrink, 0.5, 0),      ROW(pow, 2.5, 0),          ROW(pow, -3.0, 0),
+    ROW(pow, 0.1, 0),             ROW(add_eps, 1e-5, 0),     ROW(add_eps, NAN, 0),
+    ROW(softplus, 1.0, 20.0),     ROW(softplus, 2.0, 10.0),  ROW(threshold, 0.5, -7.0),
+    ROW(clamp, -1.5, 2.0),
+#undef ROW
+};
+
+static void test_f64_accuracy(void **state)
+{
+    uint64_t seed = start_seed();
+    (void)state;
+    for (size_t i = 0; i < COUNT(functions_f64); i++) {
+        double worst = 0.0;
+        for (int n = 0; n < 100000; n++) {
+            uint64_t r = random_bits();
+            double x = og_double_bits(random_bits());
+            /* Half of them where the functions live: 2^-20 to 2^10. */
+            if (r & 1)
+                x = og_double_bits((og_bits_f64(x) & 0x800fffffffffffffu) |
+                                   (1003 + (r >> 8) % 31) << 52);
+            double got = functions_f64[i].function(x, functions_f64[i].parameters);
+            long double want = functions_f64[i].reference(x, functions_f64[i].parameters);
+            double error = ulp_f64(got, want);
+            worst = error > worst ? error : worst;
+            if (!(error <= 4.0))
+                fail_msg("%s(%a = %.17g; %g, %g): got %a = %.17g, want %La = %.17Lg, error %.2f ULP; "
+                         "OGIVE_TEST_SEED=%" PRIu64,
+                         functions_f64[i].name, x, x, functions_f64[i].parameters[0],
+                         functions_f64[i].parameters[1], got, got, want, want, error, seed);
+        }
+        if (getenv("OGIVE_TEST_VERBOSE"))
+            printf("%s_f64 %.2f ULP\n", functions_f64[i].name, worst);
+    }
+}
+
+/* float64 agrees with the oracle at float32's specials, sign of zero included. */
+static void test_f64_specials(void **state)
+{
+    (void)state;
+    const double x[] = {-INFINITY, -0.0, 0.0, INFINITY, NAN, 1.0, -1.0, -1e300, 1e300, -1e30, 1e30};
+    for (size_t i = 0; i < COUNT(functions_f64); i++)
+        for (size_t j = 0; j < COUNT(x); j++) {
+            if (strcmp(functions_f64[i].name, "add_eps") == 0)
+                continue;
+            double got = functions_f64[i].function(x[j], functions_f64[i].parameters);
+            double want = oracle_find(functions_f64[i].name)(x[j], functions_f64[i].parameters);
+            if (ulp_f64(got, want) > 8.0 || (got == 0.0 && !signbit(got) != !signbit(want)))
+                fail_msg("%s(%g): got %g, want %g", functions_f64[i].name, x[j], got, want);
+        }
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ulp_counter),
+        cmocka_unit_test(test_half_exhaustive),
+        cmocka_unit_test(test_half_specials),
+        cmocka_unit_test(test_half_double_rounding),
+        cmocka_unit_test(test_half_blocks),
+        cmocka_unit_test(test_fma_emulation),
+        cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_selects),
+        cmocka_unit_test(test_f32_accuracy),
+        cmocka_unit_test(test_f32_parameters),
+#if LDBL_MANT_DIG >= 64
+        cmocka_unit_test(test_f64_accuracy),
+        cmocka_unit_test(test_f64_specials),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
