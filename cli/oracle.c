@@ -16,19 +16,71 @@
 
 #define UNUSED(p) ((void)(p))
 
-static double neg(double x, const double *p) { UNUSED(p); return -x; }
-static double magnitude(double x, const double *p) { UNUSED(p); return fabs(x); }
-static double square(double x, const double *p) { UNUSED(p); return x * x; }
-static double reciprocal(double x, const double *p) { UNUSED(p); return 1.0 / x; }
-static double square_root(double x, const double *p) { UNUSED(p); return sqrt(x); }
-static double rsqrt(double x, const double *p) { UNUSED(p); return 1.0 / sqrt(x); }
-static double exponential(double x, const double *p) { UNUSED(p); return exp(x); }
-static double exponential_m1(double x, const double *p) { UNUSED(p); return expm1(x); }
-static double logarithm(double x, const double *p) { UNUSED(p); return log(x); }
-static double logarithm_1p(double x, const double *p) { UNUSED(p); return log1p(x); }
-static double hyperbolic(double x, const double *p) { UNUSED(p); return tanh(x); }
-static double error_function(double x, const double *p) { UNUSED(p); return erf(x); }
-static double relu(double x, const double *p) { UNUSED(p); return x < 0.0 ? 0.0 : x; }
+static double neg(double x, const double *p)
+{
+    UNUSED(p);
+    return -x;
+}
+static double magnitude(double x, const double *p)
+{
+    UNUSED(p);
+    return fabs(x);
+}
+static double square(double x, const double *p)
+{
+    UNUSED(p);
+    return x * x;
+}
+static double reciprocal(double x, const double *p)
+{
+    UNUSED(p);
+    return 1.0 / x;
+}
+static double square_root(double x, const double *p)
+{
+    UNUSED(p);
+    return sqrt(x);
+}
+static double rsqrt(double x, const double *p)
+{
+    UNUSED(p);
+    return 1.0 / sqrt(x);
+}
+static double exponential(double x, const double *p)
+{
+    UNUSED(p);
+    return exp(x);
+}
+static double exponential_m1(double x, const double *p)
+{
+    UNUSED(p);
+    return expm1(x);
+}
+static double logarithm(double x, const double *p)
+{
+    UNUSED(p);
+    return log(x);
+}
+static double logarithm_1p(double x, const double *p)
+{
+    UNUSED(p);
+    return log1p(x);
+}
+static double hyperbolic(double x, const double *p)
+{
+    UNUSED(p);
+    return tanh(x);
+}
+static double error_function(double x, const double *p)
+{
+    UNUSED(p);
+    return erf(x);
+}
+static double relu(double x, const double *p)
+{
+    UNUSED(p);
+    return x < 0.0 ? 0.0 : x;
+}
 
 static double clamp_to(double x, double lo, double hi)
 {
@@ -38,9 +90,20 @@ static double clamp_to(double x, double lo, double hi)
     return y > hi ? hi : y;
 }
 
-static double clamp(double x, const double *p) { return clamp_to(x, p[0], p[1]); }
-static double relu6(double x, const double *p) { UNUSED(p); return clamp_to(x, 0.0, 6.0); }
-static double hardtanh(double x, const double *p) { UNUSED(p); return clamp_to(x, -1.0, 1.0); }
+static double clamp(double x, const double *p)
+{
+    return clamp_to(x, p[0], p[1]);
+}
+static double relu6(double x, const double *p)
+{
+    UNUSED(p);
+    return clamp_to(x, 0.0, 6.0);
+}
+static double hardtanh(double x, const double *p)
+{
+    UNUSED(p);
+    return clamp_to(x, -1.0, 1.0);
+}
 
 static double hardsigmoid(double x, const double *p)
 {
@@ -48,9 +111,12 @@ static double hardsigmoid(double x, const double *p)
     return clamp_to(x + 3.0, 0.0, 6.0) / 6.0;
 }
 
+/* As PyTorch: the product with six overflows before it is divided. */
 static double hardswish(double x, const double *p)
 {
     UNUSED(p);
+    if (x * 6.0 >= 0x1p128 - 0x1p103)
+        return INFINITY;
     return x * clamp_to(x + 3.0, 0.0, 6.0) / 6.0;
 }
 
@@ -60,8 +126,14 @@ static double softsign(double x, const double *p)
     return x / (1.0 + fabs(x));
 }
 
-static double leaky_relu(double x, const double *p) { return x > 0.0 ? x : x * p[0]; }
-static double threshold(double x, const double *p) { return x <= p[0] ? p[1] : x; }
+static double leaky_relu(double x, const double *p)
+{
+    return x > 0.0 ? x : x * p[0];
+}
+static double threshold(double x, const double *p)
+{
+    return x <= p[0] ? p[1] : x;
+}
 
 static double hardshrink(double x, const double *p)
 {
@@ -80,7 +152,10 @@ static double add_eps(double x, const double *p)
     return x + (p[0] != p[0] ? 0x1p-23 : p[0]);
 }
 
-static double power(double x, const double *p) { return pow(x, p[0]); }
+static double power(double x, const double *p)
+{
+    return pow(x, p[0]);
+}
 
 static double sigmoid(double x, const double *p)
 {

@@ -144,8 +144,8 @@ static uint16_t half_nearest(double x, int exponent_bits)
     }
     double below = half_value(low, exponent_bits);
     /* What infinity stands for is the next power of two. */
-    double above = high == infinity ? ldexp(1.0, 1 << (exponent_bits - 1))
-                                    : half_value(high, exponent_bits);
+    double above =
+        high == infinity ? ldexp(1.0, 1 << (exponent_bits - 1)) : half_value(high, exponent_bits);
     double to_low = a - below, to_high = above - a;
     int up = to_high < to_low || (to_high == to_low && (low & 1));
     return (uint16_t)((up ? high : low) | sign);
@@ -186,8 +186,8 @@ static void test_half_exhaustive(void **state)
             /* The midpoint to the next half, and its float and double neighbours. */
             uint16_t next = (uint16_t)(h + 1);
             int last = (next & 0x7fff) == half_nearest(INFINITY, bits);
-            double above = last ? ldexp(h & 0x8000 ? -1.0 : 1.0, 1 << (bits - 1))
-                                : half_value(next, bits);
+            double above =
+                last ? ldexp(h & 0x8000 ? -1.0 : 1.0, 1 << (bits - 1)) : half_value(next, bits);
             double middle = 0.5 * (want + above);
             check_half(middle, bits);
             check_half(nextafter(middle, INFINITY), bits);
@@ -203,10 +203,10 @@ static void test_half_exhaustive(void **state)
 static void test_half_specials(void **state)
 {
     (void)state;
-    const double values[] = {0.0,     -0.0,     1e-300,    -1e-300,  0x1p-24,  0x1p-25, 0x1p-26,
-                             0x1p-133, 0x1p-134, 0x1p-150, 65504.0,  65519.999, 65520.0, 65536.0,
-                             FLT_MAX, 3.39e38,  0x1p128,   1e300,    INFINITY, -INFINITY, NAN,
-                             FLT_MIN, DBL_MAX,  -DBL_MAX,  DBL_MIN,  0x1p-1074};
+    const double values[] = {0.0,      -0.0,     1e-300,   -1e-300, 0x1p-24,   0x1p-25,   0x1p-26,
+                             0x1p-133, 0x1p-134, 0x1p-150, 65504.0, 65519.999, 65520.0,   65536.0,
+                             FLT_MAX,  3.39e38,  0x1p128,  1e300,   INFINITY,  -INFINITY, NAN,
+                             FLT_MIN,  DBL_MAX,  -DBL_MAX, DBL_MIN, 0x1p-1074};
     for (size_t i = 0; i < COUNT(values); i++) {
         check_half(values[i], 5);
         check_half(values[i], 8);
@@ -271,17 +271,18 @@ static void check_fma(float a, float b, float c, uint64_t seed)
     float want = fmaf(a, b, c);
     float got = og_fma_emulated_f32(a, b, c);
     if (!same_f32(got, want) || !same_f32(og_fma_f32(a, b, c), want))
-        fail_msg("fma(%a, %a, %a): got %a (emulated) %a, want %a; OGIVE_TEST_SEED=%" PRIu64, a, b, c,
-                 got, og_fma_f32(a, b, c), want, seed);
+        fail_msg("fma(%a, %a, %a): got %a (emulated) %a, want %a; OGIVE_TEST_SEED=%" PRIu64, a, b,
+                 c, got, og_fma_f32(a, b, c), want, seed);
 }
 
 static void test_fma_emulation(void **state)
 {
     uint64_t seed = start_seed();
     (void)state;
-    const float special[] = {0.0f,      -0.0f,   1.0f,     -1.0f,    INFINITY, -INFINITY,
-                             NAN,       FLT_MAX, -FLT_MAX, FLT_MIN,  0x1p-149f, -0x1p-149f,
-                             0x1.fffffep-1f, 0x1.000002p0f, 0x1p-75f, 0x1p64f,  0x1p-126f, 0x1p127f};
+    const float special[] = {0.0f,      -0.0f,      1.0f,           -1.0f,         INFINITY,
+                             -INFINITY, NAN,        FLT_MAX,        -FLT_MAX,      FLT_MIN,
+                             0x1p-149f, -0x1p-149f, 0x1.fffffep-1f, 0x1.000002p0f, 0x1p-75f,
+                             0x1p64f,   0x1p-126f,  0x1p127f};
     for (size_t i = 0; i < COUNT(special); i++)
         for (size_t j = 0; j < COUNT(special); j++)
             for (size_t k = 0; k < COUNT(special); k++)
@@ -310,17 +311,26 @@ static void test_fma_emulation(void **state)
 typedef float unary_f32(float x, const double *p);
 
 #define PLAIN(X)                                                                                   \
-    X(neg) X(abs) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(expm1) X(log) X(log1p)         \
-    X(tanh) X(sigmoid) X(hardsigmoid) X(relu) X(erf) X(silu) X(gelu) X(gelu_tanh) X(logsigmoid)    \
-    X(mish) X(selu) X(tanhshrink)
-#define ONE_PARAMETER(X)                                                                           \
-    X(leaky_relu) X(elu) X(celu) X(softshrink) X(hardshrink) X(pow) X(add_eps)
+    X(neg)                                                                                         \
+    X(abs) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(expm1) X(log) X(log1p) X(tanh)        \
+        X(sigmoid) X(hardsigmoid) X(relu) X(erf) X(silu) X(gelu) X(gelu_tanh) X(logsigmoid)        \
+            X(mish) X(selu) X(tanhshrink)
+#define ONE_PARAMETER(X) X(leaky_relu) X(elu) X(celu) X(softshrink) X(hardshrink) X(pow) X(add_eps)
 #define TWO_PARAMETERS(X) X(softplus) X(threshold) X(clamp)
 
-#define X(name) static float name##_f32(float x, const double *p) { (void)p; return og_##name##_f32(x); }
+#define X(name)                                                                                    \
+    static float name##_f32(float x, const double *p)                                              \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        return og_##name##_f32(x);                                                                 \
+    }
 PLAIN(X)
 #undef X
-#define X(name) static float name##_f32(float x, const double *p) { return og_##name##_f32(x, (float)p[0]); }
+#define X(name)                                                                                    \
+    static float name##_f32(float x, const double *p)                                              \
+    {                                                                                              \
+        return og_##name##_f32(x, (float)p[0]);                                                    \
+    }
 ONE_PARAMETER(X)
 #undef X
 #define X(name)                                                                                    \
@@ -417,12 +427,12 @@ static void check_f32(const char *name, unary_f32 *function, oracle_function *or
 
 /* Arguments where the functions change formula, saturate or overflow. */
 static const float breakpoints[] = {
-    0.0f,      0x1p-149f, 0x1p-126f, 0x1p-100f, 0x1p-75f,  0x1p-63f,  0x1p-26f,  0x1p-25f, 0x1p-24f,
-    0x1p-12f,  0.01f,     0.1f,      0.25f,     0.293f,    0.3466f,   0.414f,    0.5f,     0.7071f,
-    0.75f,     0.8814f,   1.0f,      1.0397f,   1.4142f,   1.5f,      2.0f,      3.0f,     3.919f,
-    4.0f,      6.0f,      8.66f,     9.0109f,   11.0f,     14.5f,     16.64f,    17.33f,   20.0f,
-    25.0f,     30.0f,     40.0f,     87.34f,    88.376f,   88.7228f,  89.0f,     102.0f,   103.28f,
-    103.9721f, 104.0f,    108.5f,    110.0f,    120.0f,    0x1p23f,   0x1p24f,   0x1p25f,  0x1p64f,
+    0.0f,      0x1p-149f, 0x1p-126f, 0x1p-100f, 0x1p-75f, 0x1p-63f, 0x1p-26f, 0x1p-25f, 0x1p-24f,
+    0x1p-12f,  0.01f,     0.1f,      0.25f,     0.293f,   0.3466f,  0.414f,   0.5f,     0.7071f,
+    0.75f,     0.8814f,   1.0f,      1.0397f,   1.4142f,  1.5f,     2.0f,     3.0f,     3.919f,
+    4.0f,      6.0f,      8.66f,     9.0109f,   11.0f,    14.5f,    16.64f,   17.33f,   20.0f,
+    25.0f,     30.0f,     40.0f,     87.34f,    88.376f,  88.7228f, 89.0f,    102.0f,   103.28f,
+    103.9721f, 104.0f,    108.5f,    110.0f,    120.0f,   0x1p23f,  0x1p24f,  0x1p25f,  0x1p64f,
     0x1p126f,  0x1p127f,  FLT_MAX};
 
 static void check_all_f32(const char *name, const double *parameters, double bound, uint32_t step)
@@ -459,22 +469,30 @@ static void test_f32_parameters(void **state)
         double parameters[2];
         double bound;
     } cases[] = {
-        {"leaky_relu", {0.0, 0}, 0.5},    {"leaky_relu", {-2.5, 0}, 0.5}, {"elu", {2.5, 0}, 2.5},
-        {"elu", {-0.1f, 0}, 2.5},         {"celu", {0.3f, 0}, 3.0},       {"celu", {7.0, 0}, 3.0},
-        {"celu", {-2.0, 0}, 3.0},         {"softplus", {2.0, 10.0}, 2.5}, {"softplus", {0.7f, 20.0}, 3.0},
-        {"softplus", {-3.0, 20.0}, 3.0},  {"softshrink", {0.0, 0}, 0.5},  {"softshrink", {3.7f, 0}, 0.5},
-        {"hardshrink", {0.0, 0}, 0.5},    {"hardshrink", {2.0, 0}, 0.5},  {"hardshrink", {-1.0, 0}, 0.5},
-        {"hardshrink", {NAN, 0}, 0.5},    {"threshold", {0.5, -7.0}, 0.5}, {"threshold", {-0.0, -0.0}, 0.5},
-        {"threshold", {NAN, 1.0}, 0.5},   {"clamp", {-1.5, 2.0}, 0.5},    {"clamp", {-0.0, 0.0}, 0.5},
-        {"clamp", {3.0, 1.0}, 0.5},       {"clamp", {NAN, 1.0}, 0.5},     {"clamp", {0.0, NAN}, 0.5},
-        {"clamp", {-INFINITY, 0.0}, 0.5}, {"add_eps", {NAN, 0}, 0.5},     {"add_eps", {1e-5f, 0}, 0.5},
-        {"pow", {0.0, 0}, 0.51},          {"pow", {-0.0, 0}, 0.51},       {"pow", {1.0, 0}, 0.51},
-        {"pow", {2.0, 0}, 0.51},          {"pow", {3.0, 0}, 0.51},        {"pow", {-1.0, 0}, 0.51},
-        {"pow", {-2.0, 0}, 0.51},         {"pow", {0.5, 0}, 0.51},        {"pow", {-0.5, 0}, 0.51},
-        {"pow", {0.1f, 0}, 0.51},         {"pow", {2.5, 0}, 0.51},        {"pow", {-7.0, 0}, 0.51},
-        {"pow", {33.0, 0}, 0.51},         {"pow", {1e10f, 0}, 0.51},      {"pow", {16777215.0, 0}, 0.51},
-        {"pow", {1e-10f, 0}, 0.51},       {"pow", {INFINITY, 0}, 0.51},   {"pow", {-INFINITY, 0}, 0.51},
-        {"pow", {NAN, 0}, 0.51},          {"pow", {8388609.0, 0}, 0.51},  {"pow", {-1e-30f, 0}, 0.51},
+        {"leaky_relu", {0.0, 0}, 0.5},    {"leaky_relu", {-2.5, 0}, 0.5},
+        {"elu", {2.5, 0}, 2.5},           {"elu", {-0.1f, 0}, 2.5},
+        {"celu", {0.3f, 0}, 3.0},         {"celu", {7.0, 0}, 3.0},
+        {"celu", {-2.0, 0}, 3.0},         {"softplus", {2.0, 10.0}, 2.5},
+        {"softplus", {0.7f, 20.0}, 3.0},  {"softplus", {-3.0, 20.0}, 3.0},
+        {"softshrink", {0.0, 0}, 0.5},    {"softshrink", {3.7f, 0}, 0.5},
+        {"hardshrink", {0.0, 0}, 0.5},    {"hardshrink", {2.0, 0}, 0.5},
+        {"hardshrink", {-1.0, 0}, 0.5},   {"hardshrink", {NAN, 0}, 0.5},
+        {"threshold", {0.5, -7.0}, 0.5},  {"threshold", {-0.0, -0.0}, 0.5},
+        {"threshold", {NAN, 1.0}, 0.5},   {"clamp", {-1.5, 2.0}, 0.5},
+        {"clamp", {-0.0, 0.0}, 0.5},      {"clamp", {3.0, 1.0}, 0.5},
+        {"clamp", {NAN, 1.0}, 0.5},       {"clamp", {0.0, NAN}, 0.5},
+        {"clamp", {-INFINITY, 0.0}, 0.5}, {"add_eps", {NAN, 0}, 0.5},
+        {"add_eps", {1e-5f, 0}, 0.5},     {"pow", {0.0, 0}, 0.51},
+        {"pow", {-0.0, 0}, 0.51},         {"pow", {1.0, 0}, 0.51},
+        {"pow", {2.0, 0}, 0.51},          {"pow", {3.0, 0}, 0.51},
+        {"pow", {-1.0, 0}, 0.51},         {"pow", {-2.0, 0}, 0.51},
+        {"pow", {0.5, 0}, 0.51},          {"pow", {-0.5, 0}, 0.51},
+        {"pow", {0.1f, 0}, 0.51},         {"pow", {2.5, 0}, 0.51},
+        {"pow", {-7.0, 0}, 0.51},         {"pow", {33.0, 0}, 0.51},
+        {"pow", {1e10f, 0}, 0.51},        {"pow", {16777215.0, 0}, 0.51},
+        {"pow", {1e-10f, 0}, 0.51},       {"pow", {INFINITY, 0}, 0.51},
+        {"pow", {-INFINITY, 0}, 0.51},    {"pow", {NAN, 0}, 0.51},
+        {"pow", {8388609.0, 0}, 0.51},    {"pow", {-1e-30f, 0}, 0.51},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         check_all_f32(cases[i].name, cases[i].parameters, cases[i].bound, 65537);
@@ -579,10 +597,19 @@ static void test_selects(void **state)
 typedef long double reference_f64(long double x, const double *p);
 typedef double unary_f64(double x, const double *p);
 
-#define X(name) static double name##_f64(double x, const double *p) { (void)p; return og_##name##_f64(x); }
+#define X(name)                                                                                    \
+    static double name##_f64(double x, const double *p)                                            \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        return og_##name##_f64(x);                                                                 \
+    }
 PLAIN(X)
 #undef X
-#define X(name) static double name##_f64(double x, const double *p) { return og_##name##_f64(x, p[0]); }
+#define X(name)                                                                                    \
+    static double name##_f64(double x, const double *p)                                            \
+    {                                                                                              \
+        return og_##name##_f64(x, p[0]);                                                           \
+    }
 ONE_PARAMETER(X)
 #undef X
 #define X(name)                                                                                    \
@@ -659,7 +686,7 @@ REFERENCE(relu, x < 0 ? 0 : x)
 REFERENCE(erf, erfl(x))
 REFERENCE(silu, x *sigmoid_of(x))
 REFERENCE(gelu, x / 2 * erfcl(-x * SQRT_HALF))
-REFERENCE(gelu_tanh, x *sigmoid_of(GELU_C0 * (x + 0.044715L * x * x * x)))
+REFERENCE(gelu_tanh, x *sigmoid_of(GELU_C0 *(x + 0.044715L * x * x * x)))
 REFERENCE(logsigmoid, -log_sum_reference(-x))
 REFERENCE(mish, x < 0 ? x * expl(x) * (expl(x) + 2) / (expl(x) * (expl(x) + 2) + 2)
                       : x * (1 + 2 * expl(-x)) / (1 + 2 * expl(-x) + 2 * expl(-2 * x)))
@@ -700,12 +727,28 @@ static const struct {
 #define X(name) {#name, name##_f64, name##_reference, {0.0, 0.0}},
     PLAIN(X)
 #undef X
-#define ROW(name, a, b) {#name, name##_f64, name##_reference, {a, b}}
-    ROW(leaky_relu, 0.01, 0),     ROW(elu, 1.0, 0),          ROW(elu, 2.5, 0),
-    ROW(celu, 1.0, 0),            ROW(celu, 0.3, 0),         ROW(softshrink, 0.5, 0),
-    ROW(hardshrink, 0.5, 0),      ROW(pow, 2.5, 0),          ROW(pow, -3.0, 0),
-    ROW(pow, 0.1, 0),             ROW(add_eps, 1e-5, 0),     ROW(add_eps, NAN, 0),
-    ROW(softplus, 1.0, 20.0),     ROW(softplus, 2.0, 10.0),  ROW(threshold, 0.5, -7.0),
+#define ROW(name, a, b)                                                                            \
+    {                                                                                              \
+#name, name##_f64, name##_reference,                                                       \
+        {                                                                                          \
+            a, b                                                                                   \
+        }                                                                                          \
+    }
+        ROW(leaky_relu, 0.01, 0),
+    ROW(elu, 1.0, 0),
+    ROW(elu, 2.5, 0),
+    ROW(celu, 1.0, 0),
+    ROW(celu, 0.3, 0),
+    ROW(softshrink, 0.5, 0),
+    ROW(hardshrink, 0.5, 0),
+    ROW(pow, 2.5, 0),
+    ROW(pow, -3.0, 0),
+    ROW(pow, 0.1, 0),
+    ROW(add_eps, 1e-5, 0),
+    ROW(add_eps, NAN, 0),
+    ROW(softplus, 1.0, 20.0),
+    ROW(softplus, 2.0, 10.0),
+    ROW(threshold, 0.5, -7.0),
     ROW(clamp, -1.5, 2.0),
 #undef ROW
 };
@@ -721,17 +764,18 @@ static void test_f64_accuracy(void **state)
             double x = og_double_bits(random_bits());
             /* Half of them where the functions live: 2^-20 to 2^10. */
             if (r & 1)
-                x = og_double_bits((og_bits_f64(x) & 0x800fffffffffffffu) |
-                                   (1003 + (r >> 8) % 31) << 52);
+                x = og_double_bits((og_bits_f64(x) & 0x800fffffffffffffu) | (1003 + (r >> 8) % 31)
+                                                                                << 52);
             double got = functions_f64[i].function(x, functions_f64[i].parameters);
             long double want = functions_f64[i].reference(x, functions_f64[i].parameters);
             double error = ulp_f64(got, want);
             worst = error > worst ? error : worst;
             if (!(error <= 4.0))
-                fail_msg("%s(%a = %.17g; %g, %g): got %a = %.17g, want %La = %.17Lg, error %.2f ULP; "
-                         "OGIVE_TEST_SEED=%" PRIu64,
-                         functions_f64[i].name, x, x, functions_f64[i].parameters[0],
-                         functions_f64[i].parameters[1], got, got, want, want, error, seed);
+                fail_msg(
+                    "%s(%a = %.17g; %g, %g): got %a = %.17g, want %La = %.17Lg, error %.2f ULP; "
+                    "OGIVE_TEST_SEED=%" PRIu64,
+                    functions_f64[i].name, x, x, functions_f64[i].parameters[0],
+                    functions_f64[i].parameters[1], got, got, want, want, error, seed);
         }
         if (getenv("OGIVE_TEST_VERBOSE"))
             printf("%s_f64 %.2f ULP\n", functions_f64[i].name, worst);

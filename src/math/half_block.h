@@ -19,13 +19,13 @@ OG_FN void og_load_f16(float *restrict dst, const uint16_t *restrict src, size_t
     size_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(dst + i, _mm512_cvtph_ps(
-            _mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
+        _mm512_storeu_ps(
+            dst + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
 #endif
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(
-            _mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+        _mm256_storeu_ps(
+            dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
 #endif
     for (; i < n; i++)
         dst[i] = og_f32_from_f16(src[i]);
@@ -36,13 +36,14 @@ OG_FN void og_store_f16(uint16_t *restrict dst, const float *restrict src, size_
     size_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i), _mm512_cvtps_ph(
-            _mm512_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(src + i),
+                                            _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #endif
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(dst + i), _mm256_cvtps_ph(
-            _mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(void *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
 #endif
     for (; i < n; i++)
         dst[i] = og_f16_from_f32(src[i]);

@@ -38,10 +38,22 @@ typedef unsigned long long uint64_t;
 #endif
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
-OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
-OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
-OG_FN uint64_t og_bits_f64(double x) { return (uint64_t)__double_as_longlong(x); }
-OG_FN double og_double_bits(uint64_t u) { return __longlong_as_double((long long)u); }
+OG_FN uint32_t og_bits_f32(float x)
+{
+    return (uint32_t)__float_as_int(x);
+}
+OG_FN float og_float_bits(uint32_t u)
+{
+    return __int_as_float((int)u);
+}
+OG_FN uint64_t og_bits_f64(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+OG_FN double og_double_bits(uint64_t u)
+{
+    return __longlong_as_double((long long)u);
+}
 #else
 OG_FN uint32_t og_bits_f32(float x)
 {
@@ -98,11 +110,20 @@ OG_FN float og_fma_emulated_f32(float a, float b, float c)
 }
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
-OG_FN float og_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+OG_FN float og_fma_f32(float a, float b, float c)
+{
+    return __fmaf_rn(a, b, c);
+}
 #elif defined(__FMA__) || defined(__aarch64__)
-OG_FN float og_fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
+OG_FN float og_fma_f32(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
 #else
-OG_FN float og_fma_f32(float a, float b, float c) { return og_fma_emulated_f32(a, b, c); }
+OG_FN float og_fma_f32(float a, float b, float c)
+{
+    return og_fma_emulated_f32(a, b, c);
+}
 #endif
 
 #endif

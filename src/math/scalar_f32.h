@@ -28,18 +28,51 @@
 
 /* ---- selects: `where` and everything that is only a comparison ---- */
 
-OG_FN uint32_t og_lt_f32(float a, float b) { return a < b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_le_f32(float a, float b) { return a <= b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_gt_f32(float a, float b) { return a > b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_ge_f32(float a, float b) { return a >= b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_eq_f32(float a, float b) { return a == b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_ne_f32(float a, float b) { return a != b ? 0xffffffffu : 0u; }
-OG_FN float og_where_f32(uint32_t mask, float a, float b) { return mask ? a : b; }
+OG_FN uint32_t og_lt_f32(float a, float b)
+{
+    return a < b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_le_f32(float a, float b)
+{
+    return a <= b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_gt_f32(float a, float b)
+{
+    return a > b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_ge_f32(float a, float b)
+{
+    return a >= b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_eq_f32(float a, float b)
+{
+    return a == b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_ne_f32(float a, float b)
+{
+    return a != b ? 0xffffffffu : 0u;
+}
+OG_FN float og_where_f32(uint32_t mask, float a, float b)
+{
+    return mask ? a : b;
+}
 
-OG_FN float og_add_f32(float a, float b) { return a + b; }
-OG_FN float og_sub_f32(float a, float b) { return a - b; }
-OG_FN float og_mul_f32(float a, float b) { return a * b; }
-OG_FN float og_div_f32(float a, float b) { return a / b; }
+OG_FN float og_add_f32(float a, float b)
+{
+    return a + b;
+}
+OG_FN float og_sub_f32(float a, float b)
+{
+    return a - b;
+}
+OG_FN float og_mul_f32(float a, float b)
+{
+    return a * b;
+}
+OG_FN float og_div_f32(float a, float b)
+{
+    return a / b;
+}
 
 /* A NaN on either side comes through; b wins between equals (-0 and 0). */
 OG_FN float og_minimum_f32(float a, float b)
@@ -54,14 +87,35 @@ OG_FN float og_maximum_f32(float a, float b)
     return a != a ? a : most;
 }
 
-OG_FN float og_neg_f32(float x) { return -x; }
-OG_FN float og_abs_f32(float x) { return fabsf(x); }
-OG_FN float og_square_f32(float x) { return x * x; }
-OG_FN float og_reciprocal_f32(float x) { return 1.0f / x; }
-OG_FN float og_sqrt_f32(float x) { return sqrtf(x); }
-OG_FN float og_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
+OG_FN float og_neg_f32(float x)
+{
+    return -x;
+}
+OG_FN float og_abs_f32(float x)
+{
+    return fabsf(x);
+}
+OG_FN float og_square_f32(float x)
+{
+    return x * x;
+}
+OG_FN float og_reciprocal_f32(float x)
+{
+    return 1.0f / x;
+}
+OG_FN float og_sqrt_f32(float x)
+{
+    return sqrtf(x);
+}
+OG_FN float og_rsqrt_f32(float x)
+{
+    return 1.0f / sqrtf(x);
+}
 
-OG_FN float og_relu_f32(float x) { return x < 0.0f ? 0.0f : x; }
+OG_FN float og_relu_f32(float x)
+{
+    return x < 0.0f ? 0.0f : x;
+}
 
 /* x itself where it equals a bound (-0); a NaN bound gives NaN. */
 OG_FN float og_clamp_f32(float x, float lo, float hi)
@@ -81,7 +135,10 @@ OG_FN float og_hardsigmoid_f32(float x)
     return y / 6.0f;
 }
 
-OG_FN float og_leaky_relu_f32(float x, float slope) { return x > 0.0f ? x : x * slope; }
+OG_FN float og_leaky_relu_f32(float x, float slope)
+{
+    return x > 0.0f ? x : x * slope;
+}
 
 OG_FN float og_threshold_f32(float x, float threshold, float value)
 {
@@ -115,8 +172,9 @@ OG_FN float og_add_eps_f32(float x, float eps)
 OG_FN float og_exp_q_f32(float r)
 {
     float r2 = r * r;
-    return og_fma_f32(og_fma_f32(0x1.6ac682p-10f, r2, og_fma_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)),
-                      r2, og_fma_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
+    return og_fma_f32(
+        og_fma_f32(0x1.6ac682p-10f, r2, og_fma_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)), r2,
+        og_fma_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
 /* The same, degree 5, relative error 2^-31.8.  tools/fit_poly.py exp5 */

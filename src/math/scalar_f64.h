@@ -14,18 +14,51 @@
 
 #define OG_INF_F64 og_double_bits(0x7ff0000000000000ull)
 
-OG_FN uint32_t og_lt_f64(double a, double b) { return a < b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_le_f64(double a, double b) { return a <= b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_gt_f64(double a, double b) { return a > b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_ge_f64(double a, double b) { return a >= b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_eq_f64(double a, double b) { return a == b ? 0xffffffffu : 0u; }
-OG_FN uint32_t og_ne_f64(double a, double b) { return a != b ? 0xffffffffu : 0u; }
-OG_FN double og_where_f64(uint32_t mask, double a, double b) { return mask ? a : b; }
+OG_FN uint32_t og_lt_f64(double a, double b)
+{
+    return a < b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_le_f64(double a, double b)
+{
+    return a <= b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_gt_f64(double a, double b)
+{
+    return a > b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_ge_f64(double a, double b)
+{
+    return a >= b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_eq_f64(double a, double b)
+{
+    return a == b ? 0xffffffffu : 0u;
+}
+OG_FN uint32_t og_ne_f64(double a, double b)
+{
+    return a != b ? 0xffffffffu : 0u;
+}
+OG_FN double og_where_f64(uint32_t mask, double a, double b)
+{
+    return mask ? a : b;
+}
 
-OG_FN double og_add_f64(double a, double b) { return a + b; }
-OG_FN double og_sub_f64(double a, double b) { return a - b; }
-OG_FN double og_mul_f64(double a, double b) { return a * b; }
-OG_FN double og_div_f64(double a, double b) { return a / b; }
+OG_FN double og_add_f64(double a, double b)
+{
+    return a + b;
+}
+OG_FN double og_sub_f64(double a, double b)
+{
+    return a - b;
+}
+OG_FN double og_mul_f64(double a, double b)
+{
+    return a * b;
+}
+OG_FN double og_div_f64(double a, double b)
+{
+    return a / b;
+}
 
 OG_FN double og_minimum_f64(double a, double b)
 {
@@ -39,13 +72,34 @@ OG_FN double og_maximum_f64(double a, double b)
     return a != a ? a : most;
 }
 
-OG_FN double og_neg_f64(double x) { return -x; }
-OG_FN double og_abs_f64(double x) { return fabs(x); }
-OG_FN double og_square_f64(double x) { return x * x; }
-OG_FN double og_reciprocal_f64(double x) { return 1.0 / x; }
-OG_FN double og_sqrt_f64(double x) { return sqrt(x); }
-OG_FN double og_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
-OG_FN double og_relu_f64(double x) { return x < 0.0 ? 0.0 : x; }
+OG_FN double og_neg_f64(double x)
+{
+    return -x;
+}
+OG_FN double og_abs_f64(double x)
+{
+    return fabs(x);
+}
+OG_FN double og_square_f64(double x)
+{
+    return x * x;
+}
+OG_FN double og_reciprocal_f64(double x)
+{
+    return 1.0 / x;
+}
+OG_FN double og_sqrt_f64(double x)
+{
+    return sqrt(x);
+}
+OG_FN double og_rsqrt_f64(double x)
+{
+    return 1.0 / sqrt(x);
+}
+OG_FN double og_relu_f64(double x)
+{
+    return x < 0.0 ? 0.0 : x;
+}
 
 /* x itself where it equals a bound (-0); a NaN bound gives NaN. */
 OG_FN double og_clamp_f64(double x, double lo, double hi)
@@ -64,7 +118,10 @@ OG_FN double og_hardsigmoid_f64(double x)
     return y / 6.0;
 }
 
-OG_FN double og_leaky_relu_f64(double x, double slope) { return x > 0.0 ? x : x * slope; }
+OG_FN double og_leaky_relu_f64(double x, double slope)
+{
+    return x > 0.0 ? x : x * slope;
+}
 
 OG_FN double og_threshold_f64(double x, double threshold, double value)
 {
@@ -88,13 +145,34 @@ OG_FN double og_add_eps_f64(double x, double eps)
     return x + (eps != eps ? 0x1p-52 : eps);
 }
 
-OG_FN double og_exp_f64(double x) { return exp(x); }
-OG_FN double og_expm1_f64(double x) { return expm1(x); }
-OG_FN double og_log_f64(double x) { return log(x); }
-OG_FN double og_log1p_f64(double x) { return log1p(x); }
-OG_FN double og_tanh_f64(double x) { return tanh(x); }
-OG_FN double og_erf_f64(double x) { return erf(x); }
-OG_FN double og_pow_f64(double x, double exponent) { return pow(x, exponent); }
+OG_FN double og_exp_f64(double x)
+{
+    return exp(x);
+}
+OG_FN double og_expm1_f64(double x)
+{
+    return expm1(x);
+}
+OG_FN double og_log_f64(double x)
+{
+    return log(x);
+}
+OG_FN double og_log1p_f64(double x)
+{
+    return log1p(x);
+}
+OG_FN double og_tanh_f64(double x)
+{
+    return tanh(x);
+}
+OG_FN double og_erf_f64(double x)
+{
+    return erf(x);
+}
+OG_FN double og_pow_f64(double x, double exponent)
+{
+    return pow(x, exponent);
+}
 
 /* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */
 OG_FN double og_sigmoid_f64(double x)
@@ -102,16 +180,17 @@ OG_FN double og_sigmoid_f64(double x)
     return x < -40.0 ? exp(x) : 1.0 / (1.0 + exp(-x));
 }
 
-/* x e^v for v far below 0: two half powers, so that none is subnormal. */
-OG_FN double og_times_exp_f64(double x, double v)
+/* x e^(v + vl), v below -40; as two half powers where e^v might be subnormal. */
+OG_FN double og_times_exp_f64(double x, double v, double vl)
 {
-    double h = exp(0.5 * v);
-    return (x * h) * h;
+    double e = exp(v < -700.0 ? 0.5 * v : v);
+    double corrected = e + e * vl;
+    return v < -700.0 ? (x * corrected) * e : x * corrected;
 }
 
 OG_FN double og_silu_f64(double x)
 {
-    return x < -40.0 ? og_times_exp_f64(x, x) : x / (1.0 + exp(-x));
+    return x < -40.0 ? og_times_exp_f64(x, x, 0.0) : x / (1.0 + exp(-x));
 }
 
 OG_FN double og_logsigmoid_f64(double x)
@@ -133,7 +212,7 @@ OG_FN double og_mish_f64(double x)
 {
     double e = exp(-fabs(x));
     if (x < -40.0)
-        return og_times_exp_f64(x, x);
+        return og_times_exp_f64(x, x, 0.0);
     if (x < 0.0)
         return (x * e) * (0.75 + (0.5 - e * (0.5 + 0.75 * e)) / (2.0 + e * (2.0 + e)));
     return x * (0.75 + (0.25 + e * (0.5 - 1.5 * e)) / (1.0 + e * (2.0 + 2.0 * e)));
@@ -195,7 +274,7 @@ OG_FN double og_gelu_tanh_f64(double x)
     double gl = ((c0 - (g - t)) + (p - t)) + (pl + c0l);
     double v = a * g, vl = fma(a, g, -v) + a * gl;
     if (x < 0.0 && v > 40.0)
-        return og_times_exp_f64(x * (1.0 - vl), -v);
+        return og_times_exp_f64(x, -v, -vl);
     if (x < 0.0)
         return x / (1.0 + exp(v) * (1.0 + vl));
     return x / (1.0 + exp(-v) * (1.0 - vl));
