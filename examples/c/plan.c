@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 64, IN = 32, OUT = 16 };
+enum { BATCH = 64, WIDTH = 32 };
 
-static float x[BATCH][IN], w[OUT][IN], b[OUT], y[BATCH][1];
+static float x[BATCH][WIDTH], w[WIDTH], b[WIDTH], y[BATCH][WIDTH];
 
 /* Called when the formula is wrong, too: says where. */
 static void print_error(const char *text, const ogive_error *error)
@@ -24,7 +24,7 @@ static void print_error(const char *text, const ogive_error *error)
 
 int main(void)
 {
-    const char *text = "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)";
+    const char *text = "z = layer_norm(x, (32,), w, b); z * sigmoid(z)";
     ogive_formula *formula = NULL;
     ogive_plan *plan = NULL;
     void *workspace = NULL;
@@ -35,12 +35,12 @@ int main(void)
         goto out;
 
     /* Only shapes and types matter to a plan, so data may be NULL. */
-    int64_t x_shape[] = {BATCH, IN}, w_shape[] = {OUT, IN}, b_shape[] = {OUT};
+    int64_t x_shape[] = {BATCH, WIDTH}, w_shape[] = {WIDTH};
     DLDataType float32 = {kDLFloat, 32, 1};
     DLDevice cpu = {kDLCPU, 0};
     DLTensor x_tensor = {NULL, cpu, 2, float32, x_shape, NULL, 0};
-    DLTensor w_tensor = {NULL, cpu, 2, float32, w_shape, NULL, 0};
-    DLTensor b_tensor = {NULL, cpu, 1, float32, b_shape, NULL, 0};
+    DLTensor w_tensor = {NULL, cpu, 1, float32, w_shape, NULL, 0};
+    DLTensor b_tensor = {NULL, cpu, 1, float32, w_shape, NULL, 0};
     const DLTensor *inputs[] = {&x_tensor, &w_tensor, &b_tensor};
     ogive_options options = {.size = sizeof options, .threads = 2};
     if (ogive_plan_create(formula, inputs, 3, NULL, 0, &options, &plan, &error))
@@ -61,15 +61,15 @@ int main(void)
     }
 
     for (int step = 0; step < 3; step++) {
-        for (int i = 0; i < BATCH * IN; i++)
-            x[i / IN][i % IN] = (float)((i * 7 + step) % 13) - 6;
-        for (int i = 0; i < OUT * IN; i++)
-            w[i / IN][i % IN] = (float)(i % 5 - 2) / 8;
+        for (int i = 0; i < BATCH * WIDTH; i++)
+            x[i / WIDTH][i % WIDTH] = (float)((i * 7 + step) % 13) - 6;
+        for (int i = 0; i < WIDTH; i++)
+            w[i] = 1 + (float)i / WIDTH;
         const void *in[] = {x, w, b};
         void *out[] = {y};
         if (ogive_plan_run(plan, in, out, workspace, NULL, &error))
             goto out;
-        printf("step %d: %.6f ... %.6f\n", step, y[0][0], y[BATCH - 1][0]);
+        printf("step %d: %.6f ... %.6f\n", step, y[0][0], y[BATCH - 1][WIDTH - 1]);
     }
     failed = 0;
 
