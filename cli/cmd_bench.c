@@ -274,9 +274,14 @@ static bool is_chosen(const workload *w, const text_list *names)
 static bool check_names(const text_list *names, failure *why)
 {
     const char *known[64];
+    char families[64][40]; /* "sigmoid" of "sigmoid-2^12": names may be beginnings */
 
-    for (size_t j = 0; j < workload_count; j++)
-        known[j] = workloads[j].name;
+    for (size_t j = 0; j < workload_count; j++) {
+        const char *size = strstr(workloads[j].name, "-2^");
+        int length = size ? (int)(size - workloads[j].name) : (int)strlen(workloads[j].name);
+        snprintf(families[j], sizeof(families[j]), "%.*s", length, workloads[j].name);
+        known[j] = families[j];
+    }
     for (size_t i = 0; i < names->count; i++) {
         text_list one = {.items = &names->items[i], .count = 1};
         size_t j = 0;

@@ -175,7 +175,7 @@ static void print_header(const check *c)
         printf("| function | largest error (ULP) | at input | hash of all results |\n"
                "|---|---|---|---|\n");
     else if (!c->json)
-        printf("%-14s %13s  %-8s %-18s %-18s\n", "function", "largest error", "bound", "at input",
+        printf("%-14s %13s  %-8s %-18s %s\n", "function", "largest error", "bound", "at input",
                c->quick ? "hash (quick)" : "hash");
     fflush(stdout);
 }
@@ -214,26 +214,33 @@ static bool is_named(const text_list *names, const char *name)
     return false;
 }
 
+/* Every function named must have something to check. */
+static bool check_choice(const text_list *names, failure *why)
+{
+    ogive_function_info info;
+
+    for (size_t i = 0; i < ogive_function_count(); i++)
+        if (!ogive_function(i, &info, NULL) && is_named(names, info.name) && !is_checked(&info))
+            return failed(why, STATUS_USAGE, "'%s' has no documented error bound to check",
+                          info.name);
+    return true;
+}
+
 static bool check_all(check *c, const text_list *names, failure *why)
 {
     size_t checked = 0, wrong = 0;
     ogive_error error;
 
+    if (!check_choice(names, why))
+        return false;
     print_header(c);
     for (size_t i = 0; i < ogive_function_count(); i++) {
         ogive_function_info info;
         verdict v;
         if (ogive_function(i, &info, &error))
             return fail_library(why, &error);
-        if (names->count && !is_named(names, info.name))
+        if ((names->count && !is_named(names, info.name)) || !is_checked(&info))
             continue;
-        if (!is_checked(&info)) {
-            if (names->count)
-                return failed(why, STATUS_USAGE,
-                              "'%s' is not a function of one number: it has no bound to check",
-                              info.name);
-            continue;
-        }
         if (!check_function(c, &info, &v, why))
             return false;
         print_verdict(c, &v);

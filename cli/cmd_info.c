@@ -36,7 +36,7 @@ static void print_json_info(void)
         json_object_set_new(environment, variables[i], value ? json_string(value) : json_null());
     }
     for (int level = 1; level <= 3; level++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof(name), "L%d", level);
         if (cache_bytes(level))
             json_object_set_new(caches, name, json_integer(cache_bytes(level)));

@@ -180,6 +180,8 @@ static bool take_value(inputs *in, input *item, const char *value, failure *why)
         return failed(why, STATUS_USAGE, "'%s=' has no value; expected %s", item->name,
                       input_forms);
     if (is_number(value, &item->number)) {
+        if (isinf((float)item->number) && !strstr(value, "inf"))
+            return failed(why, STATUS_USAGE, "%s=%s is out of float32's range", item->name, value);
         item->kind = INPUT_NUMBER;
         item->layout = (host_layout){.dtype = host_dtype_named("float32")};
         return true;

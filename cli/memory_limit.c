@@ -121,18 +121,16 @@ static void *run_stream(void *argument)
 /* Bytes per second of the best pass; the calling thread only keeps time. */
 static double time_passes(measurement *m, double bytes_per_pass, double seconds)
 {
-    double best = 0, begin = 0;
+    double best = 0;
 
-    for (int pass = 0;; pass++) {
+    /* A pass that does not count: it waits for the threads' first touch. */
+    pthread_barrier_wait(&m->barrier);
+    pthread_barrier_wait(&m->barrier);
+    double begin = clock_seconds();
+    for (int pass = 0; pass < 6 || clock_seconds() - begin < seconds; pass++) {
         m->around_cache = pass % 2;
         double start = clock_seconds();
-        if (pass == 0)
-            begin = start;
-        if (pass >= 6 && start - begin > seconds)
-            break;
         pthread_barrier_wait(&m->barrier);
-        if (pass == 0) /* the first wait is for the threads' first touch */
-            begin = start = clock_seconds();
         pthread_barrier_wait(&m->barrier);
         double rate = bytes_per_pass / (clock_seconds() - start);
         best = rate > best ? rate : best;

@@ -44,7 +44,8 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
         if (!read_formula(r, formula_file, why))
             return false;
     } else if (!arguments->count) {
-        return failed(why, STATUS_USAGE, "no formula (see --help)");
+        return failed(why, STATUS_USAGE,
+                      "no formula; for example 'sigmoid(x)' x=3x4:float32 (see --help)");
     } else {
         r->text = arguments->items[0];
         r->length = strlen(r->text);

@@ -294,17 +294,15 @@ static const char *shortest(char out[40], const host_dtype *dtype, double value)
 
 void summary_print(FILE *out, const char *label, const host_layout *layout, const void *data)
 {
-    char shape[256], least[40], mean[40], greatest[40];
+    char shape[256], least[40], greatest[40];
     int64_t elements = host_layout_elements(layout);
     summary_range range = summary_measure(layout, data);
 
     text_shape(shape, sizeof(shape), layout->shape, layout->ndim);
     fprintf(out, "%s%s %s", label, shape, layout->dtype->name);
-    /* float32's digits are enough for a mean of anything. */
     if (elements > range.nans && elements > 1)
-        fprintf(out, ", least %s, mean %s, greatest %s",
-                shortest(least, layout->dtype, range.least),
-                shortest(mean, host_dtype_named("float32"), (float)range.mean),
+        fprintf(out, ", least %s, mean %.6g, greatest %s",
+                shortest(least, layout->dtype, range.least), range.mean,
                 shortest(greatest, layout->dtype, range.greatest));
     if (range.nans && elements > 1)
         fprintf(out, ", %lld of %lld are nan", (long long)range.nans, (long long)elements);

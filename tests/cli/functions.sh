@@ -1,0 +1,3 @@
+ogive functions sigmoid softmax
+ogive functions sigmoid --markdown | head -n 4
+ogive functions sigmoid --json | grep -c '"signature"'

@@ -1,0 +1,6 @@
+ogive --help
+for command in run explain functions check bench info; do
+    echo "== $command"
+    ogive $command --help
+    ogive help $command | cmp - <(ogive $command -h)
+done

@@ -1,0 +1,22 @@
+# Wrong commands and options: each says what to do instead.
+try() { "$@"; echo "exit $?"; }
+try ogive >/dev/null
+try ogive rnu
+try ogive 'sigmoid(x)'
+try ogive frobnicate
+try ogive run
+try ogive run x --sed 1
+try ogive run x --seed
+try ogive run x --seed one
+try ogive run x --json=1
+try ogive run -q x
+try ogive run -x+1 x=1
+try ogive run x --threads 0 x=1
+try ogive run x --cpu pentium x=1 2>&1 | sed 's/it has .*/it has LEVELS/'
+try ogive run x --device cdua x=1
+try ogive run x --device cuda:x x=1
+try ogive info now
+try ogive check sigmod
+try ogive check sum
+try ogive bench sgmoid
+try ogive functions sofmax

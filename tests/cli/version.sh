@@ -1,0 +1,1 @@
+ogive --version | sed 's/[0-9.]*$/VERSION/'
