@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_backend.c - the CPU as a backend of the plan, and what explain says of it.
+ */
+#include "cpu/cpu_run.h"
+#include "plan/backend.h"
+
+#include <inttypes.h>
+
+static int32_t count_threads(const og_plan *plan, const void *state, int32_t kernel)
+{
+    (void)plan;
+    return ((const og_cpu_state *)state)->compiled[kernel].threads;
+}
+
+static void explain_pieces(const og_cpu_kernel *k, og_text *text)
+{
+    if (k->layout == OG_CPU_COLUMNS)
+        og_text_add(text, "%" PRId64 " columns a tile", k->tile_rows);
+    else if (k->layout == OG_CPU_ROWS && k->many)
+        og_text_add(text, "%" PRId64 " row%s of %" PRId64 " a tile", k->tile_rows,
+                    k->tile_rows == 1 ? "" : "s", k->n);
+    else if (k->layout == OG_CPU_ROWS)
+        og_text_add(text, "a row a tile, in pieces of %" PRId64, k->piece_inner);
+    else if (k->piece_outer > 1)
+        og_text_add(text, "pieces of %" PRId64 " x %" PRId64, k->piece_outer, k->piece_inner);
+    else
+        og_text_add(text, "pieces of %" PRId64, k->piece_inner);
+}
+
+static void explain(const og_plan *plan, const void *state, int32_t kernel, og_text *text)
+{
+    const og_cpu_state *s = state;
+    const og_cpu_kernel *k = &s->compiled[kernel];
+    (void)plan;
+    if (!k->runnable) {
+        og_text_add(text, "matrix products cannot run yet\n");
+        return;
+    }
+    if (k->tile_count == 0) {
+        og_text_add(text, "nothing to do\n");
+        return;
+    }
+    explain_pieces(k, text);
+    og_text_add(text, ", %" PRId64 " tile%s", k->tile_count, k->tile_count == 1 ? "" : "s");
+    if (k->split)
+        og_text_add(text, ", each split into %" PRId64 " parts", k->part_count);
+    og_text_add(text, ", %d block register%s, %d thread%s, %s\n", (int)k->register_count,
+                k->register_count == 1 ? "" : "s", (int)k->threads, k->threads == 1 ? "" : "s",
+                s->level);
+}
+
+const og_backend og_cpu_backend = {
+    .name = "cpu",
+    .prepare = og_cpu_prepare,
+    .release = og_cpu_release,
+    .run = og_cpu_run,
+    .threads = count_threads,
+    .explain = explain,
+};

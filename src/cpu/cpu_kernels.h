@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_kernels.h - the vectorised loops, as a table of pointers: one table per CPU
+ * level, all compiled from cpu_kernels_template.c. Everything else in this folder
+ * is compiled once and does no arithmetic on elements.
+ *
+ * Loops over "blocks": n elements next to each other. A destination may be the
+ * very same block as a source of the same element size, never overlap it partly.
+ */
+#ifndef OG_CPU_KERNELS_H
+#define OG_CPU_KERNELS_H
+
+#include "cpu/cpu_levels.h"
+#include "formula/functions.h"
+
+/* Which arguments of a map are one element instead of a block. Bit 0: the last;
+ * bit 1: the one before it. (The mask of where is always a block.) */
+enum { OG_CPU_FORMS = 4 };
+
+/* dst[i] = f(a[i], b[i], c[i], constants). Arguments that f lacks are NULL; the
+ * constants are of f's own type. */
+typedef void (*og_cpu_map)(void *dst, const void *a, const void *b, const void *c,
+                           const void *constants, int64_t n);
+
+/* A block of outer x inner elements from (to) strided memory; strides in elements. */
+typedef void (*og_cpu_load)(void *block, const void *memory, int64_t outer_stride,
+                            int64_t inner_stride, int64_t outer, int64_t inner);
+typedef void (*og_cpu_store)(const void *block, void *memory, int64_t outer_stride,
+                             int64_t inner_stride, int64_t outer, int64_t inner);
+
+/* The orders of plan.h, for + and for og_maximum and og_minimum in its place.
+ * "first": the accumulator is undefined and starts with the first element. */
+typedef struct {
+    double neutral; /* a missing element */
+    double empty;   /* the result of no elements */
+    /* lanes[OG_LANES] (+)= a piece of a chunk that starts at a multiple of OG_LANES. */
+    void (*lanes)(void *lanes, const void *x, int64_t n, bool first);
+    /* *out = the tree over the lanes of a chunk of n elements. Destroys lanes. */
+    void (*tree)(void *lanes, int64_t n, void *out);
+    /* The tree's lowest level for rows x n elements: rows x half neighbours meet,
+     * half a power of two, n <= 2 * half; dst and x are apart. */
+    void (*pairs)(void *dst, const void *x, int64_t rows, int64_t n, int64_t half);
+    /* acc[width] (+)= `steps` blocks of width, one after the other. */
+    void (*columns)(void *acc, const void *x, int64_t stride, int64_t steps, int64_t width,
+                    bool first);
+} og_cpu_fold;
+
+typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_kind;
+
+/* Loops of one type. Below u(m) is 0 where m is infinite, else m. */
+typedef struct {
+    og_cpu_map map[OG_FUNCTION_COUNT][OG_CPU_FORMS]; /* SCALAR and MASK rows, where */
+    og_cpu_map round[OG_DTYPE_COUNT]; /* to a dtype; float64 gives float64, others float32 */
+    og_cpu_load load[OG_DTYPE_COUNT]; /* into this type */
+    og_cpu_store store[OG_DTYPE_COUNT];
+    void (*splat)(void *dst, const void *x, int64_t n);
+    /* Each of count elements, times times. */
+    void (*repeat)(void *dst, const void *x, int64_t count, int64_t times);
+    og_cpu_fold fold[OG_CPU_FOLDS];
+    /* dst = exp(x - u(m)), blocks. */
+    void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
+    /* lanes[OG_LANES] (+)= exp(x - u(*m)), as lanes above; first only. */
+    void (*exp_lanes)(void *lanes, const void *x, const void *m, int64_t n);
+    /* acc[width] = sum over steps of exp(x - u(m[width])). */
+    void (*exp_columns)(void *acc, const void *x, const void *m, int64_t steps, int64_t width);
+    /* s *= exp(m - u(greatest)); greatest is one element or a block. */
+    void (*exp_scale)(void *s, const void *m, const void *greatest, bool one, int64_t n);
+} og_cpu_loops;
+
+struct og_cpu_kernels {
+    const og_cpu_loops *f32, *f64;
+};
+
+#endif

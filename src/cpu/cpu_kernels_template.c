@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_kernels_template.c - the loops of one CPU level, as og_cpu_kernels_<level>.
+ * Plain C that the compiler vectorises; only conversions of blocks of float16
+ * (math/half_block.h) name instructions. The bits are the same at every level:
+ * all loops are element by element or in the order of plan.h.
+ *
+ * PARAMETERS
+ *   OG_CPU_LEVEL   x86_64, x86_64_v3, x86_64_v4 or aarch64; the build sets it along
+ *                  with the level's flags, and compiles this file once for each.
+ */
+#include "cpu/cpu_kernels.h"
+#include "math/half_block.h"
+#include "math/scalar_f32.h"
+#include "math/scalar_f64.h"
+#include "plan/plan.h"
+
+#include <string.h>
+
+/* Iterations may run side by side: see cpu_kernels.h on what may overlap. */
+#if defined(__clang__)
+#define PRAGMA(text) _Pragma(#text)
+/* float64 functions call libm: nothing to vectorise there. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define LOOP(i, n) PRAGMA(clang loop vectorize(assume_safety)) for (int64_t i = 0; i < (n); i++)
+#else
+#define LOOP(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); i++)
+#endif
+
+/* In place is an exact copy onto itself, hence memmove. */
+static inline void copy_f32(float *dst, const float *src, int64_t n)
+{
+    memmove(dst, src, (size_t)n * sizeof *dst);
+}
+
+static inline void copy_f64(double *dst, const double *src, int64_t n)
+{
+    memmove(dst, src, (size_t)n * sizeof *dst);
+}
+
+static inline void load_block_f16(float *dst, const uint16_t *src, int64_t n)
+{
+    og_load_f16(dst, src, (size_t)n);
+}
+
+static inline void load_block_bf16(float *dst, const uint16_t *src, int64_t n)
+{
+    og_load_bf16(dst, src, (size_t)n);
+}
+
+static inline void store_block_f16(uint16_t *dst, const float *src, int64_t n)
+{
+    og_store_f16(dst, src, (size_t)n);
+}
+
+static inline void store_block_bf16(uint16_t *dst, const float *src, int64_t n)
+{
+    og_store_bf16(dst, src, (size_t)n);
+}
+
+#define AS_IS(x) (x)
+#define TO_F16(x) og_f32_from_f16(og_f16_from_f32(x))
+#define TO_BF16(x) og_f32_from_bf16(og_bf16_from_f32(x))
+#define TO_F16_F64(x) og_f32_from_f16(og_f16_from_f64(x))
+#define TO_BF16_F64(x) og_f32_from_bf16(og_bf16_from_f64(x))
+#define TO_F32(x) ((float)(x))
+#define TO_F64(x) ((double)(x))
+
+#define REAL float
+#define F(name) name##_f32
+#define L(name) name##_loop_f32
+#define LOADS                                                                                      \
+    X(OG_FLOAT32, float, AS_IS, copy_f32)                                                          \
+    X(OG_FLOAT16, uint16_t, og_f32_from_f16, load_block_f16)                                       \
+    X(OG_BFLOAT16, uint16_t, og_f32_from_bf16, load_block_bf16)
+#define STORES                                                                                     \
+    X(OG_FLOAT32, float, AS_IS, copy_f32)                                                          \
+    X(OG_FLOAT16, uint16_t, og_f16_from_f32, store_block_f16)                                      \
+    X(OG_BFLOAT16, uint16_t, og_bf16_from_f32, store_block_bf16)
+#define ROUNDS                                                                                     \
+    X(OG_FLOAT32, float, AS_IS)                                                                    \
+    X(OG_FLOAT16, float, TO_F16)                                                                   \
+    X(OG_BFLOAT16, float, TO_BF16)                                                                 \
+    X(OG_FLOAT64, double, TO_F64)
+#include "cpu/cpu_loops.h"
+
+#define REAL double
+#define F(name) name##_f64
+#define L(name) name##_loop_f64
+#define LOADS X(OG_FLOAT64, double, AS_IS, copy_f64)
+#define STORES X(OG_FLOAT64, double, AS_IS, copy_f64)
+#define ROUNDS                                                                                     \
+    X(OG_FLOAT32, float, TO_F32)                                                                   \
+    X(OG_FLOAT16, float, TO_F16_F64)                                                               \
+    X(OG_BFLOAT16, float, TO_BF16_F64)                                                             \
+    X(OG_FLOAT64, double, AS_IS)
+#include "cpu/cpu_loops.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+const og_cpu_kernels JOIN(og_cpu_kernels_, OG_CPU_LEVEL) = {&loops_loop_f32, &loops_loop_f64};

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_loops.h - the loops of one type; included by cpu_kernels_template.c once
+ * for float and once for double.
+ *
+ * PARAMETERS (all undefined at the end)
+ *   REAL     float or double
+ *   F(name)  name_f32 or name_f64: the functions of src/math
+ *   L(name)  name of a loop of this type
+ *   LOADS    X(dtype, memory type, conversion to REAL, contiguous copy)
+ *   STORES   X(dtype, memory type, conversion from REAL, contiguous copy)
+ *   ROUNDS   X(dtype, result type, conversion)
+ */
+
+/* ---- maps ------------------------------------------------------------------- */
+
+#define MAP(name, form, R, a_type, b_type, c_type, expression)                                     \
+    static void L(name##_##form)(void *dst, const void *a, const void *b, const void *c,           \
+                                 const void *constants, int64_t n)                                 \
+    {                                                                                              \
+        R *r = dst;                                                                                \
+        const a_type *x = a;                                                                       \
+        const b_type *y = b;                                                                       \
+        const c_type *z = c;                                                                       \
+        const REAL *k = constants;                                                                 \
+        (void)y, (void)z, (void)k;                                                                 \
+        expression                                                                                 \
+    }
+
+#define MAP_1_0(name)                                                                              \
+    MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
+#define MAP_1_1(name)                                                                              \
+    MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], k0);)
+#define MAP_1_2(name)                                                                              \
+    MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0]; REAL k1 = k[1];                           \
+        LOOP(i, n) r[i] = F(og_##name)(x[i], k0, k1);)
+#define MAP_2(name, R)                                                                             \
+    MAP(name, 0, R, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i], y[i]);)                 \
+    MAP(name, 1, R, REAL, REAL, REAL, REAL y0 = y[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], y0);)   \
+    MAP(name, 2, R, REAL, REAL, REAL, REAL x0 = x[0]; LOOP(i, n) r[i] = F(og_##name)(x0, y[i]);)
+#define MAP_2_0(name) MAP_2(name, REAL)
+
+#define SCALAR(name, args, constants, ...) MAP_##args##_##constants(name)
+#define MASK(name, ...) MAP_2(name, uint32_t)
+#include "formula/functions.def"
+
+MAP(where, 0, REAL, uint32_t, REAL, REAL, LOOP(i, n) r[i] = F(og_where)(x[i], y[i], z[i]);)
+MAP(where, 1, REAL, uint32_t, REAL, REAL, REAL z0 = z[0];
+    LOOP(i, n) r[i] = F(og_where)(x[i], y[i], z0);)
+MAP(where, 2, REAL, uint32_t, REAL, REAL, REAL y0 = y[0];
+    LOOP(i, n) r[i] = F(og_where)(x[i], y0, z[i]);)
+MAP(where, 3, REAL, uint32_t, REAL, REAL, REAL y0 = y[0]; REAL z0 = z[0];
+    LOOP(i, n) r[i] = F(og_where)(x[i], y0, z0);)
+
+#define X(dtype, R, conversion)                                                                    \
+    MAP(round_##dtype, 0, R, REAL, REAL, REAL, LOOP(i, n) r[i] = conversion(x[i]);)
+ROUNDS
+#undef X
+
+/* ---- memory ----------------------------------------------------------------- */
+
+#define X(dtype, memory_type, from, copy)                                                          \
+    static void L(load_##dtype)(void *block, const void *memory, int64_t outer_stride,             \
+                                int64_t inner_stride, int64_t outer, int64_t inner)                \
+    {                                                                                              \
+        REAL *dst = block;                                                                         \
+        const memory_type *src = memory;                                                           \
+        if (inner_stride == 1) {                                                                   \
+            for (int64_t o = 0; o < outer; o++)                                                    \
+                copy(dst + o * inner, src + o * outer_stride, inner);                              \
+        } else if (inner_stride == 0) {                                                            \
+            for (int64_t o = 0; o < outer; o++) {                                                  \
+                REAL one = from(src[o * outer_stride]);                                            \
+                LOOP(i, inner) dst[o * inner + i] = one;                                           \
+            }                                                                                      \
+        } else if (outer_stride == 1) { /* transposed: read as it lies in memory */                \
+            for (int64_t i = 0; i < inner; i++)                                                    \
+                LOOP(o, outer) dst[o * inner + i] = from(src[i * inner_stride + o]);               \
+        } else {                                                                                   \
+            for (int64_t o = 0; o < outer; o++)                                                    \
+                LOOP(i, inner)                                                                     \
+                    dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);           \
+        }                                                                                          \
+    }
+LOADS
+#undef X
+
+#define X(dtype, memory_type, to, copy)                                                            \
+    static void L(store_##dtype)(const void *block, void *memory, int64_t outer_stride,            \
+                                 int64_t inner_stride, int64_t outer, int64_t inner)               \
+    {                                                                                              \
+        const REAL *src = block;                                                                   \
+        memory_type *dst = memory;                                                                 \
+        if (inner_stride == 1) {                                                                   \
+            for (int64_t o = 0; o < outer; o++)                                                    \
+                copy(dst + o * outer_stride, src + o * inner, inner);                              \
+        } else if (outer_stride == 1) {                                                            \
+            for (int64_t i = 0; i < inner; i++)                                                    \
+                LOOP(o, outer) dst[i * inner_stride + o] = to(src[o * inner + i]);                 \
+        } else {                                                                                   \
+            for (int64_t o = 0; o < outer; o++)                                                    \
+                LOOP(i, inner)                                                                     \
+                    dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);             \
+        }                                                                                          \
+    }
+STORES
+#undef X
+
+static void L(splat)(void *dst, const void *x, int64_t n)
+{
+    REAL *r = dst;
+    REAL one = *(const REAL *)x;
+    LOOP(i, n) r[i] = one;
+}
+
+static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
+{
+    REAL *r = dst;
+    const REAL *s = x;
+    for (int64_t c = 0; c < count; c++)
+        LOOP(i, times) r[c * times + i] = s[c];
+}
+
+/* ---- reductions ------------------------------------------------------------- */
+
+/* The lowest power of two that holds the lanes of a chunk of n elements: above it
+ * all lanes are missing elements. */
+static int64_t L(tree_width)(int64_t n)
+{
+    int64_t width = 1;
+    while (width < n && width < OG_LANES)
+        width *= 2;
+    return width;
+}
+
+#define ADD(a, b) ((a) + (b))
+
+#define FOLD(name, OP, NEUTRAL)                                                                    \
+    static void L(name##_lanes)(void *lanes, const void *x, int64_t n, bool first)                 \
+    {                                                                                              \
+        REAL *acc = lanes;                                                                         \
+        const REAL *s = x;                                                                         \
+        int64_t i = 0;                                                                             \
+        if (first) {                                                                               \
+            i = n < OG_LANES ? n : OG_LANES;                                                       \
+            memcpy(acc, s, (size_t)i * sizeof *acc);                                               \
+            for (int64_t l = i, width = L(tree_width)(n); l < width; l++)                          \
+                acc[l] = (REAL)(NEUTRAL);                                                          \
+        }                                                                                          \
+        /* Four elements a lane at a time, so that acc is read and written less. */                \
+        for (; i + 4 * OG_LANES <= n; i += 4 * OG_LANES) {                                         \
+            const REAL *a = s + i, *b = a + OG_LANES, *c = b + OG_LANES, *d = c + OG_LANES;        \
+            LOOP(l, OG_LANES) acc[l] = OP(OP(OP(OP(acc[l], a[l]), b[l]), c[l]), d[l]);             \
+        }                                                                                          \
+        for (; i + OG_LANES <= n; i += OG_LANES) {                                                 \
+            const REAL *a = s + i;                                                                 \
+            LOOP(l, OG_LANES) acc[l] = OP(acc[l], a[l]);                                           \
+        }                                                                                          \
+        const REAL *rest = s + i;                                                                  \
+        int64_t count = n - i;                                                                     \
+        LOOP(l, count) acc[l] = OP(acc[l], rest[l]);                                               \
+    }                                                                                              \
+                                                                                                   \
+    static void L(name##_pairs)(void *dst, const void *x, int64_t rows, int64_t n, int64_t half)   \
+    {                                                                                              \
+        REAL *restrict r = dst;                                                                    \
+        const REAL *restrict s = x;                                                                \
+        if (n == 2 * half) {                                                                       \
+            int64_t count = rows * half;                                                           \
+            LOOP(i, count) r[i] = OP(s[2 * i], s[2 * i + 1]);                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (; rows > 0; rows--, r += half, s += n) {                                              \
+            int64_t full = n / 2, i = full;                                                        \
+            LOOP(j, full) r[j] = OP(s[2 * j], s[2 * j + 1]);                                       \
+            if (n % 2)                                                                             \
+                r[i++] = s[n - 1];                                                                 \
+            for (; i < half; i++)                                                                  \
+                r[i] = (REAL)(NEUTRAL);                                                            \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static void L(name##_tree)(void *lanes, int64_t n, void *out)                                  \
+    {                                                                                              \
+        REAL *a = lanes, b[OG_LANES / 2];                                                          \
+        int64_t width = L(tree_width)(n);                                                          \
+        if (width == OG_LANES) { /* fixed lengths: the loops are unrolled */                       \
+            LOOP(i, OG_LANES / 2) b[i] = OP(a[2 * i], a[2 * i + 1]);                               \
+            LOOP(i, OG_LANES / 4) a[i] = OP(b[2 * i], b[2 * i + 1]);                               \
+            LOOP(i, OG_LANES / 8) b[i] = OP(a[2 * i], a[2 * i + 1]);                               \
+            LOOP(i, OG_LANES / 16) a[i] = OP(b[2 * i], b[2 * i + 1]);                              \
+            width = OG_LANES / 16;                                                                 \
+        }                                                                                          \
+        for (; width > 1; width /= 2) {                                                            \
+            for (int64_t i = 0; i < width / 2; i++)                                                \
+                b[i] = OP(a[2 * i], a[2 * i + 1]);                                                 \
+            memcpy(a, b, (size_t)(width / 2) * sizeof *a);                                         \
+        }                                                                                          \
+        *(REAL *)out = a[0];                                                                       \
+    }                                                                                              \
+                                                                                                   \
+    static void L(name##_columns)(void *sums, const void *x, int64_t stride, int64_t steps,        \
+                                  int64_t width, bool first)                                       \
+    {                                                                                              \
+        REAL *acc = sums;                                                                          \
+        const REAL *a = x;                                                                         \
+        if (first) {                                                                               \
+            memcpy(acc, a, (size_t)width * sizeof *acc);                                           \
+            a += stride;                                                                           \
+            steps--;                                                                               \
+        }                                                                                          \
+        for (; steps >= 4; steps -= 4, a += 4 * stride) {                                          \
+            const REAL *b = a + stride, *c = b + stride, *d = c + stride;                          \
+            LOOP(w, width) acc[w] = OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]);                \
+        }                                                                                          \
+        for (; steps > 0; steps--, a += stride)                                                    \
+            LOOP(w, width) acc[w] = OP(acc[w], a[w]);                                              \
+    }
+
+FOLD(sum, ADD, -0.0)
+FOLD(max, F(og_maximum), -INFINITY)
+FOLD(min, F(og_minimum), INFINITY)
+
+/* What sumexp subtracts: the greatest element, or 0 if that is infinite. */
+static inline __attribute__((always_inline)) REAL L(shift)(REAL m)
+{
+    return F(og_abs)(m) == (REAL)INFINITY ? (REAL)0 : m;
+}
+
+static void L(exp_below)(void *dst, const void *x, const void *m, int64_t n)
+{
+    REAL *r = dst;
+    const REAL *s = x, *t = m;
+    LOOP(i, n) r[i] = F(og_exp)(s[i] - L(shift)(t[i]));
+}
+
+static void L(exp_lanes)(void *lanes, const void *x, const void *m, int64_t n)
+{
+    REAL *acc = lanes;
+    const REAL *s = x;
+    REAL u = L(shift)(*(const REAL *)m);
+    int64_t first = n < OG_LANES ? n : OG_LANES;
+    LOOP(l, first) acc[l] = F(og_exp)(s[l] - u);
+    for (int64_t l = first, width = L(tree_width)(n); l < width; l++)
+        acc[l] = (REAL)-0.0;
+    int64_t i = first;
+    for (; i + OG_LANES <= n; i += OG_LANES) {
+        const REAL *a = s + i;
+        LOOP(l, OG_LANES) acc[l] += F(og_exp)(a[l] - u);
+    }
+    const REAL *rest = s + i;
+    int64_t count = n - i;
+    LOOP(l, count) acc[l] += F(og_exp)(rest[l] - u);
+}
+
+static void L(exp_columns)(void *sums, const void *x, const void *m, int64_t steps, int64_t width)
+{
+    REAL *acc = sums;
+    const REAL *s = x, *t = m;
+    LOOP(w, width) acc[w] = F(og_exp)(s[w] - L(shift)(t[w]));
+    for (s += width, steps--; steps > 0; steps--, s += width)
+        LOOP(w, width) acc[w] += F(og_exp)(s[w] - L(shift)(t[w]));
+}
+
+static void L(exp_scale)(void *sums, const void *m, const void *greatest, bool one, int64_t n)
+{
+    REAL *s = sums;
+    const REAL *t = m, *g = greatest;
+    REAL u = L(shift)(g[0]);
+    if (one) {
+        LOOP(i, n) s[i] *= F(og_exp)(t[i] - u);
+    } else {
+        LOOP(i, n) s[i] *= F(og_exp)(t[i] - L(shift)(g[i]));
+    }
+}
+
+/* ---- the table -------------------------------------------------------------- */
+
+#define ROW_1_0(name) [OG_OP_##name] = {L(name##_0)},
+#define ROW_1_1(name) [OG_OP_##name] = {L(name##_0)},
+#define ROW_1_2(name) [OG_OP_##name] = {L(name##_0)},
+#define ROW_2_0(name) [OG_OP_##name] = {L(name##_0), L(name##_1), L(name##_2)},
+#define FOLD_ROW(name, neutral, empty)                                                             \
+    {neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)}
+
+static const og_cpu_loops L(loops) = {
+    .map =
+        {
+#define SCALAR(name, args, constants, ...) ROW_##args##_##constants(name)
+#define MASK(name, ...) ROW_2_0(name)
+#include "formula/functions.def"
+            [OG_OP_where] = {L(where_0), L(where_1), L(where_2), L(where_3)},
+        },
+#define X(dtype, R, conversion) [dtype] = L(round_##dtype##_0),
+    .round = {ROUNDS},
+#undef X
+#define X(dtype, memory_type, from, copy) [dtype] = L(load_##dtype),
+    .load = {LOADS},
+#undef X
+#define X(dtype, memory_type, to, copy) [dtype] = L(store_##dtype),
+    .store = {STORES},
+#undef X
+    .splat = L(splat),
+    .repeat = L(repeat),
+    .fold = {FOLD_ROW(sum, -0.0, 0.0), FOLD_ROW(max, -INFINITY, -INFINITY),
+             FOLD_ROW(min, INFINITY, INFINITY)},
+    .exp_below = L(exp_below),
+    .exp_lanes = L(exp_lanes),
+    .exp_columns = L(exp_columns),
+    .exp_scale = L(exp_scale),
+};
+
+#undef MAP
+#undef MAP_1_0
+#undef MAP_1_1
+#undef MAP_1_2
+#undef MAP_2
+#undef MAP_2_0
+#undef ADD
+#undef FOLD
+#undef ROW_1_0
+#undef ROW_1_1
+#undef ROW_1_2
+#undef ROW_2_0
+#undef FOLD_ROW
+#undef REAL
+#undef F
+#undef L
+#undef LOADS
+#undef STORES
+#undef ROUNDS

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_prepare.c - how a kernel's space is cut: axes, pieces that fit the L1
+ * cache, tiles for threads, parts of long rows; and where everything lies in the
+ * workspace. None of these choices can change a result (plan.h fixes the order).
+ */
+#include "cpu/cpu_prepare.h"
+
+#include "cpu/cpu_threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_BLOCK = 4096, /* elements: more does not pay for dispatch any better */
+    MIN_BLOCK = OG_LANES,
+    TRANSPOSED = 64, /* sides of a transposed piece; half of it when registers are many */
+    MAX_COLUMNS = 4096,
+    SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
+    LINE = 64
+};
+
+/* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take. */
+static const og_cpu_tuning default_tuning = {.block_bytes = 24 * 1024, .thread_ps = 8000000};
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* ---- axes -------------------------------------------------------------------- */
+
+static void add_dim(og_cpu_geometry *g, int axis, int32_t dim)
+{
+    g->dims[axis][g->rank[axis]++] = dim;
+}
+
+static int64_t count_dims(const og_space *space, const og_cpu_geometry *g, int axis)
+{
+    int64_t count = 1;
+    for (int32_t k = 0; k < g->rank[axis]; k++)
+        count *= space->extent[g->dims[axis][k]];
+    return count;
+}
+
+/* A dim other than the last along which some access is contiguous, where it is
+ * not along the last; -1 if there is none. */
+static int32_t find_transposed_dim(const og_kernel *kernel)
+{
+    int32_t last = kernel->space.rank - 1;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        const og_access *access = &kernel->accesses[a];
+        if (last < 1 || access->stride[last] == 0 || access->stride[last] == 1)
+            continue;
+        for (int32_t d = last - 1; d >= 0; d--)
+            if (access->stride[d] == 1 && kernel->space.extent[d] > 1)
+                return d;
+    }
+    return -1;
+}
+
+static bool choose_pointwise(const og_kernel *kernel, og_cpu_geometry *g)
+{
+    const og_space *space = &kernel->space;
+    int32_t transposed = find_transposed_dim(kernel), last = space->rank - 1;
+    for (int32_t d = 0; d < last; d++)
+        add_dim(g, transposed < 0 || transposed == d ? OG_CPU_OUTER : OG_CPU_BASE, d);
+    if (last >= 0)
+        add_dim(g, OG_CPU_INNER, last);
+    g->layout = OG_CPU_POINTWISE;
+    g->many = last > 0 && (transposed >= 0 || space->extent[last] < MIN_BLOCK);
+    g->whole = transposed < 0;
+    return transposed >= 0;
+}
+
+static void choose_rows(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_geometry *rows)
+{
+    const og_space *space = &kernel->space;
+    int32_t kept = space->rank - space->n_reduced;
+    for (int32_t d = 0; d < space->rank; d++)
+        add_dim(g, d < kept ? OG_CPU_OUTER : OG_CPU_INNER, d);
+    for (int32_t d = 0; d < kept; d++)
+        add_dim(rows, OG_CPU_INNER, d);
+    int64_t n = count_dims(space, g, OG_CPU_INNER);
+    g->layout = OG_CPU_ROWS;
+    g->many = n <= OG_LANES;
+    g->whole = g->many;
+    g->row_form = n == 1 ? OG_CPU_ROW_SAME : g->many ? OG_CPU_ROW_REPEAT : OG_CPU_ROW_ONE;
+}
+
+static void choose_columns(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_geometry *rows)
+{
+    const og_space *space = &kernel->space;
+    int32_t kept = space->rank - space->n_reduced;
+    for (int32_t d = 0; d < space->rank; d++)
+        add_dim(g, d >= kept ? OG_CPU_OUTER : d == kept - 1 ? OG_CPU_INNER : OG_CPU_BASE, d);
+    for (int32_t d = 0; d < kept; d++)
+        add_dim(rows, d == kept - 1 ? OG_CPU_INNER : OG_CPU_BASE, d);
+    g->layout = OG_CPU_COLUMNS;
+    g->many = count_dims(space, g, OG_CPU_INNER) < MIN_BLOCK;
+    g->whole = g->many;
+    g->row_form = g->many ? OG_CPU_ROW_TILE : OG_CPU_ROW_SAME;
+}
+
+/* ---- work -------------------------------------------------------------------- */
+
+/* Picoseconds of an instruction for one element: rough, measured on Zen 4 at
+ * x86-64-v4 within a factor of two. Only the number of threads follows from it. */
+static int64_t guess_cost(const og_instr *instr)
+{
+    int64_t type = instr->type == OG_F64 ? 2 : 1;
+    if (instr->op >= OG_FUNCTION_COUNT)
+        return instr->op == OG_OP_CONSTANT ? 0 : 60 * type;
+    const og_function *function = og_function_of(instr->op);
+    bool cheap = function->kind != OG_SCALAR || function->args == 2;
+    return cheap ? 40 * type : instr->type == OG_F64 ? 4000 : 250;
+}
+
+static int64_t guess_work(const og_kernel *kernel)
+{
+    int64_t cost = 0, count = 1;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        for (int32_t i = 0; i < pass->element_count; i++)
+            cost += guess_cost(&pass->elements[i]);
+        for (int32_t r = 0; r < pass->reduction_count; r++)
+            cost += pass->reductions[r].op == OG_OP_sumexp ? 400 : 60;
+    }
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        count = min_of(count * min_of(kernel->space.extent[d], 1 << 20), (int64_t)1 << 40);
+    return min_of(cost, 1 << 20) * count;
+}
+
+/* ---- pieces and tiles ---------------------------------------------------------- */
+
+static bool has_sumexp(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++)
+            if (kernel->passes[p].reductions[r].op == OG_OP_sumexp)
+                return true;
+    return false;
+}
+
+static int32_t count_reductions(const og_cpu_kernel *k)
+{
+    int32_t most = 0;
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++)
+            most = (int32_t)max_of(most, k->passes[p].elements[aliased]->reduction_count);
+    return most;
+}
+
+/* Elements of a block such that `blocks` of them fit the cache: a power of two. */
+static int64_t choose_block(const og_cpu_state *state, const og_cpu_kernel *k, int64_t blocks)
+{
+    int64_t block = MAX_BLOCK;
+    while (block > MIN_BLOCK && blocks * block * (int64_t)k->element_bytes > state->tuning.block_bytes)
+        block /= 2;
+    return block;
+}
+
+static void cut_pointwise(const og_cpu_state *state, og_cpu_kernel *k, bool transposed)
+{
+    int64_t block = choose_block(state, k, k->register_count);
+    k->piece_inner = min_of(k->inner_count, block);
+    k->piece_outer = 1;
+    if (transposed) {
+        k->piece_inner = min_of(k->inner_count, block == MAX_BLOCK ? TRANSPOSED : TRANSPOSED / 2);
+        k->piece_outer = min_of(k->outer_count, max_of(block / k->piece_inner, 1));
+    } else if (k->many) {
+        k->piece_outer = min_of(k->outer_count, max_of(block / k->piece_inner, 1));
+    }
+    k->inner_tiles = divide_up(k->inner_count, k->piece_inner);
+    k->outer_tiles = divide_up(k->outer_count, k->piece_outer);
+    k->tile_count = k->base_count * k->outer_tiles * k->inner_tiles;
+    k->tile_rows = 1;
+}
+
+static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
+{
+    /* Several rows meet in two halves of a block; sumexp needs one more. */
+    int64_t extra = !k->many ? 1 : has_sumexp(kernel) ? 2 : 1;
+    int64_t block = choose_block(state, k, k->register_count + extra);
+    k->row_count = k->outer_count;
+    k->n = k->inner_count;
+    k->tile_rows = k->piece_outer = 1;
+    k->piece_inner = min_of(block, k->n);
+    if (k->many) {
+        k->piece_inner = k->n;
+        k->tile_rows = min_of(k->row_count, max_of(block / max_of(k->n, 1), 1));
+        k->piece_outer = k->tile_rows;
+    }
+    k->tile_count = divide_up(k->row_count, k->tile_rows);
+    k->part_length = OG_CHUNK;
+    k->part_count = divide_up(k->n, OG_CHUNK);
+    k->split = !k->many && k->part_count > 1 &&
+               (k->tile_count < k->threads ||
+                (k->tile_count < 4 * k->threads && k->part_count >= 8));
+}
+
+/* Steps along outer of a piece: divides a run, so that no piece crosses its end. */
+static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
+{
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++) {
+            og_cpu_program *program = k->passes[p].elements[aliased];
+            int64_t step = 1;
+            while (k->many && step < OG_RUN && 2 * step * k->tile_rows <= block)
+                step *= 2;
+            program->outer_step = program->only_loads ? OG_RUN : step;
+        }
+}
+
+static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
+{
+    k->row_count = k->base_count * k->inner_count;
+    k->n = k->outer_count;
+    int64_t block = choose_block(state, k, k->register_count + count_reductions(k));
+    int64_t width = min_of(block, has_sumexp(kernel) ? SUMEXP_COLUMNS : MAX_COLUMNS);
+    while (width > MIN_BLOCK &&
+           k->base_count * divide_up(k->inner_count, width) < 4 * (int64_t)k->threads)
+        width /= 2;
+    k->tile_rows = min_of(width, k->inner_count);
+    k->piece_inner = k->tile_rows;
+    k->inner_tiles = divide_up(k->inner_count, k->tile_rows);
+    k->tile_count = k->base_count * k->inner_tiles;
+    choose_outer_steps(k, block);
+    k->total_levels = 1;
+    for (int64_t runs = divide_up(k->n, OG_RUN); runs > 1; runs = divide_up(runs, OG_RUN))
+        k->total_levels++;
+    k->levels = k->total_levels;
+    k->part_length = max_of(k->n, 1);
+    k->part_count = k->n > 0;
+    k->split = k->tile_count < 2 * (int64_t)k->threads && k->n >= 2 * OG_RUN && k->threads > 1 &&
+               k->tile_count % k->threads != 0;
+    if (!k->split)
+        return;
+    /* The largest runs of runs of which there are enough. */
+    k->levels = 1;
+    k->part_length = OG_RUN;
+    while (k->n / (k->part_length * OG_RUN) * k->tile_count >= 4 * (int64_t)k->threads) {
+        k->part_length *= OG_RUN;
+        k->levels++;
+    }
+    k->part_count = divide_up(k->n, k->part_length);
+}
+
+static void choose_threads(const og_cpu_state *state, og_cpu_kernel *k, int64_t work)
+{
+    k->threads = (int32_t)max_of(1, min_of(state->max_threads, work / state->tuning.thread_ps));
+}
+
+/* ---- the workspace ------------------------------------------------------------- */
+
+/* Adds count * bytes, rounded up to a cache line, to *total; *at is where it is. */
+static bool add_bytes(size_t *total, int64_t count, size_t bytes, size_t *at)
+{
+    size_t size;
+    *at = *total;
+    return og_mul_size((size_t)count, bytes, &size) && og_add_size(size, LINE - 1, &size) &&
+           og_add_size(*total, size / LINE * LINE, total);
+}
+
+/* Accumulators, partial results and stages of one program; they live for a pass. */
+static bool lay_out_program(const og_cpu_kernel *k, og_cpu_program *program, size_t *thread_bytes,
+                            size_t *tile_bytes)
+{
+    bool fits = true;
+    for (int32_t r = 0; r < program->reduction_count; r++) {
+        og_cpu_reduction *at = &program->reductions[r];
+        if (k->layout == OG_CPU_COLUMNS) {
+            int64_t runs = divide_up(k->n, OG_RUN);
+            int64_t partials = at->is_sumexp ? 2 * runs : k->part_count;
+            fits &= add_bytes(thread_bytes, k->total_levels * k->tile_rows, at->bytes,
+                              &at->accumulators);
+            fits &= add_bytes(tile_bytes, max_of(partials, 1), (size_t)k->tile_rows * at->bytes,
+                              &at->partials);
+        } else if (!k->many) {
+            fits &= add_bytes(thread_bytes, OG_LANES, at->bytes, &at->accumulators);
+            fits &= add_bytes(tile_bytes, max_of(k->part_count, 1), at->bytes, &at->partials);
+        }
+    }
+    return fits;
+}
+
+static bool lay_out_passes(og_cpu_kernel *k)
+{
+    size_t thread_start = k->thread_bytes, tile_start = k->tile_bytes;
+    bool fits = true;
+    int64_t staged = k->layout == OG_CPU_COLUMNS ? min_of(k->n, OG_RUN) * k->tile_rows
+                                                 : min_of(k->n, OG_CHUNK);
+    k->stage_bytes = (size_t)staged * k->element_bytes;
+    k->stage_bytes = (k->stage_bytes + LINE - 1) / LINE * LINE;
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++) {
+            size_t thread_bytes = thread_start, tile_bytes = tile_start;
+            og_cpu_program *program = k->passes[p].elements[aliased];
+            fits &= add_bytes(&thread_bytes, program->stage_count, k->stage_bytes,
+                              &k->passes[p].stages);
+            fits &= lay_out_program(k, program, &thread_bytes, &tile_bytes);
+            k->thread_bytes = (size_t)max_of((int64_t)thread_bytes, (int64_t)k->thread_bytes);
+            k->tile_bytes = (size_t)max_of((int64_t)tile_bytes, (int64_t)k->tile_bytes);
+        }
+    return fits;
+}
+
+static int64_t count_block(const og_cpu_kernel *k)
+{
+    if (k->layout != OG_CPU_COLUMNS)
+        return max_of(k->piece_outer * k->piece_inner, k->tile_rows);
+    int64_t steps = 1;
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++)
+            if (!k->passes[p].elements[aliased]->only_loads)
+                steps = max_of(steps, k->passes[p].elements[aliased]->outer_step);
+    return steps * k->tile_rows;
+}
+
+static bool lay_out(og_cpu_kernel *k, bool sumexp)
+{
+    size_t registers, slots, rows, at;
+    int64_t block = count_block(k);
+    bool fits = add_bytes(&k->thread_bytes, k->place_count, sizeof(void *), &at);
+    fits &= add_bytes(&k->thread_bytes, k->slot_count, sizeof(double), &slots);
+    size_t register_bytes = ((size_t)block * k->element_bytes + LINE - 1) / LINE * LINE;
+    fits &= add_bytes(&k->thread_bytes, k->register_count, register_bytes, &registers);
+    if (k->layout == OG_CPU_ROWS && k->many) { /* see cpu_reduce.c */
+        k->fold_bytes = register_bytes;
+        fits &= add_bytes(&k->thread_bytes, sumexp ? 3 : 2, register_bytes, &k->fold_offset);
+    }
+    size_t row_bytes = ((size_t)k->tile_rows * k->element_bytes + LINE - 1) / LINE * LINE;
+    fits &= add_bytes(&k->tile_bytes, k->row_value_count, row_bytes, &rows);
+    fits &= lay_out_passes(k);
+    for (int32_t p = 0; p < k->place_count; p++) {
+        og_cpu_place *place = &k->places[p];
+        if (place->kind == OG_CPU_PLACE_TILE)
+            place->offset = rows + (size_t)place->index * row_bytes;
+        else if (place->kind == OG_CPU_PLACE_THREAD)
+            place->offset = place->index >= 0 ? registers + (size_t)place->index * register_bytes
+                                              : slots + (size_t)(-1 - place->index) * 8;
+    }
+    /* Threads have tile memory of their own, unless all share every tile's. */
+    size_t tiles = k->split ? (size_t)k->tile_count : (size_t)k->threads, threads, shared;
+    fits &= og_mul_size(k->thread_bytes, (size_t)k->threads, &threads);
+    fits &= og_mul_size(k->tile_bytes, tiles, &shared);
+    fits &= og_add_size(threads, shared, &k->scratch_bytes);
+    return fits && k->scratch_bytes < SIZE_MAX / 4;
+}
+
+/* ---- all of it ----------------------------------------------------------------- */
+
+static size_t find_element_bytes(const og_kernel *kernel)
+{
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        if (kernel->values[v].type == OG_F64)
+            return 8;
+    return 4;
+}
+
+static bool reduces(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        if (kernel->passes[p].reduction_count > 0 || kernel->passes[p].row_count > 0)
+            return true;
+    return kernel->space.n_reduced > 0;
+}
+
+static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
+                                   const og_kernel *kernel, og_cpu_kernel *k, ogive_error *error)
+{
+    k->runnable = kernel->product_count == 0;
+    k->threads = 1;
+    if (!k->runnable)
+        return OGIVE_OK;
+    og_cpu_geometry g = {0}, rows = {.row_form = OG_CPU_ROW_SAME};
+    bool transposed = false;
+    if (!reduces(kernel))
+        transposed = choose_pointwise(kernel, &g);
+    else if (kernel->order == OG_ROWS)
+        choose_rows(kernel, &g, &rows);
+    else
+        choose_columns(kernel, &g, &rows);
+    k->loops_f64 = state->kernels->f64;
+    k->layout = g.layout;
+    k->many = g.many;
+    k->base_count = count_dims(&kernel->space, &g, OG_CPU_BASE);
+    k->outer_count = count_dims(&kernel->space, &g, OG_CPU_OUTER);
+    k->inner_count = count_dims(&kernel->space, &g, OG_CPU_INNER);
+    k->element_bytes = find_element_bytes(kernel);
+    OG_TRY(og_cpu_compile(plan, kernel, state->kernels, &g, &rows, &state->arena, k, error));
+    choose_threads(state, k, guess_work(kernel));
+    int64_t rows_left = k->layout == OG_CPU_POINTWISE
+                            ? k->base_count * k->outer_count * k->inner_count
+                        : k->layout == OG_CPU_ROWS ? k->outer_count
+                                                   : k->base_count * k->inner_count;
+    if (rows_left == 0) /* nothing to do: tile_count stays 0 */
+        return OGIVE_OK;
+    if (k->layout == OG_CPU_POINTWISE)
+        cut_pointwise(state, k, transposed);
+    else if (k->layout == OG_CPU_ROWS)
+        cut_rows(state, k, kernel);
+    else
+        cut_columns(state, k, kernel);
+    k->threads = (int32_t)min_of(k->threads, k->split ? k->tile_count * k->part_count
+                                                      : k->tile_count);
+    if (!lay_out(k, has_sumexp(kernel)))
+        OG_FAIL(error, OGIVE_MEMORY, -1, "the workspace would be larger than the address space");
+    return OGIVE_OK;
+}
+
+static ogive_status prepare_kernels(og_cpu_state *state, const og_plan *plan, size_t *bytes,
+                                    ogive_error *error)
+{
+    size_t scratch = 0;
+    state->compiled = OG_ARENA_NEW(&state->arena, og_cpu_kernel, (size_t)plan->kernel_count + 1);
+    if (!state->compiled)
+        return og_fail_memory(error, (size_t)plan->kernel_count * sizeof *state->compiled);
+    for (int32_t i = 0; i < plan->kernel_count; i++) {
+        og_cpu_kernel *k = &state->compiled[i];
+        OG_TRY(prepare_kernel(state, plan, &plan->kernels[i], k, error));
+        state->has_products |= !k->runnable;
+        scratch = k->scratch_bytes > scratch ? k->scratch_bytes : scratch;
+    }
+    /* The kernels run one after the other and share the scratch memory. */
+    state->scratch_offset = (plan->temporary_bytes + LINE - 1) / LINE * LINE;
+    if (!og_add_size(state->scratch_offset, scratch, bytes))
+        OG_FAIL(error, OGIVE_MEMORY, -1, "the workspace would be larger than the address space");
+    return OGIVE_OK;
+}
+
+ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *options,
+                                  const og_cpu_tuning *tuning, void **out,
+                                  size_t *workspace_bytes, ogive_error *error)
+{
+    *out = NULL;
+    og_cpu_state *state = calloc(1, sizeof *state);
+    if (!state)
+        return og_fail_memory(error, sizeof *state);
+    state->tuning = *tuning;
+    state->max_threads = og_cpu_thread_count(options ? options->threads : 0);
+    ogive_status status = og_cpu_select(options ? options->cpu_level : NULL, &state->kernels,
+                                        &state->level, error);
+    if (status == OGIVE_OK)
+        status = prepare_kernels(state, plan, workspace_bytes, error);
+    if (status != OGIVE_OK) {
+        og_cpu_release(state);
+        return status;
+    }
+    *out = state;
+    return OGIVE_OK;
+}
+
+ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,
+                            size_t *workspace_bytes, ogive_error *error)
+{
+    return og_cpu_prepare_tuned(plan, options, &default_tuning, state, workspace_bytes, error);
+}
+
+void og_cpu_release(void *state)
+{
+    og_cpu_state *s = state;
+    if (s)
+        og_arena_free(&s->arena);
+    free(s);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_prepare.h - a kernel of the plan as the CPU runs it: step programs over
+ * blocks that stay in the L1 cache, and how the space is cut into them.
+ *
+ * The dims of a space are three *axes*, base, outer and inner; the flat index
+ * along an axis runs over its dims, last dim fastest. A *piece* is a range of
+ * outer times a range of inner indices at one base index; its elements are a
+ * block of outer x inner elements, and a program runs once for each piece.
+ *
+ *   layout       base             outer           inner
+ *   pointwise    -                all but inner   last dim
+ *    transposed  the other dims   another dim     last dim
+ *   rows         -                kept dims       reduced dims
+ *   columns      other kept dims  reduced dims    last kept dim
+ *
+ * A *tile* is what one thread works on from the first pass to the last: of rows
+ * `tile_rows` rows (a piece of several whole rows, or one row in several pieces),
+ * of columns `tile_rows` neighbouring inner indices over the whole outer axis, of
+ * a pointwise kernel one piece. In split kernels all threads work on each tile,
+ * pass by pass: the row is cut into *parts*.
+ *
+ * Every operand of a step is a *place*: a pointer in a table that each thread has
+ * (registers of a block each, single elements, row values, or memory of the
+ * caller, where the pointer moves along with the piece).
+ */
+#ifndef OG_CPU_PREPARE_H
+#define OG_CPU_PREPARE_H
+
+#include "cpu/cpu_kernels.h"
+#include "plan/plan.h"
+
+enum { OG_CPU_BASE, OG_CPU_OUTER, OG_CPU_INNER, OG_CPU_AXES };
+
+/* An access along one axis; dims that lie in memory like one are one. */
+typedef struct {
+    int32_t rank;
+    int64_t extent[OG_MAX_RANK], stride[OG_MAX_RANK];
+} og_cpu_axis;
+
+typedef struct {
+    int32_t buffer;
+    int32_t bytes; /* of an element */
+    og_cpu_axis axes[OG_CPU_AXES];
+} og_cpu_access;
+
+typedef enum {
+    OG_CPU_PLACE_CONSTANT, /* pointer */
+    OG_CPU_PLACE_THREAD,   /* offset in the thread's memory */
+    OG_CPU_PLACE_TILE,     /* offset in the tile's memory */
+    OG_CPU_PLACE_MOVING    /* set for every piece */
+} og_cpu_place_kind;
+
+typedef struct {
+    og_cpu_place_kind kind;
+    int32_t index;       /* of a register, slot or row value, while preparing */
+    size_t offset;       /* THREAD, TILE */
+    const void *pointer; /* CONSTANT */
+} og_cpu_place;
+
+typedef enum {
+    OG_CPU_MAP,
+    OG_CPU_LOAD,
+    OG_CPU_STORE,
+    OG_CPU_SPLAT,  /* one element to the whole block */
+    OG_CPU_REPEAT, /* rows: each row's value to its elements */
+    OG_CPU_TILE    /* columns: the row values once for each step */
+} og_cpu_step_kind;
+
+typedef struct {
+    og_cpu_step_kind kind;
+    bool one;        /* of one element, not of the block */
+    int32_t dst;     /* place; of STORE: what is stored */
+    int32_t args[3]; /* places; unused ones are 0 */
+    int32_t access;  /* LOAD, STORE: of the program */
+    const og_cpu_loops *loops;
+    union {
+        og_cpu_map map;
+        og_cpu_load load;
+        og_cpu_store store;
+    } run;
+    union {
+        float f32[OG_MAX_NUMBERS];
+        double f64[OG_MAX_NUMBERS];
+    } constants;
+} og_cpu_step;
+
+/* A place that moves with the piece: memory of the caller. */
+typedef struct {
+    int32_t place, access;
+} og_cpu_direct;
+
+/* One that moves through a buffer for a whole chunk or run: sumexp reads it again. */
+typedef struct {
+    int32_t place;
+    int32_t bytes; /* of an element */
+} og_cpu_stage;
+
+typedef struct {
+    bool is_sumexp;
+    og_cpu_fold_kind fold;
+    const og_cpu_loops *loops;
+    size_t bytes;         /* of an element */
+    int32_t source;       /* place */
+    int32_t access;       /* >= 0: source is memory that need not be staged */
+    bool strided;         /* columns: source is the access, read with its outer stride */
+    int32_t stage;        /* sumexp: stage of the source, or -1 */
+    int32_t companion;    /* sumexp: the reduction that finds its maximum */
+    int32_t result;       /* place of the row value, or -1: only a companion */
+    size_t accumulators;  /* offset in the thread's memory */
+    size_t partials;      /* offset in the tile's memory */
+} og_cpu_reduction;
+
+typedef struct {
+    og_cpu_step *steps;
+    int32_t step_count;
+    og_cpu_access *accesses;
+    int32_t access_count;
+    og_cpu_direct *directs;
+    int32_t direct_count;
+    og_cpu_stage *stages;
+    int32_t stage_count;
+    og_cpu_reduction *reductions;
+    int32_t reduction_count;
+    bool only_loads;    /* no steps: reductions read memory themselves */
+    int64_t outer_step; /* columns: steps along outer of a piece */
+} og_cpu_program;
+
+typedef struct {
+    /* [1]: safe when outputs are inputs. */
+    og_cpu_program *elements[2], *rows[2];
+    size_t stages; /* offset of the first in the thread's memory */
+} og_cpu_pass;
+
+typedef enum { OG_CPU_POINTWISE, OG_CPU_ROWS, OG_CPU_COLUMNS } og_cpu_layout;
+
+typedef struct {
+    og_cpu_layout layout;
+    bool runnable;  /* false: it has a product */
+    bool many;      /* pieces have several outer rows */
+    bool split;
+    int64_t base_count, outer_count, inner_count;
+    int64_t row_count, n;  /* rows, and elements of each; pointwise: not used */
+    int64_t piece_outer, piece_inner; /* largest piece (columns: outer_step instead) */
+    int64_t tile_rows, tile_count;
+    int64_t inner_tiles, outer_tiles; /* pointwise, columns: tiles along an axis */
+    int64_t part_length, part_count;  /* of a row, in elements */
+    int32_t levels;       /* columns: of runs of runs, in a part */
+    int32_t total_levels; /* columns: in the row */
+    int32_t threads;
+
+    og_cpu_pass *passes;
+    int32_t pass_count;
+    og_cpu_place *places;
+    int32_t place_count;
+    int32_t register_count, slot_count, row_value_count;
+
+    const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
+    size_t element_bytes; /* 4, or 8 where some value is float64 */
+    size_t stage_bytes, fold_offset, fold_bytes;
+    size_t thread_bytes, tile_bytes;
+    size_t scratch_bytes; /* of a run in all */
+} og_cpu_kernel;
+
+/* What sizes are chosen by; tests choose others. Results do not depend on them. */
+typedef struct {
+    int64_t block_bytes; /* of all registers together */
+    int64_t thread_ps;   /* least work that is worth a thread, in picoseconds */
+} og_cpu_tuning;
+
+typedef struct {
+    og_arena arena;
+    og_cpu_tuning tuning;
+    const og_cpu_kernels *kernels;
+    const char *level;
+    int32_t max_threads;
+    og_cpu_kernel *compiled; /* one per kernel of the plan */
+    bool has_products;
+    size_t scratch_offset; /* in the workspace */
+} og_cpu_state;
+
+/* cpu_program.c: how the axes are seen by a program. */
+typedef enum {
+    OG_CPU_ROW_ONE,    /* a row value is one element */
+    OG_CPU_ROW_SAME,   /* it is a block as it is */
+    OG_CPU_ROW_REPEAT, /* rows: repeated along inner */
+    OG_CPU_ROW_TILE    /* columns: repeated along outer */
+} og_cpu_row_form;
+
+typedef struct {
+    og_cpu_layout layout;
+    int32_t rank[OG_CPU_AXES];
+    int32_t dims[OG_CPU_AXES][OG_MAX_RANK];
+    bool many;  /* pieces have several outer rows */
+    bool whole; /* pieces have whole inner rows */
+    og_cpu_row_form row_form;
+} og_cpu_geometry;
+
+/* Compiles all passes of kernel into out (places, programs, counts). rows is the
+ * geometry of row instructions. */
+ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
+                            const og_cpu_kernels *kernels, const og_cpu_geometry *elements,
+                            const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
+                            ogive_error *error);
+
+/* cpu_prepare.c */
+ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,
+                            size_t *workspace_bytes, ogive_error *error);
+ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *options,
+                                  const og_cpu_tuning *tuning, void **state,
+                                  size_t *workspace_bytes, ogive_error *error);
+void og_cpu_release(void *state);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_reduce.c - the orders of plan.h, from the loops of cpu_kernels.h.
+ *
+ * Short rows  Several rows a tile: their trees grow level by level over the whole
+ *             block, rows side by side.
+ * Long rows   A chunk at a time: lanes, then their tree gives the chunk's partial
+ *             result; the partial results are a row again.
+ * Columns     Accumulators are blocks as wide as the tile, one per level: the run
+ *             under way, the run of runs under way, and so on. A finished run is
+ *             added to the level above.
+ * sumexp      Its companion finds the maximum of each chunk or run; the chunk's
+ *             elements are then read again from memory or from their stage.
+ */
+#include "cpu/cpu_run.h"
+
+#include <string.h>
+
+static const og_cpu_fold *fold_of(const og_cpu_reduction *r)
+{
+    return &r->loops->fold[r->fold];
+}
+
+static char *partial_of(const og_cpu_worker *w, const og_cpu_reduction *r, int64_t index)
+{
+    return w->tile + r->partials + (size_t)index * r->bytes;
+}
+
+/* ---- several whole rows -------------------------------------------------------- */
+
+/* out[rows] = the trees over rows of n <= OG_LANES elements. */
+static void grow_trees(og_cpu_worker *w, const og_cpu_fold *fold, const void *x, int64_t rows,
+                       int64_t n, void *out, size_t bytes)
+{
+    char *halves[2] = {w->memory + w->kernel->fold_offset,
+                       w->memory + w->kernel->fold_offset + w->kernel->fold_bytes};
+    int64_t half = 1;
+    while (2 * half < n)
+        half *= 2;
+    if (n == 1) {
+        memcpy(out, x, (size_t)rows * bytes);
+        return;
+    }
+    for (int i = 0; half >= 1; half /= 2, i ^= 1) {
+        void *dst = half == 1 ? out : halves[i];
+        fold->pairs(dst, x, rows, n, half);
+        x = dst;
+        n = half;
+    }
+}
+
+static void sum_exponentials(og_cpu_worker *w, const og_cpu_reduction *r, const void *maxima,
+                             int64_t rows, int64_t n)
+{
+    char *block = w->memory + w->kernel->fold_offset + 2 * w->kernel->fold_bytes;
+    r->loops->repeat(block, maxima, rows, n);
+    r->loops->exp_below(block, w->places[r->source], block, rows * n);
+    grow_trees(w, fold_of(r), block, rows, n, w->places[r->result], r->bytes);
+}
+
+void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece)
+{
+    int64_t rows = piece->outer_count, n = piece->inner_count;
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp && r->result >= 0)
+            grow_trees(w, fold_of(r), w->places[r->source], rows, n, w->places[r->result],
+                       r->bytes);
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            continue;
+        const og_cpu_reduction *companion = &program->reductions[r->companion];
+        void *maxima = w->places[r->result]; /* free until the sums are known */
+        if (companion->result >= 0)
+            maxima = w->places[companion->result];
+        else
+            grow_trees(w, fold_of(companion), w->places[companion->source], rows, n, maxima,
+                       r->bytes);
+        sum_exponentials(w, r, maxima, rows, n);
+    }
+}
+
+/* ---- one row in chunks ----------------------------------------------------------- */
+
+void og_cpu_reduce_chunk(og_cpu_worker *w, const og_cpu_program *program, int64_t count, bool first)
+{
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            fold_of(r)->lanes(w->memory + r->accumulators, w->places[r->source], count, first);
+    }
+}
+
+void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *chunk,
+                      const char *stages, int64_t part)
+{
+    int64_t n = chunk->inner_count;
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            fold_of(r)->tree(w->memory + r->accumulators, n, partial_of(w, r, part));
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            continue;
+        const void *m = partial_of(w, &program->reductions[r->companion], part);
+        const void *x = stages + (size_t)r->stage * w->kernel->stage_bytes;
+        if (r->access >= 0)
+            x = og_cpu_address(w->job, &program->accesses[r->access], chunk);
+        char *lanes = w->memory + r->accumulators;
+        r->loops->exp_lanes(lanes, x, m, n);
+        fold_of(r)->tree(lanes, n, partial_of(w, r, part));
+    }
+}
+
+/* Reduces count partial results, which are a row again, in place to the first. */
+static void reduce_partials(og_cpu_worker *w, const og_cpu_reduction *r, int64_t count)
+{
+    const og_cpu_fold *fold = fold_of(r);
+    char *lanes = w->memory + r->accumulators;
+    while (count > 1) {
+        int64_t chunks = 0;
+        for (int64_t at = 0; at < count; at += OG_CHUNK, chunks++) {
+            int64_t n = count - at < OG_CHUNK ? count - at : OG_CHUNK;
+            fold->lanes(lanes, partial_of(w, r, at), n, true);
+            fold->tree(lanes, n, partial_of(w, r, chunks));
+        }
+        count = chunks;
+    }
+}
+
+static void finish_row(og_cpu_worker *w, const og_cpu_program *program)
+{
+    int64_t parts = w->kernel->part_count;
+    for (int32_t i = 0; i < program->reduction_count && parts > 1; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            continue;
+        /* The order of a maximum cannot be seen here: +0 and -0 subtract alike. */
+        const og_cpu_fold *max = &r->loops->fold[OG_CPU_MAX];
+        const void *m = partial_of(w, &program->reductions[r->companion], 0);
+        char *lanes = w->memory + r->accumulators;
+        double greatest;
+        max->lanes(lanes, m, parts, true);
+        max->tree(lanes, parts, &greatest);
+        r->loops->exp_scale(partial_of(w, r, 0), m, &greatest, true, parts);
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        reduce_partials(w, r, parts);
+        if (r->result >= 0)
+            memcpy(w->places[r->result], partial_of(w, r, 0), r->bytes);
+    }
+}
+
+/* ---- columns --------------------------------------------------------------------- */
+
+static char *level_of(const og_cpu_worker *w, const og_cpu_reduction *r, int64_t level)
+{
+    return w->memory + r->accumulators + (size_t)(level * w->kernel->tile_rows) * r->bytes;
+}
+
+/* Run number `run` of level 0 is complete: adds it to the levels above. last: no
+ * run follows, so that those above are complete too. */
+static void close_run(const og_cpu_worker *w, const og_cpu_reduction *r, int64_t run,
+                      int32_t levels, int64_t width, bool last)
+{
+    for (int32_t level = 0; level + 1 < levels; level++) {
+        fold_of(r)->columns(level_of(w, r, level + 1), level_of(w, r, level), width, 1, width,
+                            run % OG_RUN == 0);
+        if (!last && (run + 1) % OG_RUN != 0)
+            break;
+        run /= OG_RUN;
+    }
+}
+
+/* Result: the accumulator of the highest level. */
+static const char *reduce_blocks(const og_cpu_worker *w, const og_cpu_reduction *r,
+                                 const char *blocks, int64_t count, int64_t width)
+{
+    int32_t levels = 1;
+    for (int64_t runs = (count + OG_RUN - 1) / OG_RUN; runs > 1;
+         runs = (runs + OG_RUN - 1) / OG_RUN)
+        levels++;
+    for (int64_t at = 0; at < count; at += OG_RUN) {
+        int64_t steps = count - at < OG_RUN ? count - at : OG_RUN;
+        fold_of(r)->columns(level_of(w, r, 0), blocks + (size_t)(at * width) * r->bytes, width,
+                            steps, width, true);
+        close_run(w, r, at / OG_RUN, levels, width, at + steps == count);
+    }
+    return level_of(w, r, levels - 1);
+}
+
+void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece,
+                       int64_t step)
+{
+    int64_t width = piece->inner_count;
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (r->is_sumexp)
+            continue;
+        int64_t stride = width;
+        if (r->strided) {
+            const og_cpu_axis *outer = &program->accesses[r->access].axes[OG_CPU_OUTER];
+            stride = outer->rank ? outer->stride[0] : 0;
+        }
+        fold_of(r)->columns(level_of(w, r, 0), w->places[r->source], stride, piece->outer_count,
+                            width, step % OG_RUN == 0);
+    }
+}
+
+void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,
+                    int64_t part, int64_t step, int64_t steps, int64_t width, bool last)
+{
+    const og_cpu_kernel *k = w->kernel;
+    int64_t runs = (k->n + OG_RUN - 1) / OG_RUN;
+    int64_t run = (part * k->part_length + step) / OG_RUN; /* of the whole row */
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sumexp)
+            continue;
+        const void *m = level_of(w, &program->reductions[r->companion], 0);
+        r->loops->exp_columns(partial_of(w, r, run * width),
+                              stages + (size_t)r->stage * k->stage_bytes, m, steps, width);
+        memcpy(partial_of(w, r, (runs + run) * width), m, (size_t)width * r->bytes);
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (r->is_sumexp)
+            continue;
+        close_run(w, r, step / OG_RUN, k->levels, width, last);
+        if (last)
+            memcpy(partial_of(w, r, part * width), level_of(w, r, k->levels - 1),
+                   (size_t)width * r->bytes);
+    }
+}
+
+static void finish_columns(og_cpu_worker *w, const og_cpu_program *program, int64_t width)
+{
+    int64_t runs = (w->kernel->n + OG_RUN - 1) / OG_RUN;
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        const char *result = partial_of(w, r, 0);
+        int64_t count = r->is_sumexp ? runs : w->kernel->part_count;
+        if (r->is_sumexp && runs > 1) {
+            char *greatest = level_of(w, r, 0);
+            r->loops->fold[OG_CPU_MAX].columns(greatest, partial_of(w, r, runs * width), width,
+                                               runs, width, true);
+            for (int64_t run = 0; run < runs; run++)
+                r->loops->exp_scale(partial_of(w, r, run * width),
+                                    partial_of(w, r, (runs + run) * width), greatest, false,
+                                    width);
+        }
+        if (count > 1)
+            result = reduce_blocks(w, r, result, count, width);
+        if (r->result >= 0)
+            memcpy(w->places[r->result], result, (size_t)width * r->bytes);
+    }
+}
+
+/* ---- all ------------------------------------------------------------------------- */
+
+static void finish_empty(og_cpu_worker *w, const og_cpu_program *program, int64_t rows)
+{
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        double empty = fold_of(r)->empty;
+        float single = (float)empty;
+        if (r->result >= 0)
+            r->loops->splat(w->places[r->result], r->bytes == 4 ? (void *)&single : &empty, rows);
+    }
+}
+
+void og_cpu_finish_rows(og_cpu_worker *w, const og_cpu_program *program, int64_t rows)
+{
+    const og_cpu_kernel *k = w->kernel;
+    if (k->n == 0)
+        finish_empty(w, program, rows);
+    else if (k->layout == OG_CPU_COLUMNS)
+        finish_columns(w, program, rows);
+    else if (!k->many)
+        finish_row(w, program);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_run.c - runs prepared kernels: pieces through programs, tiles over threads.
+ * Allocates nothing and keeps nothing: everything lies in the workspace.
+ */
+#include "cpu/cpu_run.h"
+
+#include "cpu/cpu_threads.h"
+
+#include <string.h>
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- memory of the caller ------------------------------------------------------ */
+
+static inline int64_t find_offset(const og_cpu_axis *axis, int64_t index)
+{
+    if (axis->rank <= 1)
+        return axis->rank ? index * axis->stride[0] : 0;
+    int64_t offset = 0;
+    for (int32_t d = axis->rank - 1; d > 0; d--) {
+        offset += index % axis->extent[d] * axis->stride[d];
+        index /= axis->extent[d];
+    }
+    return offset + index * axis->stride[0];
+}
+
+static char *find_buffer(const og_cpu_job *job, int32_t index)
+{
+    const og_buffer *buffer = &job->plan->buffers[index];
+    if (buffer->kind == OG_BUFFER_INPUT)
+        return (char *)(uintptr_t)job->inputs[buffer->index]; /* read only */
+    if (buffer->kind == OG_BUFFER_OUTPUT)
+        return job->outputs[buffer->index];
+    return job->workspace + buffer->offset;
+}
+
+char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const og_cpu_piece *piece)
+{
+    int64_t offset = find_offset(&access->axes[OG_CPU_BASE], piece->base) +
+                     find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
+                     find_offset(&access->axes[OG_CPU_INNER], piece->inner);
+    return find_buffer(job, access->buffer) + offset * access->bytes;
+}
+
+/* Moves block elements to or from memory, at one call of the loop for all that two
+ * strides describe. */
+static void copy_rectangle(const og_cpu_step *step, char *block, char *memory,
+                           const int64_t strides[2], int64_t outer, int64_t inner)
+{
+    if (step->kind == OG_CPU_LOAD)
+        step->run.load(block, memory, strides[0], strides[1], outer, inner);
+    else
+        step->run.store(block, memory, strides[0], strides[1], outer, inner);
+}
+
+/* How many indices from index on are one stride apart, at most count. */
+static int64_t find_stretch(const og_cpu_axis *axis, int64_t index, int64_t count, int64_t *stride)
+{
+    if (axis->rank == 0) {
+        *stride = 0;
+        return count;
+    }
+    int64_t last = axis->extent[axis->rank - 1];
+    *stride = axis->stride[axis->rank - 1];
+    return axis->rank == 1 ? count : min_of(count, last - index % last);
+}
+
+static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
+                       const og_cpu_step *step, const og_cpu_piece *piece)
+{
+    const og_cpu_access *access = &program->accesses[step->access];
+    const og_cpu_axis *outer = &access->axes[OG_CPU_OUTER], *inner = &access->axes[OG_CPU_INNER];
+    size_t bytes = step->loops == w->kernel->loops_f64 ? 8 : 4;
+    char *block = w->places[step->dst];
+    og_cpu_piece at = *piece;
+    if (step->one) {
+        const int64_t still[2] = {0, 0};
+        copy_rectangle(step, block, og_cpu_address(w->job, access, piece), still, 1, 1);
+        return;
+    }
+    int64_t strides[2];
+    for (int64_t o = 0, rows; o < piece->outer_count; o += rows) {
+        at.outer = piece->outer + o;
+        rows = find_stretch(outer, at.outer, piece->outer_count - o, &strides[0]);
+        if (inner->rank > 1)
+            rows = 1;
+        for (int64_t i = 0, count; i < piece->inner_count; i += count) {
+            at.inner = piece->inner + i;
+            count = find_stretch(inner, at.inner, piece->inner_count - i, &strides[1]);
+            copy_rectangle(step, block + (size_t)(o * piece->inner_count + i) * bytes,
+                           og_cpu_address(w->job, access, &at), strides, rows, count);
+        }
+    }
+}
+
+/* ---- programs ------------------------------------------------------------------ */
+
+static void run_program(const og_cpu_worker *w, const og_cpu_program *program,
+                        const og_cpu_piece *piece)
+{
+    void **places = w->places;
+    int64_t n = piece->outer_count * piece->inner_count;
+    for (int32_t d = 0; d < program->direct_count; d++) {
+        const og_cpu_direct *direct = &program->directs[d];
+        places[direct->place] = og_cpu_address(w->job, &program->accesses[direct->access], piece);
+    }
+    const og_cpu_step *end = program->steps + program->step_count;
+    for (const og_cpu_step *step = program->steps; step < end; step++) {
+        switch (step->kind) {
+        case OG_CPU_MAP:
+            step->run.map(places[step->dst], places[step->args[0]], places[step->args[1]],
+                          places[step->args[2]], &step->constants, step->one ? 1 : n);
+            break;
+        case OG_CPU_LOAD:
+        case OG_CPU_STORE:
+            copy_piece(w, program, step, piece);
+            break;
+        case OG_CPU_SPLAT:
+            step->loops->splat(places[step->dst], places[step->args[0]], n);
+            break;
+        case OG_CPU_REPEAT:
+            step->loops->repeat(places[step->dst], places[step->args[0]], piece->outer_count,
+                                piece->inner_count);
+            break;
+        case OG_CPU_TILE: {
+            size_t bytes = step->loops == w->kernel->loops_f64 ? 8 : 4;
+            size_t row = (size_t)piece->inner_count * bytes;
+            for (int64_t o = 0; o < piece->outer_count; o++)
+                memcpy((char *)places[step->dst] + (size_t)o * row, places[step->args[0]], row);
+            break;
+        }
+        }
+    }
+}
+
+/* Points the program's stages at element `position` of theirs. */
+static void move_stages(const og_cpu_worker *w, const og_cpu_program *program, char *stages,
+                        int64_t position)
+{
+    for (int32_t s = 0; s < program->stage_count; s++)
+        w->places[program->stages[s].place] = stages + (size_t)s * w->kernel->stage_bytes +
+                                              (size_t)position * (size_t)program->stages[s].bytes;
+}
+
+/* ---- rows and columns ------------------------------------------------------------ */
+
+static og_cpu_piece find_tile(const og_cpu_kernel *k, int64_t tile)
+{
+    og_cpu_piece piece = {0, 0, 1, 0, 1};
+    if (k->layout == OG_CPU_ROWS) {
+        piece.outer = tile * k->tile_rows;
+        piece.outer_count = min_of(k->tile_rows, k->row_count - piece.outer);
+        piece.inner_count = k->n;
+    } else {
+        piece.base = tile / k->inner_tiles;
+        piece.inner = tile % k->inner_tiles * k->tile_rows;
+        piece.inner_count = min_of(k->tile_rows, k->inner_count - piece.inner);
+        piece.outer_count = k->n;
+    }
+    return piece;
+}
+
+static void run_chunk(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece piece, int64_t part)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_program *program = pass->elements[w->job->aliased];
+    char *stages = w->memory + pass->stages;
+    og_cpu_piece chunk = piece;
+    chunk.inner = part * OG_CHUNK;
+    chunk.inner_count = min_of(OG_CHUNK, k->n - chunk.inner);
+    for (int64_t at = 0; at < chunk.inner_count; at += k->piece_inner) {
+        piece.inner = chunk.inner + at;
+        piece.inner_count = min_of(k->piece_inner, chunk.inner_count - at);
+        move_stages(w, program, stages, at);
+        run_program(w, program, &piece);
+        og_cpu_reduce_chunk(w, program, piece.inner_count, at == 0);
+    }
+    og_cpu_end_chunk(w, program, &chunk, stages, part);
+}
+
+static void run_runs(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece piece, int64_t part)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_program *program = pass->elements[w->job->aliased];
+    char *stages = w->memory + pass->stages;
+    int64_t begin = part * k->part_length, length = min_of(k->part_length, k->n - begin);
+    for (int64_t run = 0; run < length; run += OG_RUN) {
+        int64_t steps = min_of(OG_RUN, length - run);
+        for (int64_t at = 0; at < steps; at += program->outer_step) {
+            piece.outer = begin + run + at;
+            piece.outer_count = min_of(program->outer_step, steps - at);
+            move_stages(w, program, stages, at * piece.inner_count);
+            run_program(w, program, &piece);
+            og_cpu_reduce_run(w, program, &piece, at);
+        }
+        if (program->reduction_count)
+            og_cpu_end_run(w, program, stages, part, run, steps, piece.inner_count,
+                           run + steps == length);
+    }
+}
+
+static void run_part(og_cpu_worker *w, int32_t p, int64_t tile, int64_t part)
+{
+    const og_cpu_pass *pass = &w->kernel->passes[p];
+    og_cpu_piece piece = find_tile(w->kernel, tile);
+    if (w->kernel->layout == OG_CPU_COLUMNS) {
+        run_runs(w, pass, piece, part);
+    } else if (w->kernel->many) {
+        run_program(w, pass->elements[w->job->aliased], &piece);
+        og_cpu_reduce_rows(w, pass->elements[w->job->aliased], &piece);
+    } else {
+        run_chunk(w, pass, piece, part);
+    }
+}
+
+/* The row values of a pass. */
+static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_pass *pass = &k->passes[p];
+    og_cpu_piece piece = find_tile(k, tile), rows = {piece.base, 0, 1, 0, 0};
+    rows.inner = k->layout == OG_CPU_ROWS ? piece.outer : piece.inner;
+    rows.inner_count = k->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
+    og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
+    run_program(w, pass->rows[w->job->aliased], &rows);
+}
+
+/* ---- threads --------------------------------------------------------------------- */
+
+static void set_tile(og_cpu_worker *w, char *tile)
+{
+    w->tile = tile;
+    for (int32_t p = 0; p < w->kernel->place_count; p++)
+        if (w->kernel->places[p].kind == OG_CPU_PLACE_TILE)
+            w->places[p] = tile + w->kernel->places[p].offset;
+}
+
+static char *find_tile_memory(const og_cpu_job *job, int64_t index)
+{
+    const og_cpu_kernel *k = job->kernel;
+    return job->scratch + (size_t)k->threads * k->thread_bytes + (size_t)index * k->tile_bytes;
+}
+
+static og_cpu_worker start_worker(const og_cpu_job *job, int thread)
+{
+    const og_cpu_kernel *k = job->kernel;
+    og_cpu_worker w = {.job = job, .kernel = k};
+    w.memory = job->scratch + (size_t)thread * k->thread_bytes;
+    w.tile = find_tile_memory(job, thread);
+    w.places = (void **)w.memory;
+    for (int32_t p = 0; p < k->place_count; p++) {
+        const og_cpu_place *place = &k->places[p];
+        w.places[p] = place->kind == OG_CPU_PLACE_CONSTANT ? (void *)(uintptr_t)place->pointer
+                      : place->kind == OG_CPU_PLACE_TILE   ? w.tile + place->offset
+                                                           : w.memory + place->offset;
+    }
+    return w;
+}
+
+/* Thread `thread`'s share of count things. */
+static void find_share(int64_t count, int thread, int threads, int64_t *begin, int64_t *end)
+{
+    int64_t each = count / threads, more = count % threads;
+    *begin = each * thread + min_of(thread, more);
+    *end = *begin + each + (thread < more);
+}
+
+static void run_pointwise_tiles(og_cpu_worker *w, int64_t begin, int64_t end)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_program *program = k->passes[0].elements[w->job->aliased];
+    int64_t inner = begin % k->inner_tiles, rest = begin / k->inner_tiles;
+    int64_t outer = rest % k->outer_tiles, base = rest / k->outer_tiles;
+    for (int64_t tile = begin; tile < end; tile++) {
+        og_cpu_piece piece = {base, outer * k->piece_outer, 0, inner * k->piece_inner, 0};
+        piece.outer_count = min_of(k->piece_outer, k->outer_count - piece.outer);
+        piece.inner_count = min_of(k->piece_inner, k->inner_count - piece.inner);
+        run_program(w, program, &piece);
+        if (++inner == k->inner_tiles) {
+            inner = 0;
+            if (++outer == k->outer_tiles) {
+                outer = 0;
+                base++;
+            }
+        }
+    }
+}
+
+static void run_tiles(void *context, int thread, int threads)
+{
+    const og_cpu_job *job = context;
+    og_cpu_worker w = start_worker(job, thread);
+    int64_t begin, end;
+    find_share(w.kernel->tile_count, thread, threads, &begin, &end);
+    if (w.kernel->layout == OG_CPU_POINTWISE) {
+        run_pointwise_tiles(&w, begin, end);
+        return;
+    }
+    for (int64_t tile = begin; tile < end; tile++)
+        for (int32_t p = 0; p < w.kernel->pass_count; p++) {
+            for (int64_t part = 0; part < w.kernel->part_count; part++)
+                run_part(&w, p, tile, part);
+            finish_pass(&w, p, tile);
+        }
+}
+
+/* One pass of a split kernel: parts of all tiles over threads. */
+static void run_parts(void *context, int thread, int threads)
+{
+    const og_cpu_job *job = context;
+    const og_cpu_kernel *k = job->kernel;
+    og_cpu_worker w = start_worker(job, thread);
+    int64_t begin, end, current = -1;
+    find_share(k->tile_count * k->part_count, thread, threads, &begin, &end);
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t tile = unit / k->part_count;
+        if (tile != current)
+            set_tile(&w, find_tile_memory(job, tile));
+        current = tile;
+        run_part(&w, job->pass, tile, unit % k->part_count);
+    }
+}
+
+static void run_split(og_cpu_job *job)
+{
+    const og_cpu_kernel *k = job->kernel;
+    for (job->pass = 0; job->pass < k->pass_count; job->pass++) {
+        og_cpu_parallel(k->threads, run_parts, job);
+        og_cpu_worker w = start_worker(job, 0);
+        for (int64_t tile = 0; tile < k->tile_count; tile++) {
+            set_tile(&w, find_tile_memory(job, tile));
+            finish_pass(&w, job->pass, tile);
+        }
+    }
+}
+
+ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *const *inputs,
+                        void *const *outputs, void *workspace, void *stream, bool aliased,
+                        ogive_error *error)
+{
+    const og_cpu_state *s = state;
+    (void)stream;
+    if (s->has_products)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1, "matrix products cannot run yet");
+    og_cpu_float_state saved = og_cpu_float_enter();
+    for (int32_t i = 0; i < plan->kernel_count; i++) {
+        const og_cpu_kernel *k = &s->compiled[i];
+        og_cpu_job job = {.plan = plan, .kernel = k, .inputs = inputs, .outputs = outputs,
+                          .workspace = workspace, .aliased = aliased};
+        job.scratch = job.workspace + s->scratch_offset;
+        if (k->tile_count == 0)
+            continue;
+        if (k->split)
+            run_split(&job);
+        else if (k->threads == 1)
+            run_tiles(&job, 0, 1);
+        else
+            og_cpu_parallel(k->threads, run_tiles, &job);
+    }
+    og_cpu_float_leave(saved);
+    return OGIVE_OK;
+}

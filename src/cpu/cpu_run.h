@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_run.h - what the files that run kernels share: a thread's view of a run.
+ */
+#ifndef OG_CPU_RUN_H
+#define OG_CPU_RUN_H
+
+#include "cpu/cpu_prepare.h"
+
+/* One kernel with its pointers. */
+typedef struct {
+    const og_plan *plan;
+    const og_cpu_kernel *kernel;
+    const void *const *inputs;
+    void *const *outputs;
+    char *workspace, *scratch;
+    bool aliased;
+    int32_t pass; /* split kernels: the pass being run */
+} og_cpu_job;
+
+typedef struct {
+    const og_cpu_job *job;
+    const og_cpu_kernel *kernel;
+    char *memory; /* the thread's */
+    char *tile;   /* the tile's */
+    void **places;
+} og_cpu_worker;
+
+typedef struct {
+    int64_t base, outer, outer_count, inner, inner_count;
+} og_cpu_piece;
+
+/* Where the first element of a piece is. */
+char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access,
+                     const og_cpu_piece *piece);
+
+/* cpu_reduce.c: reductions of an element program. Rows and columns hand over what
+ * a piece has computed, close each chunk or run, and finish each row. */
+
+/* Several whole rows: everything at once. */
+void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program,
+                        const og_cpu_piece *piece);
+
+/* One row, in pieces of chunks. first: of the chunk. */
+void og_cpu_reduce_chunk(og_cpu_worker *w, const og_cpu_program *program, int64_t count,
+                         bool first);
+/* chunk: all of it, as a piece. stages: the pass's. */
+void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *chunk,
+                      const char *stages, int64_t part);
+
+/* Columns, in pieces of runs; step counts from the part's beginning. */
+void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece,
+                       int64_t step);
+/* The run whose first step is `step` of the part has `steps` steps; last: of the part. */
+void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,
+                    int64_t part, int64_t step, int64_t steps, int64_t width, bool last);
+
+/* Row values of `rows` rows from what the parts left (many: nothing to do). */
+void og_cpu_finish_rows(og_cpu_worker *w, const og_cpu_program *program, int64_t rows);
+
+ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *const *inputs,
+                        void *const *outputs, void *workspace, void *stream, bool aliased,
+                        ogive_error *error);
+
+#endif
