@@ -30,6 +30,7 @@ void og_builder_init(og_builder *builder, ogive_error *error)
     builder->operand_capacity = OG_FIRST_OPERANDS;
     builder->composite = OG_FUNCTION_COUNT;
     builder->composite_offset = -1;
+    builder->composite_checks = 0;
 }
 
 void og_builder_free(og_builder *builder)
@@ -92,8 +93,8 @@ static bool is_same(const og_node *a, const og_node *b)
     if (a->op != b->op || a->index != b->index || memcmp(a->args, b->args, sizeof a->args) ||
         get_bits(a->numbers[0]) != get_bits(b->numbers[0]) ||
         get_bits(a->numbers[1]) != get_bits(b->numbers[1]) || a->all_dims != b->all_dims ||
-        a->keepdim != b->keepdim || a->dim_count != b->dim_count ||
-        memcmp(a->dims, b->dims, sizeof a->dims))
+        a->keepdim != b->keepdim || a->keeps_type != b->keeps_type ||
+        a->dim_count != b->dim_count || memcmp(a->dims, b->dims, sizeof a->dims))
         return false;
     return !a->has_sizes || !b->has_sizes || !memcmp(a->sizes, b->sizes, sizeof a->sizes);
 }
@@ -157,12 +158,23 @@ static bool depends_on_input(const og_builder *builder, const og_node *node)
     return false;
 }
 
+/* True for input * weight in a composite whose weight has the sizes given to it. */
+static bool takes_parameter(const og_builder *builder, const og_node *node)
+{
+    for (size_t i = builder->composite_checks; i < builder->check_count; i++) {
+        if (node->arg_count == 2 && builder->checks[i].node == node->args[1])
+            return true;
+    }
+    return false;
+}
+
 ogive_status og_build_node(og_builder *builder, og_node *wanted, og_op called, int64_t offset,
                            og_operand *out)
 {
     bool in_composite = builder->composite != OG_FUNCTION_COUNT;
     wanted->called = in_composite ? builder->composite : called;
     wanted->offset = in_composite ? builder->composite_offset : offset;
+    wanted->keeps_type = in_composite && takes_parameter(builder, wanted);
     wanted->is_constant = !depends_on_input(builder, wanted);
     for (int i = wanted->arg_count; i < OG_MAX_ARGS; i++)
         wanted->args[i] = -1;
@@ -213,6 +225,12 @@ ogive_status og_build_input(og_builder *builder, const char *name, size_t length
     return OGIVE_OK;
 }
 
+/* One NaN for all, so that equal nodes have equal bits. */
+static double make_plain(double number)
+{
+    return isnan(number) ? NAN : number;
+}
+
 /* The operand's node; a number gets one. */
 static ogive_status find_node(og_builder *builder, const og_operand *operand, int32_t *index)
 {
@@ -220,7 +238,7 @@ static ogive_status find_node(og_builder *builder, const og_operand *operand, in
     if (operand->kind == OG_OPERAND_NODE)
         return OGIVE_OK;
     og_node node = {.op = OG_OP_NUMBER};
-    node.numbers[0] = isnan(operand->number) ? NAN : operand->number; /* one NaN for all */
+    node.numbers[0] = make_plain(operand->number);
     og_operand number;
     OG_TRY(og_build_node(builder, &node, OG_OP_NUMBER, operand->offset, &number));
     *index = number.index;
@@ -289,7 +307,7 @@ ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *ar
     }
     og_node node = {.op = op};
     for (int i = 0; i < function->constants; i++)
-        node.numbers[i] = constants[i];
+        node.numbers[i] = make_plain(constants[i]);
     return build_with_args(builder, &node, args, function->args, called, offset, out);
 }
 

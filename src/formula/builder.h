@@ -69,6 +69,7 @@ typedef struct {
      * called it: nodes made meanwhile are named after it. */
     og_op composite;
     int64_t composite_offset;
+    size_t composite_checks; /* the first of its checks */
 
     /* Enough for a short formula without malloc. */
     og_node first_nodes[OG_FIRST_NODES];

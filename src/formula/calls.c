@@ -69,7 +69,7 @@ ogive_status og_check_exponent(const og_builder *builder, const og_operand *expo
                                const char *label)
 {
     char text[DESCRIPTION];
-    if (exponent->kind == OG_OPERAND_NODE)
+    if (exponent->kind == OG_OPERAND_NODE && !og_operand_is_mask(builder, exponent))
         OG_FAIL(builder->error, OGIVE_FORMULA, exponent->offset,
                 "%s: the exponent must be a constant; for x to the power of a tensor y write "
                 "exp(y * log(x))",
@@ -303,9 +303,11 @@ static ogive_status add_size_checks(og_builder *builder, og_op op, const og_oper
     const og_dim_list *list = &builder->dims[args[sizes].index];
     for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
         if (parameters[i].kind != OG_PARAMETER_TENSOR || parameters[i].required ||
-            args[i].kind != OG_OPERAND_NODE)
+            args[i].kind != OG_OPERAND_NODE || args[0].kind != OG_OPERAND_NODE)
             continue;
         og_size_check check = {.node = args[i].index,
+                               .input = args[0].index,
+                               .before = (int32_t)builder->node_count,
                                .rank = list->count,
                                .called = op,
                                .parameter = parameters[i].name,
@@ -321,6 +323,7 @@ static ogive_status build_composite(og_builder *builder, og_op op, size_t base, 
 {
     og_op outer = builder->composite;
     if (outer == OG_FUNCTION_COUNT) {
+        builder->composite_checks = builder->check_count;
         OG_TRY(add_size_checks(builder, op, builder->operands + base));
         builder->composite = op;
         builder->composite_offset = offset;

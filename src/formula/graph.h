@@ -36,12 +36,16 @@ typedef struct {
     int64_t sizes[OG_MAX_RANK];
 
     bool is_constant; /* computed from numbers alone */
+    bool keeps_type;  /* the first argument's dtype is the result's, whatever the
+                         second's: the weight and bias of layer_norm and rms_norm */
     int64_t offset;   /* byte in the text of the operator or name the user wrote */
 } og_node;
 
 /* layer_norm and the like: a tensor that must have exactly these sizes. */
 typedef struct {
     int32_t node;
+    int32_t input;  /* node of the call's first argument */
+    int32_t before; /* nodes from this one on rely on it; never decreases */
     int32_t rank;
     int64_t sizes[OG_MAX_RANK];
     og_op called;

@@ -83,11 +83,10 @@ static ogive_status broadcast(const og_graph *graph, const og_node *node, const 
 /* ---- pointwise ----------------------------------------------------------- */
 
 /* linear's bias has the product's type and does not enlarge it. */
-static ogive_status check_bias(const og_graph *graph, const og_node *node, const og_typed *product,
-                               const og_typed *bias, const og_typed *out, ogive_error *error)
+static ogive_status check_bias(const og_node *node, const og_typed *product, const og_typed *bias,
+                               const og_typed *out, ogive_error *error)
 {
     char product_text[OG_SHAPE_TEXT], bias_text[OG_SHAPE_TEXT];
-    (void)graph;
     if (!bias->is_number && bias->dtype != product->dtype)
         OG_FAIL(error, OGIVE_DTYPE, node->offset,
                 "linear: input is %s, but bias is %s (all must be one type)",
@@ -135,6 +134,8 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
 {
     const og_typed *a = &types[node->args[0]], *b = &types[node->args[1]];
     promote_types(a, b, out);
+    if (node->keeps_type)
+        out->dtype = a->dtype;
     OG_TRY(broadcast(graph, node, a, b, out, error));
     out->is_mask = og_function_of(node->op)->kind == OG_MASKING;
     if (out->is_number) {
@@ -143,7 +144,7 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
                                    : og_function_value(node->op, values, NULL);
     }
     if (node->called == OG_OP_linear)
-        OG_TRY(check_bias(graph, node, a, b, out, error));
+        OG_TRY(check_bias(node, a, b, out, error));
     return OGIVE_OK;
 }
 
@@ -350,32 +351,49 @@ static ogive_status infer_node(const og_graph *graph, const og_node *node,
     }
 }
 
-static ogive_status check_parameters(const og_graph *graph, const og_typed *types,
-                                     ogive_error *error)
+/* Weight and bias of layer_norm have its input's type, or float32 with a half
+ * type, as in PyTorch; those of rms_norm any. */
+static ogive_status check_parameter_type(const og_size_check *check, const og_typed *types,
+                                         ogive_error *error)
 {
-    for (int32_t i = 0; i < graph->check_count; i++) {
-        const og_size_check *check = &graph->checks[i];
-        const og_typed *type = &types[check->node];
-        char sizes[OG_SHAPE_TEXT], shape[OG_SHAPE_TEXT];
-        if (type->rank != check->rank ||
-            memcmp(type->shape, check->sizes, (size_t)check->rank * sizeof *check->sizes))
-            OG_FAIL(error, OGIVE_SHAPE, check->offset,
-                    "%s: %s has shape %s, but normalized_shape is %s",
-                    og_function_of(check->called)->name, check->parameter,
-                    og_infer_shape(type, shape), og_shape_text(check->rank, check->sizes, sizes));
-    }
+    og_dtype input = types[check->input].dtype, parameter = types[check->node].dtype;
+    bool is_half = input == OG_FLOAT16 || input == OG_BFLOAT16;
+    if (check->called == OG_OP_layer_norm && !types[check->node].is_number && parameter != input &&
+        !(is_half && parameter == OG_FLOAT32))
+        OG_FAIL(error, OGIVE_DTYPE, check->offset, "layer_norm: input is %s, but %s is %s",
+                og_dtype_name(input), check->parameter, og_dtype_name(parameter));
     return OGIVE_OK;
 }
 
+static ogive_status check_parameter(const og_size_check *check, const og_typed *types,
+                                    ogive_error *error)
+{
+    const og_typed *type = &types[check->node];
+    char sizes[OG_SHAPE_TEXT], shape[OG_SHAPE_TEXT];
+    if (type->rank != check->rank ||
+        memcmp(type->shape, check->sizes, (size_t)check->rank * sizeof *check->sizes))
+        OG_FAIL(error, OGIVE_SHAPE, check->offset,
+                "%s: %s has shape %s, but normalized_shape is %s",
+                og_function_of(check->called)->name, check->parameter, og_infer_shape(type, shape),
+                og_shape_text(check->rank, check->sizes, sizes));
+    return check_parameter_type(check, types, error);
+}
+
+/* A check comes before the nodes that rely on it, so that it is the one to speak. */
 static ogive_status infer_nodes(const og_graph *graph, const og_input_type *inputs, og_typed *types,
                                 ogive_error *error)
 {
-    for (int32_t i = 0; i < graph->node_count; i++) {
+    int32_t check = 0;
+    for (int32_t i = 0; i <= graph->node_count; i++) {
+        for (; check < graph->check_count && graph->checks[check].before <= i; check++)
+            OG_TRY(check_parameter(&graph->checks[check], types, error));
+        if (i == graph->node_count)
+            break;
         types[i] = (og_typed){0};
         OG_TRY(infer_node(graph, &graph->nodes[i], inputs, types, &types[i], error));
         OG_TRY(check_count(graph, i, &types[i], error));
     }
-    return check_parameters(graph, types, error);
+    return OGIVE_OK;
 }
 
 ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,
