@@ -445,6 +445,7 @@ static ogive_status place_root(og_builder *b, og_root *root, int32_t *home)
             return add_root(b, draft, *root);
         }
     }
+    *home = -1;
     OG_TRY(add_draft(b, type, 0, home));
     root->row = false;
     root->mapping = og_identity_mapping(type);
@@ -472,7 +473,7 @@ static ogive_status keep_operand(og_builder *b, int32_t node)
     }
     og_root root = {.node = node};
     OG_TRY(keep_node(b, node, &root.buffer));
-    int32_t home;
+    int32_t home = -1;
     OG_TRY(place_root(b, &root, &home));
     b->home[node] = home;
     b->buffer[node] = root.buffer;
@@ -484,7 +485,7 @@ static ogive_status place_product(og_builder *b, int32_t node)
     const og_node *of = &b->graph->nodes[node];
     OG_TRY(keep_operand(b, of->args[0]));
     OG_TRY(keep_operand(b, of->args[1]));
-    int32_t draft;
+    int32_t draft = -1;
     OG_TRY(add_draft(b, &b->types[node], 0, &draft));
     b->drafts[draft].product = node;
     b->home[node] = draft;
@@ -512,7 +513,7 @@ static ogive_status place_anchors(og_builder *b)
     }
     for (int32_t i = 0; i < graph->result_count; i++) {
         og_root root = {.node = graph->results[i], .buffer = graph->input_count + i};
-        int32_t home;
+        int32_t home = -1;
         OG_TRY(place_root(b, &root, &home));
     }
     return OGIVE_OK;
