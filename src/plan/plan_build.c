@@ -87,7 +87,7 @@ static bool same_mapping(const og_mapping *a, const og_mapping *b)
     return memcmp(a->at, b->at, sizeof a->at) == 0;
 }
 
-ogive_status og_visit_begin(og_builder *b)
+ogive_status og_visit_begin(og_planner *b)
 {
     b->epoch++;
     b->instance_count = 0;
@@ -95,7 +95,7 @@ ogive_status og_visit_begin(og_builder *b)
     return OGIVE_OK;
 }
 
-static og_instance_kind classify(const og_builder *b, int32_t draft, int32_t node,
+static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t node,
                                  const og_mapping *mapping, bool *valid)
 {
     og_op op = b->graph->nodes[node].op;
@@ -121,7 +121,7 @@ static og_instance_kind classify(const og_builder *b, int32_t draft, int32_t nod
 }
 
 /* The instance of node under mapping; new ones are pushed on the stack. */
-static ogive_status find_instance(og_builder *b, int32_t draft, int32_t node,
+static ogive_status find_instance(og_planner *b, int32_t draft, int32_t node,
                                   const og_mapping *mapping, int32_t *out, bool *valid)
 {
     if (b->stamp[node] != b->epoch) {
@@ -156,7 +156,7 @@ static ogive_status find_instance(og_builder *b, int32_t draft, int32_t node,
     return OGIVE_OK;
 }
 
-ogive_status og_visit(og_builder *b, int32_t draft, int32_t node, const og_mapping *mapping,
+ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mapping *mapping,
                       int32_t *root, bool *valid)
 {
     OG_TRY(find_instance(b, draft, node, mapping, root, valid));
@@ -180,7 +180,7 @@ ogive_status og_visit(og_builder *b, int32_t draft, int32_t node, const og_mappi
 }
 
 /* Merge sort of b->sorted by node number: arguments come before users. */
-static void sort_instances(og_builder *b, int32_t *items, int32_t *spare, size_t count)
+static void sort_instances(og_planner *b, int32_t *items, int32_t *spare, size_t count)
 {
     if (count < 2)
         return;
@@ -204,7 +204,7 @@ static bool mapping_varies(const og_draft *draft, const og_mapping *mapping)
     return false;
 }
 
-ogive_status og_visit_end(og_builder *b, int32_t draft, bool *valid)
+ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid)
 {
     if (!*valid)
         return OGIVE_OK;
@@ -239,7 +239,7 @@ ogive_status og_visit_end(og_builder *b, int32_t draft, bool *valid)
 
 /* ---- buffers ----------------------------------------------------------------- */
 
-static ogive_status add_buffer(og_builder *b, og_buffer_kind kind, int32_t index,
+static ogive_status add_buffer(og_planner *b, og_buffer_kind kind, int32_t index,
                                const og_layout *layout, int32_t *out)
 {
     size_t at = b->buffer_count;
@@ -260,7 +260,7 @@ static ogive_status add_buffer(og_builder *b, og_buffer_kind kind, int32_t index
 
 /* A place in the workspace for the value of node, unrounded: fusion never changes
  * a result. */
-static ogive_status keep_node(og_builder *b, int32_t node, int32_t *buffer)
+static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
     og_layout layout = {.dtype = og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64 : OG_FLOAT32,
@@ -283,7 +283,7 @@ static ogive_status keep_node(og_builder *b, int32_t node, int32_t *buffer)
     return OGIVE_OK;
 }
 
-static ogive_status add_root(og_builder *b, int32_t draft, og_root root)
+static ogive_status add_root(og_planner *b, int32_t draft, og_root root)
 {
     og_draft *to = &b->drafts[draft];
     if (!og_grow((void **)&to->roots, &to->root_capacity, to->root_count + 1, sizeof *to->roots))
@@ -293,7 +293,7 @@ static ogive_status add_root(og_builder *b, int32_t draft, og_root root)
 }
 
 /* The values of earlier kernels that the instances just visited load: each is kept. */
-static ogive_status keep_loads(og_builder *b)
+static ogive_status keep_loads(og_planner *b)
 {
     for (size_t i = 0; i < b->instance_count; i++) {
         const og_instance *at = &b->instances[i];
@@ -314,7 +314,7 @@ static ogive_status keep_loads(og_builder *b)
 
 /* ---- drafts ------------------------------------------------------------------ */
 
-static ogive_status add_draft(og_builder *b, const og_typed *shape, uint32_t reduced, int32_t *out)
+static ogive_status add_draft(og_planner *b, const og_typed *shape, uint32_t reduced, int32_t *out)
 {
     size_t at = b->draft_count;
     if (!og_grow((void **)&b->drafts, &b->draft_capacity, at + 1, sizeof *b->drafts))
@@ -346,7 +346,7 @@ static bool reduction_matches(const og_draft *draft, const og_typed *arg, uint32
     return draft->product >= 0 && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
 }
 
-static ogive_status try_reduction(og_builder *b, int32_t draft, int32_t node, bool *valid)
+static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bool *valid)
 {
     const og_node *of = &b->graph->nodes[node];
     const og_typed *arg = &b->types[of->args[0]];
@@ -370,7 +370,7 @@ static ogive_status try_reduction(og_builder *b, int32_t draft, int32_t node, bo
     return keep_loads(b);
 }
 
-static ogive_status place_reduction(og_builder *b, int32_t node)
+static ogive_status place_reduction(og_planner *b, int32_t node)
 {
     const og_typed *arg = &b->types[b->graph->nodes[node].args[0]];
     uint32_t reduced = b->types[node].reduced;
@@ -413,7 +413,7 @@ static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping 
     return to == type->rank;
 }
 
-static ogive_status try_root(og_builder *b, int32_t draft, og_root *root, bool *valid)
+static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)
 {
     int32_t index;
     *valid = true;
@@ -426,7 +426,7 @@ static ogive_status try_root(og_builder *b, int32_t draft, og_root *root, bool *
 }
 
 /* Stores node into root->buffer in the latest kernel that can. */
-static ogive_status place_root(og_builder *b, og_root *root, int32_t *home)
+static ogive_status place_root(og_planner *b, og_root *root, int32_t *home)
 {
     const og_typed *type = &b->types[root->node];
     for (int32_t draft = (int32_t)b->draft_count - 1; draft >= 0; draft--) {
@@ -455,7 +455,7 @@ static ogive_status place_root(og_builder *b, og_root *root, int32_t *home)
 }
 
 /* A product reads its operands from memory: what is computed is kept first. */
-static ogive_status keep_operand(og_builder *b, int32_t node)
+static ogive_status keep_operand(og_planner *b, int32_t node)
 {
     while (is_view(b->graph->nodes[node].op))
         node = b->graph->nodes[node].args[0];
@@ -480,7 +480,7 @@ static ogive_status keep_operand(og_builder *b, int32_t node)
     return OGIVE_OK;
 }
 
-static ogive_status place_product(og_builder *b, int32_t node)
+static ogive_status place_product(og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
     OG_TRY(keep_operand(b, of->args[0]));
@@ -494,7 +494,7 @@ static ogive_status place_product(og_builder *b, int32_t node)
 
 /* ---- all of it ----------------------------------------------------------------- */
 
-static ogive_status place_anchors(og_builder *b)
+static ogive_status place_anchors(og_planner *b)
 {
     const og_graph *graph = b->graph;
     bool *live = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
@@ -519,7 +519,7 @@ static ogive_status place_anchors(og_builder *b)
     return OGIVE_OK;
 }
 
-static ogive_status start(og_builder *b, const og_layout *inputs, const og_layout *outputs)
+static ogive_status start(og_planner *b, const og_layout *inputs, const og_layout *outputs)
 {
     const og_graph *graph = b->graph;
     size_t count = (size_t)graph->node_count;
@@ -545,7 +545,7 @@ static ogive_status start(og_builder *b, const og_layout *inputs, const og_layou
     return OGIVE_OK;
 }
 
-static ogive_status finish(og_builder *b)
+static ogive_status finish(og_planner *b)
 {
     og_plan *plan = b->plan;
     plan->buffers = OG_ARENA_NEW(&plan->arena, og_buffer, b->buffer_count);
@@ -565,7 +565,7 @@ static ogive_status finish(og_builder *b)
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                            const og_layout *outputs, og_plan *plan, ogive_error *error)
 {
-    og_builder b = {.graph = graph, .types = types, .plan = plan, .error = error};
+    og_planner b = {.graph = graph, .types = types, .plan = plan, .error = error};
     memset(plan, 0, sizeof *plan);
     ogive_status status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)

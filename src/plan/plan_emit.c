@@ -18,7 +18,7 @@ enum { K_DIM = 100 }; /* in a mapping: the dim that a product sums over */
 
 /* The kernel being written; arrays grow, then move into the plan's arena. */
 typedef struct {
-    og_builder *b;
+    og_planner *b;
     const og_draft *draft;
     int32_t draft_index;
     og_kernel *kernel;
@@ -346,7 +346,7 @@ static ogive_status write_elements(og_writer *w, og_pass *pass)
 static ogive_status write_reductions(og_writer *w, og_pass *pass)
 {
     const og_draft *draft = w->draft;
-    og_builder *b = w->b;
+    og_planner *b = w->b;
     w->level = OG_ROW;
     pass->reductions = OG_ARENA_NEW(&b->plan->arena, og_reduce, draft->reduction_count);
     if (!pass->reductions)
@@ -370,7 +370,7 @@ static ogive_status write_reductions(og_writer *w, og_pass *pass)
 static ogive_status write_rows(og_writer *w, og_pass *pass)
 {
     const og_draft *draft = w->draft;
-    og_builder *b = w->b;
+    og_planner *b = w->b;
     if (w->pass == 0) { /* what depends on nothing is computed at once and stays */
         clear_needed(w);
         for (size_t i = 0; i < b->instance_count; i++)
@@ -399,7 +399,7 @@ static ogive_status write_rows(og_writer *w, og_pass *pass)
 /* ---- the product --------------------------------------------------------------------- */
 
 /* Operand side (0 or 1) of a product node: which of its dims are the result's. */
-static og_mapping operand_mapping(const og_builder *b, int32_t node, int side)
+static og_mapping operand_mapping(const og_planner *b, int32_t node, int side)
 {
     const og_node *of = &b->graph->nodes[node];
     const og_typed *out = &b->types[node];
@@ -429,7 +429,7 @@ static og_mapping operand_mapping(const og_builder *b, int32_t node, int side)
 
 static ogive_status write_product(og_writer *w)
 {
-    og_builder *b = w->b;
+    og_planner *b = w->b;
     int32_t node = w->draft->product;
     if (node < 0)
         return OGIVE_OK;
@@ -463,7 +463,7 @@ static ogive_status write_product(og_writer *w)
 
 static ogive_status visit_draft(og_writer *w)
 {
-    og_builder *b = w->b;
+    og_planner *b = w->b;
     const og_draft *draft = w->draft;
     bool valid = true;
     w->sources = OG_ARENA_NEW(&b->scratch, int32_t, draft->reduction_count + 1);
@@ -537,7 +537,7 @@ static ogive_status settle(og_writer *w, const void *items, size_t count, size_t
     return OGIVE_OK;
 }
 
-ogive_status og_emit_kernel(og_builder *b, int32_t draft, og_kernel *kernel)
+ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel)
 {
     og_writer w = {.b = b, .draft = &b->drafts[draft], .draft_index = draft, .kernel = kernel};
     void *values = NULL, *accesses = NULL, *constants = NULL;

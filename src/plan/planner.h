@@ -104,7 +104,7 @@ typedef struct {
     int32_t *sorted; /* instances by node, arguments first */
     size_t sorted_capacity;
     int64_t work; /* instances visited in all, to bound planning time */
-} og_builder;
+} og_planner;
 
 /* The type that a node of this dtype is computed in. */
 static inline og_type og_compute_type(og_dtype dtype)
@@ -114,15 +114,15 @@ static inline og_type og_compute_type(og_dtype dtype)
 
 /* plan_build.c: finds (or adds) the instances that node under mapping needs in
  * draft; *root is its own. */
-ogive_status og_visit_begin(og_builder *b);
-ogive_status og_visit(og_builder *b, int32_t draft, int32_t node, const og_mapping *mapping,
+ogive_status og_visit_begin(og_planner *b);
+ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mapping *mapping,
                       int32_t *root, bool *valid);
 /* Sorts all instances (b->sorted) and fills varies, reduced, has_product, stage. */
-ogive_status og_visit_end(og_builder *b, int32_t draft, bool *valid);
+ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid);
 og_mapping og_identity_mapping(const og_typed *type);
 
 /* plan_emit.c */
-ogive_status og_emit_kernel(og_builder *b, int32_t draft, og_kernel *kernel);
+ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
 
 /* plan_space.c */
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced);
