@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * base.c - errors, checked sizes, floating-point state and dtypes; see base.h. Memory is in arena.c,
- * text in base_text.c.
+ * base.c - errors, checked sizes, floating-point state and dtypes; see base.h.
+ * Memory is in arena.c, text in base_text.c.
  */
 #include "base/base.h"
 

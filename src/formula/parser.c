@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * parser.c - formula text to a graph: the grammar of docs/language.md by
- * recursive descent. Recursion is bounded by OG_MAX_NESTING; chains of operators
- * and of statements are loops. A composite's meaning is parsed by the same code
- * into the same graph, with the call's arguments as its names.
+ * parser.c - formula text to a graph, by recursive descent:
+ *
+ *     program := { name "=" expr ";" } expr { "," expr } [ ";" ]
+ *     expr    := sum [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum ]
+ *     sum     := product { ( "+" | "-" ) product }
+ *     product := unary { ( "*" | "/" | "@" ) unary }
+ *     unary   := ( "+" | "-" ) unary | primary [ "**" unary ]
+ *     primary := number | string | name | name "(" [ argument { "," argument } ] ")"
+ *              | "(" expr ")" | list
+ *
+ * Recursion is bounded by OG_MAX_NESTING; chains of operators and of statements
+ * are loops. A composite's meaning is parsed by the same code into the same
+ * graph, with the call's arguments as its names.
  */
 #include "formula/lexer.h"
 #include "formula/nearest.h"
