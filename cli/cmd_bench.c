@@ -241,7 +241,7 @@ static void print_measured(bench *b, const setup *s, const measured *m)
             json_object_set_new(item, "seconds", json_real(m->seconds));
             json_object_set_new(item, "samples", json_integer((json_int_t)m->samples));
             json_object_set_new(item, "threads", json_integer(s->threads));
-            json_object_set_new(item, "bytes", json_real(s->read + s->written));
+            json_object_set_new(item, "bytes", json_integer((json_int_t)(s->read + s->written)));
             json_object_set_new(item, "bytes_per_second", json_real(speed));
         }
         if (m->limit > 0)

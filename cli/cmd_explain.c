@@ -117,9 +117,9 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
                               json_pack("{s:o, s:s}", "shape", shape, "dtype", layout.dtype->name));
     }
     json_t *all =
-        json_pack("{s:s, s:o, s:o, s:I, s:f, s:f}", "plan", text, "kernels", kernels, "results",
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:I}", "plan", text, "kernels", kernels, "results",
                   results, "workspace_bytes", (json_int_t)ogive_plan_workspace(r->plan),
-                  "bytes_read", t->read, "bytes_written", t->written);
+                  "bytes_read", (json_int_t)t->read, "bytes_written", (json_int_t)t->written);
     if (t->limit > 0) {
         json_object_set_new(all, "memory_bytes_per_second", json_real(t->limit));
         json_object_set_new(all, "floor_seconds", json_real((t->read + t->written) / t->limit));

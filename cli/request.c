@@ -56,8 +56,11 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
         if (strchr(rest.items[i], '(') && !inputs_is_input(rest.items[i]))
             return failed(why, STATUS_USAGE, "'%s' is not an input; the formula comes first%s",
                           rest.items[i], formula_file ? " or from -f, not both" : "");
-    if (ogive_formula_create(r->text, r->length, &r->formula, &error))
+    if (ogive_formula_create(r->text, r->length, &r->formula, &error)) {
+        if (!formula_file && inputs_is_input(r->text) && !strchr(r->text, ';'))
+            return failed(why, STATUS_USAGE, "'%s' is an input; the formula comes first", r->text);
         return fail_library(why, &error);
+    }
     if (!inputs_resolve(r->formula, &rest, &r->in, why))
         return false;
     if (ogive_plan_create(r->formula, r->in.tensors, r->in.count, NULL, 0, &r->options, &r->plan,
