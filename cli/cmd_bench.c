@@ -311,15 +311,15 @@ static bool bench_all(bench *b, const text_list *names, failure *why)
     for (size_t i = 0; i < workload_count; i++)
         b->total += is_chosen(&workloads[i], names);
     print_header(b);
+    progress_start("", (double)b->total);
     for (size_t i = 0; i < workload_count; i++) {
         setup s;
         measured m;
         if (!is_chosen(&workloads[i], names))
             continue;
-        progress_start(workloads[i].name, (double)b->total);
-        progress_update((double)b->done++);
+        progress_label(workloads[i].name, (double)b->done++);
         bool good = measure(b, &workloads[i], &s, &m, why);
-        progress_end();
+        progress_clear();
         if (good)
             print_measured(b, &s, &m);
         else
@@ -328,6 +328,7 @@ static bool bench_all(bench *b, const text_list *names, failure *why)
         if (!good)
             return false;
     }
+    progress_end();
     if (b->json) {
         print_json(b->list);
         b->list = NULL;

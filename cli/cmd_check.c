@@ -58,8 +58,9 @@ typedef struct {
     char problem[160]; /* "" if none */
 } verdict;
 
-/* The defaults in "input, beta=1.0, threshold=20.0", in order. false: one that
- * has no default, so that NAME(x) is no formula. */
+/* The numbers in "input, beta=1.0, threshold=20.0", in order; a string such as
+ * approximate='none' is not the oracle's concern. false: a parameter without a
+ * default, so that NAME(x) is no formula. */
 static bool read_parameters(const char *signature, double out[MAX_PARAMETERS])
 {
     size_t count = 0;
@@ -70,7 +71,7 @@ static bool read_parameters(const char *signature, double out[MAX_PARAMETERS])
         const char *equals = strchr(comma, '='), *next = strchr(comma, ',');
         if (strspn(comma, " *") == (next ? (size_t)(next - comma) : strlen(comma)))
             continue; /* the star before arguments that are given by name only */
-        if (!equals || (next && equals > next))
+        if (!equals || (next && equals > next) || !strncmp(equals + 1, "None", 4))
             return false;
         char *end;
         double value = strtod(equals + 1, &end);

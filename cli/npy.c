@@ -160,6 +160,8 @@ static bool fail_descr(const char *descr, failure *why)
 
     if (*descr == '>' && type[0] == 'f')
         return failed(why, STATUS_FILE, "dtype '%s' is big-endian; %s", descr, takes);
+    if (*descr != '<' && !strcmp(type, "f2") + !strcmp(type, "f4") + !strcmp(type, "f8"))
+        return failed(why, STATUS_FILE, "dtype '%s' names no byte order; %s", descr, takes);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (type[0] == kinds[i].kind)
             return failed(why, STATUS_FILE, "dtype '%s' is %s; %s", descr, kinds[i].name, takes);

@@ -84,6 +84,15 @@ void progress_update(double done)
     draw(done);
 }
 
+void progress_label(const char *label, double done)
+{
+    if (!bar.label)
+        return;
+    bar.label = label;
+    bar.drawn = clock_seconds();
+    draw(done);
+}
+
 void progress_clear(void)
 {
     if (bar.visible)

@@ -14,6 +14,8 @@
 void progress_start(const char *label, double total);
 /* Redraws at most ten times a second. */
 void progress_update(double done);
+/* A new label, drawn at once. */
+void progress_label(const char *label, double done);
 /* Takes the bar off the screen. */
 void progress_end(void);
 /* The same, for whoever has to print while a bar may be up. */

@@ -168,6 +168,24 @@ static bool check_order(safetensors_file *file, size_t data_start, size_t data_b
     return true;
 }
 
+/* The reference takes -0 for a float and refuses it where a count belongs;
+ * jansson makes it the integer 0. Nothing else in a header can be -0. */
+static bool has_negative_zero(const char *text, size_t length)
+{
+    bool quoted = false;
+
+    for (size_t i = 0; i + 1 < length; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && text[i] == '-' && text[i + 1] == '0' &&
+                 (i + 2 == length || !strchr(".eE", text[i + 2])))
+            return true;
+    }
+    return false;
+}
+
 /* Parses the JSON; a message that names the place. */
 static bool load_header(const char *text, size_t length, json_t **out, failure *why)
 {
@@ -181,6 +199,8 @@ static bool load_header(const char *text, size_t length, json_t **out, failure *
             return failed(why, STATUS_FILE, "bad .safetensors header: byte %zu is not UTF-8", i);
         i += n;
     }
+    if (has_negative_zero(text, length))
+        return failed(why, STATUS_FILE, "bad .safetensors header: -0 is not a whole number >= 0");
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     if (!*out && json_error_code(&error) == json_error_out_of_memory)
         return fail_memory(why, (double)length, "the .safetensors header");

@@ -106,6 +106,7 @@ static void test_refused(void **state)
          BAD "tensor 'a': data_offsets must be [BEGIN, END], two whole numbers >= 0"},
         {"{" TENSOR("a", "F32", "[-1]", "0", "4") "}", 4,
          BAD "tensor 'a': a dim of its shape is not a whole number >= 0"},
+        {"{" TENSOR("a-0", "F32", "[-0]", "0", "0") "}", 0, BAD "-0 is not a whole number >= 0"},
         {"{" TENSOR("a", "F32", "[1.5]", "0", "4") "}", 4,
          BAD "tensor 'a': a dim of its shape is not a whole number >= 0"},
         {"{" TENSOR("a", "F32", "[2]", "0", "4") "}", 4,
