@@ -12,6 +12,9 @@
 #include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 /* ---- memory that runs out -------------------------------------------------- */
 
@@ -243,6 +246,25 @@ static void test_surroundings(void **state)
     }
 }
 
+#if defined(__SSE2__)
+/* A caller that flushes subnormals gets the same numbers, and keeps flushing. */
+static void test_flush_to_zero(void **state)
+{
+    (void)state;
+    unsigned before = _mm_getcsr(), flushing = before | 0x8040; /* FTZ and DAZ */
+    og_graph graph;
+    _mm_setcsr(flushing);
+    ogive_status status = og_graph_parse("x * 5e-310 + 1e-300 * 1e-15", OGIVE_TEXT, &graph, NULL);
+    unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    assert_int_equal(status, OGIVE_OK);
+    assert_int_equal(after, flushing);
+    assert_true(graph.nodes[1].numbers[0] == 5e-310);
+    assert_true(graph.nodes[3].numbers[0] == 1e-300 * 1e-15 && graph.nodes[3].numbers[0] > 0);
+    og_graph_free(&graph);
+}
+#endif
+
 /* ---- limits ------------------------------------------------------------------ */
 
 /* One level more than allowed fails at that level's token. */
@@ -373,6 +395,80 @@ static void test_long_chains(void **state)
     free(powers);
 }
 
+/* ---- base -------------------------------------------------------------------- */
+
+static void test_dtypes(void **state)
+{
+    (void)state;
+    static const struct {
+        DLDataType type;
+        const char *name;
+    } refused[] = {
+        {{kDLInt, 64, 1}, "int64"},
+        {{kDLUInt, 8, 1}, "uint8"},
+        {{kDLBool, 8, 1}, "bool"},
+        {{kDLComplex, 64, 1}, "complex64"},
+        {{kDLFloat, 8, 1}, "float8"},
+        {{kDLFloat, 32, 4}, "float32 x 4 lanes"},
+        {{255, 255, 65535}, "DLPack type 255 (255 bits)"},
+    };
+    for (int d = 0; d < OG_DTYPE_COUNT; d++) {
+        og_dtype found = OG_DTYPE_COUNT;
+        char name[32];
+        assert_true(og_dtype_from_dlpack(og_dtype_dlpack((og_dtype)d), &found, name));
+        assert_int_equal(found, d);
+        assert_int_equal(og_dtype_bytes((og_dtype)d) * 8, og_dtype_dlpack((og_dtype)d).bits);
+    }
+    for (size_t i = 0; i < TEST_COUNT(refused); i++) {
+        og_dtype found;
+        char name[32];
+        assert_false(og_dtype_from_dlpack(refused[i].type, &found, name));
+        assert_string_equal(name, refused[i].name);
+    }
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    size_t size;
+    int64_t count;
+    assert_true(og_mul_size(SIZE_MAX, 1, &size) && size == SIZE_MAX);
+    assert_true(og_mul_size(7, 0, &size) && size == 0);
+    assert_false(og_mul_size(SIZE_MAX / 2 + 1, 2, &size));
+    assert_true(og_add_size(SIZE_MAX - 1, 1, &size) && size == SIZE_MAX);
+    assert_false(og_add_size(SIZE_MAX, 1, &size));
+    assert_true(og_shape_count(0, NULL, &count) && count == 1);
+    assert_true(og_shape_count(2, (int64_t[]){INT64_MAX, 1}, &count) && count == INT64_MAX);
+    assert_true(og_shape_count(3, (int64_t[]){INT64_MAX, 2, 0}, &count) && count == 0);
+    assert_false(og_shape_count(2, (int64_t[]){INT64_MAX, 2}, &count));
+    int64_t widest[OG_MAX_RANK];
+    char text[OG_SHAPE_TEXT];
+    for (int d = 0; d < OG_MAX_RANK; d++)
+        widest[d] = INT64_MIN;
+    assert_int_equal(strlen(og_shape_text(OG_MAX_RANK, widest, text)), 8 * 20 + 7 * 2 + 2);
+}
+
+static void test_arena(void **state)
+{
+    (void)state;
+    og_arena arena = {0};
+    test_random random = test_random_named("arena");
+    for (int i = 0; i < 2000; i++) {
+        size_t bytes = (size_t)test_random_below(&random, i % 50 ? 100 : 20000);
+        unsigned char *memory = og_arena_alloc(&arena, 1, bytes);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % 16, 0);
+        for (size_t b = 0; b < bytes; b++)
+            assert_int_equal(memory[b], 0);
+        memset(memory, 0xff, bytes);
+    }
+    assert_null(og_arena_alloc(&arena, SIZE_MAX, 2));
+    assert_null(og_arena_alloc(&arena, SIZE_MAX, 1));
+    og_arena_free(&arena);
+    assert_null(arena.first);
+    og_arena_free(&arena);
+}
+
 /* Every allocation fails in turn: OGIVE_MEMORY, and nothing is left behind. */
 static void test_no_memory(void **state)
 {
@@ -419,10 +515,20 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_long_messages), cmocka_unit_test(test_decimals),
-        cmocka_unit_test(test_number_text),   cmocka_unit_test(test_surroundings),
-        cmocka_unit_test(test_nesting),       cmocka_unit_test(test_small_stack),
-        cmocka_unit_test(test_limits),        cmocka_unit_test(test_long_chains),
+        cmocka_unit_test(test_long_messages),
+        cmocka_unit_test(test_decimals),
+        cmocka_unit_test(test_number_text),
+        cmocka_unit_test(test_surroundings),
+#if defined(__SSE2__)
+        cmocka_unit_test(test_flush_to_zero),
+#endif
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_small_stack),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_long_chains),
+        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_arena),
         cmocka_unit_test(test_no_memory),
     };
     return TEST_RUN(tests);

@@ -16,83 +16,22 @@
 #define OG_INFINITY INFINITY
 #define OG_NAN NAN
 
-#define TENSOR(name)                                                                               \
-    {                                                                                              \
-        OG_PARAMETER_TENSOR, true, #name, 0,                                                       \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define TENSOR_OR(name, number)                                                                    \
-    {                                                                                              \
-        OG_PARAMETER_TENSOR, false, #name, number,                                                 \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define NUMBER(name)                                                                               \
-    {                                                                                              \
-        OG_PARAMETER_NUMBER, true, #name, 0,                                                       \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define NUMBER_OR(name, number)                                                                    \
-    {                                                                                              \
-        OG_PARAMETER_NUMBER, false, #name, number,                                                 \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define DIM(name)                                                                                  \
-    {                                                                                              \
-        OG_PARAMETER_DIM, true, #name, 0,                                                          \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define DIMS(name)                                                                                 \
-    {                                                                                              \
-        OG_PARAMETER_DIMS, true, #name, 0,                                                         \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define DIMS_OR_ALL(name)                                                                          \
-    {                                                                                              \
-        OG_PARAMETER_DIMS, false, #name, 0,                                                        \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define SIZES(name)                                                                                \
-    {                                                                                              \
-        OG_PARAMETER_SIZES, true, #name, 0,                                                        \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define FLAG(name)                                                                                 \
-    {                                                                                              \
-        OG_PARAMETER_FLAG, false, #name, 0,                                                        \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
-#define CHOICE(name, first, second)                                                                \
-    {                                                                                              \
-        OG_PARAMETER_CHOICE, false, #name, 0,                                                      \
-        {                                                                                          \
-            first, second                                                                          \
-        }                                                                                          \
-    }
-#define KEYWORD                                                                                    \
-    {                                                                                              \
-        OG_PARAMETER_KEYWORD, false, NULL, 0,                                                      \
-        {                                                                                          \
-            NULL, NULL                                                                             \
-        }                                                                                          \
-    }
+/* functions.def's words for a signature, as og_parameter. */
+/* clang-format off */
+#define PARAMETER(kind, required, name, number, first, second) \
+    {OG_PARAMETER_##kind, required, name, number, {first, second}}
+/* clang-format on */
+#define TENSOR(name) PARAMETER(TENSOR, true, #name, 0, NULL, NULL)
+#define TENSOR_OR(name, number) PARAMETER(TENSOR, false, #name, number, NULL, NULL)
+#define NUMBER(name) PARAMETER(NUMBER, true, #name, 0, NULL, NULL)
+#define NUMBER_OR(name, number) PARAMETER(NUMBER, false, #name, number, NULL, NULL)
+#define DIM(name) PARAMETER(DIM, true, #name, 0, NULL, NULL)
+#define DIMS(name) PARAMETER(DIMS, true, #name, 0, NULL, NULL)
+#define DIMS_OR_ALL(name) PARAMETER(DIMS, false, #name, 0, NULL, NULL)
+#define SIZES(name) PARAMETER(SIZES, true, #name, 0, NULL, NULL)
+#define FLAG(name) PARAMETER(FLAG, false, #name, 0, NULL, NULL)
+#define CHOICE(name, first, second) PARAMETER(CHOICE, false, #name, 0, first, second)
+#define KEYWORD PARAMETER(KEYWORD, false, NULL, 0, NULL, NULL)
 
 /* The measured rows of accuracy.def overwrite the -1 that every row starts with. */
 #if defined(__GNUC__)

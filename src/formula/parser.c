@@ -483,21 +483,20 @@ static binary find_binary(og_token_kind kind)
     }
 }
 
-static ogive_status build_binary(parser *p, const binary *operator, og_operand * args,
-                                 int64_t place, og_operand *out)
+static ogive_status build_binary(parser *p, const binary *infix, og_operand *args, int64_t place,
+                                 og_operand *out)
 {
     int64_t start = args[0].offset;
     for (int i = 0; i < 2; i++) {
-        OG_TRY(og_check_value(p->builder, &args[i], operator->label));
-        if (operator->op == OG_OP_matmul && og_operand_is_constant(p->builder, &args[i]))
-            OG_FAIL(
-                p->lexer.error, OGIVE_FORMULA, args[i].offset,
-                "%s must be a tensor that depends on an input, got a constant", operator->label);
+        OG_TRY(og_check_value(p->builder, &args[i], infix->label));
+        if (infix->op == OG_OP_matmul && og_operand_is_constant(p->builder, &args[i]))
+            OG_FAIL(p->lexer.error, OGIVE_FORMULA, args[i].offset,
+                    "%s must be a tensor that depends on an input, got a constant", infix->label);
     }
-    if (og_function_of(operator->op)->kind == OG_SCALAR)
-        OG_TRY(og_build_scalar(p->builder, operator->op, args, NULL, operator->op, place, out));
+    if (og_function_of(infix->op)->kind == OG_SCALAR)
+        OG_TRY(og_build_scalar(p->builder, infix->op, args, NULL, infix->op, place, out));
     else
-        OG_TRY(og_build_plain(p->builder, operator->op, args, 2, place, out));
+        OG_TRY(og_build_plain(p->builder, infix->op, args, 2, place, out));
     out->offset = start;
     return OGIVE_OK;
 }
@@ -507,15 +506,15 @@ static ogive_status parse_binary(parser *p, int level, og_operand *out)
 {
     OG_TRY(parse_unary(p, out));
     for (;;) {
-        binary operator= find_binary(peek(p));
-        if (operator.level == 0 || operator.level<level)
+        binary infix = find_binary(peek(p));
+        if (infix.level == 0 || infix.level < level)
             return OGIVE_OK;
         int64_t place = get_place(p, &p->lexer.token);
         OG_TRY(advance(p));
         og_operand args[2] = {*out};
-        OG_TRY(parse_binary(p, operator.level + 1, &args[1]));
-        OG_TRY(build_binary(p, &operator, args, place, out));
-        if (operator.level == COMPARISONS && find_binary(peek(p)).level == COMPARISONS)
+        OG_TRY(parse_binary(p, infix.level + 1, &args[1]));
+        OG_TRY(build_binary(p, &infix, args, place, out));
+        if (infix.level == COMPARISONS && find_binary(peek(p)).level == COMPARISONS)
             OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, &p->lexer.token),
                     "comparisons do not chain: write each one in its own where()");
     }
