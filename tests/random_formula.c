@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * random_formula.c - see random_formula.h: grows, prints and evaluates formulas.
+ */
+#include "random_formula.h"
+
+#include "reference.h"
+
+#include <assert.h>
+#include <float.h>
+
+const char *const formula_input_names[FORMULA_INPUTS] = {"x", "y", "fc.weight", "layers.0.bias"};
+
+/* ---- shapes and dtypes ------------------------------------------------------- */
+
+static int64_t below(test_random *random, int64_t n)
+{
+    return test_random_below(random, n);
+}
+
+static bool chance(test_random *random, int percent)
+{
+    return below(random, 100) < percent;
+}
+
+static void set_count(formula_node *node)
+{
+    node->count = 1;
+    for (int d = 0; d < node->rank; d++)
+        node->count *= node->shape[d];
+}
+
+/* Makes node's shape the one that it and other broadcast to. */
+static bool broadcast(formula_node *node, const formula_node *other)
+{
+    int rank = node->rank > other->rank ? node->rank : other->rank;
+    int64_t shape[8] = {0};
+    for (int d = 1; d <= rank; d++) {
+        int64_t a = d <= node->rank ? node->shape[node->rank - d] : 1;
+        int64_t b = d <= other->rank ? other->shape[other->rank - d] : 1;
+        if (a != b && a != 1 && b != 1)
+            return false;
+        shape[rank - d] = a == 1 ? b : a;
+    }
+    node->rank = rank;
+    memcpy(node->shape, shape, sizeof shape);
+    set_count(node);
+    return true;
+}
+
+static og_dtype promote(og_dtype a, og_dtype b)
+{
+    if (a == b)
+        return a;
+    if (a == OG_FLOAT64 || b == OG_FLOAT64)
+        return OG_FLOAT64;
+    return OG_FLOAT32; /* float16 and bfloat16 meet there, too */
+}
+
+/* The dtype of args [first, 4): tensors with dims, else 0-d tensors, decide. */
+static og_dtype promote_args(const random_formula *f, const formula_node *node, int first)
+{
+    og_dtype found[2] = {OG_DTYPE_COUNT, OG_DTYPE_COUNT}; /* 0-d, with dims */
+    for (int a = first; a < 4; a++) {
+        const formula_node *arg = node->args[a] < 0 ? NULL : &f->nodes[node->args[a]];
+        if (!arg || arg->kind == NODE_NUMBER)
+            continue;
+        og_dtype *to = &found[arg->rank > 0];
+        *to = *to == OG_DTYPE_COUNT ? arg->dtype : promote(*to, arg->dtype);
+    }
+    return found[1] != OG_DTYPE_COUNT ? found[1] : found[0];
+}
+
+/* ---- growing ------------------------------------------------------------------- */
+
+static const double positive_numbers[] = {0.1, 0.25, 0.5, 1, 1.5, 2, 3};
+static const double exponents[] = {2, 3, 0.5, -1, -0.5, -2, 1.5, 2.5, 0, 1, 4, -3};
+
+static double pick_number(test_random *random)
+{
+    double number = positive_numbers[below(random, (int64_t)TEST_COUNT(positive_numbers))];
+    return chance(random, 30) ? -number : number;
+}
+
+/* A tensor, rather a late one and one that nobody uses yet. */
+static int pick_tensor(test_random *random, const random_formula *f)
+{
+    for (int tries = 0;; tries++) {
+        int back = (int)below(random, f->node_count);
+        if (chance(random, 50))
+            back = (int)below(random, back + 1);
+        const formula_node *node = &f->nodes[f->node_count - 1 - back];
+        if (node->kind != NODE_NUMBER && (tries > 6 || !node->uses))
+            return f->node_count - 1 - back;
+    }
+}
+
+static formula_node new_node(node_kind kind, og_op op)
+{
+    return (formula_node){.kind = kind, .op = op, .args = {-1, -1, -1, -1}, .numbers = {-1, -1}};
+}
+
+/* node over the shape of tensor. */
+static void take_shape(const random_formula *f, formula_node *node, int tensor)
+{
+    const formula_node *arg = &f->nodes[tensor];
+    node->args[0] = tensor;
+    node->rank = arg->rank;
+    node->dtype = arg->dtype;
+    memcpy(node->shape, arg->shape, sizeof arg->shape);
+    set_count(node);
+}
+
+static int add_node(random_formula *f, const formula_node *node)
+{
+    for (int a = 0; a < 4; a++)
+        if (node->args[a] >= 0)
+            f->nodes[node->args[a]].uses++;
+    f->nodes[f->node_count] = *node;
+    return f->node_count++;
+}
+
+static int add_number(test_random *random, random_formula *f)
+{
+    formula_node node = new_node(NODE_NUMBER, OG_OP_NUMBER);
+    node.numbers[0] = pick_number(random);
+    node.count = 1;
+    return add_node(f, &node);
+}
+
+static bool grow_unary(test_random *random, random_formula *f, formula_node *node)
+{
+    og_op op;
+    const og_function *function;
+    do {
+        op = (og_op)below(random, OG_FUNCTION_COUNT);
+        function = og_function_of(op);
+    } while (!(function->kind == OG_SCALAR && function->args == 1 && op != OG_OP_add_eps) &&
+             !(function->kind == OG_COMPOSITE && !strcmp(function->group, "activation")));
+    *node = new_node(function->kind == OG_SCALAR ? NODE_SCALAR : NODE_ACTIVATION, op);
+    take_shape(f, node, pick_tensor(random, f));
+    node->numbers[0] = positive_numbers[below(random, (int64_t)TEST_COUNT(positive_numbers))];
+    node->numbers[1] = node->numbers[0] + below(random, 3); /* bounds must not cross */
+    if (op == OG_OP_pow)
+        node->numbers[0] = exponents[below(random, (int64_t)TEST_COUNT(exponents))];
+    if ((op == OG_OP_clamp || op == OG_OP_hardtanh) && chance(random, 50))
+        node->numbers[0] = -node->numbers[0];
+    /* Where half of the line gives NaN, mostly stay on the other half. */
+    bool half = op == OG_OP_log || op == OG_OP_sqrt || op == OG_OP_rsqrt || op == OG_OP_pow ||
+                op == OG_OP_log1p;
+    if (half && chance(random, 80)) {
+        formula_node positive = new_node(NODE_SCALAR, OG_OP_abs);
+        take_shape(f, &positive, node->args[0]);
+        node->args[0] = add_node(f, &positive);
+    }
+    return true;
+}
+
+static bool grow_binary(test_random *random, random_formula *f, formula_node *node)
+{
+    static const og_op ops[] = {OG_OP_add, OG_OP_sub, OG_OP_mul,     OG_OP_div,
+                                OG_OP_add, OG_OP_mul, OG_OP_minimum, OG_OP_maximum};
+    *node = new_node(NODE_SCALAR, ops[below(random, (int64_t)TEST_COUNT(ops))]);
+    take_shape(f, node, pick_tensor(random, f));
+    node->args[1] = chance(random, 25) ? add_number(random, f) : pick_tensor(random, f);
+    if (!broadcast(node, &f->nodes[node->args[1]]))
+        return false;
+    if (chance(random, 30)) {
+        int first = node->args[0];
+        node->args[0] = node->args[1];
+        node->args[1] = first;
+    }
+    node->dtype = promote_args(f, node, 0);
+    return true;
+}
+
+static bool grow_where(test_random *random, random_formula *f, formula_node *node)
+{
+    *node = new_node(NODE_WHERE, (og_op)(OG_OP_lt + below(random, 6)));
+    take_shape(f, node, pick_tensor(random, f));
+    for (int a = 1; a < 4; a++) {
+        node->args[a] =
+            chance(random, 30) && a != 3 ? add_number(random, f) : pick_tensor(random, f);
+        if (!broadcast(node, &f->nodes[node->args[a]]))
+            return false;
+    }
+    node->dtype = promote_args(f, node, 2);
+    return true;
+}
+
+static bool grow_reduction(test_random *random, random_formula *f, formula_node *node)
+{
+    static const og_op ops[] = {OG_OP_sum,  OG_OP_sum, OG_OP_mean, OG_OP_amax,
+                                OG_OP_amin, OG_OP_var, OG_OP_std,  OG_OP_logsumexp};
+    *node = new_node(NODE_REDUCE, ops[below(random, (int64_t)TEST_COUNT(ops))]);
+    take_shape(f, node, pick_tensor(random, f));
+    const formula_node *arg = &f->nodes[node->args[0]];
+    node->dims = (uint32_t)below(random, 1 << arg->rank);
+    if (chance(random, 50) && arg->rank)
+        node->dims = 1u << below(random, arg->rank);
+    node->all = node->op != OG_OP_logsumexp && (!node->dims || chance(random, 10));
+    if (node->all)
+        node->dims = (1u << arg->rank) - 1;
+    node->keepdim = chance(random, 70);
+    node->numbers[0] = (double)below(random, 3) - 1; /* -1: not given */
+    int64_t row = 1;
+    int rank = 0;
+    for (int d = 0; d < arg->rank; d++) {
+        bool reduced = node->dims >> d & 1;
+        row *= reduced ? arg->shape[d] : 1;
+        if (!reduced || node->keepdim)
+            node->shape[rank++] = reduced ? 1 : arg->shape[d];
+    }
+    node->rank = rank;
+    set_count(node);
+    if (node->op == OG_OP_logsumexp && !node->dims)
+        return false;
+    f->reduces = true;
+    return row > 0 || (node->op != OG_OP_amax && node->op != OG_OP_amin);
+}
+
+/* A node of exactly these dims and dtype, for a weight; or -1. */
+static int find_weight(test_random *random, const random_formula *f, const formula_node *node,
+                       int rank)
+{
+    for (int tries = 0; tries < 12; tries++) {
+        int at = pick_tensor(random, f);
+        const formula_node *other = &f->nodes[at];
+        if (other->rank == rank && other->dtype == node->dtype &&
+            memcmp(other->shape, node->shape + node->rank - rank,
+                   (size_t)rank * sizeof *node->shape) == 0)
+            return at;
+    }
+    return -1;
+}
+
+static bool grow_normalisation(test_random *random, random_formula *f, formula_node *node)
+{
+    static const og_op ops[] = {OG_OP_softmax, OG_OP_log_softmax, OG_OP_layer_norm, OG_OP_rms_norm};
+    *node = new_node(NODE_NORMALISE, ops[below(random, (int64_t)TEST_COUNT(ops))]);
+    take_shape(f, node, pick_tensor(random, f));
+    if (node->rank == 0)
+        return false;
+    f->reduces = true;
+    if (node->op == OG_OP_softmax || node->op == OG_OP_log_softmax) {
+        node->dims = 1u << below(random, node->rank);
+        return true;
+    }
+    int last = 1 + (int)below(random, node->rank);
+    node->dims = ((1u << last) - 1) << (node->rank - last);
+    node->args[1] = chance(random, 60) ? find_weight(random, f, node, last) : -1;
+    if (node->op == OG_OP_layer_norm && node->args[1] >= 0)
+        node->args[2] = chance(random, 60) ? find_weight(random, f, node, last) : -1;
+    if (chance(random, 50))
+        node->numbers[0] = chance(random, 50) ? 1e-3 : 0.25;
+    return true;
+}
+
+static bool grow_transpose(test_random *random, random_formula *f, formula_node *node)
+{
+    *node = new_node(NODE_TRANSPOSE, OG_OP_transpose);
+    take_shape(f, node, pick_tensor(random, f));
+    if (node->rank < 2)
+        return false;
+    for (int i = 0; i < 2; i++)
+        node->swap[i] = (int)below(random, node->rank);
+    int64_t first = node->shape[node->swap[0]];
+    node->shape[node->swap[0]] = node->shape[node->swap[1]];
+    node->shape[node->swap[1]] = first;
+    return true;
+}
+
+static bool grow_cast(test_random *random, random_formula *f, formula_node *node)
+{
+    static const og_op ops[] = {OG_OP_float32, OG_OP_float16, OG_OP_bfloat16, OG_OP_float64};
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16, OG_FLOAT64};
+    int which = (int)below(random, chance(random, 20) ? 4 : 3);
+    *node = new_node(NODE_CAST, ops[which]);
+    take_shape(f, node, pick_tensor(random, f));
+    node->dtype = dtypes[which];
+    return true;
+}
+
+static void grow(test_random *random, random_formula *f, int64_t max_count)
+{
+    formula_node node;
+    int kind = (int)below(random, 100);
+    bool made = kind < 30   ? grow_unary(random, f, &node)
+                : kind < 62 ? grow_binary(random, f, &node)
+                : kind < 70 ? grow_where(random, f, &node)
+                : kind < 83 ? grow_reduction(random, f, &node)
+                : kind < 91 ? grow_normalisation(random, f, &node)
+                : kind < 95 ? grow_transpose(random, f, &node)
+                            : grow_cast(random, f, &node);
+    if (made && node.count <= 4 * max_count)
+        add_node(f, &node);
+}
+
+/* The shape that inputs broadcast to, or are parts of. */
+static formula_node pick_base(test_random *random, int64_t max_count)
+{
+    static const int64_t extents[] = {1,  2,  3,   5,   7,   8,    16,   17,    33,
+                                      64, 65, 129, 511, 513, 1000, 4097, 16385, 33000};
+    formula_node base = new_node(NODE_INPUT, OG_OP_INPUT);
+    base.rank = (int)below(random, 6);
+    base.count = 1; /* as if an extent of 0 were 1, so that strides stay small */
+    for (int d = 0; d < base.rank; d++) {
+        int64_t extent;
+        do
+            extent = extents[below(random, (int64_t)TEST_COUNT(extents))];
+        while (extent * base.count > max_count);
+        base.shape[d] = chance(random, 1) ? 0 : extent;
+        base.count *= extent;
+    }
+    for (int d = base.rank - 1; d > 0; d--) { /* long extents anywhere */
+        int other = (int)below(random, d + 1);
+        int64_t extent = base.shape[d];
+        base.shape[d] = base.shape[other];
+        base.shape[other] = extent;
+    }
+    return base;
+}
+
+static void add_inputs(test_random *random, random_formula *f, int64_t max_count)
+{
+    formula_node base = pick_base(random, max_count);
+    int style = (int)below(random, 100);
+    f->input_count = 1 + (int)below(random, FORMULA_INPUTS);
+    for (int i = 0; i < f->input_count; i++) {
+        formula_node node = base;
+        int dropped = i && chance(random, 40) ? (int)below(random, base.rank + 1) : 0;
+        node.input = i;
+        node.rank -= dropped;
+        memmove(node.shape, base.shape + dropped, (size_t)node.rank * sizeof *node.shape);
+        for (int d = 0; i && d < node.rank; d++)
+            node.shape[d] = chance(random, 20) ? 1 : node.shape[d];
+        set_count(&node);
+        node.dtype = style < 55   ? OG_FLOAT32
+                     : style < 68 ? OG_FLOAT16
+                     : style < 78 ? OG_BFLOAT16
+                     : style < 85 ? OG_FLOAT64
+                                  : (og_dtype)below(random, OG_DTYPE_COUNT);
+        add_node(f, &node);
+    }
+}
+
+/* ---- printing ------------------------------------------------------------------- */
+
+static void print(random_formula *f, const char *format, ...)
+{
+    size_t length = strlen(f->text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(f->text + length, sizeof f->text - length, format, list);
+    va_end(list);
+}
+
+static void print_node(random_formula *f, int index, const bool *named);
+
+static void print_use(random_formula *f, int index, const bool *named)
+{
+    const formula_node *node = &f->nodes[index];
+    if (node->kind == NODE_INPUT)
+        print(f, "%s", formula_input_names[node->input]);
+    else if (node->kind == NODE_NUMBER)
+        print(f, "%.17g", node->numbers[0]);
+    else if (named[index])
+        print(f, "v%d", index);
+    else
+        print_node(f, index, named);
+}
+
+static void print_dims(random_formula *f, const formula_node *node, int rank, bool sizes)
+{
+    print(f, "(");
+    for (int d = 0; d < rank; d++)
+        if (node->dims >> d & 1)
+            print(f, "%lld, ", (long long)(sizes ? node->shape[d] : d % 2 ? d - rank : d));
+    print(f, ")");
+}
+
+static void print_attributes(random_formula *f, const formula_node *node, const bool *named)
+{
+    const formula_node *arg = &f->nodes[node->args[0]];
+    switch (node->kind) {
+    case NODE_REDUCE:
+        if (!node->all) {
+            print(f, ", dim=");
+            print_dims(f, node, arg->rank, false);
+        }
+        if (node->keepdim)
+            print(f, ", keepdim=true");
+        if ((node->op == OG_OP_var || node->op == OG_OP_std) && node->numbers[0] >= 0)
+            print(f, ", correction=%g", node->numbers[0]);
+        break;
+    case NODE_NORMALISE:
+        if (node->op == OG_OP_softmax || node->op == OG_OP_log_softmax) {
+            print(f, ", dim=%d", __builtin_ctz(node->dims));
+            break;
+        }
+        print(f, ", ");
+        print_dims(f, node, arg->rank, true);
+        for (int a = 1; a < 3; a++)
+            if (node->args[a] >= 0) {
+                print(f, ", %s=", a == 1 ? "weight" : "bias");
+                print_use(f, node->args[a], named);
+            }
+        if (node->numbers[0] >= 0)
+            print(f, ", eps=%g", node->numbers[0]);
+        break;
+    case NODE_TRANSPOSE:
+        print(f, ", %d, %d", node->swap[0], node->swap[1] - node->rank);
+        break;
+    default: /* numbers by name */
+        for (int p = 1, n = 0; og_function_of(node->op)->parameters[p].kind; p++)
+            if (og_function_of(node->op)->parameters[p].kind == OG_PARAMETER_NUMBER)
+                print(f, ", %s=%.17g", og_function_of(node->op)->parameters[p].name,
+                      node->numbers[n++]);
+    }
+}
+
+static void print_node(random_formula *f, int index, const bool *named)
+{
+    const formula_node *node = &f->nodes[index];
+    const char *name = og_function_of(node->op)->name;
+    static const char *const compare[] = {" < ", " <= ", " > ", " >= ", " == ", " != "};
+    const char *infix = node->op == OG_OP_add   ? " + "
+                        : node->op == OG_OP_sub ? " - "
+                        : node->op == OG_OP_mul ? " * "
+                        : node->op == OG_OP_div ? " / "
+                                                : NULL;
+    if (node->kind == NODE_WHERE) {
+        for (int a = 0; a < 4; a++) {
+            print(f, "%s", a == 0 ? "where(" : a == 1 ? compare[node->op - OG_OP_lt] : ", ");
+            print_use(f, node->args[a], named);
+        }
+        print(f, ")");
+    } else if (node->kind == NODE_SCALAR && infix) {
+        print(f, "(");
+        print_use(f, node->args[0], named);
+        print(f, "%s", infix);
+        print_use(f, node->args[1], named);
+        print(f, ")");
+    } else if (node->kind == NODE_SCALAR && og_function_of(node->op)->args == 2) {
+        print(f, "%s(", name);
+        print_use(f, node->args[0], named);
+        print(f, ", ");
+        print_use(f, node->args[1], named);
+        print(f, ")");
+    } else {
+        print(f, "%s(", node->op == OG_OP_gelu_tanh ? "gelu" : name);
+        print_use(f, node->args[0], named);
+        print(f, "%s", node->op == OG_OP_gelu_tanh ? ", approximate='tanh'" : "");
+        print_attributes(f, node, named);
+        print(f, ")");
+    }
+}
+
+static void print_formula(random_formula *f)
+{
+    int uses[FORMULA_NODES] = {0};
+    bool named[FORMULA_NODES] = {false};
+    for (int r = 0; r < f->result_count; r++)
+        uses[f->results[r]]++;
+    for (int n = f->node_count - 1; n >= 0; n--) {
+        named[n] = uses[n] > 1;
+        for (int a = 0; uses[n] && a < 4; a++)
+            if (f->nodes[n].args[a] >= 0)
+                uses[f->nodes[n].args[a]]++;
+        f->nodes[n].uses = uses[n];
+        f->has_float64 |= uses[n] && f->nodes[n].dtype == OG_FLOAT64;
+    }
+    f->text[0] = 0;
+    for (int n = f->input_count; n < f->node_count; n++)
+        if (named[n] && f->nodes[n].kind != NODE_NUMBER) {
+            print(f, "v%d = ", n);
+            print_node(f, n, named);
+            print(f, "; ");
+        }
+    for (int r = 0; r < f->result_count; r++) {
+        print(f, r ? ", " : "");
+        print_use(f, f->results[r], named);
+    }
+}
+
+void formula_generate(test_random *random, int64_t max_count, random_formula *f)
+{
+    memset(f, 0, sizeof *f);
+    add_inputs(random, f, max_count);
+    int wanted = f->input_count + 1 + (int)below(random, 18);
+    for (int tries = 0; tries < 100 && f->node_count < wanted; tries++)
+        grow(random, f, max_count);
+    int results = chance(random, 70) ? 1 : FORMULA_RESULTS;
+    for (int n = f->node_count - 1; n >= f->input_count && f->result_count < results; n--)
+        if (f->nodes[n].kind != NODE_NUMBER && !f->nodes[n].uses)
+            f->results[f->result_count++] = n;
+    if (!f->result_count)
+        f->results[f->result_count++] = 0;
+    print_formula(f);
+}
+
+/* ---- evaluating ------------------------------------------------------------------ */
+
+static og_dtype computed_in(const formula_node *node)
+{
+    return node->dtype == OG_FLOAT64 ? OG_FLOAT64 : OG_FLOAT32;
+}
+
+/* Where element (index of node) of an argument lies, dims aligned at the end. */
+static int64_t find_broadcast(const formula_node *node, const int64_t *index,
+                              const formula_node *arg)
+{
+    int64_t at = 0;
+    for (int d = 0; d < arg->rank; d++)
+        at = at * arg->shape[d] + (arg->shape[d] == 1 ? 0 : index[d + node->rank - arg->rank]);
+    return at;
+}
+
+/* An argument as a node of dtype takes it. */
+static double take(const random_formula *f, const formula_node *node, int a, const int64_t *index,
+                   og_dtype dtype)
+{
+    const formula_node *arg = &f->nodes[node->args[a]];
+    return reference_round(arg->values[find_broadcast(node, index, arg)], dtype);
+}
+
+static double evaluate_scalar(const formula_node *node, double a, double b)
+{
+    og_dtype type = computed_in(node);
+    double constants[2];
+    for (int c = 0; c < 2; c++)
+        constants[c] = reference_round(node->numbers[c], type);
+#define OF(op, x, y) reference_round(og_function_value(op, (double[]){x, y}, constants), type)
+    double low = constants[0], high = constants[1];
+    switch ((int)node->op) {
+    case OG_OP_pow: /* by the steps that PyTorch takes */
+        return low == 1      ? a
+               : low == 2    ? OF(OG_OP_mul, a, a)
+               : low == 3    ? OF(OG_OP_mul, OF(OG_OP_mul, a, a), a)
+               : low == 0.5  ? OF(OG_OP_sqrt, a, 0)
+               : low == -0.5 ? OF(OG_OP_rsqrt, a, 0)
+               : low == -1   ? OF(OG_OP_div, 1, a)
+               : low == -2   ? OF(OG_OP_div, 1, OF(OG_OP_mul, a, a))
+                             : OF(OG_OP_pow, a, 0);
+    case OG_OP_relu6:
+        return a < 0 ? 0 : a > 6 ? 6 : a;
+    case OG_OP_hardtanh:
+        return a < low ? low : a > high ? high : a;
+    case OG_OP_hardswish: {
+        double gate = OF(OG_OP_add, a, 3);
+        gate = gate < 0 ? 0 : gate > 6 ? 6 : gate;
+        return OF(OG_OP_div, OF(OG_OP_mul, a, gate), 6);
+    }
+    case OG_OP_softsign:
+        return OF(OG_OP_div, a, OF(OG_OP_add, 1, fabs(a)));
+    default:
+        assert(node->kind == NODE_SCALAR);
+        return OF(node->op, a, b);
+    }
+#undef OF
+}
+
+static bool compare(og_op op, double a, double b)
+{
+    return op == OG_OP_lt   ? a < b
+           : op == OG_OP_le ? a <= b
+           : op == OG_OP_gt ? a > b
+           : op == OG_OP_ge ? a >= b
+           : op == OG_OP_eq ? a == b
+                            : a != b;
+}
+
+static double evaluate_element(const random_formula *f, const formula_node *node,
+                               const int64_t *index)
+{
+    og_dtype type = computed_in(node);
+    switch (node->kind) {
+    case NODE_NUMBER:
+        return node->numbers[0];
+    case NODE_WHERE: {
+        formula_node compared = *node;
+        compared.args[2] = compared.args[3] = -1;
+        og_dtype at = promote_args(f, &compared, 0);
+        at = at == OG_FLOAT64 ? OG_FLOAT64 : OG_FLOAT32;
+        bool mask = compare(node->op, take(f, node, 0, index, at), take(f, node, 1, index, at));
+        return take(f, node, mask ? 2 : 3, index, type);
+    }
+    case NODE_TRANSPOSE: {
+        int64_t swapped[8];
+        memcpy(swapped, index, sizeof swapped);
+        swapped[node->swap[0]] = index[node->swap[1]];
+        swapped[node->swap[1]] = index[node->swap[0]];
+        const formula_node *arg = &f->nodes[node->args[0]];
+        return arg->values[find_broadcast(arg, swapped, arg)];
+    }
+    case NODE_CAST:
+        return take(f, node, 0, index, node->dtype);
+    default:
+        return evaluate_scalar(node, take(f, node, 0, index, type),
+                               node->args[1] < 0 ? 0 : take(f, node, 1, index, type));
+    }
+}
+
+/* What the functions over rows make of a row: its sum, spread and so on. */
+typedef struct {
+    double most, least, sum, mean, squares, sumexp; /* squares: of x - mean */
+    double mean_square;
+} row_summary;
+
+static row_summary summarise(const double *x, int64_t n, og_dtype type)
+{
+    row_summary s = {.most = -INFINITY, .least = INFINITY};
+    long double sum = 0, squares = 0, exps = 0, own_squares = 0;
+    bool nan = false;
+    for (int64_t i = 0; i < n; i++) {
+        s.most = fmax(s.most, x[i]);
+        s.least = fmin(s.least, x[i]);
+        nan |= isnan(x[i]);
+        sum += x[i];
+        own_squares += reference_round(x[i] * x[i], type);
+    }
+    s.most = nan ? NAN : s.most;
+    s.least = nan ? NAN : s.least;
+    s.sum = reference_round((double)sum, type);
+    s.mean = reference_round(s.sum / (double)n, type);
+    for (int64_t i = 0; i < n; i++) {
+        double d = reference_round(x[i] - s.mean, type);
+        squares += reference_round(d * d, type);
+        exps += reference_round(exp(x[i] - (isinf(s.most) ? 0 : s.most)), type);
+    }
+    s.squares = reference_round((double)squares, type);
+    s.sumexp = reference_round((double)exps, type);
+    s.mean_square = reference_round(reference_round((double)own_squares, type) / (double)n, type);
+    return s;
+}
+
+static double finish_reduction(const formula_node *node, const row_summary *s, int64_t n)
+{
+    og_dtype type = computed_in(node);
+    double correction = node->numbers[0] < 0 ? 1 : node->numbers[0];
+    double variance = reference_round(s->squares / fmax((double)n - correction, 0), type);
+    switch ((int)node->op) {
+    case OG_OP_sum:
+        return s->sum;
+    case OG_OP_mean:
+        return s->mean;
+    case OG_OP_amax:
+        return s->most;
+    case OG_OP_amin:
+        return s->least;
+    case OG_OP_var:
+        return variance;
+    case OG_OP_std:
+        return reference_round(sqrt(variance), type);
+    default:
+        assert(node->op == OG_OP_logsumexp);
+        return reference_round(
+            reference_round(log(s->sumexp), type) + (isinf(s->most) ? 0 : s->most), type);
+    }
+}
+
+static double finish_normalisation(const random_formula *f, const formula_node *node,
+                                   const int64_t *index, const row_summary *s)
+{
+    og_dtype type = computed_in(node);
+    double x = take(f, node, 0, index, type);
+    double weight = node->args[1] < 0 ? 1 : take(f, node, 1, index, type);
+    double bias = node->args[2] < 0 ? 0 : take(f, node, 2, index, type);
+    double eps = reference_round(node->numbers[0] >= 0          ? node->numbers[0]
+                                 : node->op == OG_OP_layer_norm ? 1e-5
+                                 : node->dtype == OG_FLOAT64    ? DBL_EPSILON
+                                                                : FLT_EPSILON,
+                                 type);
+    double below_most = reference_round(x - s->most, type);
+    double infinite = s->most - s->most; /* NaN, if it is */
+#define ROUND(value) reference_round(value, type)
+    switch ((int)node->op) {
+    case OG_OP_softmax:
+        return ROUND(ROUND(exp(below_most)) / (s->sumexp + infinite));
+    case OG_OP_log_softmax:
+        return ROUND(below_most - ROUND(log(s->sumexp + infinite)));
+    case OG_OP_layer_norm: {
+        double scale = ROUND(1 / sqrt(ROUND(s->squares + eps)));
+        return ROUND(ROUND(ROUND(ROUND(x - s->mean) * scale) * weight) + bias);
+    }
+    default:
+        assert(node->op == OG_OP_rms_norm);
+        return ROUND(ROUND(x * ROUND(1 / sqrt(ROUND(s->mean_square + eps)))) * weight);
+    }
+#undef ROUND
+}
+
+static bool step_index(const formula_node *node, int64_t *index)
+{
+    for (int d = node->rank - 1; d >= 0; d--) {
+        if (++index[d] < node->shape[d])
+            return true;
+        index[d] = 0;
+    }
+    return false;
+}
+
+/* REDUCE and NORMALISE: gathers every row of the argument, summarises it, and
+ * writes one element, or the row's. */
+static void evaluate_rows(const random_formula *f, formula_node *node)
+{
+    const formula_node *arg = &f->nodes[node->args[0]];
+    formula_node rows = *arg, row = *arg; /* the kept dims, and the reduced ones */
+    for (int d = 0; d < arg->rank; d++)
+        *(node->dims >> d & 1 ? &rows.shape[d] : &row.shape[d]) = 1;
+    set_count(&rows);
+    set_count(&row);
+    double *x = malloc((size_t)(row.count ? row.count : 1) * sizeof *x);
+    int64_t kept[8] = {0}, written = 0;
+    for (int64_t r = 0; r < rows.count; r++, step_index(&rows, kept)) {
+        int64_t inside[8] = {0}, index[8];
+        for (int64_t i = 0; i < row.count; i++, step_index(&row, inside)) {
+            for (int d = 0; d < 8; d++)
+                index[d] = kept[d] + inside[d];
+            x[i] = arg->values[find_broadcast(arg, index, arg)];
+        }
+        row_summary summary = summarise(x, row.count, computed_in(node));
+        if (node->kind == NODE_REDUCE) {
+            node->values[written++] = finish_reduction(node, &summary, row.count);
+            continue;
+        }
+        summary.squares = reference_round(summary.squares / (double)row.count, computed_in(node));
+        memset(inside, 0, sizeof inside);
+        for (int64_t i = 0; i < row.count; i++, step_index(&row, inside)) {
+            for (int d = 0; d < 8; d++)
+                index[d] = kept[d] + inside[d];
+            node->values[find_broadcast(node, index, node)] =
+                finish_normalisation(f, node, index, &summary);
+        }
+    }
+    free(x);
+}
+
+void formula_evaluate(random_formula *f)
+{
+    for (int n = f->input_count; n < f->node_count; n++) {
+        formula_node *node = &f->nodes[n];
+        if (!node->uses)
+            continue;
+        node->values = calloc(node->count ? (size_t)node->count : 1, sizeof *node->values);
+        assert_non_null(node->values);
+        if (node->kind == NODE_REDUCE || node->kind == NODE_NORMALISE) {
+            evaluate_rows(f, node);
+            continue;
+        }
+        int64_t index[8] = {0};
+        for (int64_t i = 0; i < node->count; i++, step_index(node, index))
+            node->values[i] = evaluate_element(f, node, index);
+    }
+}
+
+void formula_free(random_formula *f)
+{
+    for (int n = 0; n < f->node_count; n++)
+        free(f->nodes[n].values);
+    f->node_count = 0;
+}
