@@ -9,8 +9,9 @@ A fit approximates f on [lo, hi] by sum c[i] x^(step i) and minimises
 max |w (p - f)| (Remez exchange in 60 digits).  The weight w turns the error
 of the polynomial into the error of the function built on it, relative to that
 function's value, so the printed error is what the function sees.  The
-coefficients are then rounded to the working precision and moved by single
-ulps, alone and in pairs, as long as that lowers the error.
+coefficients are then rounded to the working precision, all at once or lowest
+first with the rest fitted again, and moved by single ulps, alone and in
+pairs, as long as that lowers the error.
 Needs mpmath.
 """
 import sys
@@ -108,8 +109,15 @@ def polish(f, w, lo, hi, coefficients, powers, bits):
 def fit(f, w, lo, hi, powers, bits):
     """The best approximation with coefficients of `bits` bits, nearly."""
     free, _ = remez(f, w, powers, lo, hi)
-    best = [round_to(c, bits) for c in free]
-    return polish(f, w, lo, hi, best, powers, bits)
+    at_once = [round_to(c, bits) for c in free]
+    one_by_one = []
+    while len(one_by_one) < len(powers):
+        def rest(x):
+            return f(x) - sum(c * x ** p for c, p in zip(one_by_one, powers))
+        c, _ = remez(rest, w, powers[len(one_by_one):], lo, hi)
+        one_by_one.append(round_to(c[0], bits))
+    return min((polish(f, w, lo, hi, start, powers, bits) for start in (at_once, one_by_one)),
+               key=lambda result: result[1])
 
 
 def hexf(c, bits):

@@ -499,16 +499,16 @@ OG_FN float og_tanh_f32(float x)
 
 /*
  * x - tanh(x).  Below 0.75, x^3 (1/3 + u p(u)), u = x^2, degree 5, relative error
- * 2^-27 (fit tanhshrink), x^3 and 1/3 as pairs; above, tanh as a pair.
+ * 2^-28.8 (fit tanhshrink), x^3 and 1/3 as pairs; above, tanh as a pair.
  */
 OG_FN float og_tanhshrink_f32(float x)
 {
     float a = fabsf(x);
     float u = a * a;
     float u2 = u * u;
-    float p0 = og_fma_near_f32(0x1.ba1620p-5f, u, -0x1.111106p-3f);
-    float p1 = og_fma_near_f32(0x1.1cdd6ep-7f, u, -0x1.65ce26p-6f);
-    float p2 = og_fma_near_f32(0x1.70bdb8p-11f, u, -0x1.96a014p-9f);
+    float p0 = og_fma_near_f32(0x1.ba1672p-5f, u, -0x1.111108p-3f);
+    float p1 = og_fma_near_f32(0x1.1cf764p-7f, u, -0x1.65d234p-6f);
+    float p2 = og_fma_near_f32(0x1.7217b4p-11f, u, -0x1.9739e2p-9f);
     float p =
         og_fma_near_f32(og_fma_near_f32(og_fma_near_f32(p2, u2, p1), u2, p0), u, 0x1.555556p-2f);
     float c = a * u;
@@ -525,7 +525,7 @@ OG_FN float og_tanhshrink_f32(float x)
 
 /*
  * |x| < 1: x + x p(x^2), degree 6, relative error 2^-29.4 (fit erf_small).
- * Above: 1 - exp(-a p(a)), degree 7, relative error 2^-32.5 on [1,4] (erf_large).
+ * Above: 1 - exp(-a p(a)), degree 7, relative error 2^-32.8 on [1,4] (erf_large).
  */
 OG_FN float og_erf_f32(float x)
 {
@@ -541,8 +541,8 @@ OG_FN float og_erf_f32(float x)
     float b2 = b * b, b4 = b2 * b2;
     float q0 = og_fma_near_f32(0x1.455644p-1f, b, 0x1.20ebb4p+0f);
     float q1 = og_fma_near_f32(-0x1.79e678p-6f, b, 0x1.b0b706p-4f);
-    float q2 = og_fma_near_f32(-0x1.1722dap-13f, b, 0x1.9efbe0p-9f);
-    float q3 = og_fma_near_f32(0x1.e9433ap-19f, b, -0x1.ef5724p-16f);
+    float q2 = og_fma_near_f32(-0x1.1722e0p-13f, b, 0x1.9efbe0p-9f);
+    float q3 = og_fma_near_f32(0x1.e94334p-19f, b, -0x1.ef572cp-16f);
     float q = og_fma_near_f32(og_fma_near_f32(q3, b2, q2), b4, og_fma_near_f32(q1, b2, q0));
     og_exp_parts_f32 p = og_exp_split_f32(-b * q, 0.0f, 0x1.8000fep23f);
     float large = 1.0f - p.scale * (1.0f + (p.rh + p.w));
@@ -626,7 +626,7 @@ OG_FN float og_selu_f32(float x)
 /*
  * |x|^y = 2^(y log2|x|) in double without fma, so equal bits at every level:
  * x = 2^k m, t = (m - 1)/(m + 1), log2 m = t p(t^2), degree 7, relative error
- * 2^-56 (fit pow_log2); 2^r = 1 + r p(r), |r| <= 1/2, degree 9, 2^-45 (pow_exp2).
+ * 2^-56 (fit pow_log2); 2^r = 1 + r p(r), |r| <= 1/2, degree 9, 2^-52 (pow_exp2).
  */
 OG_FN float og_pow_f32(float x, float exponent)
 {
@@ -644,10 +644,10 @@ OG_FN float og_pow_f32(float x, float exponent)
     double md = (double)m;
     double t = (md - 1.0) / (md + 1.0);
     double u = t * t, u2 = u * u;
-    double l0 = 0x1.ec709dc3a08f7p-1 * u + 0x1.71547652b82fep+1;
-    double l1 = 0x1.a61763cf7a798p-2 * u + 0x1.2776c50e49289p-1;
-    double l2 = 0x1.0cb40f9d07fa5p-2 * u + 0x1.484a9c35dd8a7p-2;
-    double l3 = 0x1.d8fbe4aa55a10p-3 * u + 0x1.c0ccfe17d3968p-3;
+    double l0 = 0x1.ec709dc3a047fp-1 * u + 0x1.71547652b82fep+1;
+    double l1 = 0x1.a61762d6fe1edp-2 * u + 0x1.2776c50ee35ebp-1;
+    double l2 = 0x1.0ca16925e54e1p-2 * u + 0x1.484afb4fb1396p-2;
+    double l3 = 0x1.b5a4ee3b65384p-3 * u + 0x1.c46c4cfdbad1ep-3;
     double l = (l3 * u2 + l2) * (u2 * u2) + (l1 * u2 + l0);
     double z = (double)exponent * ((double)kf + t * l);
     z = z > 300.0 ? 300.0 : z;
@@ -656,11 +656,11 @@ OG_FN float og_pow_f32(float x, float exponent)
     double n = nf - 0x1.8p52;
     double r = z - n;
     double r2 = r * r, r4 = r2 * r2;
-    double e0 = 0x1.ebfbdff82c61fp-3 * r + 0x1.62e42fefa3a28p-1;
-    double e1 = 0x1.3b2ab6fb8219ep-7 * r + 0x1.c6b08d70395a6p-5;
-    double e2 = 0x1.43091380f6e14p-13 * r + 0x1.5d87fea46fce4p-10;
-    double e3 = 0x1.62bea8823eea8p-20 * r + 0x1.ffcb43c7eaddcp-17;
-    double e4 = 0x1.e730ff23a743fp-28 * r + 0x1.b6700b26fa658p-24;
+    double e0 = 0x1.ebfbdff82c430p-3 * r + 0x1.62e42fefa3a12p-1;
+    double e1 = 0x1.3b2ab6fbd6e55p-7 * r + 0x1.c6b08d703e133p-5;
+    double e2 = 0x1.4309126bd4697p-13 * r + 0x1.5d87fe9b997e9p-10;
+    double e3 = 0x1.62c147e228d92p-20 * r + 0x1.ffcb58a940fb8p-17;
+    double e4 = 0x1.e3a8e5f515f78p-28 * r + 0x1.b671d47ef41bap-24;
     double e = (e4 * r4 + (e3 * r2 + e2)) * r4 + (e1 * r2 + e0);
     double scale = og_double_bits((og_bits_f64(nf) + 1023u) << 52);
     float y = (float)(scale * (1.0 + r * e));
