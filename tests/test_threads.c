@@ -28,8 +28,9 @@
 #define SANITIZED 0
 #endif
 
-/* ThreadSanitizer ends a forked child that starts threads, unless told not to. */
-const char *__tsan_default_options(void);
+/* ThreadSanitizer ends a forked child that starts threads, unless told not to.
+ * (OGIVE_API: everything else is hidden, and it looks for this by name.) */
+OGIVE_API const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";
