@@ -21,61 +21,73 @@ static double neg(double x, const double *p)
     UNUSED(p);
     return -x;
 }
+
 static double magnitude(double x, const double *p)
 {
     UNUSED(p);
     return fabs(x);
 }
+
 static double square(double x, const double *p)
 {
     UNUSED(p);
     return x * x;
 }
+
 static double reciprocal(double x, const double *p)
 {
     UNUSED(p);
     return 1.0 / x;
 }
+
 static double square_root(double x, const double *p)
 {
     UNUSED(p);
     return sqrt(x);
 }
+
 static double rsqrt(double x, const double *p)
 {
     UNUSED(p);
     return 1.0 / sqrt(x);
 }
+
 static double exponential(double x, const double *p)
 {
     UNUSED(p);
     return exp(x);
 }
+
 static double exponential_m1(double x, const double *p)
 {
     UNUSED(p);
     return expm1(x);
 }
+
 static double logarithm(double x, const double *p)
 {
     UNUSED(p);
     return log(x);
 }
+
 static double logarithm_1p(double x, const double *p)
 {
     UNUSED(p);
     return log1p(x);
 }
+
 static double hyperbolic(double x, const double *p)
 {
     UNUSED(p);
     return tanh(x);
 }
+
 static double error_function(double x, const double *p)
 {
     UNUSED(p);
     return erf(x);
 }
+
 static double relu(double x, const double *p)
 {
     UNUSED(p);
@@ -94,11 +106,13 @@ static double clamp(double x, const double *p)
 {
     return clamp_to(x, p[0], p[1]);
 }
+
 static double relu6(double x, const double *p)
 {
     UNUSED(p);
     return clamp_to(x, 0.0, 6.0);
 }
+
 static double hardtanh(double x, const double *p)
 {
     UNUSED(p);
@@ -130,6 +144,7 @@ static double leaky_relu(double x, const double *p)
 {
     return x > 0.0 ? x : x * p[0];
 }
+
 static double threshold(double x, const double *p)
 {
     return x <= p[0] ? p[1] : x;

@@ -42,14 +42,17 @@ OG_FN uint32_t og_bits_f32(float x)
 {
     return (uint32_t)__float_as_int(x);
 }
+
 OG_FN float og_float_bits(uint32_t u)
 {
     return __int_as_float((int)u);
 }
+
 OG_FN uint64_t og_bits_f64(double x)
 {
     return (uint64_t)__double_as_longlong(x);
 }
+
 OG_FN double og_double_bits(uint64_t u)
 {
     return __longlong_as_double((long long)u);

@@ -36,26 +36,32 @@ OG_FN uint32_t og_lt_f32(float a, float b)
 {
     return a < b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_le_f32(float a, float b)
 {
     return a <= b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_gt_f32(float a, float b)
 {
     return a > b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_ge_f32(float a, float b)
 {
     return a >= b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_eq_f32(float a, float b)
 {
     return a == b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_ne_f32(float a, float b)
 {
     return a != b ? 0xffffffffu : 0u;
 }
+
 OG_FN float og_where_f32(uint32_t mask, float a, float b)
 {
     return mask ? a : b;
@@ -65,14 +71,17 @@ OG_FN float og_add_f32(float a, float b)
 {
     return a + b;
 }
+
 OG_FN float og_sub_f32(float a, float b)
 {
     return a - b;
 }
+
 OG_FN float og_mul_f32(float a, float b)
 {
     return a * b;
 }
+
 OG_FN float og_div_f32(float a, float b)
 {
     return a / b;
@@ -95,22 +104,27 @@ OG_FN float og_neg_f32(float x)
 {
     return -x;
 }
+
 OG_FN float og_abs_f32(float x)
 {
     return fabsf(x);
 }
+
 OG_FN float og_square_f32(float x)
 {
     return x * x;
 }
+
 OG_FN float og_reciprocal_f32(float x)
 {
     return 1.0f / x;
 }
+
 OG_FN float og_sqrt_f32(float x)
 {
     return sqrtf(x);
 }
+
 OG_FN float og_rsqrt_f32(float x)
 {
     return 1.0f / sqrtf(x);
@@ -171,7 +185,7 @@ OG_FN float og_add_eps_f32(float x, float eps)
 
 /*
  * e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2, degree 4, relative error 2^-28.2.
- * tools/fit_poly.py exp (last digits polished by hand: they pin sigmoid's bits)
+ * tools/fit_poly.py exp (this fit is an older one of the same quality: it pins sigmoid's bits)
  */
 OG_FN float og_exp_q_f32(float r)
 {
@@ -196,6 +210,12 @@ typedef struct {
     float scale, rh, w;
 } og_exp_parts_f32;
 
+/* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
+#define OG_MAGIC_DOWN_F32 0x1.80017ep23f
+#define OG_MAGIC_ONE_F32 0x1.8000fep23f
+#define OG_MAGIC_HALF_F32 0x1.8000fcp23f
+#define OG_MAGIC_UP_F32 0x1.80007ep23f
+
 /*
  * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
  * those, shifted into the exponent field, are 2^(n + b - 127).
@@ -212,11 +232,6 @@ OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
     p.w = og_fma_near_f32(r * r, og_exp_q5_f32(r), rl);
     return p;
 }
-
-#define OG_MAGIC_F32 0x1.8p23f
-/* 1.5*2^23 + 127 + 64 and + 127 - 64: room for n = -190..63 and -62..191. */
-#define OG_MAGIC_DOWN_F32 0x1.80017ep23f
-#define OG_MAGIC_UP_F32 0x1.80007ep23f
 
 OG_FN float og_exp_f32(float x)
 {
@@ -235,7 +250,7 @@ OG_FN float og_expm1_f32(float x)
 {
     float z = x < -30.0f ? -30.0f : x;
     z = z > 89.0f ? 89.0f : z;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, 0x1.8000fcp23f);
+    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_HALF_F32);
     float b = p.scale * p.rh;
     float a = p.scale - 0.5f;
     float al = (p.scale - a) - 0.5f;
@@ -249,7 +264,7 @@ OG_FN float og_expm1_f32(float x)
 
 /*
  * log(1 + f) = f + f^2 p(f), sqrt(1/2) - 1 <= f <= sqrt(2) - 1, degree 8,
- * relative error 2^-27.6.  tools/fit_poly.py log
+ * relative error 2^-27.7.  tools/fit_poly.py log
  */
 OG_FN float og_log_p_f32(float f)
 {
@@ -472,7 +487,7 @@ typedef struct {
  */
 OG_FN og_pair_f32 og_tanh_split_f32(float a)
 {
-    og_exp_parts_f32 p = og_exp_split_f32(2.0f * a, 0.0f, 0x1.8000fep23f);
+    og_exp_parts_f32 p = og_exp_split_f32(2.0f * a, 0.0f, OG_MAGIC_ONE_F32);
     float s1 = p.scale - 1.0f;
     float b = p.scale * p.rh;
     float sum = s1 + b;
@@ -544,7 +559,7 @@ OG_FN float og_erf_f32(float x)
     float q2 = og_fma_near_f32(-0x1.1722e0p-13f, b, 0x1.9efbe0p-9f);
     float q3 = og_fma_near_f32(0x1.e94334p-19f, b, -0x1.ef572cp-16f);
     float q = og_fma_near_f32(og_fma_near_f32(q3, b2, q2), b4, og_fma_near_f32(q1, b2, q0));
-    og_exp_parts_f32 p = og_exp_split_f32(-b * q, 0.0f, 0x1.8000fep23f);
+    og_exp_parts_f32 p = og_exp_split_f32(-b * q, 0.0f, OG_MAGIC_ONE_F32);
     float large = 1.0f - p.scale * (1.0f + (p.rh + p.w));
 
     float y = a < 1.0f ? small : large;
@@ -554,7 +569,8 @@ OG_FN float og_erf_f32(float x)
 
 /*
  * x Phi(x).  The tail is Q(a) = e^(-a^2/2) u P(t), u = 1/(a + 3.5),
- * t = 1.5 - 8.75 u, 0 <= a <= 14.5, degree 9 (fit gelu_tail); gelu(-a) = -a Q(a)
+ * t = 1.5 - 8.75 u, 0 <= a <= 14.5, degree 9, relative error 2^-25.4 (fit gelu_tail),
+ * the last two steps of P as one sum of three terms; gelu(-a) = -a Q(a)
  * and gelu(a) = a - a Q(a).
  */
 OG_FN float og_gelu_f32(float x)
@@ -573,13 +589,13 @@ OG_FN float og_gelu_f32(float x)
     float eps = og_fma_near_f32(-dl, d, og_fma_near_f32(-d, den, 1.0f));
     float t = og_fma_near_f32(-8.75f, d, 1.5f);
     float t2 = t * t, t4 = t2 * t2;
-    float p1 = og_fma_near_f32(0x1.fd66e4p-3f, t, -0x1.213df6p-1f);
-    float p3 = og_fma_near_f32(0x1.ed5ad6p-9f, t, -0x1.0a2502p-4f);
-    float p5 = og_fma_near_f32(-0x1.1e74fap-11f, t, 0x1.a183dap-9f);
-    float p7 = og_fma_near_f32(0x1.395cc4p-15f, t, -0x1.bc7374p-13f);
-    float high = og_fma_near_f32(p7, t2, p5);
-    high = og_fma_near_f32(0x1.f26c9ap-17f, t4, high);
-    float inner = og_fma_near_f32(high, t4, og_fma_near_f32(p3, t2, p1));
+    float p2 = og_fma_near_f32(-0x1.0a2502p-4f, t, 0x1.fd66e4p-3f);
+    float p4 = og_fma_near_f32(0x1.a183dap-9f, t, 0x1.ed5ad6p-9f);
+    float p6 = og_fma_near_f32(-0x1.bc7374p-13f, t, -0x1.1e74fap-11f);
+    float p8 = og_fma_near_f32(0x1.f26c9ap-17f, t, 0x1.395cc4p-15f);
+    float high = og_fma_near_f32(p8, t2, p6);
+    high = og_fma_near_f32(high, t4, og_fma_near_f32(p4, t2, p2));
+    float inner = og_fma_near_f32(high, t, -0x1.213df6p-1f);
     float poly = og_fma_near_f32(inner, t, 0x1.be00bep-1f);
     float poly_low = og_fma_near_f32(inner, t, 0x1.be00bep-1f - poly);
 

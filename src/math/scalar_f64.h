@@ -18,26 +18,32 @@ OG_FN uint32_t og_lt_f64(double a, double b)
 {
     return a < b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_le_f64(double a, double b)
 {
     return a <= b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_gt_f64(double a, double b)
 {
     return a > b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_ge_f64(double a, double b)
 {
     return a >= b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_eq_f64(double a, double b)
 {
     return a == b ? 0xffffffffu : 0u;
 }
+
 OG_FN uint32_t og_ne_f64(double a, double b)
 {
     return a != b ? 0xffffffffu : 0u;
 }
+
 OG_FN double og_where_f64(uint32_t mask, double a, double b)
 {
     return mask ? a : b;
@@ -47,14 +53,17 @@ OG_FN double og_add_f64(double a, double b)
 {
     return a + b;
 }
+
 OG_FN double og_sub_f64(double a, double b)
 {
     return a - b;
 }
+
 OG_FN double og_mul_f64(double a, double b)
 {
     return a * b;
 }
+
 OG_FN double og_div_f64(double a, double b)
 {
     return a / b;
@@ -76,26 +85,32 @@ OG_FN double og_neg_f64(double x)
 {
     return -x;
 }
+
 OG_FN double og_abs_f64(double x)
 {
     return fabs(x);
 }
+
 OG_FN double og_square_f64(double x)
 {
     return x * x;
 }
+
 OG_FN double og_reciprocal_f64(double x)
 {
     return 1.0 / x;
 }
+
 OG_FN double og_sqrt_f64(double x)
 {
     return sqrt(x);
 }
+
 OG_FN double og_rsqrt_f64(double x)
 {
     return 1.0 / sqrt(x);
 }
+
 OG_FN double og_relu_f64(double x)
 {
     return x < 0.0 ? 0.0 : x;
@@ -149,26 +164,32 @@ OG_FN double og_exp_f64(double x)
 {
     return exp(x);
 }
+
 OG_FN double og_expm1_f64(double x)
 {
     return expm1(x);
 }
+
 OG_FN double og_log_f64(double x)
 {
     return log(x);
 }
+
 OG_FN double og_log1p_f64(double x)
 {
     return log1p(x);
 }
+
 OG_FN double og_tanh_f64(double x)
 {
     return tanh(x);
 }
+
 OG_FN double og_erf_f64(double x)
 {
     return erf(x);
 }
+
 OG_FN double og_pow_f64(double x, double exponent)
 {
     return pow(x, exponent);
