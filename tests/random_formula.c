@@ -610,7 +610,7 @@ typedef struct {
 static row_summary summarise(const double *x, int64_t n, og_dtype type)
 {
     row_summary s = {.most = -INFINITY, .least = INFINITY};
-    long double sum = 0, squares = 0, exps = 0, own_squares = 0;
+    long double sum = n ? -0.0L : 0, squares = 0, exps = 0, own_squares = 0; /* -0 + -0 is -0 */
     bool nan = false;
     for (int64_t i = 0; i < n; i++) {
         s.most = fmax(s.most, x[i]);

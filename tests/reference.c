@@ -194,8 +194,25 @@ static double ulps_of(og_op op, og_type type)
     return function->max_ulp;
 }
 
-/* The places where an argument is tried; returns how many. */
-static int list_corners(reference_value x, double corners[4])
+/* Where a function that falls and rises turns around, or 0. */
+static double turning_point(og_op op)
+{
+    switch (op) {
+    case OG_OP_silu:
+        return -1.2784645427610738;
+    case OG_OP_gelu:
+        return -0.7517915247;
+    case OG_OP_gelu_tanh:
+        return -0.7524614221;
+    case OG_OP_mish:
+        return -1.1924312145;
+    default:
+        return 0;
+    }
+}
+
+/* The places where an argument of op is tried; returns how many. */
+static int list_corners(og_op op, reference_value x, double corners[5])
 {
     int count = 0;
     corners[count++] = x.value;
@@ -205,6 +222,8 @@ static int list_corners(reference_value x, double corners[4])
     corners[count++] = x.value + x.bound;
     if (fabs(x.value) <= x.bound)
         corners[count++] = 0;
+    if (fabs(x.value - turning_point(op)) <= x.bound)
+        corners[count++] = turning_point(op);
     return count;
 }
 
@@ -219,7 +238,7 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     if (op == OG_OP_add_eps && isnan(constants[0])) /* the machine epsilon of the type */
         constants[0] = type == OG_F64 ? DBL_EPSILON : FLT_EPSILON;
 
-    double corners[2][4] = {{0}, {0}};
+    double corners[2][5] = {{0}, {0}};
     int counts[2] = {1, 1};
     bool exact = true;
     for (int a = 0; a < function->args; a++) {
@@ -229,7 +248,7 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
         reference_value at = args[a];
         if (function->constants && !rounds_once(op)) /* x * beta is rounded, inside */
             at.bound += fabs(at.value) * (type == OG_F64 ? 0x1p-53 : 0x1p-24);
-        counts[a] = isfinite(at.value) ? list_corners(at, corners[a]) : 1;
+        counts[a] = isfinite(at.value) ? list_corners(op, at, corners[a]) : 1;
         corners[a][0] = at.value;
     }
 
@@ -325,11 +344,9 @@ static bool find_undecided(const reference_value *x, int64_t n)
 
 static reference_value reduce_sum(og_type type, og_order order, const reference_value *x, int64_t n)
 {
-    long double sum = 0, size = 0, bound = 0;
-    double infinite = 0; /* +-infinity, or NaN, once there is one */
-    bool exact = true;
+    long double sum = -0.0L, size = 0, bound = 0; /* -0 changes nothing */
+    double infinite = 0;                          /* +-infinity, or NaN, once there is one */
     for (int64_t i = 0; i < n; i++) {
-        exact &= is_exact(x[i]);
         if (isinf(x[i].value)) {
             infinite += x[i].value;
             continue;
@@ -345,8 +362,8 @@ static reference_value reduce_sum(og_type type, og_order order, const reference_
         return isnan(infinite) ? exactly(NAN) : undecided;
     if (infinite != 0)
         return exactly(infinite);
-    if (size == 0)
-        return exactly(0);
+    if (size == 0) /* +0, unless all are -0 */
+        return exactly(n ? (double)sum : 0);
     bound += levels_of(order, n) * 1.0001 * unit_roundoff(type) * size;
     return settle((reference_value){(double)sum, (double)bound}, 0, held_in(type));
 }
@@ -355,14 +372,21 @@ static reference_value reduce_sum(og_type type, og_order order, const reference_
 static reference_value reduce_extreme(double sign, const reference_value *x, int64_t n)
 {
     double nearest = -INFINITY, least = -INFINITY, most = -INFINITY;
+    bool zeros[2] = {false, false}; /* +0, -0 */
     for (int64_t i = 0; i < n; i++) {
         nearest = fmax(nearest, sign * x[i].value);
         least = fmax(least, sign * x[i].value - x[i].bound);
         most = fmax(most, sign * x[i].value + x[i].bound);
+        zeros[signbit(x[i].value) != 0] |= x[i].value == 0;
     }
     if (isinf(nearest)) /* most is, too */
         return nearest == least ? exactly(sign * nearest) : undecided;
-    return (reference_value){sign * nearest, fmax(most - nearest, nearest - least)};
+    reference_value result = {sign * nearest, fmax(most - nearest, nearest - least)};
+    if (nearest == 0 && zeros[0] && zeros[1]) /* which zero it is depends on the order */
+        result.bound = fmax(result.bound, DBL_TRUE_MIN);
+    if (nearest == 0 && !(zeros[0] && zeros[1]))
+        result.value = copysign(0, zeros[1] ? -1 : 1);
+    return result;
 }
 
 /* Sum of exp(x - m), m the greatest, or 0 if that is infinite. A chunk's own

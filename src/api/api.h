@@ -51,8 +51,11 @@ struct ogive_plan {
 ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char *name,
                             og_layout *layout, ogive_error *error);
 
+/* Do the bytes from the first to the last element fit an int64? */
+bool og_layout_fits(const og_layout *layout);
+
 /* The bytes an og_layout reaches. Never overflows for a layout that
- * og_read_tensor() took. */
+ * fits. */
 og_reach og_layout_reach(const og_layout *layout);
 
 /* Do two tensors at these addresses share an element? May say yes wrongly for

@@ -69,7 +69,7 @@ static ogive_status check_distinct(const og_layout *layout, const char *name, og
                     og_shape_text(layout->rank, layout->shape, shape),
                     og_shape_text(layout->rank, layout->stride, strides));
         }
-        reach = stride * layout->shape[least];
+        reach += stride * (layout->shape[least] - 1);
     }
     return OGIVE_OK;
 }
@@ -106,13 +106,19 @@ static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *o
             continue;
         }
         int64_t stride = 1;
+        bool fits = true;
         layout->dtype = type->dtype;
         layout->rank = type->rank;
         for (int32_t d = type->rank - 1; d >= 0; d--) {
+            int64_t extent = type->shape[d] > 1 ? type->shape[d] : 1;
             layout->shape[d] = type->shape[d];
             layout->stride[d] = stride;
-            stride *= type->shape[d] > 1 ? type->shape[d] : 1;
+            fits &= !__builtin_mul_overflow(stride, extent, &stride);
         }
+        char shape[OG_SHAPE_TEXT];
+        if (!fits || !og_layout_fits(layout))
+            OG_FAIL(error, OGIVE_SHAPE, -1, "result '%s' of shape %s is larger than any memory",
+                    name, og_shape_text(type->rank, type->shape, shape));
     }
     return OGIVE_OK;
 }

@@ -36,7 +36,7 @@ static int64_t *add_tensor(int64_t *word, const DLTensor *tensor)
     *word++ = (int64_t)tensor->device.device_type << 32 | (uint32_t)tensor->device.device_id;
     *word++ =
         (int64_t)tensor->dtype.code << 32 | (int64_t)tensor->dtype.bits << 16 | tensor->dtype.lanes;
-    *word++ = tensor->ndim << 1 | (tensor->strides != NULL);
+    *word++ = (int64_t)tensor->ndim * 2 + (tensor->strides != NULL);
     for (int32_t d = 0; d < tensor->ndim; d++) {
         *word++ = tensor->shape[d];
         *word++ = tensor->strides ? tensor->strides[d] : 0;

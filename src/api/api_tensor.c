@@ -25,15 +25,12 @@ static ogive_status check_device(const DLTensor *tensor, const char *what, const
             "%s '%s' is on a device of DLPack type %d: expected the CPU (1)", what, name, type);
 }
 
-/* The bytes between the first and the last element fit an int64. */
-static bool reach_fits(const og_layout *layout)
+bool og_layout_fits(const og_layout *layout)
 {
     int64_t reach = (int64_t)og_dtype_bytes(layout->dtype);
     for (int32_t d = 0; d < layout->rank; d++) {
-        if (layout->shape[d] == 0)
-            return true;
         int64_t step, span;
-        if (layout->shape[d] == 1)
+        if (layout->shape[d] < 2)
             continue;
         if (layout->stride[d] == INT64_MIN ||
             __builtin_mul_overflow(llabs(layout->stride[d]), 8, &step) ||
@@ -44,15 +41,20 @@ static bool reach_fits(const og_layout *layout)
     return true;
 }
 
+/* An empty tensor's strides lead nowhere: they become 0. */
 static bool read_strides(const DLTensor *tensor, og_layout *layout)
 {
     int64_t stride = 1;
+    bool empty = false;
     for (int32_t d = layout->rank - 1; d >= 0; d--) {
         layout->stride[d] = tensor->strides ? tensor->strides[d] : stride;
         int64_t extent = layout->shape[d] > 1 ? layout->shape[d] : 1;
-        if (__builtin_mul_overflow(stride, extent, &stride) && !tensor->strides)
+        if (__builtin_mul_overflow(stride, extent, &stride))
             return false;
+        empty |= layout->shape[d] == 0;
     }
+    if (empty)
+        memset(layout->stride, 0, sizeof layout->stride);
     return true;
 }
 
@@ -82,7 +84,7 @@ ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char
     }
     int64_t count;
     if (!read_strides(tensor, layout) || !og_shape_count(layout->rank, layout->shape, &count) ||
-        !reach_fits(layout))
+        !og_layout_fits(layout))
         OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' of shape %s is larger than any memory", what, name,
                 og_shape_text(layout->rank, layout->shape, text));
     return OGIVE_OK;

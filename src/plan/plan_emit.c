@@ -184,7 +184,9 @@ static ogive_status emit_cast(og_writer *w, const og_instance *at, og_dtype to, 
     /* A number is rounded from float64; anything else from the type it is held in. */
     og_type held = arg->kind == OG_INSTANCE_CONSTANT ? OG_F64 : og_compute_type(from);
     OG_TRY(value_of(w, at->args[0], held, out));
-    bool exact = arg->kind == OG_INSTANCE_LOAD && from == to;
+    /* A half in memory is rounded already; one that an earlier kernel kept is not. */
+    bool exact =
+        arg->kind == OG_INSTANCE_LOAD && w->b->buffers[w->b->buffer[arg->node]].dtype == to;
     if (to == OG_FLOAT32 || to == OG_FLOAT64 || exact)
         return convert(w, *out, type, out);
     og_instr instr = no_instr;
