@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_product.h - a tile of a matrix product: c[m, n] = sum over k of
+ * left[m, k] * right[n, k]. One table per CPU level, all compiled from
+ * cpu_product_template.c. Which tiles there are, on which thread each is made and
+ * what is done with it while it is in the cache is the caller's affair: tiles
+ * depend on nothing but the operands.
+ *
+ * ORDER of the sum (float32 and halves, whose products are exact; float64: any).
+ * It is part of the result's definition (plan.h), never a matter of tuning: the
+ * same bits at every level, for every tiling, position, stride and dtype.
+ *   k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then
+ *   p = fma(left[m, k], right[n, k], p), k ascending. The blocks' sums are added
+ *   one after the other within groups of OG_PRODUCT_GROUP k, and the groups' sums
+ *   likewise. Of no k: +0.
+ */
+#ifndef OG_CPU_PRODUCT_H
+#define OG_CPU_PRODUCT_H
+
+#include "cpu/cpu_levels.h"
+#include "formula/functions.h"
+
+enum {
+    OG_PRODUCT_BLOCK = 256,
+    OG_PRODUCT_GROUP = 4096, /* a multiple of the block */
+    OG_PRODUCT_COLUMNS = 64  /* tiles begin at multiples of it */
+};
+
+/* Element (i, k) is at element i * stride + k * k_stride of data. */
+typedef struct {
+    const void *data;
+    og_dtype dtype;
+    int64_t stride, k_stride;
+} og_cpu_factor;
+
+typedef enum {
+    OG_CPU_PRODUCT_PACKED, /* right in slabs, left in panels */
+    OG_CPU_PRODUCT_DIRECT, /* few rows: right is read once, as it lies in memory */
+    OG_CPU_PRODUCT_EMPTY   /* k is 0 */
+} og_cpu_product_way;
+
+/* How a product is cut. The last tiles along m and n are smaller. */
+typedef struct {
+    int64_t m, n, k;
+    og_cpu_product_way way;
+    int64_t tile_m, tile_n; /* tile_n: a multiple of OG_PRODUCT_COLUMNS, and a row's stride */
+    int64_t slab_n;         /* columns of right packed at a time */
+    size_t bytes;           /* of scratch memory that one thread needs, a multiple of 64 */
+} og_cpu_tiling;
+
+/* Both factors are float64, or neither is. */
+typedef struct {
+    int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
+    /* left and right without data: dtypes and strides matter. scratch_bytes: about how
+     * many bytes all threads together should need at most. */
+    og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
+                         const og_cpu_factor *right, int32_t threads, size_t scratch_bytes);
+    /* Computes rows x columns sums, of float or double, from row m0 and column n0 on,
+     * to the beginning of memory (aligned to 64); their rows are tile_n apart. */
+    void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factor *left,
+                 const og_cpu_factor *right, int64_t m0, int64_t rows, int64_t n0,
+                 int64_t columns, void *memory);
+} og_cpu_product_kernels;
+
+#if defined(__x86_64__)
+extern const og_cpu_product_kernels og_cpu_product_kernels_x86_64;
+extern const og_cpu_product_kernels og_cpu_product_kernels_x86_64_v3;
+extern const og_cpu_product_kernels og_cpu_product_kernels_x86_64_v4;
+#elif defined(__aarch64__)
+extern const og_cpu_product_kernels og_cpu_product_kernels_aarch64;
+#endif
+
+#endif

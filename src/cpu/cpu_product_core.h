@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_product_core.h - the blocked product of one type; included by
+ * cpu_product_template.c once for float and once for double.
+ *
+ * A tile, outside in:
+ *   block of k
+ *    slab of right    packed: slivers of SLIVER columns, [k][SLIVER] each
+ *     panel of left   at most PANEL rows, copied to [row][LEFT_STRIDE]
+ *      sliver         micro-kernel: panel x sliver sums in registers, all of the block
+ * Panel and sliver fit the L1 cache, slab and tile the L2 cache.
+ *
+ * PARAMETERS (all undefined at the end)
+ *   REAL                float or double
+ *   VECTOR, MEMORY      a vector of LANES of them; the same in memory
+ *   LANES
+ *   PANEL, VECTORS      rows and vectors of sums in registers
+ *   KERNELS(X)          X(rows, vectors) for all rows <= PANEL, vectors <= VECTORS
+ *   FMA(a, b, c)        a * b + c, of vectors
+ *   SPLAT(x)            a vector of x
+ *   P(name)             name of a function of this type
+ * and two functions:
+ *   P(copy_panel)(left, m0, rows, k0, count, to)        to[row][LEFT_STRIDE]
+ *   P(pack_sliver)(right, n0, columns, k0, count, to)   to[k][SLIVER]; columns past the
+ *       last, up to a whole vector, hold anything that may be multiplied
+ */
+
+/* Sums of rows x vectors over count k, to (first) or onto c. ahead: memory that will
+ * be packed next; a row of it, of a block of REALs, is fetched with every 8 k. */
+static inline __attribute__((always_inline)) void
+P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restrict a,
+            const REAL *restrict b, REAL *restrict c, int64_t stride, bool first,
+            const char *ahead, int64_t ahead_stride)
+{
+    enum { SLIVER = VECTORS * LANES };
+    VECTOR sum[PANEL][VECTORS];
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = SPLAT(0);
+    int64_t k = 0;
+#define STEP(u)                                                                                    \
+    do {                                                                                           \
+        VECTOR right[VECTORS];                                                                     \
+        UNROLL for (int j = 0; j < vectors; j++) right[j] =                                        \
+            *(const MEMORY *)(b + (u) * SLIVER + j * LANES);                                       \
+        UNROLL for (int i = 0; i < rows; i++)                                                      \
+        {                                                                                          \
+            VECTOR left = SPLAT(a[(u) + i * LEFT_STRIDE]);                                         \
+            UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = FMA(left, right[j], sum[i][j]);   \
+        }                                                                                          \
+    } while (0)
+    for (; k + 8 <= count; k += 8, a += 8, b += 8 * SLIVER, ahead += ahead_stride) {
+        UNROLL for (int u = 0; u < 8; u++)
+        {
+            STEP(u);
+            __builtin_prefetch(ahead + u * 128, 0, 2);
+            __builtin_prefetch(ahead + u * 128 + 64, 0, 2);
+        }
+    }
+    for (; k < count; k++, a++, b += SLIVER)
+        STEP(0);
+#undef STEP
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
+            MEMORY *to = (MEMORY *)(c + i * stride + j * LANES);
+            if (!first)
+                sum[i][j] = *to + sum[i][j];
+            *to = sum[i][j];
+        }
+}
+
+typedef void P(multiply_fn)(int64_t count, const REAL *a, const REAL *b, REAL *c, int64_t stride,
+                            bool first, const char *ahead, int64_t ahead_stride);
+
+#define X(rows, vectors)                                                                           \
+    static void P(multiply_##rows##_##vectors)(int64_t count, const REAL *a, const REAL *b,        \
+                                               REAL *c, int64_t stride, bool first,                \
+                                               const char *ahead, int64_t ahead_stride)            \
+    {                                                                                              \
+        P(multiply)(rows, vectors, count, a, b, c, stride, first, ahead, ahead_stride);            \
+    }
+KERNELS(X)
+#undef X
+
+#define X(rows, vectors) [rows][vectors] = P(multiply_##rows##_##vectors),
+static P(multiply_fn) *const P(kernels)[PANEL + 1][VECTORS + 1] = {KERNELS(X)};
+#undef X
+
+/* A group of blocks is complete: onto the sums of the groups before it. */
+static void P(close_group)(const REAL *restrict c, REAL *restrict groups, int64_t count, bool first)
+{
+    for (int64_t i = 0; i < count; i++)
+        groups[i] = first ? c[i] : groups[i] + c[i];
+}
+
+/* Panel i of rows that are cut evenly, so that none is left nearly empty. */
+static inline int64_t P(panel_at)(int64_t rows, int64_t panels, int64_t i)
+{
+    return i * (rows / panels) + min_of(i, rows % panels);
+}
+
+typedef struct {
+    const og_cpu_tiling *tiling;
+    const og_cpu_factor *left, *right;
+    int64_t m0, rows, n0, columns;
+    REAL *c, *groups, *slab, *panel;
+} P(tile_job);
+
+/* Block k0 of the slab at column n (of the tile). */
+static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
+{
+    enum { SLIVER = VECTORS * LANES };
+    const og_cpu_tiling *t = j->tiling;
+    int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+    int64_t columns = min_of(t->slab_n, j->columns - n);
+    int64_t panels = (j->rows + PANEL - 1) / PANEL;
+    for (int64_t s = 0; s < columns; s += SLIVER)
+        P(pack_sliver)(j->right, j->n0 + n + s, min_of(SLIVER, columns - s), k0, count,
+                       j->slab + s * OG_PRODUCT_BLOCK);
+    for (int64_t i = 0; i < panels; i++) {
+        int64_t m = P(panel_at)(j->rows, panels, i);
+        int64_t rows = P(panel_at)(j->rows, panels, i + 1) - m;
+        if (panels > 1 || n == 0)
+            P(copy_panel)(j->left, j->m0 + m, rows, k0, count, j->panel);
+        for (int64_t s = 0; s < columns; s += SLIVER) {
+            int64_t vectors = (min_of(SLIVER, columns - s) + LANES - 1) / LANES;
+            /* What is packed next: this slab's next block, or the next slab. */
+            const char *ahead = (const char *)j->slab;
+            int64_t ahead_stride = 0;
+            int64_t row = n + t->slab_n < j->columns ? n + t->slab_n + s : s;
+            int64_t next_k = n + t->slab_n < j->columns ? k0 : k0 + OG_PRODUCT_BLOCK;
+            if (i == 0 && j->right->k_stride == 1 && next_k + OG_PRODUCT_BLOCK <= t->k &&
+                row + SLIVER <= j->columns) {
+                int64_t bytes = (int64_t)og_dtype_bytes(j->right->dtype);
+                ahead_stride = j->right->stride * bytes;
+                ahead = (const char *)j->right->data +
+                        (j->n0 + row) * ahead_stride + next_k * bytes;
+            }
+            P(kernels)[rows][vectors](count, j->panel, j->slab + s * OG_PRODUCT_BLOCK,
+                                      j->c + m * t->tile_n + n + s, t->tile_n,
+                                      k0 % OG_PRODUCT_GROUP == 0, ahead, ahead_stride);
+        }
+    }
+}
+
+static void P(run_packed)(const P(tile_job) * j)
+{
+    const og_cpu_tiling *t = j->tiling;
+    int64_t count = j->rows * t->tile_n;
+    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
+        if (k0 && k0 % OG_PRODUCT_GROUP == 0)
+            P(close_group)(j->c, j->groups, count, k0 == OG_PRODUCT_GROUP);
+        for (int64_t n = 0; n < j->columns; n += t->slab_n)
+            P(run_slab)(j, k0, n);
+    }
+    if (t->k > OG_PRODUCT_GROUP)
+        for (int64_t i = 0; i < count; i++)
+            j->c[i] = j->groups[i] + j->c[i];
+}
+
+static size_t P(scratch_bytes)(const og_cpu_tiling *t)
+{
+    size_t tile = (size_t)(t->tile_m * t->tile_n) * sizeof(REAL);
+    size_t slab = (size_t)(t->slab_n * OG_PRODUCT_BLOCK) * sizeof(REAL);
+    size_t panel = (size_t)((PANEL + LANES - 1) / LANES * LANES * LEFT_STRIDE) * sizeof(REAL);
+    return round_up((t->k > OG_PRODUCT_GROUP ? 2 : 1) * tile + slab + panel);
+}
+
+static P(tile_job) P(start_tile)(const og_cpu_tiling *t, const og_cpu_factor *left,
+                                 const og_cpu_factor *right, void *memory)
+{
+    P(tile_job) j = {.tiling = t, .left = left, .right = right, .c = memory};
+    int64_t tile = t->tile_m * t->tile_n;
+    j.groups = j.c + tile;
+    j.slab = j.c + (t->k > OG_PRODUCT_GROUP ? 2 : 1) * tile;
+    j.panel = j.slab + t->slab_n * OG_PRODUCT_BLOCK;
+    return j;
+}
+
+#undef REAL
+#undef VECTOR
+#undef MEMORY
+#undef LANES
+#undef PANEL
+#undef VECTORS
+#undef KERNELS
+#undef FMA
+#undef SPLAT
+#undef P

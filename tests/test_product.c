@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_product.c - tiles of matrix products against a scalar reference of the
+ * order in cpu_product.h: the same bits at every level, for every shape, stride,
+ * dtype, tiling and number of threads, at every position.
+ */
+#include "test.h"
+
+#include "cpu/cpu_product.h"
+#include "cpu/cpu_threads.h"
+#include "math/half.h"
+
+/* ---- levels -------------------------------------------------------------------- */
+
+static const og_cpu_product_kernels *find_level(size_t index)
+{
+#if defined(__x86_64__)
+    static const og_cpu_product_kernels *const levels[] = {&og_cpu_product_kernels_x86_64,
+                                                           &og_cpu_product_kernels_x86_64_v3,
+                                                           &og_cpu_product_kernels_x86_64_v4};
+#else
+    static const og_cpu_product_kernels *const levels[] = {&og_cpu_product_kernels_aarch64};
+#endif
+    return ogive_cpu_level_name(index) ? levels[index] : NULL;
+}
+
+/* ---- operands ------------------------------------------------------------------ */
+
+typedef struct {
+    og_cpu_factor factor;
+    test_guard guard;
+    size_t bytes; /* of an element */
+} operand;
+
+/* rows x k elements; lowest address at the start of readable memory or highest at
+ * its end, so that reading too far on either side faults. */
+static operand make_operand(test_random *random, og_dtype dtype, int64_t rows, int64_t k,
+                            int64_t stride, int64_t k_stride, test_place place)
+{
+    operand o = {.bytes = og_dtype_bytes(dtype)};
+    int64_t low = 0, high = 0;
+    if (rows > 0 && k > 0) {
+        low += (stride < 0 ? (rows - 1) * stride : 0) + (k_stride < 0 ? (k - 1) * k_stride : 0);
+        high += (stride > 0 ? (rows - 1) * stride : 0) + (k_stride > 0 ? (k - 1) * k_stride : 0);
+        high++;
+    }
+    int64_t count = high - low;
+    o.guard = test_guard_alloc((size_t)count * o.bytes, place);
+    o.factor = (og_cpu_factor){(char *)o.guard.data - low * (int64_t)o.bytes, dtype, stride, k_stride};
+    for (int64_t i = 0; i < count; i++) {
+        double x = test_random_range(random, -1, 1);
+        if (test_random_below(random, 50) == 0)
+            x = 0;
+        if (dtype == OG_FLOAT64)
+            ((double *)o.guard.data)[i] = x;
+        else if (dtype == OG_FLOAT32)
+            ((float *)o.guard.data)[i] = (float)x;
+        else if (dtype == OG_FLOAT16)
+            ((uint16_t *)o.guard.data)[i] = og_f16_from_f32((float)x);
+        else
+            ((uint16_t *)o.guard.data)[i] = og_bf16_from_f32((float)x);
+    }
+    test_guard_freeze(&o.guard);
+    return o;
+}
+
+static double get(const og_cpu_factor *f, int64_t row, int64_t k)
+{
+    int64_t at = row * f->stride + k * f->k_stride;
+    if (f->dtype == OG_FLOAT64)
+        return ((const double *)f->data)[at];
+    if (f->dtype == OG_FLOAT32)
+        return ((const float *)f->data)[at];
+    uint16_t half = ((const uint16_t *)f->data)[at];
+    return f->dtype == OG_FLOAT16 ? og_f32_from_f16(half) : og_f32_from_bf16(half);
+}
+
+/* ---- the reference ---------------------------------------------------------------- */
+
+static float multiply_f32(const og_cpu_factor *left, const og_cpu_factor *right, int64_t m,
+                          int64_t n, int64_t k)
+{
+    float groups = 0, group = 0;
+    for (int64_t k0 = 0; k0 < k; k0 += OG_PRODUCT_BLOCK) {
+        float p = 0;
+        for (int64_t i = k0; i < k && i < k0 + OG_PRODUCT_BLOCK; i++)
+            p = fmaf((float)get(left, m, i), (float)get(right, n, i), p);
+        if (k0 % OG_PRODUCT_GROUP == 0 && k0 > 0)
+            groups = k0 == OG_PRODUCT_GROUP ? group : groups + group;
+        group = k0 % OG_PRODUCT_GROUP == 0 ? p : group + p;
+    }
+    return k > OG_PRODUCT_GROUP ? groups + group : group;
+}
+
+static float *make_reference(const og_cpu_factor *left, const og_cpu_factor *right, int64_t m,
+                             int64_t n, int64_t k)
+{
+    float *out = malloc((size_t)(m * n) * sizeof *out + 1);
+    assert_non_null(out);
+    for (int64_t i = 0; i < m * n; i++)
+        out[i] = multiply_f32(left, right, i / n, i % n, k);
+    return out;
+}
+
+/* ---- running ------------------------------------------------------------------------ */
+
+typedef struct {
+    const og_cpu_product_kernels *kernels;
+    og_cpu_tiling tiling;
+    const og_cpu_factor *left, *right;
+    char *memory;
+    void *out; /* m x n */
+    size_t bytes;
+} run;
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void run_tiles(void *context, int thread, int threads)
+{
+    const run *r = context;
+    const og_cpu_tiling *t = &r->tiling;
+    char *memory = r->memory + (size_t)thread * t->bytes;
+    int64_t index = 0;
+    for (int64_t n0 = 0; n0 < t->n; n0 += t->tile_n)
+        for (int64_t m0 = 0; m0 < t->m; m0 += t->tile_m, index++) {
+            if (index % threads != thread)
+                continue;
+            int64_t rows = min_of(t->tile_m, t->m - m0), columns = min_of(t->tile_n, t->n - n0);
+            memset(memory, 0xff, t->bytes); /* NaN: nothing may depend on what is there */
+            r->kernels->tile(t, r->left, r->right, m0, rows, n0, columns, memory);
+            for (int64_t i = 0; i < rows; i++)
+                memcpy((char *)r->out + (size_t)((m0 + i) * t->n + n0) * r->bytes,
+                       memory + (size_t)(i * t->tile_n) * r->bytes, (size_t)columns * r->bytes);
+        }
+}
+
+static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor *left,
+                     const og_cpu_factor *right, int64_t m, int64_t n, int64_t k, int32_t threads,
+                     size_t scratch, void *out)
+{
+    run r = {.kernels = kernels, .left = left, .right = right, .out = out};
+    r.tiling = kernels->cut(m, n, k, left, right, threads, scratch);
+    r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
+    assert_true(r.tiling.bytes % 64 == 0);
+    assert_true(r.tiling.tile_n % OG_PRODUCT_COLUMNS == 0);
+    r.memory = aligned_alloc(64, r.tiling.bytes * (size_t)threads + 64);
+    assert_non_null(r.memory);
+    og_cpu_parallel(threads, run_tiles, &r);
+    free(r.memory);
+}
+
+/* At every level, with 1 to 3 threads, in little and in much memory. */
+static void check_f32(const og_cpu_factor *left, const og_cpu_factor *right, int64_t m, int64_t n,
+                      int64_t k, const char *what)
+{
+    float *want = make_reference(left, right, m, n, k);
+    float *got = malloc((size_t)(m * n) * sizeof *got + 1);
+    assert_non_null(got);
+    for (size_t level = 0; find_level(level); level++)
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            multiply(find_level(level), left, right, m, n, k, threads,
+                     threads == 2 ? 0 : SIZE_MAX / 2, got);
+            for (int64_t i = 0; i < m * n; i++)
+                if (test_bits_f32(want[i]) != test_bits_f32(got[i]))
+                    fail_msg("%s, %s, %" PRId64 " x %" PRId64 " x %" PRId64
+                             ", %d threads: row %" PRId64 ", column %" PRId64 ": %s, expected %s",
+                             what, ogive_cpu_level_name(level), m, n, k, (int)threads, i / n,
+                             i % n, test_text_f32(got[i]), test_text_f32(want[i]));
+            if (m * n * k > 1000000 && level == 0)
+                break; /* slow there */
+        }
+    free(want);
+    free(got);
+}
+
+/* ---- shapes --------------------------------------------------------------------------- */
+
+static void check_shape(test_random *random, int64_t m, int64_t n, int64_t k)
+{
+    test_place place = test_random_below(random, 2) ? TEST_AT_START : TEST_AT_END;
+    operand left = make_operand(random, OG_FLOAT32, m, k, k, 1, place);
+    operand right = make_operand(random, OG_FLOAT32, n, k, k, 1, place);
+    check_f32(&left.factor, &right.factor, m, n, k, "shape");
+    test_guard_free(&left.guard);
+    test_guard_free(&right.guard);
+}
+
+static void test_small_shapes(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("small shapes");
+    static const int64_t sizes[] = {0, 1, 2, 3, 5, 7, 8, 13, 16, 17};
+    for (size_t a = 0; a < TEST_COUNT(sizes); a++)
+        for (size_t b = 0; b < TEST_COUNT(sizes); b++)
+            for (size_t c = 0; c < TEST_COUNT(sizes); c++)
+                check_shape(&random, sizes[a], sizes[b], sizes[c]);
+}
+
+/* Around the edges of panels, slivers, tiles, blocks and groups. */
+static void test_edges(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("edges");
+    static const int64_t shapes[][3] = {
+        {14, 32, 256},   {15, 33, 257},  {13, 31, 255},   {28, 64, 512},  {29, 65, 513},
+        {12, 16, 300},   {6, 127, 256},  {7, 129, 250},   {56, 256, 40},  {57, 257, 41},
+        {33, 300, 70},   {1, 70, 4096},  {2, 65, 4097},   {3, 17, 4095},  {4, 64, 8192},
+        {5, 33, 8193},   {8, 31, 9000},  {9, 64, 8191},   {17, 20, 8449}, {16, 40, 4352},
+        {513, 5, 20},    {511, 65, 17},  {1100, 3, 9},    {37, 600, 19},  {101, 103, 107},
+        {1, 1, 20000},   {14, 1, 12345}, {97, 67, 4099},
+    };
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++)
+        check_shape(&random, shapes[i][0], shapes[i][1], shapes[i][2]);
+}
+
+static void test_random_shapes(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("random shapes");
+    for (int i = 0; i < (test_full() ? 2000 : 60); i++) {
+        int64_t m = 1 + test_random_below(&random, 70), n = 1 + test_random_below(&random, 150);
+        int64_t k = test_random_below(&random, 1 + 400000 / (m * n));
+        check_shape(&random, m, n, min_of(k, 9000));
+    }
+}
+
+/* ---- strides and dtypes ---------------------------------------------------------------- */
+
+/* The strides of one operand, of any kind. */
+static void choose_strides(test_random *random, int64_t rows, int64_t k, int64_t *stride,
+                           int64_t *k_stride)
+{
+    int64_t gap = 1 + test_random_below(random, 3);
+    switch (test_random_below(random, 7)) {
+    case 0:
+        *stride = k, *k_stride = 1;
+        break;
+    case 1: /* transposed */
+        *stride = 1, *k_stride = rows;
+        break;
+    case 2: /* a slice of a wider one */
+        *stride = k + gap, *k_stride = 1;
+        break;
+    case 3: /* every gap-th element */
+        *stride = k * gap + 1, *k_stride = gap;
+        break;
+    case 4: /* one row for all, or one element for all k */
+        *stride = gap > 1 ? 0 : 1, *k_stride = gap > 1 ? 1 : 0;
+        break;
+    case 5: /* backwards */
+        *stride = -k, *k_stride = gap > 1 ? -1 : 1;
+        break;
+    default:
+        *stride = -1, *k_stride = rows + gap;
+        break;
+    }
+}
+
+static void test_strides_and_dtypes(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("strides");
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+    static const int64_t shapes[][3] = {{1, 33, 300}, {2, 65, 130},  {4, 16, 520}, {7, 70, 90},
+                                        {8, 64, 256}, {14, 32, 270}, {30, 97, 60}, {65, 40, 257},
+                                        {3, 5, 4500}, {20, 64, 33}};
+    for (int i = 0; i < (test_full() ? 5000 : 250); i++) {
+        const int64_t *shape = shapes[(size_t)i % TEST_COUNT(shapes)];
+        og_dtype left_dtype = dtypes[test_random_below(&random, 3)];
+        og_dtype right_dtype = dtypes[test_random_below(&random, 3)];
+        int64_t stride[2], k_stride[2];
+        choose_strides(&random, shape[0], shape[2], &stride[0], &k_stride[0]);
+        choose_strides(&random, shape[1], shape[2], &stride[1], &k_stride[1]);
+        test_place place = i % 2 ? TEST_AT_START : TEST_AT_END;
+        operand left = make_operand(&random, left_dtype, shape[0], shape[2], stride[0],
+                                    k_stride[0], place);
+        operand right = make_operand(&random, right_dtype, shape[1], shape[2], stride[1],
+                                     k_stride[1], place);
+        char what[160];
+        snprintf(what, sizeof what,
+                 "dtypes %d %d, strides (%" PRId64 ", %" PRId64 ") (%" PRId64 ", %" PRId64 ")",
+                 (int)left_dtype, (int)right_dtype, stride[0], k_stride[0], stride[1],
+                 k_stride[1]);
+        check_f32(&left.factor, &right.factor, shape[0], shape[1], shape[2], what);
+        test_guard_free(&left.guard);
+        test_guard_free(&right.guard);
+    }
+}
+
+/* float64: any order, so within a bound of the exact sum. */
+static void test_doubles(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("float64");
+    for (int i = 0; i < 60; i++) {
+        int64_t m = test_random_below(&random, 40), n = 1 + test_random_below(&random, 100);
+        int64_t k = i == 0 ? 9000 : i == 1 ? 0 : test_random_below(&random, 600), s[4];
+        choose_strides(&random, m, k, &s[0], &s[1]);
+        choose_strides(&random, n, k, &s[2], &s[3]);
+        operand left = make_operand(&random, OG_FLOAT64, m, k, s[0], s[1], TEST_AT_END);
+        operand right = make_operand(&random, OG_FLOAT64, n, k, s[2], s[3], TEST_AT_END);
+        double *got = malloc((size_t)(m * n) * sizeof *got + 1);
+        assert_non_null(got);
+        for (size_t level = 0; find_level(level); level++) {
+            multiply(find_level(level), &left.factor, &right.factor, m, n, k, 2, SIZE_MAX / 2,
+                     got);
+            for (int64_t at = 0; at < m * n; at++) {
+                long double want = 0, size = 0;
+                for (int64_t j = 0; j < k; j++) {
+                    long double term = (long double)get(&left.factor, at / n, j) *
+                                       get(&right.factor, at % n, j);
+                    want += term;
+                    size += term < 0 ? -term : term;
+                }
+                if (!(fabsl(want - got[at]) <= size * 0x1p-53L * (long double)(k + 1)))
+                    fail_msg("%s, element %" PRId64 ": %s, expected %s",
+                             ogive_cpu_level_name(level), at, test_text_f64(got[at]),
+                             test_text_f64((double)want));
+            }
+        }
+        free(got);
+        test_guard_free(&left.guard);
+        test_guard_free(&right.guard);
+    }
+}
+
+/* ---- special values and positions ------------------------------------------------------- */
+
+/* No terms: +0. All terms -0: the sum begins with +0. NaN and infinities arrive. */
+static void test_special_values(void **state)
+{
+    (void)state;
+    float x[600], w[600];
+    for (size_t level = 0; find_level(level); level++)
+        for (int64_t m = 1; m <= 20; m += 19) {
+            float out[20];
+            og_cpu_factor left = {x, OG_FLOAT32, 0, 1}, right = {w, OG_FLOAT32, 0, 1};
+            multiply(find_level(level), &left, &right, m, 1, 0, 1, SIZE_MAX / 2, out);
+            assert_int_equal(test_bits_f32(out[0]), 0);
+            for (int i = 0; i < 600; i++)
+                x[i] = -0.0f, w[i] = 1.0f;
+            multiply(find_level(level), &left, &right, m, 1, 600, 1, SIZE_MAX / 2, out);
+            assert_int_equal(test_bits_f32(out[0]), 0);
+            x[299] = INFINITY;
+            multiply(find_level(level), &left, &right, m, 1, 600, 1, SIZE_MAX / 2, out);
+            assert_true(isinf(out[m - 1]));
+            w[299] = 0;
+            multiply(find_level(level), &left, &right, m, 1, 600, 1, SIZE_MAX / 2, out);
+            assert_true(isnan(out[m - 1]));
+            /* An exact product that does not fit, and subnormal sums. */
+            x[299] = 0x1p100f, w[299] = 0x1p-100f, x[300] = 0x1p-149f, w[300] = 0.75f;
+            multiply(find_level(level), &left, &right, m, 1, 301, 1, SIZE_MAX / 2, out);
+            assert_int_equal(test_bits_f32(out[0]),
+                             test_bits_f32(multiply_f32(&left, &right, 0, 0, 301)));
+        }
+}
+
+/* A row gives the same bits alone and anywhere among others. */
+static void test_position(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("position");
+    enum { M = 75, N = 70, K = 700 };
+    operand left = make_operand(&random, OG_FLOAT32, M, K, K, 1, TEST_AT_END);
+    operand right = make_operand(&random, OG_FLOAT32, N, K, K, 1, TEST_AT_END);
+    float *all = malloc(sizeof(float) * M * N), *some = malloc(sizeof(float) * M * N);
+    assert_true(all && some);
+    for (size_t level = 0; find_level(level); level++) {
+        multiply(find_level(level), &left.factor, &right.factor, M, N, K, 1, SIZE_MAX / 2, all);
+        for (int64_t first = 0; first < M; first += 9)
+            for (int64_t rows = 1; first + rows <= M; rows = 2 * rows + 1) {
+                og_cpu_factor part = left.factor;
+                part.data = (const float *)part.data + first * K;
+                multiply(find_level(level), &part, &right.factor, rows, N, K, 1, SIZE_MAX / 2,
+                         some);
+                assert_memory_equal(some, all + first * N, sizeof(float) * (size_t)(rows * N));
+            }
+    }
+    free(all);
+    free(some);
+    test_guard_free(&left.guard);
+    test_guard_free(&right.guard);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_shapes),       cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_random_shapes),      cmocka_unit_test(test_strides_and_dtypes),
+        cmocka_unit_test(test_doubles),            cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_position),
+    };
+    return TEST_RUN(tests);
+}
