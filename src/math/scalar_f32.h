@@ -360,9 +360,9 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
     float zl = og_fma_near_f32(x, beta, -z);
     zl = fabsf(z) < 110.0f ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
-    float log1p = og_log1p_exp_f32(fabsf(z));
-    log1p += z > 0.0f ? zl : log1p * zl;
-    float y = (most + log1p) / beta;
+    float rest = og_log1p_exp_f32(fabsf(z));
+    rest += z > 0.0f ? zl : rest * zl;
+    float y = (most + rest) / beta;
     return z > threshold ? x : y;
 }
 
