@@ -309,13 +309,12 @@ static void test_fma_emulation(void **state)
 
 typedef float unary_f32(float x, const double *p);
 
+/* clang-format off */
 #define PLAIN(X)                                                                                   \
-    X(neg)                                                                                         \
-    X(abs)                                                                                         \
-    X(square)                                                                                      \
-    X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(expm1) X(log) X(log1p) X(tanh) X(sigmoid)              \
-        X(hardsigmoid) X(relu) X(erf) X(silu) X(gelu) X(gelu_tanh) X(logsigmoid) X(mish) X(selu)   \
-            X(tanhshrink)
+    X(neg) X(abs) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(expm1) X(log) X(log1p)         \
+    X(tanh) X(sigmoid) X(hardsigmoid) X(relu) X(erf) X(silu) X(gelu) X(gelu_tanh) X(logsigmoid)    \
+    X(mish) X(selu) X(tanhshrink)
+/* clang-format on */
 #define ONE_PARAMETER(X) X(leaky_relu) X(elu) X(celu) X(softshrink) X(hardshrink) X(pow) X(add_eps)
 #define TWO_PARAMETERS(X) X(softplus) X(threshold) X(clamp)
 
