@@ -201,8 +201,11 @@ ogive_status ogive_plan_create(const ogive_formula *formula, const DLTensor *con
         return og_fail_memory(error, sizeof *plan);
     atomic_init(&plan->owners, 1);
     og_making making = {0};
+    fenv_t state; /* constants are rounded while planning, too */
+    og_float_state_enter(&state);
     ogive_status status = make_plan(&formula->graph, inputs, input_count, outputs, output_count,
                                     options, &making, plan, error);
+    og_float_state_leave(&state);
     og_arena_free(&making.arena);
     if (status != OGIVE_OK) {
         ogive_plan_release(plan);

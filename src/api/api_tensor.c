@@ -104,35 +104,54 @@ og_reach og_layout_reach(const og_layout *layout)
     return reach;
 }
 
-/* Tensors that step by the same stride along their widest dim and stay within one
- * step otherwise (halves of a matrix's columns, even and odd elements) are
- * apart if they are apart within the step. */
-static bool interleaved(const og_buffer *a, const og_reach *a_reach, const og_buffer *b,
-                        const og_reach *b_reach, int64_t distance)
+static int64_t greatest_divisor(int64_t a, int64_t b)
 {
-    const og_buffer *side[2] = {a, b};
-    const og_reach *reach[2] = {a_reach, b_reach};
-    int64_t step[2], inner[2];
-    for (int s = 0; s < 2; s++) {
-        int64_t widest = 0, span = 0, bytes = (int64_t)og_dtype_bytes(side[s]->dtype);
-        for (int32_t d = 0; d < side[s]->rank; d++) {
-            if (side[s]->shape[d] < 2)
-                continue;
-            if (side[s]->stride[d] < 0)
-                return false;
-            if (side[s]->stride[d] * bytes > widest) {
-                widest = side[s]->stride[d] * bytes;
-                span = widest * (side[s]->shape[d] - 1);
-            }
-        }
-        step[s] = widest;
-        inner[s] = reach[s]->high - reach[s]->low - span;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
     }
-    if (step[0] == 0 || step[0] != step[1])
+    return a;
+}
+
+/* Are the tensors apart within one step, if dims that step by least bytes or more
+ * are the steps, and the others what lies within? Addresses repeat by the steps'
+ * greatest common divisor. */
+static bool apart_within(const og_buffer *const side[2], int64_t distance, int64_t least)
+{
+    int64_t step = 0, inner[2];
+    for (int s = 0; s < 2; s++) {
+        int64_t bytes = (int64_t)og_dtype_bytes(side[s]->dtype);
+        inner[s] = bytes;
+        for (int32_t d = 0; d < side[s]->rank; d++) {
+            int64_t by = llabs(side[s]->stride[d]) * bytes;
+            if (side[s]->shape[d] < 2 || by == 0)
+                continue;
+            if (by >= least)
+                step = greatest_divisor(by, step);
+            else
+                inner[s] += by * (side[s]->shape[d] - 1);
+        }
+    }
+    if (step == 0)
         return false;
-    int64_t offset = distance % step[0];
-    offset += offset < 0 ? step[0] : 0;
-    return inner[0] <= offset && offset + inner[1] <= step[0];
+    int64_t offset = distance % step;
+    offset += offset < 0 ? step : 0;
+    return inner[0] <= offset && offset + inner[1] <= step;
+}
+
+/* Halves of a matrix's columns, even and odd elements and so on: b's lowest byte is
+ * distance from a's. */
+static bool interleaved(const og_buffer *a, const og_buffer *b, int64_t distance)
+{
+    const og_buffer *const side[2] = {a, b};
+    for (int s = 0; s < 2; s++)
+        for (int32_t d = 0; d < side[s]->rank; d++)
+            if (side[s]->shape[d] > 1 && side[s]->stride[d] != 0 &&
+                apart_within(side, distance,
+                             llabs(side[s]->stride[d]) * (int64_t)og_dtype_bytes(side[s]->dtype)))
+                return true;
+    return false;
 }
 
 bool og_tensors_overlap(const og_buffer *a, const og_reach *a_reach, const char *a_data,
@@ -146,5 +165,5 @@ bool og_tensors_overlap(const og_buffer *a, const og_reach *a_reach, const char 
     uintptr_t b_bytes = (uintptr_t)(b_reach->high - b_reach->low);
     if (a_low + a_bytes <= b_low || b_low + b_bytes <= a_low)
         return false;
-    return !interleaved(a, a_reach, b, b_reach, (int64_t)(b_low - a_low));
+    return !interleaved(a, b, (int64_t)(b_low - a_low));
 }
