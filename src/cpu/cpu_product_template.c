@@ -50,21 +50,25 @@ static inline size_t round_up(size_t bytes)
     ROWS_6(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v) X(13, v) X(14, v)
 
 #if defined(__AVX512F__)
-enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2, DIRECT_ROWS = 8 };
+enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2, DIRECT_ROWS = 8, ACROSS_ROWS = 4 };
 #define ALL_KERNELS(X) ROWS_14(X, 1) ROWS_14(X, 2)
 #define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1)
+#define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #elif defined(__FMA__)
-enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2, DIRECT_ROWS = 4 };
+enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2, DIRECT_ROWS = 4, ACROSS_ROWS = 2 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
+#define ACROSS_KERNELS(X) ROWS_2(X, 1)
 #elif defined(__aarch64__)
-enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4, DIRECT_ROWS = 4 };
+enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4, DIRECT_ROWS = 4, ACROSS_ROWS = 4 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2) ROWS_6(X, 3) ROWS_6(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
+#define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #else
-enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4, DIRECT_ROWS = 2 };
+enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4, DIRECT_ROWS = 2, ACROSS_ROWS = 2 };
 #define ALL_KERNELS(X) ROWS_2(X, 1) ROWS_2(X, 2) ROWS_2(X, 3) ROWS_2(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1)
+#define ACROSS_KERNELS(X) ROWS_2(X, 1)
 #endif
 
 enum { F32_LANES = VECTOR_BYTES / 4, F64_LANES = VECTOR_BYTES / 8 };
@@ -421,6 +425,105 @@ static multiply_direct_fn *const direct_kernels[DIRECT_ROWS + 1][OG_DTYPE_COUNT]
     DIRECT_KERNELS(X)};
 #undef X
 
+/* Columns next to each other in memory, one block of k: nothing changes sides. The
+ * columns to the right of these are next: they are fetched. */
+OG_FN void multiply_across(const og_dtype dtype, const int rows, const int vectors, int64_t count,
+                           const float *const *left, const char *right, int64_t step, float *c,
+                           int64_t stride, bool first)
+{
+    enum { WIDE = 4 };
+    vector_f32 sum[ACROSS_ROWS][WIDE];
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = SPLAT_F32(0);
+    const int bytes = F32_LANES * (int)bytes_of(dtype);
+    for (int64_t k = 0; k < count; k++, right += step) {
+        vector_f32 t[WIDE];
+        UNROLL for (int j = 0; j < vectors; j++) t[j] = load_vector(dtype, right + j * bytes);
+        UNROLL for (int at = 0; at < vectors * bytes; at += LINE)
+            __builtin_prefetch(right + vectors * bytes + at, 0, 3);
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int j = 0; j < vectors; j++)
+                sum[i][j] = FMA_F32(SPLAT_F32(left[i][k]), t[j], sum[i][j]);
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
+            memory_f32 *to = (memory_f32 *)(c + i * stride + j * F32_LANES);
+            if (!first)
+                sum[i][j] = *to + sum[i][j];
+            *to = sum[i][j];
+        }
+}
+
+/* One column, which has too few neighbours for a vector. */
+OG_FN void multiply_column(const og_dtype dtype, int64_t rows, int64_t count,
+                           const float *const *left, const char *right, int64_t step, float *c,
+                           int64_t stride, bool first)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float sum = 0;
+        for (int64_t k = 0; k < count; k++)
+            sum = og_fma_f32(left[i][k], load_element(dtype, right + k * step, 0), sum);
+        c[i * stride] = first ? sum : c[i * stride] + sum;
+    }
+}
+
+/* One block of k of rows <= ACROSS_ROWS and columns next to each other. */
+OG_FN void run_across_block(const og_dtype dtype, int64_t rows, int64_t columns, int64_t count,
+                            const float *const *left, const char *right, int64_t step, float *c,
+                            int64_t stride, bool first)
+{
+    int64_t bytes = bytes_of(dtype), n = 0, wide = 4 * F32_LANES;
+    for (; n + wide <= columns; n += wide)
+        switch (rows) {
+#define X(r, one)                                                                                  \
+    case r:                                                                                        \
+        multiply_across(dtype, r, 4, count, left, right + n * bytes, step, c + n, stride, first);  \
+        break;
+            ACROSS_KERNELS(X)
+#undef X
+        }
+    for (; n + F32_LANES <= columns; n += F32_LANES)
+        for (int64_t i = 0; i < rows; i++)
+            multiply_across(dtype, 1, 1, count, left + i, right + n * bytes, step,
+                            c + i * stride + n, stride, first);
+    for (; n < columns; n++)
+        multiply_column(dtype, rows, count, left, right + n * bytes, step, c + n, stride, first);
+}
+
+static void run_across(const og_cpu_tiling *t, const float *const *left,
+                       const og_cpu_factor *right, int64_t rows, int64_t n0, int64_t columns,
+                       float *c, float *groups)
+{
+    int64_t step = right->k_stride * bytes_of(right->dtype), tile = rows * t->tile_n;
+    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
+        bool first = k0 % OG_PRODUCT_GROUP == 0;
+        if (first && k0)
+            close_group_f32(c, groups, tile, k0 == OG_PRODUCT_GROUP);
+        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+        const char *from = find_row(right->dtype, right, n0, k0);
+        for (int64_t i = 0, some; i < rows; i += some) {
+            some = min_of(rows - i, ACROSS_ROWS);
+            const float *at[ACROSS_ROWS];
+            for (int64_t r = 0; r < some; r++)
+                at[r] = left[i + r] + k0;
+            float *to = c + i * t->tile_n;
+            if (right->dtype == OG_FLOAT32)
+                run_across_block(OG_FLOAT32, some, columns, count, at, from, step, to, t->tile_n,
+                                 first);
+            else if (right->dtype == OG_FLOAT16)
+                run_across_block(OG_FLOAT16, some, columns, count, at, from, step, to, t->tile_n,
+                                 first);
+            else
+                run_across_block(OG_BFLOAT16, some, columns, count, at, from, step, to, t->tile_n,
+                                 first);
+        }
+    }
+    if (t->k > OG_PRODUCT_GROUP)
+        for (int64_t i = 0; i < tile; i++)
+            c[i] = groups[i] + c[i];
+}
+
 static bool is_plain(const og_cpu_factor *left)
 {
     return left->dtype == OG_FLOAT32 && left->k_stride == 1;
@@ -431,7 +534,8 @@ static void run_direct(const og_cpu_tiling *t, const og_cpu_factor *left,
                        int64_t columns, float *c)
 {
     const float *from[DIRECT_ROWS];
-    float *copy = c + t->tile_m * t->tile_n;
+    float *groups = c + t->tile_m * t->tile_n;
+    float *copy = groups + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
     for (int64_t i = 0; i < rows; i++, copy += t->k) {
         from[i] = (const float *)left->data + (m0 + i) * left->stride;
         if (is_plain(left))
@@ -441,6 +545,10 @@ static void run_direct(const og_cpu_tiling *t, const og_cpu_factor *left,
         for (int64_t k = 0; k < t->k; k += OG_PRODUCT_BLOCK)
             copy_panel_f32(&row, 0, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
         from[i] = copy;
+    }
+    if (right->k_stride != 1) {
+        run_across(t, from, right, rows, n0, columns, c, groups);
+        return;
     }
     for (int64_t n = 0; n < columns; n += F32_LANES) {
         const char *to[F32_LANES];
@@ -461,7 +569,8 @@ enum {
 static size_t count_bytes(const og_cpu_tiling *t, bool f64, bool plain)
 {
     if (t->way == OG_CPU_PRODUCT_DIRECT)
-        return round_up((size_t)(t->tile_m * t->tile_n + (plain ? 0 : t->tile_m * t->k)) *
+        return round_up((size_t)(t->tile_m * t->tile_n * (t->k > OG_PRODUCT_GROUP ? 2 : 1) +
+                                 (plain ? 0 : t->tile_m * t->k)) *
                         sizeof(float));
     return f64 ? scratch_bytes_f64(t) : scratch_bytes_f32(t);
 }
@@ -483,10 +592,10 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *l
         t.tile_n /= 2;
     if (k == 0)
         t.way = OG_CPU_PRODUCT_EMPTY;
-    else if (!f64 && m <= DIRECT_ROWS && right->k_stride == 1 &&
+    else if (!f64 && m <= DIRECT_ROWS && (right->k_stride == 1 || right->stride == 1) &&
              (is_plain(left) || k <= DIRECT_K))
         t.way = OG_CPU_PRODUCT_DIRECT;
-    if (m <= 32)
+    if (m <= 32 && right->k_stride == 1)
         t.tile_n = OG_PRODUCT_COLUMNS;
     /* Some tiles for each thread, so that none waits long for another. */
     while (t.tile_n > OG_PRODUCT_COLUMNS && count_tiles(&t) < 4 * (int64_t)threads)
