@@ -142,10 +142,11 @@ static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor 
                      size_t scratch, void *out)
 {
     run r = {.kernels = kernels, .left = left, .right = right, .out = out};
-    r.tiling = kernels->cut(m, n, k, left, right, threads, scratch);
+    r.tiling = kernels->cut(m, n, k, left, right, threads == 3 && n <= OG_PRODUCT_WHOLE, threads, scratch);
     r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
     assert_true(r.tiling.bytes % 64 == 0);
     assert_true(r.tiling.tile_n % OG_PRODUCT_COLUMNS == 0);
+    assert_true(threads < 3 || n > OG_PRODUCT_WHOLE || r.tiling.tile_n >= n);
     r.memory = aligned_alloc(64, r.tiling.bytes * (size_t)threads + 64);
     assert_non_null(r.memory);
     og_cpu_parallel(threads, run_tiles, &r);

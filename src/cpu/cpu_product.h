@@ -23,7 +23,8 @@
 enum {
     OG_PRODUCT_BLOCK = 256,
     OG_PRODUCT_GROUP = 4096, /* a multiple of the block */
-    OG_PRODUCT_COLUMNS = 64  /* tiles begin at multiples of it */
+    OG_PRODUCT_COLUMNS = 64, /* tiles begin at multiples of it */
+    OG_PRODUCT_WHOLE = 256   /* most columns of a tile */
 };
 
 /* Element (i, k) is at element i * stride + k * k_stride of data. */
@@ -51,10 +52,12 @@ typedef struct {
 /* Both factors are float64, or neither is. */
 typedef struct {
     int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
-    /* left and right without data: dtypes and strides matter. scratch_bytes: about how
-     * many bytes all threads together should need at most. */
+    /* left and right without data: dtypes and strides matter. whole: a tile has all n
+     * columns, at most OG_PRODUCT_WHOLE. scratch_bytes: about how many bytes all threads
+     * together should need at most. */
     og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, int32_t threads, size_t scratch_bytes);
+                         const og_cpu_factor *right, bool whole, int32_t threads,
+                         size_t scratch_bytes);
     /* Computes rows x columns sums, of float or double, from row m0 and column n0 on,
      * to the beginning of memory (aligned to 64); their rows are tile_n apart. */
     void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factor *left,

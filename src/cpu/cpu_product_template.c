@@ -562,7 +562,6 @@ static void run_direct(const og_cpu_tiling *t, const og_cpu_factor *left,
 
 enum {
     TILE_M = 512,
-    TILE_N = 256,
     DIRECT_K = 16384 /* longest rows of left that are converted as a whole */
 };
 
@@ -581,31 +580,33 @@ static int64_t count_tiles(const og_cpu_tiling *t)
 }
 
 static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, int32_t threads, size_t scratch_bytes)
+                         const og_cpu_factor *right, bool whole, int32_t threads,
+                         size_t scratch_bytes)
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
     bool f64 = left->dtype == OG_FLOAT64;
     int64_t sliver = f64 ? F64_SLIVER : F32_SLIVER;
     t.tile_m = min_of(m, TILE_M);
-    t.tile_n = TILE_N;
+    t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
         t.tile_n /= 2;
+    int64_t least_n = whole ? t.tile_n : OG_PRODUCT_COLUMNS;
     if (k == 0)
         t.way = OG_CPU_PRODUCT_EMPTY;
     else if (!f64 && m <= DIRECT_ROWS && (right->k_stride == 1 || right->stride == 1) &&
              (is_plain(left) || k <= DIRECT_K))
         t.way = OG_CPU_PRODUCT_DIRECT;
     if (m <= 32 && right->k_stride == 1)
-        t.tile_n = OG_PRODUCT_COLUMNS;
+        t.tile_n = least_n;
     /* Some tiles for each thread, so that none waits long for another. */
-    while (t.tile_n > OG_PRODUCT_COLUMNS && count_tiles(&t) < 4 * (int64_t)threads)
+    while (t.tile_n > least_n && count_tiles(&t) < 4 * (int64_t)threads)
         t.tile_n /= 2;
     while (t.tile_m > 4 * F32_PANEL && count_tiles(&t) < 2 * (int64_t)threads)
         t.tile_m = (t.tile_m + 1) / 2;
     for (;;) {
         t.slab_n = t.tile_n;
         t.bytes = count_bytes(&t, f64, is_plain(left));
-        if (t.bytes * (size_t)threads <= scratch_bytes || t.tile_n == OG_PRODUCT_COLUMNS)
+        if (t.bytes * (size_t)threads <= scratch_bytes || t.tile_n == least_n)
             break;
         t.tile_n /= 2;
     }
