@@ -436,12 +436,17 @@ static void interpret_kernel(const builder *b, void *const *memory)
 
 /* ---- running and comparing ----------------------------------------------------- */
 
-/* Numbers of every size, some special; the same for the same position. */
+/* Numbers of either sign, of one sign or zeros, some special; the same for the same
+ * seed. (Of one sign or zero, so that a missing element counted in is seen.) */
 static void fill(void *memory, og_dtype dtype, int64_t count, uint64_t seed, bool special)
 {
+    static const double ranges[][2] = {{-4, 4}, {-4, -1}, {-3, 5}, {1, 4}, {-4, 4}, {0, 0}};
+    const double *range = ranges[seed % TEST_COUNT(ranges)];
     test_random random = {seed * 2 + 1};
     for (int64_t i = 0; i < count; i++) {
-        double value = test_random_range(&random, -4, 4);
+        double value = test_random_range(&random, range[0], range[1]);
+        if (value == 0 && test_random_below(&random, 4))
+            value = -0.0;
         static const double specials[] = {0.0,      -0.0,   INFINITY, -INFINITY,
                                           NAN,      1e-40,  80,       -90};
         uint64_t draw = test_random_bits(&random) % (special ? 8 : 400);
@@ -614,11 +619,11 @@ static void test_lengths(void **unused)
             for (int order = 0; order < 2; order++) {
                 if (lengths[l] * rows[r] > 100000)
                     continue;
-                uint64_t seed = l * 31 + r;
-                check(build_reduction((og_order)order, rows[r], lengths[l], false, OG_FLOAT32), seed,
-                      false);
-                check(build_reduction((og_order)order, rows[r], lengths[l], true, OG_FLOAT32),
-                      seed + 1, l % 2);
+                for (uint64_t seed = 0; seed < 6; seed += rows[r] == 1 ? 1 : 2)
+                    check(build_reduction((og_order)order, rows[r], lengths[l], false, OG_FLOAT32),
+                          seed + r % 2, false);
+                check(build_reduction((og_order)order, rows[r], lengths[l], true, OG_FLOAT32), l,
+                      l % 2);
             }
     check(build_reduction(OG_ROWS, 1, (1 << 18) + 3, false, OG_FLOAT32), 1, false);
     check(build_reduction(OG_COLUMNS, 1, (1 << 18) + 3, true, OG_FLOAT32), 2, false);
@@ -685,6 +690,35 @@ static builder *build_softmax(og_order order, int64_t rows, int64_t n, og_dtype 
     int32_t y = map(b, OG_OP_div, map(b, OG_OP_exp, map(b, OG_OP_sub, x, m), -1), d);
     store(b, add_access(b, OG_BUFFER_OUTPUT, dtype, strides), map(b, OG_OP_mul, y, w));
     return b;
+}
+
+/* exp(x - m) and its sum's value: terms that the backend may keep from the sum, also
+ * where m is infinite and they are not the sum's. */
+static builder *build_exponentials(int64_t rows, int64_t n, og_dtype dtype)
+{
+    builder *b = begin(OG_ROWS, 2, (int64_t[]){rows, n}, 1);
+    int32_t in = add_access(b, OG_BUFFER_INPUT, dtype, (int64_t[]){n, 1});
+    og_type type = type_of(dtype);
+    int32_t x = map(b, OG_OP_mul, load(b, in), constant(b, type, 0.5));
+    int32_t m = reduce(b, OG_OP_amax, x), s = reduce(b, OG_OP_sumexp, x);
+    next_pass(b);
+    x = map(b, OG_OP_mul, load(b, in), constant(b, type, 0.5));
+    int32_t e = map(b, OG_OP_exp, map(b, OG_OP_sub, x, m), -1);
+    store(b, add_access(b, OG_BUFFER_OUTPUT, dtype, (int64_t[]){n, 1}), e);
+    store(b, add_access(b, OG_BUFFER_OUTPUT, dtype, (int64_t[]){n, 1}), map(b, OG_OP_mul, e, s));
+    return b;
+}
+
+static void test_kept_exponentials(void **unused)
+{
+    (void)unused;
+    for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            check(build_exponentials(30, 5, (og_dtype)dtype), seed, true);
+            check(build_exponentials(50, 60, (og_dtype)dtype), seed, seed % 2);
+            check(build_exponentials(5, 2000, (og_dtype)dtype), seed, seed % 2);
+            check(build_exponentials(1, 17000, (og_dtype)dtype), seed, seed % 2);
+        }
 }
 
 static void test_softmax(void **unused)
@@ -1083,7 +1117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),        cmocka_unit_test(test_column_widths),
         cmocka_unit_test(test_reduction_dtypes), cmocka_unit_test(test_plain_sums),
-        cmocka_unit_test(test_softmax),        cmocka_unit_test(test_pointwise_layouts),
+        cmocka_unit_test(test_softmax),        cmocka_unit_test(test_kept_exponentials), cmocka_unit_test(test_pointwise_layouts),
         cmocka_unit_test(test_forms),          cmocka_unit_test(test_functions),
         cmocka_unit_test(test_conversions),    cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_empty),          cmocka_unit_test(test_random_kernels),

@@ -59,8 +59,9 @@ typedef struct {
     og_cpu_fold fold[OG_CPU_FOLDS];
     /* dst = exp(x - u(m)), blocks. */
     void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
-    /* lanes[OG_LANES] (+)= exp(x - u(*m)), as lanes above; first only. */
-    void (*exp_lanes)(void *lanes, const void *x, const void *m, int64_t n);
+    /* lanes[OG_LANES] = exp(x - u(*m)) of a chunk, as lanes above; the terms go to
+     * terms[n] too, unless that is NULL. */
+    void (*exp_lanes)(void *lanes, void *terms, const void *x, const void *m, int64_t n);
     /* acc[width] = sum over steps of exp(x - u(m[width])). */
     void (*exp_columns)(void *acc, const void *x, const void *m, int64_t steps, int64_t width);
     /* s *= exp(m - u(greatest)); greatest is one element or a block. */

@@ -117,8 +117,18 @@ static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
 {
     REAL *r = dst;
     const REAL *s = x;
-    for (int64_t c = 0; c < count; c++)
-        LOOP(i, times) r[c * times + i] = s[c];
+#define REPEAT(fixed)                                                                              \
+    case fixed:                                                                                    \
+        for (int64_t c = 0; c < count; c++)                                                        \
+            LOOP(i, fixed) r[c * fixed + i] = s[c];                                                \
+        break;
+    switch (times) {
+        REPEAT(2) REPEAT(3) REPEAT(4) REPEAT(8)
+    default:
+        for (int64_t c = 0; c < count; c++)
+            LOOP(i, times) r[c * times + i] = s[c];
+    }
+#undef REPEAT
 }
 
 /* ---- reductions ------------------------------------------------------------- */
@@ -141,21 +151,22 @@ static int64_t L(tree_width)(int64_t n)
         REAL *acc = lanes;                                                                         \
         const REAL *s = x;                                                                         \
         int64_t i = 0;                                                                             \
-        if (first) {                                                                               \
+        if (first && n >= 2 * OG_LANES) {                                                          \
+            LOOP(l, OG_LANES) acc[l] = OP(s[l], s[OG_LANES + l]);                                  \
+            i = 2 * OG_LANES;                                                                      \
+        } else if (first) {                                                                        \
             i = n < OG_LANES ? n : OG_LANES;                                                       \
             memcpy(acc, s, (size_t)i * sizeof *acc);                                               \
             for (int64_t l = i, width = L(tree_width)(n); l < width; l++)                          \
                 acc[l] = (REAL)(NEUTRAL);                                                          \
         }                                                                                          \
-        /* Four elements a lane at a time, so that acc is read and written less. */                \
-        for (; i + 4 * OG_LANES <= n; i += 4 * OG_LANES) {                                         \
-            const REAL *a = s + i, *b = a + OG_LANES, *c = b + OG_LANES, *d = c + OG_LANES;        \
-            LOOP(l, OG_LANES) acc[l] = OP(OP(OP(OP(acc[l], a[l]), b[l]), c[l]), d[l]);             \
-        }                                                                                          \
-        for (; i + OG_LANES <= n; i += OG_LANES) {                                                 \
-            const REAL *a = s + i;                                                                 \
-            LOOP(l, OG_LANES) acc[l] = OP(acc[l], a[l]);                                           \
-        }                                                                                          \
+        for (; i + OG_LANES <= n; i += OG_LANES)                                                   \
+            for (int64_t group = 0; group < OG_LANES; group += 64) {                               \
+                REAL *r = acc + group;                                                             \
+                const REAL *a = s + i + group;                                                     \
+                PREFETCH(a, 64 * sizeof *a);                                                       \
+                LOOP(l, 64) r[l] = OP(r[l], a[l]);                                                 \
+            }                                                                                      \
         const REAL *rest = s + i;                                                                  \
         int64_t count = n - i;                                                                     \
         LOOP(l, count) acc[l] = OP(acc[l], rest[l]);                                               \
@@ -185,11 +196,15 @@ static int64_t L(tree_width)(int64_t n)
         REAL *a = lanes, b[OG_LANES / 2];                                                          \
         int64_t width = L(tree_width)(n);                                                          \
         if (width == OG_LANES) { /* fixed lengths: the loops are unrolled */                       \
-            LOOP(i, OG_LANES / 2) b[i] = OP(a[2 * i], a[2 * i + 1]);                               \
-            LOOP(i, OG_LANES / 4) a[i] = OP(b[2 * i], b[2 * i + 1]);                               \
-            LOOP(i, OG_LANES / 8) b[i] = OP(a[2 * i], a[2 * i + 1]);                               \
-            LOOP(i, OG_LANES / 16) a[i] = OP(b[2 * i], b[2 * i + 1]);                              \
-            width = OG_LANES / 16;                                                                 \
+            LOOP(i, 256) b[i] = OP(a[2 * i], a[2 * i + 1]);                                        \
+            LOOP(i, 128) a[i] = OP(b[2 * i], b[2 * i + 1]);                                        \
+            LOOP(i, 64) b[i] = OP(a[2 * i], a[2 * i + 1]);                                         \
+            LOOP(i, 32) a[i] = OP(b[2 * i], b[2 * i + 1]);                                         \
+            LOOP(i, 16) b[i] = OP(a[2 * i], a[2 * i + 1]);                                         \
+            LOOP(i, 8) a[i] = OP(b[2 * i], b[2 * i + 1]);                                          \
+            *(REAL *)out = OP(OP(OP(a[0], a[1]), OP(a[2], a[3])),                                  \
+                              OP(OP(a[4], a[5]), OP(a[6], a[7])));                                 \
+            return;                                                                                \
         }                                                                                          \
         for (; width > 1; width /= 2) {                                                            \
             for (int64_t i = 0; i < width / 2; i++)                                                \
@@ -234,23 +249,29 @@ static void L(exp_below)(void *dst, const void *x, const void *m, int64_t n)
     LOOP(i, n) r[i] = F(og_exp)(s[i] - L(shift)(t[i]));
 }
 
-static void L(exp_lanes)(void *lanes, const void *x, const void *m, int64_t n)
+static void L(exp_lanes)(void *lanes, void *terms, const void *x, const void *m, int64_t n)
 {
-    REAL *acc = lanes;
+    REAL *acc = lanes, unkept[OG_LANES], *e = terms ? terms : unkept;
     const REAL *s = x;
     REAL u = L(shift)(*(const REAL *)m);
-    int64_t first = n < OG_LANES ? n : OG_LANES;
-    LOOP(l, first) acc[l] = F(og_exp)(s[l] - u);
-    for (int64_t l = first, width = L(tree_width)(n); l < width; l++)
+    int64_t step = terms ? OG_LANES : 0, i = n < OG_LANES ? n : OG_LANES;
+    LOOP(l, i) e[l] = F(og_exp)(s[l] - u);
+    memcpy(acc, e, (size_t)i * sizeof *acc);
+    for (int64_t l = i, width = L(tree_width)(n); l < width; l++)
         acc[l] = (REAL)-0.0;
-    int64_t i = first;
-    for (; i + OG_LANES <= n; i += OG_LANES) {
+    for (e += step; i + OG_LANES <= n; i += OG_LANES, e += step) {
         const REAL *a = s + i;
-        LOOP(l, OG_LANES) acc[l] += F(og_exp)(a[l] - u);
+        LOOP(l, OG_LANES) {
+            e[l] = F(og_exp)(a[l] - u);
+            acc[l] += e[l];
+        }
     }
     const REAL *rest = s + i;
     int64_t count = n - i;
-    LOOP(l, count) acc[l] += F(og_exp)(rest[l] - u);
+    LOOP(l, count) {
+        e[l] = F(og_exp)(rest[l] - u);
+        acc[l] += e[l];
+    }
 }
 
 static void L(exp_columns)(void *sums, const void *x, const void *m, int64_t steps, int64_t width)

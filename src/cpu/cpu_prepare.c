@@ -95,6 +95,7 @@ static void choose_rows(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_geom
     g->layout = OG_CPU_ROWS;
     g->many = n <= OG_LANES;
     g->whole = g->many;
+    g->keeps = n <= OG_CHUNK;
     g->row_form = n == 1 ? OG_CPU_ROW_SAME : g->many ? OG_CPU_ROW_REPEAT : OG_CPU_ROW_ONE;
 }
 
@@ -190,7 +191,9 @@ static void cut_pointwise(const og_cpu_state *state, og_cpu_kernel *k, bool tran
 static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
 {
     /* Several rows meet in two halves of a block; sumexp needs one more. */
-    int64_t extra = !k->many ? 1 : has_sumexp(kernel) ? 2 : 1;
+    int64_t extra = 1;
+    if (k->many && has_sumexp(kernel))
+        extra += k->kept_count ? k->kept_count : 1;
     int64_t block = choose_block(state, k, k->register_count + extra);
     k->row_count = k->outer_count;
     k->n = k->inner_count;
@@ -339,6 +342,9 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
         k->fold_bytes = register_bytes;
         fits &= add_bytes(&k->thread_bytes, sumexp ? 3 : 2, register_bytes, &k->fold_offset);
     }
+    k->kept_bytes = k->many ? register_bytes : (size_t)k->n * k->element_bytes;
+    k->kept_bytes = (k->kept_bytes + LINE - 1) / LINE * LINE;
+    fits &= add_bytes(&k->thread_bytes, k->kept_count, k->kept_bytes, &k->kept_offset);
     size_t row_bytes = ((size_t)k->tile_rows * k->element_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->tile_bytes, k->row_value_count, row_bytes, &rows);
     fits &= lay_out_passes(k);

@@ -93,6 +93,7 @@ typedef struct {
 /* One that moves through a buffer for a whole chunk or run: sumexp reads it again. */
 typedef struct {
     int32_t place;
+    int32_t number;
     int32_t bytes; /* of an element */
 } og_cpu_stage;
 
@@ -105,6 +106,7 @@ typedef struct {
     int32_t access;       /* >= 0: source is memory that need not be staged */
     bool strided;         /* columns: source is the access, read with its outer stride */
     int32_t stage;        /* sumexp: stage of the source, or -1 */
+    int32_t kept;         /* sumexp: where its terms are kept for later passes, or -1 */
     int32_t companion;    /* sumexp: the reduction that finds its maximum */
     int32_t result;       /* place of the row value, or -1: only a companion */
     size_t accumulators;  /* offset in the thread's memory */
@@ -120,6 +122,8 @@ typedef struct {
     int32_t direct_count;
     og_cpu_stage *stages;
     int32_t stage_count;
+    og_cpu_stage *kept; /* what earlier passes have kept and this one reads */
+    int32_t kept_count;
     og_cpu_reduction *reductions;
     int32_t reduction_count;
     bool only_loads;    /* no steps: reductions read memory themselves */
@@ -153,11 +157,11 @@ typedef struct {
     int32_t pass_count;
     og_cpu_place *places;
     int32_t place_count;
-    int32_t register_count, slot_count, row_value_count;
+    int32_t register_count, slot_count, row_value_count, kept_count;
 
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
     size_t element_bytes; /* 4, or 8 where some value is float64 */
-    size_t stage_bytes, fold_offset, fold_bytes;
+    size_t stage_bytes, fold_offset, fold_bytes, kept_offset, kept_bytes;
     size_t thread_bytes, tile_bytes;
     size_t scratch_bytes; /* of a run in all */
 } og_cpu_kernel;
@@ -193,6 +197,7 @@ typedef struct {
     int32_t dims[OG_CPU_AXES][OG_MAX_RANK];
     bool many;  /* pieces have several outer rows */
     bool whole; /* pieces have whole inner rows */
+    bool keeps; /* rows are one chunk: terms of sumexp may be kept (cpu_keep.c) */
     og_cpu_row_form row_form;
 } og_cpu_geometry;
 
@@ -202,6 +207,11 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_kernels *kernels, const og_cpu_geometry *elements,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
+
+/* cpu_keep.c: sets kept[] of the sumexp values whose terms later passes use, and of
+ * these uses, to their number from 0; *count: how many. kept[] comes filled with -1. */
+ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
+                              int32_t *count, ogive_error *error);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

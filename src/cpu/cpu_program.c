@@ -47,6 +47,8 @@ typedef struct {
     value_state *values;
     int32_t *row_places; /* of row values that outlive their program, or NONE */
     bool *row_ones, *outlives;
+    int32_t *kept;       /* of values that are kept terms of a sumexp: see cpu_keep.c */
+    bool *needed;        /* in the program being compiled */
 
     /* The program being compiled. */
     og_cpu_program *program;
@@ -214,8 +216,9 @@ static void add_direct(compiler *c, int32_t place, int32_t access)
 static ogive_status add_stage(compiler *c, og_type type, int32_t *place)
 {
     OG_TRY(add_place(c, OG_CPU_PLACE_MOVING, 0, place));
-    c->program->stages[c->program->stage_count++] =
-        (og_cpu_stage){*place, (int32_t)type_bytes(type)};
+    c->program->stages[c->program->stage_count] =
+        (og_cpu_stage){*place, c->program->stage_count, (int32_t)type_bytes(type)};
+    c->program->stage_count++;
     return OGIVE_OK;
 }
 
@@ -450,9 +453,26 @@ static ogive_status emit_map(compiler *c, const og_instr *instr, int32_t i)
     return OGIVE_OK;
 }
 
+/* An exponential that an earlier pass has kept. */
+static ogive_status emit_kept(compiler *c, const og_instr *instr)
+{
+    value_state *at = &c->values[instr->dst];
+    OG_TRY(add_place(c, OG_CPU_PLACE_MOVING, 0, &at->place));
+    c->program->kept[c->program->kept_count++] =
+        (og_cpu_stage){at->place, c->kept[instr->dst], (int32_t)type_bytes(instr->type)};
+    return OGIVE_OK;
+}
+
+static bool is_kept(const compiler *c, const og_instr *instr)
+{
+    return instr->op == OG_OP_exp && !c->is_rows && c->kept[instr->dst] >= 0;
+}
+
 static ogive_status emit_instr(compiler *c, int32_t i)
 {
     const og_instr *instr = c->order[i];
+    if (is_kept(c, instr))
+        return emit_kept(c, instr);
     switch ((int)instr->op) {
     case OG_OP_CONSTANT:
         return emit_constant(c, instr);
@@ -479,7 +499,7 @@ static int32_t find_companion(compiler *c, const og_pass *pass, const og_reduce 
     int32_t index = c->program->reduction_count++;
     og_cpu_reduction *hidden = &c->program->reductions[index];
     hidden->fold = OG_CPU_MAX;
-    hidden->result = hidden->access = hidden->stage = NONE;
+    hidden->result = hidden->access = hidden->stage = hidden->kept = NONE;
     hidden->loops = loops_of(c, reduce->type);
     hidden->bytes = type_bytes(reduce->type);
     return index;
@@ -521,7 +541,7 @@ static ogive_status stage_source(compiler *c, int32_t v, og_cpu_reduction *to)
     }
     for (int32_t s = 0; s < c->program->stage_count; s++)
         if (c->program->stages[s].place == to->source)
-            to->stage = s;
+            to->stage = c->program->stages[s].number;
     return OGIVE_OK;
 }
 
@@ -537,6 +557,7 @@ static ogive_status emit_reduction(compiler *c, const og_pass *pass, int32_t r)
     to->loops = loops_of(c, from->type);
     to->bytes = type_bytes(from->type);
     to->access = to->stage = to->companion = NONE;
+    to->kept = to->is_sumexp ? c->kept[from->dst] : NONE;
     to->source = at->place;
     bool whole = c->geometry->layout == OG_CPU_ROWS && c->geometry->many;
     if (c->program->only_loads) {
@@ -574,18 +595,38 @@ static void reset_values(compiler *c)
     memset(c->register_busy, 0, (size_t)c->register_count * sizeof *c->register_busy);
 }
 
+/* Marks what stores, reductions and other programs need, and what that needs. */
+static void mark_needed(compiler *c, const og_instr *instrs, int32_t count, const og_pass *pass)
+{
+    memset(c->needed, 0, (size_t)c->kernel->value_count * sizeof *c->needed);
+    for (int32_t r = 0; pass && r < pass->reduction_count; r++)
+        c->needed[pass->reductions[r].source] = true;
+    for (int32_t i = count - 1; i >= 0; i--) {
+        const og_instr *instr = &instrs[i];
+        bool wanted = instr->op == OG_OP_STORE || c->needed[instr->dst] ||
+                      (c->is_rows && c->outlives[instr->dst]);
+        for (int a = 0; wanted && a < OG_MAX_ARGS; a++)
+            if (instr->args[a] >= 0 && !is_kept(c, instr))
+                c->needed[instr->args[a]] = true;
+        if (instr->dst >= 0)
+            c->needed[instr->dst] = wanted;
+    }
+}
+
 /* Puts the instructions into the order of the program and looks at their uses. */
-static void scan_program(compiler *c, const og_instr *instrs, int32_t count,
-                         const og_pass *pass)
+static void scan_program(compiler *c, const og_instr *instrs, int32_t count, const og_pass *pass)
 {
     c->count = c->store_count = 0;
+    mark_needed(c, instrs, count, pass);
     for (int want_store = 0; want_store < (c->aliased ? 2 : 1); want_store++)
-        for (int32_t i = 0; i < count; i++)
-            if (!c->aliased || (instrs[i].op == OG_OP_STORE) == want_store)
+        for (int32_t i = 0; i < count; i++) {
+            bool is_store = instrs[i].op == OG_OP_STORE;
+            if ((is_store || c->needed[instrs[i].dst]) && (!c->aliased || is_store == want_store))
                 c->order[c->count++] = &instrs[i];
+        }
     for (int32_t i = 0; i < c->count; i++) {
         const og_instr *instr = c->order[i];
-        for (int a = 0; a < OG_MAX_ARGS; a++)
+        for (int a = 0; a < OG_MAX_ARGS && !is_kept(c, instr); a++)
             if (instr->args[a] >= 0)
                 c->values[instr->args[a]].last = i;
         if (instr->op == OG_OP_STORE) {
@@ -613,10 +654,11 @@ static ogive_status allocate_program(compiler *c, int32_t count, int32_t reducti
         program->accesses = OG_ARENA_NEW(c->arena, og_cpu_access, 2 * n);
         program->directs = OG_ARENA_NEW(c->arena, og_cpu_direct, n);
         program->stages = OG_ARENA_NEW(c->arena, og_cpu_stage, r);
+        program->kept = OG_ARENA_NEW(c->arena, og_cpu_stage, n);
         program->reductions = OG_ARENA_NEW(c->arena, og_cpu_reduction, 2 * r);
     }
     if (!program || !program->steps || !program->accesses || !program->directs ||
-        !program->stages || !program->reductions)
+        !program->stages || !program->kept || !program->reductions)
         return og_fail_memory(c->error, n * sizeof *program->steps);
     c->program = program;
     return OGIVE_OK;
@@ -702,15 +744,18 @@ static ogive_status allocate_compiler(compiler *c)
     c->row_places = OG_ARENA_NEW(&c->scratch, int32_t, n);
     c->row_ones = OG_ARENA_NEW(&c->scratch, bool, n);
     c->outlives = OG_ARENA_NEW(&c->scratch, bool, n);
+    c->needed = OG_ARENA_NEW(&c->scratch, bool, n);
+    c->kept = OG_ARENA_NEW(&c->scratch, int32_t, n);
     /* A value has at most a register, an expanded one and, reduced, a splat one; a step's
      * mask is one more. */
     c->register_places = OG_ARENA_NEW(&c->scratch, int32_t, 3 * n + 2);
     c->register_busy = OG_ARENA_NEW(&c->scratch, bool, 3 * n + 2);
     c->order = OG_ARENA_NEW(&c->scratch, const og_instr *, longest);
-    if (!c->values || !c->row_places || !c->row_ones || !c->outlives || !c->register_places ||
-        !c->register_busy || !c->order)
+    if (!c->values || !c->row_places || !c->row_ones || !c->outlives || !c->needed || !c->kept ||
+        !c->register_places || !c->register_busy || !c->order)
         return og_fail_memory(c->error, n * sizeof *c->values);
     memset(c->row_places, -1, n * sizeof *c->row_places);
+    memset(c->kept, -1, n * sizeof *c->kept);
     return OGIVE_OK;
 }
 
@@ -723,6 +768,8 @@ static ogive_status compile_passes(compiler *c, const og_plan *plan,
         aliases |= plan->may_alias[i];
     OG_TRY(allocate_compiler(c));
     find_outliving(c);
+    if (elements->keeps)
+        OG_TRY(og_cpu_find_kept(c->kernel, &c->scratch, c->kept, &out->kept_count, c->error));
     out->pass_count = c->kernel->pass_count;
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);
     if (!out->passes)

@@ -14,6 +14,7 @@
  */
 #include "cpu/cpu_run.h"
 
+#include <math.h>
 #include <string.h>
 
 static const og_cpu_fold *fold_of(const og_cpu_reduction *r)
@@ -24,6 +25,26 @@ static const og_cpu_fold *fold_of(const og_cpu_reduction *r)
 static char *partial_of(const og_cpu_worker *w, const og_cpu_reduction *r, int64_t index)
 {
     return w->tile + r->partials + (size_t)index * r->bytes;
+}
+
+static char *kept_of(const og_cpu_worker *w, const og_cpu_reduction *r)
+{
+    return w->memory + w->kernel->kept_offset + (size_t)r->kept * w->kernel->kept_bytes;
+}
+
+static bool is_infinite(const void *x, size_t bytes)
+{
+    return bytes == 4 ? isinf(*(const float *)x) : isinf(*(const double *)x);
+}
+
+/* Kept terms of a row are exp(x - m). The sum's own are exp(x - 0) if m is infinite. */
+static void correct_kept(const og_cpu_reduction *r, char *kept, const void *x, const void *m,
+                         int64_t n)
+{
+    if (!is_infinite(m, r->bytes))
+        return;
+    r->loops->map[OG_OP_sub][1](kept, x, m, NULL, NULL, n);
+    r->loops->map[OG_OP_exp][0](kept, kept, NULL, NULL, NULL, n);
 }
 
 /* ---- several whole rows -------------------------------------------------------- */
@@ -49,13 +70,21 @@ static void grow_trees(og_cpu_worker *w, const og_cpu_fold *fold, const void *x,
     }
 }
 
-static void sum_exponentials(og_cpu_worker *w, const og_cpu_reduction *r, const void *maxima,
+/* maxima and the result may be the same row values, unless terms are kept. */
+static void sum_exponentials(og_cpu_worker *w, const og_cpu_reduction *r, const char *maxima,
                              int64_t rows, int64_t n)
 {
     char *block = w->memory + w->kernel->fold_offset + 2 * w->kernel->fold_bytes;
+    const char *x = w->places[r->source];
+    if (r->kept >= 0)
+        block = kept_of(w, r);
     r->loops->repeat(block, maxima, rows, n);
-    r->loops->exp_below(block, w->places[r->source], block, rows * n);
+    r->loops->exp_below(block, x, block, rows * n);
     grow_trees(w, fold_of(r), block, rows, n, w->places[r->result], r->bytes);
+    for (int64_t i = 0; i < rows && r->kept >= 0; i++) {
+        size_t row = (size_t)(i * n) * r->bytes;
+        correct_kept(r, block + row, x + row, maxima + (size_t)i * r->bytes, n);
+    }
 }
 
 void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece)
@@ -111,8 +140,11 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
         if (r->access >= 0)
             x = og_cpu_address(w->job, &program->accesses[r->access], chunk);
         char *lanes = w->memory + r->accumulators;
-        r->loops->exp_lanes(lanes, x, m, n);
+        char *kept = r->kept >= 0 ? kept_of(w, r) : NULL;
+        r->loops->exp_lanes(lanes, kept, x, m, n);
         fold_of(r)->tree(lanes, n, partial_of(w, r, part));
+        if (kept)
+            correct_kept(r, kept, x, m, n);
     }
 }
 

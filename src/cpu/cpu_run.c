@@ -137,13 +137,22 @@ static void run_program(const og_cpu_worker *w, const og_cpu_program *program,
     }
 }
 
-/* Points the program's stages at element `position` of theirs. */
+/* Points the program's stages, and what it reads of kept terms, at element `position`
+ * of theirs. */
 static void move_stages(const og_cpu_worker *w, const og_cpu_program *program, char *stages,
                         int64_t position)
 {
-    for (int32_t s = 0; s < program->stage_count; s++)
-        w->places[program->stages[s].place] = stages + (size_t)s * w->kernel->stage_bytes +
-                                              (size_t)position * (size_t)program->stages[s].bytes;
+    for (int32_t s = 0; s < program->stage_count; s++) {
+        const og_cpu_stage *at = &program->stages[s];
+        w->places[at->place] = stages + (size_t)at->number * w->kernel->stage_bytes +
+                               (size_t)position * (size_t)at->bytes;
+    }
+    for (int32_t s = 0; s < program->kept_count; s++) {
+        const og_cpu_stage *at = &program->kept[s];
+        w->places[at->place] = w->memory + w->kernel->kept_offset +
+                               (size_t)at->number * w->kernel->kept_bytes +
+                               (size_t)position * (size_t)at->bytes;
+    }
 }
 
 /* ---- rows and columns ------------------------------------------------------------ */
@@ -210,6 +219,7 @@ static void run_part(og_cpu_worker *w, int32_t p, int64_t tile, int64_t part)
     if (w->kernel->layout == OG_CPU_COLUMNS) {
         run_runs(w, pass, piece, part);
     } else if (w->kernel->many) {
+        move_stages(w, pass->elements[w->job->aliased], NULL, 0);
         run_program(w, pass->elements[w->job->aliased], &piece);
         og_cpu_reduce_rows(w, pass->elements[w->job->aliased], &piece);
     } else {

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_keep.c - finds exponentials that a sumexp has computed already.
+ *
+ * In softmax a later pass computes exp(x - m) of the very x whose sumexp an earlier
+ * pass took, m being its row maximum. Where a row is one chunk these are, bit for
+ * bit, the terms of that sum (unless m is infinite: cpu_reduce.c sees to that), so
+ * the sum keeps its terms and the later pass reads them: half the time of a softmax.
+ */
+#include "cpu/cpu_prepare.h"
+
+#include <string.h>
+
+enum { MOST_COMPARED = 100 }; /* instructions, so that shared arguments cannot explode */
+
+typedef struct {
+    const og_kernel *kernel;
+    const og_instr **by_value; /* the element instruction that computes a value, or NULL */
+    int32_t budget;
+} search;
+
+/* Do values a and b, of any two passes, hold the same for every element? */
+static bool is_same(search *s, int32_t a, int32_t b)
+{
+    if (a == b)
+        return true;
+    const og_instr *x = s->by_value[a], *y = s->by_value[b];
+    if (!x || !y || x->op != y->op || x->type != y->type || s->budget-- <= 0)
+        return false;
+    int constants = x->op < OG_FUNCTION_COUNT ? og_function_of(x->op)->constants
+                    : x->op == OG_OP_CONSTANT ? 1
+                                              : 0;
+    if (constants && memcmp(&s->kernel->constants[x->index], &s->kernel->constants[y->index],
+                            (size_t)constants * sizeof(double)) != 0)
+        return false;
+    if ((x->op == OG_OP_LOAD || x->op == OG_OP_CONVERT) && x->index != y->index)
+        return false;
+    for (int i = 0; i < OG_MAX_ARGS; i++) {
+        if ((x->args[i] < 0) != (y->args[i] < 0))
+            return false;
+        if (x->args[i] >= 0 && !is_same(s, x->args[i], y->args[i]))
+            return false;
+    }
+    return true;
+}
+
+static const og_reduce *find_maximum(const og_pass *pass, const og_reduce *sumexp)
+{
+    for (int32_t r = 0; r < pass->reduction_count; r++) {
+        const og_reduce *at = &pass->reductions[r];
+        if ((at->op == OG_OP_row_max || at->op == OG_OP_amax) && at->source == sumexp->source)
+            return at;
+    }
+    return NULL;
+}
+
+/* Marks each exp(x - maximum) after pass p; false if there is none. */
+static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_reduce *maximum,
+                       int32_t number, int32_t *kept)
+{
+    bool found = false;
+    for (int32_t q = p + 1; q < s->kernel->pass_count; q++) {
+        const og_pass *pass = &s->kernel->passes[q];
+        for (int32_t i = 0; i < pass->element_count; i++) {
+            const og_instr *at = &pass->elements[i];
+            const og_instr *difference = at->op == OG_OP_exp ? s->by_value[at->args[0]] : NULL;
+            s->budget = MOST_COMPARED;
+            if (difference && difference->op == OG_OP_sub &&
+                difference->args[1] == maximum->dst &&
+                is_same(s, difference->args[0], sumexp->source)) {
+                kept[at->dst] = number;
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
+                              int32_t *count, ogive_error *error)
+{
+    search s = {.kernel = kernel};
+    s.by_value = OG_ARENA_NEW(scratch, const og_instr *, (size_t)kernel->value_count + 1);
+    if (!s.by_value)
+        return og_fail_memory(error, (size_t)kernel->value_count * sizeof *s.by_value);
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t i = 0; i < kernel->passes[p].element_count; i++)
+            if (kernel->passes[p].elements[i].dst >= 0)
+                s.by_value[kernel->passes[p].elements[i].dst] = &kernel->passes[p].elements[i];
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++) {
+            const og_reduce *sumexp = &kernel->passes[p].reductions[r];
+            const og_reduce *maximum = find_maximum(&kernel->passes[p], sumexp);
+            if (sumexp->op == OG_OP_sumexp && maximum && s.by_value[sumexp->source] &&
+                mark_users(&s, p, sumexp, maximum, *count, kept))
+                kept[sumexp->dst] = (*count)++;
+        }
+    return OGIVE_OK;
+}
