@@ -24,6 +24,7 @@ typedef struct {
     og_buffer buffers[MAX_ITEMS];
     int64_t counts[MAX_ITEMS], origins[MAX_ITEMS]; /* of buffers, in elements */
     og_access accesses[MAX_ITEMS];
+    og_product product;
     og_pass passes[MAX_PASSES];
     og_instr elements[MAX_PASSES][MAX_ITEMS], rows[MAX_PASSES][MAX_ITEMS];
     og_reduce reductions[MAX_PASSES][MAX_ITEMS];
@@ -77,6 +78,29 @@ static int32_t add_access(builder *b, og_buffer_kind kind, og_dtype dtype, const
     b->buffers[buffer].index =
         kind == OG_BUFFER_INPUT ? b->plan.input_count++ : b->plan.output_count++;
     return at;
+}
+
+/* The kernel's product: strides of both sides over the space and along k. */
+static void add_product(builder *b, int64_t k, const og_dtype *dtypes,
+                        int64_t strides[2][OG_MAX_RANK], const int64_t *k_strides)
+{
+    og_space *space = &b->kernel.space;
+    b->product.k = k;
+    b->product.dtype = dtypes[0] == dtypes[1] ? dtypes[0] : OG_FLOAT32;
+    b->product.left_k_stride = k_strides[0];
+    b->product.right_k_stride = k_strides[1];
+    for (int side = 0; side < 2; side++) { /* an access with one more dim, which is dropped */
+        int64_t over[OG_MAX_RANK];
+        memcpy(over, strides[side], sizeof over);
+        space->extent[space->rank] = k ? k : 1;
+        over[space->rank++] = k_strides[side];
+        int32_t at = add_access(b, OG_BUFFER_INPUT, dtypes[side], over);
+        space->rank--;
+        *(side ? &b->product.right : &b->product.left) = b->accesses[at];
+        b->kernel.access_count--;
+    }
+    b->kernel.products = &b->product;
+    b->kernel.product_count = 1;
 }
 
 static int32_t new_value(builder *b, og_type type, og_level level)
@@ -278,6 +302,12 @@ static cell fold_chunk(og_order order, og_op op, og_type type, const cell *x, in
     return meet_lanes(op, type, lanes, OG_LANES).value;
 }
 
+/* What a row is cut into first. */
+static int64_t find_length(og_order order, bool product)
+{
+    return product || order == OG_COLUMNS ? OG_RUN : OG_CHUNK;
+}
+
 static cell fold_row(og_order order, og_op op, og_type type, const cell *x, int64_t n)
 {
     int64_t length = order == OG_ROWS ? OG_CHUNK : OG_RUN, count = 0;
@@ -299,9 +329,9 @@ static cell exp_below(og_type type, cell a, cell m)
     return compute_f32(OG_OP_exp, a.f32 - (isinf(m.f32) ? 0 : m.f32), 0, NULL);
 }
 
-static cell sum_exponentials(og_order order, og_type type, const cell *x, int64_t n)
+static cell sum_exponentials(og_order order, bool product, og_type type, const cell *x, int64_t n)
 {
-    int64_t length = order == OG_ROWS ? OG_CHUNK : OG_RUN, count = 0;
+    int64_t length = find_length(order, product), count = 0;
     cell *m = calloc((size_t)(n / length + 1), sizeof *m), *s = calloc((size_t)n + 1, sizeof *s);
     cell *e = calloc((size_t)n + 1, sizeof *e);
     for (int64_t i = 0; i < n; i += length, count++) {
@@ -326,7 +356,20 @@ static cell sum_exponentials(og_order order, og_type type, const cell *x, int64_
     return result;
 }
 
-static cell reduce_naively(og_order order, og_op op, og_type type, const cell *x, int64_t n)
+/* In a kernel with a product. */
+static cell fold_groups(og_op op, og_type type, const cell *x, int64_t n)
+{
+    int64_t count = 0;
+    cell *partial = calloc((size_t)(n / OG_RUN + 1), sizeof *partial);
+    for (int64_t i = 0; i < n; i += OG_RUN)
+        partial[count++] = fold_chunk(OG_ROWS, op, type, x + i, n - i < OG_RUN ? n - i : OG_RUN);
+    cell result = fold_row(OG_ROWS, op, type, partial, count);
+    free(partial);
+    return result;
+}
+
+static cell reduce_naively(og_order order, bool product, og_op op, og_type type, const cell *x,
+                           int64_t n)
 {
     cell empty = {0};
     if (n == 0 && op != OG_OP_sum && op != OG_OP_sumexp) {
@@ -338,7 +381,8 @@ static cell reduce_naively(og_order order, og_op op, og_type type, const cell *x
     }
     if (n == 0)
         return empty;
-    return op == OG_OP_sumexp ? sum_exponentials(order, type, x, n)
+    return op == OG_OP_sumexp ? sum_exponentials(order, product, type, x, n)
+           : product          ? fold_groups(op, type, x, n)
                               : fold_row(order, op, type, x, n);
 }
 
@@ -362,6 +406,26 @@ static int64_t find_index(const machine *m, const og_access *access, int64_t ele
     return at;
 }
 
+static float multiply_naively(const machine *m, int64_t element)
+{
+    const og_product *p = &m->b->product;
+    int64_t left = find_index(m, &p->left, element), right = find_index(m, &p->right, element);
+    float groups = 0, group = 0;
+    for (int64_t k0 = 0; k0 < p->k; k0 += OG_PRODUCT_BLOCK) {
+        float sum = 0;
+        for (int64_t k = k0; k < p->k && k < k0 + OG_PRODUCT_BLOCK; k++)
+            sum = fmaf(read_cell(m->memory[p->left.buffer], left + k * p->left_k_stride,
+                                 p->left.dtype).f32,
+                       read_cell(m->memory[p->right.buffer], right + k * p->right_k_stride,
+                                 p->right.dtype).f32,
+                       sum);
+        if (k0 % OG_PRODUCT_GROUP == 0 && k0)
+            groups = k0 == OG_PRODUCT_GROUP ? group : groups + group;
+        group = k0 % OG_PRODUCT_GROUP ? group + sum : sum;
+    }
+    return p->k > OG_PRODUCT_GROUP ? groups + group : group;
+}
+
 static cell *cell_of(const machine *m, int32_t value, int64_t element)
 {
     bool row = m->b->values[value].level == OG_ROW;
@@ -383,6 +447,8 @@ static void interpret(const machine *m, const og_instr *instr, int64_t element)
     }
     if (instr->op == OG_OP_LOAD)
         r = read_cell(m->memory[access->buffer], find_index(m, access, element), access->dtype);
+    else if (instr->op == OG_OP_PRODUCT)
+        r.f32 = multiply_naively(m, element);
     else if (instr->op == OG_OP_CONSTANT && instr->type == OG_F64)
         r.f64 = *k;
     else if (instr->op == OG_OP_CONSTANT)
@@ -412,7 +478,8 @@ static void interpret_row(const machine *m)
             for (int64_t e = 0; e < m->n; e++)
                 source[e] = *cell_of(m, reduce->source, e);
             *cell_of(m, reduce->dst, 0) =
-                reduce_naively(kernel->order, reduce->op, reduce->type, source, m->n);
+                reduce_naively(kernel->order, kernel->product_count > 0, reduce->op, reduce->type,
+                               source, m->n);
         }
         for (int32_t i = 0; i < pass->row_count; i++)
             interpret(m, &pass->rows[i], 0);
@@ -1052,7 +1119,44 @@ static int32_t draw_section(test_random *random, builder *b, int32_t *pool, int3
     return count;
 }
 
-static builder *draw_kernel(test_random *random)
+/* Sides of a product: anything goes but along a reduced dim. */
+static int32_t draw_product(test_random *random, builder *b)
+{
+    static const int64_t lengths[] = {0, 1, 3, 16, 50, 256, 300, 700, 4100, 8300};
+    const og_space *space = &b->kernel.space;
+    int64_t total = 1, k = lengths[test_random_below(random, TEST_COUNT(lengths))];
+    for (int32_t d = 0; d < space->rank; d++)
+        total *= space->extent[d];
+    while (total * k > 200000)
+        k /= 2;
+    int64_t strides[2][OG_MAX_RANK] = {{0}}, k_strides[2];
+    og_dtype dtypes[2];
+    uint32_t still[2] = {0, 0};
+    for (int32_t d = 0; d < space->rank; d++) /* mostly a batch, then rows, then columns */
+        if (d + 2 >= space->rank)
+            still[d + 1 == space->rank ? 0 : 1] |= 1u << d;
+    if (test_random_below(random, 4) == 0) { /* the other way round */
+        uint32_t first = still[0];
+        still[0] = still[1], still[1] = first;
+    }
+    if (test_random_below(random, 4) == 0 && !space->n_reduced)
+        still[0] = still[1] = (uint32_t)test_random_below(random, 4);
+    for (int side = 0; side < 2; side++) {
+        dtypes[side] = (og_dtype)test_random_below(random, 3);
+        draw_strides(random, space, still[side], true, strides[side]);
+        k_strides[side] = 1 + test_random_below(random, 2);
+        if (test_random_below(random, 2)) { /* k within the others, else around them */
+            for (int32_t d = 0; d < space->rank; d++)
+                strides[side][d] *= (k ? k : 1) * k_strides[side];
+        } else {
+            k_strides[side] = total;
+        }
+    }
+    add_product(b, k, dtypes, strides, k_strides);
+    return add_instr(b, OG_OP_PRODUCT, OG_F32, OG_F32, 0, -1, -1, -1);
+}
+
+static builder *draw_kernel(test_random *random, bool product)
 {
     static const int64_t extents[] = {2, 3, 5, 8, 16, 33, 64, 70, 130, 512, 513, 1100, 16400};
     int64_t space[OG_MAX_RANK], total = 1;
@@ -1064,12 +1168,16 @@ static builder *draw_kernel(test_random *random)
         space[rank++] = extent;
         total *= extent;
     }
-    int32_t n_reduced = rank ? (int32_t)test_random_below(random, rank + 1) : 0;
-    builder *b = begin((og_order)test_random_below(random, 2), rank, space, n_reduced);
+    int32_t n_reduced = rank ? (int32_t)test_random_below(random, product ? 2 : rank + 1) : 0;
+    og_order order = product ? OG_ROWS : (og_order)test_random_below(random, 2);
+    builder *b = begin(order, rank, space, n_reduced);
     int32_t pool[4 * MAX_ITEMS], rows = 0;
     int64_t passes = n_reduced ? 1 + test_random_below(random, 3) : 1;
     for (int64_t p = 0; p < passes; p++) {
-        int32_t count = draw_section(random, b, pool, rows, false);
+        int32_t given = rows;
+        if (product && p == 0)
+            pool[given++] = draw_product(random, b);
+        int32_t count = draw_section(random, b, pool, given, false);
         if (!n_reduced)
             break;
         int32_t sources[4], drawn = 1 + (int32_t)test_random_below(random, 3);
@@ -1090,26 +1198,15 @@ static void test_random_kernels(void **unused)
     test_random random = test_random_named("kernels");
     (void)unused;
     for (int i = 0; i < (test_full() ? 20000 : 300); i++)
-        check(draw_kernel(&random), (uint64_t)i, i % 3 == 0);
+        check(draw_kernel(&random, false), (uint64_t)i, i % 3 == 0);
 }
 
-/* ---- the rest ---------------------------------------------------------------------- */
-
-static void test_product_is_refused(void **unused)
+static void test_random_products(void **unused)
 {
+    test_random random = test_random_named("products");
     (void)unused;
-    builder *b = begin(OG_ROWS, 1, (int64_t[]){4}, 0);
-    og_product product = {0};
-    b->kernel.products = &product;
-    b->kernel.product_count = 1;
-    ogive_error error;
-    void *state;
-    size_t bytes;
-    TEST_OK(og_cpu_backend.prepare(&b->plan, NULL, &state, &bytes, &error), error);
-    TEST_FAILS(og_cpu_backend.run(&b->plan, state, NULL, NULL, NULL, NULL, false, &error),
-               OGIVE_UNSUPPORTED, error, "matrix products");
-    og_cpu_backend.release(state);
-    free(b);
+    for (int i = 0; i < (test_full() ? 20000 : 400); i++)
+        check(draw_kernel(&random, true), (uint64_t)i, i % 5 == 0);
 }
 
 int main(void)
@@ -1121,7 +1218,7 @@ int main(void)
         cmocka_unit_test(test_forms),          cmocka_unit_test(test_functions),
         cmocka_unit_test(test_conversions),    cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_empty),          cmocka_unit_test(test_random_kernels),
-        cmocka_unit_test(test_product_is_refused),
+        cmocka_unit_test(test_random_products),
     };
     return TEST_RUN(tests);
 }

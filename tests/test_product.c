@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_product.c - tiles of matrix products against a scalar reference of the
- * order in cpu_product.h: the same bits at every level, for every shape, stride,
+ * order in plan.h: the same bits at every level, for every shape, stride,
  * dtype, tiling and number of threads, at every position.
  */
 #include "test.h"
@@ -142,7 +142,8 @@ static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor 
                      size_t scratch, void *out)
 {
     run r = {.kernels = kernels, .left = left, .right = right, .out = out};
-    r.tiling = kernels->cut(m, n, k, left, right, threads == 3 && n <= OG_PRODUCT_WHOLE, threads, scratch);
+    r.tiling = kernels->cut(m, n, k, left, right, threads == 3 && n <= OG_PRODUCT_WHOLE,
+                            4 * threads, scratch);
     r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
     assert_true(r.tiling.bytes % 64 == 0);
     assert_true(r.tiling.tile_n % OG_PRODUCT_COLUMNS == 0);

@@ -2,7 +2,7 @@
  *
  * cpu_backend.c - the CPU as a backend of the plan, and what explain says of it.
  */
-#include "cpu/cpu_run.h"
+#include "cpu/cpu_product_run.h"
 #include "plan/backend.h"
 
 #include <inttypes.h>
@@ -33,16 +33,16 @@ static void explain(const og_plan *plan, const void *state, int32_t kernel, og_t
     const og_cpu_state *s = state;
     const og_cpu_kernel *k = &s->compiled[kernel];
     (void)plan;
-    if (!k->runnable) {
-        og_text_add(text, "matrix products cannot run yet\n");
-        return;
-    }
-    if (k->tile_count == 0) {
+    int64_t tiles = k->product ? k->product->tile_count : k->tile_count;
+    if (tiles == 0) {
         og_text_add(text, "nothing to do\n");
         return;
     }
-    explain_pieces(k, text);
-    og_text_add(text, ", %" PRId64 " tile%s", k->tile_count, k->tile_count == 1 ? "" : "s");
+    if (k->product)
+        og_cpu_explain_product(k, text);
+    else
+        explain_pieces(k, text);
+    og_text_add(text, ", %" PRId64 " tile%s", tiles, tiles == 1 ? "" : "s");
     if (k->split)
         og_text_add(text, ", each split into %" PRId64 " parts", k->part_count);
     og_text_add(text, ", %d block register%s, %d thread%s, %s\n", (int)k->register_count,

@@ -11,6 +11,7 @@
 #define OG_CPU_KERNELS_H
 
 #include "cpu/cpu_levels.h"
+#include "cpu/cpu_product.h"
 #include "formula/functions.h"
 
 /* Which arguments of a map are one element instead of a block. Bit 0: the last;
@@ -70,6 +71,7 @@ typedef struct {
 
 struct og_cpu_kernels {
     const og_cpu_loops *f32, *f64;
+    const og_cpu_product_kernels *product;
 };
 
 #endif

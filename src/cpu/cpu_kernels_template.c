@@ -105,4 +105,5 @@ static inline void store_block_bf16(uint16_t *dst, const float *src, int64_t n)
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const og_cpu_kernels JOIN(og_cpu_kernels_, OG_CPU_LEVEL) = {&loops_loop_f32, &loops_loop_f64};
+const og_cpu_kernels JOIN(og_cpu_kernels_, OG_CPU_LEVEL) = {
+    &loops_loop_f32, &loops_loop_f64, &JOIN(og_cpu_product_kernels_, OG_CPU_LEVEL)};

@@ -6,6 +6,7 @@
  */
 #include "cpu/cpu_prepare.h"
 
+#include "cpu/cpu_product_run.h"
 #include "cpu/cpu_threads.h"
 
 #include <stdlib.h>
@@ -259,6 +260,49 @@ static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     k->part_count = divide_up(k->n, k->part_length);
 }
 
+static bool reduces(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        if (kernel->passes[p].reduction_count > 0 || kernel->passes[p].row_count > 0)
+            return true;
+    return kernel->space.n_reduced > 0;
+}
+
+/* Does anything of the size of the product leave the kernel? */
+static bool stores_elements(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t i = 0; i < kernel->passes[p].element_count; i++)
+            if (kernel->passes[p].elements[i].op == OG_OP_STORE)
+                return true;
+    return false;
+}
+
+static void cut_product(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
+{
+    og_cpu_product *p = k->product;
+    k->row_count = k->base_count * k->outer_count;
+    k->n = k->inner_count;
+    p->reduces = reduces(kernel);
+    size_t scratch = SIZE_MAX / 2;
+    if (!stores_elements(kernel)) { /* a tenth of what is never stored, less what else is needed */
+        size_t sums = (size_t)k->row_count * (size_t)k->n * p->bytes;
+        size_t rest = (size_t)(k->row_count * p->groups * count_reductions(k)) * p->bytes +
+                      (size_t)k->threads * 4096;
+        scratch = sums / 10 > rest ? sums / 10 - rest : 0;
+    }
+    if (k->n > 0)
+        og_cpu_cut_product(k, scratch);
+    k->piece_outer = 1;
+    k->piece_inner = p->tiling.tile_n;
+    if (k->many) {
+        int64_t block = choose_block(state, k, k->register_count + 3);
+        k->piece_inner = k->n;
+        k->piece_outer = min_of(k->outer_count, max_of(block / max_of(k->n, 1), 1));
+    }
+    k->tile_rows = max_of(k->piece_outer * divide_up(k->piece_inner, OG_PRODUCT_COLUMNS), 1);
+}
+
 static void choose_threads(const og_cpu_state *state, og_cpu_kernel *k, int64_t work)
 {
     k->threads = (int32_t)max_of(1, min_of(state->max_threads, work / state->tuning.thread_ps));
@@ -282,7 +326,9 @@ static bool lay_out_program(const og_cpu_kernel *k, og_cpu_program *program, siz
     bool fits = true;
     for (int32_t r = 0; r < program->reduction_count; r++) {
         og_cpu_reduction *at = &program->reductions[r];
-        if (k->layout == OG_CPU_COLUMNS) {
+        if (k->layout == OG_CPU_PRODUCT) {
+            fits &= add_bytes(thread_bytes, OG_LANES, at->bytes, &at->accumulators);
+        } else if (k->layout == OG_CPU_COLUMNS) {
             int64_t runs = divide_up(k->n, OG_RUN);
             int64_t partials = at->is_sumexp ? 2 * runs : k->part_count;
             fits &= add_bytes(thread_bytes, k->total_levels * k->tile_rows, at->bytes,
@@ -338,7 +384,7 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
     fits &= add_bytes(&k->thread_bytes, k->slot_count, sizeof(double), &slots);
     size_t register_bytes = ((size_t)block * k->element_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->thread_bytes, k->register_count, register_bytes, &registers);
-    if (k->layout == OG_CPU_ROWS && k->many) { /* see cpu_reduce.c */
+    if ((k->layout == OG_CPU_ROWS && k->many) || k->product) { /* see cpu_reduce.c */
         k->fold_bytes = register_bytes;
         fits &= add_bytes(&k->thread_bytes, sumexp ? 3 : 2, register_bytes, &k->fold_offset);
     }
@@ -356,11 +402,18 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
             place->offset = place->index >= 0 ? registers + (size_t)place->index * register_bytes
                                               : slots + (size_t)(-1 - place->index) * 8;
     }
+    if (k->product)
+        fits &= add_bytes(&k->thread_bytes, 1, k->product->tiling.bytes, &k->product->memory);
     /* Threads have tile memory of their own, unless all share every tile's. */
     size_t tiles = k->split ? (size_t)k->tile_count : (size_t)k->threads, threads, shared;
     fits &= og_mul_size(k->thread_bytes, (size_t)k->threads, &threads);
     fits &= og_mul_size(k->tile_bytes, tiles, &shared);
     fits &= og_add_size(threads, shared, &k->scratch_bytes);
+    if (k->product) {
+        size_t row = (size_t)k->product->groups * k->element_bytes;
+        fits &= og_mul_size(row, (size_t)count_reductions(k), &row) &&
+                add_bytes(&k->scratch_bytes, k->row_count, row, &k->product->partials);
+    }
     return fits && k->scratch_bytes < SIZE_MAX / 4;
 }
 
@@ -374,24 +427,18 @@ static size_t find_element_bytes(const og_kernel *kernel)
     return 4;
 }
 
-static bool reduces(const og_kernel *kernel)
-{
-    for (int32_t p = 0; p < kernel->pass_count; p++)
-        if (kernel->passes[p].reduction_count > 0 || kernel->passes[p].row_count > 0)
-            return true;
-    return kernel->space.n_reduced > 0;
-}
-
 static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
                                    const og_kernel *kernel, og_cpu_kernel *k, ogive_error *error)
 {
-    k->runnable = kernel->product_count == 0;
     k->threads = 1;
-    if (!k->runnable)
-        return OGIVE_OK;
     og_cpu_geometry g = {0}, rows = {.row_form = OG_CPU_ROW_SAME};
     bool transposed = false;
-    if (!reduces(kernel))
+    if (kernel->product_count) {
+        k->product = OG_ARENA_NEW(&state->arena, og_cpu_product, 1);
+        if (!k->product)
+            return og_fail_memory(error, sizeof *k->product);
+        og_cpu_see_product(kernel, state->kernels, &g, &rows, k->product);
+    } else if (!reduces(kernel))
         transposed = choose_pointwise(kernel, &g);
     else if (kernel->order == OG_ROWS)
         choose_rows(kernel, &g, &rows);
@@ -405,21 +452,30 @@ static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
     k->inner_count = count_dims(&kernel->space, &g, OG_CPU_INNER);
     k->element_bytes = find_element_bytes(kernel);
     OG_TRY(og_cpu_compile(plan, kernel, state->kernels, &g, &rows, &state->arena, k, error));
-    choose_threads(state, k, guess_work(kernel));
+    int64_t work = guess_work(kernel);
+    if (k->product)
+        work += og_cpu_guess_product(k->product, k->base_count);
+    choose_threads(state, k, work);
     int64_t rows_left = k->layout == OG_CPU_POINTWISE
                             ? k->base_count * k->outer_count * k->inner_count
                         : k->layout == OG_CPU_ROWS ? k->outer_count
-                                                   : k->base_count * k->inner_count;
+                        : k->layout == OG_CPU_PRODUCT
+                            ? k->base_count * k->outer_count * (reduces(kernel) ? 1 : k->inner_count)
+                            : k->base_count * k->inner_count;
     if (rows_left == 0) /* nothing to do: tile_count stays 0 */
         return OGIVE_OK;
     if (k->layout == OG_CPU_POINTWISE)
         cut_pointwise(state, k, transposed);
     else if (k->layout == OG_CPU_ROWS)
         cut_rows(state, k, kernel);
+    else if (k->layout == OG_CPU_PRODUCT)
+        cut_product(state, k, kernel);
     else
         cut_columns(state, k, kernel);
-    k->threads = (int32_t)min_of(k->threads, k->split ? k->tile_count * k->part_count
-                                                      : k->tile_count);
+    int64_t units = k->product ? max_of(k->product->tile_count, 1)
+                    : k->split ? k->tile_count * k->part_count
+                               : k->tile_count;
+    k->threads = (int32_t)min_of(k->threads, units);
     if (!lay_out(k, has_sumexp(kernel)))
         OG_FAIL(error, OGIVE_MEMORY, -1, "the workspace would be larger than the address space");
     return OGIVE_OK;
@@ -435,7 +491,6 @@ static ogive_status prepare_kernels(og_cpu_state *state, const og_plan *plan, si
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         og_cpu_kernel *k = &state->compiled[i];
         OG_TRY(prepare_kernel(state, plan, &plan->kernels[i], k, error));
-        state->has_products |= !k->runnable;
         scratch = k->scratch_bytes > scratch ? k->scratch_bytes : scratch;
     }
     /* The kernels run one after the other and share the scratch memory. */

@@ -13,6 +13,7 @@
  *    transposed  the other dims   another dim     last dim
  *   rows         -                kept dims       reduced dims
  *   columns      other kept dims  reduced dims    last kept dim
+ *   product      the other dims   m               n (cpu_product_run.h)
  *
  * A *tile* is what one thread works on from the first pass to the last: of rows
  * `tile_rows` rows (a piece of several whole rows, or one row in several pieces),
@@ -64,6 +65,7 @@ typedef enum {
     OG_CPU_STORE,
     OG_CPU_SPLAT,  /* one element to the whole block */
     OG_CPU_REPEAT, /* rows: each row's value to its elements */
+    OG_CPU_COPY,   /* product: rows of the tile to a block */
     OG_CPU_TILE    /* columns: the row values once for each step */
 } og_cpu_step_kind;
 
@@ -136,11 +138,28 @@ typedef struct {
     size_t stages; /* offset of the first in the thread's memory */
 } og_cpu_pass;
 
-typedef enum { OG_CPU_POINTWISE, OG_CPU_ROWS, OG_CPU_COLUMNS } og_cpu_layout;
+typedef enum { OG_CPU_POINTWISE, OG_CPU_ROWS, OG_CPU_COLUMNS, OG_CPU_PRODUCT } og_cpu_layout;
+
+/* The product of a kernel, as cpu_product.h sees it, for one index of the base axis. */
+typedef struct {
+    const og_cpu_product_kernels *kernels;
+    int64_t m, n, k;
+    og_cpu_factor left, right; /* without data */
+    int32_t left_buffer, right_buffer;
+    int32_t base_rank;
+    int64_t base_extent[OG_MAX_RANK], left_base[OG_MAX_RANK], right_base[OG_MAX_RANK];
+    size_t bytes; /* of a sum */
+
+    og_cpu_tiling tiling;
+    int64_t m_tiles, n_tiles, tile_count;
+    size_t memory;   /* of a tile: offset in the thread's memory */
+    int64_t groups;  /* of OG_PRODUCT_COLUMNS columns in a row */
+    bool reduces;    /* there are rows to finish */
+    size_t partials; /* offset in the scratch memory */
+} og_cpu_product;
 
 typedef struct {
     og_cpu_layout layout;
-    bool runnable;  /* false: it has a product */
     bool many;      /* pieces have several outer rows */
     bool split;
     int64_t base_count, outer_count, inner_count;
@@ -153,6 +172,8 @@ typedef struct {
     int32_t total_levels; /* columns: in the row */
     int32_t threads;
 
+    og_cpu_product *product; /* or NULL */
+    int32_t product_place;   /* the rows of its tile that a piece covers */
     og_cpu_pass *passes;
     int32_t pass_count;
     og_cpu_place *places;
@@ -179,7 +200,6 @@ typedef struct {
     const char *level;
     int32_t max_threads;
     og_cpu_kernel *compiled; /* one per kernel of the plan */
-    bool has_products;
     size_t scratch_offset; /* in the workspace */
 } og_cpu_state;
 

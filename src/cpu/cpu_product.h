@@ -6,25 +6,19 @@
  * what is done with it while it is in the cache is the caller's affair: tiles
  * depend on nothing but the operands.
  *
- * ORDER of the sum (float32 and halves, whose products are exact; float64: any).
- * It is part of the result's definition (plan.h), never a matter of tuning: the
- * same bits at every level, for every tiling, position, stride and dtype.
- *   k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then
- *   p = fma(left[m, k], right[n, k], p), k ascending. The blocks' sums are added
- *   one after the other within groups of OG_PRODUCT_GROUP k, and the groups' sums
- *   likewise. Of no k: +0.
+ * The order of the sum is that of plan.h. It is part of the result's definition,
+ * never a matter of tuning: the same bits at every level, for every tiling, position,
+ * stride and dtype.
  */
 #ifndef OG_CPU_PRODUCT_H
 #define OG_CPU_PRODUCT_H
 
 #include "cpu/cpu_levels.h"
-#include "formula/functions.h"
+#include "plan/plan.h"
 
 enum {
-    OG_PRODUCT_BLOCK = 256,
-    OG_PRODUCT_GROUP = 4096, /* a multiple of the block */
-    OG_PRODUCT_COLUMNS = 64, /* tiles begin at multiples of it */
-    OG_PRODUCT_WHOLE = 256   /* most columns of a tile */
+    OG_PRODUCT_COLUMNS = OG_RUN, /* tiles begin at multiples of it */
+    OG_PRODUCT_WHOLE = 256       /* most columns of a tile */
 };
 
 /* Element (i, k) is at element i * stride + k * k_stride of data. */
@@ -53,16 +47,16 @@ typedef struct {
 typedef struct {
     int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
     /* left and right without data: dtypes and strides matter. whole: a tile has all n
-     * columns, at most OG_PRODUCT_WHOLE. scratch_bytes: about how many bytes all threads
-     * together should need at most. */
+     * columns, at most OG_PRODUCT_WHOLE. As far as it can be had at little cost: at least
+     * tile_count tiles, so that no thread waits long for another, and at most
+     * scratch_bytes for each thread. */
     og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, bool whole, int32_t threads,
+                         const og_cpu_factor *right, bool whole, int64_t tile_count,
                          size_t scratch_bytes);
     /* Computes rows x columns sums, of float or double, from row m0 and column n0 on,
      * to the beginning of memory (aligned to 64); their rows are tile_n apart. */
-    void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factor *left,
-                 const og_cpu_factor *right, int64_t m0, int64_t rows, int64_t n0,
-                 int64_t columns, void *memory);
+    void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factor *left, const og_cpu_factor *right,
+                 int64_t m0, int64_t rows, int64_t n0, int64_t columns, void *memory);
 } og_cpu_product_kernels;
 
 #if defined(__x86_64__)

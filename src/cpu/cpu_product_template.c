@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * cpu_product_template.c - matrix products of one CPU level, as
- * og_cpu_product_kernels_<level>. cpu_product.h has the order of the sums: they
- * are vectorised over columns, never over k, so every level gives the same bits.
+ * og_cpu_product_kernels_<level>. plan.h has the order of the sums: they are
+ * vectorised over columns, never over k, so every level gives the same bits.
  *
  * PARAMETERS
  *   OG_CPU_LEVEL   x86_64, x86_64_v3, x86_64_v4 or aarch64; the build sets it along
@@ -580,7 +580,7 @@ static int64_t count_tiles(const og_cpu_tiling *t)
 }
 
 static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, bool whole, int32_t threads,
+                         const og_cpu_factor *right, bool whole, int64_t tile_count,
                          size_t scratch_bytes)
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
@@ -598,19 +598,18 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *l
         t.way = OG_CPU_PRODUCT_DIRECT;
     if (m <= 32 && right->k_stride == 1)
         t.tile_n = least_n;
-    /* Some tiles for each thread, so that none waits long for another. */
-    while (t.tile_n > least_n && count_tiles(&t) < 4 * (int64_t)threads)
+    while (t.tile_n > least_n && count_tiles(&t) < tile_count)
         t.tile_n /= 2;
-    while (t.tile_m > 4 * F32_PANEL && count_tiles(&t) < 2 * (int64_t)threads)
+    while (t.tile_m > 4 * F32_PANEL && count_tiles(&t) < tile_count / 2)
         t.tile_m = (t.tile_m + 1) / 2;
     for (;;) {
         t.slab_n = t.tile_n;
         t.bytes = count_bytes(&t, f64, is_plain(left));
-        if (t.bytes * (size_t)threads <= scratch_bytes || t.tile_n == least_n)
+        if (t.bytes <= scratch_bytes || t.tile_n == least_n)
             break;
         t.tile_n /= 2;
     }
-    if (t.bytes * (size_t)threads > scratch_bytes)
+    if (t.bytes > scratch_bytes)
         t.slab_n = sliver;
     t.bytes = count_bytes(&t, f64, is_plain(left));
     return t;

@@ -118,6 +118,13 @@ static bool is_one(const compiler *c, const og_cpu_access *access)
            (!many || is_still(&access->axes[OG_CPU_OUTER]));
 }
 
+/* A piece has all that its reductions reduce: whole rows, or the product's groups. */
+static bool has_whole_rows(const compiler *c)
+{
+    return (c->geometry->layout == OG_CPU_ROWS && c->geometry->many) ||
+           c->geometry->layout == OG_CPU_PRODUCT;
+}
+
 static bool is_own_type(og_type type, og_dtype dtype)
 {
     return dtype == (type == OG_F64 ? OG_FLOAT64 : OG_FLOAT32);
@@ -384,6 +391,24 @@ static ogive_status emit_load(compiler *c, const og_instr *instr, int32_t i)
     return OGIVE_OK;
 }
 
+/* Of one row the tile's own memory, of several a block. */
+static ogive_status emit_product(compiler *c, const og_instr *instr, int32_t i)
+{
+    value_state *at = &c->values[instr->dst];
+    if (c->out->product_place == NONE)
+        OG_TRY(add_place(c, OG_CPU_PLACE_MOVING, 0, &c->out->product_place));
+    if (!c->geometry->many) {
+        at->place = c->out->product_place;
+        return OGIVE_OK;
+    }
+    OG_TRY(place_result(c, instr->dst, i, false, true));
+    og_cpu_step *step = add_step(c, OG_CPU_COPY, instr->type);
+    step->dst = at->place;
+    step->args[0] = c->out->product_place;
+    step->run.load = step->loops->load[instr->type == OG_F64 ? OG_FLOAT64 : OG_FLOAT32];
+    return OGIVE_OK;
+}
+
 static ogive_status emit_store(compiler *c, const og_instr *instr, int32_t i)
 {
     int32_t v = instr->args[0], place, slot;
@@ -480,6 +505,8 @@ static ogive_status emit_instr(compiler *c, int32_t i)
         return emit_load(c, instr, i);
     case OG_OP_STORE:
         return emit_store(c, instr, i);
+    case OG_OP_PRODUCT:
+        return emit_product(c, instr, i);
     default:
         return emit_map(c, instr, i);
     }
@@ -559,11 +586,10 @@ static ogive_status emit_reduction(compiler *c, const og_pass *pass, int32_t r)
     to->access = to->stage = to->companion = NONE;
     to->kept = to->is_sumexp ? c->kept[from->dst] : NONE;
     to->source = at->place;
-    bool whole = c->geometry->layout == OG_CPU_ROWS && c->geometry->many;
     if (c->program->only_loads) {
         to->strided = true;
         to->access = at->direct;
-    } else if (to->is_sumexp && !whole) {
+    } else if (to->is_sumexp && !has_whole_rows(c)) {
         OG_TRY(stage_source(c, from->source, to));
     } else {
         int32_t slot; /* kept to the program's end */
@@ -571,8 +597,13 @@ static ogive_status emit_reduction(compiler *c, const og_pass *pass, int32_t r)
     }
     if (to->is_sumexp) {
         to->companion = find_companion(c, pass, from);
-        if (to->companion >= pass->reduction_count)
-            c->program->reductions[to->companion].source = to->source;
+        if (to->companion >= pass->reduction_count) {
+            og_cpu_reduction *hidden = &c->program->reductions[to->companion];
+            hidden->source = to->source;
+            if (c->geometry->layout == OG_CPU_PRODUCT) /* each group's is kept */
+                OG_TRY(add_place(c, OG_CPU_PLACE_TILE, c->out->row_value_count++,
+                                 &hidden->result));
+        }
     }
     c->row_ones[from->dst] = false;
     OG_TRY(find_row_place(c, from->dst));
@@ -639,8 +670,7 @@ static void scan_program(compiler *c, const og_instr *instrs, int32_t count, con
         value_state *at = &c->values[pass->reductions[r].source];
         at->last = ALWAYS;
         at->reduced = true;
-        at->staged |= pass->reductions[r].op == OG_OP_sumexp &&
-                      !(c->geometry->layout == OG_CPU_ROWS && c->geometry->many);
+        at->staged |= pass->reductions[r].op == OG_OP_sumexp && !has_whole_rows(c);
     }
 }
 
@@ -770,6 +800,7 @@ static ogive_status compile_passes(compiler *c, const og_plan *plan,
     find_outliving(c);
     if (elements->keeps)
         OG_TRY(og_cpu_find_kept(c->kernel, &c->scratch, c->kept, &out->kept_count, c->error));
+    out->product_place = NONE;
     out->pass_count = c->kernel->pass_count;
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);
     if (!out->passes)

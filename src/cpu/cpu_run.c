@@ -5,6 +5,7 @@
  */
 #include "cpu/cpu_run.h"
 
+#include "cpu/cpu_product_run.h"
 #include "cpu/cpu_threads.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static inline int64_t find_offset(const og_cpu_axis *axis, int64_t index)
     return offset + index * axis->stride[0];
 }
 
-static char *find_buffer(const og_cpu_job *job, int32_t index)
+char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index)
 {
     const og_buffer *buffer = &job->plan->buffers[index];
     if (buffer->kind == OG_BUFFER_INPUT)
@@ -43,7 +44,7 @@ char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const o
     int64_t offset = find_offset(&access->axes[OG_CPU_BASE], piece->base) +
                      find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
                      find_offset(&access->axes[OG_CPU_INNER], piece->inner);
-    return find_buffer(job, access->buffer) + offset * access->bytes;
+    return og_cpu_find_buffer(job, access->buffer) + offset * access->bytes;
 }
 
 /* Moves block elements to or from memory, at one call of the loop for all that two
@@ -99,7 +100,7 @@ static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
 
 /* ---- programs ------------------------------------------------------------------ */
 
-static void run_program(const og_cpu_worker *w, const og_cpu_program *program,
+void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
                         const og_cpu_piece *piece)
 {
     void **places = w->places;
@@ -125,6 +126,11 @@ static void run_program(const og_cpu_worker *w, const og_cpu_program *program,
         case OG_CPU_REPEAT:
             step->loops->repeat(places[step->dst], places[step->args[0]], piece->outer_count,
                                 piece->inner_count);
+            break;
+        case OG_CPU_COPY:
+            step->run.load(places[step->dst], places[step->args[0]],
+                           w->kernel->product->tiling.tile_n, 1, piece->outer_count,
+                           piece->inner_count);
             break;
         case OG_CPU_TILE: {
             size_t bytes = step->loops == w->kernel->loops_f64 ? 8 : 4;
@@ -185,7 +191,7 @@ static void run_chunk(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pi
         piece.inner = chunk.inner + at;
         piece.inner_count = min_of(k->piece_inner, chunk.inner_count - at);
         move_stages(w, program, stages, at);
-        run_program(w, program, &piece);
+        og_cpu_run_program(w, program, &piece);
         og_cpu_reduce_chunk(w, program, piece.inner_count, at == 0);
     }
     og_cpu_end_chunk(w, program, &chunk, stages, part);
@@ -203,7 +209,7 @@ static void run_runs(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pie
             piece.outer = begin + run + at;
             piece.outer_count = min_of(program->outer_step, steps - at);
             move_stages(w, program, stages, at * piece.inner_count);
-            run_program(w, program, &piece);
+            og_cpu_run_program(w, program, &piece);
             og_cpu_reduce_run(w, program, &piece, at);
         }
         if (program->reduction_count)
@@ -220,7 +226,7 @@ static void run_part(og_cpu_worker *w, int32_t p, int64_t tile, int64_t part)
         run_runs(w, pass, piece, part);
     } else if (w->kernel->many) {
         move_stages(w, pass->elements[w->job->aliased], NULL, 0);
-        run_program(w, pass->elements[w->job->aliased], &piece);
+        og_cpu_run_program(w, pass->elements[w->job->aliased], &piece);
         og_cpu_reduce_rows(w, pass->elements[w->job->aliased], &piece);
     } else {
         run_chunk(w, pass, piece, part);
@@ -236,7 +242,7 @@ static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile)
     rows.inner = k->layout == OG_CPU_ROWS ? piece.outer : piece.inner;
     rows.inner_count = k->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
     og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
-    run_program(w, pass->rows[w->job->aliased], &rows);
+    og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
 }
 
 /* ---- threads --------------------------------------------------------------------- */
@@ -255,7 +261,7 @@ static char *find_tile_memory(const og_cpu_job *job, int64_t index)
     return job->scratch + (size_t)k->threads * k->thread_bytes + (size_t)index * k->tile_bytes;
 }
 
-static og_cpu_worker start_worker(const og_cpu_job *job, int thread)
+og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread)
 {
     const og_cpu_kernel *k = job->kernel;
     og_cpu_worker w = {.job = job, .kernel = k};
@@ -289,7 +295,7 @@ static void run_pointwise_tiles(og_cpu_worker *w, int64_t begin, int64_t end)
         og_cpu_piece piece = {base, outer * k->piece_outer, 0, inner * k->piece_inner, 0};
         piece.outer_count = min_of(k->piece_outer, k->outer_count - piece.outer);
         piece.inner_count = min_of(k->piece_inner, k->inner_count - piece.inner);
-        run_program(w, program, &piece);
+        og_cpu_run_program(w, program, &piece);
         if (++inner == k->inner_tiles) {
             inner = 0;
             if (++outer == k->outer_tiles) {
@@ -303,7 +309,7 @@ static void run_pointwise_tiles(og_cpu_worker *w, int64_t begin, int64_t end)
 static void run_tiles(void *context, int thread, int threads)
 {
     const og_cpu_job *job = context;
-    og_cpu_worker w = start_worker(job, thread);
+    og_cpu_worker w = og_cpu_start_worker(job, thread);
     int64_t begin, end;
     find_share(w.kernel->tile_count, thread, threads, &begin, &end);
     if (w.kernel->layout == OG_CPU_POINTWISE) {
@@ -323,7 +329,7 @@ static void run_parts(void *context, int thread, int threads)
 {
     const og_cpu_job *job = context;
     const og_cpu_kernel *k = job->kernel;
-    og_cpu_worker w = start_worker(job, thread);
+    og_cpu_worker w = og_cpu_start_worker(job, thread);
     int64_t begin, end, current = -1;
     find_share(k->tile_count * k->part_count, thread, threads, &begin, &end);
     for (int64_t unit = begin; unit < end; unit++) {
@@ -340,7 +346,7 @@ static void run_split(og_cpu_job *job)
     const og_cpu_kernel *k = job->kernel;
     for (job->pass = 0; job->pass < k->pass_count; job->pass++) {
         og_cpu_parallel(k->threads, run_parts, job);
-        og_cpu_worker w = start_worker(job, 0);
+        og_cpu_worker w = og_cpu_start_worker(job, 0);
         for (int64_t tile = 0; tile < k->tile_count; tile++) {
             set_tile(&w, find_tile_memory(job, tile));
             finish_pass(&w, job->pass, tile);
@@ -353,15 +359,15 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
                         ogive_error *error)
 {
     const og_cpu_state *s = state;
-    (void)stream;
-    if (s->has_products)
-        OG_FAIL(error, OGIVE_UNSUPPORTED, -1, "matrix products cannot run yet");
+    (void)stream, (void)error;
     og_cpu_float_state saved = og_cpu_float_enter();
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         const og_cpu_kernel *k = &s->compiled[i];
         og_cpu_job job = {.plan = plan, .kernel = k, .inputs = inputs, .outputs = outputs,
                           .workspace = workspace, .aliased = aliased};
         job.scratch = job.workspace + s->scratch_offset;
+        if (k->product)
+            og_cpu_run_product(&job);
         if (k->tile_count == 0)
             continue;
         if (k->split)

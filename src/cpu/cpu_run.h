@@ -31,8 +31,14 @@ typedef struct {
 } og_cpu_piece;
 
 /* Where the first element of a piece is. */
+char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index);
 char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access,
                      const og_cpu_piece *piece);
+
+og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
+/* All elements of a piece; stages and kept terms are where they should be. */
+void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
+                        const og_cpu_piece *piece);
 
 /* cpu_reduce.c: reductions of an element program. Rows and columns hand over what
  * a piece has computed, close each chunk or run, and finish each row. */

@@ -29,6 +29,10 @@
  *               summed the same way.
  *   OG_COLUMNS  Runs of OG_RUN elements, one after the other; the runs' sums are
  *               a row again, summed the same way.
+ *   A kernel with a product has order OG_ROWS and rows of one dim, but chunks of
+ *   OG_RUN elements: each meets in the tree, and the chunks' sums are a row again,
+ *   summed in OG_ROWS order with chunks of OG_CHUNK. This goes for all its reductions,
+ *   whether the product feeds them or not.
  *   sum         as above; of no elements +0.
  *   amax, amin, row_max   the same order with og_maximum / og_minimum of src/math
  *               in place of +, accumulator first, so that the sign of a zero is
@@ -47,6 +51,7 @@
 #include "formula/functions.h"
 
 enum { OG_LANES = 512, OG_CHUNK = 16384, OG_RUN = 64 };
+enum { OG_PRODUCT_BLOCK = 256, OG_PRODUCT_GROUP = 4096 };
 
 typedef enum { OG_ROWS, OG_COLUMNS } og_order;
 
@@ -70,7 +75,13 @@ typedef struct {
 } og_access;
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
- * right run over the kernel's space; the k strides are apart. */
+ * right run over the kernel's space; the k strides are apart. Along a dim that is
+ * reduced one of them stands still. Only pass 0 has the product.
+ *
+ * ORDER of the sum (float32 and halves, whose products are exact; for float64 any):
+ * k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then p = fma(left[k],
+ * right[k], p), k ascending. The blocks' sums are added one after the other within
+ * groups of OG_PRODUCT_GROUP k, the groups' sums likewise. Of no k: +0. */
 typedef struct {
     og_access left, right;
     int64_t k, left_k_stride, right_k_stride;

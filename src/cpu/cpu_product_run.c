@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_product_run.c - see cpu_product_run.h. Allocates nothing; the sums
+ * themselves are made by cpu_product_template.c, everything after them by programs,
+ * as in any other kernel.
+ */
+#include "cpu/cpu_product_run.h"
+
+#include "cpu/cpu_threads.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* ---- how the space is seen --------------------------------------------------------- */
+
+static og_cpu_factor make_factor(const og_access *access, int64_t k_stride, int32_t dim)
+{
+    og_cpu_factor factor = {.dtype = access->dtype, .k_stride = k_stride};
+    factor.stride = dim >= 0 ? access->stride[dim] : 0;
+    return factor;
+}
+
+void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
+                        og_cpu_geometry *elements, og_cpu_geometry *rows, og_cpu_product *out)
+{
+    const og_space *space = &kernel->space;
+    const og_product *product = &kernel->products[0];
+    const og_access *left = &product->left, *right = &product->right;
+    int64_t left_k = product->left_k_stride, right_k = product->right_k_stride;
+    int32_t last = space->rank - 1, n_dim = -1, m_dim = -1;
+    if (last >= 0 && left->stride[last] != 0 && right->stride[last] == 0) {
+        left = &product->right, right = &product->left;
+        left_k = product->right_k_stride, right_k = product->left_k_stride;
+    }
+    if (last >= 0 && (left->stride[last] == 0 || space->n_reduced))
+        n_dim = last--;
+    if (n_dim >= 0 && last >= 0 && right->stride[last] == 0)
+        m_dim = last--;
+
+    out->kernels = kernels->product;
+    out->left = make_factor(left, left_k, m_dim);
+    out->right = make_factor(right, right_k, n_dim);
+    out->left_buffer = left->buffer;
+    out->right_buffer = right->buffer;
+    out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
+    out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
+    out->k = product->k;
+    out->bytes = product->dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
+    out->groups = divide_up(out->n, OG_PRODUCT_COLUMNS);
+    out->base_rank = last + 1;
+    for (int32_t d = 0; d <= last; d++) {
+        elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
+        out->base_extent[d] = space->extent[d];
+        out->left_base[d] = left->stride[d];
+        out->right_base[d] = right->stride[d];
+    }
+    if (m_dim >= 0)
+        elements->dims[OG_CPU_OUTER][elements->rank[OG_CPU_OUTER]++] = m_dim;
+    if (n_dim >= 0)
+        elements->dims[OG_CPU_INNER][elements->rank[OG_CPU_INNER]++] = n_dim;
+    for (int32_t d = 0; d < space->rank - space->n_reduced; d++)
+        rows->dims[OG_CPU_INNER][rows->rank[OG_CPU_INNER]++] = d;
+    elements->layout = OG_CPU_PRODUCT;
+    elements->many = elements->whole = out->n <= OG_PRODUCT_WHOLE;
+    elements->row_form = out->n == 1      ? OG_CPU_ROW_SAME
+                         : elements->many ? OG_CPU_ROW_REPEAT
+                                          : OG_CPU_ROW_ONE;
+}
+
+int64_t og_cpu_guess_product(const og_cpu_product *product, int64_t base_count)
+{
+    double terms =
+        (double)product->m * (double)product->n * (double)product->k * (double)base_count;
+    return (int64_t)(terms * 20 < 1e15 ? terms * 20 : 1e15);
+}
+
+void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes)
+{
+    og_cpu_product *p = k->product;
+    og_cpu_tiling *t = &p->tiling;
+    int64_t tiles = divide_up(4 * (int64_t)k->threads, k->base_count);
+    *t = p->kernels->cut(p->m, p->n, p->k, &p->left, &p->right, k->many, k->threads > 1 ? tiles : 1,
+                         scratch_bytes / (size_t)k->threads);
+    p->m_tiles = divide_up(p->m, t->tile_m);
+    p->n_tiles = divide_up(p->n, t->tile_n);
+    p->tile_count = k->base_count * p->m_tiles * p->n_tiles;
+}
+
+/* ---- reductions ---------------------------------------------------------------------- */
+
+/* Partial results of a row: as many as it has groups of OG_PRODUCT_COLUMNS columns. */
+static char *find_partials(const og_cpu_worker *w, int32_t reduction, int64_t row)
+{
+    const og_cpu_kernel *k = w->kernel;
+    size_t row_bytes = (size_t)k->product->groups * k->element_bytes;
+    return w->job->scratch + k->product->partials +
+           ((size_t)reduction * (size_t)k->row_count + (size_t)row) * row_bytes;
+}
+
+/* Moves every source (several reductions may share one) on. */
+static void move_sources(og_cpu_worker *w, const og_cpu_program *program, int64_t elements)
+{
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        bool seen = false;
+        for (int32_t j = 0; j < i; j++)
+            seen |= program->reductions[j].source == r->source;
+        if (!seen)
+            w->places[r->source] = (char *)w->places[r->source] + elements * (int64_t)r->bytes;
+    }
+}
+
+/* Reduces `groups` groups of `columns` columns, which the sources hold one after the
+ * other, to the partial results from group `first` of row on. */
+static void reduce_groups(og_cpu_worker *w, const og_cpu_program *program, int64_t row,
+                          int64_t first, int64_t groups, int64_t columns)
+{
+    og_cpu_piece piece = {0, 0, groups, 0, columns};
+    og_cpu_reduce_rows(w, program, &piece);
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        int64_t per_row = w->kernel->product->groups;
+        for (int64_t done = 0, some; done < groups; done += some) {
+            some = min_of(groups - done, per_row - first);
+            memcpy(find_partials(w, i, row + done / per_row) + (size_t)first * r->bytes,
+                   (char *)w->places[r->result] + (size_t)done * r->bytes, (size_t)some * r->bytes);
+        }
+    }
+}
+
+/* A piece of whole rows, or of one row from a multiple of OG_PRODUCT_COLUMNS on. */
+static void reduce_piece(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece,
+                         int64_t row)
+{
+    int64_t columns = piece->inner_count, group = piece->inner / OG_PRODUCT_COLUMNS;
+    int64_t full = columns / OG_PRODUCT_COLUMNS, rest = columns % OG_PRODUCT_COLUMNS;
+    if (program->reduction_count == 0)
+        return;
+    if (full == 0) {
+        reduce_groups(w, program, row, group, piece->outer_count, columns);
+    } else if (rest == 0) {
+        reduce_groups(w, program, row, group, piece->outer_count * full, OG_PRODUCT_COLUMNS);
+    } else {
+        for (int64_t i = 0; i < piece->outer_count; i++) {
+            reduce_groups(w, program, row + i, group, full, OG_PRODUCT_COLUMNS);
+            move_sources(w, program, columns - rest);
+            reduce_groups(w, program, row + i, group + full, 1, rest);
+            move_sources(w, program, rest);
+        }
+        move_sources(w, program, -piece->outer_count * columns);
+    }
+}
+
+/* count partial results, which are a row again, to the first of them. */
+static void reduce_partials(og_cpu_worker *w, const og_cpu_reduction *r, char *partials,
+                            int64_t count)
+{
+    const og_cpu_fold *fold = &r->loops->fold[r->fold];
+    char *lanes = w->memory + r->accumulators;
+    while (count > 1) {
+        int64_t chunks = 0;
+        for (int64_t at = 0; at < count; at += OG_CHUNK, chunks++) {
+            int64_t n = min_of(count - at, OG_CHUNK);
+            fold->lanes(lanes, partials + (size_t)at * r->bytes, n, true);
+            fold->tree(lanes, n, partials + (size_t)chunks * r->bytes);
+        }
+        count = chunks;
+    }
+}
+
+/* The greatest of count maxima. Their order cannot be seen: +0 and -0 subtract alike. */
+static void find_greatest(og_cpu_worker *w, const og_cpu_reduction *r, const char *maxima,
+                          int64_t count, double *greatest)
+{
+    const og_cpu_fold *max = &r->loops->fold[OG_CPU_MAX];
+    char *lanes = w->memory + r->accumulators;
+    double both[2];
+    char *pair = (char *)both;
+    for (int64_t at = 0; at < count; at += OG_CHUNK) {
+        int64_t n = min_of(count - at, OG_CHUNK);
+        char *to = at ? pair + r->bytes : pair;
+        max->lanes(lanes, maxima + (size_t)at * r->bytes, n, true);
+        max->tree(lanes, n, to);
+        if (at)
+            max->pairs(greatest, pair, 1, 2, 1);
+        else
+            memcpy(greatest, pair, r->bytes);
+        memcpy(pair, greatest, r->bytes);
+    }
+}
+
+/* Row values of rows from the partial results; sums of exponentials need maxima that
+ * are still partial results, so they come first. */
+static void finish_rows(og_cpu_worker *w, const og_cpu_program *program, int64_t row, int64_t rows)
+{
+    int64_t groups = w->kernel->product->groups;
+    if (w->kernel->n == 0) {
+        og_cpu_finish_rows(w, program, rows);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        for (int32_t j = 0; j < program->reduction_count && groups > 1; j++) {
+            const og_cpu_reduction *r = &program->reductions[j];
+            if (!r->is_sumexp)
+                continue;
+            const char *maxima = find_partials(w, r->companion, row + i);
+            double greatest;
+            find_greatest(w, r, maxima, groups, &greatest);
+            r->loops->exp_scale(find_partials(w, j, row + i), maxima, &greatest, true, groups);
+        }
+        for (int32_t j = 0; j < program->reduction_count; j++) {
+            const og_cpu_reduction *r = &program->reductions[j];
+            char *partials = find_partials(w, j, row + i);
+            reduce_partials(w, r, partials, groups);
+            memcpy((char *)w->places[r->result] + (size_t)i * r->bytes, partials, r->bytes);
+        }
+    }
+}
+
+/* ---- passes ---------------------------------------------------------------------------- */
+
+typedef struct {
+    const og_cpu_job *job;
+    _Atomic int64_t next; /* tile that no thread has yet */
+} product_run;
+
+static const char *find_factor(const og_cpu_job *job, int32_t buffer, const int64_t *strides,
+                               og_dtype dtype, int64_t base)
+{
+    const og_cpu_product *product = job->kernel->product;
+    int64_t offset = 0;
+    for (int32_t d = product->base_rank - 1; d >= 0; d--) {
+        offset += base % product->base_extent[d] * strides[d];
+        base /= product->base_extent[d];
+    }
+    return og_cpu_find_buffer(job, buffer) + offset * (int64_t)og_dtype_bytes(dtype);
+}
+
+/* Pass 0 over a tile. */
+static void run_tail(og_cpu_worker *w, int64_t base, int64_t m0, int64_t rows, int64_t n0,
+                     int64_t columns, char *tile)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_program *program = k->passes[0].elements[w->job->aliased];
+    size_t row_bytes = (size_t)k->product->tiling.tile_n * k->product->bytes;
+    for (int64_t m = 0; m < rows; m += k->piece_outer) {
+        og_cpu_piece piece = {base, m0 + m, min_of(k->piece_outer, rows - m), n0, columns};
+        if (k->product_place >= 0)
+            w->places[k->product_place] = tile + (size_t)m * row_bytes;
+        og_cpu_run_program(w, program, &piece);
+        reduce_piece(w, program, &piece, base * k->outer_count + m0 + m);
+    }
+}
+
+static void run_product_tiles(void *context, int thread, int threads)
+{
+    product_run *run = context;
+    const og_cpu_job *job = run->job;
+    const og_cpu_product *product = job->kernel->product;
+    const og_cpu_tiling *t = &product->tiling;
+    og_cpu_factor left = product->left, right = product->right;
+    og_cpu_worker w = og_cpu_start_worker(job, thread);
+    char *tile = w.memory + product->memory;
+    int64_t index;
+    (void)threads;
+    while ((index = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed)) <
+           product->tile_count) {
+        int64_t m0 = index % product->m_tiles * t->tile_m;
+        int64_t rest = index / product->m_tiles;
+        int64_t n0 = rest % product->n_tiles * t->tile_n, base = rest / product->n_tiles;
+        int64_t rows = min_of(t->tile_m, t->m - m0), columns = min_of(t->tile_n, t->n - n0);
+        left.data = find_factor(job, product->left_buffer, product->left_base, left.dtype, base);
+        right.data =
+            find_factor(job, product->right_buffer, product->right_base, right.dtype, base);
+        if (job->kernel->product_place >= 0) /* else nobody wants it */
+            product->kernels->tile(t, &left, &right, m0, rows, n0, columns, tile);
+        run_tail(&w, base, m0, rows, n0, columns, tile);
+    }
+}
+
+/* A pass after the first, over rows of one base index. */
+static void run_later_pass(og_cpu_worker *w, int32_t p, int64_t row, int64_t rows)
+{
+    const og_cpu_kernel *k = w->kernel;
+    const og_cpu_program *program = k->passes[p].elements[w->job->aliased];
+    int64_t base = row / k->outer_count, outer = row % k->outer_count;
+    for (int64_t n = 0; n < k->inner_count; n += k->piece_inner) {
+        og_cpu_piece piece = {base, outer, rows, n, min_of(k->piece_inner, k->inner_count - n)};
+        og_cpu_run_program(w, program, &piece);
+        reduce_piece(w, program, &piece, row);
+    }
+}
+
+/* Everything after the first pass's elements. */
+static void run_product_rows(void *context, int thread, int threads)
+{
+    const og_cpu_job *job = ((product_run *)context)->job;
+    const og_cpu_kernel *k = job->kernel;
+    og_cpu_worker w = og_cpu_start_worker(job, thread);
+    int64_t begin = k->row_count * thread / threads, end = k->row_count * (thread + 1) / threads;
+    for (int64_t row = begin, rows; row < end; row += rows) {
+        rows = min_of(min_of(k->piece_outer, end - row), k->outer_count - row % k->outer_count);
+        for (int32_t p = 0; p < k->pass_count; p++) {
+            if (p > 0)
+                run_later_pass(&w, p, row, rows);
+            finish_rows(&w, k->passes[p].elements[job->aliased], row, rows);
+            og_cpu_piece piece = {0, 0, 1, row, rows};
+            og_cpu_run_program(&w, k->passes[p].rows[job->aliased], &piece);
+        }
+    }
+}
+
+void og_cpu_run_product(const og_cpu_job *job)
+{
+    const og_cpu_kernel *k = job->kernel;
+    product_run run = {.job = job, .next = 0};
+    if (k->product->tile_count > 0)
+        og_cpu_parallel(k->threads, run_product_tiles, &run);
+    if (k->product->reduces)
+        og_cpu_parallel(k->threads, run_product_rows, &run);
+}
+
+/* ---- explain ----------------------------------------------------------------------------- */
+
+void og_cpu_explain_product(const og_cpu_kernel *k, og_text *text)
+{
+    const og_cpu_product *product = k->product;
+    const og_cpu_tiling *t = &product->tiling;
+    og_text_add(text, "tiles of %" PRId64 " x %" PRId64, t->tile_m, min_of(t->tile_n, t->n));
+    if (t->way == OG_CPU_PRODUCT_DIRECT)
+        og_text_add(text, ", operands as they lie in memory");
+    else if (t->way == OG_CPU_PRODUCT_PACKED)
+        og_text_add(text, " by %d k, panels of %d rows, %" PRId64 " columns packed",
+                    OG_PRODUCT_BLOCK, (int)product->kernels->panel_rows, t->slab_n);
+}
