@@ -214,7 +214,7 @@ static bool measure(bench *b, const workload *w, setup *s, measured *out, failur
         good = good && text_list_add(&arguments, w->inputs[i]);
     if (!good)
         fail_memory(why, 0, w->name);
-    good = good && request_prepare(&s->r, NULL, &arguments, &b->device, why);
+    good = good && request_prepare(&s->r, NULL, &arguments, NULL, &b->device, why);
     text_list_release(&arguments);
     good = good && setup_traffic(s, why) && setup_memory(s, why) &&
            find_limit(b, s, &out->limit, why) && time_workload(s, out, why);

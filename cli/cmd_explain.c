@@ -25,6 +25,7 @@ static const char help[] =
     "\n"
     "options:\n"
     "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
+    "  --gradient NAME     show the gradient by this input, see ogive run; several share work\n"
     "  --device cpu        where it would run\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
@@ -33,7 +34,8 @@ static const char help[] =
     "\n"
     "examples:\n"
     "  ogive explain 'x * sigmoid(x) + y' x=4096x4096:float32 y=4096x4096:float32\n"
-    "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n";
+    "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n"
+    "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n";
 
 typedef struct {
     double read, written; /* bytes that must move */
@@ -154,7 +156,7 @@ static bool explain(const request *r, bool limit, bool json, failure *why)
 
 static int run_explain(int argc, char **argv)
 {
-    text_list arguments = {0};
+    text_list arguments = {0}, gradient = {0};
     device_options device = {0};
     const char *file = NULL;
     bool json = false, no_limit = false;
@@ -162,6 +164,7 @@ static int run_explain(int argc, char **argv)
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--json", .kind = OPTION_FLAG, .value = &json},
         {.name = "--no-limit", .kind = OPTION_FLAG, .value = &no_limit},
+        {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
         DEVICE_OPTIONS(&device),
         {0},
     };
@@ -169,12 +172,13 @@ static int run_explain(int argc, char **argv)
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &arguments, &why) &&
-                request_prepare(&r, file, &arguments, &device, &why) &&
+                request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
                 explain(&r, !no_limit, json, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);
     text_list_release(&arguments);
+    text_list_release(&gradient);
     return good ? STATUS_DONE : why.status;
 }
 

@@ -33,6 +33,10 @@ static const char help[] =
     "                      result in order; one .safetensors takes all; FILE.safetensors:KEY\n"
     "                      names the tensor. Without -o the results are summarised\n"
     "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
+    "  --gradient NAME     compute the gradient by this input instead of the results; several\n"
+    "                      give one result each. grad=... is what the result's change is\n"
+    "                      worth (grad.0=, grad.1=, ... for several results); 1 if it is\n"
+    "                      not given and the result has no dims\n"
     "  --device cpu        where to run it\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
@@ -48,6 +52,7 @@ static const char help[] =
     "  ogive run 'x * sigmoid(x) + y' x=a.npy y=b.npy -o out.npy\n"
     "  ogive run 'sum(sigmoid(linear(x, fc.weight, fc.bias)), dim=1)' x=in.npy model.safetensors\n"
     "  ogive run 'm = mean(x, dim=1, keepdim=true); x - m, m' x=in.npy -o centred.npy -o mean.npy\n"
+    "  ogive run 'mean((linear(x, w) - y)**2)' x=x.npy y=y.npy w=w.npy --gradient w -o dw.npy\n"
     "  ogive run -f layer.txt x=in.npy -o in.npy\n"
     "  ogive run -- '-x' x=2.0\n"
     "\n"
@@ -143,7 +148,7 @@ static bool show_json(const computed *c, const text_list *outputs, failure *why)
 
 static int run_run(int argc, char **argv)
 {
-    text_list arguments = {0}, outputs = {0};
+    text_list arguments = {0}, outputs = {0}, gradient = {0};
     device_options device = {0};
     const char *file = NULL;
     int64_t seed = 0;
@@ -153,6 +158,7 @@ static int run_run(int argc, char **argv)
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--seed", .kind = OPTION_NUMBER, .value = &seed, .greatest = INT64_MAX},
         {.name = "--json", .kind = OPTION_FLAG, .value = &json},
+        {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
         DEVICE_OPTIONS(&device),
         {0},
     };
@@ -162,7 +168,7 @@ static int run_run(int argc, char **argv)
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &arguments, &why) &&
-                request_prepare(&r, file, &arguments, &device, &why) &&
+                request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
                 computed_describe(&c, r.plan, ogive_formula_result_count(r.formula), &why);
     if (good && outputs.count)
         good = results_open(&files, &outputs, c.layout_of, c.count, &why);
@@ -180,6 +186,7 @@ static int run_run(int argc, char **argv)
     computed_release(&c);
     request_release(&r);
     text_list_release(&arguments);
+    text_list_release(&gradient);
     text_list_release(&outputs);
     return good ? STATUS_DONE : why.status;
 }

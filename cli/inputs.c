@@ -169,6 +169,14 @@ static bool take_shape(input *item, const char *text, bool *is_shape, failure *w
            failed(why, STATUS_USAGE, "%s=%s: the shape has too many elements", item->name, text);
 }
 
+void inputs_set_number(input *item, double number)
+{
+    item->kind = INPUT_NUMBER;
+    item->number = number;
+    item->layout = (host_layout){.dtype = host_dtype_named("float32")};
+    item->tensor = host_layout_tensor(&item->layout, NULL);
+}
+
 /* The part after "NAME=". */
 static bool take_value(inputs *in, input *item, const char *value, failure *why)
 {
@@ -182,8 +190,7 @@ static bool take_value(inputs *in, input *item, const char *value, failure *why)
     if (is_number(value, &item->number)) {
         if (isinf((float)item->number) && !strstr(value, "inf"))
             return failed(why, STATUS_USAGE, "%s=%s is out of float32's range", item->name, value);
-        item->kind = INPUT_NUMBER;
-        item->layout = (host_layout){.dtype = host_dtype_named("float32")};
+        inputs_set_number(item, item->number);
         return true;
     }
     if (take_shape(item, value, &is_shape, why))
@@ -284,8 +291,15 @@ static bool take_argument(inputs *in, const char *argument, bool *given, failure
     return fail_no_input(in, argument, length, why);
 }
 
+bool inputs_fail_missing(const input *item, failure *why)
+{
+    return failed(why, STATUS_USAGE,
+                  "input '%s' is missing: give it as %s=FILE.npy, %s=128x4096:float32 or %s=2.0",
+                  item->name, item->name, item->name, item->name);
+}
+
 /* An input without an argument of its own: from the files given bare. */
-static bool take_offered(inputs *in, input *item, failure *why)
+static bool take_offered(inputs *in, input *item, bool is_required, failure *why)
 {
     const input_source *found = NULL, *offering = NULL;
 
@@ -303,17 +317,18 @@ static bool take_offered(inputs *in, input *item, failure *why)
     }
     if (found)
         return take_tensor(item, found, item->name, why);
+    item->kind = INPUT_MISSING;
+    if (!is_required)
+        return true;
     const char *nearest = offering ? nearest_tensor(&offering->tensors, item->name) : NULL;
     if (nearest && strlen(item->name) > 2)
         return failed(why, STATUS_USAGE, "input '%s' is missing; %s holds '%s'", item->name,
                       offering->path, nearest);
-    return failed(why, STATUS_USAGE,
-                  "input '%s' is missing: give it as %s=FILE.npy, %s=128x4096:float32 or %s=2.0",
-                  item->name, item->name, item->name, item->name);
+    return inputs_fail_missing(item, why);
 }
 
-bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, inputs *out,
-                    failure *why)
+bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, size_t required,
+                    inputs *out, failure *why)
 {
     size_t count = ogive_formula_input_count(formula);
     bool *given = calloc(count + 1, sizeof(*given));
@@ -331,9 +346,10 @@ bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, in
     for (size_t i = 0; good && i < arguments->count; i++)
         good = take_argument(out, arguments->items[i], given, why);
     for (size_t i = 0; good && i < count; i++)
-        good = given[i] || take_offered(out, &out->items[i], why);
+        good = given[i] || take_offered(out, &out->items[i], i < required, why);
     for (size_t i = 0; good && i < count; i++) {
-        out->items[i].tensor = host_layout_tensor(&out->items[i].layout, out->items[i].data);
+        if (out->items[i].kind != INPUT_MISSING)
+            out->items[i].tensor = host_layout_tensor(&out->items[i].layout, out->items[i].data);
         out->tensors[i] = &out->items[i].tensor;
     }
     free(given);

@@ -15,7 +15,7 @@
 #include "ogive.h"
 #include "text.h"
 
-typedef enum { INPUT_FILE, INPUT_GENERATED, INPUT_NUMBER } input_kind;
+typedef enum { INPUT_FILE, INPUT_GENERATED, INPUT_NUMBER, INPUT_MISSING } input_kind;
 
 typedef struct {
     const char *name; /* the formula's */
@@ -40,10 +40,17 @@ typedef struct {
 /* Whether a command-line argument can be an input at all. */
 bool inputs_is_input(const char *argument);
 
-/* Finds every input of formula among the arguments. Opens and maps files, but
- * neither generates nor copies anything: planning needs no data. */
-bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, inputs *out,
-                    failure *why);
+/* Finds every input of formula among the arguments; those from number `required`
+ * on may be INPUT_MISSING. Opens and maps files, but neither generates nor copies
+ * anything: planning needs no data. */
+bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, size_t required,
+                    inputs *out, failure *why);
+
+/* What inputs_resolve() says of an input that is required. */
+bool inputs_fail_missing(const input *item, failure *why);
+
+/* item becomes a number, as s=2.0 makes it. */
+void inputs_set_number(input *item, double number);
 
 /* Makes the data of every input available. */
 bool inputs_load(inputs *in, uint64_t seed, failure *why);

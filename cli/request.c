@@ -31,8 +31,53 @@ static bool read_formula(request *r, const char *path, failure *why)
     return good;
 }
 
+/* The gradient of a loss by a result of no dims is 1 if none is given: the result
+ * is the loss. */
+static bool fill_gradients(request *r, const ogive_formula *forward, failure *why)
+{
+    size_t first = ogive_formula_input_count(forward);
+    ogive_plan *plan = NULL;
+    ogive_error error;
+    bool good = true;
+
+    for (size_t i = first; good && i < r->in.count; i++) {
+        input *item = &r->in.items[i];
+        if (item->kind != INPUT_MISSING)
+            continue;
+        if (!plan &&
+            ogive_plan_create(forward, r->in.tensors, first, NULL, 0, &r->options, &plan, &error))
+            return fail_library(why, &error);
+        const DLTensor *result = ogive_plan_result(plan, i - first);
+        if (result->ndim == 0)
+            inputs_set_number(item, 1.0);
+        else
+            good = inputs_fail_missing(item, why);
+    }
+    ogive_plan_release(plan);
+    return good;
+}
+
+/* The inputs of the formula, or of its gradient, which takes its place. */
+static bool resolve(request *r, const text_list *gradient, const text_list *arguments, failure *why)
+{
+    ogive_formula *forward = r->formula;
+    size_t required = ogive_formula_input_count(forward);
+    ogive_error error;
+
+    if (!gradient || !gradient->count)
+        return inputs_resolve(forward, arguments, required, &r->in, why);
+    r->formula = NULL;
+    bool good =
+        !ogive_formula_gradient(forward, gradient->items, gradient->count, &r->formula, &error) ||
+        fail_library(why, &error);
+    good = good && inputs_resolve(r->formula, arguments, required, &r->in, why) &&
+           fill_gradients(r, forward, why);
+    ogive_formula_release(forward);
+    return good;
+}
+
 bool request_prepare(request *r, const char *formula_file, const text_list *arguments,
-                     const device_options *device, failure *why)
+                     const text_list *gradient, const device_options *device, failure *why)
 {
     text_list rest = *arguments;
     ogive_error error;
@@ -61,7 +106,7 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
             return failed(why, STATUS_USAGE, "'%s' is an input; the formula comes first", r->text);
         return fail_library(why, &error);
     }
-    if (!inputs_resolve(r->formula, &rest, &r->in, why))
+    if (!resolve(r, gradient, &rest, why))
         return false;
     if (ogive_plan_create(r->formula, r->in.tensors, r->in.count, NULL, 0, &r->options, &r->plan,
                           &error))

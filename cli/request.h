@@ -23,9 +23,10 @@ typedef struct {
 } request;
 
 /* formula_file is the value of -f, NULL if the formula is the first of the
- * arguments. On failure too: release with request_release(). */
+ * arguments. gradient: the values of --gradient; if there are any, the formula is
+ * its gradient by these inputs. On failure too: release with request_release(). */
 bool request_prepare(request *r, const char *formula_file, const text_list *arguments,
-                     const device_options *device, failure *why);
+                     const text_list *gradient, const device_options *device, failure *why);
 void request_release(request *r);
 
 #endif

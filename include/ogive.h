@@ -119,6 +119,19 @@ typedef struct ogive_formula ogive_formula;
 /* Parses text (not kept; a copy is). Release with ogive_formula_release(). */
 OGIVE_API ogive_status ogive_formula_create(const char *text, size_t length, ogive_formula **out,
                                             ogive_error *error);
+/* The gradient of formula by the inputs called names: a formula with one result
+ * per name, of that input's shape and dtype, that share their work. Its inputs are
+ * the formula's, then one per result of it: the gradient of the loss by that
+ * result, of the result's shape and any dtype. These are named grad, or grad.0,
+ * grad.1, ... if there are several results; if an input has that name already (a
+ * gradient's gradient), grad2, grad3, ... Kinks and ties are PyTorch's; a name that
+ * no result depends on has a gradient of zeros.
+ *     ogive_formula_gradient(f, (const char *[]){"w", "b"}, 2, &gradient, &error)
+ * A name that is no input or is given twice: OGIVE_ARGUMENT. More than 65535 nodes:
+ * OGIVE_UNSUPPORTED. The formula may be released before its gradient. */
+OGIVE_API ogive_status ogive_formula_gradient(const ogive_formula *formula,
+                                              const char *const *names, size_t count,
+                                              ogive_formula **out, ogive_error *error);
 /* One more owner; returns its argument. */
 OGIVE_API ogive_formula *ogive_formula_retain(ogive_formula *formula);
 /* One owner less; the last frees it. NULL is fine. Plans outlive their formula. */

@@ -512,6 +512,40 @@ static void test_no_memory(void **state)
     og_text_free(&many);
 }
 
+static void test_gradient_no_memory(void **state)
+{
+    (void)state;
+    void *(*volatile allocate)(size_t) = malloc;
+    allowed = 0;
+    void *probe = allocate(1);
+    allowed = -1;
+    free(probe);
+    if (probe)
+        skip();
+    og_text many = {0};
+    og_text_add(&many, "a0 = x;");
+    for (int i = 0; i < 60; i++)
+        og_text_add(&many, "a%d = layer_norm(a%d, (4,), w) + exp(sum(a%d, 1));", i + 1, i, i);
+    og_text_add(&many, "a60 * w, linear(w, x)");
+    og_graph graph, gradient;
+    ogive_error error;
+    TEST_OK(og_graph_parse(many.data, many.length, &graph, &error), error);
+    long before = living, failures = 0;
+    for (ogive_status status = OGIVE_MEMORY; status; failures++) {
+        allowed = failures;
+        status = og_graph_gradient(&graph, (const char *[]){"x", "w"}, 2, &gradient, &error);
+        allowed = -1;
+        if (!status)
+            og_graph_free(&gradient);
+        else
+            assert_int_equal(status, OGIVE_MEMORY);
+        assert_int_equal(living, before);
+    }
+    assert_true(failures > 5);
+    og_graph_free(&graph);
+    og_text_free(&many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_gradient_no_memory),
     };
     return TEST_RUN(tests);
 }

@@ -23,6 +23,31 @@ const char *ogive_status_name(ogive_status status)
     return (size_t)status < count ? names[status] : "unknown";
 }
 
+/* A formula with one owner and an empty graph. */
+static ogive_status new_formula(ogive_formula **out, ogive_error *error)
+{
+    ogive_formula *formula = calloc(1, sizeof *formula);
+    if (!formula)
+        return og_fail_memory(error, sizeof *formula);
+    if (pthread_mutex_init(&formula->lock, NULL) != 0) {
+        free(formula);
+        return og_fail_memory(error, sizeof formula->lock);
+    }
+    atomic_init(&formula->owners, 1);
+    *out = formula;
+    return OGIVE_OK;
+}
+
+/* formula becomes *out, or is released if status says that its graph failed. */
+static ogive_status finish_formula(ogive_formula *formula, ogive_status status, ogive_formula **out)
+{
+    if (status == OGIVE_OK)
+        *out = formula;
+    else
+        ogive_formula_release(formula);
+    return status;
+}
+
 ogive_status ogive_formula_create(const char *text, size_t length, ogive_formula **out,
                                   ogive_error *error)
 {
@@ -32,23 +57,27 @@ ogive_status ogive_formula_create(const char *text, size_t length, ogive_formula
     *out = NULL;
     if (!text)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "text is NULL");
-    ogive_formula *formula = calloc(1, sizeof *formula);
+    ogive_formula *formula = NULL;
+    OG_TRY(new_formula(&formula, error));
+    return finish_formula(
+        formula,
+        og_graph_parse(text, length == OGIVE_TEXT ? strlen(text) : length, &formula->graph, error),
+        out);
+}
+
+ogive_status ogive_formula_gradient(const ogive_formula *formula, const char *const *names,
+                                    size_t count, ogive_formula **out, ogive_error *error)
+{
+    og_error_clear(error);
+    if (!out)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "out is NULL");
+    *out = NULL;
     if (!formula)
-        return og_fail_memory(error, sizeof *formula);
-    if (pthread_mutex_init(&formula->lock, NULL) != 0) {
-        free(formula);
-        return og_fail_memory(error, sizeof formula->lock);
-    }
-    ogive_status status =
-        og_graph_parse(text, length == OGIVE_TEXT ? strlen(text) : length, &formula->graph, error);
-    if (status != OGIVE_OK) {
-        pthread_mutex_destroy(&formula->lock);
-        free(formula);
-        return status;
-    }
-    atomic_init(&formula->owners, 1);
-    *out = formula;
-    return OGIVE_OK;
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula is NULL");
+    ogive_formula *gradient = NULL;
+    OG_TRY(new_formula(&gradient, error));
+    return finish_formula(
+        gradient, og_graph_gradient(&formula->graph, names, count, &gradient->graph, error), out);
 }
 
 ogive_formula *ogive_formula_retain(ogive_formula *formula)

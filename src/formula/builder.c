@@ -31,6 +31,7 @@ void og_builder_init(og_builder *builder, ogive_error *error)
     builder->composite = OG_FUNCTION_COUNT;
     builder->composite_offset = -1;
     builder->composite_checks = 0;
+    builder->rule = OG_FUNCTION_COUNT;
 }
 
 void og_builder_free(og_builder *builder)
@@ -90,7 +91,8 @@ static size_t hash_node(const og_node *node)
 /* A reduction whose sizes are checked is the same as one whose are not. */
 static bool is_same(const og_node *a, const og_node *b)
 {
-    if (a->op != b->op || a->index != b->index || memcmp(a->args, b->args, sizeof a->args) ||
+    if (a->op != b->op || a->rule != b->rule || a->index != b->index ||
+        memcmp(a->args, b->args, sizeof a->args) ||
         get_bits(a->numbers[0]) != get_bits(b->numbers[0]) ||
         get_bits(a->numbers[1]) != get_bits(b->numbers[1]) || a->all_dims != b->all_dims ||
         a->keepdim != b->keepdim || a->keeps_type != b->keeps_type ||
@@ -174,6 +176,7 @@ ogive_status og_build_node(og_builder *builder, og_node *wanted, og_op called, i
     bool in_composite = builder->composite != OG_FUNCTION_COUNT;
     wanted->called = in_composite ? builder->composite : called;
     wanted->offset = in_composite ? builder->composite_offset : offset;
+    wanted->rule = builder->rule != OG_FUNCTION_COUNT ? builder->rule : wanted->op;
     wanted->keeps_type = in_composite && takes_parameter(builder, wanted);
     wanted->is_constant = !depends_on_input(builder, wanted);
     for (int i = wanted->arg_count; i < OG_MAX_ARGS; i++)
@@ -212,17 +215,22 @@ bool og_operand_is_constant(const og_builder *builder, const og_operand *operand
            (operand->kind == OG_OPERAND_NODE && builder->nodes[operand->index].is_constant);
 }
 
-ogive_status og_build_input(og_builder *builder, const char *name, size_t length, int64_t offset,
-                            og_operand *out)
+static ogive_status add_input(og_builder *builder, const char *name, size_t length, int64_t offset)
 {
-    og_node node = {.op = OG_OP_INPUT, .index = (int32_t)builder->input_count};
-    OG_TRY(og_build_node(builder, &node, OG_OP_INPUT, offset, out));
     void *inputs = builder->inputs;
     OG_TRY(make_room(builder, builder->first_inputs, &inputs, &builder->input_capacity,
                      builder->input_count, sizeof *builder->inputs));
     builder->inputs = inputs;
     builder->inputs[builder->input_count++] = (og_input_name){name, length, offset};
     return OGIVE_OK;
+}
+
+ogive_status og_build_input(og_builder *builder, const char *name, size_t length, int64_t offset,
+                            og_operand *out)
+{
+    og_node node = {.op = OG_OP_INPUT, .index = (int32_t)builder->input_count};
+    OG_TRY(og_build_node(builder, &node, OG_OP_INPUT, offset, out));
+    return add_input(builder, name, length, offset);
 }
 
 /* One NaN for all, so that equal nodes have equal bits. */
@@ -367,6 +375,27 @@ ogive_status og_build_check(og_builder *builder, const og_size_check *check)
         return og_fail_memory(builder->error, 2 * (builder->check_count + 1) * sizeof *check);
     builder->checks = checks;
     builder->checks[builder->check_count++] = *check;
+    return OGIVE_OK;
+}
+
+/* ---- an existing graph --------------------------------------------------- */
+
+ogive_status og_builder_load(og_builder *builder, const og_graph *graph)
+{
+    for (int32_t i = 0; i < graph->node_count; i++) {
+        if (builder->node_count * 2 >= builder->slot_count)
+            OG_TRY(grow_slots(builder));
+        size_t mask = builder->slot_count - 1, slot = hash_node(&graph->nodes[i]) & mask;
+        while (builder->slots[slot])
+            slot = (slot + 1) & mask;
+        OG_TRY(add_node(builder, &graph->nodes[i], slot));
+    }
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        const og_input *input = &graph->inputs[i];
+        OG_TRY(add_input(builder, input->name, strlen(input->name), input->offset));
+    }
+    for (int32_t i = 0; i < graph->check_count; i++)
+        OG_TRY(og_build_check(builder, &graph->checks[i]));
     return OGIVE_OK;
 }
 

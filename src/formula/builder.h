@@ -70,6 +70,7 @@ typedef struct {
     og_op composite;
     int64_t composite_offset;
     size_t composite_checks; /* the first of its checks */
+    og_op rule;              /* of the DERIVED composite being expanded, else OG_FUNCTION_COUNT */
 
     /* Enough for a short formula without malloc. */
     og_node first_nodes[OG_FIRST_NODES];
@@ -81,6 +82,8 @@ typedef struct {
 
 void og_builder_init(og_builder *builder, ogive_error *error);
 void og_builder_free(og_builder *builder);
+/* Fills an empty builder with the nodes, inputs and checks of graph. */
+ogive_status og_builder_load(og_builder *builder, const og_graph *graph);
 /* Moves what was built into *graph, whose arena then owns it. */
 ogive_status og_builder_finish(const og_builder *builder, const char *text, size_t length,
                                const int32_t *results, int32_t result_count, og_graph *graph);

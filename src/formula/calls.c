@@ -255,6 +255,25 @@ static void set_dims(og_node *node, const og_dim_list *list)
     }
 }
 
+/* expand: two tensors and attributes. */
+static ogive_status build_expand(og_builder *builder, const og_operand *args, int64_t offset,
+                                 og_operand *out)
+{
+    og_node node = {.op = OG_OP_expand, .arg_count = 2, .args = {args[0].index, args[1].index}};
+    set_dims(&node, &builder->dims[args[2].index]);
+    node.keepdim = args[3].flag;
+    return og_build_node(builder, &node, OG_OP_expand, offset, out);
+}
+
+/* full_like: a tensor and a number. */
+static ogive_status build_full(og_builder *builder, const og_operand *args, int64_t offset,
+                               og_operand *out)
+{
+    og_node node = {.op = OG_OP_full_like, .arg_count = 1, .args = {args[0].index}};
+    node.numbers[0] = args[1].number;
+    return og_build_node(builder, &node, OG_OP_full_like, offset, out);
+}
+
 /* Reductions, count and transpose: one tensor and attributes. */
 static ogive_status build_with_dims(og_builder *builder, og_op op, const og_operand *args,
                                     int64_t offset, og_operand *out)
@@ -328,8 +347,11 @@ static ogive_status build_composite(og_builder *builder, og_op op, size_t base, 
         builder->composite = op;
         builder->composite_offset = offset;
     }
+    og_op rule = builder->rule;
+    builder->rule = og_function_of(op)->derivative ? op : OG_FUNCTION_COUNT;
     ogive_status status = og_parse_meaning(builder, og_function_of(op), base, out);
     builder->composite = outer;
+    builder->rule = rule;
     return status;
 }
 
@@ -351,6 +373,10 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     default:
         if (op == OG_OP_count || op == OG_OP_transpose)
             return build_with_dims(builder, op, args, offset, out);
+        if (op == OG_OP_expand)
+            return build_expand(builder, args, offset, out);
+        if (op == OG_OP_full_like)
+            return build_full(builder, args, offset, out);
         int count = 0;
         while (function->parameters[count].kind == OG_PARAMETER_TENSOR)
             count++;

@@ -40,15 +40,20 @@
 #endif
 
 static const og_function functions[OG_FUNCTION_COUNT] = {
-#define ROW(name, kind, args, constants, group, meaning, ...)                                      \
-    [OG_OP_##name] = {#name, kind, args, constants, group, meaning, {__VA_ARGS__}, -1.0, 0},
-#define SCALAR(name, args, constants, group, ...)                                                  \
-    ROW(name, OG_SCALAR, args, constants, group, NULL, __VA_ARGS__)
-#define MASK(name, group, ...) ROW(name, OG_MASKING, 2, 0, group, NULL, __VA_ARGS__)
+#define ROW(name, kind, args, constants, group, meaning, derivative, ...)                          \
+    [OG_OP_##name] = {#name,   kind,       args,          constants, group,                        \
+                      meaning, derivative, {__VA_ARGS__}, -1.0,      0},
+#define SCALAR(name, args, constants, group, derivative, ...)                                      \
+    ROW(name, OG_SCALAR, args, constants, group, NULL, derivative, __VA_ARGS__)
+#define MASK(name, group, ...) ROW(name, OG_MASKING, 2, 0, group, NULL, NULL, __VA_ARGS__)
 #define COMPOSITE(name, group, meaning, ...)                                                       \
-    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, __VA_ARGS__)
-#define REDUCTION(name, group, ...) ROW(name, OG_REDUCTION, 1, 0, group, NULL, __VA_ARGS__)
-#define SPECIAL(name, group, ...) ROW(name, OG_SPECIAL, 0, 0, group, NULL, __VA_ARGS__)
+    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, NULL, __VA_ARGS__)
+#define DERIVED(name, group, meaning, derivative, ...)                                             \
+    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, derivative, __VA_ARGS__)
+#define REDUCTION(name, group, derivative, ...)                                                    \
+    ROW(name, OG_REDUCTION, 1, 0, group, NULL, derivative, __VA_ARGS__)
+#define SPECIAL(name, group, derivative, ...)                                                      \
+    ROW(name, OG_SPECIAL, 0, 0, group, NULL, derivative, __VA_ARGS__)
 #include "formula/functions.def"
 
 #define OG_ACCURACY(name, ulp, bits) [OG_OP_##name].max_ulp = ulp, [OG_OP_##name].hash = bits,
@@ -72,6 +77,22 @@ const og_function *og_function_of(og_op op)
 bool og_op_is_reduction(og_op op)
 {
     return op < OG_FUNCTION_COUNT && functions[op].kind == OG_REDUCTION;
+}
+
+int og_op_value_count(og_op op, int count)
+{
+    switch ((int)op) {
+    case OG_OP_sum_like:
+    case OG_OP_broadcast_like:
+    case OG_OP_expand:
+    case OG_OP_cast_like:
+    case OG_OP_reshape_like:
+    case OG_OP_full_like:
+    case OG_OP_product_t:
+        return count - 1;
+    default:
+        return count;
+    }
 }
 
 /* ---- lookup -------------------------------------------------------------- */

@@ -12,6 +12,7 @@ typedef enum {
 #define SCALAR(name, ...) OG_OP_##name,
 #define MASK(name, ...) OG_OP_##name,
 #define COMPOSITE(name, ...) OG_OP_##name,
+#define DERIVED(name, ...) OG_OP_##name,
 #define REDUCTION(name, ...) OG_OP_##name,
 #define SPECIAL(name, ...) OG_OP_##name,
 #include "formula/functions.def"
@@ -60,7 +61,8 @@ typedef struct {
     int args;      /* OG_SCALAR, OG_MASKING: values */
     int constants; /* OG_SCALAR: numbers after them */
     const char *group;
-    const char *meaning; /* OG_COMPOSITE */
+    const char *meaning;    /* OG_COMPOSITE */
+    const char *derivative; /* see functions.def; NULL: none */
     og_parameter parameters[OG_MAX_PARAMETERS + 1];
     double max_ulp; /* measured (src/math/accuracy.def), < 0 if there is none */
     uint64_t hash;
@@ -79,5 +81,8 @@ void og_function_signature(const og_function *function, char *text, size_t capac
 
 /* True for sum, amax, ... (og_function_kind OG_REDUCTION). */
 bool og_op_is_reduction(og_op op);
+/* How many of a node's count arguments have values that op computes with: all but
+ * the `like` of sum_like and others, which comes last. */
+int og_op_value_count(og_op op, int count);
 
 #endif

@@ -20,12 +20,14 @@ enum {
 typedef struct {
     og_op op;     /* a SCALAR, MASK, REDUCTION or SPECIAL row, OG_OP_INPUT or OG_OP_NUMBER */
     og_op called; /* what the user wrote (a composite's op, say), for messages */
+    og_op rule;   /* whose derivative holds: op, or the DERIVED row that became this node */
     int32_t args[OG_MAX_ARGS]; /* nodes; -1 beyond the op's arguments */
     int32_t arg_count;
     int32_t index;                  /* OG_OP_INPUT: which */
-    double numbers[OG_MAX_NUMBERS]; /* constants of a SCALAR; OG_OP_NUMBER; count's correction */
+    double numbers[OG_MAX_NUMBERS]; /* constants of a SCALAR; OG_OP_NUMBER; count's
+                                       correction; full_like's value */
 
-    /* Reductions and count: dims as written (negative counts from the end).
+    /* Reductions, count, expand: dims as written (negative counts from the end).
      * transpose: dims[0], dims[1]. */
     bool all_dims;
     bool keepdim;
@@ -75,6 +77,14 @@ typedef struct {
 /* Parses text into *graph; on failure *graph needs no freeing. */
 ogive_status og_graph_parse(const char *text, size_t length, og_graph *graph, ogive_error *error);
 void og_graph_free(og_graph *graph);
+
+/* derive.c: the gradient of graph, whose results are one per name: the sum over
+ * graph's results of (gradient of the result) * (derivative by that input). Its
+ * inputs are graph's, then one per result, named grad, or grad.0, grad.1, ... if
+ * there are several; grad2, grad3, ... if an input has that name already. On
+ * failure *gradient needs no freeing. */
+ogive_status og_graph_gradient(const og_graph *graph, const char *const *names, size_t count,
+                               og_graph *gradient, ogive_error *error);
 
 /* What to call a node in a message: the operator ("+") or the function ("mean")
  * that the user wrote. */

@@ -82,7 +82,8 @@ static void print_node(const og_graph *graph, const og_node *node, og_text *text
     for (int i = 0; i < node->arg_count; i++)
         og_text_add(text, " n%d", (int)node->args[i]);
     print_dims(node, text);
-    int constants = node->op == OG_OP_count ? 1 : function->constants;
+    bool has_number = node->op == OG_OP_count || node->op == OG_OP_full_like;
+    int constants = has_number ? 1 : function->constants;
     for (int i = 0; i < constants; i++)
         og_text_add(text, " %s", og_number_text(node->numbers[i], number));
     if (node->called != node->op && node->called < OG_FUNCTION_COUNT)

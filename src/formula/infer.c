@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * infer.c - shapes and dtypes of a graph's nodes; see infer.h. One pass over the
- * nodes, whose arguments come before them. Products are in infer_product.c.
+ * nodes, whose arguments come before them. Products are in infer_product.c,
+ * the ops of derivatives in infer_like.c.
  */
 #include "formula/infer_node.h"
 
@@ -197,9 +198,8 @@ static ogive_status check_sizes(const og_graph *graph, const og_node *node, cons
     return OGIVE_OK;
 }
 
-/* Which dims of the input are reduced, one bit each. */
-static ogive_status find_reduced(const og_graph *graph, const og_node *node, const og_typed *input,
-                                 uint32_t *reduced, ogive_error *error)
+ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const og_typed *input,
+                              uint32_t *reduced, ogive_error *error)
 {
     *reduced = (1u << input->rank) - 1;
     if (node->all_dims)
@@ -224,7 +224,7 @@ static ogive_status infer_reduction(const og_graph *graph, const og_node *node,
                                     const og_typed *types, og_typed *out, ogive_error *error)
 {
     const og_typed *input = &types[node->args[0]];
-    OG_TRY(find_reduced(graph, node, input, &out->reduced, error));
+    OG_TRY(og_infer_reduced(graph, node, input, &out->reduced, error));
     out->dtype = input->dtype;
     bool is_empty = false;
     for (int d = 0; d < input->rank; d++) {
@@ -246,7 +246,7 @@ static ogive_status infer_count(const og_graph *graph, const og_node *node, cons
 {
     const og_typed *input = &types[node->args[0]];
     uint32_t reduced;
-    OG_TRY(find_reduced(graph, node, input, &reduced, error));
+    OG_TRY(og_infer_reduced(graph, node, input, &reduced, error));
     double count = 1;
     for (int d = 0; d < input->rank; d++)
         count *= reduced >> d & 1 ? (double)input->shape[d] : 1;
@@ -296,8 +296,15 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
     case OG_OP_t:
     case OG_OP_transpose:
         return infer_swap(graph, node, types, out, error);
-    default:
+    case OG_OP_product_t:
+        return og_infer_product_t(graph, node, types, out, error);
+    case OG_OP_float32:
+    case OG_OP_float16:
+    case OG_OP_bfloat16:
+    case OG_OP_float64:
         break;
+    default:
+        return og_infer_like(graph, node, types, out, error);
     }
     OG_TRY(infer_unary(node, types, out));
     out->dtype = node->op == OG_OP_float32    ? OG_FLOAT32

@@ -16,11 +16,12 @@ typedef struct {
     bool is_mask;   /* a comparison: dtype is that of the comparison itself */
     int32_t rank;
     int64_t shape[OG_MAX_RANK];
-    /* Reductions: bit d is set if dim d of the argument is reduced. */
+    /* Reductions, sum_like: bit d is set if dim d of the argument is reduced;
+     * expand: of its own. */
     uint32_t reduced;
     /* transpose, t: the argument's dims that dim 0 and 1 of the swap name. */
     int32_t swap[2];
-    /* is_number: its value, computed in float64 (of a mask: 1 or 0). */
+    /* is_number: its value, computed in float64 (of a mask: 1 or 0); full_like's. */
     double number;
 } og_typed;
 

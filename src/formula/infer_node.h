@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * infer_node.h - what infer.c and infer_product.c share. Everybody else calls
+ * infer_node.h - what infer.c, infer_product.c and infer_like.c share. Everybody else calls
  * og_infer() of infer.h.
  */
 #ifndef OG_INFER_NODE_H
@@ -13,10 +13,18 @@ const char *og_infer_shape(const og_typed *type, char text[OG_SHAPE_TEXT]);
 bool og_infer_broadcast(int a_rank, const int64_t *a, int b_rank, const int64_t *b, int32_t *rank,
                         int64_t *shape);
 
+/* Which dims of input a node with dims reduces, one bit each. */
+ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const og_typed *input,
+                              uint32_t *reduced, ogive_error *error);
+
 /* *out is zero at entry; types are those of the nodes before. */
 ogive_status og_infer_matmul(const og_graph *graph, const og_node *node, const og_typed *types,
                              og_typed *out, ogive_error *error);
 ogive_status og_infer_linear(const og_graph *graph, const og_node *node, const og_typed *types,
                              og_typed *out, ogive_error *error);
+ogive_status og_infer_product_t(const og_graph *graph, const og_node *node, const og_typed *types,
+                                og_typed *out, ogive_error *error);
+ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
+                           og_typed *out, ogive_error *error);
 
 #endif

@@ -78,3 +78,25 @@ ogive_status og_infer_linear(const og_graph *graph, const og_node *node, const o
         out->shape[out->rank++] = weight->shape[0];
     return check_same_type(graph, node, "weight", input, weight, error);
 }
+
+/* input (.., k, m) transposed times other (.., k, n), summed over the batch dims
+ * that like (.., m, n) does not have. derive.c makes them fit. */
+ogive_status og_infer_product_t(const og_graph *graph, const og_node *node, const og_typed *types,
+                                og_typed *out, ogive_error *error)
+{
+    const og_typed *a = &types[node->args[0]], *b = &types[node->args[1]];
+    const og_typed *like = &types[node->args[2]];
+    char a_text[OG_SHAPE_TEXT], b_text[OG_SHAPE_TEXT], like_text[OG_SHAPE_TEXT];
+    if (a->rank < 2 || b->rank < 2 || like->rank < 2 ||
+        a->shape[a->rank - 2] != b->shape[b->rank - 2] ||
+        a->shape[a->rank - 1] != like->shape[like->rank - 2] ||
+        b->shape[b->rank - 1] != like->shape[like->rank - 1])
+        OG_FAIL(error, OGIVE_SHAPE, node->offset,
+                "%s: gradients of shapes %s and %s do not make one of shape %s",
+                og_node_label(graph, node), og_infer_shape(a, a_text), og_infer_shape(b, b_text),
+                og_infer_shape(like, like_text));
+    out->dtype = a->dtype;
+    out->rank = like->rank;
+    memcpy(out->shape, like->shape, sizeof out->shape);
+    return check_same_type(graph, node, "other", a, b, error);
+}

@@ -20,6 +20,17 @@ ogive_status og_check_value(const og_builder *builder, const og_operand *operand
 ogive_status og_check_exponent(const og_builder *builder, const og_operand *exponent,
                                const char *label);
 
+/* parser.c: a name of a meaning or of a derivative and what it stands for. */
+typedef struct {
+    const char *name;
+    og_operand operand;
+} og_bound_name;
+
+/* parser.c: the results of a derivative's text over count names; None where there
+ * is none. There must be result_count of them. */
+ogive_status og_parse_derivative(og_builder *builder, const char *text, const og_bound_name *names,
+                                 int count, og_operand *results, int32_t result_count);
+
 /* parser.c: the value of a composite's meaning, its parameters being
  * builder->operands[base], ... */
 ogive_status og_parse_meaning(og_builder *builder, const og_function *function, size_t base,

@@ -28,60 +28,6 @@ static const int64_t max_work = (int64_t)1 << 24;
 
 /* ---- visiting -------------------------------------------------------------- */
 
-static bool is_product(og_op op)
-{
-    return op == OG_OP_matmul || op == OG_OP_linear_product;
-}
-
-static bool is_view(og_op op)
-{
-    return op == OG_OP_t || op == OG_OP_transpose;
-}
-
-og_mapping og_identity_mapping(const og_typed *type)
-{
-    og_mapping mapping;
-    for (int32_t d = 0; d < OG_MAX_RANK; d++)
-        mapping.at[d] = (int8_t)(d < type->rank && type->shape[d] != 1 ? d : -1);
-    return mapping;
-}
-
-/* How argument arg of a node under mapping is read: dims align at the end. */
-static og_mapping broadcast_mapping(const og_typed *node, const og_typed *arg,
-                                    const og_mapping *mapping)
-{
-    og_mapping result;
-    memset(result.at, -1, sizeof result.at);
-    for (int32_t d = 0; d < arg->rank; d++)
-        if (arg->shape[d] != 1)
-            result.at[d] = mapping->at[d + node->rank - arg->rank];
-    return result;
-}
-
-static og_mapping view_mapping(const og_typed *node, const og_mapping *mapping)
-{
-    og_mapping result = *mapping;
-    int8_t first = result.at[node->swap[0]];
-    result.at[node->swap[0]] = result.at[node->swap[1]];
-    result.at[node->swap[1]] = first;
-    return result;
-}
-
-/* Where a reduction's own result lies in the space it reduces. */
-static og_mapping reduced_mapping(const og_typed *node, const og_typed *arg)
-{
-    og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
-    bool keepdim = node->rank == arg->rank;
-    for (int32_t d = 0, to = 0; d < arg->rank; d++) {
-        bool kept = !(node->reduced >> d & 1);
-        if (kept && arg->shape[d] != 1)
-            mapping.at[to] = (int8_t)d;
-        to += kept || keepdim;
-    }
-    return mapping;
-}
-
 static bool same_mapping(const og_mapping *a, const og_mapping *b)
 {
     return memcmp(a->at, b->at, sizeof a->at) == 0;
@@ -100,24 +46,24 @@ static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t nod
 {
     og_op op = b->graph->nodes[node].op;
     const og_typed *type = &b->types[node];
-    if (op == OG_OP_NUMBER || op == OG_OP_count)
+    if (op == OG_OP_NUMBER || op == OG_OP_count || op == OG_OP_full_like)
         return OG_INSTANCE_CONSTANT;
     if (op == OG_OP_INPUT)
         return OG_INSTANCE_LOAD;
     int32_t home = b->home[node];
     if (home >= 0 && home < draft)
         return OG_INSTANCE_LOAD;
-    if (og_op_is_reduction(op)) {
-        og_mapping own = reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]]);
+    if (og_node_reduces(b, node)) {
+        og_mapping own = og_reduced_mapping(b, node);
         *valid &= home == draft && same_mapping(&own, mapping);
         return OG_INSTANCE_REDUCED;
     }
-    if (is_product(op)) {
+    if (og_node_is_product(b, node)) {
         og_mapping own = og_identity_mapping(type);
         *valid &= home == draft && same_mapping(&own, mapping);
         return OG_INSTANCE_PRODUCT;
     }
-    return is_view(op) ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
+    return og_node_is_view(b, node) ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
 }
 
 /* The instance of node under mapping; new ones are pushed on the stack. */
@@ -166,11 +112,8 @@ ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mappi
         if (at.kind != OG_INSTANCE_VIEW && at.kind != OG_INSTANCE_COMPUTED)
             continue;
         const og_node *of = &b->graph->nodes[at.node];
-        for (int32_t a = 0; a < of->arg_count; a++) {
-            const og_typed *type = &b->types[of->args[a]];
-            og_mapping below = at.kind == OG_INSTANCE_VIEW
-                                   ? view_mapping(&b->types[at.node], &at.mapping)
-                                   : broadcast_mapping(&b->types[at.node], type, &at.mapping);
+        for (int32_t a = 0; a < og_op_value_count(of->op, of->arg_count); a++) {
+            og_mapping below = og_argument_mapping(b, at.node, a, &at.mapping);
             int32_t arg;
             OG_TRY(find_instance(b, draft, of->args[a], &below, &arg, valid));
             b->instances[index].args[a] = arg;
@@ -292,6 +235,16 @@ static ogive_status add_root(og_planner *b, int32_t draft, og_root root)
     return OGIVE_OK;
 }
 
+/* Keeps a reduction or a product, which has its kernel. */
+static ogive_status keep_anchor(og_planner *b, int32_t node)
+{
+    og_root root = {.node = node, .row = og_node_reduces(b, node)};
+    root.mapping = root.row ? og_reduced_mapping(b, node) : og_identity_mapping(&b->types[node]);
+    OG_TRY(keep_node(b, node, &root.buffer));
+    b->buffer[node] = root.buffer;
+    return add_root(b, b->home[node], root);
+}
+
 /* The values of earlier kernels that the instances just visited load: each is kept. */
 static ogive_status keep_loads(og_planner *b)
 {
@@ -300,14 +253,7 @@ static ogive_status keep_loads(og_planner *b)
         int32_t node = at->node;
         if (at->kind != OG_INSTANCE_LOAD || b->buffer[node] >= 0)
             continue;
-        og_op op = b->graph->nodes[node].op;
-        const og_typed *type = &b->types[node];
-        og_root root = {.node = node, .row = og_op_is_reduction(op)};
-        root.mapping = root.row ? reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]])
-                                : og_identity_mapping(type);
-        OG_TRY(keep_node(b, node, &root.buffer));
-        b->buffer[node] = root.buffer;
-        OG_TRY(add_root(b, b->home[node], root));
+        OG_TRY(keep_anchor(b, node));
     }
     return OGIVE_OK;
 }
@@ -392,14 +338,18 @@ static ogive_status place_reduction(og_planner *b, int32_t node)
     return OGIVE_OK;
 }
 
-/* The mapping of a root that is stored once per row of draft: with the reduced dims
- * kept as 1 or dropped. False if its shape is not that of a row. */
-static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping *mapping)
+/* The mapping of a root that is stored once per row of draft. Its dims are those
+ * from dim `first` of the draft on, the reduced ones kept as 1 or dropped. False if
+ * its shape is not that of a row. */
+static bool fit_row(const og_draft *draft, const og_typed *type, int32_t first, bool keepdim,
+                    og_mapping *mapping)
 {
-    bool keepdim = type->rank == draft->rank;
     memset(mapping->at, -1, sizeof mapping->at);
+    for (int32_t d = 0; d < first; d++)
+        if (!(draft->reduced >> d & 1) && draft->extent[d] != 1)
+            return false;
     int32_t to = 0;
-    for (int32_t d = 0; d < draft->rank; d++) {
+    for (int32_t d = first; d < draft->rank; d++) {
         bool kept = !(draft->reduced >> d & 1);
         if (!kept && !keepdim)
             continue;
@@ -411,6 +361,34 @@ static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping 
         to++;
     }
     return to == type->rank;
+}
+
+/* Reduced dims are kept or dropped, or (sum_like) those in front are dropped. */
+static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping *mapping)
+{
+    return fit_row(draft, type, 0, false, mapping) ||
+           (type->rank <= draft->rank &&
+            fit_row(draft, type, draft->rank - type->rank, true, mapping));
+}
+
+/* The mapping of a root that is stored once per element of draft. A product may be
+ * stored with dims of 1 added or dropped (a vector's gradient). */
+static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapping *mapping)
+{
+    *mapping = og_identity_mapping(type);
+    if (same_shape(draft, type))
+        return true;
+    int32_t d = 0;
+    for (int32_t to = 0; to <= type->rank; to++) {
+        while (d < draft->rank && draft->extent[d] == 1)
+            d++;
+        if (to == type->rank || type->shape[to] == 1)
+            continue;
+        if (d == draft->rank || draft->extent[d] != type->shape[to])
+            return false;
+        mapping->at[to] = (int8_t)d++;
+    }
+    return d == draft->rank && draft->product >= 0;
 }
 
 static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)
@@ -435,9 +413,8 @@ static ogive_status place_root(og_planner *b, og_root *root, int32_t *home)
         root->row = true;
         if (to->reduction_count && row_mapping(to, type, &root->mapping))
             OG_TRY(try_root(b, draft, root, &valid));
-        if (!valid && same_shape(&b->drafts[draft], type)) {
+        if (!valid && element_mapping(&b->drafts[draft], type, &root->mapping)) {
             root->row = false;
-            root->mapping = og_identity_mapping(type);
             OG_TRY(try_root(b, draft, root, &valid));
         }
         if (valid) {
@@ -454,23 +431,23 @@ static ogive_status place_root(og_planner *b, og_root *root, int32_t *home)
     return add_root(b, *home, *root);
 }
 
+/* A view that leaves the values in memory as they are. */
+static bool is_plain_view(const og_planner *b, int32_t node)
+{
+    const og_node *of = &b->graph->nodes[node];
+    return og_node_is_view(b, node) &&
+           og_compute_type(b->types[node].dtype) == og_compute_type(b->types[of->args[0]].dtype);
+}
+
 /* A product reads its operands from memory: what is computed is kept first. */
 static ogive_status keep_operand(og_planner *b, int32_t node)
 {
-    while (is_view(b->graph->nodes[node].op))
+    while (b->buffer[node] < 0 && is_plain_view(b, node))
         node = b->graph->nodes[node].args[0];
-    og_op op = b->graph->nodes[node].op;
     if (b->buffer[node] >= 0)
         return OGIVE_OK;
-    if (og_op_is_reduction(op) || is_product(op)) {
-        og_root root = {.node = node, .row = og_op_is_reduction(op)};
-        const og_typed *type = &b->types[node];
-        root.mapping = root.row ? reduced_mapping(type, &b->types[b->graph->nodes[node].args[0]])
-                                : og_identity_mapping(type);
-        OG_TRY(keep_node(b, node, &root.buffer));
-        b->buffer[node] = root.buffer;
-        return add_root(b, b->home[node], root);
-    }
+    if (og_node_reduces(b, node) || og_node_is_product(b, node))
+        return keep_anchor(b, node);
     og_root root = {.node = node};
     OG_TRY(keep_node(b, node, &root.buffer));
     int32_t home = -1;
@@ -480,11 +457,28 @@ static ogive_status keep_operand(og_planner *b, int32_t node)
     return OGIVE_OK;
 }
 
+/* What does not lie in memory as a product reads it is copied. */
+static ogive_status copy_operand(og_planner *b, int32_t product, int side)
+{
+    og_root root = {.node = b->graph->nodes[product].args[side]};
+    OG_TRY(keep_node(b, root.node, &root.buffer));
+    og_lay_out_operand(b, product, side, &b->buffers[root.buffer]);
+    int32_t home = -1;
+    OG_TRY(place_root(b, &root, &home));
+    b->copy[root.node] = root.buffer;
+    return OGIVE_OK;
+}
+
 static ogive_status place_product(og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
-    OG_TRY(keep_operand(b, of->args[0]));
-    OG_TRY(keep_operand(b, of->args[1]));
+    og_access access;
+    int64_t k, k_stride;
+    for (int side = 0; side < 2; side++) {
+        OG_TRY(keep_operand(b, of->args[side]));
+        if (!og_product_operand(b, node, side, &access, &k, &k_stride))
+            OG_TRY(copy_operand(b, node, side));
+    }
     int32_t draft = -1;
     OG_TRY(add_draft(b, &b->types[node], 0, &draft));
     b->drafts[draft].product = node;
@@ -503,12 +497,13 @@ static ogive_status place_anchors(og_planner *b)
     for (int32_t i = 0; i < graph->result_count; i++)
         live[graph->results[i]] = true;
     for (int32_t n = graph->node_count - 1; n >= 0; n--)
-        for (int32_t a = 0; live[n] && a < graph->nodes[n].arg_count; a++)
+        for (int32_t a = 0;
+             live[n] && a < og_op_value_count(graph->nodes[n].op, graph->nodes[n].arg_count); a++)
             live[graph->nodes[n].args[a]] = true;
     for (int32_t n = 0; n < graph->node_count; n++) {
-        if (live[n] && og_op_is_reduction(graph->nodes[n].op))
+        if (live[n] && og_node_reduces(b, n))
             OG_TRY(place_reduction(b, n));
-        if (live[n] && is_product(graph->nodes[n].op))
+        if (live[n] && og_node_is_product(b, n))
             OG_TRY(place_product(b, n));
     }
     for (int32_t i = 0; i < graph->result_count; i++) {
@@ -526,12 +521,14 @@ static ogive_status start(og_planner *b, const og_layout *inputs, const og_layou
     b->home = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->pass = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->buffer = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->copy = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->first = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->stamp = OG_ARENA_NEW(&b->scratch, uint32_t, count);
-    if (!b->home || !b->pass || !b->buffer || !b->first || !b->stamp)
+    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->first || !b->stamp)
         return og_fail_memory(b->error, count * sizeof(int32_t));
     memset(b->home, -1, count * sizeof *b->home);
     memset(b->buffer, -1, count * sizeof *b->buffer);
+    memset(b->copy, -1, count * sizeof *b->copy);
     int32_t at;
     for (int32_t i = 0; i < graph->input_count; i++)
         OG_TRY(add_buffer(b, OG_BUFFER_INPUT, i, &inputs[i], &at));

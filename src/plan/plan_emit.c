@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { K_DIM = 100 }; /* in a mapping: the dim that a product sums over */
-
 /* The kernel being written; arrays grow, then move into the plan's arena. */
 typedef struct {
     og_planner *b;
@@ -89,15 +87,12 @@ static ogive_status add_constants(og_writer *w, const double *numbers, int32_t c
 }
 
 /* How buffer is read or written by a node that lies in the space by mapping. */
-static og_access make_access(const og_writer *w, int32_t buffer, const og_mapping *mapping,
-                             int64_t *k_stride)
+static og_access make_access(const og_writer *w, int32_t buffer, const og_mapping *mapping)
 {
     const og_buffer *of = &w->b->buffers[buffer];
     og_access access = {.buffer = buffer, .dtype = of->dtype};
     for (int32_t d = 0; d < of->rank; d++)
-        if (mapping->at[d] == K_DIM)
-            *k_stride += of->stride[d];
-        else if (mapping->at[d] >= 0)
+        if (mapping->at[d] >= 0)
             access.stride[mapping->at[d]] += of->stride[d];
     return access;
 }
@@ -108,7 +103,7 @@ static ogive_status add_access(og_writer *w, int32_t buffer, const og_mapping *m
     size_t at = w->access_count;
     if (!og_grow((void **)&w->accesses, &w->access_capacity, at + 1, sizeof *w->accesses))
         return og_fail_memory(w->b->error, (at + 1) * sizeof *w->accesses);
-    w->accesses[at] = make_access(w, buffer, mapping, NULL);
+    w->accesses[at] = make_access(w, buffer, mapping);
     w->access_count++;
     *out = (int32_t)at;
     return OGIVE_OK;
@@ -359,6 +354,8 @@ static ogive_status write_reductions(og_writer *w, og_pass *pass)
             continue;
         og_reduce *reduce = &pass->reductions[pass->reduction_count++];
         reduce->op = b->graph->nodes[node].op;
+        if (reduce->op == OG_OP_sum_like)
+            reduce->op = OG_OP_sum;
         reduce->type = og_compute_type(b->types[node].dtype);
         reduce->source = b->instances[w->sources[r]].element_value;
         OG_TRY(new_value(w, reduce->type, &reduce->dst));
@@ -396,69 +393,6 @@ static ogive_status write_rows(og_writer *w, og_pass *pass)
             OG_TRY(emit_store(w, &draft->roots[r], w->roots[r]));
     }
     return end_section(w, &pass->rows, &pass->row_count);
-}
-
-/* ---- the product --------------------------------------------------------------------- */
-
-/* Operand side (0 or 1) of a product node: which of its dims are the result's. */
-static og_mapping operand_mapping(const og_planner *b, int32_t node, int side)
-{
-    const og_node *of = &b->graph->nodes[node];
-    const og_typed *out = &b->types[node];
-    const og_typed *left = &b->types[of->args[0]], *right = &b->types[of->args[1]];
-    const og_typed *at = side ? right : left;
-    bool linear = of->op == OG_OP_linear_product;
-    og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
-    /* Dims of the result after the batch: m unless left is a vector, n likewise. */
-    int32_t has_m = linear || left->rank > 1, has_n = right->rank > 1;
-    for (int32_t d = 0; d < at->rank; d++) {
-        int32_t from_end = at->rank - d; /* 1: the last dim */
-        int32_t to;
-        if (linear)
-            to = side ? (from_end == 1 ? K_DIM : out->rank - 1) : (from_end == 1 ? K_DIM : d);
-        else if (from_end == 1)
-            to = side && right->rank > 1 ? out->rank - 1 : K_DIM;
-        else if (from_end == 2)
-            to = side ? K_DIM : out->rank - 1 - has_n;
-        else
-            to = out->rank - has_m - has_n - (from_end - 2);
-        if (at->shape[d] != 1 || to == K_DIM)
-            mapping.at[d] = (int8_t)to;
-    }
-    return mapping;
-}
-
-static ogive_status write_product(og_writer *w)
-{
-    og_planner *b = w->b;
-    int32_t node = w->draft->product;
-    if (node < 0)
-        return OGIVE_OK;
-    og_product *product = OG_ARENA_NEW(&b->plan->arena, og_product, 1);
-    if (!product)
-        return og_fail_memory(b->error, sizeof *product);
-    const og_node *of = &b->graph->nodes[node];
-    const og_typed *left = &b->types[of->args[0]];
-    product->dtype = b->types[node].dtype;
-    product->k = left->shape[left->rank - 1];
-    for (int side = 0; side < 2; side++) {
-        og_mapping mapping = operand_mapping(b, node, side);
-        int32_t at = of->args[side];
-        for (; b->buffer[at] < 0; at = b->graph->nodes[at].args[0]) { /* views of what is kept */
-            const og_typed *view = &b->types[at];
-            int8_t first = mapping.at[view->swap[0]];
-            mapping.at[view->swap[0]] = mapping.at[view->swap[1]];
-            mapping.at[view->swap[1]] = first;
-        }
-        int64_t k_stride = 0;
-        og_access access = make_access(w, b->buffer[at], &mapping, &k_stride);
-        *(side ? &product->right : &product->left) = access;
-        *(side ? &product->right_k_stride : &product->left_k_stride) = k_stride;
-    }
-    w->kernel->products = product;
-    w->kernel->product_count = 1;
-    return OGIVE_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------- */
@@ -507,7 +441,8 @@ static ogive_status write_kernel(og_writer *w)
 {
     og_kernel *kernel = w->kernel;
     OG_TRY(visit_draft(w));
-    OG_TRY(write_product(w));
+    if (w->draft->product >= 0)
+        OG_TRY(og_emit_product(w->b, w->draft->product, kernel));
     kernel->space.rank = w->draft->rank;
     memcpy(kernel->space.extent, w->draft->extent, sizeof kernel->space.extent);
     kernel->pass_count = count_passes(w);

@@ -2,7 +2,8 @@
  *
  * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
  * decides which nodes share a kernel, plan_emit.c writes its passes, plan_space.c
- * orders and collapses its dims and finds where in place is legal.
+ * orders and collapses its dims and finds where in place is legal. plan_mapping.c
+ * knows how nodes read their arguments, plan_product.c products.
  */
 #ifndef OG_PLANNER_H
 #define OG_PLANNER_H
@@ -87,6 +88,7 @@ typedef struct {
     int32_t *home;   /* node -> draft that computes and may keep it, or -1 */
     int32_t *pass;   /* reduction -> its pass */
     int32_t *buffer; /* node -> buffer that holds it, or -1 */
+    int32_t *copy;   /* node -> buffer that holds it for products, or -1 */
 
     og_buffer *buffers; /* grows; copied into the plan at the end */
     size_t buffer_count, buffer_capacity;
@@ -119,7 +121,26 @@ ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mappi
                       int32_t *root, bool *valid);
 /* Sorts all instances (b->sorted) and fills varies, reduced, has_product, stage. */
 ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid);
+
+/* plan_mapping.c */
 og_mapping og_identity_mapping(const og_typed *type);
+/* How argument arg of a node under mapping is read. */
+og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
+                               const og_mapping *mapping);
+/* Where a reduction's own result lies in the space it reduces. */
+og_mapping og_reduced_mapping(const og_planner *b, int32_t node);
+bool og_node_reduces(const og_planner *b, int32_t node);
+bool og_node_is_product(const og_planner *b, int32_t node);
+/* Its first argument under another mapping, perhaps of another dtype. */
+bool og_node_is_view(const og_planner *b, int32_t node);
+
+/* plan_product.c: how product node reads operand side (0 or 1), which is kept or a
+ * view of what is; false if the k dims have no common stride. */
+bool og_product_operand(const og_planner *b, int32_t node, int side, og_access *access, int64_t *k,
+                        int64_t *k_stride);
+/* The strides of buffer, a copy of that operand, so that the k dims have one. */
+void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *buffer);
+ogive_status og_emit_product(og_planner *b, int32_t node, og_kernel *kernel);
 
 /* plan_emit.c */
 ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);

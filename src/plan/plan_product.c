@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plan_product.c - the operands of a product: where their dims lie in the space of
+ * its result, and along which they are summed. A product sums over one dim with
+ * one stride per operand (plan.h); product_t, which sums over several, has them
+ * only if they lie in memory as one.
+ */
+#include "plan/planner.h"
+
+#include <string.h>
+
+enum { K_DIM = 100 }; /* in a mapping: K_DIM + i is dim i of those that are summed */
+
+/* The dims that a product sums over, outermost first. */
+typedef struct {
+    int32_t rank;
+    int64_t extent[OG_MAX_RANK];
+    int64_t stride[OG_MAX_RANK]; /* of one operand */
+} summed_dims;
+
+static og_mapping linear_mapping(const og_typed *out, const og_typed *operand, int side)
+{
+    og_mapping mapping;
+    memset(mapping.at, -1, sizeof mapping.at);
+    for (int32_t d = 0; d < operand->rank; d++)
+        if (d == operand->rank - 1)
+            mapping.at[d] = K_DIM;
+        else if (operand->shape[d] != 1)
+            mapping.at[d] = (int8_t)(side ? out->rank - 1 : d);
+    return mapping;
+}
+
+/* Dims of the result after the batch: m unless left is a vector, n likewise. */
+static og_mapping matmul_mapping(const og_typed *out, const og_typed *left, const og_typed *right,
+                                 int side)
+{
+    const og_typed *operand = side ? right : left;
+    int32_t has_m = left->rank > 1, has_n = right->rank > 1;
+    og_mapping mapping;
+    memset(mapping.at, -1, sizeof mapping.at);
+    for (int32_t d = 0; d < operand->rank; d++) {
+        int32_t from_end = operand->rank - d; /* 1: the last dim */
+        int32_t to;
+        if (from_end == 1)
+            to = side && has_n ? out->rank - 1 : K_DIM;
+        else if (from_end == 2)
+            to = side ? K_DIM : out->rank - 1 - has_n;
+        else
+            to = out->rank - has_m - has_n - (from_end - 2);
+        if (operand->shape[d] != 1 || to == K_DIM)
+            mapping.at[d] = (int8_t)to;
+    }
+    return mapping;
+}
+
+/* operand (.., k, m or n); batch dims that the result lacks are summed. */
+static og_mapping product_t_mapping(const og_typed *out, const og_typed *operand, int32_t rank,
+                                    int side)
+{
+    og_mapping mapping;
+    memset(mapping.at, -1, sizeof mapping.at);
+    for (int32_t d = 0; d < operand->rank; d++) {
+        int32_t from_end = operand->rank - d, to = out->rank - from_end;
+        if (operand->shape[d] == 1)
+            continue;
+        if (from_end == 1)
+            mapping.at[d] = (int8_t)(out->rank - 2 + side);
+        else if (from_end == 2 || to < 0 || out->shape[to] == 1)
+            mapping.at[d] = (int8_t)(K_DIM + rank - from_end);
+        else
+            mapping.at[d] = (int8_t)to;
+    }
+    return mapping;
+}
+
+/* Which dims of operand side (0 or 1) are the result's and which are summed. */
+static og_mapping operand_mapping(const og_planner *b, int32_t node, int side, summed_dims *k)
+{
+    const og_node *of = &b->graph->nodes[node];
+    const og_typed *out = &b->types[node];
+    const og_typed *left = &b->types[of->args[0]], *right = &b->types[of->args[1]];
+    *k = (summed_dims){.rank = 1, .extent = {left->shape[left->rank - 1]}};
+    if (of->op == OG_OP_linear_product)
+        return linear_mapping(out, side ? right : left, side);
+    if (of->op == OG_OP_matmul)
+        return matmul_mapping(out, left, right, side);
+    int32_t rank = left->rank > right->rank ? left->rank : right->rank;
+    k->rank = rank - 1;
+    for (int32_t i = 0; i < rank - 1; i++) {
+        int32_t a = i - (rank - left->rank), c = i - (rank - right->rank),
+                to = i + out->rank - rank;
+        int64_t a_size = a < 0 ? 1 : left->shape[a], c_size = c < 0 ? 1 : right->shape[c];
+        bool summed = i == rank - 2 || to < 0 || out->shape[to] == 1;
+        k->extent[i] = !summed ? 1 : a_size == 1 ? c_size : a_size;
+    }
+    return product_t_mapping(out, side ? right : left, rank, side);
+}
+
+/* The dims as one, which has *stride; false if they do not lie like that. */
+static bool join_dims(const summed_dims *k, int64_t *extent, int64_t *stride)
+{
+    bool fits = true;
+    *extent = 1;
+    *stride = 0;
+    for (int32_t i = k->rank - 1; i >= 0; i--) {
+        if (k->extent[i] == 1)
+            continue;
+        if (*extent == 1)
+            *stride = k->stride[i];
+        else
+            fits &= k->stride[i] == *stride * *extent;
+        *extent *= k->extent[i];
+    }
+    return fits || *extent == 0;
+}
+
+bool og_product_operand(const og_planner *b, int32_t node, int side, og_access *access, int64_t *k,
+                        int64_t *k_stride)
+{
+    summed_dims summed;
+    og_mapping mapping = operand_mapping(b, node, side, &summed);
+    int32_t at = b->graph->nodes[node].args[side], buffer = b->copy[at];
+    if (buffer < 0) {
+        for (; b->buffer[at] < 0; at = b->graph->nodes[at].args[0]) /* views of what is kept */
+            mapping = og_argument_mapping(b, at, 0, &mapping);
+        buffer = b->buffer[at];
+    }
+    const og_buffer *of = &b->buffers[buffer];
+    *access = (og_access){.buffer = buffer, .dtype = of->dtype};
+    for (int32_t d = 0; d < of->rank; d++)
+        if (mapping.at[d] >= K_DIM)
+            summed.stride[mapping.at[d] - K_DIM] += of->stride[d];
+        else if (mapping.at[d] >= 0)
+            access->stride[mapping.at[d]] += of->stride[d];
+    return join_dims(&summed, k, k_stride);
+}
+
+/* The last dim is innermost, then come those that are summed, then the others. */
+void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *buffer)
+{
+    summed_dims summed;
+    og_mapping mapping = operand_mapping(b, node, side, &summed);
+    int64_t stride = 1;
+    int32_t last = buffer->rank - 1;
+    for (int pass = 0; pass < 3; pass++)
+        for (int32_t d = last; d >= 0; d--) {
+            int in_pass = d == last ? 0 : mapping.at[d] >= K_DIM ? 1 : 2;
+            if (in_pass != pass)
+                continue;
+            buffer->stride[d] = stride;
+            stride *= buffer->shape[d] > 1 ? buffer->shape[d] : 1;
+        }
+}
+
+ogive_status og_emit_product(og_planner *b, int32_t node, og_kernel *kernel)
+{
+    og_product *product = OG_ARENA_NEW(&b->plan->arena, og_product, 1);
+    if (!product)
+        return og_fail_memory(b->error, sizeof *product);
+    product->dtype = b->types[node].dtype;
+    og_product_operand(b, node, 0, &product->left, &product->k, &product->left_k_stride);
+    og_product_operand(b, node, 1, &product->right, &product->k, &product->right_k_stride);
+    kernel->products = product;
+    kernel->product_count = 1;
+    return OGIVE_OK;
+}
