@@ -160,13 +160,10 @@ static int64_t L(tree_width)(int64_t n)
             for (int64_t l = i, width = L(tree_width)(n); l < width; l++)                          \
                 acc[l] = (REAL)(NEUTRAL);                                                          \
         }                                                                                          \
-        for (; i + OG_LANES <= n; i += OG_LANES)                                                   \
-            for (int64_t group = 0; group < OG_LANES; group += 64) {                               \
-                REAL *r = acc + group;                                                             \
-                const REAL *a = s + i + group;                                                     \
-                PREFETCH(a, 64 * sizeof *a);                                                       \
-                LOOP(l, 64) r[l] = OP(r[l], a[l]);                                                 \
-            }                                                                                      \
+        for (; i + OG_LANES <= n; i += OG_LANES) { /* one stream: see cpu_kernels_template.c */    \
+            const REAL *a = s + i;                                                                 \
+            LOOP(l, OG_LANES) acc[l] = OP(acc[l], a[l]);                                           \
+        }                                                                                          \
         const REAL *rest = s + i;                                                                  \
         int64_t count = n - i;                                                                     \
         LOOP(l, count) acc[l] = OP(acc[l], rest[l]);                                               \
@@ -224,9 +221,12 @@ static int64_t L(tree_width)(int64_t n)
             a += stride;                                                                           \
             steps--;                                                                               \
         }                                                                                          \
-        for (; steps >= 4; steps -= 4, a += 4 * stride) {                                          \
-            const REAL *b = a + stride, *c = b + stride, *d = c + stride;                          \
-            LOOP(w, width) acc[w] = OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]);                \
+        for (; steps >= 7; steps -= 7, a += 7 * stride) { /* 63 = 9 * 7 follow the first */        \
+            const REAL *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride,         \
+                       *f = e + stride, *g = f + stride;                                           \
+            LOOP(w, width)                                                                         \
+                acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]),    \
+                            g[w]);                                                                 \
         }                                                                                          \
         for (; steps > 0; steps--, a += stride)                                                    \
             LOOP(w, width) acc[w] = OP(acc[w], a[w]);                                              \

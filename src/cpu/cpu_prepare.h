@@ -28,16 +28,11 @@
 #ifndef OG_CPU_PREPARE_H
 #define OG_CPU_PREPARE_H
 
+#include "cpu/cpu_axis.h"
 #include "cpu/cpu_kernels.h"
 #include "plan/plan.h"
 
 enum { OG_CPU_BASE, OG_CPU_OUTER, OG_CPU_INNER, OG_CPU_AXES };
-
-/* An access along one axis; dims that lie in memory like one are one. */
-typedef struct {
-    int32_t rank;
-    int64_t extent[OG_MAX_RANK], stride[OG_MAX_RANK];
-} og_cpu_axis;
 
 typedef struct {
     int32_t buffer;

@@ -60,35 +60,6 @@ typedef struct {
 
 /* ---- accesses ---------------------------------------------------------------- */
 
-static void make_axis(const og_space *space, const og_access *access, const int32_t *dims,
-                      int32_t rank, og_cpu_axis *axis)
-{
-    axis->rank = 0;
-    for (int32_t k = 0; k < rank; k++) {
-        int64_t extent = space->extent[dims[k]], stride = access->stride[dims[k]];
-        if (extent == 1)
-            continue;
-        int32_t last = axis->rank - 1;
-        if (last >= 0 && axis->stride[last] == stride * extent) {
-            axis->extent[last] *= extent;
-            axis->stride[last] = stride;
-        } else {
-            axis->extent[axis->rank] = extent;
-            axis->stride[axis->rank++] = stride;
-        }
-    }
-}
-
-static bool is_contiguous(const og_cpu_axis *axis)
-{
-    return axis->rank == 0 || (axis->rank == 1 && axis->stride[0] == 1);
-}
-
-static bool is_still(const og_cpu_axis *axis)
-{
-    return axis->rank == 0 || (axis->rank == 1 && axis->stride[0] == 0);
-}
-
 static int64_t count_axis(const compiler *c, int which)
 {
     int64_t count = 1;
@@ -101,7 +72,7 @@ static int64_t count_axis(const compiler *c, int which)
 static bool is_dense(const compiler *c, const og_cpu_access *access)
 {
     const og_cpu_axis *outer = &access->axes[OG_CPU_OUTER], *inner = &access->axes[OG_CPU_INNER];
-    if (!is_contiguous(inner))
+    if (!og_cpu_is_contiguous(inner))
         return false;
     return !c->geometry->many || outer->rank == 0 ||
            (c->geometry->whole && outer->rank == 1 &&
@@ -114,8 +85,8 @@ static bool is_one(const compiler *c, const og_cpu_access *access)
     bool many = c->geometry->many;
     if (count_axis(c, OG_CPU_INNER) == 1 && (!many || count_axis(c, OG_CPU_OUTER) == 1))
         return false; /* a block of one element */
-    return is_still(&access->axes[OG_CPU_INNER]) &&
-           (!many || is_still(&access->axes[OG_CPU_OUTER]));
+    return og_cpu_is_still(&access->axes[OG_CPU_INNER]) &&
+           (!many || og_cpu_is_still(&access->axes[OG_CPU_OUTER]));
 }
 
 /* A piece has all that its reductions reduce: whole rows, or the product's groups. */
@@ -137,8 +108,8 @@ static int32_t add_access(compiler *c, int32_t index)
     to->buffer = from->buffer;
     to->bytes = (int32_t)og_dtype_bytes(from->dtype);
     for (int a = 0; a < OG_CPU_AXES; a++)
-        make_axis(&c->kernel->space, from, c->geometry->dims[a], c->geometry->rank[a],
-                  &to->axes[a]);
+        og_cpu_make_axis(&c->kernel->space, from, c->geometry->dims[a], c->geometry->rank[a],
+                         &to->axes[a]);
     return c->program->access_count++;
 }
 
@@ -548,7 +519,8 @@ static bool has_only_loads(compiler *c, const og_pass *pass)
             return false;
         const og_cpu_access *access = &c->program->accesses[add_access(c, instr->index)];
         c->program->access_count--;
-        if (!is_contiguous(&access->axes[OG_CPU_INNER]) || access->axes[OG_CPU_OUTER].rank > 1)
+        if (!og_cpu_is_contiguous(&access->axes[OG_CPU_INNER]) ||
+            access->axes[OG_CPU_OUTER].rank > 1)
             return false;
     }
     return true;

@@ -17,18 +17,6 @@ static int64_t min_of(int64_t a, int64_t b)
 
 /* ---- memory of the caller ------------------------------------------------------ */
 
-static inline int64_t find_offset(const og_cpu_axis *axis, int64_t index)
-{
-    if (axis->rank <= 1)
-        return axis->rank ? index * axis->stride[0] : 0;
-    int64_t offset = 0;
-    for (int32_t d = axis->rank - 1; d > 0; d--) {
-        offset += index % axis->extent[d] * axis->stride[d];
-        index /= axis->extent[d];
-    }
-    return offset + index * axis->stride[0];
-}
-
 char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index)
 {
     const og_buffer *buffer = &job->plan->buffers[index];
@@ -41,9 +29,9 @@ char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index)
 
 char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const og_cpu_piece *piece)
 {
-    int64_t offset = find_offset(&access->axes[OG_CPU_BASE], piece->base) +
-                     find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
-                     find_offset(&access->axes[OG_CPU_INNER], piece->inner);
+    int64_t offset = og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base) +
+                     og_cpu_find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
+                     og_cpu_find_offset(&access->axes[OG_CPU_INNER], piece->inner);
     return og_cpu_find_buffer(job, access->buffer) + offset * access->bytes;
 }
 
@@ -56,18 +44,6 @@ static void copy_rectangle(const og_cpu_step *step, char *block, char *memory,
         step->run.load(block, memory, strides[0], strides[1], outer, inner);
     else
         step->run.store(block, memory, strides[0], strides[1], outer, inner);
-}
-
-/* How many indices from index on are one stride apart, at most count. */
-static int64_t find_stretch(const og_cpu_axis *axis, int64_t index, int64_t count, int64_t *stride)
-{
-    if (axis->rank == 0) {
-        *stride = 0;
-        return count;
-    }
-    int64_t last = axis->extent[axis->rank - 1];
-    *stride = axis->stride[axis->rank - 1];
-    return axis->rank == 1 ? count : min_of(count, last - index % last);
 }
 
 static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
@@ -86,12 +62,12 @@ static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
     int64_t strides[2];
     for (int64_t o = 0, rows; o < piece->outer_count; o += rows) {
         at.outer = piece->outer + o;
-        rows = find_stretch(outer, at.outer, piece->outer_count - o, &strides[0]);
+        rows = og_cpu_find_stretch(outer, at.outer, piece->outer_count - o, &strides[0]);
         if (inner->rank > 1)
             rows = 1;
         for (int64_t i = 0, count; i < piece->inner_count; i += count) {
             at.inner = piece->inner + i;
-            count = find_stretch(inner, at.inner, piece->inner_count - i, &strides[1]);
+            count = og_cpu_find_stretch(inner, at.inner, piece->inner_count - i, &strides[1]);
             copy_rectangle(step, block + (size_t)(o * piece->inner_count + i) * bytes,
                            og_cpu_address(w->job, access, &at), strides, rows, count);
         }
