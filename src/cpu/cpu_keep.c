@@ -65,8 +65,7 @@ static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_r
             const og_instr *at = &pass->elements[i];
             const og_instr *difference = at->op == OG_OP_exp ? s->by_value[at->args[0]] : NULL;
             s->budget = MOST_COMPARED;
-            if (difference && difference->op == OG_OP_sub &&
-                difference->args[1] == maximum->dst &&
+            if (difference && difference->op == OG_OP_sub && difference->args[1] == maximum->dst &&
                 is_same(s, difference->args[0], sumexp->source)) {
                 kept[at->dst] = number;
                 found = true;

@@ -9,6 +9,9 @@
  *   OG_CPU_LEVEL   x86_64, x86_64_v3, x86_64_v4 or aarch64; the build sets it along
  *                  with the level's flags, and compiles this file once for each.
  */
+#if defined(__clang__) /* float64 functions call libm: nothing to vectorise there */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
 #include "cpu/cpu_kernels.h"
 #include "math/half_block.h"
 #include "math/scalar_f32.h"
@@ -20,8 +23,6 @@
 /* Iterations may run side by side: see cpu_kernels.h on what may overlap. */
 #if defined(__clang__)
 #define PRAGMA(text) _Pragma(#text)
-/* float64 functions call libm: nothing to vectorise there. */
-#pragma clang diagnostic ignored "-Wpass-failed"
 #define LOOP(i, n) PRAGMA(clang loop vectorize(assume_safety)) for (int64_t i = 0; i < (n); i++)
 #else
 #define LOOP(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); i++)

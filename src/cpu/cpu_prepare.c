@@ -167,7 +167,8 @@ static int32_t count_reductions(const og_cpu_kernel *k)
 static int64_t choose_block(const og_cpu_state *state, const og_cpu_kernel *k, int64_t blocks)
 {
     int64_t block = MAX_BLOCK;
-    while (block > MIN_BLOCK && blocks * block * (int64_t)k->element_bytes > state->tuning.block_bytes)
+    while (block > MIN_BLOCK &&
+           blocks * block * (int64_t)k->element_bytes > state->tuning.block_bytes)
         block /= 2;
     return block;
 }
@@ -210,9 +211,9 @@ static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kerne
     k->tile_count = divide_up(k->row_count, k->tile_rows);
     k->part_length = OG_CHUNK;
     k->part_count = divide_up(k->n, OG_CHUNK);
-    k->split = !k->many && k->part_count > 1 &&
-               (k->tile_count < k->threads ||
-                (k->tile_count < 4 * k->threads && k->part_count >= 8));
+    k->split =
+        !k->many && k->part_count > 1 &&
+        (k->tile_count < k->threads || (k->tile_count < 4 * k->threads && k->part_count >= 8));
 }
 
 /* Steps along outer of a piece: divides a run, so that no piece crosses its end. */
@@ -349,8 +350,8 @@ static bool lay_out_passes(og_cpu_kernel *k)
 {
     size_t thread_start = k->thread_bytes, tile_start = k->tile_bytes;
     bool fits = true;
-    int64_t staged = k->layout == OG_CPU_COLUMNS ? min_of(k->n, OG_RUN) * k->tile_rows
-                                                 : min_of(k->n, OG_CHUNK);
+    int64_t staged =
+        k->layout == OG_CPU_COLUMNS ? min_of(k->n, OG_RUN) * k->tile_rows : min_of(k->n, OG_CHUNK);
     k->stage_bytes = (size_t)staged * k->element_bytes;
     k->stage_bytes = (k->stage_bytes + LINE - 1) / LINE * LINE;
     for (int32_t p = 0; p < k->pass_count; p++)
@@ -458,12 +459,12 @@ static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
     if (k->product)
         work += og_cpu_guess_product(k->product, k->base_count);
     choose_threads(state, k, work);
-    int64_t rows_left = k->layout == OG_CPU_POINTWISE
-                            ? k->base_count * k->outer_count * k->inner_count
-                        : k->layout == OG_CPU_ROWS ? k->outer_count
-                        : k->layout == OG_CPU_PRODUCT
-                            ? k->base_count * k->outer_count * (reduces(kernel) ? 1 : k->inner_count)
-                            : k->base_count * k->inner_count;
+    int64_t rows_left =
+        k->layout == OG_CPU_POINTWISE ? k->base_count * k->outer_count * k->inner_count
+        : k->layout == OG_CPU_ROWS    ? k->outer_count
+        : k->layout == OG_CPU_PRODUCT
+            ? k->base_count * k->outer_count * (reduces(kernel) ? 1 : k->inner_count)
+            : k->base_count * k->inner_count;
     if (rows_left == 0) /* nothing to do: tile_count stays 0 */
         return OGIVE_OK;
     if (k->layout == OG_CPU_POINTWISE)
@@ -503,8 +504,8 @@ static ogive_status prepare_kernels(og_cpu_state *state, const og_plan *plan, si
 }
 
 ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *options,
-                                  const og_cpu_tuning *tuning, void **out,
-                                  size_t *workspace_bytes, ogive_error *error)
+                                  const og_cpu_tuning *tuning, void **out, size_t *workspace_bytes,
+                                  ogive_error *error)
 {
     *out = NULL;
     og_cpu_state *state = calloc(1, sizeof *state);
@@ -512,8 +513,8 @@ ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *opti
         return og_fail_memory(error, sizeof *state);
     state->tuning = *tuning;
     state->max_threads = og_cpu_thread_count(options ? options->threads : 0);
-    ogive_status status = og_cpu_select(options ? options->cpu_level : NULL, &state->kernels,
-                                        &state->level, error);
+    ogive_status status =
+        og_cpu_select(options ? options->cpu_level : NULL, &state->kernels, &state->level, error);
     if (status == OGIVE_OK)
         status = prepare_kernels(state, plan, workspace_bytes, error);
     if (status != OGIVE_OK) {

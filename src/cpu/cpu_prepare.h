@@ -98,16 +98,16 @@ typedef struct {
     bool is_sumexp;
     og_cpu_fold_kind fold;
     const og_cpu_loops *loops;
-    size_t bytes;         /* of an element */
-    int32_t source;       /* place */
-    int32_t access;       /* >= 0: source is memory that need not be staged */
-    bool strided;         /* columns: source is the access, read with its outer stride */
-    int32_t stage;        /* sumexp: stage of the source, or -1 */
-    int32_t kept;         /* sumexp: where its terms are kept for later passes, or -1 */
-    int32_t companion;    /* sumexp: the reduction that finds its maximum */
-    int32_t result;       /* place of the row value, or -1: only a companion */
-    size_t accumulators;  /* offset in the thread's memory */
-    size_t partials;      /* offset in the tile's memory */
+    size_t bytes;        /* of an element */
+    int32_t source;      /* place */
+    int32_t access;      /* >= 0: source is memory that need not be staged */
+    bool strided;        /* columns: source is the access, read with its outer stride */
+    int32_t stage;       /* sumexp: stage of the source, or -1 */
+    int32_t kept;        /* sumexp: where its terms are kept for later passes, or -1 */
+    int32_t companion;   /* sumexp: the reduction that finds its maximum */
+    int32_t result;      /* place of the row value, or -1: only a companion */
+    size_t accumulators; /* offset in the thread's memory */
+    size_t partials;     /* offset in the tile's memory */
 } og_cpu_reduction;
 
 typedef struct {
@@ -155,16 +155,16 @@ typedef struct {
 
 typedef struct {
     og_cpu_layout layout;
-    bool many;      /* pieces have several outer rows */
+    bool many; /* pieces have several outer rows */
     bool split;
     int64_t base_count, outer_count, inner_count;
-    int64_t row_count, n;  /* rows, and elements of each; pointwise: not used */
+    int64_t row_count, n;             /* rows, and elements of each; pointwise: not used */
     int64_t piece_outer, piece_inner; /* largest piece (columns: outer_step instead) */
     int64_t tile_rows, tile_count;
     int64_t inner_tiles, outer_tiles; /* pointwise, columns: tiles along an axis */
     int64_t part_length, part_count;  /* of a row, in elements */
-    int32_t levels;       /* columns: of runs of runs, in a part */
-    int32_t total_levels; /* columns: in the row */
+    int32_t levels;                   /* columns: of runs of runs, in a part */
+    int32_t total_levels;             /* columns: in the row */
     int32_t threads;
 
     og_cpu_product *product; /* or NULL */
@@ -176,7 +176,7 @@ typedef struct {
     int32_t register_count, slot_count, row_value_count, kept_count;
 
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
-    size_t element_bytes; /* 4, or 8 where some value is float64 */
+    size_t element_bytes;          /* 4, or 8 where some value is float64 */
     size_t stage_bytes, fold_offset, fold_bytes, kept_offset, kept_bytes;
     size_t thread_bytes, tile_bytes;
     size_t scratch_bytes; /* of a run in all */
@@ -195,7 +195,7 @@ typedef struct {
     const char *level;
     int32_t max_threads;
     og_cpu_kernel *compiled; /* one per kernel of the plan */
-    size_t scratch_offset; /* in the workspace */
+    size_t scratch_offset;   /* in the workspace */
 } og_cpu_state;
 
 /* cpu_program.c: how the axes are seen by a program. */

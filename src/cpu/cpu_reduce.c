@@ -283,8 +283,7 @@ static void finish_columns(og_cpu_worker *w, const og_cpu_program *program, int6
                                                runs, width, true);
             for (int64_t run = 0; run < runs; run++)
                 r->loops->exp_scale(partial_of(w, r, run * width),
-                                    partial_of(w, r, (runs + run) * width), greatest, false,
-                                    width);
+                                    partial_of(w, r, (runs + run) * width), greatest, false, width);
         }
         if (count > 1)
             result = reduce_blocks(w, r, result, count, width);

@@ -339,8 +339,12 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
     og_cpu_float_state saved = og_cpu_float_enter();
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         const og_cpu_kernel *k = &s->compiled[i];
-        og_cpu_job job = {.plan = plan, .kernel = k, .inputs = inputs, .outputs = outputs,
-                          .workspace = workspace, .aliased = aliased};
+        og_cpu_job job = {.plan = plan,
+                          .kernel = k,
+                          .inputs = inputs,
+                          .outputs = outputs,
+                          .workspace = workspace,
+                          .aliased = aliased};
         job.scratch = job.workspace + s->scratch_offset;
         if (k->product)
             og_cpu_run_product(&job);

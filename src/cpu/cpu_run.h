@@ -32,8 +32,7 @@ typedef struct {
 
 /* Where the first element of a piece is. */
 char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index);
-char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access,
-                     const og_cpu_piece *piece);
+char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const og_cpu_piece *piece);
 
 og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
 /* All elements of a piece; stages and kept terms are where they should be. */
@@ -44,8 +43,7 @@ void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
  * a piece has computed, close each chunk or run, and finish each row. */
 
 /* Several whole rows: everything at once. */
-void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program,
-                        const og_cpu_piece *piece);
+void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece);
 
 /* One row, in pieces of chunks. first: of the chunk. */
 void og_cpu_reduce_chunk(og_cpu_worker *w, const og_cpu_program *program, int64_t count,
