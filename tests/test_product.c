@@ -46,7 +46,8 @@ static operand make_operand(test_random *random, og_dtype dtype, int64_t rows, i
     }
     int64_t count = high - low;
     o.guard = test_guard_alloc((size_t)count * o.bytes, place);
-    o.factor = (og_cpu_factor){(char *)o.guard.data - low * (int64_t)o.bytes, dtype, stride, k_stride};
+    o.factor =
+        (og_cpu_factor){(char *)o.guard.data - low * (int64_t)o.bytes, dtype, stride, k_stride};
     for (int64_t i = 0; i < count; i++) {
         double x = test_random_range(random, -1, 1);
         if (test_random_below(random, 50) == 0)
@@ -169,8 +170,8 @@ static void check_f32(const og_cpu_factor *left, const og_cpu_factor *right, int
                 if (test_bits_f32(want[i]) != test_bits_f32(got[i]))
                     fail_msg("%s, %s, %" PRId64 " x %" PRId64 " x %" PRId64
                              ", %d threads: row %" PRId64 ", column %" PRId64 ": %s, expected %s",
-                             what, ogive_cpu_level_name(level), m, n, k, (int)threads, i / n,
-                             i % n, test_text_f32(got[i]), test_text_f32(want[i]));
+                             what, ogive_cpu_level_name(level), m, n, k, (int)threads, i / n, i % n,
+                             test_text_f32(got[i]), test_text_f32(want[i]));
             if (m * n * k > 1000000 && level == 0)
                 break; /* slow there */
         }
@@ -207,12 +208,12 @@ static void test_edges(void **state)
     (void)state;
     test_random random = test_random_named("edges");
     static const int64_t shapes[][3] = {
-        {14, 32, 256},   {15, 33, 257},  {13, 31, 255},   {28, 64, 512},  {29, 65, 513},
-        {12, 16, 300},   {6, 127, 256},  {7, 129, 250},   {56, 256, 40},  {57, 257, 41},
-        {33, 300, 70},   {1, 70, 4096},  {2, 65, 4097},   {3, 17, 4095},  {4, 64, 8192},
-        {5, 33, 8193},   {8, 31, 9000},  {9, 64, 8191},   {17, 20, 8449}, {16, 40, 4352},
-        {513, 5, 20},    {511, 65, 17},  {1100, 3, 9},    {37, 600, 19},  {101, 103, 107},
-        {1, 1, 20000},   {14, 1, 12345}, {97, 67, 4099},
+        {14, 32, 256}, {15, 33, 257},  {13, 31, 255},  {28, 64, 512},  {29, 65, 513},
+        {12, 16, 300}, {6, 127, 256},  {7, 129, 250},  {56, 256, 40},  {57, 257, 41},
+        {33, 300, 70}, {1, 70, 4096},  {2, 65, 4097},  {3, 17, 4095},  {4, 64, 8192},
+        {5, 33, 8193}, {8, 31, 9000},  {9, 64, 8191},  {17, 20, 8449}, {16, 40, 4352},
+        {513, 5, 20},  {511, 65, 17},  {1100, 3, 9},   {37, 600, 19},  {101, 103, 107},
+        {1, 1, 20000}, {14, 1, 12345}, {97, 67, 4099},
     };
     for (size_t i = 0; i < TEST_COUNT(shapes); i++)
         check_shape(&random, shapes[i][0], shapes[i][1], shapes[i][2]);
@@ -277,15 +278,14 @@ static void test_strides_and_dtypes(void **state)
         choose_strides(&random, shape[0], shape[2], &stride[0], &k_stride[0]);
         choose_strides(&random, shape[1], shape[2], &stride[1], &k_stride[1]);
         test_place place = i % 2 ? TEST_AT_START : TEST_AT_END;
-        operand left = make_operand(&random, left_dtype, shape[0], shape[2], stride[0],
-                                    k_stride[0], place);
-        operand right = make_operand(&random, right_dtype, shape[1], shape[2], stride[1],
-                                     k_stride[1], place);
+        operand left =
+            make_operand(&random, left_dtype, shape[0], shape[2], stride[0], k_stride[0], place);
+        operand right =
+            make_operand(&random, right_dtype, shape[1], shape[2], stride[1], k_stride[1], place);
         char what[160];
         snprintf(what, sizeof what,
                  "dtypes %d %d, strides (%" PRId64 ", %" PRId64 ") (%" PRId64 ", %" PRId64 ")",
-                 (int)left_dtype, (int)right_dtype, stride[0], k_stride[0], stride[1],
-                 k_stride[1]);
+                 (int)left_dtype, (int)right_dtype, stride[0], k_stride[0], stride[1], k_stride[1]);
         check_f32(&left.factor, &right.factor, shape[0], shape[1], shape[2], what);
         test_guard_free(&left.guard);
         test_guard_free(&right.guard);
@@ -307,13 +307,12 @@ static void test_doubles(void **state)
         double *got = malloc((size_t)(m * n) * sizeof *got + 1);
         assert_non_null(got);
         for (size_t level = 0; find_level(level); level++) {
-            multiply(find_level(level), &left.factor, &right.factor, m, n, k, 2, SIZE_MAX / 2,
-                     got);
+            multiply(find_level(level), &left.factor, &right.factor, m, n, k, 2, SIZE_MAX / 2, got);
             for (int64_t at = 0; at < m * n; at++) {
                 long double want = 0, size = 0;
                 for (int64_t j = 0; j < k; j++) {
-                    long double term = (long double)get(&left.factor, at / n, j) *
-                                       get(&right.factor, at % n, j);
+                    long double term =
+                        (long double)get(&left.factor, at / n, j) * get(&right.factor, at % n, j);
                     want += term;
                     size += term < 0 ? -term : term;
                 }
@@ -387,13 +386,67 @@ static void test_position(void **state)
     test_guard_free(&right.guard);
 }
 
+/* ---- whole formulas ---------------------------------------------------------------------- */
+
+/* What is reduced and never stored needs a tenth of its size at most. */
+static void test_workspace(void **state)
+{
+    (void)state;
+    ogive_formula *formula;
+    ogive_plan *plan;
+    ogive_error error;
+    const DLTensor *in[] = {TEST_TENSOR(NULL, test_float32, 128, 4096),
+                            TEST_TENSOR(NULL, test_float32, 4096, 4096),
+                            TEST_TENSOR(NULL, test_float32, 4096)};
+    TEST_OK(
+        ogive_formula_create("sum(sigmoid(linear(x, w, b)), dim=1)", OGIVE_TEXT, &formula, &error),
+        error);
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        ogive_options options = {sizeof options, threads, NULL};
+        TEST_OK(ogive_plan_create(formula, in, 3, NULL, 0, &options, &plan, &error), error);
+        assert_true(ogive_plan_workspace(plan) * 10 <= sizeof(float) * 128 * 4096);
+        ogive_plan_release(plan);
+    }
+    ogive_formula_release(formula);
+}
+
+/* Rows of a batch alone, and with others, through a formula that reduces. */
+static void test_batch(void **state)
+{
+    (void)state;
+    enum { M = 41, N = 300, K = 90 };
+    static float x[M * K], w[N * K], all[M], one[M];
+    test_random random = test_random_named("batch");
+    for (int i = 0; i < M * K; i++)
+        x[i] = (float)test_random_range(&random, -1, 1);
+    for (int i = 0; i < N * K; i++)
+        w[i] = (float)test_random_range(&random, -1, 1);
+    ogive_formula *formula;
+    ogive_error error;
+    TEST_OK(
+        ogive_formula_create("logsumexp(tanh(linear(x, w)), dim=1)", OGIVE_TEXT, &formula, &error),
+        error);
+    const DLTensor *weights = TEST_TENSOR(w, test_float32, N, K);
+    const DLTensor *in[] = {TEST_TENSOR(x, test_float32, M, K), weights};
+    const DLTensor *out[] = {TEST_TENSOR(all, test_float32, M)};
+    TEST_OK(ogive_run(formula, in, 2, out, 1, NULL, &error), error);
+    for (int i = 0; i < M; i++) {
+        const DLTensor *row[] = {TEST_TENSOR(x + i * K, test_float32, 1, K), weights};
+        const DLTensor *result[] = {TEST_TENSOR(one + i, test_float32, 1)};
+        TEST_OK(ogive_run(formula, row, 2, result, 1, NULL, &error), error);
+    }
+    assert_memory_equal(all, one, sizeof all);
+    ogive_formula_release(formula);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_shapes),       cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_random_shapes),      cmocka_unit_test(test_strides_and_dtypes),
-        cmocka_unit_test(test_doubles),            cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_position),
+        cmocka_unit_test(test_small_shapes),  cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_random_shapes), cmocka_unit_test(test_strides_and_dtypes),
+        cmocka_unit_test(test_doubles),       cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_position),      cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_batch),
     };
     return TEST_RUN(tests);
 }

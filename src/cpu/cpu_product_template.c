@@ -22,19 +22,19 @@
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
-#define UNROLL _Pragma("GCC unroll 16") /* else gcc 12 keeps the sums on the stack */
+#define UNROLL _Pragma("GCC unroll 32") /* else gcc 12 keeps the sums on the stack */
 #endif
 
 enum {
     LEFT_STRIDE = OG_PRODUCT_BLOCK + 16, /* rows of a panel are in different sets of the cache */
-    LINE = 64
+    LINE = 64,
+    AHEAD = 1024 /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
 
 static inline int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-
 
 static inline size_t round_up(size_t bytes)
 {
@@ -43,29 +43,34 @@ static inline size_t round_up(size_t bytes)
 
 /* ---- vectors ----------------------------------------------------------------- */
 
-/* Registers: panel x sliver sums, a sliver's row and one element of left. */
+/* Registers: panel x sliver sums, a sliver's row and one element of left. DIRECT and
+ * ACROSS: see "few rows"; ACROSS_VECTORS are those of a single row. */
 #define ROWS_2(X, v) X(1, v) X(2, v)
 #define ROWS_6(X, v) ROWS_2(X, v) X(3, v) X(4, v) X(5, v) X(6, v)
 #define ROWS_14(X, v)                                                                              \
     ROWS_6(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v) X(13, v) X(14, v)
 
 #if defined(__AVX512F__)
-enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2, DIRECT_ROWS = 8, ACROSS_ROWS = 4 };
+enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2 };
+enum { DIRECT_ROWS = 8, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_14(X, 1) ROWS_14(X, 2)
 #define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #elif defined(__FMA__)
-enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2, DIRECT_ROWS = 4, ACROSS_ROWS = 2 };
+enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2 };
+enum { DIRECT_ROWS = 4, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1)
 #elif defined(__aarch64__)
-enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4, DIRECT_ROWS = 4, ACROSS_ROWS = 4 };
+enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4 };
+enum { DIRECT_ROWS = 4, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2) ROWS_6(X, 3) ROWS_6(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #else
-enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4, DIRECT_ROWS = 2, ACROSS_ROWS = 2 };
+enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4 };
+enum { DIRECT_ROWS = 2, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_2(X, 1) ROWS_2(X, 2) ROWS_2(X, 3) ROWS_2(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1)
@@ -207,6 +212,32 @@ OG_FN void transpose(const og_dtype dtype, const char *const rows[F32_LANES], in
     }
 }
 
+/* Elements that change sides at a time. Two bfloat16 do it as one float32, and then
+ * are its upper and its lower half. */
+OG_FN int count_turned(const og_dtype dtype)
+{
+    return dtype == OG_BFLOAT16 ? 2 * F32_LANES : F32_LANES;
+}
+
+/* As transpose, of count_turned(dtype) elements. */
+OG_FN void turn(const og_dtype dtype, const char *const rows[F32_LANES], int64_t element,
+                vector_f32 t[2 * F32_LANES])
+{
+    if (dtype != OG_BFLOAT16) {
+        transpose(dtype, rows, element, t);
+        return;
+    }
+    vector_f32 pairs[F32_LANES];
+    const char *from[F32_LANES];
+    UNROLL for (int i = 0; i < F32_LANES; i++) from[i] = rows[i] + element * 2;
+    transpose(OG_FLOAT32, from, 0, pairs);
+    UNROLL for (int i = 0; i < F32_LANES; i++)
+    {
+        t[2 * i] = (vector_f32)((vector_u32)pairs[i] << 16);
+        t[2 * i + 1] = (vector_f32)((vector_u32)pairs[i] & 0xffff0000u);
+    }
+}
+
 /* ---- copying operands into the order of the micro-kernel ------------------------ */
 
 /* to[i * to_stride + j] = element (a0 + i, b0 + j), rows x columns of them, from
@@ -251,12 +282,12 @@ OG_FN void copy_row(const og_dtype dtype, const char *from, int64_t stride, int6
     }
 }
 
-OG_FN void copy_panel_of(const og_dtype dtype, const og_cpu_factor *left, int64_t m0,
-                         int64_t rows, int64_t k0, int64_t count, float *to)
+OG_FN void copy_panel_of(const og_dtype dtype, const og_cpu_factor *left, int64_t m0, int64_t rows,
+                         int64_t k0, int64_t count, float *to)
 {
     if (left->stride == 1 && left->k_stride != 1) {
-        copy_transposed(dtype, find_row(dtype, left, m0, k0), left->k_stride, rows, rows, count,
-                        to, LEFT_STRIDE);
+        copy_transposed(dtype, find_row(dtype, left, m0, k0), left->k_stride, rows, rows, count, to,
+                        LEFT_STRIDE);
         return;
     }
     for (int64_t i = 0; i < rows; i++)
@@ -274,11 +305,11 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
             for (int64_t i = 0; i < F32_LANES; i++) /* the last column again, for want of more */
                 rows[i] = find_row(dtype, right, n0 + min_of(g + i, columns - 1), k0);
             int64_t k = 0;
-            for (; k + F32_LANES <= count; k += F32_LANES) {
-                vector_f32 t[F32_LANES];
-                transpose(dtype, rows, k, t);
-                UNROLL for (int u = 0; u < F32_LANES; u++)
-                    *(memory_f32 *)(to + (k + u) * F32_SLIVER + g) = t[u];
+            for (; k + count_turned(dtype) <= count; k += count_turned(dtype)) {
+                vector_f32 t[2 * F32_LANES];
+                turn(dtype, rows, k, t);
+                UNROLL for (int u = 0; u < count_turned(dtype); u++) *
+                    (memory_f32 *)(to + (k + u) * F32_SLIVER + g) = t[u];
             }
             for (; k < count; k++)
                 for (int i = 0; i < F32_LANES; i++)
@@ -375,31 +406,34 @@ OG_FN void multiply_direct(const og_dtype dtype, const int rows, int64_t k,
                            float *c, int64_t stride)
 {
     vector_f32 groups[DIRECT_ROWS] = {{0}}, blocks[DIRECT_ROWS] = {{0}}, sum[DIRECT_ROWS];
+    bool long_rows = k * bytes_of(dtype) >= 4 * AHEAD;
     for (int64_t k0 = 0; k0 < k; k0 += OG_PRODUCT_BLOCK) {
         int64_t at = k0, end = min_of(k, k0 + OG_PRODUCT_BLOCK);
         UNROLL for (int i = 0; i < rows; i++) sum[i] = SPLAT_F32(0);
-        for (; at + F32_LANES <= end; at += F32_LANES) {
-            vector_f32 t[F32_LANES];
-            transpose(dtype, right, at, t);
-            UNROLL for (int u = 0; u < F32_LANES; u++)
-                UNROLL for (int i = 0; i < rows; i++)
-                    sum[i] = FMA_F32(SPLAT_F32(left[i][at + u]), t[u], sum[i]);
+        for (; at + count_turned(dtype) <= end; at += count_turned(dtype)) {
+            vector_f32 t[2 * F32_LANES];
+            turn(dtype, right, at, t);
+            for (int u = 0; u < F32_LANES && long_rows; u++)
+                __builtin_prefetch(right[u] + at * bytes_of(dtype) + AHEAD, 0, 2);
+            UNROLL for (int u = 0; u < count_turned(dtype); u++)
+                UNROLL for (int i = 0; i < rows; i++) sum[i] =
+                    FMA_F32(SPLAT_F32(left[i][at + u]), t[u], sum[i]);
         }
         for (; at < end; at++) {
             vector_f32 t;
             for (int i = 0; i < F32_LANES; i++)
                 t[i] = load_element(dtype, right[i], at);
-            UNROLL for (int i = 0; i < rows; i++)
-                sum[i] = FMA_F32(SPLAT_F32(left[i][at]), t, sum[i]);
+            UNROLL for (int i = 0; i < rows; i++) sum[i] =
+                FMA_F32(SPLAT_F32(left[i][at]), t, sum[i]);
         }
         bool first = k0 % OG_PRODUCT_GROUP == 0;
         if (first && k0)
-            UNROLL for (int i = 0; i < rows; i++)
-                groups[i] = k0 == OG_PRODUCT_GROUP ? blocks[i] : groups[i] + blocks[i];
+            UNROLL for (int i = 0; i < rows; i++) groups[i] =
+                k0 == OG_PRODUCT_GROUP ? blocks[i] : groups[i] + blocks[i];
         UNROLL for (int i = 0; i < rows; i++) blocks[i] = first ? sum[i] : blocks[i] + sum[i];
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        *(memory_f32 *)(c + i * stride) = k > OG_PRODUCT_GROUP ? groups[i] + blocks[i] : blocks[i];
+    UNROLL for (int i = 0; i < rows; i++) * (memory_f32 *)(c + i * stride) =
+        k > OG_PRODUCT_GROUP ? groups[i] + blocks[i] : blocks[i];
 }
 
 typedef void multiply_direct_fn(int64_t k, const float *const left[DIRECT_ROWS],
@@ -431,28 +465,25 @@ OG_FN void multiply_across(const og_dtype dtype, const int rows, const int vecto
                            const float *const *left, const char *right, int64_t step, float *c,
                            int64_t stride, bool first)
 {
-    enum { WIDE = 4 };
-    vector_f32 sum[ACROSS_ROWS][WIDE];
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = SPLAT_F32(0);
+    vector_f32 sum[ACROSS_ROWS][ACROSS_VECTORS];
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
+        SPLAT_F32(0);
     const int bytes = F32_LANES * (int)bytes_of(dtype);
     for (int64_t k = 0; k < count; k++, right += step) {
-        vector_f32 t[WIDE];
+        vector_f32 t[ACROSS_VECTORS];
         UNROLL for (int j = 0; j < vectors; j++) t[j] = load_vector(dtype, right + j * bytes);
         UNROLL for (int at = 0; at < vectors * bytes; at += LINE)
-            __builtin_prefetch(right + vectors * bytes + at, 0, 3);
-        UNROLL for (int i = 0; i < rows; i++)
-            UNROLL for (int j = 0; j < vectors; j++)
-                sum[i][j] = FMA_F32(SPLAT_F32(left[i][k]), t[j], sum[i][j]);
+            __builtin_prefetch(right + vectors * bytes + at, 0, 2);
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
+            FMA_F32(SPLAT_F32(left[i][k]), t[j], sum[i][j]);
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vectors; j++)
-        {
-            memory_f32 *to = (memory_f32 *)(c + i * stride + j * F32_LANES);
-            if (!first)
-                sum[i][j] = *to + sum[i][j];
-            *to = sum[i][j];
-        }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++)
+    {
+        memory_f32 *to = (memory_f32 *)(c + i * stride + j * F32_LANES);
+        if (!first)
+            sum[i][j] = *to + sum[i][j];
+        *to = sum[i][j];
+    }
 }
 
 /* One column, which has too few neighbours for a vector. */
@@ -474,6 +505,9 @@ OG_FN void run_across_block(const og_dtype dtype, int64_t rows, int64_t columns,
                             int64_t stride, bool first)
 {
     int64_t bytes = bytes_of(dtype), n = 0, wide = 4 * F32_LANES;
+    for (; rows == 1 && n + ACROSS_VECTORS * F32_LANES <= columns; n += ACROSS_VECTORS * F32_LANES)
+        multiply_across(dtype, 1, ACROSS_VECTORS, count, left, right + n * bytes, step, c + n,
+                        stride, first);
     for (; n + wide <= columns; n += wide)
         switch (rows) {
 #define X(r, one)                                                                                  \
@@ -491,9 +525,8 @@ OG_FN void run_across_block(const og_dtype dtype, int64_t rows, int64_t columns,
         multiply_column(dtype, rows, count, left, right + n * bytes, step, c + n, stride, first);
 }
 
-static void run_across(const og_cpu_tiling *t, const float *const *left,
-                       const og_cpu_factor *right, int64_t rows, int64_t n0, int64_t columns,
-                       float *c, float *groups)
+static void run_across(const og_cpu_tiling *t, const float *const *left, const og_cpu_factor *right,
+                       int64_t rows, int64_t n0, int64_t columns, float *c, float *groups)
 {
     int64_t step = right->k_stride * bytes_of(right->dtype), tile = rows * t->tile_n;
     for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
@@ -615,9 +648,8 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *l
     return t;
 }
 
-static void make_tile(const og_cpu_tiling *t, const og_cpu_factor *left,
-                      const og_cpu_factor *right, int64_t m0, int64_t rows, int64_t n0,
-                      int64_t columns, void *memory)
+static void make_tile(const og_cpu_tiling *t, const og_cpu_factor *left, const og_cpu_factor *right,
+                      int64_t m0, int64_t rows, int64_t n0, int64_t columns, void *memory)
 {
     bool f64 = left->dtype == OG_FLOAT64;
     if (t->way == OG_CPU_PRODUCT_EMPTY) {
@@ -637,5 +669,5 @@ static void make_tile(const og_cpu_tiling *t, const og_cpu_factor *left,
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const og_cpu_product_kernels JOIN(og_cpu_product_kernels_, OG_CPU_LEVEL) = {
-    F32_PANEL, F32_SLIVER, cut, make_tile};
+const og_cpu_product_kernels JOIN(og_cpu_product_kernels_, OG_CPU_LEVEL) = {F32_PANEL, F32_SLIVER,
+                                                                            cut, make_tile};
