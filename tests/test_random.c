@@ -8,7 +8,7 @@
  *  - the interpreter agrees with the formula evaluated node by node, with no part
  *    of the library between (random_formula.h), and so do shapes and dtypes;
  *  - without float64, bits are equal for every CPU level, for 1, 2 and 3 threads,
- *    and, if nothing is reduced, for every layout.
+ *    and, if nothing is reduced, for every layout; and in place, where that is legal.
  *
  * OGIVE_TEST_ITERATIONS=N runs N formulas; a failure prints how to run its own.
  */
@@ -19,10 +19,11 @@
 #include "reference.h"
 
 /* About ten seconds. */
-static const int default_iterations = 1000;
+static const int default_iterations = 1200;
 
 static struct {
     int formulas, refused, failed;
+    int in_place, not_in_place;
     int64_t elements, undecided;
 } total;
 
@@ -257,35 +258,42 @@ static void disarrange(const test_case *c, arrangement *a)
 }
 
 /* Runs with these options (and with blocks and threads for tensors much smaller than
- * is wise, if tuning is given) into the outputs, wiped before; false if it failed. */
-static bool run_once(const test_case *c, arrangement *a, const ogive_options *options,
-                     const og_cpu_tuning *tuning)
+ * is wise, if tuning is given). */
+static ogive_status run_arranged(const test_case *c, arrangement *a, const ogive_options *options,
+                                 const og_cpu_tuning *tuning, ogive_error *error)
 {
-    ogive_error error;
     ogive_plan *plan;
-    for (size_t r = 0; r < c->results; r++)
-        memset(a->outputs[r].memory, 0x6b, a->outputs[r].bytes);
-    if (ogive_plan_create(c->formula, a->in, c->inputs, a->out, c->results, options, &plan,
-                          &error)) {
-        report(c, a, "plan: %s", error.message);
-        return false;
-    }
+    ogive_status status =
+        ogive_plan_create(c->formula, a->in, c->inputs, a->out, c->results, options, &plan, error);
+    if (status != OGIVE_OK)
+        return status;
     if (tuning) {
         plan->backend->release(plan->state);
         TEST_OK(og_cpu_prepare_tuned(&plan->plan, options, tuning, &plan->state,
-                                     &plan->workspace_bytes, &error),
-                error);
+                                     &plan->workspace_bytes, error),
+                *error);
     }
     size_t bytes = ogive_plan_workspace(plan);
     void *workspace = bytes ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : NULL;
     if (bytes)
         memset(workspace, 0xff, bytes); /* NaN wherever it is read before it is written */
-    ogive_status status = ogive_plan_run(plan, a->in_data, a->out_data, workspace, NULL, &error);
-    if (status != OGIVE_OK)
-        report(c, a, "run: %s", error.message);
+    status = ogive_plan_run(plan, a->in_data, a->out_data, workspace, NULL, error);
     free(workspace);
     ogive_plan_release(plan);
-    return status == OGIVE_OK;
+    return status;
+}
+
+/* The same into outputs wiped before; false if it failed. */
+static bool run_once(const test_case *c, arrangement *a, const ogive_options *options,
+                     const og_cpu_tuning *tuning)
+{
+    ogive_error error;
+    for (size_t r = 0; r < c->results; r++)
+        memset(a->outputs[r].memory, 0x6b, a->outputs[r].bytes);
+    if (run_arranged(c, a, options, tuning, &error) == OGIVE_OK)
+        return true;
+    report(c, a, "plan or run: %s", error.message);
+    return false;
 }
 
 /* Only the elements of outputs, and of inputs nothing, may have been written. */
@@ -394,6 +402,73 @@ static bool check_same(const test_case *c, const arrangement *a, double **want, 
     return true;
 }
 
+/* ---- in place ---------------------------------------------------------------------------- */
+
+/* Might result r lie where input i does? */
+static bool could_be_in_place(const test_case *c, const arrangement *a, size_t r, size_t i)
+{
+    const DLTensor *x = a->in[i], *y = a->out[r];
+    if (a->inputs[i].dtype != a->outputs[r].dtype || x->ndim != y->ndim || c->f.has_float64)
+        return false;
+    for (int d = 0; d < x->ndim; d++)
+        if (x->shape[d] != y->shape[d] || (x->strides[d] == 0 && x->shape[d] > 1))
+            return false;
+    return true;
+}
+
+/* Result r in place of input i: the bits of out of place, or refused and nothing
+ * written. */
+static bool check_pair_in_place(test_random *random, const test_case *c, arrangement *a, size_t r,
+                                size_t i)
+{
+    placed own = a->outputs[r], *x = &a->inputs[i];
+    const DLTensor *own_tensor = a->out[r];
+    void *own_data = a->out_data[r];
+    char *before = malloc(x->bytes);
+    memcpy(before, x->memory, x->bytes);
+    /* Out of place first, into the strides of the input. */
+    a->outputs[r] = *x;
+    a->outputs[r].memory = malloc(x->bytes);
+    a->out[r] = a->in[i];
+    a->out_data[r] = data_of(&a->outputs[r]);
+    bool good = run_once(c, a, NULL, NULL);
+    double **want = copy_results(c, a);
+    free(a->outputs[r].memory);
+    a->outputs[r] = *x;
+    a->out_data[r] = data_of(x);
+    ogive_error error;
+    ogive_options options = {sizeof options, 1 + (int32_t)test_random_below(random, 3), NULL};
+    og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7), .thread_ps = 1};
+    ogive_status status = good ? run_arranged(c, a, &options, &tuning, &error) : OGIVE_OK;
+    if (good && status == OGIVE_OK) {
+        total.in_place++;
+        good = check_same(c, a, want, "in place", options.threads);
+    } else if (good) {
+        total.not_in_place++;
+        good = status == OGIVE_ARGUMENT && memcmp(before, x->memory, x->bytes) == 0;
+        if (!good)
+            report(c, a, "result %zu in place of input %zu: %s", r, i, error.message);
+    }
+    memcpy(x->memory, before, x->bytes);
+    a->outputs[r] = own;
+    a->out[r] = own_tensor;
+    a->out_data[r] = own_data;
+    free_results(want);
+    free(before);
+    return good;
+}
+
+static bool check_in_place(test_random *random, const test_case *c, arrangement *a)
+{
+    for (size_t r = 0; r < c->results; r++)
+        for (size_t i = 0; i < c->inputs; i++)
+            if (could_be_in_place(c, a, r, i) && !check_pair_in_place(random, c, a, r, i))
+                return false;
+    return true;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
 /* Does plan reduce? By what it does, not by how it is written. */
 static bool plan_reduces(const og_plan *plan)
 {
@@ -447,13 +522,12 @@ static bool check_layout(test_random *random, test_case *c, layout_kind kind, do
                 !check_untouched(c, &a) || !check_same(c, &a, results, options.cpu_level, threads))
                 goto out;
         }
-    good = true;
-    if (*pointwise)
-        good = check_same(c, &a, *pointwise, "another layout", 0);
-    else if (!c->f.has_float64 && !plan_reduces(&plan->plan)) {
+    good = !*pointwise || check_same(c, &a, *pointwise, "another layout", 0);
+    if (!*pointwise && !c->f.has_float64 && !plan_reduces(&plan->plan)) {
         *pointwise = results;
         results = NULL;
     }
+    good = good && check_in_place(random, c, &a);
 out:
     if (results)
         free_results(results);
@@ -543,8 +617,10 @@ static void test_random_formulas(void **state)
     int iterations = text ? atoi(text) : default_iterations;
     for (int i = 0; i < iterations && total.failed < 10; i++)
         run_case(test_seed() + (uint64_t)i);
-    printf("%d formulas, %d refused, %" PRId64 " elements, %" PRId64 " undecided\n", total.formulas,
-           total.refused, total.elements, total.undecided);
+    printf("%d formulas, %d refused, %" PRId64 " elements, %" PRId64
+           " undecided; %d in place, %d refused to be\n",
+           total.formulas, total.refused, total.elements, total.undecided, total.in_place,
+           total.not_in_place);
     assert_int_equal(total.failed, 0);
     if (iterations >= 100) {
         assert_true(total.refused * 10 <= total.formulas * 4);
