@@ -2,8 +2,9 @@
  *
  * ogive_call.c - a Python module with one type, so that bench/pytorch_cpu.py can
  * time ogive_run() and PyTorch in one process: Call(text, inputs, outputs,
- * threads), tensors given as (address, shape, strides, dtype code, bits). Calling
- * it runs the formula; only ogive_run() is between the caller and the kernels.
+ * threads[, names]), tensors given as (address, shape, strides, dtype code, bits);
+ * with names, the formula is its gradient by these inputs. Calling it runs the
+ * formula; only ogive_run() is between the caller and the kernels.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,8 +14,7 @@
 enum { MAX_TENSORS = 16, MAX_RANK = 8 };
 
 typedef struct {
-    PyObject_HEAD
-    ogive_formula *formula;
+    PyObject_HEAD ogive_formula *formula;
     ogive_options options;
     size_t input_count, output_count;
     DLTensor tensors[MAX_TENSORS]; /* inputs, then outputs */
@@ -54,15 +54,34 @@ static int read_tensors(Call *call, PyObject *list, size_t first, size_t *count)
     return 0;
 }
 
+/* The formula becomes its gradient by a list of names. */
+static int take_gradient(Call *call, PyObject *list)
+{
+    const char *names[MAX_TENSORS];
+    Py_ssize_t count = PyList_Size(list);
+    ogive_formula *gradient;
+    ogive_error error;
+    for (Py_ssize_t i = 0; i < count && i < MAX_TENSORS; i++)
+        if (!(names[i] = PyUnicode_AsUTF8(PyList_GetItem(list, i))))
+            return -1;
+    if (ogive_formula_gradient(call->formula, names, (size_t)count, &gradient, &error)) {
+        PyErr_SetString(PyExc_ValueError, error.message);
+        return -1;
+    }
+    ogive_formula_release(call->formula);
+    call->formula = gradient;
+    return 0;
+}
+
 static int call_init(Call *call, PyObject *args, PyObject *keywords)
 {
     (void)keywords;
     const char *text;
-    PyObject *inputs, *outputs;
+    PyObject *inputs, *outputs, *names = NULL;
     int threads;
     ogive_error error;
-    if (!PyArg_ParseTuple(args, "sO!O!i", &text, &PyList_Type, &inputs, &PyList_Type, &outputs,
-                          &threads) ||
+    if (!PyArg_ParseTuple(args, "sO!O!i|O!", &text, &PyList_Type, &inputs, &PyList_Type, &outputs,
+                          &threads, &PyList_Type, &names) ||
         read_tensors(call, inputs, 0, &call->input_count) ||
         read_tensors(call, outputs, call->input_count, &call->output_count))
         return -1;
@@ -72,7 +91,7 @@ static int call_init(Call *call, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_ValueError, error.message);
         return -1;
     }
-    return 0;
+    return names ? take_gradient(call, names) : 0;
 }
 
 static PyObject *call_run(PyObject *self, PyObject *args, PyObject *keywords)

@@ -556,8 +556,8 @@ typedef struct {
 
 static const kink kinks[] = {
     {"relu(x)", 4, {0, -0.0f, NAN, 1}, {0, 0, 1, 1}},
-    {"relu6(x)", 4, {0, 6, NAN, 3}, {0, 0, 1, 1}},
-    {"hardtanh(x)", 3, {-1, 1, NAN}, {0, 0, 1}},
+    {"relu6(x)", 4, {0, 6, NAN, 3}, {0, 0, 0, 1}},
+    {"hardtanh(x)", 3, {-1, 1, NAN}, {0, 0, 0}},
     {"clamp(x, -1, 1)", 4, {-1, 1, NAN, 2}, {1, 1, 0, 0}},
     {"clamp(x, min=-1)", 3, {-1, -2, NAN}, {1, 0, 0}},
     {"clamp(x, max=-1)", 3, {-1, 2, INFINITY}, {1, 0, 0}},
@@ -568,14 +568,14 @@ static const kink kinks[] = {
     {"hardsigmoid(x)", 4, {-3, 3, NAN, 1}, {0, 0, 0, 1.0f / 6}},
     {"leaky_relu(x)", 3, {0, NAN, -1}, {0.01f, 0.01f, 0.01f}},
     {"leaky_relu(x, -0.5)", 3, {0, 2, -1}, {-0.5f, 1, -0.5f}},
-    {"elu(x)", 4, {0, NAN, -1, 100}, {1, 1, 0.36787945f, 1}},
-    {"selu(x)", 4, {0, NAN, -1, 1}, {1.7580993f, 1.0507010f, 0.64676863f, 1.0507010f}},
-    {"celu(x, 2)", 3, {0, NAN, -1}, {1, 1, 0.60653067f}},
+    {"elu(x)", 4, {0, NAN, -1, 100}, {1, NAN, 0.36787945f, 1}},
+    {"selu(x)", 4, {0, NAN, -1, 1}, {1.7580993f, NAN, 0.64676863f, 1.0507010f}},
+    {"celu(x, 2)", 3, {0, NAN, -1}, {1, NAN, 0.60653067f}},
     {"softplus(x, 1, 2)", 4, {2, 2.5f, NAN, -INFINITY}, {0.88079709f, 1, NAN, 0}},
     {"logsigmoid(x)", 4, {0, NAN, INFINITY, -INFINITY}, {0.5f, NAN, 0, 1}},
     {"softsign(x)", 2, {0, 1}, {1, 0.25f}},
-    {"softshrink(x)", 4, {0.5f, -0.5f, NAN, 1}, {0, 0, 1, 1}},
-    {"hardshrink(x)", 4, {0.5f, -0.5f, NAN, 1}, {0, 0, 1, 1}},
+    {"softshrink(x)", 4, {0.5f, -0.5f, NAN, 1}, {0, 0, 0, 1}},
+    {"hardshrink(x)", 4, {0.5f, -0.5f, NAN, 1}, {0, 0, 0, 1}},
     {"threshold(x, 0.5, 2)", 3, {0.5f, NAN, 1}, {0, 1, 1}},
     {"abs(x)", 4, {0, NAN, -1, -0.0f}, {0, 0, -1, 0}},
     {"sqrt(x)", 4, {0, -1, NAN, 4}, {INFINITY, NAN, NAN, 0.25f}},
@@ -809,8 +809,8 @@ static void test_graphs(void **state)
          "n6 = mul n5 n1 [exp]\nresults n6\n"},
         {"relu6(x)", "x",
          "n0 = input x\nn1 = clamp n0 0 6 [relu6]\nn2 = input grad\n"
-         "n3 = cast_like n2 n1 [relu6]\nn4 = number 0\nn5 = le n0 n4 [relu6]\nn6 = number 6\n"
-         "n7 = ge n0 n6 [relu6]\nn8 = where n7 n4 n3 [relu6]\nn9 = where n5 n4 n8 [relu6]\n"
+         "n3 = cast_like n2 n1 [relu6]\nn4 = number 0\nn5 = gt n0 n4 [relu6]\nn6 = number 6\n"
+         "n7 = lt n0 n6 [relu6]\nn8 = where n7 n3 n4 [relu6]\nn9 = where n5 n8 n4 [relu6]\n"
          "results n9\n"},
         {"linear(x, w)", "w",
          "n0 = input x\nn1 = input w\nn2 = linear_product n0 n1 [linear]\nn3 = input grad\n"
