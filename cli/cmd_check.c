@@ -74,7 +74,8 @@ static bool read_parameters(const char *signature, double out[MAX_PARAMETERS])
         if (!equals || (next && equals > next) || !strncmp(equals + 1, "None", 4))
             return false;
         char *end;
-        double value = strtod(equals + 1, &end);
+        /* A float32 function takes its parameters as float32, as PyTorch's does. */
+        double value = (float)strtod(equals + 1, &end);
         if (end != equals + 1 && count < MAX_PARAMETERS)
             out[count++] = value;
     }
