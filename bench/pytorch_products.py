@@ -74,8 +74,14 @@ def make_ogive(formula, shapes, dtype, threads, build):
     def array(shape):
         values = random.random(shape, dtype=numpy.float32)
         if dtype == "bfloat16":
-            return (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
-        return values.astype(dtype)
+            values = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+        else:
+            values = values.astype(dtype)
+        room = numpy.empty(values.nbytes + 64, numpy.uint8)  # aligned to 64, as PyTorch's
+        room = room[-room.ctypes.data % 64:][:values.nbytes]
+        aligned = room.view(values.dtype).reshape(shape)
+        aligned[...] = values
+        return aligned
 
     def describe(a):
         return (a.ctypes.data, a.shape, tuple(s // a.itemsize for s in a.strides), code, bits)

@@ -84,7 +84,7 @@ typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES)));
 /* In memory. */
 typedef vector_f32 memory_f32 __attribute__((may_alias));
 typedef vector_f64 memory_f64 __attribute__((may_alias));
-typedef vector_f32 unaligned_f32 __attribute__((aligned(4), may_alias));
+typedef vector_f32 unaligned_f32 __attribute__((aligned(2), may_alias)); /* pairs of halves too */
 typedef uint32_t vector_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t vector_u16 __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(2)));
 
