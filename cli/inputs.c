@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mapped_file.h"
 #include "npy.h"
@@ -26,12 +27,6 @@ struct input_source {
 
 static const char *const input_forms =
     "NAME=FILE.npy, NAME=FILE.safetensors:KEY, NAME=128x4096:float32 or NAME=2.0";
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
 
 /* Opens path, or finds that it is open already. */
 static input_source *open_source(inputs *in, const char *path, size_t length, failure *why)
@@ -53,12 +48,12 @@ static input_source *open_source(inputs *in, const char *path, size_t length, fa
 
     const mapped_file *file = &source->file;
     source->is_safetensors =
-        !npy_is_npy(file->bytes, file->size) && !ends_with(source->path, ".npy");
+        !npy_is_npy(file->bytes, file->size) && !text_ends_with(source->path, ".npy");
     bool good = source->is_safetensors
                     ? safetensors_parse(file->bytes, file->size, &source->tensors, why)
                     : npy_parse(file->bytes, file->size, &source->npy, why);
     if (!good) {
-        if (source->is_safetensors && !ends_with(source->path, ".safetensors"))
+        if (source->is_safetensors && !text_ends_with(source->path, ".safetensors"))
             failed(why, STATUS_FILE, "neither a .npy nor a .safetensors file");
         fail_prefix(why, source->path);
         return NULL;
@@ -177,6 +172,12 @@ void inputs_set_number(input *item, double number)
     item->tensor = host_layout_tensor(&item->layout, NULL);
 }
 
+/* Whether text can only be meant as a file, there or not. */
+static bool is_file_name(const char *text)
+{
+    return strchr(text, '/') || text_ends_with(text, ".npy") || strstr(text, ".safetensors");
+}
+
 /* The part after "NAME=". */
 static bool take_value(inputs *in, input *item, const char *value, failure *why)
 {
@@ -197,6 +198,11 @@ static bool take_value(inputs *in, input *item, const char *value, failure *why)
         return true;
     if (is_shape)
         return false;
+    if (!is_file_name(value) && access(value, F_OK) != 0 && errno == ENOENT)
+        return failed(why, STATUS_USAGE,
+                      "%s=%s: neither a shape (like 128x4096:float32), a number nor a file that "
+                      "exists",
+                      item->name, value);
 
     size_t length = key ? (size_t)(key - value) + strlen(marker) - 1 : strlen(value);
     const input_source *source = open_source(in, value, length, why);
@@ -232,7 +238,7 @@ static size_t name_length(const char *argument)
 
 bool inputs_is_input(const char *argument)
 {
-    return name_length(argument) || ends_with(argument, ".safetensors");
+    return name_length(argument) || text_ends_with(argument, ".safetensors");
 }
 
 /* The formula's inputs as "x, y, z", for messages. */
@@ -267,13 +273,13 @@ static bool take_argument(inputs *in, const char *argument, bool *given, failure
 {
     size_t length = name_length(argument);
 
-    if (!length && ends_with(argument, ".safetensors")) {
+    if (!length && text_ends_with(argument, ".safetensors")) {
         input_source *source = open_source(in, argument, strlen(argument), why);
         if (source)
             source->offered = true;
         return source != NULL;
     }
-    if (!length && ends_with(argument, ".npy"))
+    if (!length && text_ends_with(argument, ".npy"))
         return failed(why, STATUS_USAGE, "'%s' needs a name: %s=%s", argument,
                       in->count ? in->items[0].name : "x", argument);
     if (!length)

@@ -5,6 +5,7 @@
  *     w=weights.safetensors:fc.weight  one tensor of a file
  *     weights.safetensors              every tensor in it, under its own name
  *     x=128x4096:float32               generated, uniform in [0, 1)
+ *     w=64:float32                     the same with one dim
  *     s=2.0                            a 0-d float32 tensor
  */
 #ifndef OGIVE_CLI_INPUTS_H

@@ -57,8 +57,8 @@ void output_handle_signals(void)
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
     }
-    /* A closed pipe is then an error of write(), with a message. */
-    signal(SIGPIPE, SIG_IGN);
+    /* Whoever closes a pipe has read enough: end, without a message. */
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 static void block_signals(sigset_t *old)
@@ -120,6 +120,29 @@ static char *temporary_name(const char *target)
     return name;
 }
 
+static bool is_standard_output(const struct stat *info)
+{
+    struct stat standard;
+    return fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == info->st_dev &&
+           standard.st_ino == info->st_ino;
+}
+
+bool output_is_direct(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode) &&
+           (!S_ISREG(info.st_mode) || is_standard_output(&info));
+}
+
+/* Standard output is not opened again: a socket cannot be, and a file would be
+ * written from its beginning. */
+static bool open_direct(output_file *out, const struct stat *info, failure *why)
+{
+    out->fd = is_standard_output(info) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                                       : open(out->path, O_WRONLY | O_CLOEXEC);
+    return out->fd >= 0 || fail_write(out, errno, why);
+}
+
 bool output_open(const char *path, output_file *out, failure *why)
 {
     struct stat info;
@@ -128,17 +151,20 @@ bool output_open(const char *path, output_file *out, failure *why)
 
     umask(mask);
     *out = (output_file){.path = strdup(path), .fd = -1};
-    bool exists = stat(path, &info) == 0;
-    /* Through a link, the file behind it is replaced, not the link. */
-    out->target = exists ? realpath(path, NULL) : strdup(path);
-    if (!out->path || !out->target)
+    if (!out->path)
         return fail_memory(why, (double)strlen(path), "a file's name");
+    bool exists = stat(path, &info) == 0;
+    if (!exists && lstat(path, &info) == 0)
+        return failed(why, STATUS_FILE, "cannot write '%s': it is a link that leads to no file",
+                      path);
     if (exists && S_ISDIR(info.st_mode))
         return fail_write(out, EISDIR, why);
-    if (exists && !S_ISREG(info.st_mode)) {
-        out->fd = open(path, O_WRONLY | O_CLOEXEC);
-        return out->fd >= 0 || fail_write(out, errno, why);
-    }
+    if (exists && output_is_direct(path))
+        return open_direct(out, &info, why);
+    /* Through a link, the file behind it is replaced, not the link. */
+    out->target = exists ? realpath(path, NULL) : strdup(path);
+    if (!out->target)
+        return fail_write(out, errno, why);
     if (exists) {
         mode = info.st_mode & 07777;
         /* rename() asks the folder alone; a write-protected file stays. */

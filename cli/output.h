@@ -4,8 +4,8 @@
  * renames it when it is complete: nobody ever sees half a file, and an output
  * may be an input.
  *
- * A target that exists and is not an ordinary file (a pipe, /dev/null) is
- * written to directly.
+ * A target that exists and is not an ordinary file (a pipe, /dev/null), or that
+ * is standard output, is written to directly.
  */
 #ifndef OGIVE_CLI_OUTPUT_H
 #define OGIVE_CLI_OUTPUT_H
@@ -23,10 +23,12 @@ typedef struct {
     int fd;
 } output_file;
 
-/* Interrupts and terminations remove the temporary files and end the program
- * from now on. */
+/* Interrupts, terminations and closed pipes remove the temporary files and end
+ * the program from now on. */
 void output_handle_signals(void);
 
+/* Whether path is written to directly: such names do not tell a format. */
+bool output_is_direct(const char *path);
 /* Makes the temporary file, so that a folder that cannot be written to is
  * known before the work begins. */
 bool output_open(const char *path, output_file *out, failure *why);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "npy.h"
 #include "safetensors.h"
@@ -20,19 +19,6 @@ static size_t path_length(const char *option, const char **key)
 
     *key = found ? found + strlen(marker) : NULL;
     return found ? (size_t)(*key - 1 - option) : strlen(option);
-}
-
-static bool ends_with(const char *text, size_t length, const char *end)
-{
-    size_t n = strlen(end);
-    return length >= n && !memcmp(text + length - n, end, n);
-}
-
-/* Devices and pipes get .npy: they have no name to tell the format by. */
-static bool is_special(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
 /* The file that option names, new or already there. */
@@ -51,8 +37,8 @@ static bool find_file(results *r, const char *option, size_t *out, failure *why)
                                                             : "");
         }
     }
-    bool safetensors = ends_with(option, length, ".safetensors");
-    if (!safetensors && !ends_with(option, length, ".npy") && !is_special(option))
+    bool safetensors = key || text_ends_with(option, ".safetensors");
+    if (!safetensors && !text_ends_with(option, ".npy") && !output_is_direct(option))
         return failed(why, STATUS_USAGE, "-o %s: the name must end in .npy or .safetensors",
                       option);
     if (r->file_count == MAX_OUTPUTS)
@@ -103,8 +89,8 @@ bool results_open(results *r, const text_list *outputs, host_layout *const *layo
         return fail_memory(why, (double)count, "the outputs");
     bool takes_all = false;
     if (outputs->count == 1 && count > 1) {
-        size_t length = path_length(outputs->items[0], &key);
-        takes_all = !key && ends_with(outputs->items[0], length, ".safetensors");
+        path_length(outputs->items[0], &key);
+        takes_all = !key && text_ends_with(outputs->items[0], ".safetensors");
     }
     if (outputs->count != count && !takes_all)
         return failed(why, STATUS_USAGE,

@@ -5,6 +5,8 @@
  *     -o out.safetensors      one result, or all that there are
  *     -o out.safetensors:KEY  one result under that name; several may share
  *                             the file
+ *     -o /dev/stdout          one result as .npy; the same for every target that
+ *                             is written to directly (output.h)
  */
 #ifndef OGIVE_CLI_RESULTS_H
 #define OGIVE_CLI_RESULTS_H

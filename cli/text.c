@@ -82,6 +82,12 @@ void text_shape(char *buffer, size_t capacity, const int64_t *shape, int32_t ndi
         snprintf(buffer + used, capacity - used, ")");
 }
 
+bool text_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), n = strlen(end);
+    return length >= n && !strcmp(text + length - n, end);
+}
+
 /* Edit distance with transpositions of neighbours; names longer than the table
  * are never near. */
 static size_t edit_distance(const char *a, const char *b)

@@ -31,6 +31,8 @@ void text_seconds(char *buffer, size_t capacity, double seconds);
 /* "(128, 4096)", "(3,)", "()" as Python writes a shape. */
 void text_shape(char *buffer, size_t capacity, const int64_t *shape, int32_t ndim);
 
+bool text_ends_with(const char *text, const char *end);
+
 /* The candidate nearest to name by edits, NULL if none is near enough to be a
  * slip of the finger. */
 const char *text_nearest(const char *name, const char *const *candidates, size_t count);

@@ -16,3 +16,7 @@ try ogive run x=1.0 'sigmoid(x)'
 try ogive run 'x' x=missing.npy
 try ogive run 'x' x=.
 try ogive run 'x' missing.safetensors
+for value in -3x4 3xx4 =3 1.2.3; do
+    try ogive run 'x' x=$value
+done
+try ogive run 'x' x=./missing

@@ -10,4 +10,6 @@ try run 'x, x' x=2:float32 -o a.safetensors:k -o a.safetensors:k
 try run 'x' x=2:float32 -o a.safetensors:
 mkdir folder.npy
 try run 'x' x=2:float32 -o folder.npy
+ln -s nothing link.npy
+try run 'x' x=2:float32 -o link.npy
 ls -A
