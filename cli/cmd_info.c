@@ -12,6 +12,7 @@
 #include "memory_limit.h"
 #include "options.h"
 #include "report.h"
+#include "request.h"
 
 static const char help[] =
     "usage: ogive info [--json]\n"
@@ -72,6 +73,19 @@ static void print_info(void)
     printf("device cuda      not in this build\n");
 }
 
+/* Plans a formula: that fails if OGIVE_CPU is wrong, as every other will. */
+static bool check_environment(failure *why)
+{
+    const char *items[] = {"x", "x=1"};
+    const text_list arguments = {.items = items, .count = 2};
+    const device_options device = {0};
+    request r;
+
+    bool good = request_prepare(&r, NULL, &arguments, NULL, &device, why);
+    request_release(&r);
+    return good;
+}
+
 static int run_info(int argc, char **argv)
 {
     text_list arguments = {0};
@@ -83,6 +97,7 @@ static int run_info(int argc, char **argv)
     if (good && arguments.count)
         good = failed(&why, STATUS_USAGE, "ogive info takes no arguments, got '%s'",
                       arguments.items[0]);
+    good = good && check_environment(&why);
     if (!good)
         report_failure(&why, NULL, 0);
     else if (json)
