@@ -297,8 +297,10 @@ static int run_check(int argc, char **argv)
     };
     failure why = {0};
 
-    bool good = options_parse(argc, argv, options, &names, &why) &&
-                check_function_names(&names, &why) && choose_levels(&c, level, &why);
+    bool good = options_parse(argc, argv, options, &names, &why);
+    if (good && c.markdown && c.json)
+        good = failed(&why, STATUS_USAGE, "either --markdown or --json, not both");
+    good = good && check_function_names(&names, &why) && choose_levels(&c, level, &why);
     if (good) {
         c.threads = (int32_t)threads;
         c.list = c.json ? json_array() : NULL;

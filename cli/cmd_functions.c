@@ -152,8 +152,11 @@ static int run_functions(int argc, char **argv)
                               {0}};
     failure why = {0};
 
-    bool good = options_parse(argc, argv, options, &names, &why) &&
-                check_function_names(&names, &why) && list_functions(&names, markdown, json, &why);
+    bool good = options_parse(argc, argv, options, &names, &why);
+    if (good && markdown && json)
+        good = failed(&why, STATUS_USAGE, "either --markdown or --json, not both");
+    good =
+        good && check_function_names(&names, &why) && list_functions(&names, markdown, json, &why);
     if (!good)
         report_failure(&why, NULL, 0);
     text_list_release(&names);

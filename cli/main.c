@@ -56,22 +56,28 @@ static const command *find_command(const char *name)
 
 static int report_unknown(const char *name)
 {
-    const char *names[COMMAND_COUNT + 1];
+    const char *names[COMMAND_COUNT + 3];
+    const char *kind = name[0] == '-' ? "option" : "command";
+    size_t count = 0;
     failure why;
 
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        names[i] = commands[i]->name;
-    names[COMMAND_COUNT] = "--version";
-    const char *nearest = text_nearest(name, names, COMMAND_COUNT + 1);
+    while (count < COMMAND_COUNT) {
+        names[count] = commands[count]->name;
+        count++;
+    }
+    names[count++] = "help";
+    names[count++] = "--help";
+    names[count++] = "--version";
+    const char *nearest = text_nearest(name, names, count);
     if (nearest)
-        failed(&why, STATUS_USAGE, "unknown command '%s'; did you mean '%s'?", name, nearest);
+        failed(&why, STATUS_USAGE, "unknown %s '%s'; did you mean '%s'?", kind, name, nearest);
     else if (strpbrk(name, "()+*/= "))
         failed(&why, STATUS_USAGE,
-               "unknown command '%s'; a formula follows a command: "
+               "unknown %s '%s'; a formula follows a command: "
                "ogive run 'FORMULA' x=in.npy",
-               name);
+               kind, name);
     else
-        failed(&why, STATUS_USAGE, "unknown command '%s' (see ogive --help)", name);
+        failed(&why, STATUS_USAGE, "unknown %s '%s' (see ogive --help)", kind, name);
     return report_failure(&why, NULL, 0);
 }
 
@@ -90,10 +96,10 @@ static int dispatch(int argc, char **argv)
         return STATUS_USAGE;
     }
     const char *name = argv[1];
-    if (!strcmp(name, "help") && argc == 3 && find_command(argv[2])) {
-        fputs(find_command(argv[2])->help, stdout);
-        return STATUS_DONE;
-    }
+    /* `ogive help NAME` is `ogive NAME --help`. */
+    bool about_command = !strcmp(name, "help") && argc > 2;
+    if (about_command)
+        name = argv[2];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_help(stdout);
         return STATUS_DONE;
@@ -105,7 +111,7 @@ static int dispatch(int argc, char **argv)
     const command *found = find_command(name);
     if (!found)
         return report_unknown(name);
-    if (asks_for_help(argc - 2, argv + 2)) {
+    if (about_command || asks_for_help(argc - 2, argv + 2)) {
         fputs(found->help, stdout);
         return STATUS_DONE;
     }
@@ -118,7 +124,7 @@ int main(int argc, char **argv)
     errno = 0;
     int status = dispatch(argc, argv);
 
-    /* A full disk or a closed pipe shows here at the latest. */
+    /* A full disk shows here at the latest. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         failure why;
         failed(&why, STATUS_FILE, "cannot write to standard output: %s",

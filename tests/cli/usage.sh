@@ -4,6 +4,9 @@ try ogive >/dev/null
 try ogive rnu
 try ogive 'sigmoid(x)'
 try ogive frobnicate
+try ogive --hlep
+try ogive help foo
+try ogive help expalin
 try ogive run
 try ogive run x --sed 1
 try ogive run x --seed
@@ -18,5 +21,7 @@ try ogive run x --device cuda:x x=1
 try ogive info now
 try ogive check sigmod
 try ogive check sum
+try ogive check --markdown --json
 try ogive bench sgmoid
 try ogive functions sofmax
+try ogive functions --markdown --json
