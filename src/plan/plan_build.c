@@ -439,11 +439,18 @@ static bool is_plain_view(const og_planner *b, int32_t node)
            og_compute_type(b->types[node].dtype) == og_compute_type(b->types[of->args[0]].dtype);
 }
 
-/* A product reads its operands from memory: what is computed is kept first. */
-static ogive_status keep_operand(og_planner *b, int32_t node)
+/* What a product that reads node finds in memory. */
+static int32_t find_kept(const og_planner *b, int32_t node)
 {
     while (b->buffer[node] < 0 && is_plain_view(b, node))
         node = b->graph->nodes[node].args[0];
+    return node;
+}
+
+/* A product reads its operands from memory: what is computed is kept first. */
+static ogive_status keep_operand(og_planner *b, int32_t node)
+{
+    node = find_kept(b, node);
     if (b->buffer[node] >= 0)
         return OGIVE_OK;
     if (og_node_reduces(b, node) || og_node_is_product(b, node))
@@ -500,9 +507,21 @@ static ogive_status place_anchors(og_planner *b)
         for (int32_t a = 0;
              live[n] && a < og_op_value_count(graph->nodes[n].op, graph->nodes[n].arg_count); a++)
             live[graph->nodes[n].args[a]] = true;
+    /* What a product will read may as well be kept for the reductions before it: a
+     * gradient whose columns are summed is then all that is kept of its kernel. */
+    bool *is_operand = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
+    if (!is_operand)
+        return og_fail_memory(b->error, (size_t)graph->node_count);
+    for (int32_t n = 0; n < graph->node_count; n++)
+        for (int side = 0; live[n] && og_node_is_product(b, n) && side < 2; side++)
+            is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
     for (int32_t n = 0; n < graph->node_count; n++) {
-        if (live[n] && og_node_reduces(b, n))
+        if (live[n] && og_node_reduces(b, n)) {
+            int32_t arg = find_kept(b, graph->nodes[n].args[0]);
+            if (is_operand[arg] && !og_node_reduces(b, arg) && !og_node_is_product(b, arg))
+                OG_TRY(keep_operand(b, arg));
             OG_TRY(place_reduction(b, n));
+        }
         if (live[n] && og_node_is_product(b, n))
             OG_TRY(place_product(b, n));
     }
