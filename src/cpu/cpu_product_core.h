@@ -49,7 +49,7 @@ P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restri
         }                                                                                          \
     } while (0)
     for (; k + 8 <= count; k += 8, a += 8, b += 8 * SLIVER, ahead += ahead_stride) {
-        UNROLL for (int u = 0; u < 8; u++)
+        UNROLL_STEPS for (int u = 0; u < 8; u++)
         {
             STEP(u);
             __builtin_prefetch(ahead + u * 128, 0, 2);

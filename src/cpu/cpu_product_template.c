@@ -20,9 +20,12 @@
 #endif
 
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
+/* clang 14 would load all that the steps need before the first, and spill the sums. */
+#define UNROLL_STEPS _Pragma("clang loop unroll(disable)")
 #else
 #define UNROLL _Pragma("GCC unroll 32") /* else gcc 12 keeps the sums on the stack */
+#define UNROLL_STEPS UNROLL
 #endif
 
 enum {
