@@ -311,7 +311,8 @@ static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
     out->places = OG_ARENA_NEW(c->arena, og_cpu_place, c->place_count + 1);
     if (!out->places)
         return og_fail_memory(c->error, c->place_count * sizeof *out->places);
-    memcpy(out->places, c->places, c->place_count * sizeof *out->places);
+    if (c->place_count)
+        memcpy(out->places, c->places, c->place_count * sizeof *out->places);
     return OGIVE_OK;
 }
 
