@@ -77,11 +77,7 @@ typedef struct {
 #define OGIVE_VERSION_MINOR 1
 #define OGIVE_VERSION_PATCH 0
 
-#if defined(_WIN32)
-#define OGIVE_API
-#else
 #define OGIVE_API __attribute__((visibility("default")))
-#endif
 
 /* "0.1.0", of the library that is running. */
 OGIVE_API const char *ogive_version(void);
@@ -217,11 +213,11 @@ OGIVE_API int32_t ogive_cpu_threads(void);
 /* The functions of the language, in the order of the documentation. */
 typedef struct {
     const char *name;
-    char signature[128];   /* "input, negative_slope=0.01" */
-    const char *group;     /* "activation", "reduction", ... */
-    const char *meaning;   /* formula text for a composite, else NULL */
-    double max_ulp;        /* largest float32 error over all 2^32 inputs; < 0: not of that kind */
-    uint64_t hash;         /* of all 2^32 results, 0 if max_ulp < 0 */
+    char signature[128]; /* "input, negative_slope=0.01" */
+    const char *group;   /* "activation", "reduction", ... */
+    const char *meaning; /* formula text for a composite, else NULL */
+    double max_ulp;      /* largest float32 error over all 2^32 inputs; < 0: not of that kind */
+    uint64_t hash;       /* of all 2^32 results, 0 if max_ulp < 0 */
 } ogive_function_info;
 
 OGIVE_API size_t ogive_function_count(void);

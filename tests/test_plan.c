@@ -76,6 +76,7 @@ static const plan_case cases[] = {
     {"softmax(linear(x, w), 1)", "4x5 7x5", 2},
     {"linear(linear(x, w), v)", "4x5 7x5 3x7", 2},
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 2},
+    {"z = x @ y; z * 2, sum(z, -1, true)", "3x2 2x1", 1}, /* a row of one product */
     /* gradients by the inputs in d(); the last shape is that of grad */
     {"d(x) sigmoid(x)", "4x5 4x5", 1},
     {"d(x) hardsigmoid(x)", "4x5 4x5", 1},

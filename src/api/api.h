@@ -9,7 +9,6 @@
 #include "plan/backend.h"
 #include "plan/planner.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Layouts and options that a cached plan was made for: flat words, compared whole. */
@@ -24,7 +23,7 @@ enum { OG_CACHED_PLANS = 8 };
 struct ogive_formula {
     atomic_int owners;
     og_graph graph;
-    pthread_mutex_t lock;               /* guards plans */
+    atomic_uint lock;                   /* guards plans: og_lock_cache() */
     ogive_plan *plans[OG_CACHED_PLANS]; /* most recent first, NULL at the end */
 };
 
@@ -45,6 +44,11 @@ struct ogive_plan {
     og_key key;            /* of a cached plan */
     _Atomic(void *) spare; /* one idle workspace of a cached plan */
 };
+
+/* Registers the fork handler that the lock relies on, once. */
+void og_watch_forks(void);
+/* Waits for the formula's cache of plans. In a forked child it may be empty then. */
+void og_lock_cache(ogive_formula *formula);
 
 /* Checks a caller's tensor and reads its layout. what ("input", "output") and
  * name are for messages. */

@@ -29,10 +29,7 @@ static ogive_status new_formula(ogive_formula **out, ogive_error *error)
     ogive_formula *formula = calloc(1, sizeof *formula);
     if (!formula)
         return og_fail_memory(error, sizeof *formula);
-    if (pthread_mutex_init(&formula->lock, NULL) != 0) {
-        free(formula);
-        return og_fail_memory(error, sizeof formula->lock);
-    }
+    og_watch_forks();
     atomic_init(&formula->owners, 1);
     *out = formula;
     return OGIVE_OK;
@@ -91,9 +88,9 @@ void ogive_formula_release(ogive_formula *formula)
 {
     if (!formula || atomic_fetch_sub_explicit(&formula->owners, 1, memory_order_acq_rel) != 1)
         return;
+    og_lock_cache(formula); /* nobody else has it, but the parent's threads may have had */
     for (int i = 0; i < OG_CACHED_PLANS; i++)
         ogive_plan_release(formula->plans[i]);
-    pthread_mutex_destroy(&formula->lock);
     og_graph_free(&formula->graph);
     free(formula);
 }

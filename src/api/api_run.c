@@ -6,6 +6,8 @@
  */
 #include "api/api.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,19 +19,25 @@ enum {
 
 /* ---- keys ---------------------------------------------------------------------- */
 
+/* Anything that a plan would refuse is one word: a key that no plan has. */
+static bool has_layout(const DLTensor *tensor)
+{
+    return tensor && tensor->ndim >= 0 && tensor->ndim <= OG_MAX_RANK &&
+           (tensor->ndim == 0 || tensor->shape);
+}
+
 static size_t key_words(const DLTensor *const *tensors, size_t count)
 {
     size_t words = 0;
     for (size_t i = 0; i < count; i++)
-        words += 3 + (tensors[i] && tensors[i]->ndim > 0 ? 2 * (size_t)tensors[i]->ndim : 0);
+        words += has_layout(tensors[i]) ? 3 + 2 * (size_t)tensors[i]->ndim : 1;
     return words;
 }
 
-/* Appends a tensor's layout. Anything that a plan would refuse gives a key that
- * no plan has. */
+/* Appends a tensor's layout. */
 static int64_t *add_tensor(int64_t *word, const DLTensor *tensor)
 {
-    if (!tensor || (tensor->ndim > 0 && !tensor->shape)) {
+    if (!has_layout(tensor)) {
         *word++ = -1;
         return word;
     }
@@ -52,11 +60,58 @@ static bool keys_equal(const og_key *a, const og_key *b)
 
 /* ---- the cache ------------------------------------------------------------------- */
 
+/* The lock of a formula's cache is held for some 50 ns, so waiting yields the CPU.
+ * It holds 0 while free, else 1 + the number of forks that led to the process of
+ * its holder: in a forked child a lock that a thread of the parent held is
+ * recognised, taken over, and what it guarded is forgotten, for it may be half
+ * changed. */
+static atomic_uint fork_count;
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&fork_count, 1, memory_order_relaxed);
+}
+
+static void register_handler(void)
+{
+    /* Without memory for it, only a fork amid other threads' runs is at risk. */
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+void og_watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_handler);
+}
+
+void og_lock_cache(ogive_formula *formula)
+{
+    unsigned mine = 1 + atomic_load_explicit(&fork_count, memory_order_relaxed);
+    for (;;) {
+        unsigned holder = 0;
+        if (atomic_compare_exchange_strong_explicit(&formula->lock, &holder, mine,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return;
+        if (holder != mine &&
+            atomic_compare_exchange_strong_explicit(&formula->lock, &holder, mine,
+                                                    memory_order_acquire, memory_order_relaxed)) {
+            memset(formula->plans, 0, sizeof formula->plans);
+            return;
+        }
+        sched_yield();
+    }
+}
+
+static void unlock_cache(ogive_formula *formula)
+{
+    atomic_store_explicit(&formula->lock, 0, memory_order_release);
+}
+
 /* A plan that the caller must release, or NULL. */
 static ogive_plan *find_plan(ogive_formula *formula, const og_key *key)
 {
     ogive_plan *found = NULL;
-    pthread_mutex_lock(&formula->lock);
+    og_lock_cache(formula);
     for (int i = 0; i < OG_CACHED_PLANS && formula->plans[i]; i++)
         if (keys_equal(&formula->plans[i]->key, key)) {
             found = ogive_plan_retain(formula->plans[i]);
@@ -64,7 +119,7 @@ static ogive_plan *find_plan(ogive_formula *formula, const og_key *key)
             formula->plans[0] = found;
             break;
         }
-    pthread_mutex_unlock(&formula->lock);
+    unlock_cache(formula);
     return found;
 }
 
@@ -75,11 +130,11 @@ static void remember_plan(ogive_formula *formula, ogive_plan *plan, const og_key
     if (!plan->key.words)
         return; /* a plan that is not remembered is as good */
     memcpy(plan->key.words, key->words, key->count * sizeof *key->words);
-    pthread_mutex_lock(&formula->lock);
+    og_lock_cache(formula);
     ogive_plan *oldest = formula->plans[OG_CACHED_PLANS - 1];
     memmove(&formula->plans[1], &formula->plans[0], (OG_CACHED_PLANS - 1) * sizeof plan);
     formula->plans[0] = ogive_plan_retain(plan);
-    pthread_mutex_unlock(&formula->lock);
+    unlock_cache(formula);
     ogive_plan_release(oldest);
 }
 

@@ -57,11 +57,7 @@ static const og_function functions[OG_FUNCTION_COUNT] = {
 #include "formula/functions.def"
 
 #define OG_ACCURACY(name, ulp, bits) [OG_OP_##name].max_ulp = ulp, [OG_OP_##name].hash = bits,
-#if defined(__has_include)
-#if __has_include("math/accuracy.def")
 #include "math/accuracy.def"
-#endif
-#endif
 #undef OG_ACCURACY
 };
 

@@ -76,7 +76,7 @@ typedef struct {
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
  * right run over the kernel's space; the k strides are apart. Along a dim that is
- * reduced one of them stands still. Only pass 0 has the product.
+ * reduced one of them stands still. Only element instructions of pass 0 are products.
  *
  * ORDER of the sum (float32 and halves, whose products are exact; for float64 any):
  * k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then p = fma(left[k],
@@ -125,7 +125,7 @@ typedef struct {
     og_order order;
     og_access *accesses;
     int32_t access_count;
-    og_product *products; /* at most 2 */
+    og_product *products; /* at most one yet */
     int32_t product_count;
     og_pass *passes;
     int32_t pass_count;

@@ -398,8 +398,8 @@ static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *
     OG_TRY(og_visit_begin(b));
     OG_TRY(og_visit(b, draft, root->node, &root->mapping, &index, valid));
     OG_TRY(og_visit_end(b, draft, valid));
-    if (*valid && root->row)
-        *valid = !b->instances[index].varies;
+    if (*valid && root->row) /* a product is computed per element, even where n is 1 */
+        *valid = !b->instances[index].varies && !b->instances[index].has_product;
     return *valid ? keep_loads(b) : OGIVE_OK;
 }
 
