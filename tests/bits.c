@@ -36,11 +36,20 @@ typedef struct {
 #define SWEEP_BFLOAT "65536ba"
 
 static const test_case cases[] = {
-    /* the founding workloads, without their products */
+    /* the founding workloads */
     {"sigmoid(x)", {"64x4099f"}},
     {"hardsigmoid(x)", {"64x4099f"}},
-    {"sum(sigmoid(z), dim=1, keepdim=true)", {"67x75f"}},
-    {"z + 2.0 * sigmoid(z)", {"33x70b"}},
+    {"sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", {"67x129f", "75x129f", "75f"}},
+    {"z = linear(x, w, b); z + 2.0 * sigmoid(z)", {"67x129f", "75x129f", "75f"}},
+    {"z = linear(x, w, b); z + 2.0 * sigmoid(z)", {"33x65b", "70x65b", "70b"}},
+
+    /* products: one row, few, many; every layout and type */
+    {"linear(x, w)", {"1x4099f", "300x4099f"}},
+    {"linear(x, w)", {"5x3x1030h", "40x1030h"}},
+    {"linear(x, w)", {"300x600ft", "200x600ft"}},
+    {"matmul(x, y)", {"130x257f", "257x66f"}},
+    {"x @ y", {"3x20x31f", "31x18ft"}},
+    {"x @ y", {"2x70x1100b", "2x1100x90b"}},
 
     /* pointwise, with layouts and types mixed */
     {"x * sigmoid(x) + y", {"1000003f", "1000003f"}},
