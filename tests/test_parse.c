@@ -114,7 +114,7 @@ static const struct {
     {"x**0.5", "n0 = input x; n1 = sqrt n0 [pow]; results n1"},
     {"x**-0.5", "n0 = input x; n1 = rsqrt n0 [pow]; results n1"},
     {"x**-1", "n0 = input x; n1 = reciprocal n0 [pow]; results n1"},
-    {"x**-2", "n0 = input x; n1 = square n0 [pow]; n2 = reciprocal n1 [pow]; results n2"},
+    {"x**-2", "n0 = input x; n1 = pow n0 -2; results n1"},
     {"x**2.5", "n0 = input x; n1 = pow n0 2.5; results n1"},
     {"x**0", "n0 = input x; n1 = pow n0 0; results n1"},
     {"pow(x, 3)", "n0 = input x; n1 = mul n0 n0 [pow]; n2 = mul n1 n0 [pow]; results n2"},

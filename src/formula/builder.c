@@ -331,10 +331,7 @@ ogive_status og_build_pow(og_builder *builder, const og_operand *base, double ex
         OG_TRY(og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, &args[0]));
         return og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, out);
     }
-    if (exponent == -2) {
-        OG_TRY(og_build_scalar(builder, OG_OP_square, args, NULL, OG_OP_pow, offset, &args[0]));
-        return og_build_scalar(builder, OG_OP_reciprocal, args, NULL, OG_OP_pow, offset, out);
-    }
+    /* -2 is not 1 / (x * x): its derivative through x * x overflows early. */
     og_op op = exponent == 2      ? OG_OP_square
                : exponent == 0.5  ? OG_OP_sqrt
                : exponent == -0.5 ? OG_OP_rsqrt
