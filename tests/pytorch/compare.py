@@ -86,6 +86,7 @@ def rows(dim, keepdim):
         yield f"logsumexp(x{d})", lambda x: torch.logsumexp(x, **kw)
     if isinstance(dim, int) and not keepdim:
         yield f"softmax(x, {dim})", lambda x: torch.softmax(x, dim)
+        yield f"softmin(x, {dim})", lambda x: F.softmin(x, dim)
         yield f"log_softmax(x, {dim})", lambda x: torch.log_softmax(x, dim)
 
 
