@@ -136,9 +136,9 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
         if (!r->is_sumexp)
             continue;
         const void *m = partial_of(w, &program->reductions[r->companion], part);
-        const void *x = stages + (size_t)r->stage * w->kernel->stage_bytes;
-        if (r->access >= 0)
-            x = og_cpu_address(w->job, &program->accesses[r->access], chunk);
+        const void *x = r->access >= 0
+                            ? og_cpu_address(w->job, &program->accesses[r->access], chunk)
+                            : stages + (size_t)r->stage * w->kernel->stage_bytes;
         char *lanes = w->memory + r->accumulators;
         char *kept = r->kept >= 0 ? kept_of(w, r) : NULL;
         r->loops->exp_lanes(lanes, kept, x, m, n);

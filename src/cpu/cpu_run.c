@@ -345,7 +345,8 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
                           .outputs = outputs,
                           .workspace = workspace,
                           .aliased = aliased};
-        job.scratch = job.workspace + s->scratch_offset;
+        if (workspace) /* none where none is needed */
+            job.scratch = job.workspace + s->scratch_offset;
         if (k->product)
             og_cpu_run_product(&job);
         if (k->tile_count == 0)
