@@ -197,10 +197,12 @@ static void *call_until_told(void *argument)
 static void test_fork_during_region(void **state)
 {
     (void)state;
+    if (SANITIZED)
+        skip(); /* a lock of the sanitizer's own may be held at the fork, for ever in the child */
     _Atomic bool stop = false;
     pthread_t caller;
     assert_int_equal(pthread_create(&caller, NULL, call_until_told, (void *)&stop), 0);
-    for (int i = 0; i < (SANITIZED ? 10 : 100); i++) {
+    for (int i = 0; i < 100; i++) {
         pid_t child;
         check_in_child(&child);
         wait_for_child(child);
