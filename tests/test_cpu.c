@@ -129,9 +129,34 @@ static builder *build_exponentials(int64_t rows, int64_t n, og_dtype dtype)
     return b;
 }
 
+/* softmax(x) * softmax(y): two kinds of terms, one place to store. */
+static builder *build_two_softmaxes(int64_t rows, int64_t n)
+{
+    builder *b = begin(OG_ROWS, 2, (int64_t[]){rows, n}, 1);
+    int32_t in[2], m[2], s[2], e[2], x[2];
+    for (int i = 0; i < 2; i++) {
+        in[i] = add_access(b, OG_BUFFER_INPUT, OG_FLOAT32, (int64_t[]){n, 1});
+        x[i] = load(b, in[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        m[i] = reduce(b, OG_OP_row_max, x[i]);
+        s[i] = reduce(b, OG_OP_sumexp, x[i]);
+    }
+    next_pass(b);
+    for (int i = 0; i < 2; i++)
+        e[i] = map(b, OG_OP_exp, map(b, OG_OP_sub, load(b, in[i]), m[i]), -1);
+    for (int i = 0; i < 2; i++)
+        e[i] = map(b, OG_OP_div, e[i], s[i]);
+    store(b, add_access(b, OG_BUFFER_OUTPUT, OG_FLOAT32, (int64_t[]){n, 1}),
+          map(b, OG_OP_mul, e[0], e[1]));
+    return b;
+}
+
 static void test_kept_exponentials(void **unused)
 {
     (void)unused;
+    check(build_two_softmaxes(30, 50), 0, false);
+    check(build_two_softmaxes(3, 5000), 2, false);
     for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
         for (uint64_t seed = 0; seed < 4; seed++) {
             check(build_exponentials(30, 5, (og_dtype)dtype), seed, true);

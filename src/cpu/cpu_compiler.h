@@ -40,8 +40,9 @@ typedef struct {
     og_cpu_value *values;
     int32_t *row_places; /* of row values that outlive their program, or OG_CPU_NONE */
     bool *row_ones, *outlives;
-    int32_t *kept; /* of values that are kept terms of a sumexp: see cpu_keep.c */
-    bool *needed;  /* in the program being compiled */
+    int32_t *kept;        /* of values that are kept terms of a sumexp: see cpu_keep.c */
+    int32_t *kept_stores; /* by number: the access to keep them in, or OG_CPU_NONE */
+    bool *needed;         /* in the program being compiled */
 
     /* The program being compiled. */
     og_cpu_program *program;
@@ -62,6 +63,9 @@ bool og_cpu_is_row_value(const og_cpu_compiler *c, int32_t value);
 bool og_cpu_has_whole_rows(const og_cpu_compiler *c);
 /* The instruction is an exponential that an earlier pass has kept. */
 bool og_cpu_is_kept(const og_cpu_compiler *c, const og_instr *instr);
+
+/* Kept terms `number` are kept in memory that is stored to: *access of the program. */
+bool og_cpu_is_kept_in_store(og_cpu_compiler *c, int32_t number, int32_t *access);
 
 /* Access `index` of the kernel as one of the program: its number there. */
 int32_t og_cpu_add_access(og_cpu_compiler *c, int32_t index);

@@ -6,6 +6,9 @@
  * pass took, m being its row maximum. Where a row is one chunk these are, bit for
  * bit, the terms of that sum (unless m is infinite: cpu_reduce.c sees to that), so
  * the sum keeps its terms and the later pass reads them: half the time of a softmax.
+ *
+ * The terms are kept where the later pass stores its result, if nothing speaks against
+ * it: that memory is then fetched while the exponentials are computed, not after.
  */
 #include "cpu/cpu_prepare.h"
 
@@ -54,11 +57,36 @@ static const og_reduce *find_maximum(const og_pass *pass, const og_reduce *sumex
     return NULL;
 }
 
-/* Marks each exp(x - maximum) after pass p; false if there is none. */
+/* The access of a store of pass that comes when value, the result of an instruction of
+ * it, is needed no more; -1 if there is none. */
+static int32_t find_later_store(const search *s, const og_pass *pass, int32_t value)
+{
+    int32_t last = 0;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        for (int a = 0; a < OG_MAX_ARGS; a++)
+            if (pass->elements[i].args[a] == value)
+                last = i;
+    for (int32_t r = 0; r < pass->reduction_count; r++)
+        if (pass->reductions[r].source == value)
+            return -1;
+    for (int32_t i = last; i < pass->element_count; i++) {
+        const og_instr *store = &pass->elements[i];
+        if (store->op != OG_OP_STORE || store->type != s->kernel->values[value].type)
+            continue;
+        const og_instr *producer = s->by_value[store->args[0]];
+        if (producer && producer >= &pass->elements[last])
+            return store->index;
+    }
+    return -1;
+}
+
+/* Marks each exp(x - maximum) after pass p; false if there is none. *store is where the
+ * terms may be kept, or -1. */
 static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_reduce *maximum,
-                       int32_t number, int32_t *kept)
+                       int32_t number, int32_t *kept, int32_t *store)
 {
     bool found = false;
+    *store = -1;
     for (int32_t q = p + 1; q < s->kernel->pass_count; q++) {
         const og_pass *pass = &s->kernel->passes[q];
         for (int32_t i = 0; i < pass->element_count; i++) {
@@ -68,6 +96,7 @@ static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_r
             if (difference && difference->op == OG_OP_sub && difference->args[1] == maximum->dst &&
                 is_same(s, difference->args[0], sumexp->source)) {
                 kept[at->dst] = number;
+                *store = found ? -1 : find_later_store(s, pass, at->dst);
                 found = true;
             }
         }
@@ -76,7 +105,7 @@ static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_r
 }
 
 ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
-                              int32_t *count, ogive_error *error)
+                              int32_t *stores, int32_t *count, ogive_error *error)
 {
     search s = {.kernel = kernel};
     s.by_value = OG_ARENA_NEW(scratch, const og_instr *, (size_t)kernel->value_count + 1);
@@ -90,9 +119,13 @@ ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_
         for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++) {
             const og_reduce *sumexp = &kernel->passes[p].reductions[r];
             const og_reduce *maximum = find_maximum(&kernel->passes[p], sumexp);
-            if (sumexp->op == OG_OP_sumexp && maximum && s.by_value[sumexp->source] &&
-                mark_users(&s, p, sumexp, maximum, *count, kept))
-                kept[sumexp->dst] = (*count)++;
+            if (sumexp->op != OG_OP_sumexp || !maximum || !s.by_value[sumexp->source] ||
+                !mark_users(&s, p, sumexp, maximum, *count, kept, &stores[*count]))
+                continue;
+            for (int32_t other = 0; other < *count; other++) /* each has its own store */
+                if (stores[other] == stores[*count])
+                    stores[*count] = -1;
+            kept[sumexp->dst] = (*count)++;
         }
     return OGIVE_OK;
 }

@@ -151,19 +151,18 @@ static int64_t L(tree_width)(int64_t n)
         REAL *acc = lanes;                                                                         \
         const REAL *s = x;                                                                         \
         int64_t i = 0;                                                                             \
-        if (first && n >= 2 * OG_LANES) {                                                          \
-            LOOP(l, OG_LANES) acc[l] = OP(s[l], s[OG_LANES + l]);                                  \
-            i = 2 * OG_LANES;                                                                      \
-        } else if (first) {                                                                        \
+        if (first) {                                                                               \
             i = n < OG_LANES ? n : OG_LANES;                                                       \
             memcpy(acc, s, (size_t)i * sizeof *acc);                                               \
             for (int64_t l = i, width = L(tree_width)(n); l < width; l++)                          \
                 acc[l] = (REAL)(NEUTRAL);                                                          \
         }                                                                                          \
-        for (; i + OG_LANES <= n; i += OG_LANES) { /* one stream: see cpu_kernels_template.c */    \
-            const REAL *a = s + i;                                                                 \
-            LOOP(l, OG_LANES) acc[l] = OP(acc[l], a[l]);                                           \
-        }                                                                                          \
+        for (; i + OG_LANES <= n; i += OG_LANES) /* one stream: see cpu_kernels_template.c */      \
+            for (int64_t group = 0; group < OG_LANES; group += 128) {                              \
+                REAL *r = acc + group;                                                             \
+                const REAL *a = s + i + group;                                                     \
+                LOOP(l, 128) r[l] = OP(r[l], a[l]);                                                \
+            }                                                                                      \
         const REAL *rest = s + i;                                                                  \
         int64_t count = n - i;                                                                     \
         LOOP(l, count) acc[l] = OP(acc[l], rest[l]);                                               \

@@ -18,6 +18,7 @@ enum {
     TRANSPOSED = 64, /* sides of a transposed piece; half of it when registers are many */
     MAX_COLUMNS = 4096,
     SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
+    STREAMED = 1 << 18, /* elements from which on rows are taken to come from memory */
     LINE = 64
 };
 
@@ -209,6 +210,7 @@ static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kerne
         k->piece_outer = k->tile_rows;
     }
     k->tile_count = divide_up(k->row_count, k->tile_rows);
+    k->streams = k->row_count > STREAMED / max_of(k->n, 1);
     k->part_length = OG_CHUNK;
     k->part_count = divide_up(k->n, OG_CHUNK);
     k->split =

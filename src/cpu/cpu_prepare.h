@@ -104,6 +104,7 @@ typedef struct {
     bool strided;        /* columns: source is the access, read with its outer stride */
     int32_t stage;       /* sumexp: stage of the source, or -1 */
     int32_t kept;        /* sumexp: where its terms are kept for later passes, or -1 */
+    int32_t kept_access; /* >= 0: in this memory */
     int32_t companion;   /* sumexp: the reduction that finds its maximum */
     int32_t result;      /* place of the row value, or -1: only a companion */
     size_t accumulators; /* offset in the thread's memory */
@@ -123,6 +124,7 @@ typedef struct {
     int32_t kept_count;
     og_cpu_reduction *reductions;
     int32_t reduction_count;
+    int32_t load;       /* access of the first load of blocks, or -1: fetched ahead */
     bool only_loads;    /* no steps: reductions read memory themselves */
     int64_t outer_step; /* columns: steps along outer of a piece */
 } og_cpu_program;
@@ -157,6 +159,7 @@ typedef struct {
     og_cpu_layout layout;
     bool many; /* pieces have several outer rows */
     bool split;
+    bool streams; /* rows come from memory, not from a cache: they are fetched ahead */
     int64_t base_count, outer_count, inner_count;
     int64_t row_count, n;             /* rows, and elements of each; pointwise: not used */
     int64_t piece_outer, piece_inner; /* largest piece (columns: outer_step instead) */
@@ -224,9 +227,11 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             ogive_error *error);
 
 /* cpu_keep.c: sets kept[] of the sumexp values whose terms later passes use, and of
- * these uses, to their number from 0; *count: how many. kept[] comes filled with -1. */
+ * these uses, to their number from 0; *count: how many. kept[] comes filled with -1.
+ * stores[number]: the kernel's access that they may be kept in (unless an output is an
+ * input), or -1. */
 ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
-                              int32_t *count, ogive_error *error);
+                              int32_t *stores, int32_t *count, ogive_error *error);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

@@ -82,6 +82,8 @@ static ogive_status emit_reduction(og_cpu_compiler *c, const og_pass *pass, int3
     to->bytes = og_cpu_type_bytes(from->type);
     to->access = to->stage = to->companion = OG_CPU_NONE;
     to->kept = to->is_sumexp ? c->kept[from->dst] : OG_CPU_NONE;
+    if (to->kept < 0 || !og_cpu_is_kept_in_store(c, to->kept, &to->kept_access))
+        to->kept_access = OG_CPU_NONE;
     to->source = at->place;
     if (c->program->only_loads) {
         to->strided = true;
@@ -180,7 +182,7 @@ static ogive_status allocate_program(og_cpu_compiler *c, int32_t count, int32_t 
     if (program) {
         /* An instruction needs itself and at most a copy of each argument. */
         program->steps = OG_ARENA_NEW(c->arena, og_cpu_step, 4 * n + 2 * r);
-        program->accesses = OG_ARENA_NEW(c->arena, og_cpu_access, 2 * n);
+        program->accesses = OG_ARENA_NEW(c->arena, og_cpu_access, 2 * n + r);
         program->directs = OG_ARENA_NEW(c->arena, og_cpu_direct, n);
         program->stages = OG_ARENA_NEW(c->arena, og_cpu_stage, r);
         program->kept = OG_ARENA_NEW(c->arena, og_cpu_stage, n);
@@ -189,6 +191,7 @@ static ogive_status allocate_program(og_cpu_compiler *c, int32_t count, int32_t 
     if (!program || !program->steps || !program->accesses || !program->directs ||
         !program->stages || !program->kept || !program->reductions)
         return og_fail_memory(c->error, n * sizeof *program->steps);
+    program->load = OG_CPU_NONE;
     c->program = program;
     return OGIVE_OK;
 }
@@ -275,13 +278,14 @@ static ogive_status allocate_compiler(og_cpu_compiler *c)
     c->outlives = OG_ARENA_NEW(&c->scratch, bool, n);
     c->needed = OG_ARENA_NEW(&c->scratch, bool, n);
     c->kept = OG_ARENA_NEW(&c->scratch, int32_t, n);
+    c->kept_stores = OG_ARENA_NEW(&c->scratch, int32_t, n);
     /* A value has at most a register, an expanded one and, reduced, a splat one; a step's
      * mask is one more. */
     c->register_places = OG_ARENA_NEW(&c->scratch, int32_t, 3 * n + 2);
     c->register_busy = OG_ARENA_NEW(&c->scratch, bool, 3 * n + 2);
     c->order = OG_ARENA_NEW(&c->scratch, const og_instr *, longest);
     if (!c->values || !c->row_places || !c->row_ones || !c->outlives || !c->needed || !c->kept ||
-        !c->register_places || !c->register_busy || !c->order)
+        !c->kept_stores || !c->register_places || !c->register_busy || !c->order)
         return og_fail_memory(c->error, n * sizeof *c->values);
     memset(c->row_places, -1, n * sizeof *c->row_places);
     memset(c->kept, -1, n * sizeof *c->kept);
@@ -298,7 +302,8 @@ static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
     OG_TRY(allocate_compiler(c));
     find_outliving(c);
     if (elements->keeps)
-        OG_TRY(og_cpu_find_kept(c->kernel, &c->scratch, c->kept, &out->kept_count, c->error));
+        OG_TRY(og_cpu_find_kept(c->kernel, &c->scratch, c->kept, c->kept_stores, &out->kept_count,
+                                c->error));
     out->product_place = OG_CPU_NONE;
     out->pass_count = c->kernel->pass_count;
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);

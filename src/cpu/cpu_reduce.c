@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { AHEAD_BYTES = 4096 }; /* more is fetched by the hardware once it is read */
+
 static const og_cpu_fold *fold_of(const og_cpu_reduction *r)
 {
     return &r->loops->fold[r->fold];
@@ -27,8 +29,22 @@ static char *partial_of(const og_cpu_worker *w, const og_cpu_reduction *r, int64
     return w->tile + r->partials + (size_t)index * r->bytes;
 }
 
-static char *kept_of(const og_cpu_worker *w, const og_cpu_reduction *r)
+/* Has the beginning of the next row (or tile) fetched while this one's trees grow:
+ * without, memory is idle meanwhile (sums of rows of 1024: 325 -> 188 ns, Zen 4).
+ * Fetching what will be written, or the whole row during exponentials, costs more than
+ * it brings. */
+static void fetch_ahead(const og_cpu_worker *w)
 {
+    for (int at = 0; w->ahead && at < AHEAD_BYTES; at += 64)
+        __builtin_prefetch(w->ahead + at);
+}
+
+/* Where the terms of r over a piece are kept. */
+static char *kept_of(const og_cpu_worker *w, const og_cpu_program *program,
+                     const og_cpu_reduction *r, const og_cpu_piece *piece)
+{
+    if (r->kept_access >= 0)
+        return og_cpu_address(w->job, &program->accesses[r->kept_access], piece);
     return w->memory + w->kernel->kept_offset + (size_t)r->kept * w->kernel->kept_bytes;
 }
 
@@ -71,25 +87,27 @@ static void grow_trees(og_cpu_worker *w, const og_cpu_fold *fold, const void *x,
 }
 
 /* maxima and the result may be the same row values, unless terms are kept. */
-static void sum_exponentials(og_cpu_worker *w, const og_cpu_reduction *r, const char *maxima,
-                             int64_t rows, int64_t n)
+static void sum_exponentials(og_cpu_worker *w, const og_cpu_program *program,
+                             const og_cpu_reduction *r, const char *maxima,
+                             const og_cpu_piece *piece)
 {
+    int64_t rows = piece->outer_count, n = piece->inner_count;
     char *block = w->memory + w->kernel->fold_offset + 2 * w->kernel->fold_bytes;
     const char *x = w->places[r->source];
-    if (r->kept >= 0)
-        block = kept_of(w, r);
+    char *terms = r->kept >= 0 ? kept_of(w, program, r, piece) : block;
     r->loops->repeat(block, maxima, rows, n);
-    r->loops->exp_below(block, x, block, rows * n);
-    grow_trees(w, fold_of(r), block, rows, n, w->places[r->result], r->bytes);
+    r->loops->exp_below(terms, x, block, rows * n);
+    grow_trees(w, fold_of(r), terms, rows, n, w->places[r->result], r->bytes);
     for (int64_t i = 0; i < rows && r->kept >= 0; i++) {
         size_t row = (size_t)(i * n) * r->bytes;
-        correct_kept(r, block + row, x + row, maxima + (size_t)i * r->bytes, n);
+        correct_kept(r, terms + row, x + row, maxima + (size_t)i * r->bytes, n);
     }
 }
 
 void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece)
 {
     int64_t rows = piece->outer_count, n = piece->inner_count;
+    fetch_ahead(w);
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
         if (!r->is_sumexp && r->result >= 0)
@@ -107,7 +125,7 @@ void og_cpu_reduce_rows(og_cpu_worker *w, const og_cpu_program *program, const o
         else
             grow_trees(w, fold_of(companion), w->places[companion->source], rows, n, maxima,
                        r->bytes);
-        sum_exponentials(w, r, maxima, rows, n);
+        sum_exponentials(w, program, r, maxima, piece);
     }
 }
 
@@ -126,6 +144,7 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
                       const char *stages, int64_t part)
 {
     int64_t n = chunk->inner_count;
+    fetch_ahead(w);
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
         if (!r->is_sumexp)
@@ -140,7 +159,7 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
                             ? og_cpu_address(w->job, &program->accesses[r->access], chunk)
                             : stages + (size_t)r->stage * w->kernel->stage_bytes;
         char *lanes = w->memory + r->accumulators;
-        char *kept = r->kept >= 0 ? kept_of(w, r) : NULL;
+        char *kept = r->kept >= 0 ? kept_of(w, program, r, chunk) : NULL;
         r->loops->exp_lanes(lanes, kept, x, m, n);
         fold_of(r)->tree(lanes, n, partial_of(w, r, part));
         if (kept)

@@ -155,6 +155,23 @@ static og_cpu_piece find_tile(const og_cpu_kernel *k, int64_t tile)
     return piece;
 }
 
+/* What is read after this piece, a chunk or a tile of whole rows. */
+static void look_ahead(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece)
+{
+    const og_cpu_kernel *k = w->kernel;
+    og_cpu_piece next = *piece;
+    w->ahead = NULL;
+    if (!k->streams || program->load < 0)
+        return;
+    next.inner += piece->inner_count;
+    if (next.inner >= k->n) {
+        next.inner = 0;
+        next.outer += piece->outer_count;
+    }
+    if (next.outer < k->row_count)
+        w->ahead = og_cpu_address(w->job, &program->accesses[program->load], &next);
+}
+
 static void run_chunk(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece piece, int64_t part)
 {
     const og_cpu_kernel *k = w->kernel;
@@ -170,6 +187,7 @@ static void run_chunk(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pi
         og_cpu_run_program(w, program, &piece);
         og_cpu_reduce_chunk(w, program, piece.inner_count, at == 0);
     }
+    look_ahead(w, program, &chunk);
     og_cpu_end_chunk(w, program, &chunk, stages, part);
 }
 
@@ -203,6 +221,7 @@ static void run_part(og_cpu_worker *w, int32_t p, int64_t tile, int64_t part)
     } else if (w->kernel->many) {
         move_stages(w, pass->elements[w->job->aliased], NULL, 0);
         og_cpu_run_program(w, pass->elements[w->job->aliased], &piece);
+        look_ahead(w, pass->elements[w->job->aliased], &piece);
         og_cpu_reduce_rows(w, pass->elements[w->job->aliased], &piece);
     } else {
         run_chunk(w, pass, piece, part);

@@ -24,6 +24,7 @@ typedef struct {
     char *memory; /* the thread's */
     char *tile;   /* the tile's */
     void **places;
+    const char *ahead; /* what the next tile or chunk reads, or NULL */
 } og_cpu_worker;
 
 typedef struct {

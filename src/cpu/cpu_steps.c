@@ -296,6 +296,8 @@ static ogive_status emit_load(og_cpu_compiler *c, const og_instr *instr, int32_t
     /* What a store of this program may overwrite before it is read. */
     bool endangered =
         c->aliased && c->store_count > 0 && (at->reduced || (at->stores > 0 && c->store_count > 1));
+    if (c->program->load == OG_CPU_NONE && !one)
+        c->program->load = access;
     bool direct = og_cpu_is_own_type(instr->type, from->dtype) && (one || is_dense(c, to)) &&
                   !outlives && !endangered &&
                   (!at->staged || one || c->geometry->layout == OG_CPU_ROWS);
@@ -402,11 +404,29 @@ static ogive_status emit_map(og_cpu_compiler *c, const og_instr *instr, int32_t 
     return OGIVE_OK;
 }
 
+bool og_cpu_is_kept_in_store(og_cpu_compiler *c, int32_t number, int32_t *access)
+{
+    int32_t index = c->kept_stores[number];
+    if (c->aliased || index < 0)
+        return false;
+    *access = og_cpu_add_access(c, index);
+    og_dtype dtype = c->kernel->accesses[index].dtype;
+    if ((dtype == OG_FLOAT32 || dtype == OG_FLOAT64) && is_dense(c, &c->program->accesses[*access]))
+        return true;
+    c->program->access_count--;
+    return false;
+}
+
 /* An exponential that an earlier pass has kept. */
 static ogive_status emit_kept(og_cpu_compiler *c, const og_instr *instr)
 {
     og_cpu_value *at = &c->values[instr->dst];
+    int32_t access;
     OG_TRY(og_cpu_add_place(c, OG_CPU_PLACE_MOVING, 0, &at->place));
+    if (og_cpu_is_kept_in_store(c, c->kept[instr->dst], &access)) {
+        add_direct(c, at->place, access);
+        return OGIVE_OK;
+    }
     c->program->kept[c->program->kept_count++] =
         (og_cpu_stage){at->place, c->kept[instr->dst], (int32_t)og_cpu_type_bytes(instr->type)};
     return OGIVE_OK;
