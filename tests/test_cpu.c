@@ -48,6 +48,7 @@ static void test_lengths(void **unused)
     check(build_reduction(OG_ROWS, 1, (1 << 18) + 3, false, OG_FLOAT32), 1, false);
     check(build_reduction(OG_COLUMNS, 1, (1 << 18) + 3, true, OG_FLOAT32), 2, false);
     check(build_reduction(OG_ROWS, 2, (1 << 17) + 3, true, OG_BFLOAT16), 3, false);
+    check(build_reduction(OG_ROWS, 3000, 100, false, OG_FLOAT32), 3, false);
     check(build_reduction(OG_COLUMNS, 3, 64 * 64 * 8 + 1, false, OG_FLOAT16), 4, false);
 }
 

@@ -18,7 +18,7 @@ enum {
     TRANSPOSED = 64, /* sides of a transposed piece; half of it when registers are many */
     MAX_COLUMNS = 4096,
     SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
-    STREAMED = 1 << 18, /* elements from which on rows are taken to come from memory */
+    STREAMED = 1 << 22,   /* elements (16 MiB) from which on rows come from memory, not a cache */
     LINE = 64
 };
 
