@@ -75,7 +75,17 @@ static const plan_case cases[] = {
     {"linear(sigmoid(x), w)", "4x5 7x5", 2},
     {"softmax(linear(x, w), 1)", "4x5 7x5", 2},
     {"linear(linear(x, w), v)", "4x5 7x5 3x7", 2},
-    {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 2},
+    /* two products that something needs at the same index */
+    {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
+    {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},
+    {"sum(linear(x, w) * linear(x, v), 1)", "4x5 7x5 7x5", 1},
+    {"linear(relu(x), w) * linear(x, v)", "4x5 7x5 7x5", 2},
+    {"x @ y + p @ q", "4x5 5x6 3x4x5 5x6", 2}, /* shapes differ */
+    {"x @ y + p @ q", "4x5 5x6 4x3 3x6", 2},   /* k differs */
+    {"t(x @ y) + p @ q", "4x5 5x4 4x5 5x4", 2},
+    {"x @ y, p @ q", "4x5 5x6 4x5 5x6", 2},
+    {"x @ y * (p @ q) * (x @ q)", "4x5 5x6 4x5 5x6", 2},
+    {"z = linear(x, w); z / sum(z, 1, true) * linear(x, v)", "4x5 7x5 7x5", 2},
     {"z = x @ y; z * 2, sum(z, -1, true)", "3x2 2x1", 1}, /* a row of one product */
     /* gradients by the inputs in d(); the last shape is that of grad */
     {"d(x) sigmoid(x)", "4x5 4x5", 1},
@@ -87,6 +97,7 @@ static const plan_case cases[] = {
     {"d(x w b) linear(x, w, b)", "4x5 7x5 7 4x7", 3},
     {"d(w) linear(x, w, b)", "3x4x5 7x5 7 3x4x7", 1},
     {"d(w) linear(x, w)", "3x4x5 5 3x4", 1},
+    {"d(x w v) silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5 4x7", 4},
     {"d(y) x @ y", "3x4x5 5x6 3x4x6", 1},
     {"d(x) x @ y", "4x5 3x5x6 3x4x6", 3},
     {"d(x) x * y", "4x5 5 4x5", 1},

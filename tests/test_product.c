@@ -108,7 +108,7 @@ static float *make_reference(const og_cpu_factor *left, const og_cpu_factor *rig
 typedef struct {
     const og_cpu_product_kernels *kernels;
     og_cpu_tiling tiling;
-    const og_cpu_factor *left, *right;
+    og_cpu_factors factors;
     char *memory;
     void *out; /* m x n */
     size_t bytes;
@@ -123,15 +123,16 @@ static void run_tiles(void *context, int thread, int threads)
 {
     const run *r = context;
     const og_cpu_tiling *t = &r->tiling;
-    char *memory = r->memory + (size_t)thread * t->bytes;
+    size_t all_bytes = t->sum_bytes + t->work_bytes;
+    char *memory = r->memory + (size_t)thread * all_bytes;
     int64_t index = 0;
     for (int64_t n0 = 0; n0 < t->n; n0 += t->tile_n)
         for (int64_t m0 = 0; m0 < t->m; m0 += t->tile_m, index++) {
             if (index % threads != thread)
                 continue;
             int64_t rows = min_of(t->tile_m, t->m - m0), columns = min_of(t->tile_n, t->n - n0);
-            memset(memory, 0xff, t->bytes); /* NaN: nothing may depend on what is there */
-            r->kernels->tile(t, r->left, r->right, m0, rows, n0, columns, memory);
+            memset(memory, 0xff, all_bytes); /* NaN: nothing may depend on what is there */
+            r->kernels->tile(t, &r->factors, m0, rows, n0, columns, memory, memory + t->sum_bytes);
             for (int64_t i = 0; i < rows; i++)
                 memcpy((char *)r->out + (size_t)((m0 + i) * t->n + n0) * r->bytes,
                        memory + (size_t)(i * t->tile_n) * r->bytes, (size_t)columns * r->bytes);
@@ -142,14 +143,15 @@ static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor 
                      const og_cpu_factor *right, int64_t m, int64_t n, int64_t k, int32_t threads,
                      size_t scratch, void *out)
 {
-    run r = {.kernels = kernels, .left = left, .right = right, .out = out};
-    r.tiling = kernels->cut(m, n, k, left, right, threads == 3 && n <= OG_PRODUCT_WHOLE,
+    run r = {.kernels = kernels, .factors = {*left, *right}, .out = out};
+    r.tiling = kernels->cut(m, n, k, &r.factors, 1, threads == 3 && n <= OG_PRODUCT_WHOLE,
                             4 * threads, scratch);
     r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
-    assert_true(r.tiling.bytes % 64 == 0);
+    assert_true(r.tiling.sum_bytes % 64 == 0 && r.tiling.work_bytes % 64 == 0);
     assert_true(r.tiling.tile_n % OG_PRODUCT_COLUMNS == 0);
     assert_true(threads < 3 || n > OG_PRODUCT_WHOLE || r.tiling.tile_n >= n);
-    r.memory = aligned_alloc(64, r.tiling.bytes * (size_t)threads + 64);
+    size_t all_bytes = r.tiling.sum_bytes + r.tiling.work_bytes;
+    r.memory = aligned_alloc(64, all_bytes * (size_t)threads + 64);
     assert_non_null(r.memory);
     og_cpu_parallel(threads, run_tiles, &r);
     free(r.memory);
@@ -439,6 +441,94 @@ static void test_batch(void **state)
     ogive_formula_release(formula);
 }
 
+/* ---- two products in one kernel -------------------------------------------------------- */
+
+/* One result, of a plan that must have one kernel. */
+static void run_formula(const char *text, const DLTensor *const *in, size_t count,
+                        const DLTensor *out, size_t level, int32_t threads)
+{
+    ogive_formula *formula;
+    ogive_plan *plan;
+    ogive_error error;
+    ogive_options options = {sizeof options, threads, ogive_cpu_level_name(level)};
+    TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &formula, &error), error);
+    TEST_OK(ogive_plan_create(formula, in, count, &out, 1, &options, &plan, &error), error);
+    assert_int_equal(ogive_plan_kernel_count(plan), 1);
+    size_t bytes = ogive_plan_workspace(plan);
+    char *workspace = aligned_alloc(64, bytes / 64 * 64 + 64);
+    assert_non_null(workspace);
+    memset(workspace, 0xff, bytes); /* NaN: nothing may depend on what is there */
+    const void *from[8];
+    for (size_t i = 0; i < count; i++)
+        from[i] = in[i]->data;
+    TEST_OK(ogive_plan_run(plan, from, (void *const[]){out->data}, workspace, NULL, &error), error);
+    free(workspace);
+    ogive_plan_release(plan);
+    ogive_formula_release(formula);
+}
+
+/* A formula of x, v, w and b against its tail, a formula of p, q and b, after the
+ * reference has made the products p and q. */
+static void check_pair(test_random *random, const char *text, const char *tail, int64_t m,
+                       int64_t n, int64_t k)
+{
+    bool reduces = strstr(text, "dim=1") != NULL;
+    operand x = make_operand(random, OG_FLOAT32, m, k, k, 1, TEST_AT_END);
+    operand v = make_operand(random, OG_FLOAT32, n, k, k, 1, TEST_AT_END);
+    operand w = make_operand(random, OG_FLOAT32, n, k, k, 1, TEST_AT_END);
+    operand b = make_operand(random, OG_FLOAT32, 1, n, n, 1, TEST_AT_END);
+    float *p = make_reference(&x.factor, &v.factor, m, n, k);
+    float *q = make_reference(&x.factor, &w.factor, m, n, k);
+    int64_t count = reduces ? m : m * n, shape[2] = {m, n};
+    float *want = malloc((size_t)count * sizeof *want + 1);
+    float *got = malloc((size_t)count * sizeof *got + 1);
+    assert_true(want && got);
+    test_tensor to[2];
+    test_tensor_init(&to[0], want, test_float32, reduces ? 1 : 2, shape, NULL);
+    test_tensor_init(&to[1], got, test_float32, reduces ? 1 : 2, shape, NULL);
+    const DLTensor *bias = TEST_TENSOR(b.guard.data, test_float32, n);
+    const DLTensor *products[] = {TEST_TENSOR(p, test_float32, m, n),
+                                  TEST_TENSOR(q, test_float32, m, n), bias};
+    const DLTensor *in[] = {TEST_TENSOR(x.guard.data, test_float32, m, k),
+                            TEST_TENSOR(v.guard.data, test_float32, n, k),
+                            TEST_TENSOR(w.guard.data, test_float32, n, k), bias};
+    run_formula(tail, products, 3, &to[0].tensor, 0, 1);
+    for (size_t level = 0; find_level(level); level++)
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            run_formula(text, in, 4, &to[1].tensor, level, threads);
+            for (int64_t i = 0; i < count; i++)
+                if (!test_same_f32(want[i], got[i]))
+                    fail_msg("%s, %s, %" PRId64 " x %" PRId64 " x %" PRId64
+                             ", %d threads: element %" PRId64 ": %s, expected %s",
+                             text, ogive_cpu_level_name(level), m, n, k, (int)threads, i,
+                             test_text_f32(got[i]), test_text_f32(want[i]));
+        }
+    free(want);
+    free(got);
+    free(p);
+    free(q);
+    operand *all[] = {&x, &v, &w, &b};
+    for (size_t i = 0; i < TEST_COUNT(all); i++)
+        test_guard_free(&all[i]->guard);
+}
+
+/* n <= 512: there the sum of a row has the same order with a product and without. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("pairs");
+    static const int64_t shapes[][3] = {{1, 70, 300}, {3, 65, 4097}, {8, 64, 64},   {9, 33, 257},
+                                        {40, 300, 9}, {300, 20, 40}, {600, 70, 33}, {2, 1, 5},
+                                        {5, 3, 0},    {0, 3, 4}};
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
+        const int64_t *s = shapes[i];
+        check_pair(&random, "silu(linear(x, v)) * (linear(x, w) + b)", "silu(p) * (q + b)", s[0],
+                   s[1], s[2]);
+        check_pair(&random, "sum(tanh(linear(x, v)) * linear(x, w) - b, dim=1)",
+                   "sum(tanh(p) * q - b, dim=1)", s[0], s[1], s[2]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,7 +536,7 @@ int main(void)
         cmocka_unit_test(test_random_shapes), cmocka_unit_test(test_strides_and_dtypes),
         cmocka_unit_test(test_doubles),       cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_position),      cmocka_unit_test(test_workspace),
-        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_batch),         cmocka_unit_test(test_pairs),
     };
     return TEST_RUN(tests);
 }

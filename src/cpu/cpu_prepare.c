@@ -408,7 +408,9 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
                                               : slots + (size_t)(-1 - place->index) * 8;
     }
     if (k->product)
-        fits &= add_bytes(&k->thread_bytes, 1, k->product->tiling.bytes, &k->product->memory);
+        fits &= add_bytes(&k->thread_bytes, k->product->count, k->product->tiling.sum_bytes,
+                          &k->product->sums) &&
+                add_bytes(&k->thread_bytes, 1, k->product->tiling.work_bytes, &k->product->work);
     /* Threads have tile memory of their own, unless all share every tile's. */
     size_t tiles = k->split ? (size_t)k->tile_count : (size_t)k->threads, threads, shared;
     fits &= og_mul_size(k->thread_bytes, (size_t)k->threads, &threads);

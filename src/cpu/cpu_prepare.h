@@ -137,22 +137,24 @@ typedef struct {
 
 typedef enum { OG_CPU_POINTWISE, OG_CPU_ROWS, OG_CPU_COLUMNS, OG_CPU_PRODUCT } og_cpu_layout;
 
-/* The product of a kernel, as cpu_product.h sees it, for one index of the base axis. */
+/* The products of a kernel, as cpu_product.h sees them, for one index of the base axis. */
 typedef struct {
     const og_cpu_product_kernels *kernels;
     int64_t m, n, k;
-    og_cpu_factor left, right; /* without data */
-    int32_t left_buffer, right_buffer;
+    int32_t count;
+    og_cpu_factors factors[OG_MAX_PRODUCTS]; /* without data */
+    int32_t buffers[OG_MAX_PRODUCTS][2];     /* of left and right */
+    int32_t places[OG_MAX_PRODUCTS];         /* the rows of a tile that a piece covers */
     int32_t base_rank;
-    int64_t base_extent[OG_MAX_RANK], left_base[OG_MAX_RANK], right_base[OG_MAX_RANK];
+    int64_t base_extent[OG_MAX_RANK], base_stride[OG_MAX_PRODUCTS][2][OG_MAX_RANK];
     size_t bytes; /* of a sum */
 
     og_cpu_tiling tiling;
     int64_t m_tiles, n_tiles, tile_count;
-    size_t memory;   /* of a tile: offset in the thread's memory */
-    int64_t groups;  /* of OG_PRODUCT_COLUMNS columns in a row */
-    bool reduces;    /* there are rows to finish */
-    size_t partials; /* offset in the scratch memory */
+    size_t sums, work; /* of a tile: offsets in the thread's memory */
+    int64_t groups;    /* of OG_PRODUCT_COLUMNS columns in a row */
+    bool reduces;      /* there are rows to finish */
+    size_t partials;   /* offset in the scratch memory */
 } og_cpu_product;
 
 typedef struct {
@@ -171,7 +173,6 @@ typedef struct {
     int32_t threads;
 
     og_cpu_product *product; /* or NULL */
-    int32_t product_place;   /* the rows of its tile that a piece covers */
     og_cpu_pass *passes;
     int32_t pass_count;
     og_cpu_place *places;

@@ -4,7 +4,7 @@
  * left[m, k] * right[n, k]. One table per CPU level, all compiled from
  * cpu_product_template.c. Which tiles there are, on which thread each is made and
  * what is done with it while it is in the cache is the caller's affair: tiles
- * depend on nothing but the operands.
+ * depend on nothing but the operands. Two products of a kernel are cut alike.
  *
  * The order of the sum is that of plan.h. It is part of the result's definition,
  * never a matter of tuning: the same bits at every level, for every tiling, position,
@@ -28,6 +28,10 @@ typedef struct {
     int64_t stride, k_stride;
 } og_cpu_factor;
 
+typedef struct {
+    og_cpu_factor left, right;
+} og_cpu_factors;
+
 typedef enum {
     OG_CPU_PRODUCT_PACKED, /* right in slabs, left in panels */
     OG_CPU_PRODUCT_DIRECT, /* few rows: right is read once, as it lies in memory */
@@ -40,23 +44,23 @@ typedef struct {
     og_cpu_product_way way;
     int64_t tile_m, tile_n; /* tile_n: a multiple of OG_PRODUCT_COLUMNS, and a row's stride */
     int64_t slab_n;         /* columns of right packed at a time */
-    size_t bytes;           /* of scratch memory that one thread needs, a multiple of 64 */
+    size_t sum_bytes;       /* of the sums of a tile, and of the memory needed beside them to */
+    size_t work_bytes;      /* make them: multiples of 64 */
 } og_cpu_tiling;
 
-/* Both factors are float64, or neither is. */
+/* All factors are float64, or none is. */
 typedef struct {
     int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
-    /* left and right without data: dtypes and strides matter. whole: a tile has all n
-     * columns, at most OG_PRODUCT_WHOLE. As far as it can be had at little cost: at least
-     * tile_count tiles, so that no thread waits long for another, and at most
-     * scratch_bytes for each thread. */
-    og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, bool whole, int64_t tile_count,
-                         size_t scratch_bytes);
-    /* Computes rows x columns sums, of float or double, from row m0 and column n0 on,
-     * to the beginning of memory (aligned to 64); their rows are tile_n apart. */
-    void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factor *left, const og_cpu_factor *right,
-                 int64_t m0, int64_t rows, int64_t n0, int64_t columns, void *memory);
+    /* factors, of count products, without data: dtypes and strides matter. whole: a tile
+     * has all n columns, at most OG_PRODUCT_WHOLE. As far as it can be had at little cost:
+     * at least tile_count tiles, so that no thread waits long for another, and at most
+     * thread_bytes for the sums of all products and the work. */
+    og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
+                         bool whole, int64_t tile_count, size_t thread_bytes);
+    /* Computes rows x columns sums, of float or double, from row m0 and column n0 on;
+     * their rows are tile_n apart. sums and work are aligned to 64. */
+    void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factors *factors, int64_t m0,
+                 int64_t rows, int64_t n0, int64_t columns, void *sums, void *work);
 } og_cpu_product_kernels;
 
 #if defined(__x86_64__)

@@ -158,21 +158,19 @@ static void P(run_packed)(const P(tile_job) * j)
             j->c[i] = j->groups[i] + j->c[i];
 }
 
-static size_t P(scratch_bytes)(const og_cpu_tiling *t)
+static size_t P(count_work)(const og_cpu_tiling *t)
 {
-    size_t tile = (size_t)(t->tile_m * t->tile_n) * sizeof(REAL);
-    size_t slab = (size_t)(t->slab_n * OG_PRODUCT_BLOCK) * sizeof(REAL);
-    size_t panel = (size_t)((PANEL + LANES - 1) / LANES * LANES * LEFT_STRIDE) * sizeof(REAL);
-    return round_up((t->k > OG_PRODUCT_GROUP ? 2 : 1) * tile + slab + panel);
+    int64_t groups = t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0;
+    int64_t panel = (PANEL + LANES - 1) / LANES * LANES * LEFT_STRIDE;
+    return (size_t)(groups + t->slab_n * OG_PRODUCT_BLOCK + panel) * sizeof(REAL);
 }
 
-static P(tile_job) P(start_tile)(const og_cpu_tiling *t, const og_cpu_factor *left,
-                                 const og_cpu_factor *right, void *memory)
+static P(tile_job) P(start_tile)(const og_cpu_tiling *t, const og_cpu_factors *factors, REAL *sums,
+                                 REAL *work)
 {
-    P(tile_job) j = {.tiling = t, .left = left, .right = right, .c = memory};
-    int64_t tile = t->tile_m * t->tile_n;
-    j.groups = j.c + tile;
-    j.slab = j.c + (t->k > OG_PRODUCT_GROUP ? 2 : 1) * tile;
+    P(tile_job) j = {.tiling = t, .left = &factors->left, .right = &factors->right, .c = sums};
+    j.groups = work;
+    j.slab = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
     j.panel = j.slab + t->slab_n * OG_PRODUCT_BLOCK;
     return j;
 }

@@ -24,46 +24,66 @@ static int64_t divide_up(int64_t a, int64_t b)
 
 /* ---- how the space is seen --------------------------------------------------------- */
 
-static og_cpu_factor make_factor(const og_access *access, int64_t k_stride, int32_t dim)
+/* Left and right change places where it is left that moves along the last dim. */
+static bool changes_sides(const og_product *product, int32_t last)
 {
-    og_cpu_factor factor = {.dtype = access->dtype, .k_stride = k_stride};
-    factor.stride = dim >= 0 ? access->stride[dim] : 0;
-    return factor;
+    return last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
+}
+
+/* Does a factor (0: left, 1: right, after they changed places) of any product move along
+ * dim? */
+static bool any_moves(const og_kernel *kernel, int side, int32_t dim)
+{
+    for (int32_t p = 0; p < kernel->product_count; p++) {
+        const og_product *product = &kernel->products[p];
+        bool changed = changes_sides(product, kernel->space.rank - 1);
+        if ((side != changed ? product->right : product->left).stride[dim] != 0)
+            return true;
+    }
+    return false;
+}
+
+static void see_factors(const og_product *product, int32_t last, int32_t m_dim, int32_t n_dim,
+                        int32_t index, og_cpu_product *out)
+{
+    bool changed = changes_sides(product, last);
+    for (int side = 0; side < 2; side++) {
+        const og_access *from = side != changed ? &product->right : &product->left;
+        og_cpu_factors *factors = &out->factors[index];
+        og_cpu_factor *to = side ? &factors->right : &factors->left;
+        int32_t dim = side ? n_dim : m_dim;
+        to->dtype = from->dtype;
+        to->stride = dim >= 0 ? from->stride[dim] : 0;
+        to->k_stride = side != changed ? product->right_k_stride : product->left_k_stride;
+        out->buffers[index][side] = from->buffer;
+        memcpy(out->base_stride[index][side], from->stride, sizeof from->stride);
+    }
+    out->places[index] = -1;
 }
 
 void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
                         og_cpu_geometry *elements, og_cpu_geometry *rows, og_cpu_product *out)
 {
     const og_space *space = &kernel->space;
-    const og_product *product = &kernel->products[0];
-    const og_access *left = &product->left, *right = &product->right;
-    int64_t left_k = product->left_k_stride, right_k = product->right_k_stride;
     int32_t last = space->rank - 1, n_dim = -1, m_dim = -1;
-    if (last >= 0 && left->stride[last] != 0 && right->stride[last] == 0) {
-        left = &product->right, right = &product->left;
-        left_k = product->right_k_stride, right_k = product->left_k_stride;
-    }
-    if (last >= 0 && (left->stride[last] == 0 || space->n_reduced))
+    if (last >= 0 && (space->n_reduced || !any_moves(kernel, 0, last)))
         n_dim = last--;
-    if (n_dim >= 0 && last >= 0 && right->stride[last] == 0)
+    if (n_dim >= 0 && last >= 0 && !any_moves(kernel, 1, last))
         m_dim = last--;
 
     out->kernels = kernels->product;
-    out->left = make_factor(left, left_k, m_dim);
-    out->right = make_factor(right, right_k, n_dim);
-    out->left_buffer = left->buffer;
-    out->right_buffer = right->buffer;
+    out->count = kernel->product_count;
+    for (int32_t p = 0; p < out->count; p++)
+        see_factors(&kernel->products[p], space->rank - 1, m_dim, n_dim, p, out);
     out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
     out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
-    out->k = product->k;
-    out->bytes = product->dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
+    out->k = kernel->products[0].k;
+    out->bytes = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
     out->groups = divide_up(out->n, OG_PRODUCT_COLUMNS);
     out->base_rank = last + 1;
     for (int32_t d = 0; d <= last; d++) {
         elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
         out->base_extent[d] = space->extent[d];
-        out->left_base[d] = left->stride[d];
-        out->right_base[d] = right->stride[d];
     }
     if (m_dim >= 0)
         elements->dims[OG_CPU_OUTER][elements->rank[OG_CPU_OUTER]++] = m_dim;
@@ -81,7 +101,8 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
 int64_t og_cpu_guess_product(const og_cpu_product *product, int64_t base_count)
 {
     double terms =
-        (double)product->m * (double)product->n * (double)product->k * (double)base_count;
+        (double)product->m * (double)product->n * (double)product->k * (double)base_count *
+        product->count;
     return (int64_t)(terms * 20 < 1e15 ? terms * 20 : 1e15);
 }
 
@@ -90,8 +111,8 @@ void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes)
     og_cpu_product *p = k->product;
     og_cpu_tiling *t = &p->tiling;
     int64_t tiles = divide_up(4 * (int64_t)k->threads, k->base_count);
-    *t = p->kernels->cut(p->m, p->n, p->k, &p->left, &p->right, k->many, k->threads > 1 ? tiles : 1,
-                         scratch_bytes / (size_t)k->threads);
+    *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many,
+                         k->threads > 1 ? tiles : 1, scratch_bytes / (size_t)k->threads);
     p->m_tiles = divide_up(p->m, t->tile_m);
     p->n_tiles = divide_up(p->n, t->tile_n);
     p->tile_count = k->base_count * p->m_tiles * p->n_tiles;
@@ -235,29 +256,43 @@ typedef struct {
     _Atomic int64_t next; /* tile that no thread has yet */
 } product_run;
 
-static const char *find_factor(const og_cpu_job *job, int32_t buffer, const int64_t *strides,
-                               og_dtype dtype, int64_t base)
+/* Points the factors of product p at index base. */
+static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_factors *factors)
 {
     const og_cpu_product *product = job->kernel->product;
-    int64_t offset = 0;
+    int64_t offset[2] = {0, 0};
     for (int32_t d = product->base_rank - 1; d >= 0; d--) {
-        offset += base % product->base_extent[d] * strides[d];
+        int64_t at = base % product->base_extent[d];
+        offset[0] += at * product->base_stride[p][0][d];
+        offset[1] += at * product->base_stride[p][1][d];
         base /= product->base_extent[d];
     }
-    return og_cpu_find_buffer(job, buffer) + offset * (int64_t)og_dtype_bytes(dtype);
+    *factors = product->factors[p];
+    factors->left.data = og_cpu_find_buffer(job, product->buffers[p][0]) +
+                         offset[0] * (int64_t)og_dtype_bytes(factors->left.dtype);
+    factors->right.data = og_cpu_find_buffer(job, product->buffers[p][1]) +
+                          offset[1] * (int64_t)og_dtype_bytes(factors->right.dtype);
+}
+
+static char *find_sums(const og_cpu_worker *w, int32_t p)
+{
+    const og_cpu_product *product = w->kernel->product;
+    return w->memory + product->sums + (size_t)p * product->tiling.sum_bytes;
 }
 
 /* Pass 0 over a tile. */
 static void run_tail(og_cpu_worker *w, int64_t base, int64_t m0, int64_t rows, int64_t n0,
-                     int64_t columns, char *tile)
+                     int64_t columns)
 {
     const og_cpu_kernel *k = w->kernel;
+    const og_cpu_product *product = k->product;
     const og_cpu_program *program = k->passes[0].elements[w->job->aliased];
-    size_t row_bytes = (size_t)k->product->tiling.tile_n * k->product->bytes;
+    size_t row_bytes = (size_t)product->tiling.tile_n * product->bytes;
     for (int64_t m = 0; m < rows; m += k->piece_outer) {
         og_cpu_piece piece = {base, m0 + m, min_of(k->piece_outer, rows - m), n0, columns};
-        if (k->product_place >= 0)
-            w->places[k->product_place] = tile + (size_t)m * row_bytes;
+        for (int32_t p = 0; p < product->count; p++)
+            if (product->places[p] >= 0)
+                w->places[product->places[p]] = find_sums(w, p) + (size_t)m * row_bytes;
         og_cpu_run_program(w, program, &piece);
         reduce_piece(w, program, &piece, base * k->outer_count + m0 + m);
     }
@@ -269,9 +304,7 @@ static void run_product_tiles(void *context, int thread, int threads)
     const og_cpu_job *job = run->job;
     const og_cpu_product *product = job->kernel->product;
     const og_cpu_tiling *t = &product->tiling;
-    og_cpu_factor left = product->left, right = product->right;
     og_cpu_worker w = og_cpu_start_worker(job, thread);
-    char *tile = w.memory + product->memory;
     int64_t index;
     (void)threads;
     while ((index = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed)) <
@@ -280,12 +313,15 @@ static void run_product_tiles(void *context, int thread, int threads)
         int64_t rest = index / product->m_tiles;
         int64_t n0 = rest % product->n_tiles * t->tile_n, base = rest / product->n_tiles;
         int64_t rows = min_of(t->tile_m, t->m - m0), columns = min_of(t->tile_n, t->n - n0);
-        left.data = find_factor(job, product->left_buffer, product->left_base, left.dtype, base);
-        right.data =
-            find_factor(job, product->right_buffer, product->right_base, right.dtype, base);
-        if (job->kernel->product_place >= 0) /* else nobody wants it */
-            product->kernels->tile(t, &left, &right, m0, rows, n0, columns, tile);
-        run_tail(&w, base, m0, rows, n0, columns, tile);
+        for (int32_t p = 0; p < product->count; p++) {
+            og_cpu_factors factors;
+            if (product->places[p] < 0) /* nobody wants it */
+                continue;
+            find_factors(job, p, base, &factors);
+            product->kernels->tile(t, &factors, m0, rows, n0, columns, find_sums(&w, p),
+                                   w.memory + product->work);
+        }
+        run_tail(&w, base, m0, rows, n0, columns);
     }
 }
 

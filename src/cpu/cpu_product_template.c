@@ -565,13 +565,12 @@ static bool is_plain(const og_cpu_factor *left)
     return left->dtype == OG_FLOAT32 && left->k_stride == 1;
 }
 
-static void run_direct(const og_cpu_tiling *t, const og_cpu_factor *left,
-                       const og_cpu_factor *right, int64_t m0, int64_t rows, int64_t n0,
-                       int64_t columns, float *c)
+static void run_direct(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
+                       int64_t rows, int64_t n0, int64_t columns, float *c, float *work)
 {
+    const og_cpu_factor *left = &factors->left, *right = &factors->right;
     const float *from[DIRECT_ROWS];
-    float *groups = c + t->tile_m * t->tile_n;
-    float *copy = groups + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
+    float *groups = work, *copy = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
     for (int64_t i = 0; i < rows; i++, copy += t->k) {
         from[i] = (const float *)left->data + (m0 + i) * left->stride;
         if (is_plain(left))
@@ -601,13 +600,15 @@ enum {
     DIRECT_K = 16384 /* longest rows of left that are converted as a whole */
 };
 
-static size_t count_bytes(const og_cpu_tiling *t, bool f64, bool plain)
+static size_t count_work(const og_cpu_tiling *t, bool f64, bool plain)
 {
-    if (t->way == OG_CPU_PRODUCT_DIRECT)
-        return round_up((size_t)(t->tile_m * t->tile_n * (t->k > OG_PRODUCT_GROUP ? 2 : 1) +
-                                 (plain ? 0 : t->tile_m * t->k)) *
-                        sizeof(float));
-    return f64 ? scratch_bytes_f64(t) : scratch_bytes_f32(t);
+    if (t->way == OG_CPU_PRODUCT_EMPTY)
+        return 0;
+    if (t->way == OG_CPU_PRODUCT_PACKED)
+        return round_up(f64 ? count_work_f64(t) : count_work_f32(t));
+    return round_up((size_t)(t->tile_m * (t->k > OG_PRODUCT_GROUP ? t->tile_n : 0) +
+                             t->tile_m * (plain ? 0 : t->k)) *
+                    sizeof(float));
 }
 
 static int64_t count_tiles(const og_cpu_tiling *t)
@@ -615,56 +616,64 @@ static int64_t count_tiles(const og_cpu_tiling *t)
     return ((t->m + t->tile_m - 1) / t->tile_m) * ((t->n + t->tile_n - 1) / t->tile_n);
 }
 
-static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factor *left,
-                         const og_cpu_factor *right, bool whole, int64_t tile_count,
-                         size_t scratch_bytes)
+/* Few rows of float32, or of short rows that are converted as a whole. */
+static bool can_be_direct(int64_t m, int64_t k, const og_cpu_factors *of)
+{
+    return of->left.dtype != OG_FLOAT64 && m <= DIRECT_ROWS &&
+           (of->right.k_stride == 1 || of->right.stride == 1) &&
+           (is_plain(&of->left) || k <= DIRECT_K);
+}
+
+static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
+                         bool whole, int64_t tile_count, size_t thread_bytes)
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
-    bool f64 = left->dtype == OG_FLOAT64;
-    int64_t sliver = f64 ? F64_SLIVER : F32_SLIVER;
-    t.tile_m = min_of(m, TILE_M);
+    bool f64 = factors[0].left.dtype == OG_FLOAT64, direct = true, plain = true, in_rows = true;
+    for (int i = 0; i < count; i++) {
+        direct &= can_be_direct(m, k, &factors[i]);
+        plain &= is_plain(&factors[i].left);
+        in_rows &= factors[i].right.k_stride == 1;
+    }
+    t.way = k == 0 ? OG_CPU_PRODUCT_EMPTY : direct ? OG_CPU_PRODUCT_DIRECT : OG_CPU_PRODUCT_PACKED;
+    t.tile_m = min_of(m, TILE_M / count);
     t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
         t.tile_n /= 2;
     int64_t least_n = whole ? t.tile_n : OG_PRODUCT_COLUMNS;
-    if (k == 0)
-        t.way = OG_CPU_PRODUCT_EMPTY;
-    else if (!f64 && m <= DIRECT_ROWS && (right->k_stride == 1 || right->stride == 1) &&
-             (is_plain(left) || k <= DIRECT_K))
-        t.way = OG_CPU_PRODUCT_DIRECT;
-    if (m <= 32 && right->k_stride == 1)
+    if (m <= 32 && in_rows)
         t.tile_n = least_n;
     while (t.tile_n > least_n && count_tiles(&t) < tile_count)
         t.tile_n /= 2;
     while (t.tile_m > 4 * F32_PANEL && count_tiles(&t) < tile_count / 2)
         t.tile_m = (t.tile_m + 1) / 2;
-    for (;;) {
+    for (;; t.tile_n /= 2) {
         t.slab_n = t.tile_n;
-        t.bytes = count_bytes(&t, f64, is_plain(left));
-        if (t.bytes <= scratch_bytes || t.tile_n == least_n)
+        t.sum_bytes = (size_t)(t.tile_m * t.tile_n) * (f64 ? sizeof(double) : sizeof(float));
+        t.work_bytes = count_work(&t, f64, plain);
+        if (t.tile_n == least_n || (size_t)count * t.sum_bytes + t.work_bytes <= thread_bytes)
             break;
-        t.tile_n /= 2;
     }
-    if (t.bytes > scratch_bytes)
-        t.slab_n = sliver;
-    t.bytes = count_bytes(&t, f64, is_plain(left));
+    if ((size_t)count * t.sum_bytes + t.work_bytes > thread_bytes) {
+        t.slab_n = f64 ? F64_SLIVER : F32_SLIVER;
+        t.work_bytes = count_work(&t, f64, plain);
+    }
     return t;
 }
 
-static void make_tile(const og_cpu_tiling *t, const og_cpu_factor *left, const og_cpu_factor *right,
-                      int64_t m0, int64_t rows, int64_t n0, int64_t columns, void *memory)
+static void make_tile(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
+                      int64_t rows, int64_t n0, int64_t columns, void *sums, void *work)
 {
-    bool f64 = left->dtype == OG_FLOAT64;
+    bool f64 = factors->left.dtype == OG_FLOAT64;
     if (t->way == OG_CPU_PRODUCT_EMPTY) {
-        memset(memory, 0, (size_t)(rows * t->tile_n) * (f64 ? sizeof(double) : sizeof(float)));
+        memset(sums, 0, (size_t)(rows * t->tile_n) * (f64 ? sizeof(double) : sizeof(float)));
     } else if (t->way == OG_CPU_PRODUCT_DIRECT) {
-        run_direct(t, left, right, m0, rows, n0, columns, memory);
+        run_direct(t, factors, m0, rows, n0, columns, sums, work);
     } else if (f64) {
-        tile_job_f64 j = start_tile_f64(t, left, right, memory);
+        tile_job_f64 j = start_tile_f64(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;
         run_packed_f64(&j);
     } else {
-        tile_job_f32 j = start_tile_f32(t, left, right, memory);
+        tile_job_f32 j = start_tile_f32(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;
         run_packed_f32(&j);
     }

@@ -304,7 +304,6 @@ static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
     if (elements->keeps)
         OG_TRY(og_cpu_find_kept(c->kernel, &c->scratch, c->kept, c->kept_stores, &out->kept_count,
                                 c->error));
-    out->product_place = OG_CPU_NONE;
     out->pass_count = c->kernel->pass_count;
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);
     if (!out->passes)

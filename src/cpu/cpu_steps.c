@@ -321,16 +321,17 @@ static ogive_status emit_load(og_cpu_compiler *c, const og_instr *instr, int32_t
 static ogive_status emit_product(og_cpu_compiler *c, const og_instr *instr, int32_t i)
 {
     og_cpu_value *at = &c->values[instr->dst];
-    if (c->out->product_place == OG_CPU_NONE)
-        OG_TRY(og_cpu_add_place(c, OG_CPU_PLACE_MOVING, 0, &c->out->product_place));
+    int32_t *place = &c->out->product->places[instr->index];
+    if (*place == OG_CPU_NONE)
+        OG_TRY(og_cpu_add_place(c, OG_CPU_PLACE_MOVING, 0, place));
     if (!c->geometry->many) {
-        at->place = c->out->product_place;
+        at->place = *place;
         return OGIVE_OK;
     }
     OG_TRY(place_result(c, instr->dst, i, false, true));
     og_cpu_step *step = add_step(c, OG_CPU_COPY, instr->type);
     step->dst = at->place;
-    step->args[0] = c->out->product_place;
+    step->args[0] = *place;
     step->run.load = step->loops->load[instr->type == OG_F64 ? OG_FLOAT64 : OG_FLOAT32];
     return OGIVE_OK;
 }

@@ -51,7 +51,7 @@
 #include "formula/functions.h"
 
 enum { OG_LANES = 512, OG_CHUNK = 16384, OG_RUN = 64 };
-enum { OG_PRODUCT_BLOCK = 256, OG_PRODUCT_GROUP = 4096 };
+enum { OG_PRODUCT_BLOCK = 256, OG_PRODUCT_GROUP = 4096, OG_MAX_PRODUCTS = 2 };
 
 typedef enum { OG_ROWS, OG_COLUMNS } og_order;
 
@@ -125,8 +125,8 @@ typedef struct {
     og_order order;
     og_access *accesses;
     int32_t access_count;
-    og_product *products; /* at most one yet */
-    int32_t product_count;
+    og_product *products;  /* two: of the same k and compute type, and pass 0 needs both */
+    int32_t product_count; /* <= OG_MAX_PRODUCTS */
     og_pass *passes;
     int32_t pass_count;
     og_value *values;
@@ -164,7 +164,7 @@ void og_kernel_print(const og_plan *plan, int32_t index, const char *const *name
 void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,
                        int64_t *bytes_written);
 int64_t og_space_count(const og_space *space, bool rows_only);
-/* "pointwise", "rows sum", "columns amax sumexp", "product": fits name[64]. */
+/* "pointwise", "rows sum", "columns amax sumexp", "two products": fits name[64]. */
 void og_kernel_name(const og_kernel *kernel, char name[64]);
 
 #endif

@@ -9,9 +9,9 @@
  *  - a reduction fits a kernel that reduces the same dims of the same shape, if
  *    all it depends on is computed there (in an earlier pass) or kept by an
  *    earlier kernel. So softmax, layer_norm and var are one kernel;
- *  - a product starts a kernel; what follows it at the same index joins it, and
- *    a reduction over its last dim too, but never a second pass: that reads the
- *    kept product instead;
+ *  - a product starts a kernel, two where something needs both at the same index
+ *    (og_find_pairs); what follows at the same index joins it, and a reduction over
+ *    its last dim too, but never a second pass: that reads the kept product instead;
  *  - a result fits a kernel over its own shape (stored per element), or one whose
  *    rows have its shape (stored per row).
  *
@@ -270,7 +270,6 @@ static ogive_status add_draft(og_planner *b, const og_typed *shape, uint32_t red
     draft->rank = shape->rank;
     memcpy(draft->extent, shape->shape, sizeof draft->extent);
     draft->reduced = reduced;
-    draft->product = -1;
     b->draft_count++;
     *out = (int32_t)at;
     return OGIVE_OK;
@@ -287,9 +286,9 @@ static bool reduction_matches(const og_draft *draft, const og_typed *arg, uint32
 {
     if (!same_shape(draft, arg))
         return false;
-    if (draft->reduced == reduced && (draft->reduction_count || draft->product >= 0))
+    if (draft->reduced == reduced && (draft->reduction_count || draft->product_count))
         return true;
-    return draft->product >= 0 && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
+    return draft->product_count && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
 }
 
 static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bool *valid)
@@ -388,7 +387,7 @@ static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapp
             return false;
         mapping->at[to] = (int8_t)d++;
     }
-    return d == draft->rank && draft->product >= 0;
+    return d == draft->rank && draft->product_count;
 }
 
 static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)
@@ -476,7 +475,7 @@ static ogive_status copy_operand(og_planner *b, int32_t product, int side)
     return OGIVE_OK;
 }
 
-static ogive_status place_product(og_planner *b, int32_t node)
+static ogive_status keep_operands(og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
     og_access access;
@@ -486,10 +485,27 @@ static ogive_status place_product(og_planner *b, int32_t node)
         if (!og_product_operand(b, node, side, &access, &k, &k_stride))
             OG_TRY(copy_operand(b, node, side));
     }
-    int32_t draft = -1;
-    OG_TRY(add_draft(b, &b->types[node], 0, &draft));
-    b->drafts[draft].product = node;
-    b->home[node] = draft;
+    return OGIVE_OK;
+}
+
+/* The first of a pair waits for the second: nothing in between needs it. */
+static ogive_status place_product(og_planner *b, int32_t node)
+{
+    int32_t other = b->pair[node];
+    if (other > node)
+        return OGIVE_OK;
+    if (other >= 0)
+        OG_TRY(keep_operands(b, other));
+    OG_TRY(keep_operands(b, node));
+    int32_t home = -1;
+    OG_TRY(add_draft(b, &b->types[node], 0, &home));
+    og_draft *draft = &b->drafts[home];
+    if (other >= 0) {
+        draft->products[draft->product_count++] = other;
+        b->home[other] = home;
+    }
+    draft->products[draft->product_count++] = node;
+    b->home[node] = home;
     return OGIVE_OK;
 }
 
@@ -515,6 +531,7 @@ static ogive_status place_anchors(og_planner *b)
     for (int32_t n = 0; n < graph->node_count; n++)
         for (int side = 0; live[n] && og_node_is_product(b, n) && side < 2; side++)
             is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
+    OG_TRY(og_find_pairs(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (live[n] && og_node_reduces(b, n)) {
             int32_t arg = find_kept(b, graph->nodes[n].args[0]);
@@ -541,13 +558,15 @@ static ogive_status start(og_planner *b, const og_layout *inputs, const og_layou
     b->pass = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->buffer = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->copy = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->pair = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->first = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->stamp = OG_ARENA_NEW(&b->scratch, uint32_t, count);
-    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->first || !b->stamp)
+    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->pair || !b->first || !b->stamp)
         return og_fail_memory(b->error, count * sizeof(int32_t));
     memset(b->home, -1, count * sizeof *b->home);
     memset(b->buffer, -1, count * sizeof *b->buffer);
     memset(b->copy, -1, count * sizeof *b->copy);
+    memset(b->pair, -1, count * sizeof *b->pair);
     int32_t at;
     for (int32_t i = 0; i < graph->input_count; i++)
         OG_TRY(add_buffer(b, OG_BUFFER_INPUT, i, &inputs[i], &at));

@@ -237,7 +237,7 @@ static ogive_status emit(og_writer *w, int32_t instance)
         og_instr instr = no_instr;
         instr.op = OG_OP_PRODUCT;
         instr.type = og_compute_type(w->b->types[at->node].dtype);
-        instr.index = 0;
+        instr.index = w->draft->products[0] != at->node;
         OG_TRY(add_instr(w, instr, instr.type, &value));
         break;
     }
@@ -441,8 +441,7 @@ static ogive_status write_kernel(og_writer *w)
 {
     og_kernel *kernel = w->kernel;
     OG_TRY(visit_draft(w));
-    if (w->draft->product >= 0)
-        OG_TRY(og_emit_product(w->b, w->draft->product, kernel));
+    OG_TRY(og_emit_products(w->b, w->draft, kernel));
     kernel->space.rank = w->draft->rank;
     memcpy(kernel->space.extent, w->draft->extent, sizeof kernel->space.extent);
     kernel->pass_count = count_passes(w);

@@ -79,7 +79,7 @@ void og_kernel_name(const og_kernel *kernel, char name[64])
     bool reduces = false;
     name[0] = 0;
     if (kernel->product_count)
-        append(name, "product");
+        append(name, kernel->product_count > 1 ? "two products" : "product");
     for (int32_t p = 0; p < kernel->pass_count; p++)
         for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++) {
             og_op op = kernel->passes[p].reductions[r].op;
@@ -144,7 +144,9 @@ static void print_instr(const og_plan *plan, const char *const *names, const og_
     og_text_add(text, "%s.%s", op_name(instr->op), types[instr->type]);
     for (int32_t a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++)
         og_text_add(text, " %%%d", (int)instr->args[a]);
-    if (instr->op == OG_OP_LOAD || instr->op == OG_OP_STORE) {
+    if (instr->op == OG_OP_PRODUCT && kernel->product_count > 1) {
+        og_text_add(text, " %d", (int)instr->index);
+    } else if (instr->op == OG_OP_LOAD || instr->op == OG_OP_STORE) {
         og_text_add(text, " ");
         print_access(plan, names, kernel, &kernel->accesses[instr->index], text);
     } else if (instr->op == OG_OP_CONVERT) {
@@ -193,7 +195,10 @@ void og_kernel_print(const og_plan *plan, int32_t index, const char *const *name
     og_text_add(text, "\n");
     for (int32_t p = 0; p < kernel->product_count; p++) {
         const og_product *product = &kernel->products[p];
-        og_text_add(text, "  product: k %lld, left ", (long long)product->k);
+        og_text_add(text, "  product");
+        if (kernel->product_count > 1)
+            og_text_add(text, " %d", (int)p);
+        og_text_add(text, ": k %lld, left ", (long long)product->k);
         print_access(plan, names, kernel, &product->left, text);
         og_text_add(text, " k stride %lld, right ", (long long)product->left_k_stride);
         print_access(plan, names, kernel, &product->right, text);

@@ -3,7 +3,7 @@
  * plan_product.c - the operands of a product: where their dims lie in the space of
  * its result, and along which they are summed. A product sums over one dim with
  * one stride per operand (plan.h); product_t, which sums over several, has them
- * only if they lie in memory as one.
+ * only if they lie in memory as one. And which two products share a kernel.
  */
 #include "plan/planner.h"
 
@@ -152,15 +152,124 @@ void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *
         }
 }
 
-ogive_status og_emit_product(og_planner *b, int32_t node, og_kernel *kernel)
+ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *kernel)
 {
-    og_product *product = OG_ARENA_NEW(&b->plan->arena, og_product, 1);
-    if (!product)
-        return og_fail_memory(b->error, sizeof *product);
-    product->dtype = b->types[node].dtype;
-    og_product_operand(b, node, 0, &product->left, &product->k, &product->left_k_stride);
-    og_product_operand(b, node, 1, &product->right, &product->k, &product->right_k_stride);
-    kernel->products = product;
-    kernel->product_count = 1;
+    if (!draft->product_count)
+        return OGIVE_OK;
+    kernel->products = OG_ARENA_NEW(&b->plan->arena, og_product, (size_t)draft->product_count);
+    if (!kernel->products)
+        return og_fail_memory(b->error, sizeof *kernel->products);
+    for (int32_t p = 0; p < draft->product_count; p++) {
+        og_product *to = &kernel->products[kernel->product_count++];
+        int32_t node = draft->products[p];
+        to->dtype = b->types[node].dtype;
+        og_product_operand(b, node, 0, &to->left, &to->k, &to->left_k_stride);
+        og_product_operand(b, node, 1, &to->right, &to->k, &to->right_k_stride);
+    }
+    return OGIVE_OK;
+}
+
+/* ---- pairs ---------------------------------------------------------------------- */
+
+/* The products that a node needs at its own index, at most two (-1: none). */
+typedef struct {
+    int32_t products[OG_MAX_PRODUCTS];
+} needed_products;
+
+static bool same_shape(const og_typed *a, const og_typed *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank) == 0;
+}
+
+/* Is element i of node computed from element i of its argument? */
+static bool is_read_in_place(const og_planner *b, int32_t node, int32_t arg)
+{
+    const og_typed *of = &b->types[node], *from = &b->types[b->graph->nodes[node].args[arg]];
+    og_mapping own = og_identity_mapping(of), below = og_argument_mapping(b, node, arg, &own);
+    own = og_identity_mapping(from);
+    return same_shape(of, from) && memcmp(own.at, below.at, sizeof own.at) == 0;
+}
+
+/* Adds what argument needs; false if that is one too many. */
+static bool add_needed(needed_products *to, const needed_products *from)
+{
+    for (int32_t i = 0; i < OG_MAX_PRODUCTS && from->products[i] >= 0; i++) {
+        int32_t at = 0;
+        while (at < OG_MAX_PRODUCTS && to->products[at] >= 0 &&
+               to->products[at] != from->products[i])
+            at++;
+        if (at == OG_MAX_PRODUCTS)
+            return false;
+        to->products[at] = from->products[i];
+    }
+    return true;
+}
+
+/* anchor[n]: the first reduction or product that needs n, by way of pointwise nodes. */
+static void find_anchors(const og_planner *b, const bool *live, int32_t *anchor)
+{
+    const og_graph *graph = b->graph;
+    for (int32_t n = 0; n < graph->node_count; n++)
+        anchor[n] = INT32_MAX;
+    for (int32_t n = graph->node_count - 1; n >= 0; n--) {
+        const og_node *of = &graph->nodes[n];
+        int32_t first = og_node_reduces(b, n) || og_node_is_product(b, n) ? n : anchor[n];
+        for (int32_t a = 0; live[n] && a < og_op_value_count(of->op, of->arg_count); a++)
+            if (first < anchor[of->args[a]])
+                anchor[of->args[a]] = first;
+    }
+}
+
+static int64_t count_terms(const og_planner *b, int32_t product)
+{
+    summed_dims summed;
+    int64_t k, stride;
+    operand_mapping(b, product, 0, &summed);
+    join_dims(&summed, &k, &stride);
+    return k;
+}
+
+static void try_pair(og_planner *b, const needed_products *needed, const int32_t *anchor)
+{
+    int32_t first = needed->products[0], second = needed->products[1];
+    if (first > second) {
+        first = second;
+        second = needed->products[0];
+    }
+    if (first < 0 || b->pair[first] >= 0 || b->pair[second] >= 0 || anchor[first] <= second)
+        return;
+    if (og_compute_type(b->types[first].dtype) != og_compute_type(b->types[second].dtype) ||
+        count_terms(b, first) != count_terms(b, second))
+        return;
+    b->pair[first] = second;
+    b->pair[second] = first;
+}
+
+ogive_status og_find_pairs(og_planner *b, const bool *live)
+{
+    const og_graph *graph = b->graph;
+    size_t count = (size_t)graph->node_count;
+    needed_products *needed = OG_ARENA_NEW(&b->scratch, needed_products, count);
+    int32_t *anchor = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    if (!needed || !anchor)
+        return og_fail_memory(b->error, count * sizeof *needed);
+    find_anchors(b, live, anchor);
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *of = &graph->nodes[n];
+        memset(&needed[n], -1, sizeof needed[n]);
+        if (!live[n] || og_node_reduces(b, n))
+            continue;
+        if (og_node_is_product(b, n)) {
+            needed[n].products[0] = n;
+            continue;
+        }
+        bool fits = true;
+        for (int32_t a = 0; a < og_op_value_count(of->op, of->arg_count); a++)
+            if (is_read_in_place(b, n, a))
+                fits &= add_needed(&needed[n], &needed[of->args[a]]);
+        if (fits)
+            try_pair(b, &needed[n], anchor);
+    }
     return OGIVE_OK;
 }

@@ -37,7 +37,7 @@ typedef enum {
     OG_INSTANCE_CONSTANT, /* a number */
     OG_INSTANCE_LOAD,     /* an input, or a value kept by an earlier kernel */
     OG_INSTANCE_REDUCED,  /* a reduction of this kernel */
-    OG_INSTANCE_PRODUCT,  /* the product of this kernel */
+    OG_INSTANCE_PRODUCT,  /* a product of this kernel */
     OG_INSTANCE_VIEW,     /* its argument under another mapping */
     OG_INSTANCE_COMPUTED
 } og_instance_kind;
@@ -51,7 +51,7 @@ typedef struct {
     uint8_t kind;
     bool varies;                         /* along the row */
     bool reduced;                        /* depends on a reduction of this kernel */
-    bool has_product;                    /* depends on this kernel's product */
+    bool has_product;                    /* depends on a product of this kernel */
     int32_t stage;                       /* first pass in which it can be computed */
     bool needed;                         /* scratch of plan_emit.c */
     int32_t element_value, element_pass; /* value in element_pass */
@@ -71,7 +71,7 @@ typedef struct {
     int32_t rank;
     int64_t extent[OG_MAX_RANK];
     uint32_t reduced; /* bit d: dim d is reduced */
-    int32_t product;  /* node, or -1 */
+    int32_t products[OG_MAX_PRODUCTS], product_count; /* nodes */
     int32_t *reductions;
     size_t reduction_count, reduction_capacity;
     og_root *roots;
@@ -89,6 +89,7 @@ typedef struct {
     int32_t *pass;   /* reduction -> its pass */
     int32_t *buffer; /* node -> buffer that holds it, or -1 */
     int32_t *copy;   /* node -> buffer that holds it for products, or -1 */
+    int32_t *pair;   /* product -> the other of its kernel, or -1 */
 
     og_buffer *buffers; /* grows; copied into the plan at the end */
     size_t buffer_count, buffer_capacity;
@@ -140,7 +141,9 @@ bool og_product_operand(const og_planner *b, int32_t node, int side, og_access *
                         int64_t *k_stride);
 /* The strides of buffer, a copy of that operand, so that the k dims have one. */
 void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *buffer);
-ogive_status og_emit_product(og_planner *b, int32_t node, og_kernel *kernel);
+/* Which live products share a kernel: fills b->pair. */
+ogive_status og_find_pairs(og_planner *b, const bool *live);
+ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *kernel);
 
 /* plan_emit.c */
 ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
