@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * shim_device.h - CUDA C as a C++ compiler for the CPU sees it. fake_nvrtc.c includes
+ * it before a kernel's source. There is what NVRTC offers without a header and what
+ * emitted kernels use; the rest of libm is missing on purpose, since only IEEE
+ * operations give the same bits on a GPU.
+ *
+ * Each thread of a block is a fiber (fake_launch.c); all of them, and all blocks, run
+ * in one thread of the CPU, so shared memory is a static variable in a section of its
+ * own and an atomic is an ordinary operation.
+ */
+#include "shim_link.h"
+
+extern "C" {
+__attribute__((visibility("default"))) struct shim_link *og_shim_link;
+extern char __start_og_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_og_shared[] __attribute__((weak, visibility("hidden")));
+__attribute__((aligned(1024), used,
+               visibility("hidden"))) char og_dynamic_shared[SHIM_SHARED_BYTES + 1024];
+__attribute__((visibility("default"))) struct shim_shared og_shim_shared = {
+    __start_og_shared, __stop_og_shared, og_dynamic_shared};
+
+float fmaf(float, float, float) noexcept;
+double fma(double, double, double) noexcept;
+float fabsf(float) noexcept;
+double fabs(double) noexcept;
+float sqrtf(float) noexcept;
+double sqrt(double) noexcept;
+void *memcpy(void *, const void *, decltype(sizeof 0)) noexcept;
+void *memset(void *, int, decltype(sizeof 0)) noexcept;
+}
+
+typedef decltype(sizeof 0) size_t;
+
+/* ---- where ---------------------------------------------------------------------- */
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __grid_constant__
+/* used: what poisons it is not in this file. */
+#define __shared__ static __attribute__((used, section("og_shared")))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+
+#define threadIdx (og_shim_link->thread)
+#define blockIdx (og_shim_link->block)
+#define blockDim (og_shim_link->block_size)
+#define gridDim (og_shim_link->grid_size)
+#define warpSize 32
+
+/* ---- vectors -------------------------------------------------------------------- */
+
+#define SHIM_VECTOR2(name, T, alignment)                                                           \
+    struct alignas(alignment) name {                                                               \
+        T x, y;                                                                                    \
+    };                                                                                             \
+    static inline name make_##name(T x, T y)                                                       \
+    {                                                                                              \
+        return {x, y};                                                                             \
+    }
+#define SHIM_VECTOR4(name, T, alignment)                                                           \
+    struct alignas(alignment) name {                                                               \
+        T x, y, z, w;                                                                              \
+    };                                                                                             \
+    static inline name make_##name(T x, T y, T z, T w)                                             \
+    {                                                                                              \
+        return {x, y, z, w};                                                                       \
+    }
+SHIM_VECTOR2(uchar2, unsigned char, 2)
+SHIM_VECTOR4(uchar4, unsigned char, 4)
+SHIM_VECTOR2(short2, short, 4)
+SHIM_VECTOR4(short4, short, 8)
+SHIM_VECTOR2(ushort2, unsigned short, 4)
+SHIM_VECTOR4(ushort4, unsigned short, 8)
+SHIM_VECTOR2(int2, int, 8)
+SHIM_VECTOR4(int4, int, 16)
+SHIM_VECTOR2(uint2, unsigned, 8)
+SHIM_VECTOR4(uint4, unsigned, 16)
+SHIM_VECTOR2(longlong2, long long, 16)
+SHIM_VECTOR2(ulonglong2, unsigned long long, 16)
+SHIM_VECTOR2(float2, float, 8)
+SHIM_VECTOR4(float4, float, 16)
+SHIM_VECTOR2(double2, double, 16)
+
+/* ---- bits ----------------------------------------------------------------------- */
+
+template <class To, class From> static inline To shim_cast(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "a cast of bits");
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+static inline int __float_as_int(float x)
+{
+    return shim_cast<int>(x);
+}
+static inline unsigned __float_as_uint(float x)
+{
+    return shim_cast<unsigned>(x);
+}
+static inline float __int_as_float(int x)
+{
+    return shim_cast<float>(x);
+}
+static inline float __uint_as_float(unsigned x)
+{
+    return shim_cast<float>(x);
+}
+static inline long long __double_as_longlong(double x)
+{
+    return shim_cast<long long>(x);
+}
+static inline double __longlong_as_double(long long x)
+{
+    return shim_cast<double>(x);
+}
+
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((unsigned long long)a * b >> 32);
+}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+    unsigned long long bytes = (unsigned long long)b << 32 | a;
+    unsigned r = 0;
+    for (int i = 0; i < 4; i++)
+        r |= (unsigned)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return r;
+}
+
+template <class A, class B> static inline auto min(A a, B b) -> decltype(a + b)
+{
+    static_assert(decltype(a + b)(0.5) == decltype(a + b)(0), "min and max of integers only");
+    return b < a ? b : a;
+}
+template <class A, class B> static inline auto max(A a, B b) -> decltype(a + b)
+{
+    static_assert(decltype(a + b)(0.5) == decltype(a + b)(0), "min and max of integers only");
+    return a < b ? b : a;
+}
+
+/* ---- arithmetic, rounded to nearest ----------------------------------------------- */
+
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+static inline float __fsub_rn(float a, float b)
+{
+    return a - b;
+}
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+static inline float __fsqrt_rn(float a)
+{
+    return sqrtf(a);
+}
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+static inline double __dadd_rn(double a, double b)
+{
+    return a + b;
+}
+static inline double __dsub_rn(double a, double b)
+{
+    return a - b;
+}
+static inline double __dmul_rn(double a, double b)
+{
+    return a * b;
+}
+static inline double __ddiv_rn(double a, double b)
+{
+    return a / b;
+}
+static inline double __dsqrt_rn(double a)
+{
+    return sqrt(a);
+}
+static inline double __fma_rn(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+/* ---- memory --------------------------------------------------------------------- */
+
+#define SHIM_LOAD(name)                                                                            \
+    template <class T> static inline T name(const T *p)                                            \
+    {                                                                                              \
+        return *p;                                                                                 \
+    }
+SHIM_LOAD(__ldg)
+SHIM_LOAD(__ldcs)
+SHIM_LOAD(__ldcg)
+SHIM_LOAD(__ldca)
+SHIM_LOAD(__ldlu)
+SHIM_LOAD(__ldcv)
+#define SHIM_STORE(name)                                                                           \
+    template <class T> static inline void name(T *p, T value)                                      \
+    {                                                                                              \
+        *p = value;                                                                                \
+    }
+SHIM_STORE(__stcs)
+SHIM_STORE(__stcg)
+SHIM_STORE(__stwb)
+SHIM_STORE(__stwt)
+
+static inline void __threadfence()
+{
+}
+static inline void __threadfence_block()
+{
+}
+
+/* Blocks and threads take turns only where they wait, so nothing comes between. */
+template <class T, class U> static inline T atomicAdd(T *p, U value)
+{
+    static_assert(T(0.5) == T(0), "no floating-point atomics: their order is not fixed");
+    T old = *p;
+    *p = old + (T)value;
+    return old;
+}
+template <class T, class U> static inline T atomicExch(T *p, U value)
+{
+    T old = *p;
+    *p = (T)value;
+    return old;
+}
+template <class T, class U> static inline T atomicMax(T *p, U value)
+{
+    T old = *p;
+    *p = old < (T)value ? (T)value : old;
+    return old;
+}
+static inline unsigned atomicInc(unsigned *p, unsigned last)
+{
+    unsigned old = *p;
+    *p = old >= last ? 0 : old + 1;
+    return old;
+}
+
+/* ---- waiting for others ------------------------------------------------------------ */
+
+static inline void __syncthreads()
+{
+    og_shim_link->barrier(SHIM_BARRIER, 0);
+}
+static inline int __syncthreads_and(int vote)
+{
+    return og_shim_link->barrier(SHIM_BARRIER_AND, vote);
+}
+static inline int __syncthreads_or(int vote)
+{
+    return og_shim_link->barrier(SHIM_BARRIER_OR, vote);
+}
+static inline int __syncthreads_count(int vote)
+{
+    return og_shim_link->barrier(SHIM_BARRIER_COUNT, vote);
+}
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    og_shim_link->meet(SHIM_WARP, mask, 0, 0);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    return (unsigned)og_shim_link->meet(SHIM_BALLOT, mask, 0, predicate != 0);
+}
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, !predicate) == 0;
+}
+
+static inline int shim_lane()
+{
+    const struct shim_link *link = og_shim_link;
+    return (int)(link->thread.x +
+                 link->block_size.x * (link->thread.y + link->block_size.y * link->thread.z)) &
+           31;
+}
+/* Lane source, or the own one if source is outside of the segment of width lanes. */
+template <class T> static inline T shim_shuffle(unsigned mask, T value, int source, bool inside)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles take 4 or 8 bytes");
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = og_shim_link->meet(SHIM_SHUFFLE, mask, inside ? source : shim_lane(), bits);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <class T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32)
+{
+    return shim_shuffle(mask, value, (shim_lane() & -width) | (source & (width - 1)), true);
+}
+template <class T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    int lane = shim_lane(), source = lane - (int)delta;
+    return shim_shuffle(mask, value, source, source >= (lane & -width));
+}
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    int lane = shim_lane(), source = lane + (int)delta;
+    return shim_shuffle(mask, value, source, source < (lane & -width) + width);
+}
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+{
+    int lane = shim_lane(), source = lane ^ lanes;
+    return shim_shuffle(mask, value, source, source < (lane & -width) + width);
+}
+
+static inline void __trap()
+{
+    og_shim_link->fail("__trap()");
+}
+
+/* ---- entries ------------------------------------------------------------------------ */
+
+/* A kernel has one parameter, by value (cuda_work.h); the caller's bytes may lie anywhere,
+ * and reading them is no access of the kernel's. Not inlined: that is the kernel. */
+template <class T>
+__attribute__((no_sanitize_thread)) static void shim_call(void (*volatile kernel)(T),
+                                                          void **parameters)
+{
+    T argument;
+    __builtin_memcpy(&argument, parameters[0], sizeof argument);
+    kernel(argument);
+}
+
+#ifdef OG_SHIM_CHECK
+/* Compiled with -fsanitize=thread but not linked with its library: these are called at
+ * every load and store of memory that the compiler cannot keep to itself. */
+#define SHIM_TOUCH(bytes)                                                                          \
+    __attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_read##bytes(void *p)     \
+    {                                                                                              \
+        og_shim_link->touch(p, bytes, 0);                                                          \
+    }                                                                                              \
+    __attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_write##bytes(void *p)    \
+    {                                                                                              \
+        og_shim_link->touch(p, bytes, 1);                                                          \
+    }                                                                                              \
+    __attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_unaligned_read##bytes(   \
+        void *p)                                                                                   \
+    {                                                                                              \
+        og_shim_link->touch(p, bytes, 0);                                                          \
+    }                                                                                              \
+    __attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_unaligned_write##bytes(  \
+        void *p)                                                                                   \
+    {                                                                                              \
+        og_shim_link->touch(p, bytes, 1);                                                          \
+    }
+extern "C" {
+SHIM_TOUCH(1)
+SHIM_TOUCH(2)
+SHIM_TOUCH(4)
+SHIM_TOUCH(8)
+SHIM_TOUCH(16)
+__attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_read_range(void *p,
+                                                                                 unsigned long n)
+{
+    og_shim_link->touch(p, n, 0);
+}
+__attribute__((no_sanitize_thread, visibility("hidden"))) void __tsan_write_range(void *p,
+                                                                                  unsigned long n)
+{
+    og_shim_link->touch(p, n, 1);
+}
+__attribute__((visibility("hidden"))) void __tsan_init()
+{
+}
+__attribute__((visibility("hidden"))) void __tsan_func_entry(void *)
+{
+}
+__attribute__((visibility("hidden"))) void __tsan_func_exit()
+{
+}
+}
+#endif

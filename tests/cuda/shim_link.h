@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * shim_link.h - between a kernel compiled for the CPU (shim_device.h) and the fake
+ * driver that runs it (fake_launch.c): C and C++, no include, since a kernel's source
+ * brings integer types of its own.
+ *
+ * A module exports
+ *     og_shim_link           a pointer to shim_link that the driver fills in at load
+ *     og_shim_shared         where shared memory is: static from, to, then dynamic
+ *     og_entry_NAME          calls kernel NAME with the launch's parameters
+ *     og_bounds_NAME         threads of its __launch_bounds__, 0 if it has none
+ */
+#ifndef OG_SHIM_LINK_H
+#define OG_SHIM_LINK_H
+
+/* Dynamic shared memory of a block on an H200: 227 KiB. */
+enum { SHIM_SHARED_BYTES = 227 * 1024 };
+
+/* What a thread waits for together with others. */
+enum {
+    SHIM_BARRIER,     /* the block */
+    SHIM_BARRIER_AND, /* the same with a vote */
+    SHIM_BARRIER_OR,
+    SHIM_BARRIER_COUNT,
+    SHIM_WARP,    /* lanes of a mask */
+    SHIM_SHUFFLE, /* ... each takes the value of a source lane */
+    SHIM_BALLOT
+};
+
+struct shim_index {
+    unsigned x, y, z;
+};
+
+struct shim_link {
+    struct shim_index thread, block, block_size, grid_size; /* of whom runs now */
+    /* Waits at the block's barrier; returns the vote's result. */
+    int (*barrier)(int kind, int vote);
+    /* Waits for the lanes of mask. SHUFFLE: the value of lane source; BALLOT: bits of
+     * the lanes whose value is not 0. */
+    unsigned long long (*meet)(int kind, unsigned mask, int source, unsigned long long value);
+    /* Every load and store, in a module compiled for checking. */
+    void (*touch)(const volatile void *address, unsigned long bytes, int write);
+    void (*fail)(const char *message);
+};
+
+struct shim_shared {
+    char *from, *to, *dynamic;
+};
+
+#endif
