@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit.c - one kernel of a plan as CUDA C and launches: chooses the body, has
+ * the parts written and puts them together. See cuda_emit.h.
+ */
+#include "cuda/cuda_emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTWISE_THREADS = 256 };
+enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
+
+/* Made by cmake/embed.cmake. */
+extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
+    og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[];
+
+/* ---- geometry -------------------------------------------------------------------- */
+
+/* Do all indices and offsets fit 31 bits? slack: elements that are counted beyond
+ * the space, in partial vectors. */
+static bool needs_wide(const og_kernel *kernel)
+{
+    const int64_t most = INT32_MAX / 4;
+    int64_t count = 1;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        if (__builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
+            return true;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        int64_t reach = 0;
+        for (int32_t d = 0; d < kernel->space.rank; d++) {
+            int64_t stride = llabs(kernel->accesses[i].stride[d]), span;
+            if (__builtin_mul_overflow(stride, kernel->space.extent[d] + 16, &span) ||
+                __builtin_add_overflow(reach, span, &reach) || reach > most)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The widest vector whose narrowest contiguous operand takes 16 bytes. */
+static int32_t widest_vector(const og_cuda_emitter *e)
+{
+    size_t narrowest = 8;
+    bool found = false;
+    for (int32_t i = 0; i < e->kernel->access_count; i++) {
+        const og_access *access = &e->kernel->accesses[i];
+        if (og_cuda_motion_of(e, access) == OG_CUDA_STILL)
+            continue;
+        size_t bytes = og_dtype_bytes(access->dtype);
+        narrowest = !found || bytes < narrowest ? bytes : narrowest;
+        found = true;
+    }
+    return (int32_t)(16 / narrowest);
+}
+
+/* ---- putting together -------------------------------------------------------------- */
+
+static bool uses_float64(const og_kernel *kernel)
+{
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        if (kernel->values[v].type == OG_F64)
+            return true;
+    return false;
+}
+
+/* Moves text into the arena. */
+static ogive_status keep_source(og_cuda_emitter *e)
+{
+    const og_text *const parts[] = {&e->numbers, &e->arguments.members, &e->places, &e->passes,
+                                    &e->body};
+    static const char quiet[] = "#ifdef __CUDACC_RTC__\n"
+                                "#pragma nv_diag_suppress 177 /* a function is not used */\n"
+                                "#endif\n";
+    og_text source = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i]->failed)
+            return og_fail_memory(e->error, parts[i]->length);
+    og_text_add(&source, "%s%s\n%s\n%s\n", quiet, og_text_of_scalar_base, og_text_of_half,
+                og_text_of_scalar_f32);
+    if (uses_float64(e->kernel))
+        og_text_add(&source, "%s\n", og_text_of_scalar_f64);
+    og_text_add(&source, "%s\n%s\nstruct og_args {\n%s};\n", e->numbers.data,
+                og_text_of_cuda_prologue, e->arguments.members.data);
+    og_text_add(&source, "%s%s\n%s", e->places.data, e->passes.data, e->body.data);
+    char *kept = source.failed ? NULL : og_arena_alloc(e->arena, source.length + 1, 1);
+    if (kept)
+        memcpy(kept, source.data, source.length + 1);
+    og_text_free(&source);
+    if (!kept)
+        return og_fail_memory(e->error, source.length);
+    e->out->source = kept;
+    return OGIVE_OK;
+}
+
+/* The one argument that all launches share. */
+static ogive_status keep_arguments(og_cuda_emitter *e)
+{
+    og_cuda_arguments *from = &e->arguments;
+    size_t size = (from->size + 7) / 8 * 8, count = from->pointer_count;
+    if (size > OG_CUDA_ARGUMENT_BYTES)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a CUDA kernel takes at most %d bytes of arguments, this one has %zu (%d operands, "
+                "%d numbers): cut the formula into several",
+                OG_CUDA_ARGUMENT_BYTES, size, (int)e->kernel->access_count,
+                (int)e->kernel->constant_count);
+    unsigned char *bytes = og_arena_alloc(e->arena, size, 1);
+    og_cuda_pointer *pointers = OG_ARENA_NEW(e->arena, og_cuda_pointer, count);
+    if (!bytes || !pointers)
+        return og_fail_memory(e->error, size);
+    memcpy(bytes, from->bytes, size);
+    if (count)
+        memcpy(pointers, from->pointers, count * sizeof *pointers);
+    for (int32_t l = 0; l < e->out->launch_count; l++) {
+        og_cuda_launch *launch = &e->out->launches[l];
+        launch->argument = bytes;
+        launch->argument_bytes = size;
+        launch->pointers = pointers;
+        launch->pointer_count = (int32_t)count;
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status make_launches(og_cuda_emitter *e, int32_t count)
+{
+    e->out->launches = OG_ARENA_NEW(e->arena, og_cuda_launch, (size_t)count);
+    if (!e->out->launches)
+        return og_fail_memory(e->error, (size_t)count * sizeof *e->out->launches);
+    e->out->launch_count = count;
+    return OGIVE_OK;
+}
+
+static ogive_status set_launch(og_cuda_emitter *e, int32_t index, const char *entry, int64_t blocks)
+{
+    if (blocks > MOST_BLOCKS)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
+                MOST_BLOCKS, (long long)blocks);
+    og_cuda_launch *launch = &e->out->launches[index];
+    launch->entry = entry;
+    launch->grid[0] = (uint32_t)blocks;
+    launch->block[0] = (uint32_t)e->threads;
+    launch->grid[1] = launch->grid[2] = launch->block[1] = launch->block[2] = 1;
+    return OGIVE_OK;
+}
+
+static void add_numbers(og_cuda_emitter *e)
+{
+    og_text_add(&e->numbers,
+                "enum { OG_V = %d, OG_THREADS = %d };\n"
+                "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
+                (int)e->vector, (int)e->threads, e->wide ? "int64_t" : "int32_t",
+                e->wide ? "int64_t" : "int32_t");
+}
+
+/* ---- pointwise ----------------------------------------------------------------------- */
+
+/* og_lead(): by how many elements vectors are shifted, so that the lead's are aligned:
+ * the first contiguous store, else load. */
+static void add_lead(og_cuda_emitter *e)
+{
+    int32_t lead = -1;
+    for (int32_t i = 0; i < e->kernel->access_count; i++) {
+        bool stored = og_cuda_is_stored(e->kernel, i);
+        if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_UNIT &&
+            (lead < 0 || (stored && !og_cuda_is_stored(e->kernel, lead))))
+            lead = i;
+    }
+    og_text_add(&e->places, "\nOG_FN int og_lead(const og_args &a, const og_offsets &at)\n{\n");
+    if (lead < 0 || e->vector_dim < 0)
+        og_text_add(&e->places, "    return 0;\n}\n");
+    else
+        og_text_add(&e->places, "    return og_elements_past(a.p%d + at.o%d);\n}\n", (int)lead,
+                    (int)lead);
+}
+
+static ogive_status emit_pointwise(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    e->vector_dim = space->rank - 1;
+    e->vector = widest_vector(e);
+    e->threads = POINTWISE_THREADS;
+    int64_t n = space->rank ? space->extent[space->rank - 1] : 1, rows = 1;
+    for (int32_t d = 0; d < space->rank - 1; d++)
+        rows *= space->extent[d];
+    /* A row that starts anywhere in a vector touches so many. */
+    int64_t per_row = (n + 2 * e->vector - 2) / e->vector;
+    bool contiguous = space->rank <= 1;
+    for (int32_t i = 0; i < e->kernel->access_count; i++)
+        contiguous &= og_cuda_motion_of(e, &e->kernel->accesses[i]) != OG_CUDA_STRIDED;
+    e->out->body = contiguous ? "contiguous" : "strided";
+
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "n", n);
+    og_cuda_add_index(e, "vectors", rows * per_row);
+    og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
+    og_cuda_add_seek(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
+    og_cuda_add_seek(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
+    add_lead(e);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
+    og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
+    OG_TRY(make_launches(e, 1));
+    return set_launch(e, 0, "og_pointwise",
+                      (rows * per_row + e->threads - 1) / e->threads);
+}
+
+/* ---- entry ---------------------------------------------------------------------------- */
+
+static ogive_status emit(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    if (kernel->product_count)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "matrix products on CUDA are not available yet");
+    size_t strides = (size_t)kernel->access_count * OG_MAX_RANK;
+    e->has_stride = OG_ARENA_NEW(e->arena, bool, strides + 1);
+    if (!e->has_stride)
+        return og_fail_memory(e->error, strides);
+    e->wide = needs_wide(kernel);
+    if (kernel->space.n_reduced)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "reductions on CUDA are not available yet");
+    OG_TRY(emit_pointwise(e));
+    add_numbers(e);
+    if (og_space_count(&kernel->space, kernel->space.n_reduced != 0) == 0)
+        e->out->launch_count = 0; /* nothing to write */
+    OG_TRY(keep_arguments(e));
+    return keep_source(e);
+}
+
+ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
+                          og_arena *arena, og_cuda_work *out, ogive_error *error)
+{
+    og_cuda_emitter e = {.plan = plan,
+                         .kernel = &plan->kernels[kernel],
+                         .limits = limits,
+                         .arena = arena,
+                         .error = error,
+                         .out = out};
+    *out = (og_cuda_work){0};
+    ogive_status status = emit(&e);
+    og_text_free(&e.arguments.members);
+    og_text_free(&e.numbers);
+    og_text_free(&e.places);
+    og_text_free(&e.passes);
+    og_text_free(&e.body);
+    free(e.arguments.pointers);
+    return status;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit.h - inside emission. A kernel's source is, in this order,
+ *
+ *     the scalar functions (src/math), as they are
+ *     OG_V and other numbers that the body's variant fixes
+ *     cuda_prologue.cuh
+ *     struct og_args and how an index becomes offsets   cuda_emit_args.c
+ *     og_pass0, og_pass1, ...: the formula              cuda_emit_code.c
+ *     the body                                          cuda_*.cuh, cuda_emit_*.c
+ *
+ * Source depends on what a kernel is (instructions, dtypes, which operands stand
+ * still along which dim, 32- or 64-bit indices, the body's variant), argument bytes
+ * on its numbers.
+ */
+#ifndef OG_CUDA_EMIT_H
+#define OG_CUDA_EMIT_H
+
+#include "cuda/cuda_work.h"
+
+/* How an access moves along the dim that vectors lie in. */
+typedef enum { OG_CUDA_STILL, OG_CUDA_UNIT, OG_CUDA_STRIDED } og_cuda_motion;
+
+typedef struct {
+    og_text members; /* of struct og_args */
+    unsigned char bytes[OG_CUDA_ARGUMENT_BYTES];
+    size_t size; /* may exceed bytes: then refused at the end */
+    og_cuda_pointer *pointers;
+    size_t pointer_count, pointer_capacity;
+} og_cuda_arguments;
+
+typedef struct {
+    const og_plan *plan;
+    const og_kernel *kernel;
+    const og_cuda_limits *limits;
+    og_arena *arena;
+    ogive_error *error;
+
+    bool wide;          /* 64-bit indices */
+    int32_t vector_dim; /* of the space; -1: none, the space is one element */
+    int32_t vector;     /* OG_V */
+    int32_t threads;    /* OG_THREADS */
+
+    og_cuda_arguments arguments;
+    bool *has_stride;               /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
+    bool has_divisor[OG_MAX_RANK];  /* d<dim> is a member */
+    og_text numbers, places, passes, body;
+    og_cuda_work *out;
+} og_cuda_emitter;
+
+/* ---- cuda_emit_args.c ---- */
+
+void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
+                         size_t offset);
+void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
+void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
+/* Pointers of all accesses, constants, struct og_offsets and og_start(). */
+void og_cuda_add_operands(og_cuda_emitter *e);
+/* name(a, index, at): adds index over dims [from, to), the last fastest, to at. */
+void og_cuda_add_seek(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
+og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
+/* "a.s0_1": stride of an access along the vector dim, of OG_CUDA_STRIDED ones. */
+void og_cuda_print_stride(og_cuda_emitter *e, int32_t access, og_text *text);
+const char *og_cuda_type_of(og_dtype dtype);
+
+/* ---- cuda_emit_code.c ---- */
+
+/* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
+void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
+/* struct og_row, the kernel's row values. */
+void og_cuda_add_row(og_cuda_emitter *e);
+bool og_cuda_is_stored(const og_kernel *kernel, int32_t access);
+
+#endif

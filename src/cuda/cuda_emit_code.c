@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_code.c - a pass as CUDA C: struct og_pass<p> with
+ *
+ *     loads     a vector of every operand that the pass reads, as it lies in memory
+ *     values    of one element: what is stored or reduced
+ *     load, compute (of element i of a vector), store
+ *
+ * and og_rows<p>(), its row instructions. Element values are v<n>, row values
+ * row.v<n>; functions are those of src/math, by the names in functions.def.
+ */
+#include "cuda/cuda_emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const type_names[] = {
+    [OG_F32] = "float", [OG_F64] = "double", [OG_MASK32] = "uint32_t"};
+
+static bool is_row_value(const og_kernel *kernel, int32_t value)
+{
+    return kernel->values[value].level == OG_ROW;
+}
+
+bool og_cuda_is_stored(const og_kernel *kernel, int32_t access)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (pass->elements[i].op == OG_OP_STORE && pass->elements[i].index == access)
+                return true;
+        for (int32_t i = 0; i < pass->row_count; i++)
+            if (pass->rows[i].op == OG_OP_STORE && pass->rows[i].index == access)
+                return true;
+    }
+    return false;
+}
+
+/* ---- one instruction ------------------------------------------------------------ */
+
+static void print_value(const og_kernel *kernel, int32_t value, og_text *text)
+{
+    og_text_add(text, is_row_value(kernel, value) ? "row.v%d" : "v%d", (int)value);
+}
+
+/* The operator of a function that is one. */
+static const char *infix_of(og_op op)
+{
+    switch ((int)op) {
+    case OG_OP_add:
+        return "+";
+    case OG_OP_sub:
+        return "-";
+    case OG_OP_mul:
+        return "*";
+    case OG_OP_div:
+        return "/";
+    default:
+        return NULL;
+    }
+}
+
+static const char *half_name(og_dtype dtype)
+{
+    return dtype == OG_FLOAT16 ? "f16" : "bf16";
+}
+
+static void print_convert(const og_kernel *kernel, const og_instr *instr, og_text *text)
+{
+    og_dtype to = (og_dtype)instr->index;
+    const char *from = kernel->values[instr->args[0]].type == OG_F64 ? "f64" : "f32";
+    if (to == OG_FLOAT16 || to == OG_BFLOAT16)
+        og_text_add(text, "og_f32_from_%s(og_%s_from_%s(", half_name(to), half_name(to), from);
+    else
+        og_text_add(text, "(%s)(", to == OG_FLOAT64 ? "double" : "float");
+    print_value(kernel, instr->args[0], text);
+    og_text_add(text, to == OG_FLOAT16 || to == OG_BFLOAT16 ? "))" : ")");
+}
+
+/* A function of functions.def. A mask's type is that of what it compares. */
+static void print_call(const og_kernel *kernel, const og_instr *instr, og_text *text)
+{
+    const og_function *function = og_function_of(instr->op);
+    const char *infix = infix_of(instr->op);
+    if (infix) {
+        print_value(kernel, instr->args[0], text);
+        og_text_add(text, " %s ", infix);
+        print_value(kernel, instr->args[1], text);
+        return;
+    }
+    og_text_add(text, "og_%s_%s(", function->name, instr->type == OG_F64 ? "f64" : "f32");
+    for (int a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++) {
+        og_text_add(text, a ? ", " : "");
+        print_value(kernel, instr->args[a], text);
+    }
+    for (int32_t c = 0; c < function->constants; c++)
+        og_text_add(text, ", a.c%d", (int)(instr->index + c));
+    og_text_add(text, ")");
+}
+
+/* What instr computes; operand: the text of what a LOAD has read. */
+static void print_expression(const og_kernel *kernel, const og_instr *instr, const char *operand,
+                             og_text *text)
+{
+    og_dtype dtype;
+    switch ((int)instr->op) {
+    case OG_OP_LOAD:
+        dtype = kernel->accesses[instr->index].dtype;
+        if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
+            og_text_add(text, "og_f32_from_%s(%s)", half_name(dtype), operand);
+        else
+            og_text_add(text, "%s", operand);
+        break;
+    case OG_OP_CONSTANT:
+        og_text_add(text, "a.c%d", (int)instr->index);
+        break;
+    case OG_OP_CONVERT:
+        print_convert(kernel, instr, text);
+        break;
+    default:
+        print_call(kernel, instr, text);
+    }
+}
+
+/* A value as it is stored in memory of dtype. */
+static void print_stored(og_type type, og_dtype dtype, const char *value, og_text *text)
+{
+    if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
+        og_text_add(text, "og_%s_from_%s(%s)", half_name(dtype), type == OG_F64 ? "f64" : "f32",
+                    value);
+    else
+        og_text_add(text, "%s", value);
+}
+
+/* ---- loads and stores of a pass -------------------------------------------------- */
+
+/* "a.p0 + at.o0"; an operand that never moves has no offset. */
+static void print_address(const og_cuda_emitter *e, int32_t access, og_text *text)
+{
+    og_text_add(text, "a.p%d", (int)access);
+    for (int32_t d = 0; d < e->kernel->space.rank; d++)
+        if (e->kernel->accesses[access].stride[d] != 0) {
+            og_text_add(text, " + at.o%d", (int)access);
+            return;
+        }
+}
+
+static og_cuda_motion motion_of(const og_cuda_emitter *e, int32_t access)
+{
+    return og_cuda_motion_of(e, &e->kernel->accesses[access]);
+}
+
+/* Is instruction i the first of its list that has this op on its access? */
+static bool is_first(const og_pass *pass, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++)
+        if (pass->elements[j].op == pass->elements[i].op &&
+            pass->elements[j].index == pass->elements[i].index)
+            return false;
+    return true;
+}
+
+static void add_loads(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    struct loads {\n");
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != OG_OP_LOAD || !is_first(pass, i))
+            continue;
+        const char *type = og_cuda_type_of(e->kernel->accesses[instr->index].dtype);
+        if (motion_of(e, instr->index) == OG_CUDA_STILL)
+            og_text_add(to, "        %s x%d;\n", type, (int)instr->index);
+        else
+            og_text_add(to, "        og_pack<%s> x%d;\n", type, (int)instr->index);
+    }
+    og_text_add(to, "    };\n");
+}
+
+/* "og_is_full(span) && og_is_aligned(p0) && ...": the condition under which all
+ * contiguous accesses of one op move whole vectors. */
+static void print_whole(const og_cuda_emitter *e, const og_pass *pass, og_op op, og_text *text)
+{
+    og_text_add(text, "        if (og_is_full(span)");
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op == op && motion_of(e, instr->index) == OG_CUDA_UNIT && is_first(pass, i))
+            og_text_add(text, " && og_is_aligned(p%d)", (int)instr->index);
+    }
+    og_text_add(text, ") {\n");
+}
+
+static bool has_unit(const og_cuda_emitter *e, const og_pass *pass, og_op op)
+{
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (pass->elements[i].op == op && motion_of(e, pass->elements[i].index) == OG_CUDA_UNIT)
+            return true;
+    return false;
+}
+
+static void add_pointers(og_cuda_emitter *e, const og_pass *pass, og_op op)
+{
+    og_text *to = &e->passes;
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != op || !is_first(pass, i))
+            continue;
+        og_text_add(to, "        %s%s *p%d = ", op == OG_OP_LOAD ? "const " : "",
+                    og_cuda_type_of(e->kernel->accesses[instr->index].dtype), (int)instr->index);
+        print_address(e, instr->index, to);
+        og_text_add(to, ";\n");
+    }
+}
+
+/* Lines for each contiguous load, or of each store, of one motion. */
+static void add_units(og_cuda_emitter *e, const og_pass *pass, og_op op, const char *format)
+{
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        int32_t at = pass->elements[i].index;
+        if (pass->elements[i].op == op && is_first(pass, i) && motion_of(e, at) == OG_CUDA_UNIT)
+            og_text_add(&e->passes, format, (int)at, (int)at);
+    }
+}
+
+static void add_load(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, const og_span "
+                    "&span, loads &x)\n    {\n");
+    add_pointers(e, pass, OG_OP_LOAD);
+    if (has_unit(e, pass, OG_OP_LOAD)) {
+        print_whole(e, pass, OG_OP_LOAD, to);
+        add_units(e, pass, OG_OP_LOAD, "            x.x%d = og_load_pack(p%d);\n");
+        og_text_add(to, "        } else {\n");
+        add_units(e, pass, OG_OP_LOAD, "            x.x%d = og_gather(p%d, 1, span);\n");
+        og_text_add(to, "        }\n");
+    }
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        int32_t at = pass->elements[i].index;
+        if (pass->elements[i].op != OG_OP_LOAD || !is_first(pass, i))
+            continue;
+        if (motion_of(e, at) == OG_CUDA_STILL) {
+            og_text_add(to, "        x.x%d = *p%d;\n", (int)at, (int)at);
+        } else if (motion_of(e, at) == OG_CUDA_STRIDED) {
+            og_text_add(to, "        x.x%d = og_gather(p%d, ", (int)at, (int)at);
+            og_cuda_print_stride(e, at, to);
+            og_text_add(to, ", span);\n");
+        }
+    }
+    og_text_add(to, "    }\n");
+}
+
+static void add_store(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    OG_FN void store(const og_args &a, const og_offsets &at, const og_span "
+                    "&span,\n                     const og_row &row, const values *y)\n    {\n");
+    add_pointers(e, pass, OG_OP_STORE);
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != OG_OP_STORE)
+            continue;
+        og_dtype dtype = e->kernel->accesses[instr->index].dtype;
+        char value[32];
+        snprintf(value, sizeof value, is_row_value(e->kernel, instr->args[0]) ? "row.v%d" : "y[i].v%d",
+                 (int)instr->args[0]);
+        og_text_add(to, "        og_pack<%s> x%d;\n#pragma unroll\n"
+                        "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",
+                    og_cuda_type_of(dtype), (int)instr->index, (int)instr->index);
+        print_stored(instr->type, dtype, value, to);
+        og_text_add(to, ";\n");
+    }
+    if (has_unit(e, pass, OG_OP_STORE)) {
+        print_whole(e, pass, OG_OP_STORE, to);
+        add_units(e, pass, OG_OP_STORE, "            og_store_pack(p%d, x%d);\n");
+        og_text_add(to, "        } else {\n");
+        add_units(e, pass, OG_OP_STORE, "            og_scatter(p%d, 1, span, x%d);\n");
+        og_text_add(to, "        }\n");
+    }
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        int32_t at = pass->elements[i].index;
+        if (pass->elements[i].op != OG_OP_STORE || motion_of(e, at) == OG_CUDA_UNIT)
+            continue;
+        og_text_add(to, "        og_scatter(p%d, ", (int)at);
+        og_cuda_print_stride(e, at, to);
+        og_text_add(to, ", span, x%d);\n", (int)at);
+    }
+    og_text_add(to, "    }\n");
+}
+
+/* ---- computing ----------------------------------------------------------------------- */
+
+/* Is element value v stored or reduced? */
+static bool is_wanted(const og_pass *pass, int32_t v)
+{
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (pass->elements[i].op == OG_OP_STORE && pass->elements[i].args[0] == v)
+            return true;
+    for (int32_t r = 0; r < pass->reduction_count; r++)
+        if (pass->reductions[r].source == v)
+            return true;
+    return false;
+}
+
+static void add_values(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    struct values {\n");
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        int32_t v = pass->elements[i].dst;
+        if (v >= 0 && is_wanted(pass, v))
+            og_text_add(to, "        %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
+    }
+    og_text_add(to, "    };\n");
+}
+
+static void add_compute(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    OG_FN void compute(const og_args &a, const og_row &row, const loads &x, "
+                    "int i, values &y)\n    {\n");
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        char operand[32] = "";
+        if (instr->op == OG_OP_STORE)
+            continue;
+        if (instr->op == OG_OP_LOAD)
+            snprintf(operand, sizeof operand,
+                     motion_of(e, instr->index) == OG_CUDA_STILL ? "x.x%d" : "x.x%d.e[i]",
+                     (int)instr->index);
+        og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
+                    (int)instr->dst);
+        print_expression(e->kernel, instr, operand, to);
+        og_text_add(to, ";\n");
+        if (is_wanted(pass, instr->dst))
+            og_text_add(to, "        y.v%d = v%d;\n", (int)instr->dst, (int)instr->dst);
+    }
+    og_text_add(to, "    }\n");
+}
+
+/* Element i of the vector dim, of an access that rows read or write. */
+static void print_row_place(og_cuda_emitter *e, int32_t access, char *place, size_t capacity)
+{
+    og_text text = {0};
+    og_text_add(&text, "(");
+    print_address(e, access, &text);
+    og_text_add(&text, ")[");
+    if (motion_of(e, access) == OG_CUDA_STILL)
+        og_text_add(&text, "0");
+    else if (motion_of(e, access) == OG_CUDA_UNIT)
+        og_text_add(&text, "i");
+    else {
+        og_text_add(&text, "i * ");
+        og_cuda_print_stride(e, access, &text);
+    }
+    og_text_add(&text, "]");
+    snprintf(place, capacity, "%s", text.data ? text.data : "");
+    e->passes.failed |= text.failed;
+    og_text_free(&text);
+}
+
+static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "\nOG_FN void og_rows%d(const og_args &a, const og_offsets &at, int i, bool "
+                    "writes, og_row &row)\n{\n",
+                (int)p);
+    for (int32_t i = 0; i < pass->row_count; i++) {
+        const og_instr *instr = &pass->rows[i];
+        char place[96] = "", value[32];
+        if (instr->op == OG_OP_LOAD || instr->op == OG_OP_STORE)
+            print_row_place(e, instr->index, place, sizeof place);
+        if (instr->op == OG_OP_STORE) {
+            snprintf(value, sizeof value, "row.v%d", (int)instr->args[0]);
+            og_text_add(to, "    if (writes)\n        %s = ", place);
+            print_stored(instr->type, e->kernel->accesses[instr->index].dtype, value, to);
+        } else {
+            og_text_add(to, "    row.v%d = ", (int)instr->dst);
+            print_expression(e->kernel, instr, place, to);
+        }
+        og_text_add(to, ";\n");
+    }
+    og_text_add(to, "}\n");
+}
+
+/* ---- all of it ----------------------------------------------------------------------- */
+
+void og_cuda_add_row(og_cuda_emitter *e)
+{
+    og_text_add(&e->passes, "\n/* Values of a row. */\nstruct og_row {\n");
+    for (int32_t v = 0; v < e->kernel->value_count; v++)
+        if (is_row_value(e->kernel, v))
+            og_text_add(&e->passes, "    %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
+    og_text_add(&e->passes, "};\n");
+}
+
+void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
+{
+    const og_pass *pass = &e->kernel->passes[p];
+    og_text_add(&e->passes, "\nstruct og_pass%d {\n", (int)p);
+    add_loads(e, pass);
+    add_values(e, pass);
+    add_load(e, pass);
+    add_compute(e, pass);
+    add_store(e, pass);
+    og_text_add(&e->passes, "};\n");
+    if (pass->row_count)
+        add_rows(e, pass, p);
+}

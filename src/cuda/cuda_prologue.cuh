@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_prologue.cuh - what every emitted kernel stands on: vectors of OG_V elements
+ * in memory, spans of valid elements, division by numbers known at planning time.
+ *
+ * The only CUDA that emitted code uses: threadIdx, blockIdx, __shared__,
+ * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
+ * __grid_constant__. No header is needed.
+ *
+ * PARAMETERS (defined before this text)
+ *   OG_V         elements that a thread takes at once: 1, 2, 4 or 8
+ *   OG_THREADS   threads of a block
+ *   og_index     int32_t, or int64_t where an index or an offset needs it
+ *   og_unsigned  the same, unsigned
+ */
+#define OG_KERNEL(name)                                                                            \
+    extern "C" __global__ void __launch_bounds__(OG_THREADS)                                       \
+        name(const __grid_constant__ og_args a)
+
+typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
+
+/* index / extent = index * magic >> shift, for indices up to half of og_unsigned's
+ * range; magic 0: extent is 1. */
+struct og_divisor {
+    og_index extent;
+    og_unsigned magic;
+    uint32_t shift;
+};
+
+OG_FN uint32_t og_multiply_high(uint32_t a, uint32_t b)
+{
+    return (uint32_t)(((uint64_t)a * b) >> 32);
+}
+
+OG_FN uint64_t og_multiply_high(uint64_t a, uint64_t b)
+{
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    return __umul64hi(a, b);
+#else
+    return (uint64_t)(((unsigned __int128)a * b) >> 64);
+#endif
+}
+
+OG_FN og_index og_divide(og_index index, const og_divisor &by)
+{
+    og_unsigned quotient = og_multiply_high((og_unsigned)index, by.magic) >> by.shift;
+    return by.magic ? (og_index)quotient : index;
+}
+
+/* Elements [begin, end) of a vector are there. */
+struct og_span {
+    int begin, end;
+};
+
+/* The part of vector [at, at + OG_V) that lies in [0, n). */
+OG_FN og_span og_span_of(og_index at, og_index n)
+{
+    og_span span;
+    span.begin = at < 0 ? (int)-at : 0;
+    span.end = n - at < OG_V ? (int)(n - at) : OG_V;
+    return span;
+}
+
+OG_FN bool og_is_full(const og_span &span)
+{
+    return span.begin == 0 && span.end == OG_V;
+}
+
+/* OG_V neighbours in memory, moved by accesses of up to 16 bytes. */
+template <class T> struct alignas(OG_V * sizeof(T) < 16 ? OG_V * sizeof(T) : 16) og_pack {
+    T e[OG_V];
+};
+
+template <class T> OG_FN bool og_is_aligned(const T *p)
+{
+    return (uint64_t)p % alignof(og_pack<T>) == 0;
+}
+
+/* How many elements p is past a multiple of a vector. */
+template <class T> OG_FN int og_elements_past(const T *p)
+{
+    return (int)((uint64_t)p / sizeof(T) % OG_V);
+}
+
+template <class T> OG_FN og_pack<T> og_load_pack(const T *p)
+{
+    return *(const og_pack<T> *)p;
+}
+
+template <class T> OG_FN void og_store_pack(T *p, const og_pack<T> &x)
+{
+    *(og_pack<T> *)p = x;
+}
+
+/* Missing elements are 0. */
+template <class T> OG_FN og_pack<T> og_gather(const T *p, og_index stride, const og_span &span)
+{
+    og_pack<T> x;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        x.e[i] = i >= span.begin && i < span.end ? p[i * stride] : (T)0;
+    return x;
+}
+
+template <class T>
+OG_FN void og_scatter(T *p, og_index stride, const og_span &span, const og_pack<T> &x)
+{
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        if (i >= span.begin && i < span.end)
+            p[i * stride] = x.e[i];
+}
