@@ -15,170 +15,12 @@
  *  - a result fits a kernel over its own shape (stored per element), or one whose
  *    rows have its shape (stored per row).
  *
- * Whether something fits is found out by visiting what it needs (og_visit): every
- * (node, mapping) pair met is an instance, see planner.h.
+ * Whether something fits is found out by visiting what it needs (plan_visit.c).
  */
 #include "plan/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Bounds planning of absurd formulas: 2^24 instances take a second or two. */
-static const int64_t max_work = (int64_t)1 << 24;
-
-/* ---- visiting -------------------------------------------------------------- */
-
-static bool same_mapping(const og_mapping *a, const og_mapping *b)
-{
-    return memcmp(a->at, b->at, sizeof a->at) == 0;
-}
-
-ogive_status og_visit_begin(og_planner *b)
-{
-    b->epoch++;
-    b->instance_count = 0;
-    b->stack_count = 0;
-    return OGIVE_OK;
-}
-
-static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t node,
-                                 const og_mapping *mapping, bool *valid)
-{
-    og_op op = b->graph->nodes[node].op;
-    const og_typed *type = &b->types[node];
-    if (op == OG_OP_NUMBER || op == OG_OP_count || op == OG_OP_full_like)
-        return OG_INSTANCE_CONSTANT;
-    if (op == OG_OP_INPUT)
-        return OG_INSTANCE_LOAD;
-    int32_t home = b->home[node];
-    if (home >= 0 && home < draft)
-        return OG_INSTANCE_LOAD;
-    if (og_node_reduces(b, node)) {
-        og_mapping own = og_reduced_mapping(b, node);
-        *valid &= home == draft && same_mapping(&own, mapping);
-        return OG_INSTANCE_REDUCED;
-    }
-    if (og_node_is_product(b, node)) {
-        og_mapping own = og_identity_mapping(type);
-        *valid &= home == draft && same_mapping(&own, mapping);
-        return OG_INSTANCE_PRODUCT;
-    }
-    return og_node_is_view(b, node) ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
-}
-
-/* The instance of node under mapping; new ones are pushed on the stack. */
-static ogive_status find_instance(og_planner *b, int32_t draft, int32_t node,
-                                  const og_mapping *mapping, int32_t *out, bool *valid)
-{
-    if (b->stamp[node] != b->epoch) {
-        b->stamp[node] = b->epoch;
-        b->first[node] = -1;
-    }
-    for (int32_t i = b->first[node]; i >= 0; i = b->instances[i].next)
-        if (same_mapping(&b->instances[i].mapping, mapping)) {
-            *out = i;
-            return OGIVE_OK;
-        }
-    if (++b->work > max_work)
-        OG_FAIL(b->error, OGIVE_UNSUPPORTED, b->graph->nodes[node].offset,
-                "the formula takes too long to plan: split it into several");
-    size_t index = b->instance_count;
-    if (!og_grow((void **)&b->instances, &b->instance_capacity, index + 1, sizeof *b->instances) ||
-        !og_grow((void **)&b->stack, &b->stack_capacity, b->stack_count + 1, sizeof *b->stack))
-        return og_fail_memory(b->error, (index + 1) * sizeof *b->instances);
-    og_instance *new = &b->instances[index];
-    memset(new, 0, sizeof *new);
-    new->node = node;
-    new->mapping = *mapping;
-    new->next = b->first[node];
-    new->kind = (uint8_t)classify(b, draft, node, mapping, valid);
-    new->row_value = -1;
-    new->element_pass = -1;
-    memset(new->args, -1, sizeof new->args);
-    b->first[node] = (int32_t)index;
-    b->stack[b->stack_count++] = (int32_t)index;
-    b->instance_count++;
-    *out = (int32_t)index;
-    return OGIVE_OK;
-}
-
-ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mapping *mapping,
-                      int32_t *root, bool *valid)
-{
-    OG_TRY(find_instance(b, draft, node, mapping, root, valid));
-    while (b->stack_count && *valid) {
-        int32_t index = b->stack[--b->stack_count];
-        og_instance at = b->instances[index];
-        if (at.kind != OG_INSTANCE_VIEW && at.kind != OG_INSTANCE_COMPUTED)
-            continue;
-        const og_node *of = &b->graph->nodes[at.node];
-        for (int32_t a = 0; a < og_op_value_count(of->op, of->arg_count); a++) {
-            og_mapping below = og_argument_mapping(b, at.node, a, &at.mapping);
-            int32_t arg;
-            OG_TRY(find_instance(b, draft, of->args[a], &below, &arg, valid));
-            b->instances[index].args[a] = arg;
-        }
-    }
-    return OGIVE_OK;
-}
-
-/* Merge sort of b->sorted by node number: arguments come before users. */
-static void sort_instances(og_planner *b, int32_t *items, int32_t *spare, size_t count)
-{
-    if (count < 2)
-        return;
-    size_t half = count / 2;
-    sort_instances(b, items, spare, half);
-    sort_instances(b, items + half, spare, count - half);
-    memcpy(spare, items, half * sizeof *items);
-    size_t left = 0, right = half, to = 0;
-    while (left < half)
-        if (right < count && b->instances[items[right]].node < b->instances[spare[left]].node)
-            items[to++] = items[right++];
-        else
-            items[to++] = spare[left++];
-}
-
-static bool mapping_varies(const og_draft *draft, const og_mapping *mapping)
-{
-    for (int32_t d = 0; d < OG_MAX_RANK; d++)
-        if (mapping->at[d] >= 0 && draft->reduced >> mapping->at[d] & 1)
-            return true;
-    return false;
-}
-
-ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid)
-{
-    if (!*valid)
-        return OGIVE_OK;
-    size_t count = b->instance_count;
-    if (!og_grow((void **)&b->sorted, &b->sorted_capacity, 2 * count, sizeof *b->sorted))
-        return og_fail_memory(b->error, 2 * count * sizeof *b->sorted);
-    for (size_t i = 0; i < count; i++)
-        b->sorted[i] = (int32_t)i;
-    sort_instances(b, b->sorted, b->sorted + count, count);
-    for (size_t i = 0; i < count; i++) {
-        og_instance *at = &b->instances[b->sorted[i]];
-        if (at->kind == OG_INSTANCE_LOAD || at->kind == OG_INSTANCE_PRODUCT)
-            at->varies = mapping_varies(&b->drafts[draft], &at->mapping);
-        at->has_product = at->kind == OG_INSTANCE_PRODUCT;
-        if (at->kind == OG_INSTANCE_REDUCED) {
-            at->reduced = true;
-            at->stage = b->pass[at->node] + 1;
-        }
-        for (int32_t a = 0; a < OG_MAX_ARGS; a++) {
-            if (at->args[a] < 0)
-                continue;
-            const og_instance *arg = &b->instances[at->args[a]];
-            at->varies |= arg->varies;
-            at->reduced |= arg->reduced;
-            at->has_product |= arg->has_product;
-            at->stage = arg->stage > at->stage ? arg->stage : at->stage;
-        }
-        *valid &= !(at->has_product && at->stage > 0);
-    }
-    return OGIVE_OK;
-}
 
 /* ---- buffers ----------------------------------------------------------------- */
 
@@ -235,13 +77,15 @@ static ogive_status add_root(og_planner *b, int32_t draft, og_root root)
     return OGIVE_OK;
 }
 
-/* Keeps a reduction or a product, which has its kernel. */
+/* Keeps a reduction, the tail of one, or a product, which has its kernel. */
 static ogive_status keep_anchor(og_planner *b, int32_t node)
 {
-    og_root root = {.node = node, .row = og_node_reduces(b, node)};
-    root.mapping = root.row ? og_reduced_mapping(b, node) : og_identity_mapping(&b->types[node]);
+    og_root root = {.node = node, .row = b->tail_of[node] >= 0};
+    root.mapping =
+        root.row ? og_reduced_mapping(b, b->tail_of[node]) : og_identity_mapping(&b->types[node]);
     OG_TRY(keep_node(b, node, &root.buffer));
     b->buffer[node] = root.buffer;
+    b->home[node] = og_find_home(b, node);
     return add_root(b, b->home[node], root);
 }
 
@@ -402,31 +246,57 @@ static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *
     return *valid ? keep_loads(b) : OGIVE_OK;
 }
 
-/* Stores node into root->buffer in the latest kernel that can. */
+/* Stores it per row or else per element of draft, if possible. */
+static ogive_status try_draft(og_planner *b, int32_t draft, og_root *root, bool *valid)
+{
+    const og_typed *type = &b->types[root->node];
+    *valid = false;
+    root->row = true;
+    if (b->drafts[draft].reduction_count && row_mapping(&b->drafts[draft], type, &root->mapping))
+        OG_TRY(try_root(b, draft, root, valid));
+    if (!*valid && element_mapping(&b->drafts[draft], type, &root->mapping)) {
+        root->row = false;
+        OG_TRY(try_root(b, draft, root, valid));
+    }
+    return OGIVE_OK;
+}
+
+/* The last kernel that computes something node needs, or -1. */
+static ogive_status find_source(og_planner *b, int32_t node, int32_t *source)
+{
+    og_mapping identity = og_identity_mapping(&b->types[node]);
+    int32_t root;
+    bool valid = true;
+    *source = -1;
+    OG_TRY(og_visit_begin(b));
+    OG_TRY(og_visit(b, (int32_t)b->draft_count, node, &identity, &root, &valid));
+    for (size_t i = 0; i < b->instance_count; i++) {
+        int32_t home = og_find_home(b, b->instances[i].node);
+        *source = home > *source ? home : *source;
+    }
+    return OGIVE_OK;
+}
+
+/* Stores node into root->buffer: where the last of what it needs is computed, so that
+ * this need not be kept, else in the latest kernel that can. */
 static ogive_status place_root(og_planner *b, og_root *root, int32_t *home)
 {
     const og_typed *type = &b->types[root->node];
-    for (int32_t draft = (int32_t)b->draft_count - 1; draft >= 0; draft--) {
-        const og_draft *to = &b->drafts[draft];
-        bool valid = false;
-        root->row = true;
-        if (to->reduction_count && row_mapping(to, type, &root->mapping))
-            OG_TRY(try_root(b, draft, root, &valid));
-        if (!valid && element_mapping(&b->drafts[draft], type, &root->mapping)) {
-            root->row = false;
-            OG_TRY(try_root(b, draft, root, &valid));
-        }
-        if (valid) {
+    bool valid = false;
+    OG_TRY(find_source(b, root->node, home));
+    if (*home >= 0)
+        OG_TRY(try_draft(b, *home, root, &valid));
+    for (int32_t draft = (int32_t)b->draft_count - 1; !valid && draft > *home; draft--) {
+        OG_TRY(try_draft(b, draft, root, &valid));
+        if (valid)
             *home = draft;
-            return add_root(b, draft, *root);
-        }
     }
-    *home = -1;
-    OG_TRY(add_draft(b, type, 0, home));
-    root->row = false;
-    root->mapping = og_identity_mapping(type);
-    bool valid;
-    OG_TRY(try_root(b, *home, root, &valid));
+    if (!valid) {
+        OG_TRY(add_draft(b, type, 0, home));
+        root->row = false;
+        root->mapping = og_identity_mapping(type);
+        OG_TRY(try_root(b, *home, root, &valid));
+    }
     return add_root(b, *home, *root);
 }
 
@@ -541,6 +411,7 @@ static ogive_status place_anchors(og_planner *b)
         }
         if (live[n] && og_node_is_product(b, n))
             OG_TRY(place_product(b, n));
+        og_find_tail(b, n);
     }
     for (int32_t i = 0; i < graph->result_count; i++) {
         og_root root = {.node = graph->results[i], .buffer = graph->input_count + i};
@@ -559,14 +430,17 @@ static ogive_status start(og_planner *b, const og_layout *inputs, const og_layou
     b->buffer = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->copy = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->pair = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->tail_of = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->first = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->stamp = OG_ARENA_NEW(&b->scratch, uint32_t, count);
-    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->pair || !b->first || !b->stamp)
+    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->pair || !b->tail_of || !b->first ||
+        !b->stamp)
         return og_fail_memory(b->error, count * sizeof(int32_t));
     memset(b->home, -1, count * sizeof *b->home);
     memset(b->buffer, -1, count * sizeof *b->buffer);
     memset(b->copy, -1, count * sizeof *b->copy);
     memset(b->pair, -1, count * sizeof *b->pair);
+    memset(b->tail_of, -1, count * sizeof *b->tail_of);
     int32_t at;
     for (int32_t i = 0; i < graph->input_count; i++)
         OG_TRY(add_buffer(b, OG_BUFFER_INPUT, i, &inputs[i], &at));

@@ -139,3 +139,13 @@ og_mapping og_reduced_mapping(const og_planner *b, int32_t node)
     }
     return mapping;
 }
+
+bool og_reads_in_place(const og_planner *b, int32_t node, int32_t arg)
+{
+    const og_typed *of = &b->types[node], *from = &b->types[b->graph->nodes[node].args[arg]];
+    if (of->rank != from->rank ||
+        memcmp(of->shape, from->shape, sizeof *of->shape * (size_t)of->rank) != 0)
+        return false;
+    og_mapping own = og_identity_mapping(of), below = og_argument_mapping(b, node, arg, &own);
+    return memcmp(own.at, below.at, sizeof own.at) == 0; /* of the same shape: the same identity */
+}

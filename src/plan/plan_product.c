@@ -176,21 +176,6 @@ typedef struct {
     int32_t products[OG_MAX_PRODUCTS];
 } needed_products;
 
-static bool same_shape(const og_typed *a, const og_typed *b)
-{
-    return a->rank == b->rank &&
-           memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank) == 0;
-}
-
-/* Is element i of node computed from element i of its argument? */
-static bool is_read_in_place(const og_planner *b, int32_t node, int32_t arg)
-{
-    const og_typed *of = &b->types[node], *from = &b->types[b->graph->nodes[node].args[arg]];
-    og_mapping own = og_identity_mapping(of), below = og_argument_mapping(b, node, arg, &own);
-    own = og_identity_mapping(from);
-    return same_shape(of, from) && memcmp(own.at, below.at, sizeof own.at) == 0;
-}
-
 /* Adds what argument needs; false if that is one too many. */
 static bool add_needed(needed_products *to, const needed_products *from)
 {
@@ -266,7 +251,7 @@ ogive_status og_find_pairs(og_planner *b, const bool *live)
         }
         bool fits = true;
         for (int32_t a = 0; a < og_op_value_count(of->op, of->arg_count); a++)
-            if (is_read_in_place(b, n, a))
+            if (og_reads_in_place(b, n, a))
                 fits &= add_needed(&needed[n], &needed[of->args[a]]);
         if (fits)
             try_pair(b, &needed[n], anchor);

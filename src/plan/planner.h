@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
- * decides which nodes share a kernel, plan_emit.c writes its passes, plan_space.c
- * orders and collapses its dims and finds where in place is legal. plan_mapping.c
- * knows how nodes read their arguments, plan_product.c products.
+ * decides which nodes share a kernel, by what plan_visit.c finds that they need;
+ * plan_emit.c writes its passes, plan_space.c orders and collapses its dims and
+ * finds where in place is legal. plan_mapping.c knows how nodes read their
+ * arguments, plan_product.c products.
  */
 #ifndef OG_PLANNER_H
 #define OG_PLANNER_H
@@ -70,7 +71,7 @@ typedef struct {
 typedef struct {
     int32_t rank;
     int64_t extent[OG_MAX_RANK];
-    uint32_t reduced; /* bit d: dim d is reduced */
+    uint32_t reduced;                                 /* bit d: dim d is reduced */
     int32_t products[OG_MAX_PRODUCTS], product_count; /* nodes */
     int32_t *reductions;
     size_t reduction_count, reduction_capacity;
@@ -85,11 +86,12 @@ typedef struct {
     ogive_error *error;
     og_arena scratch;
 
-    int32_t *home;   /* node -> draft that computes and may keep it, or -1 */
-    int32_t *pass;   /* reduction -> its pass */
-    int32_t *buffer; /* node -> buffer that holds it, or -1 */
-    int32_t *copy;   /* node -> buffer that holds it for products, or -1 */
-    int32_t *pair;   /* product -> the other of its kernel, or -1 */
+    int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
+    int32_t *pass;    /* reduction -> its pass */
+    int32_t *buffer;  /* node -> buffer that holds it, or -1 */
+    int32_t *copy;    /* node -> buffer that holds it for products, or -1 */
+    int32_t *pair;    /* product -> the other of its kernel, or -1 */
+    int32_t *tail_of; /* node -> reduction of whose row it follows, or -1; see plan_visit.c */
 
     og_buffer *buffers; /* grows; copied into the plan at the end */
     size_t buffer_count, buffer_capacity;
@@ -115,13 +117,18 @@ static inline og_type og_compute_type(og_dtype dtype)
     return dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
 }
 
-/* plan_build.c: finds (or adds) the instances that node under mapping needs in
+/* plan_visit.c: finds (or adds) the instances that node under mapping needs in
  * draft; *root is its own. */
 ogive_status og_visit_begin(og_planner *b);
 ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mapping *mapping,
                       int32_t *root, bool *valid);
 /* Sorts all instances (b->sorted) and fills varies, reduced, has_product, stage. */
 ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid);
+/* The draft that computes node, a reduction, the tail of one, a product or something
+ * kept for a product; else -1. */
+int32_t og_find_home(const og_planner *b, int32_t node);
+/* Fills tail_of of node, whose arguments have it. */
+void og_find_tail(og_planner *b, int32_t node);
 
 /* plan_mapping.c */
 og_mapping og_identity_mapping(const og_typed *type);
@@ -130,6 +137,8 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
                                const og_mapping *mapping);
 /* Where a reduction's own result lies in the space it reduces. */
 og_mapping og_reduced_mapping(const og_planner *b, int32_t node);
+/* Is element i of node computed from element i of argument arg? */
+bool og_reads_in_place(const og_planner *b, int32_t node, int32_t arg);
 bool og_node_reduces(const og_planner *b, int32_t node);
 bool og_node_is_product(const og_planner *b, int32_t node);
 /* Its first argument under another mapping, perhaps of another dtype. */
