@@ -105,26 +105,17 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The end of the comment or string that begins at text, or text. */
-static const char *skip_quiet(const char *text)
+static size_t word_length(const char *text)
 {
-    const char *end = NULL;
-    if (text[0] == '/' && text[1] == '/')
-        end = strchr(text, '\n');
-    else if (text[0] == '/' && text[1] == '*')
-        end = (end = strstr(text + 2, "*/")) ? end + 2 : NULL;
-    else if (text[0] == '"')
-        for (end = text + 1; *end && *end != '"'; end++)
-            end += *end == '\\';
-    else
-        return text;
-    return end && *end ? end + (text[0] == '"') : text + strlen(text);
+    size_t length = 0;
+    while (is_word(text[length]))
+        length++;
+    return length;
 }
 
 static bool starts_with_word(const char *text, const char *word)
 {
-    size_t length = strlen(word);
-    return strncmp(text, word, length) == 0 && !is_word(text[length]);
+    return word_length(text) == strlen(word) && strncmp(text, word, strlen(word)) == 0;
 }
 
 /* text is at a '(': what is behind its ')'. */
@@ -143,21 +134,20 @@ static const char *skip_parentheses(const char *text)
 static void write_entry(const char *text, FILE *out)
 {
     char name[256] = "", bounds[256] = "0";
-    for (; *text && *text != '{' && *text != ';'; text++) {
-        if (starts_with_word(text, "__launch_bounds__")) {
-            text = strchr(text, '(');
+    while (*text && *text != '(' && *text != ';') {
+        size_t length = word_length(text);
+        if (starts_with_word(text, "shim_mark_bounds")) {
+            text += strcspn(text, "(");
             const char *end = skip_parentheses(text);
-            /* Of two arguments a comma expression takes the second: so as an array's first. */
+            /* A comma expression would be its last number: so an array's first. */
             snprintf(bounds, sizeof bounds, "(const unsigned[]){%.*s}[0]", (int)(end - text - 2),
                      text + 1);
-            text = end - 1;
-        } else if (*text == '(') {
-            break;
-        } else if (is_word(*text)) {
-            size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                         "0123456789_");
+            text = end;
+        } else if (length) {
             snprintf(name, sizeof name, "%.*s", (int)length, text);
-            text += length - 1;
+            text += length;
+        } else {
+            text++;
         }
     }
     fprintf(out,
@@ -175,44 +165,42 @@ static void write_dynamic(const char *text, FILE *out, char *known, size_t known
         end--;
     for (start = end; start > text && is_word(start[-1]); start--)
         continue;
-    char entry[256];
-    snprintf(entry, sizeof entry, " %.*s ", (int)(end - start), start);
-    if (strstr(known, entry))
+    char name[256];
+    snprintf(name, sizeof name, " %.*s ", (int)(end - start), start);
+    if (strstr(known, name))
         return;
-    snprintf(known + strlen(known), known_bytes - strlen(known), "%s", entry);
-    fprintf(out, "\nasm(\".globl %s\\n.hidden %s\\n.set %s, og_dynamic_shared\\n\");\n", entry,
-            entry, entry);
+    snprintf(known + strlen(known), known_bytes - strlen(known), "%s", name);
+    fprintf(out, "\nasm(\".globl %s\\n.hidden %s\\n.set %s, og_dynamic_shared\\n\");\n", name, name,
+            name);
 }
 
-/* The source as C++: without the __shared__ of dynamic memory, with entries behind it. */
+/* Preprocessed text without shim_device.h's marks, with entries behind it. (A string with
+ * a mark in it would be changed: kernels have none.) */
 static char *translate(const char *source)
 {
     stream s, tail;
+    char known[1024] = "";
+    bool is_extern = false;
     open_stream(&s);
     open_stream(&tail);
-    char known[1024] = "";
-    fprintf(s.file, "#line 1 \"kernel.cu\"\n");
     for (const char *text = source; *text;) {
-        const char *quiet = skip_quiet(text);
-        if (quiet != text) {
-            fwrite(text, 1, (size_t)(quiet - text), s.file);
-            text = quiet;
+        size_t length = word_length(text);
+        if (starts_with_word(text, "shim_mark_global")) {
+            write_entry(text + length, tail.file);
+        } else if (starts_with_word(text, "shim_mark_bounds")) {
+            text = skip_parentheses(text + strcspn(text, "("));
             continue;
+        } else if (starts_with_word(text, "shim_mark_shared") && is_extern) {
+            write_dynamic(text + length, tail.file, known, sizeof known);
+        } else if (starts_with_word(text, "shim_mark_shared")) {
+            /* used: what poisons it is not in this text */
+            fputs("static __attribute__((used, section(\"og_shared\")))", s.file);
+        } else {
+            fwrite(text, 1, length ? length : 1, s.file);
         }
-        bool first = text == source || !is_word(text[-1]);
-        if (first && starts_with_word(text, "__global__")) {
-            write_entry(text + strlen("__global__"), tail.file);
-        } else if (first && starts_with_word(text, "extern")) {
-            const char *next = text + strlen("extern");
-            next += strspn(next, " \t\n");
-            if (starts_with_word(next, "__shared__")) {
-                fprintf(s.file, "extern ");
-                text = next + strlen("__shared__");
-                write_dynamic(text, tail.file, known, sizeof known);
-                continue;
-            }
-        }
-        fputc(*text++, s.file);
+        if (length || !isspace((unsigned char)*text))
+            is_extern = starts_with_word(text, "extern");
+        text += length ? length : 1;
     }
     char *end = close_stream(&tail);
     fputs(end, s.file);
@@ -234,60 +222,88 @@ static const char *find_compiler(void)
     return compiler && *compiler ? compiler : OG_SHIM_CXX;
 }
 
-/* Runs the compiler over input, its messages into log. */
-static bool spawn_compiler(const char *input, const char *output, const char *log)
+/* Runs a command, its messages into log. */
+static bool spawn(const char *const *arguments, const char *log)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    bool good =
+        posix_spawnp(&child, arguments[0], &actions, NULL, (char **)arguments, environ) == 0 &&
+        waitpid(child, &status, 0) == child && status == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    return good;
+}
+
+static bool write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    bool good = file && fputs(text, file) >= 0;
+    return file && fclose(file) == 0 && good;
+}
+
+typedef struct {
+    char source[1250], text[1250], object[1250], library[1250], log[1250];
+} paths;
+
+static bool preprocess(const paths *path)
+{
+    const char *arguments[] = {find_compiler(),
+                               "-E",
+                               "-w",
+                               "-x",
+                               "c++",
+                               "-std=c++17",
+                               "-D__CUDACC_RTC__",
+                               "-DOG_CUDA_SHIM",
+                               is_checking() ? "-DOG_SHIM_CHECK" : "-w",
+                               "-include",
+                               OG_SHIM_FOLDER "/shim_device.h",
+                               path->source,
+                               "-o",
+                               path->text,
+                               NULL};
+    size_t bytes;
+    if (!spawn(arguments, path->log))
+        return false;
+    char *text = read_file(path->text, &bytes);
+    char *translated = text ? translate(text) : NULL;
+    bool good = translated && write_text(path->text, translated);
+    free(text);
+    free(translated);
+    return good;
+}
+
+static bool build(const paths *path)
 {
     bool checking = is_checking(); /* "-w": an option that is there already */
-    const char *touch = checking ? "-fsanitize=thread" : "-w";
-    const char *trap = checking ? "-fsanitize=alignment,bounds,shift" : "-w";
-    const char *how = checking ? "-fsanitize-undefined-trap-on-error" : "-w";
-    const char *define = checking ? "-DOG_SHIM_CHECK" : "-w";
-    char *object = NULL;
-    if (asprintf(&object, "%s.o", output) < 0)
-        abort();
     const char *compile[] = {find_compiler(),
                              "-x",
                              "c++",
+                             "-fpreprocessed",
                              "-std=c++17",
                              "-O1",
                              "-w",
-                             touch,
-                             trap,
-                             how,
-                             define,
+                             checking ? "-fsanitize=thread" : "-w",
+                             checking ? "-fsanitize=alignment,bounds,shift" : "-w",
+                             checking ? "-fsanitize-undefined-trap-on-error" : "-w",
                              "-fPIC",
                              "-fvisibility=hidden",
                              "-ffp-contract=off",
                              "-fno-strict-aliasing",
                              "-fno-exceptions",
                              "-fno-rtti",
-                             "-D__CUDACC_RTC__",
-                             "-DOG_CUDA_SHIM",
-                             "-include",
-                             OG_SHIM_FOLDER "/shim_device.h",
                              "-c",
-                             input,
+                             path->text,
                              "-o",
-                             object,
+                             path->object,
                              NULL};
-    const char *link[] = {find_compiler(), "-shared", object, "-o", output, "-lm", NULL};
-    bool good = true;
-    for (int step = 0; step < 2 && good; step++) {
-        posix_spawn_file_actions_t actions;
-        posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-        posix_spawn_file_actions_adddup2(&actions, 1, 2);
-        pid_t child;
-        int status = -1;
-        const char **arguments = step ? link : compile;
-        good =
-            posix_spawnp(&child, arguments[0], &actions, NULL, (char **)arguments, environ) == 0 &&
-            waitpid(child, &status, 0) == child && status == 0;
-        posix_spawn_file_actions_destroy(&actions);
-    }
-    unlink(object);
-    free(object);
-    return good;
+    const char *link[] = {find_compiler(), "-shared", path->object, "-o",
+                          path->library,   "-lm",     NULL};
+    return preprocess(path) && spawn(compile, path->log) && spawn(link, path->log);
 }
 
 static const char *find_folder(char *path, size_t bytes)
@@ -302,40 +318,43 @@ static const char *find_folder(char *path, size_t bytes)
     return path;
 }
 
-/* Compiled before, or compiled now; p->image or p->log. */
+static uint64_t hash_file(uint64_t hash, const char *path)
+{
+    size_t bytes;
+    char *text = read_file(path, &bytes);
+    hash = hash_text(hash, text ? text : "");
+    free(text);
+    return hash;
+}
+
+/* Compiled before, or compiled now: p->image, or p->log. */
 static int compile(program *p)
 {
-    char folder[1024], path[1200], base[1200], source[1250], log[1250], object[1250];
-    size_t header_bytes = 0, link_bytes = 0;
-    char *header = read_file(OG_SHIM_FOLDER "/shim_device.h", &header_bytes);
-    char *link = read_file(OG_SHIM_FOLDER "/shim_link.h", &link_bytes);
+    char folder[1024], kept[1200], base[1200];
+    paths path;
     uint64_t hash = hash_text(14695981039346656037u + is_checking(), find_compiler());
-    hash = hash_text(hash_text(hash, header ? header : ""), link ? link : "");
-    char *text = translate(p->source);
-    hash = hash_text(hash, text);
-    free(header);
-    free(link);
-    snprintf(path, sizeof path, "%s/%016" PRIx64 ".so", find_folder(folder, sizeof folder), hash);
-    p->image = read_file(path, &p->image_bytes);
-    if (!p->image) {
-        snprintf(base, sizeof base, "%s/%016" PRIx64 "-%d", folder, hash, (int)getpid());
-        snprintf(source, sizeof source, "%s.cpp", base);
-        snprintf(log, sizeof log, "%s.log", base);
-        snprintf(object, sizeof object, "%s.so", base);
-        FILE *file = fopen(source, "w");
-        if (file) {
-            fputs(text, file);
-            fclose(file);
-        }
-        unlink(log);
-        if (file && spawn_compiler(source, object, log) && rename(object, path) == 0)
-            p->image = read_file(path, &p->image_bytes);
-        size_t bytes;
-        p->log = read_file(log, &bytes);
-        unlink(source);
-        unlink(log);
-    }
-    free(text);
+    hash = hash_file(hash, OG_SHIM_FOLDER "/shim_device.h");
+    hash = hash_file(hash, OG_SHIM_FOLDER "/shim_link.h");
+    hash = hash_text(hash, p->source);
+    snprintf(kept, sizeof kept, "%s/%016" PRIx64 ".so", find_folder(folder, sizeof folder), hash);
+    p->image = read_file(kept, &p->image_bytes);
+    if (p->image)
+        return NVRTC_OK;
+    snprintf(base, sizeof base, "%s/%016" PRIx64 "-%d", folder, hash, (int)getpid());
+    snprintf(path.source, sizeof path.source, "%s.cu", base);
+    snprintf(path.text, sizeof path.text, "%s.cpp", base);
+    snprintf(path.object, sizeof path.object, "%s.o", base);
+    snprintf(path.library, sizeof path.library, "%s.so", base);
+    snprintf(path.log, sizeof path.log, "%s.log", base);
+    if (write_text(path.source, p->source) && build(&path) && rename(path.library, kept) == 0)
+        p->image = read_file(kept, &p->image_bytes);
+    size_t bytes;
+    free(p->log);
+    p->log = read_file(path.log, &bytes);
+    unlink(path.source);
+    unlink(path.text);
+    unlink(path.object);
+    unlink(path.log);
     return p->image ? NVRTC_OK : NVRTC_COMPILATION;
 }
 

@@ -34,17 +34,18 @@ typedef decltype(sizeof 0) size_t;
 
 /* ---- where ---------------------------------------------------------------------- */
 
-#define __global__
+/* Marks that fake_nvrtc.c finds in the preprocessed text. */
+#define __global__ shim_mark_global
+#define __shared__ shim_mark_shared
+#define __launch_bounds__(...) shim_mark_bounds(__VA_ARGS__)
+
 #define __device__
 #define __host__
 #define __constant__
 #define __grid_constant__
-/* used: what poisons it is not in this file. */
-#define __shared__ static __attribute__((used, section("og_shared")))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(...)
 
 #define threadIdx (og_shim_link->thread)
 #define blockIdx (og_shim_link->block)
