@@ -214,7 +214,9 @@ static ogive_status emit(og_cuda_emitter *e)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "matrix products on CUDA are not available yet");
     size_t strides = (size_t)kernel->access_count * OG_MAX_RANK;
     e->has_stride = OG_ARENA_NEW(e->arena, bool, strides + 1);
-    if (!e->has_stride)
+    e->is_kept = OG_ARENA_NEW(e->arena, bool, strides + 1);
+    e->list = OG_ARENA_NEW(e->arena, int32_t, strides + 1);
+    if (!e->has_stride || !e->is_kept || !e->list)
         return og_fail_memory(e->error, strides);
     e->wide = needs_wide(kernel);
     if (kernel->space.n_reduced)

@@ -41,7 +41,10 @@ typedef struct {
     int32_t vector;     /* OG_V */
     int32_t threads;    /* OG_THREADS */
 
+    bool *is_kept;      /* [access]: read once for all passes, see og_kept */
+
     og_cuda_arguments arguments;
+    int32_t *list;      /* [access]: room for a list of them */
     bool *has_stride;               /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
     bool has_divisor[OG_MAX_RANK];  /* d<dim> is a member */
     og_text numbers, places, passes, body;
@@ -67,8 +70,17 @@ const char *og_cuda_type_of(og_dtype dtype);
 
 /* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
-/* struct og_row, the kernel's row values. */
+/* struct og_row, the kernel's row values, and struct og_kept. */
 void og_cuda_add_row(og_cuda_emitter *e);
 bool og_cuda_is_stored(const og_kernel *kernel, int32_t access);
+
+/* ---- cuda_emit_sums.c ---- */
+
+/* og_sums<p> and, if the pass has a sumexp, og_terms<p>. */
+void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
+bool og_cuda_has_terms(const og_pass *pass);
+/* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
+size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
+int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *     loads     a vector of every operand that the pass reads, as it lies in memory
  *     values    of one element: what is stored or reduced
- *     load, compute (of element i of a vector), store
+ *     compute (of element i of a vector), store
  *
  * and og_rows<p>(), its row instructions. Element values are v<n>, row values
  * row.v<n>; functions are those of src/math, by the names in functions.def.
@@ -160,85 +160,77 @@ static bool is_first(const og_pass *pass, int32_t i)
     return true;
 }
 
-static void add_loads(og_cuda_emitter *e, const og_pass *pass)
+/* The accesses that are loaded, once each: of pass p those that are not kept, of
+ * p = -1 those that are. */
+static int32_t list_loads(const og_cuda_emitter *e, int32_t p, int32_t *accesses)
+{
+    int32_t count = 0;
+    for (int32_t a = 0; p < 0 && a < e->kernel->access_count; a++)
+        if (e->is_kept[a])
+            accesses[count++] = a;
+    for (int32_t i = 0; p >= 0 && i < e->kernel->passes[p].element_count; i++) {
+        const og_instr *instr = &e->kernel->passes[p].elements[i];
+        if (instr->op == OG_OP_LOAD && !e->is_kept[instr->index] &&
+            is_first(&e->kernel->passes[p], i))
+            accesses[count++] = instr->index;
+    }
+    return count;
+}
+
+static void add_pointer(og_cuda_emitter *e, int32_t access, bool written)
+{
+    og_text_add(&e->passes, "        %s%s *p%d = ", written ? "" : "const ",
+                og_cuda_type_of(e->kernel->accesses[access].dtype), (int)access);
+    print_address(e, access, &e->passes);
+    og_text_add(&e->passes, ";\n");
+}
+
+/* Members of a struct of loads, and is_aligned(): may load() move whole vectors? */
+static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32_t count)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "    struct loads {\n");
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        const og_instr *instr = &pass->elements[i];
-        if (instr->op != OG_OP_LOAD || !is_first(pass, i))
-            continue;
-        const char *type = og_cuda_type_of(e->kernel->accesses[instr->index].dtype);
-        if (motion_of(e, instr->index) == OG_CUDA_STILL)
-            og_text_add(to, "        %s x%d;\n", type, (int)instr->index);
+    for (int32_t i = 0; i < count; i++) {
+        const char *type = og_cuda_type_of(e->kernel->accesses[accesses[i]].dtype);
+        if (motion_of(e, accesses[i]) == OG_CUDA_STILL)
+            og_text_add(to, "    %s x%d;\n", type, (int)accesses[i]);
         else
-            og_text_add(to, "        og_pack<%s> x%d;\n", type, (int)instr->index);
+            og_text_add(to, "    og_pack<%s> x%d;\n", type, (int)accesses[i]);
     }
-    og_text_add(to, "    };\n");
+    og_text_add(to, "\n    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)\n    {\n"
+                    "        return true");
+    for (int32_t i = 0; i < count; i++)
+        if (motion_of(e, accesses[i]) == OG_CUDA_UNIT) {
+            og_text_add(to, " && og_is_aligned(");
+            print_address(e, accesses[i], to);
+            og_text_add(to, ")");
+        }
+    og_text_add(to, ";\n    }\n");
 }
 
-/* "og_is_full(span) && og_is_aligned(p0) && ...": the condition under which all
- * contiguous accesses of one op move whole vectors. */
-static void print_whole(const og_cuda_emitter *e, const og_pass *pass, og_op op, og_text *text)
-{
-    og_text_add(text, "        if (og_is_full(span)");
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        const og_instr *instr = &pass->elements[i];
-        if (instr->op == op && motion_of(e, instr->index) == OG_CUDA_UNIT && is_first(pass, i))
-            og_text_add(text, " && og_is_aligned(p%d)", (int)instr->index);
-    }
-    og_text_add(text, ") {\n");
-}
-
-static bool has_unit(const og_cuda_emitter *e, const og_pass *pass, og_op op)
-{
-    for (int32_t i = 0; i < pass->element_count; i++)
-        if (pass->elements[i].op == op && motion_of(e, pass->elements[i].index) == OG_CUDA_UNIT)
-            return true;
-    return false;
-}
-
-static void add_pointers(og_cuda_emitter *e, const og_pass *pass, og_op op)
+static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
 {
     og_text *to = &e->passes;
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        const og_instr *instr = &pass->elements[i];
-        if (instr->op != op || !is_first(pass, i))
-            continue;
-        og_text_add(to, "        %s%s *p%d = ", op == OG_OP_LOAD ? "const " : "",
-                    og_cuda_type_of(e->kernel->accesses[instr->index].dtype), (int)instr->index);
-        print_address(e, instr->index, to);
-        og_text_add(to, ";\n");
+    int32_t *accesses = e->list, count = list_loads(e, p, accesses), units = 0;
+    og_text_add(to, "\nstruct %s {\n", name);
+    add_loads_members(e, accesses, count);
+    og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
+                    "og_span &span,\n                    %s &x)\n    {\n",
+                name);
+    for (int32_t i = 0; i < count; i++) {
+        add_pointer(e, accesses[i], false);
+        units += motion_of(e, accesses[i]) == OG_CUDA_UNIT;
     }
-}
-
-/* Lines for each contiguous load, or of each store, of one motion. */
-static void add_units(og_cuda_emitter *e, const og_pass *pass, og_op op, const char *format)
-{
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        int32_t at = pass->elements[i].index;
-        if (pass->elements[i].op == op && is_first(pass, i) && motion_of(e, at) == OG_CUDA_UNIT)
-            og_text_add(&e->passes, format, (int)at, (int)at);
+    for (int whole = 1; units && whole >= 0; whole--) {
+        og_text_add(to, whole ? "        if (whole) {\n" : "        } else {\n");
+        for (int32_t i = 0; i < count; i++)
+            if (motion_of(e, accesses[i]) == OG_CUDA_UNIT)
+                og_text_add(to, "            x.x%d = og_%s(p%d%s);\n", (int)accesses[i],
+                            whole ? "load_pack" : "gather", (int)accesses[i],
+                            whole ? "" : ", 1, span");
     }
-}
-
-static void add_load(og_cuda_emitter *e, const og_pass *pass)
-{
-    og_text *to = &e->passes;
-    og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, const og_span "
-                    "&span, loads &x)\n    {\n");
-    add_pointers(e, pass, OG_OP_LOAD);
-    if (has_unit(e, pass, OG_OP_LOAD)) {
-        print_whole(e, pass, OG_OP_LOAD, to);
-        add_units(e, pass, OG_OP_LOAD, "            x.x%d = og_load_pack(p%d);\n");
-        og_text_add(to, "        } else {\n");
-        add_units(e, pass, OG_OP_LOAD, "            x.x%d = og_gather(p%d, 1, span);\n");
-        og_text_add(to, "        }\n");
-    }
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        int32_t at = pass->elements[i].index;
-        if (pass->elements[i].op != OG_OP_LOAD || !is_first(pass, i))
-            continue;
+    og_text_add(to, units ? "        }\n" : "");
+    for (int32_t i = 0; i < count; i++) {
+        int32_t at = accesses[i];
         if (motion_of(e, at) == OG_CUDA_STILL) {
             og_text_add(to, "        x.x%d = *p%d;\n", (int)at, (int)at);
         } else if (motion_of(e, at) == OG_CUDA_STRIDED) {
@@ -247,7 +239,32 @@ static void add_load(og_cuda_emitter *e, const og_pass *pass)
             og_text_add(to, ", span);\n");
         }
     }
-    og_text_add(to, "    }\n");
+    og_text_add(to, "    }\n};\n");
+}
+
+/* Contiguous stores: whole vectors where all of them can. */
+static void add_unit_stores(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    bool any = false;
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != OG_OP_STORE || motion_of(e, instr->index) != OG_CUDA_UNIT)
+            continue;
+        og_text_add(to, any ? "" : "        if (og_is_full(span)");
+        og_text_add(to, " && og_is_aligned(p%d)", (int)instr->index);
+        any = true;
+    }
+    for (int whole = 1; any && whole >= 0; whole--) {
+        og_text_add(to, whole ? ") {\n" : "        } else {\n");
+        for (int32_t i = 0; i < pass->element_count; i++) {
+            int32_t at = pass->elements[i].index;
+            if (pass->elements[i].op == OG_OP_STORE && motion_of(e, at) == OG_CUDA_UNIT)
+                og_text_add(to, "            og_%s(p%d%s, x%d);\n", whole ? "store_pack" : "scatter",
+                            (int)at, whole ? "" : ", 1, span", (int)at);
+        }
+    }
+    og_text_add(to, any ? "        }\n" : "");
 }
 
 static void add_store(og_cuda_emitter *e, const og_pass *pass)
@@ -255,11 +272,11 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
     og_text *to = &e->passes;
     og_text_add(to, "    OG_FN void store(const og_args &a, const og_offsets &at, const og_span "
                     "&span,\n                     const og_row &row, const values *y)\n    {\n");
-    add_pointers(e, pass, OG_OP_STORE);
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         if (instr->op != OG_OP_STORE)
             continue;
+        add_pointer(e, instr->index, true);
         og_dtype dtype = e->kernel->accesses[instr->index].dtype;
         char value[32];
         snprintf(value, sizeof value, is_row_value(e->kernel, instr->args[0]) ? "row.v%d" : "y[i].v%d",
@@ -270,13 +287,7 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
         print_stored(instr->type, dtype, value, to);
         og_text_add(to, ";\n");
     }
-    if (has_unit(e, pass, OG_OP_STORE)) {
-        print_whole(e, pass, OG_OP_STORE, to);
-        add_units(e, pass, OG_OP_STORE, "            og_store_pack(p%d, x%d);\n");
-        og_text_add(to, "        } else {\n");
-        add_units(e, pass, OG_OP_STORE, "            og_scatter(p%d, 1, span, x%d);\n");
-        og_text_add(to, "        }\n");
-    }
+    add_unit_stores(e, pass);
     for (int32_t i = 0; i < pass->element_count; i++) {
         int32_t at = pass->elements[i].index;
         if (pass->elements[i].op != OG_OP_STORE || motion_of(e, at) == OG_CUDA_UNIT)
@@ -317,17 +328,16 @@ static void add_values(og_cuda_emitter *e, const og_pass *pass)
 static void add_compute(og_cuda_emitter *e, const og_pass *pass)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "    OG_FN void compute(const og_args &a, const og_row &row, const loads &x, "
-                    "int i, values &y)\n    {\n");
+    og_text_add(to, "    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, "
+                    "const loads &x,\n                       int i, values &y)\n    {\n");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         char operand[32] = "";
         if (instr->op == OG_OP_STORE)
             continue;
         if (instr->op == OG_OP_LOAD)
-            snprintf(operand, sizeof operand,
-                     motion_of(e, instr->index) == OG_CUDA_STILL ? "x.x%d" : "x.x%d.e[i]",
-                     (int)instr->index);
+            snprintf(operand, sizeof operand, "%s.x%d%s", e->is_kept[instr->index] ? "kept" : "x",
+                     (int)instr->index, motion_of(e, instr->index) == OG_CUDA_STILL ? "" : ".e[i]");
         og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
                     (int)instr->dst);
         print_expression(e->kernel, instr, operand, to);
@@ -391,16 +401,18 @@ void og_cuda_add_row(og_cuda_emitter *e)
     for (int32_t v = 0; v < e->kernel->value_count; v++)
         if (is_row_value(e->kernel, v))
             og_text_add(&e->passes, "    %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
-    og_text_add(&e->passes, "};\n");
+    og_text_add(&e->passes, "};\n\n/* What is read once for several passes. */");
+    add_loads(e, "og_kept", -1);
 }
 
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
 {
     const og_pass *pass = &e->kernel->passes[p];
-    og_text_add(&e->passes, "\nstruct og_pass%d {\n", (int)p);
-    add_loads(e, pass);
+    char loads[32];
+    snprintf(loads, sizeof loads, "og_loads%d", (int)p);
+    add_loads(e, loads, p);
+    og_text_add(&e->passes, "\nstruct og_pass%d {\n    typedef %s loads;\n", (int)p, loads);
     add_values(e, pass);
-    add_load(e, pass);
     add_compute(e, pass);
     add_store(e, pass);
     og_text_add(&e->passes, "};\n");

@@ -10,7 +10,7 @@
  *
  * PARAMETERS  OG_OUTER: are there dims before the last?
  */
-OG_KERNEL(og_pointwise)
+OG_KERNEL(og_pointwise, OG_THREADS)
 {
     og_index vector = (og_index)blockIdx.x * OG_THREADS + (og_index)threadIdx.x;
     if (vector >= a.vectors)
@@ -23,12 +23,13 @@ OG_KERNEL(og_pointwise)
     if (span.begin >= span.end)
         return;
     og_step_inner(a, first, at);
-    og_pass0::loads x;
-    og_pass0::load(a, at, span, x);
+    og_loads0 x;
+    og_loads0::load(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span, x);
     og_pass0::values y[OG_V];
+    og_kept kept;
     og_row row;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
-        og_pass0::compute(a, row, x, i, y[i]);
+        og_pass0::compute(a, row, kept, x, i, y[i]);
     og_pass0::store(a, at, span, row, y);
 }

@@ -5,7 +5,7 @@
  *
  * The only CUDA that emitted code uses: threadIdx, blockIdx, __shared__,
  * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
- * __grid_constant__. No header is needed.
+ * __grid_constant__, __umul64hi. No header is needed.
  *
  * PARAMETERS (defined before this text)
  *   OG_V         elements that a thread takes at once: 1, 2, 4 or 8
@@ -13,9 +13,8 @@
  *   og_index     int32_t, or int64_t where an index or an offset needs it
  *   og_unsigned  the same, unsigned
  */
-#define OG_KERNEL(name)                                                                            \
-    extern "C" __global__ void __launch_bounds__(OG_THREADS)                                       \
-        name(const __grid_constant__ og_args a)
+#define OG_KERNEL(name, threads)                                                                   \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ og_args a)
 
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 
@@ -34,11 +33,7 @@ OG_FN uint32_t og_multiply_high(uint32_t a, uint32_t b)
 
 OG_FN uint64_t og_multiply_high(uint64_t a, uint64_t b)
 {
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
     return __umul64hi(a, b);
-#else
-    return (uint64_t)(((unsigned __int128)a * b) >> 64);
-#endif
 }
 
 OG_FN og_index og_divide(og_index index, const og_divisor &by)
