@@ -50,15 +50,12 @@ static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
     const og_typed *type = &b->types[node];
     og_layout layout = {.dtype = og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64 : OG_FLOAT32,
                         .rank = type->rank};
-    size_t bytes = og_dtype_bytes(layout.dtype);
-    int64_t stride = 1;
-    for (int32_t d = type->rank - 1; d >= 0; d--) {
-        layout.shape[d] = type->shape[d];
-        layout.stride[d] = stride;
-        stride *= type->shape[d] > 1 ? type->shape[d] : 1;
-        if (!og_mul_size(bytes, (size_t)type->shape[d], &bytes))
-            return og_fail_memory(b->error, SIZE_MAX);
-    }
+    size_t bytes;
+    int64_t count;
+    memcpy(layout.shape, type->shape, sizeof layout.shape);
+    if (!og_layout_contiguous(&layout) || !og_shape_count(type->rank, type->shape, &count) ||
+        !og_mul_size((size_t)count, og_dtype_bytes(layout.dtype), &bytes))
+        return og_fail_memory(b->error, SIZE_MAX);
     OG_TRY(add_buffer(b, OG_BUFFER_TEMPORARY, 0, &layout, buffer));
     size_t offset = b->plan->temporary_bytes;
     b->buffers[*buffer].offset = offset;

@@ -100,8 +100,10 @@ static og_mapping operand_mapping(const og_planner *b, int32_t node, int side, s
 static bool join_dims(const summed_dims *k, int64_t *extent, int64_t *stride)
 {
     bool fits = true;
-    *extent = 1;
     *stride = 0;
+    if (og_shape_count(k->rank, k->extent, extent) && *extent == 0)
+        return true;
+    *extent = 1;
     for (int32_t i = k->rank - 1; i >= 0; i--) {
         if (k->extent[i] == 1)
             continue;
@@ -111,7 +113,7 @@ static bool join_dims(const summed_dims *k, int64_t *extent, int64_t *stride)
             fits &= k->stride[i] == *stride * *extent;
         *extent *= k->extent[i];
     }
-    return fits || *extent == 0;
+    return fits;
 }
 
 bool og_product_operand(const og_planner *b, int32_t node, int side, og_access *access, int64_t *k,
@@ -140,8 +142,10 @@ void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *
 {
     summed_dims summed;
     og_mapping mapping = operand_mapping(b, node, side, &summed);
-    int64_t stride = 1;
+    int64_t stride = 1, count;
     int32_t last = buffer->rank - 1;
+    if (og_shape_count(buffer->rank, buffer->shape, &count) && count == 0)
+        return; /* nothing to lay out */
     for (int pass = 0; pass < 3; pass++)
         for (int32_t d = last; d >= 0; d--) {
             int in_pass = d == last ? 0 : mapping.at[d] >= K_DIM ? 1 : 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan_space.c - the order of a kernel's dims, which neighbours are one dim, and
- * which output may be an input.
+ * plan_space.c - contiguous layouts, the order of a kernel's dims, which neighbours
+ * are one dim, and which output may be an input.
  *
  * The order is part of a reduction's definition (plan.h), so it follows from
  * shapes and strides of the inputs alone: the *lead* is the load that touches the
@@ -12,6 +12,18 @@
 #include "plan/planner.h"
 
 #include <string.h>
+
+bool og_layout_contiguous(og_layout *layout)
+{
+    int64_t stride = 1, count;
+    bool fits = true;
+    for (int32_t d = layout->rank - 1; d >= 0; d--) {
+        layout->stride[d] = fits ? stride : 0;
+        int64_t extent = layout->shape[d] > 1 ? layout->shape[d] : 1;
+        fits &= !__builtin_mul_overflow(stride, extent, &stride);
+    }
+    return og_shape_count(layout->rank, layout->shape, &count);
+}
 
 static int64_t magnitude(int64_t stride)
 {
@@ -125,6 +137,34 @@ static void collapse(og_kernel *kernel)
     }
 }
 
+/* Dims from..to of the space, one of them empty, become one dim without elements: the
+ * others may be of any size, and their product of none that fits. */
+static void empty_dims(og_kernel *kernel, int32_t from, int32_t to)
+{
+    int32_t order[OG_MAX_RANK], count = 0;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        if (d <= from || d >= to)
+            order[count++] = d;
+    permute_kernel(kernel, order, count);
+    kernel->space.extent[from] = 0;
+}
+
+static void collapse_empty(og_kernel *kernel)
+{
+    og_space *space = &kernel->space;
+    int32_t kept = space->rank - space->n_reduced;
+    int64_t rows, elements;
+    bool no_rows = og_shape_count(kept, space->extent, &rows) && rows == 0;
+    bool no_elements =
+        og_shape_count(space->n_reduced, space->extent + kept, &elements) && elements == 0;
+    if (space->n_reduced && (no_rows || no_elements)) {
+        empty_dims(kernel, kept, space->rank);
+        space->n_reduced = 1;
+    }
+    if (no_rows)
+        empty_dims(kernel, 0, kept);
+}
+
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced)
 {
     og_space *space = &kernel->space;
@@ -153,6 +193,7 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced)
         space->extent[space->rank++] = 1;
         space->n_reduced = 1;
     }
+    collapse_empty(kernel);
     collapse(kernel);
 }
 

@@ -20,6 +20,10 @@ typedef struct {
     int64_t stride[OG_MAX_RANK];
 } og_layout;
 
+/* Contiguous strides for layout's shape. False if it has more than INT64_MAX elements;
+ * an empty one never fails: a stride that would not fit, and leads nowhere, is 0. */
+bool og_layout_contiguous(og_layout *layout);
+
 /* inputs and outputs: one layout per input and result of graph, outputs with the
  * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
