@@ -2,8 +2,8 @@
  *
  * shim_device.h - CUDA C as a C++ compiler for the CPU sees it. fake_nvrtc.c includes
  * it before a kernel's source. There is what NVRTC offers without a header and what
- * emitted kernels use; the rest of libm is missing on purpose, since only IEEE
- * operations give the same bits on a GPU.
+ * emitted kernels use. Of libm's float32 functions the most are missing on purpose:
+ * only IEEE operations give the same bits on a GPU. (float64 promises no bits.)
  *
  * Each thread of a block is a fiber (fake_launch.c); all of them, and all blocks, run
  * in one thread of the CPU, so shared memory is a static variable in a section of its
@@ -26,9 +26,30 @@ float fabsf(float) noexcept;
 double fabs(double) noexcept;
 float sqrtf(float) noexcept;
 double sqrt(double) noexcept;
+double exp(double) noexcept;
+double expm1(double) noexcept;
+double log(double) noexcept;
+double log1p(double) noexcept;
+double tanh(double) noexcept;
+double erf(double) noexcept;
+double erfc(double) noexcept;
+double pow(double, double) noexcept;
 void *memcpy(void *, const void *, decltype(sizeof 0)) noexcept;
 void *memset(void *, int, decltype(sizeof 0)) noexcept;
 }
+
+/* Of a float32 NVRTC would take its own. */
+float exp(float) = delete;
+float expm1(float) = delete;
+float log(float) = delete;
+float log1p(float) = delete;
+float tanh(float) = delete;
+float erf(float) = delete;
+float erfc(float) = delete;
+float pow(float, float) = delete;
+float fma(float, float, float) = delete;
+float fabs(float) = delete;
+float sqrt(float) = delete;
 
 typedef decltype(sizeof 0) size_t;
 
