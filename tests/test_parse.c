@@ -4,9 +4,7 @@
  * place as tables, the function table, and damaged text. Limits, numbers and
  * memory are in test_parse_limits.c.
  */
-#include "test.h"
-
-#include "formula/graph.h"
+#include "test_parse.h"
 
 /* ---- helpers --------------------------------------------------------------- */
 
@@ -35,20 +33,6 @@ static void expect_line(const char *text, const char *want)
     if (strcmp(got, want))
         fail_msg("%s\n  got  %s\n  want %s", text, got, want);
     free(got);
-}
-
-static void expect_error(const char *text, size_t length, int64_t offset, const char *message)
-{
-    og_graph graph;
-    ogive_error error;
-    ogive_status status = og_graph_parse(text, length, &graph, &error);
-    if (!status)
-        og_graph_free(&graph);
-    if (status != OGIVE_FORMULA || error.status != OGIVE_FORMULA || error.offset != offset ||
-        strcmp(error.message, message))
-        fail_msg("%.200s\n  got  %s %lld: %s\n  want formula %lld: %s", text,
-                 ogive_status_name(status), (long long)error.offset, status ? error.message : "",
-                 (long long)offset, message);
 }
 
 /* ---- tables ---------------------------------------------------------------- */
@@ -596,13 +580,31 @@ static void test_mutations(void **state)
     }
 }
 
+/* A meaning that names a row without a group means nothing to a user. */
+static void test_public_meanings(void **state)
+{
+    (void)state;
+    static const struct {
+        og_op op;
+        bool is_public;
+    } rows[] = {{OG_OP_hardswish, true},  {OG_OP_softmin, true}, {OG_OP_std, true},
+                {OG_OP_layer_norm, true}, {OG_OP_mean, false},   {OG_OP_softmax, false},
+                {OG_OP_linear, false},    {OG_OP_sigmoid, false}};
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        const og_function *function = og_function_of(rows[i].op);
+        const char *meaning = og_function_public_meaning(function);
+        if (meaning != (rows[i].is_public ? function->meaning : NULL))
+            fail_msg("%s: %s", function->name, meaning ? meaning : "none");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graphs),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_offsets),    cmocka_unit_test(test_functions),
         cmocka_unit_test(test_signatures), cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_mutations),  cmocka_unit_test(test_public_meanings),
     };
     return TEST_RUN(tests);
 }

@@ -4,9 +4,8 @@
  * small stacks, memory that runs out; decimals, locales and floating-point
  * states; the text helpers of src/base.
  */
-#include "test.h"
+#include "test_parse.h"
 
-#include "formula/graph.h"
 #include "formula/lexer.h"
 
 #include <fenv.h>
@@ -82,20 +81,6 @@ void free(void *memory)
 #endif
 
 /* ---- helpers --------------------------------------------------------------- */
-
-static void expect_error(const char *text, size_t length, int64_t offset, const char *message)
-{
-    og_graph graph;
-    ogive_error error;
-    ogive_status status = og_graph_parse(text, length, &graph, &error);
-    if (!status)
-        og_graph_free(&graph);
-    if (status != OGIVE_FORMULA || error.status != OGIVE_FORMULA || error.offset != offset ||
-        strcmp(error.message, message))
-        fail_msg("%.200s\n  got  %s %lld: %s\n  want formula %lld: %s", text,
-                 ogive_status_name(status), (long long)error.offset, status ? error.message : "",
-                 (long long)offset, message);
-}
 
 /* count times part, between two others; to be freed. */
 static char *repeat(const char *before, const char *part, int count, const char *after)

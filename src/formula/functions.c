@@ -138,6 +138,25 @@ og_op og_function_find(const char *name, size_t length, bool hidden)
     }
 }
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+const char *og_function_public_meaning(const og_function *function)
+{
+    const char *at = function->meaning;
+    while (at && *at) {
+        size_t length = 0;
+        while (is_letter(at[length]))
+            length++;
+        if (at[length] == '(' && length && og_function_find(at, length, false) == OG_FUNCTION_COUNT)
+            return NULL;
+        at += length ? length : 1;
+    }
+    return function->meaning;
+}
+
 /* ---- values -------------------------------------------------------------- */
 
 double og_function_value(og_op op, const double *args, const double *constants)

@@ -76,6 +76,9 @@ og_op og_function_find(const char *name, size_t length, bool hidden);
 const char *og_function_nearest(const char *name, size_t length);
 /* Of OG_SCALAR rows only: the float64 value, for folding constants. */
 double og_function_value(og_op op, const double *args, const double *constants);
+/* The meaning of a composite if it says something to a user: NULL if it names a row
+ * without a group, and of any other row. */
+const char *og_function_public_meaning(const og_function *function);
 /* "input, negative_slope=0.01" */
 void og_function_signature(const og_function *function, char *text, size_t capacity);
 
