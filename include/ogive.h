@@ -143,16 +143,29 @@ OGIVE_API size_t ogive_formula_result_count(const ogive_formula *formula);
 
 typedef struct ogive_plan ogive_plan;
 
+/* How products (linear, matmul) are computed. */
+typedef enum {
+    OGIVE_FLOAT32 = 0, /* float32's accuracy, in whatever way is fastest */
+    OGIVE_STRICT = 1   /* the same bits on every device */
+} ogive_precision;
+
 /* Set size to sizeof(ogive_options); zero in any other field is the default. */
 typedef struct {
     size_t size;
     int32_t threads;       /* most threads a run may use; 0: OMP_NUM_THREADS, else all cores */
     const char *cpu_level; /* highest CPU level to use, as ogive_cpu_level_name() gives it */
+    ogive_precision precision;
+    void *stream;          /* of ogive_run() on a GPU: a CUstream or cudaStream_t; NULL: default */
+    const char *cuda_arch; /* "90a": plan for such a GPU, which need not be there, instead of the
+                              tensors' own. The plan can be looked at and warmed, not run */
 } ogive_options;
 
 /* Plans formula for inputs (and outputs: their shapes are checked and their
  * strides planned for; NULL means new, contiguous results). Of the tensors only
- * device, dtype, shape and strides are read, never the data pointers. */
+ * device, dtype, shape and strides are read, never the data pointers.
+ * All tensors are on one device: the CPU (kDLCPU, kDLCUDAHost) or one NVIDIA GPU
+ * (kDLCUDA, kDLCUDAManaged). For a GPU this compiles the kernels, or finds them
+ * in the cache on disk, and loads them. */
 OGIVE_API ogive_status ogive_plan_create(const ogive_formula *formula,
                                          const DLTensor *const *inputs, size_t input_count,
                                          const DLTensor *const *outputs, size_t output_count,
@@ -168,17 +181,21 @@ OGIVE_API const DLTensor *ogive_plan_result(const ogive_plan *plan, size_t index
 OGIVE_API size_t ogive_plan_workspace(const ogive_plan *plan);
 
 /* Runs plan. inputs[i] and outputs[i] point at the first element (DLTensor's
- * data + byte_offset). workspace holds ogive_plan_workspace() bytes, aligned to
- * 64, undefined at entry and exit; NULL if that is 0. stream is a CUDA stream
- * and must be NULL on the CPU. Allocates nothing. An output may be an input
- * where every read of it happens at the index being written (OGIVE_ARGUMENT
- * otherwise, before anything is written). */
+ * data + byte_offset). workspace holds ogive_plan_workspace() bytes of the plan's
+ * device, aligned to 64, undefined at entry and exit; NULL if that is 0. stream is
+ * a CUDA stream of the plan's device (NULL: the default stream), and NULL on the
+ * CPU. Allocates nothing. An output may be an input where every read of it happens
+ * at the index being written (OGIVE_ARGUMENT otherwise, before anything is written).
+ * On a GPU it queues kernels and returns: workspace and tensors stay as they are
+ * until the stream has come that far. It may be captured into a CUDA graph, which
+ * may outlive the plan. The caller's current CUDA context is left as it was. */
 OGIVE_API ogive_status ogive_plan_run(const ogive_plan *plan, const void *const *inputs,
                                       void *const *outputs, void *workspace, void *stream,
                                       ogive_error *error);
 
 /* Plans (or finds a recent plan for the same layouts and options), finds
- * workspace, runs. Outputs must be given, of the right shape and dtype. */
+ * workspace, runs, on options->stream if the tensors are on a GPU. Outputs must be
+ * given, of the right shape and dtype. */
 OGIVE_API ogive_status ogive_run(ogive_formula *formula, const DLTensor *const *inputs,
                                  size_t input_count, const DLTensor *const *outputs,
                                  size_t output_count, const ogive_options *options,
@@ -192,7 +209,7 @@ typedef struct {
     int64_t bytes_read;    /* each input element once */
     int64_t bytes_written; /* each output element once */
     int32_t passes;        /* over the same rows */
-    int32_t threads;       /* that a run uses */
+    int32_t threads;       /* that a run uses; on a GPU those of its largest launch */
 } ogive_kernel_info;
 
 OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);
@@ -202,6 +219,16 @@ OGIVE_API ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index,
  * length of the whole text, as snprintf does; buffer may be NULL if capacity is 0. */
 OGIVE_API size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity);
 
+/* The source of a kernel in CUDA C, NUL-terminated and cut to capacity; returns the
+ * length of all of it. 0 if there is none: on the CPU, or a kernel that does nothing. */
+OGIVE_API size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer,
+                                   size_t capacity);
+/* Compiles plan's kernels into the cache on disk, for processes to come; needs NVRTC
+ * but no GPU (see ogive_options.cuda_arch). *compiled, if not NULL: how many were not
+ * there yet. Fails, unlike planning, if they cannot be kept. */
+OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, size_t *compiled,
+                                       ogive_error *error);
+
 /* CPU levels this machine can run, lowest first ("x86-64", "x86-64-v3",
  * "x86-64-v4"; "aarch64"). NULL when index is out of range. OGIVE_CPU in the
  * environment names the highest level to use. */
@@ -209,6 +236,54 @@ OGIVE_API const char *ogive_cpu_level_name(size_t index);
 /* The level and the number of threads that runs use by default. */
 OGIVE_API const char *ogive_cpu_level(void);
 OGIVE_API int32_t ogive_cpu_threads(void);
+
+/* ---- devices ------------------------------------------------------------- */
+
+/* For programs without a CUDA toolkit. Those that have memory and streams of their
+ * own (PyTorch's, the CUDA runtime's) need none of this. */
+
+/* What was found for NVIDIA GPUs. A problem is "" or one line that says what is
+ * missing. Versions are as CUDA's: 12040 is 12.4; 0: not known. */
+typedef struct {
+    char driver_problem[512]; /* no driver, no GPU: nothing runs on a GPU */
+    char driver_path[512];
+    int32_t driver_version;
+    int32_t device_count;
+    char nvrtc_problem[1000]; /* only what is in the cache can be used */
+    char nvrtc_path[1024];
+    int32_t nvrtc_version;
+    char cache_problem[256]; /* compiled kernels are not kept, or only read */
+    char cache_folder[1024];
+} ogive_cuda_info;
+
+/* Loads the driver and NVRTC if that has not been done. */
+OGIVE_API void ogive_cuda_describe(ogive_cuda_info *info);
+
+typedef struct {
+    char name[128];
+    int32_t arch; /* compute capability: 90 is 9.0 */
+    int32_t multiprocessors;
+    int64_t memory_bytes;
+    double memory_bytes_per_second; /* by bus and clock, never reached; 0: not known */
+} ogive_cuda_device_info;
+
+OGIVE_API ogive_status ogive_cuda_device(int32_t index, ogive_cuda_device_info *info,
+                                         ogive_error *error);
+
+/* Memory of device, aligned to 64 or more; of 0 bytes NULL. */
+OGIVE_API ogive_status ogive_device_allocate(DLDevice device, size_t bytes, void **out,
+                                             ogive_error *error);
+/* NULL is fine. Waits for what still uses it. */
+OGIVE_API ogive_status ogive_device_free(DLDevice device, void *data, ogive_error *error);
+/* Copies between device and the process's memory, or within either, after all that
+ * was queued on the default stream; done when it returns. */
+OGIVE_API ogive_status ogive_device_copy(DLDevice device, void *to, const void *from, size_t bytes,
+                                         ogive_error *error);
+/* Waits for what was queued on stream; NULL: on any stream of the device. Reports what
+ * went wrong there, whoever queued it. */
+OGIVE_API ogive_status ogive_device_synchronize(DLDevice device, void *stream, ogive_error *error);
+
+/* ---- functions ----------------------------------------------------------- */
 
 /* The functions of the language, in the order of the documentation. */
 typedef struct {

@@ -175,15 +175,22 @@ static void test_plan_arguments(void **state)
     snprintf(text, sizeof text, "options.size is 4: expected sizeof(ogive_options), %zu",
              sizeof options);
     REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT, text);
-    options = (ogive_options){sizeof options, -1, NULL};
+    options = (ogive_options){.size = sizeof options, .threads = -1};
     REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT,
             "options.threads is -1: expected 0 or more");
-    options = (ogive_options){sizeof options, 0, "pentium"};
+    options = (ogive_options){.size = sizeof options, .cpu_level = "pentium"};
     TEST_FAILS(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT, error, "'pentium'");
     assert_null(plan);
-    options = (ogive_options){sizeof options, 1000000, ogive_cpu_level_name(0)};
+    options = (ogive_options){
+        .size = sizeof options, .threads = 1000000, .cpu_level = ogive_cpu_level_name(0)};
     TEST_OK(PLAN(f, in, 2, out, 2, &options), error);
     ogive_plan_release(plan);
+    options = (ogive_options){.size = sizeof options, .precision = (ogive_precision)7};
+    REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT,
+            "options.precision is 7: expected OGIVE_FLOAT32 or OGIVE_STRICT");
+    options = (ogive_options){.size = sizeof options, .cuda_arch = "90a"};
+    REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT,
+            "options.cuda_arch is '90a', but the tensors are on the CPU");
     /* No error wanted: the same statuses. */
     assert_int_equal(ogive_plan_create(f, in, 1, NULL, 0, NULL, &plan, NULL), OGIVE_ARGUMENT);
     ogive_formula_release(f);
@@ -231,12 +238,9 @@ static void test_tensors_refused(void **state)
     t.strides[0] = INT64_MIN;
     REFUSE(OGIVE_SHAPE, "input 'fc.weight' of shape (2, 3) is larger than any memory");
     t.tensor.strides = NULL;
-    t.tensor.device = (DLDevice){kDLCUDA, 1};
-    REFUSE(OGIVE_UNSUPPORTED,
-           "input 'fc.weight' is on CUDA device 1: this build runs on the CPU only");
     t.tensor.device = (DLDevice){(DLDeviceType)8, 0};
     REFUSE(OGIVE_UNSUPPORTED,
-           "input 'fc.weight' is on a device of DLPack type 8: expected the CPU (1)");
+           "input 'fc.weight' is on a device of DLPack type 8: expected the CPU (1) or CUDA (2)");
     t.tensor.device = (DLDevice){kDLCPU, 0};
     static const struct {
         DLDataType type;
@@ -512,7 +516,8 @@ static void test_run_arguments(void **state)
     ogive_options options = {.size = 1};
     TEST_FAILS(ogive_run(f, in, 1, out, 1, &options, &error), OGIVE_ARGUMENT, error,
                "options.size is 1");
-    options = (ogive_options){sizeof options, 0, "a name longer than any level of any CPU has"};
+    options = (ogive_options){.size = sizeof options,
+                              .cpu_level = "a name longer than any level of any CPU has"};
     assert_int_equal(ogive_run(f, in, 1, out, 1, &options, &error), OGIVE_ARGUMENT);
     TEST_OK(ogive_run(f, in, 1, out, 1, NULL, &error), error);
     free(workspace);

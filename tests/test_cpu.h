@@ -609,7 +609,7 @@ static inline void compare_outputs(const builder *b, const memory_set *got, cons
 static inline void run_backend(builder *b, memory_set *set, const char *level, int threads,
                                const og_cpu_tuning *tuning, bool aliased)
 {
-    ogive_options options = {sizeof options, threads, level};
+    ogive_options options = {.size = sizeof options, .threads = threads, .cpu_level = level};
     ogive_error error;
     void *state;
     size_t bytes;

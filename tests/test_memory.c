@@ -318,7 +318,7 @@ static void test_no_threads(void **state)
     for (int way = 0; way < 2; way++) {
         y[way] = __real_malloc(N * sizeof *x);
         no_threads = way == 0;
-        ogive_options options = {sizeof options, 3, NULL};
+        ogive_options options = {.size = sizeof options, .threads = 3};
         const DLTensor *in[] = {TEST_TENSOR(x, test_float32, N)};
         const DLTensor *out[] = {TEST_TENSOR(y[way], test_float32, N)};
         TEST_OK(ogive_run(f, in, 1, out, 1, &options, &error), error);

@@ -404,7 +404,7 @@ static void test_workspace(void **state)
         ogive_formula_create("sum(sigmoid(linear(x, w, b)), dim=1)", OGIVE_TEXT, &formula, &error),
         error);
     for (int32_t threads = 1; threads <= 2; threads++) {
-        ogive_options options = {sizeof options, threads, NULL};
+        ogive_options options = {.size = sizeof options, .threads = threads};
         TEST_OK(ogive_plan_create(formula, in, 3, NULL, 0, &options, &plan, &error), error);
         assert_true(ogive_plan_workspace(plan) * 10 <= sizeof(float) * 128 * 4096);
         ogive_plan_release(plan);
@@ -450,7 +450,8 @@ static void run_formula(const char *text, const DLTensor *const *in, size_t coun
     ogive_formula *formula;
     ogive_plan *plan;
     ogive_error error;
-    ogive_options options = {sizeof options, threads, ogive_cpu_level_name(level)};
+    ogive_options options = {
+        .size = sizeof options, .threads = threads, .cpu_level = ogive_cpu_level_name(level)};
     TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &formula, &error), error);
     TEST_OK(ogive_plan_create(formula, in, count, &out, 1, &options, &plan, &error), error);
     assert_int_equal(ogive_plan_kernel_count(plan), 1);

@@ -437,7 +437,8 @@ static bool check_pair_in_place(test_random *random, const test_case *c, arrange
     a->outputs[r] = *x;
     a->out_data[r] = data_of(x);
     ogive_error error;
-    ogive_options options = {sizeof options, 1 + (int32_t)test_random_below(random, 3), NULL};
+    ogive_options options = {.size = sizeof options,
+                             .threads = 1 + (int32_t)test_random_below(random, 3)};
     og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7), .thread_ps = 1};
     ogive_status status = good ? run_arranged(c, a, &options, &tuning, &error) : OGIVE_OK;
     if (good && status == OGIVE_OK) {
@@ -515,7 +516,8 @@ static bool check_layout(test_random *random, test_case *c, layout_kind kind, do
     results = copy_results(c, &a);
     for (size_t l = 0; !c->f.has_float64 && ogive_cpu_level_name(l); l++)
         for (int threads = 1; threads <= 3; threads++) {
-            ogive_options options = {sizeof options, threads, ogive_cpu_level_name(l)};
+            ogive_options options = {
+                .size = sizeof options, .threads = threads, .cpu_level = ogive_cpu_level_name(l)};
             og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7),
                                     .thread_ps = 1 + test_random_below(random, 2) * 100000};
             if (!run_once(c, &a, &options, chance(random, 80) ? &tuning : NULL) ||

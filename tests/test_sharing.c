@@ -71,7 +71,7 @@ static void test_cache(void **state)
     assert_int_equal(count_cached(f), 1);
     ogive_plan *first = f->plans[0];
     /* Other options are other plans; so are other shapes and dtypes of equal bytes. */
-    ogive_options options = {sizeof options, 1, NULL};
+    ogive_options options = {.size = sizeof options, .threads = 1};
     check_sum(f, 3, 7, &options);
     assert_int_equal(count_cached(f), 2);
     options.cpu_level = ogive_cpu_level_name(0);
@@ -213,7 +213,7 @@ static void test_hammer(void **state)
     ogive_formula *f = make("softmax(x, dim=1)");
     ogive_plan *plan;
     const DLTensor *in[] = {TEST_TENSOR(NULL, test_float32, 40, 300)};
-    ogive_options options = {sizeof options, 3, NULL};
+    ogive_options options = {.size = sizeof options, .threads = 3};
     TEST_OK(ogive_plan_create(f, in, 1, NULL, 0, &options, &plan, &error), error);
     pthread_t threads[WORKERS];
     worker workers[WORKERS];

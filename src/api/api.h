@@ -37,6 +37,7 @@ struct ogive_plan {
     og_plan plan;
     const og_backend *backend;
     void *state;
+    og_placement placement;
     size_t workspace_bytes;
     DLTensor *results;     /* [output_count], arena of plan */
     const char **names;    /* [input_count], for messages and explain */
@@ -54,6 +55,13 @@ void og_lock_cache(ogive_formula *formula);
  * name are for messages. */
 ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char *name,
                             og_layout *layout, ogive_error *error);
+
+/* Where a tensor that og_read_tensor() takes is: the CPU, whatever its number, or a
+ * CUDA device. */
+DLDevice og_tensor_device(const DLTensor *tensor);
+/* "the CPU", "CUDA device 1" */
+enum { OG_DEVICE_TEXT = 32 };
+const char *og_device_text(DLDevice device, char text[OG_DEVICE_TEXT]);
 
 /* Do the bytes from the first to the last element fit an int64? */
 bool og_layout_fits(const og_layout *layout);

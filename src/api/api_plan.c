@@ -17,6 +17,8 @@ typedef struct {
     og_layout *inputs, *outputs;
     og_input_type *input_types;
     og_typed *types;
+    DLDevice device;          /* of all tensors */
+    const char *device_giver; /* the input that said so */
 } og_making;
 
 static ogive_status start_making(const og_graph *graph, og_making *m, ogive_error *error)
@@ -30,6 +32,19 @@ static ogive_status start_making(const og_graph *graph, og_making *m, ogive_erro
     return OGIVE_OK;
 }
 
+/* All tensors must be where the first input is. */
+static ogive_status check_device(const DLTensor *tensor, const char *what, const char *name,
+                                 const og_making *m, ogive_error *error)
+{
+    DLDevice device = og_tensor_device(tensor);
+    char here[OG_DEVICE_TEXT], there[OG_DEVICE_TEXT];
+    if (device.device_type == m->device.device_type && device.device_id == m->device.device_id)
+        return OGIVE_OK;
+    OG_FAIL(error, OGIVE_ARGUMENT, -1,
+            "%s '%s' is on %s, input '%s' on %s: all tensors must be on one device", what, name,
+            og_device_text(device, here), m->device_giver, og_device_text(m->device, there));
+}
+
 static ogive_status read_inputs(const og_graph *graph, const DLTensor *const *inputs, size_t count,
                                 og_making *m, ogive_error *error)
 {
@@ -37,7 +52,13 @@ static ogive_status read_inputs(const og_graph *graph, const DLTensor *const *in
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d inputs, %zu were given",
                 (int)graph->input_count, inputs ? count : 0);
     for (size_t i = 0; i < count; i++) {
-        OG_TRY(og_read_tensor(inputs[i], "input", graph->inputs[i].name, &m->inputs[i], error));
+        const char *name = graph->inputs[i].name;
+        OG_TRY(og_read_tensor(inputs[i], "input", name, &m->inputs[i], error));
+        if (i == 0) {
+            m->device = og_tensor_device(inputs[i]);
+            m->device_giver = name;
+        }
+        OG_TRY(check_device(inputs[i], "input", name, m, error));
         m->input_types[i].dtype = m->inputs[i].dtype;
         m->input_types[i].rank = m->inputs[i].rank;
         memcpy(m->input_types[i].shape, m->inputs[i].shape, sizeof m->inputs[i].shape);
@@ -103,6 +124,7 @@ static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *o
         snprintf(name, sizeof name, "%d", (int)i);
         if (outputs) {
             OG_TRY(read_output(outputs[i], type, name, layout, error));
+            OG_TRY(check_device(outputs[i], "output", name, m, error));
             continue;
         }
         int64_t stride = 1;
@@ -145,7 +167,7 @@ static ogive_status keep_tensors(ogive_plan *plan, const og_graph *graph, const 
     for (size_t i = 0; i < outputs; i++) {
         og_buffer *buffer = &plan->plan.buffers[inputs + i];
         plan->reach[inputs + i] = og_layout_reach(&m->outputs[i]);
-        plan->results[i] = (DLTensor){.device = {.device_type = kDLCPU},
+        plan->results[i] = (DLTensor){.device = m->device,
                                       .ndim = buffer->rank,
                                       .dtype = og_dtype_dlpack(buffer->dtype),
                                       .shape = buffer->shape,
@@ -165,6 +187,10 @@ static ogive_status check_options(const ogive_options *options, ogive_error *err
     if (options->threads < 0)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.threads is %d: expected 0 or more",
                 (int)options->threads);
+    if (options->precision != OGIVE_FLOAT32 && options->precision != OGIVE_STRICT)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.precision is %d: expected OGIVE_FLOAT32 or OGIVE_STRICT",
+                (int)options->precision);
     return OGIVE_OK;
 }
 
@@ -180,9 +206,13 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     OG_TRY(read_outputs(graph, outputs, output_count, m, error));
     OG_TRY(og_plan_build(graph, m->types, m->inputs, m->outputs, &plan->plan, error));
     OG_TRY(keep_tensors(plan, graph, m, error));
-    plan->backend = &og_cpu_backend;
-    return plan->backend->prepare(&plan->plan, options, &plan->state, &plan->workspace_bytes,
-                                  error);
+    plan->placement = (og_placement){.device = m->device, .input_names = plan->names};
+    plan->backend = m->device.device_type == kDLCUDA ? &og_cuda_backend : &og_cpu_backend;
+    if (!plan->backend->has_streams && options && options->cuda_arch)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.cuda_arch is '%s', but the tensors are on the CPU", options->cuda_arch);
+    return plan->backend->prepare(&plan->plan, &plan->placement, options, &plan->state,
+                                  &plan->workspace_bytes, error);
 }
 
 ogive_status ogive_plan_create(const ogive_formula *formula, const DLTensor *const *inputs,
@@ -302,7 +332,7 @@ ogive_status ogive_plan_run(const ogive_plan *plan, const void *const *inputs, v
                 !plan     ? "plan"
                 : !inputs ? "inputs"
                           : "outputs");
-    if (stream)
+    if (stream && !plan->backend->has_streams)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "stream must be NULL for a plan on the CPU");
     if ((!workspace && plan->workspace_bytes) || (uintptr_t)workspace % 64 != 0)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "workspace: expected %zu bytes aligned to 64",
@@ -341,6 +371,18 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     return OGIVE_OK;
 }
 
+/* As snprintf does. */
+static size_t copy_text(const char *text, size_t length, char *buffer, size_t capacity)
+{
+    if (capacity) {
+        size_t kept = length < capacity ? length : capacity - 1;
+        if (kept)
+            memcpy(buffer, text, kept);
+        buffer[kept] = 0;
+    }
+    return length;
+}
+
 size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
 {
     og_text text = {0};
@@ -354,13 +396,28 @@ size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
         plan->backend->explain(&plan->plan, plan->state, k, &text);
         og_text_add(&text, "\n");
     }
-    size_t length = text.length;
-    if (capacity) {
-        size_t kept = length < capacity ? length : capacity - 1;
-        if (kept)
-            memcpy(buffer, text.data, kept);
-        buffer[kept] = 0;
-    }
+    size_t length = copy_text(text.data, text.length, buffer, capacity);
     og_text_free(&text);
     return length;
+}
+
+size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, size_t capacity)
+{
+    const char *text = NULL;
+    if (kernel < ogive_plan_kernel_count(plan) && plan->backend->source)
+        text = plan->backend->source(&plan->plan, plan->state, (int32_t)kernel);
+    return copy_text(text, text ? strlen(text) : 0, buffer, capacity);
+}
+
+ogive_status ogive_plan_warm(const ogive_plan *plan, size_t *compiled, ogive_error *error)
+{
+    size_t unused;
+    og_error_clear(error);
+    if (compiled)
+        *compiled = 0;
+    if (!plan)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "plan is NULL");
+    if (!plan->backend->warm)
+        return OGIVE_OK; /* the CPU compiles nothing */
+    return plan->backend->warm(&plan->plan, plan->state, compiled ? compiled : &unused, error);
 }

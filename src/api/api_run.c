@@ -146,7 +146,8 @@ static const void *data_of(const DLTensor *tensor)
 }
 
 static ogive_status run_with(ogive_plan *plan, const DLTensor *const *inputs,
-                             const DLTensor *const *outputs, void *workspace, ogive_error *error)
+                             const DLTensor *const *outputs, void *workspace, void *stream,
+                             ogive_error *error)
 {
     size_t input_count = (size_t)plan->plan.input_count;
     size_t count = input_count + (size_t)plan->plan.output_count;
@@ -157,24 +158,38 @@ static ogive_status run_with(ogive_plan *plan, const DLTensor *const *inputs,
     for (size_t i = 0; i < count; i++)
         data[i] = data_of(i < input_count ? inputs[i] : outputs[i - input_count]);
     ogive_status status =
-        ogive_plan_run(plan, data, (void *const *)(data + input_count), workspace, NULL, error);
+        ogive_plan_run(plan, data, (void *const *)(data + input_count), workspace, stream, error);
     if (data != few)
         free(data);
     return status;
 }
 
-static ogive_status run_plan(ogive_plan *plan, const DLTensor *const *inputs,
-                             const DLTensor *const *outputs, ogive_error *error)
+/* On a device with memory of its own. */
+static ogive_status run_borrowing(ogive_plan *plan, const DLTensor *const *inputs,
+                                  const DLTensor *const *outputs, void *stream, ogive_error *error)
 {
+    void *workspace = NULL;
+    size_t bytes = plan->workspace_bytes;
+    if (bytes)
+        OG_TRY(plan->backend->borrow(plan->state, bytes, stream, &workspace, error));
+    ogive_status status = run_with(plan, inputs, outputs, workspace, stream, error);
+    return bytes ? plan->backend->give_back(plan->state, workspace, stream, status, error) : status;
+}
+
+static ogive_status run_plan(ogive_plan *plan, const DLTensor *const *inputs,
+                             const DLTensor *const *outputs, void *stream, ogive_error *error)
+{
+    if (plan->backend->borrow)
+        return run_borrowing(plan, inputs, outputs, stream, error);
     size_t bytes = plan->workspace_bytes;
     if (bytes <= STACK_WORKSPACE) {
         _Alignas(64) char stack[STACK_WORKSPACE];
-        return run_with(plan, inputs, outputs, stack, error);
+        return run_with(plan, inputs, outputs, stack, stream, error);
     }
     void *workspace = atomic_exchange_explicit(&plan->spare, NULL, memory_order_acquire);
     if (!workspace && !(workspace = aligned_alloc(64, (bytes + 63) & ~(size_t)63)))
         return og_fail_memory(error, bytes);
-    ogive_status status = run_with(plan, inputs, outputs, workspace, error);
+    ogive_status status = run_with(plan, inputs, outputs, workspace, stream, error);
     if (bytes <= SPARE_BYTES)
         workspace = atomic_exchange_explicit(&plan->spare, workspace, memory_order_acq_rel);
     free(workspace);
@@ -192,7 +207,7 @@ static ogive_status run_key(ogive_formula *formula, const og_key *key,
                                  &plan, error));
         remember_plan(formula, plan, key);
     }
-    ogive_status status = run_plan(plan, inputs, outputs, error);
+    ogive_status status = run_plan(plan, inputs, outputs, options ? options->stream : NULL, error);
     ogive_plan_release(plan);
     return status;
 }
@@ -207,17 +222,22 @@ ogive_status ogive_run(ogive_formula *formula, const DLTensor *const *inputs, si
                 !formula   ? "formula"
                 : !outputs ? "outputs"
                            : "inputs");
-    const char *level = options && options->size == sizeof *options ? options->cpu_level : NULL;
+    const bool valid = options && options->size == sizeof *options;
+    const char *level = valid ? options->cpu_level : NULL;
+    if (valid && options->cuda_arch)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.cuda_arch is for plans that are not run: expected NULL");
     if (level && strlen(level) >= sizeof((og_key *)0)->level)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.cpu_level is not the name of a CPU level");
     int64_t few[STACK_WORDS];
     og_key key = {.words = few};
-    size_t words = 1 + key_words(inputs, input_count) + key_words(outputs, output_count);
+    size_t words = 2 + key_words(inputs, input_count) + key_words(outputs, output_count);
     if (words > STACK_WORDS && !(key.words = malloc(words * sizeof *key.words)))
         return og_fail_memory(error, words * sizeof *key.words);
     int64_t *word = key.words;
     /* An options struct of the wrong size is refused by planning: no plan has -1. */
-    *word++ = !options ? 0 : options->size == sizeof *options ? options->threads : -1;
+    *word++ = valid ? options->threads : options ? -1 : 0;
+    *word++ = valid ? (int64_t)options->precision : 0;
     for (size_t i = 0; i < input_count; i++)
         word = add_tensor(word, inputs[i]);
     for (size_t i = 0; i < output_count; i++)

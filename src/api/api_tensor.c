@@ -5,24 +5,40 @@
 #include "api/api.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* DLPack's numbers, some of which only its own newer headers name. */
-enum { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_CUDA_HOST = 3 };
+enum { DEVICE_CPU = 1, DEVICE_CUDA = 2, DEVICE_CUDA_HOST = 3, DEVICE_CUDA_MANAGED = 13 };
 
 static ogive_status check_device(const DLTensor *tensor, const char *what, const char *name,
                                  ogive_error *error)
 {
     int type = (int)tensor->device.device_type;
-    if (type == DEVICE_CPU || type == DEVICE_CUDA_HOST)
+    if (type == DEVICE_CPU || type == DEVICE_CUDA_HOST || type == DEVICE_CUDA ||
+        type == DEVICE_CUDA_MANAGED)
         return OGIVE_OK;
-    if (type == DEVICE_CUDA)
-        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
-                "%s '%s' is on CUDA device %d: this build runs on the CPU only", what, name,
-                (int)tensor->device.device_id);
     OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
-            "%s '%s' is on a device of DLPack type %d: expected the CPU (1)", what, name, type);
+            "%s '%s' is on a device of DLPack type %d: expected the CPU (1) or CUDA (2)", what,
+            name, type);
+}
+
+DLDevice og_tensor_device(const DLTensor *tensor)
+{
+    int type = (int)tensor->device.device_type;
+    bool cuda = type == DEVICE_CUDA || type == DEVICE_CUDA_MANAGED;
+    return (DLDevice){.device_type = cuda ? kDLCUDA : kDLCPU,
+                      .device_id = cuda ? tensor->device.device_id : 0};
+}
+
+const char *og_device_text(DLDevice device, char text[OG_DEVICE_TEXT])
+{
+    if (device.device_type == kDLCUDA)
+        snprintf(text, OG_DEVICE_TEXT, "CUDA device %d", (int)device.device_id);
+    else
+        snprintf(text, OG_DEVICE_TEXT, "the CPU");
+    return text;
 }
 
 bool og_layout_fits(const og_layout *layout)

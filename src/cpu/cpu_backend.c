@@ -7,6 +7,14 @@
 
 #include <inttypes.h>
 
+static ogive_status prepare(const og_plan *plan, const og_placement *placement,
+                            const ogive_options *options, void **state, size_t *workspace_bytes,
+                            ogive_error *error)
+{
+    (void)placement; /* there is one CPU */
+    return og_cpu_prepare(plan, options, state, workspace_bytes, error);
+}
+
 static int32_t count_threads(const og_plan *plan, const void *state, int32_t kernel)
 {
     (void)plan;
@@ -52,7 +60,7 @@ static void explain(const og_plan *plan, const void *state, int32_t kernel, og_t
 
 const og_backend og_cpu_backend = {
     .name = "cpu",
-    .prepare = og_cpu_prepare,
+    .prepare = prepare,
     .release = og_cpu_release,
     .run = og_cpu_run,
     .threads = count_threads,

@@ -286,8 +286,8 @@ static bool write_image(const cache *c, const char *name, const unsigned char *h
     int fd = openat(c->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool good = write_all(fd, header, HEADER_BYTES) && write_all(fd, image, bytes) &&
-                fsync(fd) == 0;
+    bool good =
+        write_all(fd, header, HEADER_BYTES) && write_all(fd, image, bytes) && fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && good) {
         why = errno;

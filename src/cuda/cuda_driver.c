@@ -223,7 +223,6 @@ enum {
     ATTRIBUTE_ARCH_MAJOR = 75,
     ATTRIBUTE_ARCH_MINOR = 76,
     ATTRIBUTE_SHARED_PER_MULTIPROCESSOR = 81,
-    ATTRIBUTE_PAGEABLE_MEMORY = 88,
     ATTRIBUTE_SHARED_PER_BLOCK = 97, /* the opt-in limit */
     ATTRIBUTE_MEMORY_POOLS = 115
 };
@@ -271,7 +270,6 @@ ogive_status og_cuda_describe_device(int32_t index, og_cuda_device *out, ogive_e
     /* Two transfers a clock. */
     out->memory_bytes_per_second = 2e3 * attribute_or_zero(out, ATTRIBUTE_MEMORY_CLOCK) *
                                    (attribute_or_zero(out, ATTRIBUTE_BUS_WIDTH) / 8.0);
-    out->host_memory = attribute_or_zero(out, ATTRIBUTE_PAGEABLE_MEMORY) != 0;
     out->pools = attribute_or_zero(out, ATTRIBUTE_MEMORY_POOLS) != 0 &&
                  driver.call.cuMemPoolCreate && driver.call.cuMemPoolSetAttribute &&
                  driver.call.cuMemAllocFromPoolAsync && driver.call.cuMemFreeAsync;

@@ -44,32 +44,32 @@ typedef struct {
     F(cuDeviceGet, "cuDeviceGet", (int *device, int ordinal))                                      \
     F(cuDeviceGetName, "cuDeviceGetName", (char *name, int capacity, int device))                  \
     F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))       \
-    F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                        \
+    F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                       \
     F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                        \
-      (og_cu_context **context, int device))                                                       \
-    F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (og_cu_context *context))                           \
-    F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (og_cu_context **context))                            \
+      (og_cu_context * *context, int device))                                                      \
+    F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (og_cu_context * context))                          \
+    F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (og_cu_context * *context))                           \
     F(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                \
-    F(cuStreamSynchronize, "cuStreamSynchronize", (og_cu_stream *stream))                          \
-    F(cuStreamIsCapturing, "cuStreamIsCapturing", (og_cu_stream *stream, int *status))             \
+    F(cuStreamSynchronize, "cuStreamSynchronize", (og_cu_stream * stream))                         \
+    F(cuStreamIsCapturing, "cuStreamIsCapturing", (og_cu_stream * stream, int *status))            \
     F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))         \
     F(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                    \
-      (og_cu_module **module, const void *image, unsigned option_count, int *options,              \
+      (og_cu_module * *module, const void *image, unsigned option_count, int *options,             \
        void **option_values))                                                                      \
-    F(cuModuleUnload, "cuModuleUnload", (og_cu_module *module))                                    \
+    F(cuModuleUnload, "cuModuleUnload", (og_cu_module * module))                                   \
     F(cuModuleGetFunction, "cuModuleGetFunction",                                                  \
-      (og_cu_function **function, og_cu_module *module, const char *name))                         \
+      (og_cu_function * *function, og_cu_module * module, const char *name))                       \
     F(cuFuncGetAttribute, "cuFuncGetAttribute",                                                    \
       (int *value, int attribute, og_cu_function *function))                                       \
     F(cuFuncSetAttribute, "cuFuncSetAttribute",                                                    \
-      (og_cu_function *function, int attribute, int value))                                        \
+      (og_cu_function * function, int attribute, int value))                                       \
     F(cuLaunchKernel, "cuLaunchKernel",                                                            \
-      (og_cu_function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                \
+      (og_cu_function * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,               \
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                \
        og_cu_stream *stream, void **parameters, void **extra))                                     \
     F(cuMemAlloc, "cuMemAlloc_v2", (og_cu_address * address, size_t bytes))                        \
     F(cuMemFree, "cuMemFree_v2", (og_cu_address address))                                          \
-    F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                  \
+    F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                \
     F(cuMemcpy, "cuMemcpy", (og_cu_address to, og_cu_address from, size_t bytes))                  \
     F(cuPointerGetAttributes, "cuPointerGetAttributes",                                            \
       (unsigned count, int *attributes, void **values, og_cu_address address))
@@ -78,7 +78,7 @@ typedef struct {
 #define OG_CUDA_OPTIONAL_FUNCTIONS(F)                                                              \
     F(cuFuncLoad, "cuFuncLoad", (og_cu_function * function))                                       \
     F(cuMemPoolCreate, "cuMemPoolCreate",                                                          \
-      (og_cu_pool **pool, const og_cu_pool_properties *properties))                                \
+      (og_cu_pool * *pool, const og_cu_pool_properties *properties))                               \
     F(cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                              \
       (og_cu_pool * pool, int attribute, void *value))                                             \
     F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                          \
@@ -134,7 +134,6 @@ typedef struct {
     og_cuda_limits limits;
     size_t memory_bytes;
     double memory_bytes_per_second; /* bus width times clock; 0: not known */
-    bool host_memory;               /* a kernel may read any memory of the process */
     bool pools;                     /* memory pools work */
     og_cu_context *context;         /* NULL in what og_cuda_describe_device() fills */
     og_cu_pool *pool;               /* NULL: none */

@@ -18,8 +18,8 @@ typedef struct {
     og_cuda_target target;
     int nvrtc_major, nvrtc_minor; /* that made it, 0: not known (it was cached) */
     bool was_cached;
-    bool is_kept;          /* is in the cache now */
-    char not_kept[160];    /* why not */
+    bool is_kept;       /* is in the cache now */
+    char not_kept[160]; /* why not */
 } og_cuda_image;
 
 /* The key that og_cuda_build() gives source for target. */

@@ -137,7 +137,8 @@ static ogive_status allow_shared(const og_cuda_device *device, og_cu_function *f
                 "a kernel needs %zu bytes of shared memory, CUDA device %d has %zu a block",
                 shared_bytes, (int)device->index, device->limits.shared_per_block);
     pthread_mutex_lock(&table_lock);
-    result = og_cuda_driver()->call.cuFuncGetAttribute(&allowed, ATTRIBUTE_DYNAMIC_SHARED, function);
+    result =
+        og_cuda_driver()->call.cuFuncGetAttribute(&allowed, ATTRIBUTE_DYNAMIC_SHARED, function);
     if (result == 0 && (size_t)allowed < shared_bytes)
         result = og_cuda_driver()->call.cuFuncSetAttribute(function, ATTRIBUTE_DYNAMIC_SHARED,
                                                            (int)shared_bytes);
@@ -145,8 +146,8 @@ static ogive_status allow_shared(const og_cuda_device *device, og_cu_function *f
     return result == 0 ? OGIVE_OK : og_cuda_fail(result, "cuFuncSetAttribute", device, error);
 }
 
-ogive_status og_cuda_find_entry(const og_cuda_module *module, const char *name,
-                                size_t shared_bytes, og_cuda_entry *out, ogive_error *error)
+ogive_status og_cuda_find_entry(const og_cuda_module *module, const char *name, size_t shared_bytes,
+                                og_cuda_entry *out, ogive_error *error)
 {
     const og_cuda_device *device = module->device;
     memset(out, 0, sizeof *out);

@@ -37,7 +37,7 @@ ogive_status og_cuda_load(const og_cuda_device *device, const char *source,
 const og_cuda_origin *og_cuda_module_origin(const og_cuda_module *module);
 
 /* Finds entry name, for launches with up to shared_bytes of dynamic shared memory. */
-ogive_status og_cuda_find_entry(const og_cuda_module *module, const char *name,
-                                size_t shared_bytes, og_cuda_entry *out, ogive_error *error);
+ogive_status og_cuda_find_entry(const og_cuda_module *module, const char *name, size_t shared_bytes,
+                                og_cuda_entry *out, ogive_error *error);
 
 #endif

@@ -23,17 +23,17 @@ typedef struct og_nvrtc_program og_nvrtc_program;
     F(nvrtcGetNumSupportedArchs, (int *count))                                                     \
     F(nvrtcGetSupportedArchs, (int *archs))                                                        \
     F(nvrtcCreateProgram,                                                                          \
-      (og_nvrtc_program **program, const char *source, const char *name, int header_count,         \
+      (og_nvrtc_program * *program, const char *source, const char *name, int header_count,        \
        const char *const *headers, const char *const *header_names))                               \
-    F(nvrtcDestroyProgram, (og_nvrtc_program **program))                                           \
+    F(nvrtcDestroyProgram, (og_nvrtc_program * *program))                                          \
     F(nvrtcCompileProgram,                                                                         \
-      (og_nvrtc_program *program, int option_count, const char *const *options))                   \
-    F(nvrtcGetProgramLogSize, (og_nvrtc_program *program, size_t *bytes))                          \
-    F(nvrtcGetProgramLog, (og_nvrtc_program *program, char *log))                                  \
-    F(nvrtcGetCUBINSize, (og_nvrtc_program *program, size_t *bytes))                               \
-    F(nvrtcGetCUBIN, (og_nvrtc_program *program, char *cubin))                                     \
-    F(nvrtcGetPTXSize, (og_nvrtc_program *program, size_t *bytes))                                 \
-    F(nvrtcGetPTX, (og_nvrtc_program *program, char *ptx))
+      (og_nvrtc_program * program, int option_count, const char *const *options))                  \
+    F(nvrtcGetProgramLogSize, (og_nvrtc_program * program, size_t * bytes))                        \
+    F(nvrtcGetProgramLog, (og_nvrtc_program * program, char *log))                                 \
+    F(nvrtcGetCUBINSize, (og_nvrtc_program * program, size_t * bytes))                             \
+    F(nvrtcGetCUBIN, (og_nvrtc_program * program, char *cubin))                                    \
+    F(nvrtcGetPTXSize, (og_nvrtc_program * program, size_t * bytes))                               \
+    F(nvrtcGetPTX, (og_nvrtc_program * program, char *ptx))
 
 static struct {
     pthread_mutex_t lock; /* guards the rest until found is set, and compilations */
@@ -92,8 +92,8 @@ static void load_builtins(void)
     const char *slash = strrchr(nvrtc.info.path, '/');
     if (!slash)
         return;
-    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d",
-             (int)(slash - nvrtc.info.path), nvrtc.info.path, nvrtc.info.major, nvrtc.info.minor);
+    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - nvrtc.info.path),
+             nvrtc.info.path, nvrtc.info.major, nvrtc.info.minor);
     (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -123,8 +123,7 @@ static bool take_library(void *library, const char *name, search *s)
     int count = 0;
     if (nvrtc.nvrtcGetNumSupportedArchs(&count) != 0 || count <= 0 || count > OG_CUDA_MAX_ARCHS ||
         nvrtc.nvrtcGetSupportedArchs(info->archs) != 0) {
-        snprintf(s->problem, sizeof s->problem, "%s does not say what it compiles for",
-                 info->path);
+        snprintf(s->problem, sizeof s->problem, "%s does not say what it compiles for", info->path);
         return false;
     }
     info->arch_count = count;
@@ -252,8 +251,8 @@ static ogive_status search_nvrtc(ogive_error *error)
     }
     if (try_soname(RTLD_NOLOAD, &s) || try_own_packages(&s) || try_environment("VIRTUAL_ENV", &s) ||
         try_environment("CONDA_PREFIX", &s) || try_soname(0, &s) ||
-        try_toolkit(secure_getenv("CUDA_HOME"), &s) || try_toolkit(secure_getenv("CUDA_PATH"), &s) ||
-        try_toolkit("/usr/local/cuda", &s))
+        try_toolkit(secure_getenv("CUDA_HOME"), &s) ||
+        try_toolkit(secure_getenv("CUDA_PATH"), &s) || try_toolkit("/usr/local/cuda", &s))
         return OGIVE_OK;
     OG_FAIL(error, OGIVE_DEVICE, -1,
             "NVRTC, NVIDIA's compiler library, was not found%s%s%s: looked for libnvrtc.so.12 and "

@@ -8,25 +8,61 @@
 
 #include "plan/plan.h"
 
+/* Where a plan runs, and what messages call its tensors. Lives as long as the plan. */
+typedef struct {
+    DLDevice device;
+    const char *const *input_names;
+} og_placement;
+
 typedef struct {
     const char *name;
+    bool has_streams; /* else a run's stream must be NULL */
     /* Makes *state for plan, which outlives it, and says how many bytes of
      * workspace a run needs in all: plan->temporary_bytes and its own scratch.
      * options is NULL or valid. On failure *state is NULL. */
-    ogive_status (*prepare)(const og_plan *plan, const ogive_options *options, void **state,
-                            size_t *workspace_bytes, ogive_error *error);
+    ogive_status (*prepare)(const og_plan *plan, const og_placement *placement,
+                            const ogive_options *options, void **state, size_t *workspace_bytes,
+                            ogive_error *error);
     void (*release)(void *state);
-    /* Pointers are checked (not NULL where they are used, overlaps legal), the
-     * workspace is aligned to 64. aliased: some output is also an input. Allocates
-     * nothing; any number of threads may run one state at once. */
+    /* Pointers are checked (not NULL where they are used, aligned to their elements,
+     * overlaps legal), the workspace is aligned to 64. aliased: some output is also an
+     * input. Allocates nothing; any number of threads may run one state at once. */
     ogive_status (*run)(const og_plan *plan, const void *state, const void *const *inputs,
                         void *const *outputs, void *workspace, void *stream, bool aliased,
                         ogive_error *error);
-    /* Threads (or blocks) that kernel index uses; a line of text about how it runs. */
+    /* Threads that kernel index uses; a line of text about how it runs. */
     int32_t (*threads)(const og_plan *plan, const void *state, int32_t kernel);
     void (*explain)(const og_plan *plan, const void *state, int32_t kernel, og_text *text);
+
+    /* The rest is NULL for a backend whose memory is the process's own and whose code
+     * is not made at run time. */
+
+    /* Workspace for one run on stream, and back after it, while it may still be running:
+     * returns status, or what failed itself. */
+    ogive_status (*borrow)(const void *state, size_t bytes, void *stream, void **workspace,
+                           ogive_error *error);
+    ogive_status (*give_back)(const void *state, void *workspace, void *stream, ogive_status status,
+                              ogive_error *error);
+    /* The source of kernel index, or NULL if it has none. */
+    const char *(*source)(const og_plan *plan, const void *state, int32_t kernel);
+    /* Compiles all kernels, for processes to come; *compiled: those that had not been. */
+    ogive_status (*warm)(const og_plan *plan, const void *state, size_t *compiled,
+                         ogive_error *error);
 } og_backend;
 
 extern const og_backend og_cpu_backend;
+extern const og_backend og_cuda_backend;
+
+/* Memory of a kind of device, by the device's number; see ogive_device_allocate() and so
+ * on. bytes is not 0. */
+typedef struct {
+    ogive_status (*allocate)(int32_t device, size_t bytes, void **out, ogive_error *error);
+    ogive_status (*free)(int32_t device, void *data, ogive_error *error);
+    ogive_status (*copy)(int32_t device, void *to, const void *from, size_t bytes,
+                         ogive_error *error);
+    ogive_status (*synchronize)(int32_t device, void *stream, ogive_error *error);
+} og_device_memory;
+
+extern const og_device_memory og_cuda_memory;
 
 #endif
