@@ -11,10 +11,6 @@
 enum { POINTWISE_THREADS = 256 };
 enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
 
-/* Made by cmake/embed.cmake. */
-extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
-    og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[];
-
 /* ---- geometry -------------------------------------------------------------------- */
 
 /* Do all indices and offsets fit 31 bits? slack: elements that are counted beyond
@@ -121,7 +117,7 @@ static ogive_status keep_arguments(og_cuda_emitter *e)
     return OGIVE_OK;
 }
 
-static ogive_status make_launches(og_cuda_emitter *e, int32_t count)
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t count)
 {
     e->out->launches = OG_ARENA_NEW(e->arena, og_cuda_launch, (size_t)count);
     if (!e->out->launches)
@@ -130,7 +126,8 @@ static ogive_status make_launches(og_cuda_emitter *e, int32_t count)
     return OGIVE_OK;
 }
 
-static ogive_status set_launch(og_cuda_emitter *e, int32_t index, const char *entry, int64_t blocks)
+ogive_status og_cuda_set_launch(og_cuda_emitter *e, int32_t index, const char *entry,
+                                int64_t blocks, int32_t threads)
 {
     if (blocks > MOST_BLOCKS)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
@@ -138,7 +135,7 @@ static ogive_status set_launch(og_cuda_emitter *e, int32_t index, const char *en
     og_cuda_launch *launch = &e->out->launches[index];
     launch->entry = entry;
     launch->grid[0] = (uint32_t)blocks;
-    launch->block[0] = (uint32_t)e->threads;
+    launch->block[0] = (uint32_t)threads;
     launch->grid[1] = launch->grid[2] = launch->block[1] = launch->block[2] = 1;
     return OGIVE_OK;
 }
@@ -200,9 +197,9 @@ static ogive_status emit_pointwise(og_cuda_emitter *e)
     og_cuda_add_pass(e, 0);
     og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
     og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
-    OG_TRY(make_launches(e, 1));
-    return set_launch(e, 0, "og_pointwise",
-                      (rows * per_row + e->threads - 1) / e->threads);
+    OG_TRY(og_cuda_make_launches(e, 1));
+    return og_cuda_set_launch(e, 0, "og_pointwise",
+                              (rows * per_row + e->threads - 1) / e->threads, e->threads);
 }
 
 /* ---- entry ---------------------------------------------------------------------------- */
@@ -219,9 +216,12 @@ static ogive_status emit(og_cuda_emitter *e)
     if (!e->has_stride || !e->is_kept || !e->list)
         return og_fail_memory(e->error, strides);
     e->wide = needs_wide(kernel);
-    if (kernel->space.n_reduced)
+    if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "reductions on CUDA are not available yet");
-    OG_TRY(emit_pointwise(e));
+    if (kernel->space.n_reduced)
+        OG_TRY(og_cuda_emit_rows(e));
+    else
+        OG_TRY(emit_pointwise(e));
     add_numbers(e);
     if (og_space_count(&kernel->space, kernel->space.n_reduced != 0) == 0)
         e->out->launch_count = 0; /* nothing to write */

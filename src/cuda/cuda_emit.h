@@ -51,6 +51,17 @@ typedef struct {
     og_cuda_work *out;
 } og_cuda_emitter;
 
+/* Made by cmake/embed.cmake: the texts of src/math/NAME.h and src/cuda/NAME.cuh. */
+extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
+    og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
+    og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[];
+
+/* ---- cuda_emit.c ---- */
+
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t count);
+ogive_status og_cuda_set_launch(og_cuda_emitter *e, int32_t index, const char *entry,
+                                int64_t blocks, int32_t threads);
+
 /* ---- cuda_emit_args.c ---- */
 
 void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
@@ -82,5 +93,9 @@ bool og_cuda_has_terms(const og_pass *pass);
 /* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
+
+/* ---- bodies: a file each ---- */
+
+ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 
 #endif

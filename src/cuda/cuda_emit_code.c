@@ -416,6 +416,8 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
     add_compute(e, pass);
     add_store(e, pass);
     og_text_add(&e->passes, "};\n");
+    if (e->kernel->space.n_reduced)
+        og_cuda_add_sums(e, p);
     if (pass->row_count)
         add_rows(e, pass, p);
 }

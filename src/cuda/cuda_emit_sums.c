@@ -236,7 +236,8 @@ static void add_struct(og_cuda_emitter *e, int32_t p, bool terms)
     bool last = terms || !og_cuda_has_terms(pass);
     og_text_add(to, "\nstruct og_%s%d {\n    typedef og_pass%d pass;\n", terms ? "terms" : "sums",
                 (int)p, (int)p);
-    og_text_add(to, "    enum { stores = %d };\n", last && stores(pass));
+    og_text_add(to, "    enum { count = %d, stores = %d };\n",
+                (int)og_cuda_sums_count(pass, terms), last && stores(pass));
     if (terms)
         og_text_add(to, "    typedef og_sums%d::sums peaks;\n", (int)p);
     else

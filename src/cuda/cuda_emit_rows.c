@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_rows.c - kernels that reduce rows (OG_ROWS): how many threads take a row,
+ * what stays in registers, and the entry points around cuda_rows.cuh.
+ *
+ *     n <= 16384   one launch for all passes
+ *     longer       for each pass a launch of chunks, and one that combines them
+ */
+#include "cuda/cuda_emit.h"
+
+#include <string.h>
+
+enum {
+    GROUPED_THREADS = 256, /* of a block of several groups */
+    KEPT_REGISTERS = 64,   /* that og_kept may take */
+    KEPT_ELEMENTS = 32,    /* of each operand, a thread */
+    SUM_REGISTERS = 48,    /* that accumulators may take */
+    FLIGHT_REGISTERS = 32, /* that loads under way may take */
+    WARP_ROW = 1024        /* the longest row that a warp takes */
+};
+
+typedef struct {
+    int32_t group, vectors, steps, flight;
+    bool keeps;
+} rows_shape;
+
+/* ---- what a kernel does to a row ---------------------------------------------------- */
+
+static int32_t traversals(const og_pass *pass)
+{
+    return og_cuda_has_terms(pass) ? 2 : 1;
+}
+
+static int32_t registers_of(og_dtype dtype)
+{
+    return dtype == OG_FLOAT64 ? 2 : 1;
+}
+
+/* Marks what is read in several traversals (of one pass alone, if one >= 0) as kept;
+ * returns the registers that an element of all of it takes. */
+static int32_t mark_kept(og_cuda_emitter *e, int32_t one)
+{
+    int32_t registers = 0;
+    for (int32_t a = 0; a < e->kernel->access_count; a++) {
+        int32_t reads = 0;
+        for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+            const og_pass *pass = &e->kernel->passes[p];
+            bool read = false;
+            for (int32_t i = 0; i < pass->element_count; i++)
+                read |= pass->elements[i].op == OG_OP_LOAD && pass->elements[i].index == a;
+            if (read && (one < 0 || p == one))
+                reads += traversals(pass);
+        }
+        const og_access *access = &e->kernel->accesses[a];
+        e->is_kept[a] = reads > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
+        registers += e->is_kept[a] ? registers_of(access->dtype) : 0;
+    }
+    return registers;
+}
+
+static void keep_nothing(og_cuda_emitter *e)
+{
+    memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
+}
+
+/* Registers of all accumulators, and of one element of all loads, in the pass that
+ * has the most. */
+static int32_t sum_registers(const og_cuda_emitter *e)
+{
+    int32_t most = 1;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int terms = 0; terms < 2; terms++) {
+            int32_t size = (int32_t)(og_cuda_sums_bytes(&e->kernel->passes[p], terms) / 4);
+            most = size > most ? size : most;
+        }
+    return most;
+}
+
+static int32_t load_registers(const og_cuda_emitter *e)
+{
+    int32_t most = 1;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        const og_pass *pass = &e->kernel->passes[p];
+        int32_t size = 0;
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
+                size += registers_of(e->kernel->accesses[pass->elements[i].index].dtype);
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
+/* ---- shapes --------------------------------------------------------------------------- */
+
+/* Do vectors of this many elements start where all contiguous operands are aligned
+ * (if their pointers are)? */
+static bool is_vector(const og_cuda_emitter *e, int32_t vector)
+{
+    const og_space *space = &e->kernel->space;
+    if (space->n_reduced > 1 && space->extent[e->vector_dim] % vector)
+        return false;
+    for (int32_t a = 0; a < e->kernel->access_count; a++) {
+        const og_access *access = &e->kernel->accesses[a];
+        if (og_cuda_motion_of(e, access) != OG_CUDA_UNIT)
+            continue;
+        for (int32_t d = 0; d < space->rank; d++)
+            if (d != e->vector_dim && access->stride[d] % vector)
+                return false;
+    }
+    return true;
+}
+
+static int32_t best_vector(const og_cuda_emitter *e)
+{
+    size_t narrowest = 16;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (og_cuda_motion_of(e, &e->kernel->accesses[a]) == OG_CUDA_UNIT &&
+            og_dtype_bytes(e->kernel->accesses[a].dtype) < narrowest)
+            narrowest = og_dtype_bytes(e->kernel->accesses[a].dtype);
+    int32_t vector = (int32_t)(16 / narrowest);
+    while (vector > 1 && !is_vector(e, vector))
+        vector /= 2;
+    return vector;
+}
+
+static int32_t power_above(int64_t n)
+{
+    int32_t power = 1;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+/* Elements that a thread may keep if one of all kept operands takes so many registers. */
+static int32_t most_kept(int32_t kept)
+{
+    return KEPT_REGISTERS / kept < KEPT_ELEMENTS ? KEPT_REGISTERS / kept : KEPT_ELEMENTS;
+}
+
+/* A block of OG_LANES / vector threads, a step of 512 elements at a time. */
+static rows_shape take_block(og_cuda_emitter *e, int64_t n, int32_t kept)
+{
+    rows_shape s = {.vectors = 1, .steps = power_above((n + OG_LANES - 1) / OG_LANES)};
+    s.keeps = kept > 0 && s.steps <= most_kept(kept) && n > 0;
+    int32_t most = s.keeps ? most_kept(kept) / s.steps : SUM_REGISTERS / sum_registers(e);
+    while (e->vector > 1 && e->vector > most)
+        e->vector /= 2;
+    s.group = OG_LANES / e->vector;
+    return s;
+}
+
+/* Part of a warp, or a warp. */
+static rows_shape take_warp(og_cuda_emitter *e, int64_t n, int32_t kept)
+{
+    rows_shape s = {.steps = power_above((n + OG_LANES - 1) / OG_LANES)};
+    int32_t width = n < OG_LANES ? power_above(n) : OG_LANES;
+    e->vector = e->vector < width ? e->vector : width;
+    s.group = width / e->vector < 32 ? width / e->vector : 32;
+    s.vectors = width / e->vector / s.group;
+    s.keeps = kept > 0 && s.steps * s.vectors * e->vector <= most_kept(kept) && n > 0;
+    return s;
+}
+
+/* How n elements are shared out; sets e->vector and e->threads. */
+static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
+{
+    rows_shape s;
+    int32_t widest = e->vector = best_vector(e);
+    bool fits_warp = n <= WARP_ROW;
+    if (fits_warp) {
+        s = take_warp(e, n, kept);
+        fits_warp = (s.keeps || kept == 0) &&
+                    sum_registers(e) * s.vectors * e->vector <= SUM_REGISTERS;
+    }
+    if (!fits_warp) {
+        e->vector = widest;
+        s = take_block(e, n, kept);
+    }
+    if (!s.keeps)
+        keep_nothing(e);
+    e->threads = s.group > 32 ? s.group : GROUPED_THREADS;
+    s.flight = s.steps;
+    while (s.flight > 1 && s.flight * s.vectors * e->vector * load_registers(e) > FLIGHT_REGISTERS)
+        s.flight /= 2;
+    return s;
+}
+
+/* ---- entries --------------------------------------------------------------------------- */
+
+/* The reductions of pass p over group g: s<p>, t<p>. */
+static void add_reduce(og_cuda_emitter *e, int32_t p)
+{
+    og_text_add(&e->body,
+                "    og_sums%d::sums s%d = og_reduce<og_sums%d>(a, g, row, og_none(), kept);\n",
+                (int)p, (int)p, (int)p);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(&e->body,
+                    "    og_terms%d::sums t%d = og_reduce<og_terms%d>(a, g, row, s%d, kept);\n",
+                    (int)p, (int)p, (int)p, (int)p);
+}
+
+static void add_finish(og_cuda_emitter *e, int32_t p)
+{
+    og_text_add(&e->body, "    og_sums%d::finish(a, s%d, row);\n", (int)p, (int)p);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(&e->body, "    og_terms%d::finish(a, t%d, row);\n", (int)p, (int)p);
+    if (e->kernel->passes[p].row_count)
+        og_text_add(&e->body, "    og_rows%d(a, g.at, 0, g.writes, row);\n", (int)p);
+}
+
+static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_shape *s)
+{
+    og_text_add(&e->body, "\nOG_KERNEL(og_rows, OG_THREADS)\n{\n"
+                          "    og_group g = og_find_row(a);\n"
+                          "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n");
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        add_reduce(e, p);
+        add_finish(e, p);
+    }
+    og_text_add(&e->body, "}\n");
+    int64_t each = e->threads / s->group;
+    OG_TRY(og_cuda_make_launches(e, 1));
+    return og_cuda_set_launch(e, 0, "og_rows", (rows + each - 1) / each, e->threads);
+}
+
+static const char *body_name(const rows_shape *s)
+{
+    if (s->group > 32)
+        return s->keeps ? "rows, a block a row, kept" : "rows, a block a row";
+    if (s->group == 32)
+        return s->keeps ? "rows, a warp a row, kept" : "rows, a warp a row";
+    return s->keeps ? "rows, several a warp, kept" : "rows, several a warp";
+}
+
+static void add_shape(og_cuda_emitter *e, const rows_shape *s)
+{
+    og_text_add(&e->numbers,
+                "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d, "
+                "OG_KEEPS = %d };\n",
+                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps);
+}
+
+/* Everything before the entries. */
+static void add_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
+{
+    const og_space *space = &e->kernel->space;
+    int32_t kept_dims = space->rank - space->n_reduced;
+    og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "n", n);
+    og_cuda_add_index(e, "rows", rows);
+    og_cuda_add_seek(e, "og_seek_rows", 0, kept_dims);
+    og_cuda_add_seek(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_row(e);
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        og_cuda_add_pass(e, p);
+    og_text_add(&e->body, "%s", og_text_of_cuda_rows);
+}
+
+ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    int64_t rows = og_space_count(space, true), n = 1;
+    for (int32_t d = space->rank - space->n_reduced; d < space->rank; d++)
+        n *= space->extent[d];
+    e->vector_dim = space->rank - 1;
+    if (n > OG_CHUNK)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "long rows on CUDA are not available yet");
+    rows_shape s = choose_shape(e, n, mark_kept(e, -1));
+    add_shape(e, &s);
+    add_parts(e, rows, n);
+    e->out->body = body_name(&s);
+    return add_rows_entry(e, rows, &s);
+}

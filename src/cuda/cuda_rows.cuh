@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_rows.cuh - a group of threads reduces a row of up to OG_CHUNK elements, or one
+ * chunk of a longer row, in the order OG_ROWS. Vector j of thread t holds lanes
+ * (j * OG_GROUP + t) * OG_V and following; the tree grows inside a vector, over the
+ * group's threads, then over vectors.
+ *
+ * PARAMETERS
+ *   OG_GROUP    threads of a group: 1, 2, ... 32, or 64, ... 512, a block
+ *   OG_VECTORS  vectors of a thread, 1 if a group is a block
+ *               OG_GROUP * OG_VECTORS * OG_V is 512, or the power of two that holds
+ *               a shorter row
+ *   OG_KEEPS    1: a row is OG_STEPS times that or less, and og_kept of all of it
+ *               stays in registers from pass to pass; 0: read again
+ *   OG_FLIGHT   steps whose loads are under way at once, dividing OG_STEPS if OG_KEEPS
+ */
+enum { OG_WIDTH = OG_GROUP * OG_VECTORS * OG_V, OG_WARP = OG_GROUP < 32 ? OG_GROUP : 32 };
+
+struct og_group {
+    og_index row;
+    og_index from, n; /* elements [from, from + n) of the row */
+    og_offsets at;    /* of the row */
+    int thread;       /* in the group */
+    bool writes;      /* is this the thread that writes what is the row's? */
+};
+
+/* Groups beyond the last row go through the last one, with no elements. */
+OG_FN og_group og_find_row(const og_args &a)
+{
+    og_group g;
+    og_index row = (og_index)blockIdx.x * (OG_THREADS / OG_GROUP) + threadIdx.x / OG_GROUP;
+    g.row = row < a.rows ? row : a.rows - 1;
+    g.from = 0;
+    g.n = row < a.rows ? a.n : 0;
+    g.at = og_start();
+    og_seek_rows(a, g.row, g.at);
+    g.thread = threadIdx.x % OG_GROUP;
+    g.writes = g.thread == 0 && row < a.rows;
+    return g;
+}
+
+/* The first element of the thread's vector j in a step, counted from g.from. */
+OG_FN og_index og_element(const og_group &g, og_index step, int j)
+{
+    return step * OG_WIDTH + (j * OG_GROUP + g.thread) * OG_V;
+}
+
+/* Where that vector is; anywhere in the row, if it has no element. */
+OG_FN og_offsets og_place(const og_args &a, const og_group &g, og_index element)
+{
+    og_offsets at = g.at;
+    og_step_row(a, element < g.n ? g.from + element : 0, at);
+    return at;
+}
+
+template <class Loads>
+OG_FN void og_fetch(const og_args &a, const og_group &g, og_index element, Loads &x)
+{
+    og_span span = og_span_of(element, g.n);
+    og_offsets at = og_place(a, g, element);
+    Loads::load(a, at, og_is_full(span) && Loads::is_aligned(a, at), span, x);
+}
+
+struct og_kept_row {
+    og_kept of[OG_KEEPS ? OG_STEPS : 1][OG_VECTORS];
+};
+
+OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
+{
+    if constexpr (OG_KEEPS) {
+#pragma unroll
+        for (int step = 0; step < OG_STEPS; step++)
+#pragma unroll
+            for (int j = 0; j < OG_VECTORS; j++)
+                og_fetch(a, g, og_element(g, step, j), kept.of[step][j]);
+    }
+}
+
+/* OG_FLIGHT steps: all loads, then everything else. */
+template <class P>
+OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &row,
+                           const typename P::peaks &peaks, const og_kept_row &kept, og_index first,
+                           typename P::sums (&lanes)[OG_VECTORS][OG_V])
+{
+    typename P::pass::loads x[OG_FLIGHT][OG_VECTORS];
+#pragma unroll
+    for (int step = 0; step < OG_FLIGHT; step++)
+#pragma unroll
+        for (int j = 0; j < OG_VECTORS; j++)
+            og_fetch(a, g, og_element(g, first + step, j), x[step][j]);
+#pragma unroll
+    for (int step = 0; step < OG_FLIGHT; step++)
+#pragma unroll
+        for (int j = 0; j < OG_VECTORS; j++) {
+            og_index element = og_element(g, first + step, j);
+            typename P::pass::values y[OG_V];
+#pragma unroll
+            for (int i = 0; i < OG_V; i++) {
+                P::pass::compute(a, row, kept.of[OG_KEEPS ? first + step : 0][j], x[step][j], i,
+                                 y[i]);
+                if (element + i < g.n)
+                    P::add(lanes[j][i], row, peaks, y[i]);
+            }
+            if constexpr (P::stores)
+                P::pass::store(a, og_place(a, g, element), og_span_of(element, g.n), row, y);
+        }
+}
+
+template <class P>
+OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_row &row,
+                                 const typename P::peaks &peaks, const og_kept_row &kept)
+{
+    typename P::sums lanes[OG_VECTORS][OG_V], s[OG_VECTORS];
+#pragma unroll
+    for (int j = 0; j < OG_VECTORS; j++)
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            lanes[j][i] = P::neutral();
+    if constexpr (OG_KEEPS) {
+#pragma unroll
+        for (int step = 0; step < OG_STEPS; step += OG_FLIGHT)
+            og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
+    } else {
+#pragma unroll 1
+        for (og_index step = 0; step * OG_WIDTH < g.n; step += OG_FLIGHT)
+            og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
+    }
+    if constexpr (P::count == 0) {
+        return P::neutral();
+    } else {
+#pragma unroll
+        for (int j = 0; j < OG_VECTORS; j++) {
+            og_grow_tree<P, OG_V>(lanes[j]);
+            s[j] = lanes[j][0];
+            og_grow_over_warp<P, OG_WARP>(s[j]);
+        }
+        if constexpr (OG_GROUP > 32) {
+            return og_grow_over_block<P, OG_GROUP / 32>(s[0]);
+        } else {
+            og_grow_tree<P, OG_VECTORS>(s);
+            return P::first(s[0], OG_WARP);
+        }
+    }
+}
