@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * core.h - what the files of ogive._core share: the Formula object and the way
+ * of a call: bind arguments, choose a door, borrow tensors, find a plan, run it,
+ * hand the results back. Knows ogive.h, DLPack and Python's limited API (3.10);
+ * PyTorch only through the objects that ogive.torch registers.
+ *
+ * The GIL guards everything here that is not immutable (kinds, plans, doors); it
+ * is released only while a plan runs.
+ */
+#ifndef OGIVE_CORE_H
+#define OGIVE_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "dlpack_abi.h"
+#include "ogive.h"
+
+/* ---- kinds of arguments (core_kinds.c) ------------------------------------- */
+
+typedef enum {
+    FAMILY_NUMBER,         /* numbers.Real: int, float, NumPy's scalars */
+    FAMILY_TORCH,          /* exactly torch.Tensor or torch.nn.Parameter */
+    FAMILY_TORCH_SUBCLASS, /* any other torch.Tensor: only the dispatcher knows it */
+    FAMILY_NUMPY,          /* numpy.ndarray, numpy.memmap */
+    FAMILY_DLPACK,         /* anything else that has __dlpack__ */
+    FAMILY_NONE            /* not a tensor */
+} core_family;
+
+typedef struct {
+    PyTypeObject *type;
+    core_family family;
+    const DLPackExchangeAPI *api; /* or NULL: __dlpack__ is called */
+} core_kind;
+
+/* The kind of object's type. -1 with an exception. */
+int core_kind_of(PyObject *object, core_kind *kind);
+bool core_is_torch(const core_kind *kind);
+
+/* ---- tensors (core_tensor.c) ------------------------------------------------ */
+
+typedef struct {
+    PyObject *object; /* borrowed */
+    core_kind kind;
+    DLTensor view;
+    DLManagedTensorVersioned *versioned; /* owned, or NULL */
+    DLManagedTensor *legacy;             /* owned, or NULL */
+    bool read_only;
+    union {
+        float f32;
+        double f64;
+    } number; /* what view points at, if the object is a number */
+} core_operand;
+
+/* Fills view from object. -1 with an exception. Ends with core_release(). */
+int core_borrow(core_operand *operand, const char *name);
+/* Makes a 0-d tensor of a number, float64 if wide, else float32. */
+int core_borrow_number(core_operand *operand, bool wide);
+void core_release(core_operand *operands, Py_ssize_t count);
+
+/* A new tensor of prototype's shape and dtype, of model's kind and device: view is
+ * filled; core_result_object() turns it into the object, a new reference. */
+int core_allocate(const DLTensor *prototype, const core_operand *model, core_operand *result);
+PyObject *core_result_object(core_operand *result);
+/* The first element. */
+void *core_data(const DLTensor *view);
+/* model's framework's current stream; NULL on the CPU. */
+int core_stream(const core_operand *model, void **stream);
+
+/* ---- plans (core_plans.c) ------------------------------------------------------ */
+
+enum { CORE_PLANS = 8 };
+
+typedef struct {
+    int64_t *words; /* the tensors' layouts */
+    Py_ssize_t count;
+    ogive_plan *plan;
+    bool is_long; /* worth releasing the GIL for */
+    void *spare;  /* an idle workspace, or NULL */
+} core_plan;
+
+typedef struct {
+    PyObject_HEAD void *vectorcall; /* at the offset that __vectorcalloffset__ names */
+    ogive_formula *formula;
+    PyObject *text;      /* str */
+    PyObject *gradients; /* str: "" or "w,b;w", the gradient by w and b, that one's by w */
+    PyObject *precision; /* str */
+    PyObject *inputs;    /* tuple of str */
+    PyObject *traceable; /* Python function that Dynamo traces instead, or NULL */
+    PyObject *weak_references;
+    core_plan plans[CORE_PLANS];
+} core_formula;
+
+/* Finds or makes the plan for these tensors; outputs NULL: new, contiguous results.
+ * The caller's reference is ended by core_plan_release(). */
+int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_count,
+                   core_operand *outputs, Py_ssize_t output_count, core_plan *out);
+/* Runs plan; workspace comes from the model's framework, if not on the CPU. */
+int core_plan_run(core_formula *self, const core_plan *plan, core_operand *inputs,
+                  Py_ssize_t input_count, core_operand *outputs, Py_ssize_t output_count,
+                  const core_operand *model);
+void core_plans_clear(core_formula *self);
+
+/* ---- calls (core_call.c) --------------------------------------------------------- */
+
+/* The formula of objects (one per input); out: NULL or what the caller gave. direct:
+ * no look at what PyTorch may want of the call. */
+PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, bool direct);
+/* As core_call, up to the plan: its description as str. */
+PyObject *core_explain(core_formula *self, PyObject *const *objects);
+PyObject *core_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
+/* Sorts positional and keyword arguments into objects (borrowed); out may be NULL. */
+int core_bind(core_formula *self, PyObject *const *args, Py_ssize_t count, PyObject *names,
+              PyObject **objects, PyObject **out);
+
+/* _infer(*layouts): the results' (shape, dtype) for inputs' (core_infer.c). */
+PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* ---- PyTorch's doors (core_torch.c) ------------------------------------------------ */
+
+/* Imports ogive.torch's operator, once. */
+int core_torch_load(void);
+PyObject *core_torch_register(PyObject *module, PyObject *table);
+/* 1 if a call on these operands (out: NULL or what the caller gave) needs the
+ * dispatcher, 0 if not, -1 with an exception. */
+int core_torch_needs_operator(const core_operand *operands, Py_ssize_t count, PyObject *out);
+PyObject *core_torch_operator(core_formula *self, PyObject *const *objects, PyObject *out);
+/* Tells autograd that tensor is about to be written to. */
+int core_torch_written(PyObject *tensor);
+
+/* ---- the module ----------------------------------------------------------------------- */
+
+extern PyObject *core_formula_error, *core_device_error;
+extern PyTypeObject *core_formula_type;
+
+/* The text that offsets of errors refer to; a gradient has none. */
+PyObject *core_text_of(const core_formula *self);
+/* Raises what error says, with a caret under the place in text, if it has one. */
+void core_raise(const ogive_error *error, PyObject *text);
+int core_formula_init(PyObject *module);
+PyObject *core_formula_create(PyObject *text, PyObject *precision);
+PyObject *core_formula_derive(core_formula *self, PyObject *names);
+/* "w,b;w" as [("w", "b"), ("w",)], a new reference. */
+PyObject *core_gradient_levels(PyObject *gradients);
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * core_formula.c - the type ogive.Formula: a parsed formula, or a gradient of one.
+ * Immutable but for its cache of plans.
+ *
+ * Calls use the vectorcall protocol. Its names entered Python's limited API in 3.12;
+ * 3.10 and 3.11, whose binary interface no longer changes, have them with the same
+ * values, so they are written out here.
+ */
+#include "core.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *callable, PyObject *tuple, PyObject *dict);
+#endif
+
+PyTypeObject *core_formula_type;
+
+/* ---- making -------------------------------------------------------------------------- */
+
+static PyObject *input_names(const ogive_formula *formula)
+{
+    Py_ssize_t count = (Py_ssize_t)ogive_formula_input_count(formula);
+    PyObject *names = PyTuple_New(count);
+    for (Py_ssize_t i = 0; names && i < count; i++) {
+        PyObject *name = PyUnicode_InternFromString(ogive_formula_input_name(formula, (size_t)i));
+        if (!name || PyTuple_SetItem(names, i, name)) {
+            Py_CLEAR(names);
+            break;
+        }
+    }
+    return names;
+}
+
+/* Takes formula over; the objects are borrowed, gradients is stolen. */
+static PyObject *wrap(ogive_formula *formula, PyObject *text, PyObject *gradients,
+                      PyObject *precision)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(core_formula_type, Py_tp_alloc);
+    core_formula *self = gradients ? (core_formula *)allocate(core_formula_type, 0) : NULL;
+    if (!self) {
+        ogive_formula_release(formula);
+        Py_XDECREF(gradients);
+        return NULL;
+    }
+    self->vectorcall = (void *)core_vectorcall;
+    self->formula = formula;
+    Py_INCREF(text);
+    self->text = text;
+    self->gradients = gradients;
+    Py_INCREF(precision);
+    self->precision = precision;
+    self->inputs = input_names(formula);
+    if (!self->inputs)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int check_precision(PyObject *precision)
+{
+    if (PyUnicode_Check(precision) &&
+        (PyUnicode_CompareWithASCIIString(precision, "float32") == 0 ||
+         PyUnicode_CompareWithASCIIString(precision, "strict") == 0))
+        return 0;
+    PyErr_Format(PyExc_ValueError, "precision is %R: expected 'float32' or 'strict'", precision);
+    return -1;
+}
+
+PyObject *core_formula_create(PyObject *text, PyObject *precision)
+{
+    Py_ssize_t length;
+    if (!PyUnicode_Check(text)) {
+        PyErr_Format(PyExc_TypeError, "a formula is a str, not %R", (PyObject *)Py_TYPE(text));
+        return NULL;
+    }
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &length);
+    if (!bytes || check_precision(precision))
+        return NULL;
+    ogive_formula *formula;
+    ogive_error error;
+    if (ogive_formula_create(bytes, (size_t)length, &formula, &error) != OGIVE_OK) {
+        core_raise(&error, text);
+        return NULL;
+    }
+    return wrap(formula, text, PyUnicode_FromString(""), precision);
+}
+
+/* One more level of gradients, a new reference. */
+static PyObject *append(PyObject *gradients, PyObject *level)
+{
+    return PyUnicode_FromFormat(PyUnicode_GetLength(gradients) ? "%U;%U" : "%U%U", gradients,
+                                level);
+}
+
+PyObject *core_formula_derive(core_formula *self, PyObject *names)
+{
+    Py_ssize_t count = PyTuple_Size(names);
+    const char **texts = PyMem_Malloc((size_t)(count + 1) * sizeof *texts);
+    PyObject *comma = PyUnicode_FromString(","), *level = NULL, *gradients = NULL, *result = NULL;
+    bool good = texts && comma;
+    if (count == 0 && good) {
+        PyErr_SetString(PyExc_TypeError, "gradient() needs the name of at least one input");
+        good = false;
+    }
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        if (!PyUnicode_Check(name)) {
+            PyErr_Format(PyExc_TypeError, "the name of an input is a str, not %R",
+                         (PyObject *)Py_TYPE(name));
+            good = false;
+        } else {
+            texts[i] = PyUnicode_AsUTF8AndSize(name, NULL);
+            good = texts[i] != NULL;
+        }
+    }
+    if (good && (level = PyUnicode_Join(comma, names)) &&
+        (gradients = append(self->gradients, level))) {
+        ogive_formula *formula;
+        ogive_error error;
+        if (ogive_formula_gradient(self->formula, texts, (size_t)count, &formula, &error) ==
+            OGIVE_OK)
+            result = wrap(formula, self->text, gradients, self->precision);
+        else {
+            core_raise(&error, NULL);
+            Py_DECREF(gradients);
+        }
+    }
+    PyMem_Free(texts);
+    Py_XDECREF(comma);
+    Py_XDECREF(level);
+    return result;
+}
+
+PyObject *core_gradient_levels(PyObject *gradients)
+{
+    PyObject *levels = PyUnicode_GetLength(gradients)
+                           ? PyObject_CallMethod(gradients, "split", "s", ";")
+                           : PyList_New(0);
+    for (Py_ssize_t i = 0; levels && i < PyList_Size(levels); i++) {
+        PyObject *names = PyObject_CallMethod(PyList_GetItem(levels, i), "split", "s", ",");
+        PyObject *tuple = names ? PyList_AsTuple(names) : NULL;
+        Py_XDECREF(names);
+        if (!tuple || PyList_SetItem(levels, i, tuple))
+            Py_CLEAR(levels);
+    }
+    return levels;
+}
+
+static void dealloc(PyObject *object)
+{
+    core_formula *self = (core_formula *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    if (self->weak_references)
+        PyObject_ClearWeakRefs(object);
+    core_plans_clear(self);
+    ogive_formula_release(self->formula);
+    Py_XDECREF(self->text);
+    Py_XDECREF(self->gradients);
+    Py_XDECREF(self->precision);
+    Py_XDECREF(self->inputs);
+    Py_XDECREF(self->traceable);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* ---- methods ------------------------------------------------------------------------- */
+
+static PyObject *represent(PyObject *object)
+{
+    core_formula *self = (core_formula *)object;
+    PyObject *text = PyUnicode_CompareWithASCIIString(self->precision, "float32") == 0
+                         ? PyUnicode_FromFormat("ogive.compile(%R)", self->text)
+                         : PyUnicode_FromFormat("ogive.compile(%R, precision=%R)", self->text,
+                                                self->precision);
+    PyObject *levels = core_gradient_levels(self->gradients);
+    for (Py_ssize_t i = 0; text && levels && i < PyList_Size(levels); i++) {
+        PyObject *names = PyList_GetItem(levels, i);
+        PyObject *next =
+            PyTuple_Size(names) == 1
+                ? PyUnicode_FromFormat("%U.gradient(%R)", text, PyTuple_GetItem(names, 0))
+                : PyUnicode_FromFormat("%U.gradient%R", text, names);
+        Py_DECREF(text);
+        text = next;
+    }
+    if (!levels)
+        Py_CLEAR(text);
+    Py_XDECREF(levels);
+    return text;
+}
+
+PyDoc_STRVAR(explain_doc, "explain(*inputs, **inputs) -> str\n--\n\n"
+                          "The plan for these inputs, as text: kernels and what each reads, "
+                          "computes and writes.");
+
+static PyObject *explain(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    core_formula *self = (core_formula *)object;
+    PyObject **objects = PyMem_Malloc((size_t)PyTuple_Size(self->inputs) * sizeof *objects);
+    PyObject *value = NULL;
+    if (!objects)
+        return PyErr_NoMemory();
+    if (core_bind(self, args, count, names, objects, NULL) == 0)
+        value = core_explain(self, objects);
+    PyMem_Free(objects);
+    return value;
+}
+
+PyDoc_STRVAR(gradient_doc,
+             "gradient(*names) -> Formula\n--\n\n"
+             "The gradient by the inputs of these names: one result per name. Its inputs are\n"
+             "the formula's, then one per result of it: grad, or grad.0, grad.1, ...");
+
+static PyObject *gradient(PyObject *object, PyObject *names)
+{
+    return core_formula_derive((core_formula *)object, names);
+}
+
+PyDoc_STRVAR(direct_doc, "_direct(*inputs): the results, whatever PyTorch may want of the call.");
+
+static PyObject *direct(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    core_formula *self = (core_formula *)object;
+    if (count == PyTuple_Size(self->inputs))
+        return core_call(self, args, NULL, true);
+    PyErr_Format(PyExc_TypeError, "the formula has %zd inputs %R, %zd were given",
+                 PyTuple_Size(self->inputs), self->inputs, count);
+    return NULL;
+}
+
+static PyObject *reduce(PyObject *object, PyObject *unused)
+{
+    core_formula *self = (core_formula *)object;
+    PyObject *module = PyImport_ImportModule("ogive._core");
+    PyObject *restore = module ? PyObject_GetAttrString(module, "_restore") : NULL;
+    (void)unused;
+    Py_XDECREF(module);
+    return restore ? Py_BuildValue("N(OOO)", restore, self->text, self->gradients, self->precision)
+                   : NULL;
+}
+
+/* ---- attributes ---------------------------------------------------------------------- */
+
+static PyObject *get_results(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(ogive_formula_result_count(((core_formula *)object)->formula));
+}
+
+/* The Python function that stands for this formula while Dynamo traces. Dynamo asks any
+ * callable whose type has __script_if_tracing_wrapper for __original_fn and traces that. */
+static PyObject *get_traceable(PyObject *object, void *unused)
+{
+    core_formula *self = (core_formula *)object;
+    (void)unused;
+    if (!self->traceable) {
+        PyObject *module = PyImport_ImportModule("ogive.torch._operator");
+        if (module)
+            self->traceable = PyObject_CallMethod(module, "traceable", "O", object);
+        Py_XDECREF(module);
+    }
+    Py_XINCREF(self->traceable);
+    return self->traceable;
+}
+
+static PyMemberDef members[] = {
+    {"text", T_OBJECT_EX, offsetof(core_formula, text), READONLY, "The formula as it was given."},
+    {"gradients", T_OBJECT_EX, offsetof(core_formula, gradients), READONLY,
+     "What gradient() was called with: names joined by commas, calls by semicolons."},
+    {"precision", T_OBJECT_EX, offsetof(core_formula, precision), READONLY,
+     "'float32' or 'strict'."},
+    {"inputs", T_OBJECT_EX, offsetof(core_formula, inputs), READONLY,
+     "The names of the inputs, in order."},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(core_formula, vectorcall), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(core_formula, weak_references), READONLY, NULL},
+    {0}};
+
+static PyGetSetDef attributes[] = {
+    {"results", get_results, NULL, "The number of results.", NULL},
+    {"__original_fn", get_traceable, NULL, "What Dynamo traces in place of this.", NULL},
+    {0}};
+
+static PyMethodDef methods[] = {
+    {"explain", (PyCFunction)(void (*)(void))explain, METH_FASTCALL | METH_KEYWORDS, explain_doc},
+    {"gradient", gradient, METH_VARARGS, gradient_doc},
+    {"_direct", (PyCFunction)(void (*)(void))direct, METH_FASTCALL, direct_doc},
+    {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
+     "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
+    {"__reduce__", reduce, METH_NOARGS, NULL},
+    {0}};
+
+PyDoc_STRVAR(type_doc,
+             "A formula, made by ogive.compile(): call it with one tensor per input.\n\n"
+             "f(x, w), f(x, w=w) or f(**{'fc.weight': w}); out= takes the result (a tuple of\n"
+             "them, if there are several).");
+
+static PyType_Slot slots[] = {{Py_tp_doc, (void *)type_doc},
+                              {Py_tp_dealloc, dealloc},
+                              {Py_tp_repr, represent},
+                              {Py_tp_call, PyVectorcall_Call},
+                              {Py_tp_members, members},
+                              {Py_tp_getset, attributes},
+                              {Py_tp_methods, methods},
+                              {0}};
+
+static PyType_Spec spec = {.name = "ogive.Formula",
+                           .basicsize = sizeof(core_formula),
+                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
+                                    Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                           .slots = slots};
+
+int core_formula_init(PyObject *module)
+{
+    core_formula_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (!core_formula_type ||
+        PyObject_SetAttrString((PyObject *)core_formula_type, "__script_if_tracing_wrapper",
+                               Py_True))
+        return -1;
+    return PyModule_AddObjectRef(module, "Formula", (PyObject *)core_formula_type);
+}

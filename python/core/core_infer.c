@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * core_infer.c - the shapes and dtypes of a formula's results, without any data: what
+ * PyTorch needs to trace an operator.
+ */
+#include <string.h>
+
+#include "core.h"
+
+enum { MOST_DIMS = 64 }; /* more than planning takes: that is for it to refuse */
+
+static const struct {
+    const char *name;
+    DLDataType type;
+} dtypes[] = {{"float32", {kDLFloat, 32, 1}},  {"float16", {kDLFloat, 16, 1}},
+              {"bfloat16", {kDLBfloat, 16, 1}}, {"float64", {kDLFloat, 64, 1}},
+              {"complex64", {kDLComplex, 64, 1}}, {"complex128", {kDLComplex, 128, 1}},
+              {"int64", {kDLInt, 64, 1}},      {"int32", {kDLInt, 32, 1}},
+              {"int16", {kDLInt, 16, 1}},      {"int8", {kDLInt, 8, 1}},
+              {"uint8", {kDLUInt, 8, 1}},      {"bool", {kDLBool, 8, 1}}};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static int read_dtype(PyObject *name, DLDataType *type)
+{
+    for (int i = 0; i < DTYPES; i++)
+        if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, dtypes[i].name) == 0) {
+            *type = dtypes[i].type;
+            return 0;
+        }
+    PyErr_Format(PyExc_TypeError,
+                 "an input is %S: expected float32, float16, bfloat16 or float64", name);
+    return -1;
+}
+
+/* (shape, dtype) into view, extents into dims. */
+static int read_layout(PyObject *pair, DLTensor *view, int64_t dims[MOST_DIMS])
+{
+    PyObject *shape, *dtype;
+    if (!PyArg_ParseTuple(pair, "O!O", &PyTuple_Type, &shape, &dtype))
+        return -1;
+    Py_ssize_t rank = PyTuple_Size(shape);
+    if (rank > MOST_DIMS) {
+        PyErr_Format(PyExc_ValueError, "an input has %zd dims: expected 0 to 8", rank);
+        return -1;
+    }
+    for (Py_ssize_t d = 0; d < rank; d++)
+        dims[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    *view = (DLTensor){.device = {.device_type = kDLCPU}, .ndim = (int32_t)rank, .shape = dims};
+    return PyErr_Occurred() ? -1 : read_dtype(dtype, &view->dtype);
+}
+
+static PyObject *layout_of(const DLTensor *result)
+{
+    PyObject *shape = PyTuple_New(result->ndim);
+    for (int32_t d = 0; shape && d < result->ndim; d++)
+        PyTuple_SetItem(shape, d, PyLong_FromLongLong(result->shape[d]));
+    const char *name = "";
+    for (int i = 0; i < DTYPES; i++)
+        if (memcmp(&dtypes[i].type, &result->dtype, sizeof result->dtype) == 0)
+            name = dtypes[i].name;
+    return shape ? Py_BuildValue("(Ns)", shape, name) : NULL;
+}
+
+static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count)
+{
+    ogive_plan *plan;
+    ogive_error error;
+    if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
+        OGIVE_OK) {
+        core_raise(&error, core_text_of(self));
+        return NULL;
+    }
+    Py_ssize_t results = (Py_ssize_t)ogive_formula_result_count(self->formula);
+    PyObject *list = PyList_New(results);
+    for (Py_ssize_t i = 0; list && i < results; i++) {
+        PyObject *layout = layout_of(ogive_plan_result(plan, (size_t)i));
+        if (!layout || PyList_SetItem(list, i, layout))
+            Py_CLEAR(list);
+    }
+    ogive_plan_release(plan);
+    return list;
+}
+
+PyObject *core_infer(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    core_formula *self = (core_formula *)object;
+    size_t room = (size_t)(count + 1);
+    DLTensor *views = PyMem_Calloc(room, sizeof *views);
+    const DLTensor **pointers = PyMem_Calloc(room, sizeof *pointers);
+    int64_t(*dims)[MOST_DIMS] = PyMem_Calloc(room, sizeof *dims);
+    PyObject *value = NULL;
+    bool good = views && pointers && dims;
+    if (!good)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        good = read_layout(args[i], &views[i], dims[i]) == 0;
+        pointers[i] = &views[i];
+    }
+    if (good)
+        value = infer(self, pointers, count);
+    PyMem_Free(views);
+    PyMem_Free(pointers);
+    PyMem_Free(dims);
+    return value;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * core_module.c - ogive._core: compile(), the table of functions, the exceptions.
+ */
+#include "core.h"
+
+PyDoc_STRVAR(compile_doc,
+             "compile(text, precision='float32') -> Formula\n--\n\n"
+             "Parses a formula. precision is that of matrix products: 'float32', or 'strict' for\n"
+             "the CPU's bits on every device.");
+
+static PyObject *compile(PyObject *module, PyObject *args, PyObject *names)
+{
+    static char first[] = "text", second[] = "precision";
+    static char *keywords[] = {first, second, NULL};
+    PyObject *text, *precision = NULL, *formula = NULL;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "O|O:compile", keywords, &text, &precision))
+        return NULL;
+    precision = precision ? (Py_INCREF(precision), precision)
+                          : PyUnicode_InternFromString("float32");
+    if (precision)
+        formula = core_formula_create(text, precision);
+    Py_XDECREF(precision);
+    return formula;
+}
+
+PyDoc_STRVAR(restore_doc, "_restore(text, gradients, precision) -> Formula, as pickled.");
+
+static PyObject *restore(PyObject *module, PyObject *args)
+{
+    PyObject *text, *gradients, *precision;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OUO:_restore", &text, &gradients, &precision))
+        return NULL;
+    PyObject *levels = core_gradient_levels(gradients);
+    PyObject *formula = levels ? core_formula_create(text, precision) : NULL;
+    for (Py_ssize_t i = 0; formula && i < PyList_Size(levels); i++) {
+        PyObject *next = core_formula_derive((core_formula *)formula, PyList_GetItem(levels, i));
+        Py_DECREF(formula);
+        formula = next;
+    }
+    Py_XDECREF(levels);
+    return formula;
+}
+
+PyDoc_STRVAR(functions_doc, "functions() -> list of (name, signature, group)\n--\n\n"
+                            "The functions of the formula language.");
+
+static PyObject *list_functions(PyObject *module, PyObject *unused)
+{
+    PyObject *list = PyList_New(0);
+    ogive_function_info info;
+    (void)module;
+    (void)unused;
+    for (size_t i = 0; list && i < ogive_function_count(); i++) {
+        PyObject *item = ogive_function(i, &info, NULL) == OGIVE_OK
+                             ? Py_BuildValue("(sss)", info.name, info.signature, info.group)
+                             : NULL;
+        if (!item || PyList_Append(list, item))
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyMethodDef functions[] = {
+    {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS, compile_doc},
+    {"functions", list_functions, METH_NOARGS, functions_doc},
+    {"_restore", restore, METH_VARARGS, restore_doc},
+    {"_register_torch", core_torch_register, METH_O,
+     "_register_torch(table): the functions that core_torch.c asks."},
+    {0}};
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                 .m_name = "ogive._core",
+                                 .m_doc = "The C part of ogive.",
+                                 .m_size = -1,
+                                 .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__core(void); /* Python calls it by name */
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    core_formula_error = PyErr_NewExceptionWithDoc(
+        "ogive.FormulaError",
+        "The text of a formula is wrong; offset is the index of the character, or None.",
+        PyExc_ValueError, NULL);
+    core_device_error = PyErr_NewExceptionWithDoc(
+        "ogive.DeviceError", "What a device reported.", PyExc_RuntimeError, NULL);
+    if (!core_formula_error || !core_device_error || core_formula_init(module) ||
+        PyModule_AddObjectRef(module, "FormulaError", core_formula_error) ||
+        PyModule_AddObjectRef(module, "DeviceError", core_device_error) ||
+        PyModule_AddStringConstant(module, "__version__", ogive_version())) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""Ogive for PyTorch.
+
+    import ogive.torch as ot
+    ot.softmax(x, dim=1)
+    tail = ot.Formula("z = linear(x, fc.weight, fc.bias); z + 2.0 * sigmoid(z)", fc=model.fc)
+
+Every function of the formula language that gives a tensor is here under its name, with
+PyTorch's meaning. Gradients of any order, autocast, torch.compile, torch.func and
+torch.export work as for PyTorch's own functions.
+"""
+
+from ._functions import *  # noqa: F403
+from ._functions import __all__ as _names
+from ._module import Formula
+
+__all__ = ["Formula", *_names]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Every function of the formula language that gives a tensor, under its name.
+
+Made from the library's own table. A function of tensors alone (sigmoid) is the compiled
+formula itself. Others (softmax) are Python functions with the table's signature, whose
+numbers become part of the formula's text.
+
+Left out: comparisons, whose masks are no tensors, casts (Tensor.to) and views, which PyTorch
+has for free.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from ._autocast import TENSORS, signatures
+from ._operator import call
+
+__all__: list[str] = ["where"]
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(text: str) -> _core.Formula:
+    return _core.compile(text)
+
+
+def _literal(name: str, value: Any) -> str:
+    """A Python value as formula text."""
+    if isinstance(value, Tensor):
+        raise TypeError(f"{name} is a tensor: expected a number")
+    if isinstance(value, (tuple, list, torch.Size)):
+        return "[" + ", ".join([_literal(name, item) for item in value]) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    raise TypeError(f"{name} is a {type(value).__name__}: expected a number")
+
+
+def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any) -> Any:
+    given = {name: value for name, value in tensors.items() if value is not None}
+    arguments = list(given) + [f"{name}={_literal(name, value)}" for name, value in others.items()]
+    # layer_norm's weight may be missing before its eps: then all but the first go by name.
+    arguments[1:len(given)] = [f"{name}={name}" for name in list(given)[1:]]
+    text = f"{function}({', '.join(arguments)})"
+    if torch.compiler.is_compiling():
+        return call(text, "", "float32", list(given.values()), out)
+    return _compiled(text)(*given.values(), out=out)
+
+
+def _define(name: str, parameters: str) -> Callable[..., Any]:
+    signature = signatures()[name].parameters
+    tensors = [each for each in signature if each in TENSORS]
+    others = [each for each in signature if each not in TENSORS]
+    if not others and all(signature[each].default is signature[each].empty for each in tensors):
+        return _core.compile(f"{name}({', '.join(tensors)})")
+    star = "" if "*" in parameters else ", *"
+    source = (f"def {name}({parameters}{star}, out=None):\n"
+              f"    return _apply({name!r}, dict({', '.join(f'{t}={t}' for t in tensors)}), "
+              f"dict({', '.join(f'{o}={o}' for o in others)}), out)\n")
+    space = {"_apply": _apply, "inf": math.inf, "nan": math.nan, "__name__": __name__}
+    exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
+    function: Callable[..., Any] = space[name]  # type: ignore[assignment]
+    function.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."
+    return function
+
+
+def where(condition: Tensor, input: Any, other: Any, *, out: Any = None) -> Any:
+    """where(condition, input, other), as PyTorch's: condition is a tensor of bool."""
+    if not isinstance(condition, Tensor) or condition.dtype != torch.bool:
+        raise TypeError("where expected condition to be a tensor of bool")
+    model = next((value for value in (input, other) if isinstance(value, Tensor)), None)
+    if model is None:
+        raise TypeError("where: input and other are numbers: expected at least one tensor")
+    mask = condition.to(model.dtype)
+    return _apply_where(mask, input, other, out=out)
+
+
+_apply_where = _core.compile("where(condition != 0, input, other)")
+
+for _name, _parameters, _group in _core.functions():
+    if _group not in ("comparison", "cast", "view"):
+        globals()[_name] = _define(_name, _parameters)
+        __all__.append(_name)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""torch.ops.ogive.run: a formula as an operator of PyTorch's dispatcher.
+
+    run(Tensor[] inputs, str formula, str gradients="", str precision="float32") -> Tensor[]
+
+The formula travels as text, so that traced and exported graphs are readable and need
+nothing but this package. gradients says which gradient of it is meant: "w,b" is the
+gradient by w and b, "w,b;w" that one's gradient by w. So the operator's gradient is
+the operator itself with one more level, to any order.
+
+Calls reach it only when something needs the dispatcher (core_torch.c); all others go
+straight to the kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from ._autocast import cast_as_autocast
+from ._shapes import infer
+
+library = torch.library.Library("ogive", "FRAGMENT")
+library.define('run(Tensor[] inputs, str formula, str gradients="", str precision="float32")'
+               " -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
+run = torch.ops.ogive.run.default
+
+
+@functools.lru_cache(maxsize=1024)
+def restore(text: str, gradients: str, precision: str) -> _core.Formula:
+    return _core._restore(text, gradients, precision)
+
+
+# ---- what runs it -------------------------------------------------------------------
+
+
+def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+    found = restore(formula, gradients, precision)
+    result = found._direct(*[tensor.detach() for tensor in inputs])
+    return list(result) if found.results > 1 else [result]
+
+
+def _fake(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+    layouts = infer(restore(formula, gradients, precision), inputs)
+    model = next((tensor for tensor in inputs if tensor.dim() > 0), inputs[0])
+    return [model.new_empty(shape, dtype=dtype) for shape, dtype in layouts]
+
+
+for _device in ("CPU", "CUDA"):
+    library.impl("run", _kernel, _device)
+torch.library.register_fake("ogive::run", _fake, lib=library)
+
+
+# ---- gradients ----------------------------------------------------------------------
+
+
+class _Run(torch.autograd.Function):
+    """Keeps the inputs and computes what it needs of the results again."""
+
+    @staticmethod
+    def forward(formula: str, gradients: str, precision: str,
+                *inputs: Tensor) -> tuple[Tensor, ...]:
+        with torch._C._AutoDispatchBelowAutograd():
+            return tuple(run(list(inputs), formula, gradients, precision))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.formula = restore(*inputs[:3])
+        ctx.save_for_backward(*inputs[3:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[3:]
+        names = [name for name, need in zip(ctx.formula.inputs, needed) if need]
+        before = ctx.formula.gradients
+        gradient = restore(ctx.formula.text, (before + ";" if before else "") + ",".join(names),
+                           ctx.formula.precision)
+        results = gradient(*ctx.saved_tensors, *grads)
+        given = iter(results if gradient.results > 1 else (results,))
+        return (None, None, None, *(next(given) if need else None for need in needed))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], formula: str,
+             gradients: str, precision: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        results = _each(info.batch_size, inputs, in_dims[3:],
+                        lambda items: _Run.apply(formula, gradients, precision, *items))
+        return tuple(results), (0,) * len(results)
+
+
+def _autograd(keys: Any, inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        return list(_Run.apply(formula, gradients, precision, *inputs))
+    with torch._C._AutoDispatchBelowAutograd():
+        below: list[Tensor] = run.redispatch(keys & torch._C._after_autograd_keyset, inputs,
+                                             formula, gradients, precision)
+        return below
+
+
+library.impl("run", _autograd, "Autograd", with_keyset=True)
+
+
+# ---- vmap ---------------------------------------------------------------------------
+
+
+def _each(size: int, inputs: Sequence[Tensor], dims: Sequence[int | None],
+          function: Callable[[list[Tensor]], Sequence[Tensor]]) -> list[Tensor]:
+    """One call per element of the mapped dim: dims in a formula's text stay what they
+    are. Slow for many, but right for every formula."""
+    calls = [function([tensor if dim is None else tensor.select(dim, i)
+                       for tensor, dim in zip(inputs, dims)]) for i in range(size)]
+    return [torch.stack(results) for results in zip(*calls)]
+
+
+def _vmap(info: Any, in_dims: Any, inputs: Sequence[Tensor], formula: str,
+          gradients: str = "", precision: str = "float32") -> tuple[list[Tensor], list[int]]:
+    results = _each(info.batch_size, inputs, in_dims[0],
+                    lambda items: run(items, formula, gradients, precision))
+    return results, [0] * len(results)
+
+
+torch.library.register_vmap("ogive::run", _vmap, lib=library)
+
+
+# ---- autocast -----------------------------------------------------------------------
+
+
+def _autocast(device: str, key: torch._C.DispatchKey, inputs: Sequence[Tensor], formula: str,
+              gradients: str = "", precision: str = "float32") -> list[Tensor]:
+    # A gradient follows its forward formula, which has its casts written into it.
+    if not gradients and all(tensor.dtype != torch.float64 for tensor in inputs):
+        formula = cast_as_autocast(formula, device, torch.get_autocast_dtype(device))
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
+        cast: list[Tensor] = run(inputs, formula, gradients, precision)
+        return cast
+
+
+for _device, _key in (("cpu", torch._C.DispatchKey.AutocastCPU),
+                      ("cuda", torch._C.DispatchKey.AutocastCUDA)):
+    library.impl("run", functools.partial(_autocast, _device, _key), _key.name)
+
+
+# ---- the way in ---------------------------------------------------------------------
+
+
+def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
+    """Numbers become 0-d tensors, float64 if a tensor is, else float32, which promotes
+    nothing that has dims. 0-d CPU tensors follow the others to their device."""
+    tensors = [value for value in inputs if isinstance(value, Tensor)]
+    device = tensors[0].device
+    dtype = torch.float32
+    for tensor in tensors:
+        if tensor.dtype == torch.float64:
+            dtype = torch.float64
+        if device.type == "cpu":
+            device = tensor.device
+    ready = []
+    for value in inputs:
+        if not isinstance(value, Tensor):
+            value = torch.full((), value, dtype=dtype, device=device)
+        elif value.dim() == 0 and value.device.type == "cpu" and device.type == "cuda":
+            value = value.to(device)
+        ready.append(value)
+    return ready
+
+
+def _fill(out: Any, results: Sequence[Tensor]) -> Any:
+    """Results into what the caller gave, which must fit exactly."""
+    outs = out if len(results) > 1 else (out,)
+    if not isinstance(outs, (tuple, list)) or len(outs) != len(results):
+        raise TypeError(f"the formula has {len(results)} results: out must be a tuple of them")
+    for target, result in zip(outs, results):
+        if not isinstance(target, Tensor):
+            raise TypeError(f"out is a {type(target).__name__}: expected a tensor")
+        if target.shape != result.shape:
+            raise ValueError(f"out has shape {tuple(target.shape)}: "
+                             f"expected {tuple(result.shape)}")
+        if target.dtype != result.dtype:
+            raise TypeError(f"out is {target.dtype}: expected {result.dtype}")
+        target.copy_(result)
+    return out
+
+
+def call(text: str, gradients: str, precision: str, inputs: Sequence[Any],
+         out: Any = None) -> Any:
+    """The operator, from what a caller gave: numbers too, out, one result by itself."""
+    tensors = _as_tensors(inputs)
+    if out is not None and torch.is_grad_enabled():
+        outs = out if isinstance(out, (tuple, list)) else (out,)
+        if any(isinstance(tensor, Tensor) and tensor.requires_grad
+               for tensor in (*tensors, *outs)):
+            raise RuntimeError("functions with out=... arguments don't support automatic "
+                               "differentiation, but one of the arguments requires grad.")
+    results: Sequence[Tensor]
+    if not torch.compiler.is_compiling() and torch._C._functorch.maybe_current_level() is not None:
+        results = _Run.apply(text, gradients, precision, *tensors)
+    else:
+        results = run(tensors, text, gradients, precision)
+    if out is not None:
+        return _fill(out, results)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _operator(formula: _core.Formula, inputs: list[Any], out: Any) -> Any:
+    return call(formula.text, formula.gradients, formula.precision, inputs, out)
+
+
+def traceable(formula: _core.Formula) -> Callable[..., Any]:
+    """What Dynamo traces in place of a call of formula."""
+    names, text = formula.inputs, formula.text
+    gradients, precision = formula.gradients, formula.precision
+
+    def formula_call(*args: Any, out: Any = None, **named: Any) -> Any:
+        inputs = list(args)
+        for name in names[len(args):]:
+            if name not in named:
+                raise TypeError(f"input '{name}' is missing")
+            inputs.append(named[name])
+        if len(args) > len(names) or len(named) != len(names) - len(args):
+            raise TypeError(f"the formula's inputs are {names}: "
+                            f"{len(args)} and {tuple(named)} were given")
+        return call(text, gradients, precision, inputs, out)
+
+    return formula_call
+
+
+_core._register_torch({
+    "grad_mode": torch.is_grad_enabled,
+    "functorch": torch._C._functorch.maybe_current_level,
+    "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "function_modes": torch._C._len_torch_function_stack,
+    "autocast": torch._C._is_any_autocast_enabled,
+    "tracing": torch._C._get_tracing_state,
+    "is_negative": torch._C.TensorBase.is_neg,
+    "written": torch.autograd.graph.increment_version,
+    "operator": _operator,
+})
