@@ -181,6 +181,19 @@ OG_FN float og_add_eps_f32(float x, float eps)
     return x + (eps != eps ? 0x1p-23f : eps);
 }
 
+/*
+ * The smaller of |x| and limit; of a NaN, limit: the caller brings it back.  An
+ * integer minimum is one short instruction in every vector unit; gcc 12 makes two
+ * long ones of a comparison of floats that keeps a NaN (sigmoid: 0.44 against
+ * 0.39 ns an element, Zen 4).
+ */
+OG_FN float og_magnitude_f32(float x, float limit)
+{
+    uint32_t u = og_bits_f32(x) & 0x7fffffffu;
+    uint32_t most = og_bits_f32(limit);
+    return og_float_bits(u < most ? u : most);
+}
+
 /* ---- exponentials ---- */
 
 /*
@@ -235,14 +248,17 @@ OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
 
 OG_FN float og_exp_f32(float x)
 {
-    float z = x < -104.0f ? -104.0f : x;
-    z = z > 89.0f ? 89.0f : z;
+    int32_t i = (int32_t)og_bits_f32(x); /* -104 <= z <= 89, as og_magnitude_f32 */
+    i = i < 0x42b20000 ? i : 0x42b20000;
+    uint32_t u = (uint32_t)i;
+    float z = og_float_bits(u < 0xc2d00000u ? u : 0xc2d00000u);
     float magic = x < 0.0f ? OG_MAGIC_DOWN_F32 : OG_MAGIC_UP_F32;
     float rest = x < 0.0f ? 0x1p-64f : 0x1p64f;
     og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, magic);
     float th = 1.0f + p.rh;
     float t = th + (((1.0f - th) + p.rh) + p.w);
-    return (t * p.scale) * rest;
+    float y = (t * p.scale) * rest;
+    return x == x ? y : x;
 }
 
 /* h = 2^(n-1): e^x - 1 = 2 ((h - 1/2) + h rh + h w), the first sum exact as a pair. */
@@ -399,12 +415,11 @@ OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
 
 OG_FN float og_sigmoid_f32(float x)
 {
-    float a = fabsf(x);
-    a = 104.0f < a ? 104.0f : a;
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(a, 0.0f);
-    float below = (p.f * p.scale) * 0x1p-64f;
-    float above = og_fma_near_f32(-(p.scale * 0x1p-64f), p.f, 1.0f);
-    return x < 0.0f ? below : above;
+    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f);
+    float s = p.scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
+    float one = x == x ? 1.0f : x;
+    float above = og_fma_near_f32(-s, p.f, one);
+    return x < 0.0f ? p.f * s : above;
 }
 
 /* x sigmoid(+-(v + vl)), the sign x's; a = |x|, both clamped where the result is 0 or x. */
@@ -419,16 +434,14 @@ OG_FN float og_times_sigmoid_f32(float x, float a, float v, float vl)
 
 OG_FN float og_silu_f32(float x)
 {
-    float a = fabsf(x);
-    a = 120.0f < a ? 120.0f : a;
+    float a = og_magnitude_f32(x, 120.0f);
     return og_times_sigmoid_f32(x, a, a, 0.0f);
 }
 
 /* x sigmoid(v), v = x (c0 + c1 x^2), c0 = 2 sqrt(2/pi), c1 = 0.044715 c0, in pairs. */
 OG_FN float og_gelu_tanh_f32(float x)
 {
-    float a = fabsf(x);
-    a = 11.0f < a ? 11.0f : a;
+    float a = og_magnitude_f32(x, 11.0f);
     float s = a * a;
     float sl = og_fma_near_f32(a, a, -s);
     float p = s * 0x1.2444f2p-4f;
