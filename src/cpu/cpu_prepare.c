@@ -164,6 +164,13 @@ static int32_t count_reductions(const og_cpu_kernel *k)
     return most;
 }
 
+/* Blocks of the caller's memory that a piece reads and writes in place, where there are
+ * registers for it to push out of the cache. */
+static int32_t count_directs(const og_cpu_kernel *k)
+{
+    return k->register_count > 0 ? k->passes[0].elements[0]->direct_count : 0;
+}
+
 /* Elements of a block such that `blocks` of them fit the cache: a power of two. */
 static int64_t choose_block(const og_cpu_state *state, const og_cpu_kernel *k, int64_t blocks)
 {
@@ -176,7 +183,7 @@ static int64_t choose_block(const og_cpu_state *state, const og_cpu_kernel *k, i
 
 static void cut_pointwise(const og_cpu_state *state, og_cpu_kernel *k, bool transposed)
 {
-    int64_t block = choose_block(state, k, k->register_count);
+    int64_t block = choose_block(state, k, k->register_count + count_directs(k));
     k->piece_inner = min_of(k->inner_count, block);
     k->piece_outer = 1;
     if (transposed) {

@@ -32,6 +32,7 @@
 #include "cpu/cpu_kernels.h"
 #include "plan/plan.h"
 
+enum { OG_CPU_LATE = 8 }; /* streams that are fetched at once */
 enum { OG_CPU_BASE, OG_CPU_OUTER, OG_CPU_INNER, OG_CPU_AXES };
 
 typedef struct {
@@ -67,6 +68,7 @@ typedef enum {
 typedef struct {
     og_cpu_step_kind kind;
     bool one;        /* of one element, not of the block */
+    bool unary;      /* MAP: a function of one argument, as a rule what takes the time */
     int32_t dst;     /* place; of STORE: what is stored */
     int32_t args[3]; /* places; unused ones are 0 */
     int32_t access;  /* LOAD, STORE: of the program */
@@ -125,6 +127,9 @@ typedef struct {
     og_cpu_reduction *reductions;
     int32_t reduction_count;
     int32_t load;       /* access of the first load of blocks, or -1: fetched ahead */
+    int32_t sliced;     /* pointwise: a step between whose slices late memory is fetched, or -1 */
+    int32_t late[OG_CPU_LATE]; /* contiguous accesses that only later steps touch */
+    int32_t late_count;
     bool only_loads;    /* no steps: reductions read memory themselves */
     int64_t outer_step; /* columns: steps along outer of a piece */
 } og_cpu_program;

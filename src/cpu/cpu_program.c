@@ -191,9 +191,47 @@ static ogive_status allocate_program(og_cpu_compiler *c, int32_t count, int32_t 
     if (!program || !program->steps || !program->accesses || !program->directs ||
         !program->stages || !program->kept || !program->reductions)
         return og_fail_memory(c->error, n * sizeof *program->steps);
-    program->load = OG_CPU_NONE;
+    program->load = program->sliced = OG_CPU_NONE;
     c->program = program;
     return OGIVE_OK;
+}
+
+static void add_late(og_cpu_program *program, int32_t access)
+{
+    const og_cpu_axis *inner = &program->accesses[access].axes[OG_CPU_INNER];
+    if (inner->rank == 1 && inner->stride[0] == 1 && program->late_count < OG_CPU_LATE)
+        program->late[program->late_count++] = access;
+}
+
+static bool touches(const og_cpu_step *step, int32_t place)
+{
+    bool found = step->dst == place;
+    for (int a = 0; a < 3; a++)
+        found |= step->args[a] == place;
+    return found;
+}
+
+/* Finds the program's slow step, and the memory that steps after it touch. That
+ * memory would be waited for at the end of each block, with nothing to compute; the
+ * hardware fetches ahead only what is being read already. x*sigmoid(x)+y of 2^22
+ * elements, one Zen 4 core: 0.89 ns an element without this, 0.57 with. */
+static void find_late(og_cpu_program *program)
+{
+    int32_t at = 0;
+    while (at < program->step_count && (!program->steps[at].unary || program->steps[at].one))
+        at++;
+    for (int32_t d = 0; d < program->direct_count; d++) {
+        bool early = false;
+        for (int32_t s = 0; s <= at && s < program->step_count; s++)
+            early |= touches(&program->steps[s], program->directs[d].place);
+        if (!early)
+            add_late(program, program->directs[d].access);
+    }
+    for (int32_t s = at + 1; s < program->step_count; s++)
+        if (program->steps[s].access != OG_CPU_NONE && !program->steps[s].one)
+            add_late(program, program->steps[s].access);
+    if (at < program->step_count && program->late_count > 0)
+        program->sliced = at;
 }
 
 /* pass is NULL for row instructions. */
@@ -220,6 +258,8 @@ static ogive_status compile_program(og_cpu_compiler *c, const og_instr *instrs, 
         for (int32_t r = 0; r < pass->reduction_count; r++)
             OG_TRY(emit_reduction(c, pass, r));
     }
+    if (geometry->layout == OG_CPU_POINTWISE)
+        find_late(c->program);
     c->geometry = geometry;
     *out = c->program;
     return OGIVE_OK;

@@ -76,6 +76,31 @@ static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
 
 /* ---- programs ------------------------------------------------------------------ */
 
+enum { SLICE = 128 }; /* elements: as many lines at once as a core can wait for */
+
+/* Runs a step of one argument on one row of elements, and has what later steps touch
+ * come into the cache meanwhile. */
+static void run_slices(const og_cpu_worker *w, const og_cpu_program *program,
+                       const og_cpu_step *step, const og_cpu_piece *piece)
+{
+    int64_t n = piece->inner_count, bytes = step->loops == w->kernel->loops_f64 ? 8 : 4;
+    char *to = w->places[step->dst];
+    const char *from = w->places[step->args[0]], *late[OG_CPU_LATE];
+    int64_t sizes[OG_CPU_LATE];
+    for (int32_t l = 0; l < program->late_count; l++) {
+        const og_cpu_access *access = &program->accesses[program->late[l]];
+        late[l] = og_cpu_address(w->job, access, piece);
+        sizes[l] = access->bytes;
+    }
+    for (int64_t at = 0; at < n; at += SLICE) {
+        int64_t count = min_of(SLICE, n - at);
+        for (int32_t l = 0; l < program->late_count; l++)
+            for (int64_t b = at * sizes[l]; b < (at + count) * sizes[l]; b += 64)
+                __builtin_prefetch(late[l] + b);
+        step->run.map(to + at * bytes, from + at * bytes, NULL, NULL, &step->constants, count);
+    }
+}
+
 void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
                         const og_cpu_piece *piece)
 {
@@ -86,9 +111,15 @@ void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
         places[direct->place] = og_cpu_address(w->job, &program->accesses[direct->access], piece);
     }
     const og_cpu_step *end = program->steps + program->step_count;
+    const og_cpu_step *sliced =
+        program->sliced < 0 || piece->outer_count > 1 ? NULL : program->steps + program->sliced;
     for (const og_cpu_step *step = program->steps; step < end; step++) {
         switch (step->kind) {
         case OG_CPU_MAP:
+            if (step == sliced) {
+                run_slices(w, program, step, piece);
+                break;
+            }
             step->run.map(places[step->dst], places[step->args[0]], places[step->args[1]],
                           places[step->args[2]], &step->constants, step->one ? 1 : n);
             break;

@@ -397,6 +397,7 @@ static ogive_status emit_map(og_cpu_compiler *c, const og_instr *instr, int32_t 
         instr->op == OG_OP_CONVERT ? c->kernel->values[instr->args[0]].type : instr->type;
     og_cpu_step *step = add_step(c, OG_CPU_MAP, type);
     step->one = one;
+    step->unary = instr->op != OG_OP_CONVERT && count == 1;
     step->dst = c->values[instr->dst].place;
     memcpy(step->args, places, sizeof places);
     step->run.map = instr->op == OG_OP_CONVERT ? step->loops->round[instr->index]
