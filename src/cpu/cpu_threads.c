@@ -53,20 +53,29 @@ enum { SPIN_NS = 50000, REGION_SPIN_NS = 200000, YIELD_NS = 5000 };
 
 /* ---- how many -------------------------------------------------------------- */
 
-static int count_cores(void)
+/* The cores this thread may run on, to be given to CPU_FREE; NULL if unknown. */
+static cpu_set_t *read_cores(size_t *bytes)
 {
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC(cpus);
         if (!set)
             break;
-        size_t bytes = CPU_ALLOC_SIZE(cpus);
-        CPU_ZERO_S(bytes, set);
-        int cores = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (cores > 0) /* 0: the kernel's set is larger than ours */
-            return cores;
+        *bytes = CPU_ALLOC_SIZE(cpus);
+        CPU_ZERO_S(*bytes, set);
+        if (sched_getaffinity(0, *bytes, set) == 0)
+            return set;
+        CPU_FREE(set); /* the kernel's set is larger than ours */
     }
-    return 1;
+    return NULL;
+}
+
+static int count_cores(void)
+{
+    size_t bytes;
+    cpu_set_t *set = read_cores(&bytes);
+    int cores = set ? CPU_COUNT_S(bytes, set) : 1;
+    CPU_FREE(set);
+    return cores > 0 ? cores : 1;
 }
 
 /* "8" or "8,4": the first number, or 0 if it is not one. */
@@ -142,6 +151,7 @@ static struct {
     void *context;
     int threads; /* as the caller asked */
     int active;  /* of these, the ones with a thread of their own */
+    int core;    /* the caller's */
     bool spin;
 
     alignas(64) _Atomic uint32_t pending; /* workers still at it */
@@ -203,6 +213,22 @@ static worker_state wait_for_work(worker *w, bool spin)
     return (worker_state)state;
 }
 
+/* Leaves core, if there is another. The scheduler starts and wakes a thread where its
+ * waker runs more often than not, and may leave both there for seconds with the next
+ * core idle: two threads then take as long as one. */
+static void leave_core(int core)
+{
+    size_t bytes;
+    cpu_set_t *cores = read_cores(&bytes);
+    if (cores && CPU_ISSET_S((size_t)core, bytes, cores) && CPU_COUNT_S(bytes, cores) > 1) {
+        CPU_CLR_S((size_t)core, bytes, cores);
+        sched_setaffinity(0, bytes, cores); /* takes effect before it returns */
+        CPU_SET_S((size_t)core, bytes, cores);
+        sched_setaffinity(0, bytes, cores);
+    }
+    CPU_FREE(cores);
+}
+
 static void *run_worker(void *argument)
 {
     worker *w = argument;
@@ -211,6 +237,8 @@ static void *run_worker(void *argument)
         atomic_store_explicit(&w->state, WORKER_IDLE, memory_order_relaxed);
         start_children(w->number);
         spin = pool.spin;
+        if (spin && sched_getcpu() == pool.core)
+            leave_core(pool.core);
         og_cpu_float_enter(); /* nobody's state: a worker inherits its maker's at birth */
         pool.body(pool.context, w->number, pool.threads);
         uint32_t left = atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_acq_rel);
@@ -303,6 +331,7 @@ void og_cpu_parallel(int threads, void (*body)(void *context, int thread, int th
         pool.threads = threads;
         pool.active = done;
         pool.spin = done <= pool.cores;
+        pool.core = sched_getcpu();
         atomic_store_explicit(&pool.pending, (uint32_t)(done - 1), memory_order_relaxed);
         start_children(0);
         body(context, 0, threads);
