@@ -5,6 +5,7 @@
  */
 #include "cuda/cuda_emit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,28 +118,65 @@ static ogive_status keep_arguments(og_cuda_emitter *e)
     return OGIVE_OK;
 }
 
-ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t count)
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most)
 {
-    e->out->launches = OG_ARENA_NEW(e->arena, og_cuda_launch, (size_t)count);
+    e->out->launches = OG_ARENA_NEW(e->arena, og_cuda_launch, (size_t)most);
     if (!e->out->launches)
-        return og_fail_memory(e->error, (size_t)count * sizeof *e->out->launches);
-    e->out->launch_count = count;
+        return og_fail_memory(e->error, (size_t)most * sizeof *e->out->launches);
     return OGIVE_OK;
 }
 
-ogive_status og_cuda_set_launch(og_cuda_emitter *e, int32_t index, const char *entry,
-                                int64_t blocks, int32_t threads)
+ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
+                                int32_t threads)
 {
+    enum { ENTRY_BYTES = 32 };
     if (blocks > MOST_BLOCKS)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
                 MOST_BLOCKS, (long long)blocks);
-    og_cuda_launch *launch = &e->out->launches[index];
-    launch->entry = entry;
+    char *name = og_arena_alloc(e->arena, ENTRY_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, ENTRY_BYTES);
+    if (pass < 0)
+        snprintf(name, ENTRY_BYTES, "%s", entry);
+    else
+        snprintf(name, ENTRY_BYTES, "%s%d", entry, (int)pass);
+    og_cuda_launch *launch = &e->out->launches[e->out->launch_count++];
+    launch->entry = name;
     launch->grid[0] = (uint32_t)blocks;
     launch->block[0] = (uint32_t)threads;
     launch->grid[1] = launch->grid[2] = launch->block[1] = launch->block[2] = 1;
     return OGIVE_OK;
 }
+
+/* ---- scratch ------------------------------------------------------------------------- */
+
+static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64_t count,
+                       size_t bytes)
+{
+    char member[32];
+    if (pass < 0)
+        snprintf(member, sizeof member, "%s", name);
+    else
+        snprintf(member, sizeof member, "%s%d", name, (int)pass);
+    og_cuda_add_pointer(e, "void", member, OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    e->out->scratch_bytes += ((size_t)count * bytes + 63) / 64 * 64;
+}
+
+void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        if (og_cuda_has_row_values(pass))
+            add_region(e, "sums", p, partials, og_cuda_sums_bytes(pass, false));
+        if (og_cuda_has_terms(pass))
+            add_region(e, "terms", p, partials, og_cuda_sums_bytes(pass, true));
+    }
+    if (kernel->pass_count > 1)
+        add_region(e, "row_values", -1, rows, og_cuda_row_bytes(kernel));
+}
+
+/* ---- pointwise ----------------------------------------------------------------------- */
 
 static void add_numbers(og_cuda_emitter *e)
 {
@@ -148,8 +186,6 @@ static void add_numbers(og_cuda_emitter *e)
                 (int)e->vector, (int)e->threads, e->wide ? "int64_t" : "int32_t",
                 e->wide ? "int64_t" : "int32_t");
 }
-
-/* ---- pointwise ----------------------------------------------------------------------- */
 
 /* og_lead(): by how many elements vectors are shifted, so that the lead's are aligned:
  * the first contiguous store, else load. */
@@ -198,7 +234,7 @@ static ogive_status emit_pointwise(og_cuda_emitter *e)
     og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
     og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_set_launch(e, 0, "og_pointwise",
+    return og_cuda_add_launch(e, "og_pointwise", -1,
                               (rows * per_row + e->threads - 1) / e->threads, e->threads);
 }
 

@@ -58,9 +58,14 @@ extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_
 
 /* ---- cuda_emit.c ---- */
 
-ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t count);
-ogive_status og_cuda_set_launch(og_cuda_emitter *e, int32_t index, const char *entry,
-                                int64_t blocks, int32_t threads);
+/* Room for so many launches; then one after the other, of entry or (pass >= 0)
+ * entry<pass>. */
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
+ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
+                                int32_t threads);
+/* a.sums<p> and a.terms<p>, of so many structs each, and a.row_values where a pass
+ * follows another. */
+void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
 
 /* ---- cuda_emit_args.c ---- */
 
@@ -83,6 +88,7 @@ const char *og_cuda_type_of(og_dtype dtype);
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
 /* struct og_row, the kernel's row values, and struct og_kept. */
 void og_cuda_add_row(og_cuda_emitter *e);
+size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
 bool og_cuda_is_stored(const og_kernel *kernel, int32_t access);
 
 /* ---- cuda_emit_sums.c ---- */
@@ -90,6 +96,8 @@ bool og_cuda_is_stored(const og_kernel *kernel, int32_t access);
 /* og_sums<p> and, if the pass has a sumexp, og_terms<p>. */
 void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
 bool og_cuda_has_terms(const og_pass *pass);
+/* Does the pass end with anything that is a row's? */
+bool og_cuda_has_row_values(const og_pass *pass);
 /* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);

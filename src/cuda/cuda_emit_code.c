@@ -395,6 +395,20 @@ static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
 
 /* ---- all of it ----------------------------------------------------------------------- */
 
+size_t og_cuda_row_bytes(const og_kernel *kernel)
+{
+    size_t bytes = 0, alignment = 4;
+    for (int32_t v = 0; v < kernel->value_count; v++) {
+        size_t size = kernel->values[v].type == OG_F64 ? 8 : 4;
+        if (!is_row_value(kernel, v))
+            continue;
+        bytes = (bytes + size - 1) / size * size + size;
+        alignment = size > alignment ? size : alignment;
+    }
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    return bytes ? bytes : 1;
+}
+
 void og_cuda_add_row(og_cuda_emitter *e)
 {
     og_text_add(&e->passes, "\n/* Values of a row. */\nstruct og_row {\n");

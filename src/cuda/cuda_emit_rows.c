@@ -36,23 +36,25 @@ static int32_t registers_of(og_dtype dtype)
     return dtype == OG_FLOAT64 ? 2 : 1;
 }
 
-/* Marks what is read in several traversals (of one pass alone, if one >= 0) as kept;
+/* Marks what is read in several traversals as kept, of one pass or (across) of all;
  * returns the registers that an element of all of it takes. */
-static int32_t mark_kept(og_cuda_emitter *e, int32_t one)
+static int32_t mark_kept(og_cuda_emitter *e, bool across)
 {
     int32_t registers = 0;
     for (int32_t a = 0; a < e->kernel->access_count; a++) {
-        int32_t reads = 0;
+        int32_t sum = 0, most = 0;
         for (int32_t p = 0; p < e->kernel->pass_count; p++) {
             const og_pass *pass = &e->kernel->passes[p];
             bool read = false;
             for (int32_t i = 0; i < pass->element_count; i++)
                 read |= pass->elements[i].op == OG_OP_LOAD && pass->elements[i].index == a;
-            if (read && (one < 0 || p == one))
-                reads += traversals(pass);
+            int32_t reads = read ? traversals(pass) : 0;
+            sum += reads;
+            most = reads > most ? reads : most;
         }
         const og_access *access = &e->kernel->accesses[a];
-        e->is_kept[a] = reads > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
+        e->is_kept[a] =
+            (across ? sum : most) > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
         registers += e->is_kept[a] ? registers_of(access->dtype) : 0;
     }
     return registers;
@@ -220,8 +222,99 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_
     og_text_add(&e->body, "}\n");
     int64_t each = e->threads / s->group;
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_set_launch(e, 0, "og_rows", (rows + each - 1) / each, e->threads);
+    return og_cuda_add_launch(e, "og_rows", -1, (rows + each - 1) / each, e->threads);
 }
+
+/* ---- entries of split rows ------------------------------------------------------------ */
+
+/* Sums of chunks, of chunks of chunks, and so on, of one row. */
+static int64_t count_partials(int64_t chunks)
+{
+    int64_t count = chunks;
+    while (chunks > 1) {
+        chunks = (chunks + OG_CHUNK - 1) / OG_CHUNK;
+        count += chunks;
+    }
+    return count;
+}
+
+/* Stores what add_reduce() has found, at the chunk's place. */
+static void add_part(og_cuda_emitter *e, int32_t p)
+{
+    og_text *to = &e->body;
+    og_text_add(to,
+                "\nOG_KERNEL(og_part%d, OG_THREADS)\n{\n    og_index chunk;\n"
+                "    og_group g = og_find_chunk(a, chunk);\n    og_row row;\n",
+                (int)p);
+    if (p > 0)
+        og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
+    og_text_add(to, "    og_kept_row kept;\n    og_keep(a, g, kept);\n");
+    add_reduce(e, p);
+    if (e->kernel->passes[p].reduction_count)
+        og_text_add(to, "    if (g.writes)\n"
+                        "        ((og_sums%d::sums *)a.sums%d)[chunk] = s%d;\n",
+                    (int)p, (int)p, (int)p);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(to, "    if (g.writes)\n"
+                        "        ((og_terms%d::sums *)a.terms%d)[chunk] = t%d;\n",
+                    (int)p, (int)p, (int)p);
+    og_text_add(to, "}\n");
+}
+
+static void add_combine(og_cuda_emitter *e, int32_t p)
+{
+    og_text *to = &e->body;
+    const int n = (int)p;
+    og_text_add(to,
+                "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS)\n{\n"
+                "    og_group g = og_find_combined(a);\n    og_row row;\n",
+                n);
+    if (p > 0)
+        og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
+    og_text_add(to,
+                "    og_partial_sums<og_sums%d> p%d;\n"
+                "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
+                "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, g.n);\n",
+                n, n, n, n, n, n, n, n, n);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(to,
+                    "    og_partial_terms<og_terms%d> q%d;\n"
+                    "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
+                    "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
+                    "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, g.n);\n",
+                    n, n, n, n, n, n, n, n, n, n, n, n, n);
+    add_finish(e, p);
+    if (p + 1 < e->kernel->pass_count)
+        og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");
+    og_text_add(to, "}\n");
+}
+
+static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t n)
+{
+    int64_t chunks = (n + OG_CHUNK - 1) / OG_CHUNK, partials = count_partials(chunks);
+    int32_t combiners = chunks <= OG_LANES ? 32 : OG_LANES;
+    int32_t threads = combiners == 32 ? 128 : combiners, each = threads / combiners;
+    og_cuda_add_divisor(e, "chunks", chunks);
+    og_cuda_add_index(e, "partials", partials);
+    og_cuda_add_scratch(e, rows * partials, rows);
+    og_text_add(&e->numbers, "enum { OG_COMBINERS = %d, OG_COMBINE_THREADS = %d };\n",
+                (int)combiners, (int)threads);
+    og_text_add(&e->body, "\n%s", og_text_of_cuda_rows_split);
+    e->out->body = "rows, a block a chunk";
+    OG_TRY(og_cuda_make_launches(e, 2 * e->kernel->pass_count));
+    e->out->launch_count = 0;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        add_part(e, p);
+        OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
+        if (!og_cuda_has_row_values(&e->kernel->passes[p]))
+            continue;
+        add_combine(e, p);
+        OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads));
+    }
+    return OGIVE_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
 
 static const char *body_name(const rows_shape *s)
 {
@@ -264,11 +357,12 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     for (int32_t d = space->rank - space->n_reduced; d < space->rank; d++)
         n *= space->extent[d];
     e->vector_dim = space->rank - 1;
-    if (n > OG_CHUNK)
-        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "long rows on CUDA are not available yet");
-    rows_shape s = choose_shape(e, n, mark_kept(e, -1));
+    bool split = n > OG_CHUNK;
+    rows_shape s = choose_shape(e, split ? OG_CHUNK : n, mark_kept(e, !split));
     add_shape(e, &s);
     add_parts(e, rows, n);
+    if (split)
+        return add_split_entries(e, rows, n);
     e->out->body = body_name(&s);
     return add_rows_entry(e, rows, &s);
 }

@@ -44,6 +44,11 @@ bool og_cuda_has_terms(const og_pass *pass)
     return false;
 }
 
+bool og_cuda_has_row_values(const og_pass *pass)
+{
+    return pass->reduction_count || pass->row_count;
+}
+
 /* The reduction that finds the maximum of r's source, or -1. */
 static int32_t find_companion(const og_pass *pass, const og_reduce *r)
 {

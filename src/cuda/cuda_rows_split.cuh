@@ -8,12 +8,14 @@
  *   OG_COMBINERS        threads that combine a row: 32, for up to 512 chunks, or 512
  *   OG_COMBINE_THREADS  of a block
  */
+/* chunk: its place among the scratch's sums. */
 OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
 {
     og_group g;
-    chunk = (og_index)blockIdx.x;
-    g.row = og_divide(chunk, a.chunks);
-    g.from = (chunk - g.row * a.chunks.extent) * OG_CHUNK;
+    g.row = og_divide((og_index)blockIdx.x, a.chunks);
+    chunk = (og_index)blockIdx.x - g.row * a.chunks.extent;
+    g.from = chunk * OG_CHUNK;
+    chunk += g.row * a.partials;
     g.n = a.n - g.from < OG_CHUNK ? a.n - g.from : OG_CHUNK;
     g.at = og_start();
     og_seek_rows(a, g.row, g.at);
