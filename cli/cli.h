@@ -20,6 +20,8 @@ extern const command command_explain;
 extern const command command_functions;
 extern const command command_check;
 extern const command command_bench;
+extern const command command_emit;
+extern const command command_warm;
 extern const command command_info;
 
 #endif

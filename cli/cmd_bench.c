@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "clock.h"
+#include "device_data.h"
 #include "json_output.h"
 #include "memory_limit.h"
 #include "progress.h"
@@ -22,17 +23,20 @@ static const char help[] =
     "\n"
     "Measures known workloads (or those whose names begin with WORKLOAD) on this machine:\n"
     "the median of at least 20 runs, the bytes moved per second, and for those too large for\n"
-    "the caches the part of the memory's speed that this is, measured in the same run.\n"
+    "the caches the part of the memory's speed that this is: on the CPU measured in the same\n"
+    "run, on a GPU by the width of its bus and its clock.\n"
     "\n"
     "options:\n"
-    "  --list         list the workloads and their formulas\n"
-    "  --threads N    use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
-    "  --cpu LEVEL    use at most this CPU level (see ogive info)\n"
-    "  --json         print the results as JSON\n"
+    "  --list           list the workloads and their formulas\n"
+    "  --device DEVICE  where to run them: cpu (default), cuda or cuda:N (see ogive info)\n"
+    "  --threads N      use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
+    "  --cpu LEVEL      use at most this CPU level (see ogive info)\n"
+    "  --json           print the results as JSON\n"
     "\n"
     "examples:\n"
     "  ogive bench\n"
-    "  ogive bench sigmoid sum-rows --threads 1\n";
+    "  ogive bench sigmoid sum-rows --threads 1\n"
+    "  ogive bench sigmoid --device cuda\n";
 
 enum { MIN_SAMPLES = 20, MAX_SAMPLES = 2000, MAX_LIMITS = 16 };
 
@@ -45,6 +49,7 @@ typedef struct {
 typedef struct {
     bool json;
     device_options device;
+    ogive_cuda_device_info gpu; /* of --device cuda */
     known_limit limits[MAX_LIMITS];
     size_t limit_count;
     json_t *list;
@@ -55,12 +60,9 @@ typedef struct {
 typedef struct {
     const workload *w;
     request r;
-    void *outputs[4];
+    device_data data;
     host_layout layouts[4];
-    DLTensor tensors[4];
-    size_t output_count;
-    const void **inputs;
-    void *workspace;
+    DLTensor tensors[4];  /* of the results */
     double read, written; /* bytes a run must move */
     int32_t threads;
 } setup;
@@ -74,10 +76,7 @@ typedef struct {
 
 static void setup_release(setup *s)
 {
-    for (size_t i = 0; i < s->output_count; i++)
-        free(s->outputs[i]);
-    free(s->inputs);
-    free(s->workspace);
+    device_data_release(&s->data);
     request_release(&s->r);
 }
 
@@ -99,22 +98,14 @@ static bool setup_traffic(setup *s, failure *why)
 
 static bool setup_memory(setup *s, failure *why)
 {
-    if (!inputs_load(&s->r.in, 0, why))
+    if (!inputs_load(&s->r.in, 0, why) || !device_data_make(&s->data, &s->r, why))
         return false;
-    s->inputs = calloc(s->r.in.count + 1, sizeof(*s->inputs));
-    s->workspace = host_allocate(ogive_plan_workspace(s->r.plan));
-    if (!s->inputs || !s->workspace)
-        return fail_memory(why, (double)ogive_plan_workspace(s->r.plan), s->w->name);
     for (size_t i = 0; i < s->r.in.count; i++)
-        s->inputs[i] = s->r.in.items[i].data;
-    for (size_t i = 0; i < ogive_formula_result_count(s->r.formula) && i < 4; i++) {
+        s->r.in.items[i].tensor.data = (void *)(uintptr_t)s->data.inputs[i];
+    for (size_t i = 0; i < s->data.output_count && i < 4; i++) {
         s->layouts[i] = host_layout_from(ogive_plan_result(s->r.plan, i));
-        size_t bytes = (size_t)host_layout_elements(&s->layouts[i]) * s->layouts[i].dtype->bytes;
-        s->outputs[i] = host_allocate(bytes);
-        if (!s->outputs[i])
-            return fail_memory(why, (double)bytes, s->w->name);
-        s->tensors[i] = host_layout_tensor(&s->layouts[i], s->outputs[i]);
-        s->output_count++;
+        s->tensors[i] = host_layout_tensor(&s->layouts[i], s->data.outputs[i]);
+        s->tensors[i].device = s->r.device;
     }
     return true;
 }
@@ -125,15 +116,17 @@ static ogive_status run_once(setup *s, ogive_error *error)
     ogive_formula *formula = NULL;
     ogive_status status;
 
+    size_t count = s->data.output_count;
     if (s->w->kind == WORKLOAD_RUN)
-        return ogive_plan_run(s->r.plan, s->inputs, s->outputs, s->workspace, NULL, error);
+        return ogive_plan_run(s->r.plan, s->data.inputs, s->data.outputs, s->data.workspace, NULL,
+                              error);
     if (s->w->kind == WORKLOAD_CALL)
-        return ogive_run(s->r.formula, s->r.in.tensors, s->r.in.count, outputs, s->output_count,
+        return ogive_run(s->r.formula, s->r.in.tensors, s->r.in.count, outputs, count,
                          &s->r.options, error);
     status = ogive_formula_create(s->w->formula, OGIVE_TEXT, &formula, error);
     if (!status)
-        status = ogive_run(formula, s->r.in.tensors, s->r.in.count, outputs, s->output_count,
-                           &s->r.options, error);
+        status = ogive_run(formula, s->r.in.tensors, s->r.in.count, outputs, count, &s->r.options,
+                           error);
     ogive_formula_release(formula);
     return status;
 }
@@ -144,7 +137,7 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Seconds of `repeats` runs, divided by them. */
+/* Seconds of `repeats` runs, divided by them; on a GPU until the last has ended. */
 static bool time_runs(setup *s, long repeats, double *out, failure *why)
 {
     ogive_error error;
@@ -153,12 +146,15 @@ static bool time_runs(setup *s, long repeats, double *out, failure *why)
     for (long i = 0; i < repeats; i++)
         if (run_once(s, &error))
             return fail_library(why, &error);
+    if (!device_data_wait(&s->data, why))
+        return false;
     *out = (clock_seconds() - start) / (double)repeats;
     return true;
 }
 
 /* The median of at least MIN_SAMPLES and about half a second. A sample lasts
- * 20 us or more, so that reading the clock does not count. */
+ * 20 us or more, so that reading the clock does not count; on a GPU 2 ms, so that
+ * waiting for it does not. */
 static bool time_workload(setup *s, measured *out, failure *why)
 {
     static double samples[MAX_SAMPLES];
@@ -169,7 +165,8 @@ static bool time_workload(setup *s, measured *out, failure *why)
     for (int i = 0; i < 3; i++)
         if (!time_runs(s, 1, &once, why))
             return false;
-    long repeats = once < 20e-6 ? (long)(20e-6 / (once > 1e-9 ? once : 1e-9)) + 1 : 1;
+    double least = s->r.device.device_type == kDLCPU ? 20e-6 : 2e-3;
+    long repeats = once < least ? (long)(least / (once > 1e-9 ? once : 1e-9)) + 1 : 1;
     while (count < MIN_SAMPLES || (count < MAX_SAMPLES && clock_seconds() - begin < 0.5))
         if (!time_runs(s, repeats, &samples[count++], why))
             return false;
@@ -187,8 +184,14 @@ static bool find_limit(bench *b, const setup *s, double *out, failure *why)
     double share = total > 0 ? s->read / total : 0;
 
     *out = 0;
+    if (s->r.device.device_type == kDLCUDA)
+        cache = (double)b->gpu.l2_bytes;
     if (s->w->kind != WORKLOAD_RUN || total < 2 * (cache > 0 ? cache : 32 << 20))
         return true;
+    if (s->r.device.device_type == kDLCUDA) {
+        *out = b->gpu.memory_bytes_per_second;
+        return true;
+    }
     for (size_t i = 0; i < b->limit_count; i++) {
         double difference = b->limits[i].read_share - share;
         if (difference < 0.01 && difference > -0.01 && b->limits[i].threads == s->threads) {
@@ -300,6 +303,9 @@ static bool check_names(const text_list *names, failure *why)
 
 static void print_limits(const bench *b)
 {
+    if (b->gpu.memory_bytes_per_second > 0)
+        printf("\nmemory limit of %s: %.0f GB/s, by bus and clock\n", b->gpu.name,
+               b->gpu.memory_bytes_per_second / 1e9);
     for (size_t i = 0; i < b->limit_count; i++)
         printf("%smemory limit: %.1f GB/s at %.0f%% reads, %d thread%s\n", i ? "" : "\n",
                b->limits[i].bytes_per_second / 1e9, 100 * b->limits[i].read_share,
@@ -362,10 +368,15 @@ static int run_bench(int argc, char **argv)
         {0},
     };
     ogive_options unused;
+    DLDevice where;
+    ogive_error error;
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &names, &why) && check_names(&names, &why) &&
-                device_options_apply(&b.device, &unused, &why);
+                device_options_apply(&b.device, &unused, &where, &why);
+    if (good && !list && where.device_type == kDLCUDA &&
+        ogive_cuda_device(where.device_id, &b.gpu, &error))
+        good = fail_library(&why, &error);
     if (good && list) {
         list_workloads(&names);
     } else if (good) {

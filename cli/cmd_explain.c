@@ -18,15 +18,18 @@ static const char help[] =
     "usage: ogive explain FORMULA [INPUT]... [OPTION]...\n"
     "\n"
     "Shows how FORMULA will be run on inputs of these shapes: its kernels, the bytes they\n"
-    "must move at least, this machine's memory speed (measured now) and so the least time\n"
-    "a run can take when its data does not fit into the caches. Nothing is computed.\n"
+    "must move at least, this machine's memory speed (measured now; of a GPU, by its bus and\n"
+    "clock) and so the least time a run can take when its data does not fit into the caches.\n"
+    "Nothing is computed.\n"
     "\n"
     "inputs are those of ogive run; for shapes alone, x=4096x4096:float32 is enough\n"
     "\n"
     "options:\n"
     "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
     "  --gradient NAME     show the gradient by this input, see ogive run; several share work\n"
-    "  --device cpu        where it would run\n"
+    "  --device DEVICE     where it would run: cpu (default), cuda or cuda:N (see ogive info);\n"
+    "                      where there is no GPU, cuda shows how it would run on an H100\n"
+    "  --arch ARCH         as on a GPU of this architecture, such as 80 or 90a\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
     "  --no-limit          do not measure the memory\n"
@@ -35,12 +38,13 @@ static const char help[] =
     "examples:\n"
     "  ogive explain 'x * sigmoid(x) + y' x=4096x4096:float32 y=4096x4096:float32\n"
     "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n"
-    "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n";
+    "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n"
+    "  ogive explain 'softmax(x, dim=-1)' x=4096x4096 --device cuda\n";
 
 typedef struct {
     double read, written; /* bytes that must move */
-    double limit;         /* bytes per second; 0: not measured */
-    int32_t threads;      /* that it was measured with */
+    double limit;         /* bytes per second; 0: not known */
+    int32_t threads;      /* that it was measured with; 0: by a GPU's bus and clock */
 } traffic;
 
 /* What has to come from and go to memory: each kernel's own bytes. */
@@ -82,10 +86,15 @@ static void print_traffic(const traffic *t)
     if (t->limit <= 0)
         return;
     text_seconds(floor, sizeof(floor), (t->read + t->written) / t->limit);
-    printf("memory limit          %.1f GB/s (measured now, %d thread%s, the same mix of reads and "
-           "writes)\n",
-           t->limit / 1e9, t->threads, t->threads == 1 ? "" : "s");
+    if (t->threads)
+        printf("memory limit          %.1f GB/s (measured now, %d thread%s, the same mix of reads "
+               "and writes)\n",
+               t->limit / 1e9, t->threads, t->threads == 1 ? "" : "s");
+    else
+        printf("memory limit          %.1f GB/s (the GPU's bus and clock)\n", t->limit / 1e9);
     printf("floor                 %s\n", floor);
+    if (!t->threads)
+        return;
     for (int level = 1; level <= 3; level++) {
         double cache = (double)cache_bytes(level) * (level < 3 ? t->threads : 1);
         if (cache > 0 && t->read + t->written <= cache) {
@@ -122,6 +131,8 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
         json_pack("{s:s, s:o, s:o, s:I, s:I, s:I}", "plan", text, "kernels", kernels, "results",
                   results, "workspace_bytes", (json_int_t)ogive_plan_workspace(r->plan),
                   "bytes_read", (json_int_t)t->read, "bytes_written", (json_int_t)t->written);
+    if (r->options.cuda_arch)
+        json_object_set_new(all, "assumed_arch", json_string(r->options.cuda_arch));
     if (t->limit > 0) {
         json_object_set_new(all, "memory_bytes_per_second", json_real(t->limit));
         json_object_set_new(all, "floor_seconds", json_real((t->read + t->written) / t->limit));
@@ -129,14 +140,25 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
     return all;
 }
 
+static bool find_limit(const request *r, traffic *t, failure *why)
+{
+    ogive_cuda_device_info gpu;
+
+    if (t->read + t->written <= 0)
+        return true;
+    if (r->device.device_type == kDLCPU)
+        return memory_limit_measure(t->read, t->written, t->threads, 0.2, &t->limit, why);
+    t->threads = 0;
+    if (!r->options.cuda_arch && !ogive_cuda_device(r->device.device_id, &gpu, NULL))
+        t->limit = gpu.memory_bytes_per_second;
+    return true;
+}
+
 static bool explain(const request *r, bool limit, bool json, failure *why)
 {
     traffic t;
 
-    if (!count_traffic(r->plan, &t, why))
-        return false;
-    if (limit && t.read + t.written > 0 &&
-        !memory_limit_measure(t.read, t.written, t.threads, 0.2, &t.limit, why))
+    if (!count_traffic(r->plan, &t, why) || (limit && !find_limit(r, &t, why)))
         return false;
     char *text = plan_text(r->plan);
     if (!text)
@@ -154,6 +176,24 @@ static bool explain(const request *r, bool limit, bool json, failure *why)
     return true;
 }
 
+/* Without a GPU the plan for one can still be shown, if that is said. */
+static void assume_arch(device_options *device, bool json)
+{
+    static ogive_cuda_info info;
+
+    if (!device->device || strncmp(device->device, "cuda", 4) || device->arch)
+        return;
+    ogive_cuda_describe(&info);
+    if (info.device_count > 0)
+        return;
+    device->arch = "90a";
+    if (json)
+        return;
+    printf("no GPU to plan for: ");
+    text_print_safe(stdout, info.driver_problem, strlen(info.driver_problem));
+    printf("\n\n");
+}
+
 static int run_explain(int argc, char **argv)
 {
     text_list arguments = {0}, gradient = {0};
@@ -165,15 +205,20 @@ static int run_explain(int argc, char **argv)
         {.name = "--json", .kind = OPTION_FLAG, .value = &json},
         {.name = "--no-limit", .kind = OPTION_FLAG, .value = &no_limit},
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
+        {.name = "--arch", .kind = OPTION_TEXT, .value = &device.arch},
         DEVICE_OPTIONS(&device),
         {0},
     };
     request r = {0};
     failure why = {0};
 
-    bool good = options_parse(argc, argv, options, &arguments, &why) &&
-                request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
-                explain(&r, !no_limit, json, &why);
+    bool good = options_parse(argc, argv, options, &arguments, &why);
+    if (good && device.arch && !device.device)
+        device.device = "cuda";
+    if (good)
+        assume_arch(&device, json);
+    good = good && request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
+           explain(&r, !no_limit, json, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);

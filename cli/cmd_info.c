@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_info.c - ogive info: version, CPU, caches, environment, devices.
+ * cmd_info.c - ogive info: version, CPU, caches, GPUs, environment.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -18,21 +18,69 @@ static const char help[] =
     "usage: ogive info [--json]\n"
     "\n"
     "Shows what Ogive found on this machine: its version, the CPU levels that it can use and\n"
-    "the one it uses, threads, caches, the environment variables that matter, and devices.\n"
+    "the one it uses, threads, caches, GPUs and what they need, and the environment variables\n"
+    "that matter.\n"
     "\n"
     "environment:\n"
     "  OGIVE_CPU        highest CPU level to use (one of those listed)\n"
-    "  OMP_NUM_THREADS  most threads to use\n";
+    "  OMP_NUM_THREADS  most threads to use\n"
+    "  OGIVE_LIBCUDA    file of the CUDA driver, instead of libcuda.so.1\n"
+    "  OGIVE_NVRTC      file of NVRTC, NVIDIA's compiler library\n"
+    "  OGIVE_CACHE_DIR  folder of compiled kernels, instead of ~/.cache/ogive\n"
+    "  OGIVE_DUMP       folder to which the sources of GPU kernels are written\n";
 
-static const char *const variables[] = {"OGIVE_CPU", "OMP_NUM_THREADS"};
+static const char *const variables[] = {"OGIVE_CPU",   "OMP_NUM_THREADS", "OGIVE_LIBCUDA",
+                                        "OGIVE_NVRTC", "OGIVE_CACHE_DIR", "OGIVE_DUMP"};
+enum { VARIABLES = sizeof(variables) / sizeof(variables[0]) };
 
-static void print_json_info(void)
+/* "13.0" of 13000; "" if it is not known. */
+static const char *version_text(int32_t version, char text[16])
+{
+    text[0] = 0;
+    if (version)
+        snprintf(text, 16, "%d.%d", (int)version / 1000, (int)version % 1000 / 10);
+    return text;
+}
+
+/* {"version", "path", "problem"} */
+static json_t *found_json(int32_t version, const char *path, const char *problem)
+{
+    char text[16];
+
+    return json_pack("{s:s, s:s, s:s}", "version", version_text(version, text), "path", path,
+                     "problem", problem);
+}
+
+static json_t *cuda_json(const ogive_cuda_info *info)
+{
+    json_t *devices = json_array();
+
+    for (int32_t i = 0; i < info->device_count; i++) {
+        ogive_cuda_device_info device;
+        ogive_error error;
+        if (ogive_cuda_device(i, &device, &error))
+            json_array_append_new(devices, json_pack("{s:s}", "problem", error.message));
+        else
+            json_array_append_new(
+                devices, json_pack("{s:s, s:i, s:i, s:I, s:f}", "name", device.name, "arch",
+                                   (int)device.arch, "multiprocessors", (int)device.multiprocessors,
+                                   "memory_bytes", (json_int_t)device.memory_bytes,
+                                   "memory_bytes_per_second", device.memory_bytes_per_second));
+    }
+    return json_pack("{s:o, s:o, s:o, s:{s:s, s:s}}", "devices", devices, "driver",
+                     found_json(info->driver_version, info->driver_path, info->driver_problem),
+                     "nvrtc",
+                     found_json(info->nvrtc_version, info->nvrtc_path, info->nvrtc_problem),
+                     "cache", "folder", info->cache_folder, "problem", info->cache_problem);
+}
+
+static void print_json_info(const ogive_cuda_info *cuda)
 {
     json_t *levels = json_array(), *environment = json_object(), *caches = json_object();
 
     for (size_t i = 0; ogive_cpu_level_name(i); i++)
         json_array_append_new(levels, json_string(ogive_cpu_level_name(i)));
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < VARIABLES; i++) {
         const char *value = getenv(variables[i]);
         json_object_set_new(environment, variables[i], value ? json_string(value) : json_null());
     }
@@ -42,14 +90,61 @@ static void print_json_info(void)
         if (cache_bytes(level))
             json_object_set_new(caches, name, json_integer(cache_bytes(level)));
     }
-    json_t *all = json_pack("{s:s, s:s, s:o, s:i, s:o, s:o, s:{s:b, s:b}}", "version",
-                            ogive_version(), "cpu_level", ogive_cpu_level(), "cpu_levels", levels,
-                            "threads", (int)ogive_cpu_threads(), "cache_bytes", caches,
-                            "environment", environment, "devices", "cpu", 1, "cuda", 0);
+    json_t *all =
+        json_pack("{s:s, s:s, s:o, s:i, s:o, s:o, s:{s:b, s:b}, s:o}", "version", ogive_version(),
+                  "cpu_level", ogive_cpu_level(), "cpu_levels", levels, "threads",
+                  (int)ogive_cpu_threads(), "cache_bytes", caches, "environment", environment,
+                  "devices", "cpu", 1, "cuda", cuda->device_count > 0, "cuda", cuda_json(cuda));
     print_json(all);
 }
 
-static void print_info(void)
+/* "label            text", what others wrote made safe. */
+static void print_line(const char *label, const char *text)
+{
+    printf("%-16s ", label);
+    text_print_safe(stdout, text, strlen(text));
+    putchar('\n');
+}
+
+static void print_device(int32_t index)
+{
+    ogive_cuda_device_info device;
+    ogive_error error;
+    char label[32], memory[32], line[300];
+
+    snprintf(label, sizeof(label), "device cuda:%d", (int)index);
+    if (ogive_cuda_device(index, &device, &error)) {
+        print_line(label, error.message);
+        return;
+    }
+    text_binary_bytes(memory, sizeof(memory), (double)device.memory_bytes);
+    snprintf(line, sizeof(line), "%s, sm_%d, %d multiprocessors, %s at %.0f GB/s", device.name,
+             (int)device.arch, (int)device.multiprocessors, memory,
+             device.memory_bytes_per_second / 1e9);
+    print_line(label, line);
+}
+
+static void print_cuda(const ogive_cuda_info *info)
+{
+    char version[16], line[1400];
+
+    if (info->device_count == 0)
+        print_line("device cuda", info->driver_problem);
+    for (int32_t i = 0; i < info->device_count; i++)
+        print_device(i);
+    snprintf(line, sizeof(line), "CUDA %s, %s", version_text(info->driver_version, version),
+             info->driver_path);
+    if (info->driver_version)
+        print_line("CUDA driver", line);
+    snprintf(line, sizeof(line), "%s, %s", version_text(info->nvrtc_version, version),
+             info->nvrtc_path);
+    print_line("NVRTC", info->nvrtc_version ? line : info->nvrtc_problem);
+    snprintf(line, sizeof(line), "%s%s%s", info->cache_folder[0] ? info->cache_folder : "none",
+             info->cache_problem[0] ? ": " : "", info->cache_problem);
+    print_line("kernel cache", line);
+}
+
+static void print_info(const ogive_cuda_info *cuda)
 {
     printf("version          %s\n", ogive_version());
     printf("CPU levels      ");
@@ -63,14 +158,12 @@ static void print_info(void)
         text_binary_bytes(size, sizeof(size), (double)cache_bytes(level));
         printf("L%d cache         %s\n", level, cache_bytes(level) ? size : "not known");
     }
-    for (size_t i = 0; i < 2; i++) {
-        const char *value = getenv(variables[i]);
-        printf("%-16s ", variables[i]);
-        text_print_safe(stdout, value ? value : "not set", strlen(value ? value : "not set"));
-        putchar('\n');
-    }
     printf("device cpu       available\n");
-    printf("device cuda      not in this build\n");
+    print_cuda(cuda);
+    for (size_t i = 0; i < VARIABLES; i++) {
+        const char *value = getenv(variables[i]);
+        print_line(variables[i], value ? value : "not set");
+    }
 }
 
 /* Plans a formula: that fails if OGIVE_CPU is wrong, as every other will. */
@@ -91,6 +184,7 @@ static int run_info(int argc, char **argv)
     text_list arguments = {0};
     bool json = false;
     const option options[] = {{.name = "--json", .kind = OPTION_FLAG, .value = &json}, {0}};
+    static ogive_cuda_info cuda;
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &arguments, &why);
@@ -100,10 +194,12 @@ static int run_info(int argc, char **argv)
     good = good && check_environment(&why);
     if (!good)
         report_failure(&why, NULL, 0);
-    else if (json)
-        print_json_info();
     else
-        print_info();
+        ogive_cuda_describe(&cuda);
+    if (good && json)
+        print_json_info(&cuda);
+    else if (good)
+        print_info(&cuda);
     text_list_release(&arguments);
     return good ? STATUS_DONE : why.status;
 }

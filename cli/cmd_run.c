@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "clock.h"
+#include "device_data.h"
 #include "json_output.h"
 #include "report.h"
 #include "request.h"
@@ -39,7 +40,7 @@ static const char help[] =
     "                      give one result each. grad=... is what the result's change is\n"
     "                      worth (grad.0=, grad.1=, ... for several results); 1 if it is\n"
     "                      not given and the result has no dims\n"
-    "  --device cpu        where to run it\n"
+    "  --device DEVICE     where to run it: cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
     "  --seed N            seed of generated inputs (default 0)\n"
@@ -56,6 +57,7 @@ static const char help[] =
     "  ogive run 'm = mean(x, dim=1, keepdim=true); x - m, m' x=in.npy -o centred.npy -o mean.npy\n"
     "  ogive run 'mean((linear(x, w) - y)**2)' x=x.npy y=y.npy w=w.npy --gradient w -o dw.npy\n"
     "  ogive run -f layer.txt x=in.npy -o in.npy\n"
+    "  ogive run 'softmax(x, dim=-1)' x=in.npy --device cuda -o out.npy\n"
     "  ogive run -- '-x' x=2.0\n"
     "\n"
     "exit status: 0 done; 2 usage or formula; 3 a file; 4 device or memory\n";
@@ -95,28 +97,20 @@ static bool computed_describe(computed *c, const ogive_plan *plan, size_t count,
 
 static bool compute(const request *r, computed *c, failure *why)
 {
-    size_t workspace_bytes = ogive_plan_workspace(r->plan);
-    void *workspace = workspace_bytes ? host_allocate(workspace_bytes) : NULL;
-    const void **data = calloc(r->in.count + 1, sizeof(*data));
+    device_data d;
     ogive_error error;
-    bool good = true;
 
-    if (!data || (workspace_bytes && !workspace))
-        good = fail_memory(why, (double)workspace_bytes, "the workspace");
+    bool good = device_data_make(&d, r, why);
+    double start = clock_seconds();
+    if (good && ogive_plan_run(r->plan, d.inputs, d.outputs, d.workspace, NULL, &error))
+        good = fail_library(why, &error);
+    good = good && device_data_wait(&d, why);
+    c->seconds = clock_seconds() - start;
     for (size_t i = 0; good && i < c->count; i++) {
         size_t bytes = (size_t)host_layout_elements(&c->layouts[i]) * c->layouts[i].dtype->bytes;
-        c->data[i] = host_allocate(bytes);
-        if (!c->data[i])
-            good = fail_memory(why, (double)bytes, "a result");
+        good = device_data_take(&d, i, bytes, &c->data[i], why);
     }
-    for (size_t i = 0; good && i < r->in.count; i++)
-        data[i] = r->in.items[i].data;
-    double start = clock_seconds();
-    if (good && ogive_plan_run(r->plan, data, c->data, workspace, NULL, &error))
-        good = fail_library(why, &error);
-    c->seconds = clock_seconds() - start;
-    free(data);
-    free(workspace);
+    device_data_release(&d);
     return good;
 }
 

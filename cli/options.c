@@ -125,24 +125,37 @@ bool check_cpu_level(const char *level, failure *why)
                   known);
 }
 
-bool device_options_apply(const device_options *device, ogive_options *out, failure *why)
+/* cpu, cuda, cuda:N */
+static bool read_device(const char *text, DLDevice *out, failure *why)
+{
+    const char *rest = text + 4;
+
+    *out = (DLDevice){kDLCPU, 0};
+    if (!strcmp(text, "cpu"))
+        return true;
+    out->device_type = kDLCUDA;
+    if (!strcmp(text, "cuda"))
+        return true;
+    if (!strncmp(text, "cuda:", 5) && rest[1] && strlen(rest) < 6 &&
+        strspn(rest + 1, "0123456789") == strlen(rest + 1)) {
+        out->device_id = (int32_t)strtol(rest + 1, NULL, 10);
+        return true;
+    }
+    return failed(why, STATUS_USAGE, "--device: unknown device '%s'; expected cpu, cuda or cuda:N",
+                  text);
+}
+
+bool device_options_apply(const device_options *device, ogive_options *out, DLDevice *where,
+                          failure *why)
 {
     *out = (ogive_options){.size = sizeof(*out), .threads = (int32_t)device->threads};
     if (device->cpu && !check_cpu_level(device->cpu, why))
         return false;
+    if (!read_device(device->device ? device->device : "cpu", where, why))
+        return false;
     out->cpu_level = device->cpu;
-    if (!device->device || !strcmp(device->device, "cpu"))
-        return true;
-    if (!strncmp(device->device, "cuda", 4)) {
-        const char *rest = device->device + 4;
-        if (!*rest ||
-            (*rest == ':' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1)))
-            return failed(why, STATUS_DEVICE,
-                          "--device %s: this build has no CUDA backend yet; --device cpu works",
-                          device->device);
-    }
-    return failed(why, STATUS_USAGE, "--device: unknown device '%s'; expected cpu, cuda or cuda:N",
-                  device->device);
+    out->cuda_arch = where->device_type == kDLCUDA ? device->arch : NULL;
+    return true;
 }
 
 bool check_function_names(const text_list *names, failure *why)

@@ -35,6 +35,7 @@ typedef struct {
     const char *device;
     const char *cpu;
     int64_t threads;
+    const char *arch; /* of a GPU that need not be there; NULL: the device's own */
 } device_options;
 
 #define DEVICE_OPTIONS(d)                                                                          \
@@ -45,8 +46,9 @@ typedef struct {
         .greatest = 4096                                                                           \
     }
 
-/* Checks them against this build and machine. */
-bool device_options_apply(const device_options *device, ogive_options *out, failure *why);
+/* Checks them against this machine; *where is the device. */
+bool device_options_apply(const device_options *device, ogive_options *out, DLDevice *where,
+                          failure *why);
 /* That every one of names is a function of the language. */
 bool check_function_names(const text_list *names, failure *why);
 /* That level is one of this machine's. */

@@ -44,8 +44,8 @@ static bool fill_gradients(request *r, const ogive_formula *forward, failure *wh
         input *item = &r->in.items[i];
         if (item->kind != INPUT_MISSING)
             continue;
-        if (!plan &&
-            ogive_plan_create(forward, r->in.tensors, first, NULL, 0, &r->options, &plan, &error))
+        /* On the CPU: only the results' dims are asked for. */
+        if (!plan && ogive_plan_create(forward, r->in.tensors, first, NULL, 0, NULL, &plan, &error))
             return fail_library(why, &error);
         const DLTensor *result = ogive_plan_result(plan, i - first);
         if (result->ndim == 0)
@@ -83,7 +83,7 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
     ogive_error error;
 
     *r = (request){0};
-    if (!device_options_apply(device, &r->options, why))
+    if (!device_options_apply(device, &r->options, &r->device, why))
         return false;
     if (formula_file) {
         if (!read_formula(r, formula_file, why))
@@ -108,6 +108,8 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
     }
     if (!resolve(r, gradient, &rest, why))
         return false;
+    for (size_t i = 0; i < r->in.count; i++)
+        r->in.items[i].tensor.device = r->device;
     if (ogive_plan_create(r->formula, r->in.tensors, r->in.count, NULL, 0, &r->options, &r->plan,
                           &error))
         return fail_library(why, &error);

@@ -19,6 +19,7 @@ typedef struct {
     ogive_formula *formula;
     inputs in;
     ogive_options options;
+    DLDevice device; /* of the plan; the inputs' data is in the process's memory */
     ogive_plan *plan;
 } request;
 

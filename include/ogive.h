@@ -263,7 +263,7 @@ typedef struct {
     char name[128];
     int32_t arch; /* compute capability: 90 is 9.0 */
     int32_t multiprocessors;
-    int64_t memory_bytes;
+    int64_t memory_bytes, l2_bytes;
     double memory_bytes_per_second; /* by bus and clock, never reached; 0: not known */
 } ogive_cuda_device_info;
 

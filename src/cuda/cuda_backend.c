@@ -3,6 +3,7 @@
  * cuda_backend.c - an NVIDIA GPU as a backend of the plan. Preparing emits every kernel,
  * has it compiled and loaded; a run fills pointers into arguments and launches.
  */
+#include "cuda/cuda_cache.h"
 #include "cuda/cuda_module.h"
 #include "plan/backend.h"
 
@@ -64,6 +65,15 @@ static ogive_status emit_kernels(const og_plan *plan, state *s, ogive_error *err
     return OGIVE_OK;
 }
 
+/* Of a tensor without elements any pointer will do. */
+static bool is_empty(const og_buffer *buffer)
+{
+    for (int32_t d = 0; d < buffer->rank; d++)
+        if (buffer->shape[d] == 0)
+            return true;
+    return false;
+}
+
 /* Which of the caller's pointers kernels use: those are checked in each run. */
 static ogive_status find_used(const og_plan *plan, state *s, ogive_error *error)
 {
@@ -75,7 +85,8 @@ static ogive_status find_used(const og_plan *plan, state *s, ogive_error *error)
             const og_cuda_launch *launch = &s->kernels[i].work.launches[l];
             for (int32_t p = 0; p < launch->pointer_count; p++) {
                 int32_t buffer = launch->pointers[p].buffer;
-                if (buffer < 0 || seen[buffer] || plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY)
+                if (buffer < 0 || seen[buffer] || is_empty(&plan->buffers[buffer]) ||
+                    plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY)
                     continue;
                 seen[buffer] = true;
                 s->used[s->used_count++] = buffer;
@@ -445,9 +456,12 @@ static ogive_status warm(const og_plan *plan, const void *opaque, size_t *compil
             continue;
         OG_TRY(og_cuda_build(work->source, s->limits.arch, &image, error));
         og_cuda_image_free(&image);
-        if (!image.is_kept)
-            OG_FAIL(error, OGIVE_DEVICE, -1, "a compiled kernel cannot be kept in the cache: %s",
+        if (!image.is_kept) {
+            char folder[OG_CUDA_FOLDER_TEXT], unused[160];
+            (void)og_cuda_cache_state(folder, unused);
+            OG_FAIL(error, OGIVE_DEVICE, -1, "a compiled kernel cannot be kept in '%s': %s", folder,
                     image.not_kept);
+        }
         *compiled += !image.was_cached;
     }
     return OGIVE_OK;

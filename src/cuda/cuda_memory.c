@@ -119,6 +119,7 @@ ogive_status ogive_cuda_device(int32_t index, ogive_cuda_device_info *info, ogiv
     info->arch = d.limits.arch;
     info->multiprocessors = d.limits.multiprocessors;
     info->memory_bytes = (int64_t)d.memory_bytes;
+    info->l2_bytes = (int64_t)d.limits.l2_bytes;
     info->memory_bytes_per_second = d.memory_bytes_per_second;
     return OGIVE_OK;
 }

@@ -2,4 +2,6 @@
 ogive run 'x' x=1.0 --device cpu
 ogive run 'x' x=1.0 --device cuda
 echo "exit $?"
-ogive explain 'x' x=1.0 --device cuda:1
+ogive run 'x' x=1.0 --device cuda:1
+ogive bench sigmoid-2^12 --device cuda
+ogive run 'x' x=1.0 --device cuda:123456

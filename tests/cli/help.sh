@@ -1,5 +1,5 @@
 ogive --help
-for command in run explain functions check bench info; do
+for command in run explain functions check bench emit warm info; do
     echo "== $command"
     ogive $command --help
     ogive help $command | cmp - <(ogive $command -h)

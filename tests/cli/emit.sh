@@ -1,0 +1,21 @@
+# Sources, plans and compiled kernels without a GPU.
+ogive emit 'x' x=4x4
+ogive emit --cuda 'sigmoid(x)' x=8x8 | grep -c '__global__'
+ogive emit --cuda 'sigmoid(x)' x=8x8 | head -1
+ogive emit --cuda 'x + 1' x=0x4
+ogive emit --cuda 'sigmod(x)' x=8x8
+ogive emit --cuda 'x' x=8x8 --arch 9000
+ogive explain 'x + 1' x=8x8 --device cuda | sed -E 's/.* [0-9]+ blocks? of .*/  LAUNCH/'
+ogive explain 'x + 1' x=8x8 --arch 80 --json | grep assumed
+ogive warm 'x + 1' x=8x8 --arch 90a
+echo "exit $?"
+ogive warm 'x + 1' x=8x8
+export OGIVE_NVRTC=$FAKE_NVRTC
+ogive warm 'x + 1' x=8x8 --arch 80 --arch sm_90a | sed 's/(.*)/(TIME)/'
+ogive warm 'x + 1' x=16x16 --arch 90a | sed 's/(.*)/(TIME)/'
+ls "$OGIVE_CACHE_DIR" | wc -l
+OGIVE_CACHE_DIR=/proc/self ogive warm 'x + 2 * x' x=16x16 --arch 90a
+echo "exit $?"
+mkdir dump
+OGIVE_DUMP=dump ogive warm 'x + 1' x=16x16 --arch 90a > /dev/null
+ls dump | sed 's/^[0-9a-f]*/KEY/'
