@@ -8,7 +8,8 @@ Every function of the language, at its kinks and edges, at infinities and NaN an
 at random points; reductions with ties and NaN over every dim; broadcasting; norms;
 products of every rank. float32 and float64 must agree in class (NaN, infinite) and
 in value; half types with PyTorch's float64 gradient at the same inputs, rounded.
-Needs PyTorch; compiles bench/ogive_call.c with cc.
+Needs PyTorch; compiles bench/ogive_call.c with cc. If PyTorch 2.13 dies of SIGILL in
+a product of bfloat16 (virtual machines that hide AMX), ONEDNN_MAX_CPU_ISA=AVX2 helps.
 """
 import argparse
 import itertools
@@ -182,25 +183,30 @@ def check_products():
 
     def make(shapes, dtype):
         return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
-    for dtype in (torch.float32, torch.float64):
+    for dtype in dtypes:
+        ulps = 2 if dtype in halves else 300  # of a half type: it is rounded once
         for shapes in linears:
             x, w, b = make(shapes, dtype)
-            check("linear(x, y)", F.linear, [x, w], 300)
-            check("linear(x, y, z)", F.linear, [x, w, b], 300)
+            v, = make(shapes[1:2], dtype)
+            check("linear(x, y)", F.linear, [x, w], ulps)
+            check("linear(x, y, z)", F.linear, [x, w, b], ulps)
             check("sum(sigmoid(linear(x, y, z)), dim=-1)",
-                  lambda x, y, z: torch.sigmoid(F.linear(x, y, z)).sum(-1), [x, w, b], 300)
+                  lambda x, y, z: torch.sigmoid(F.linear(x, y, z)).sum(-1), [x, w, b], ulps)
             check("a = linear(x, y, z); a + 2.0 * sigmoid(a)", lambda x, y, z: F.linear(x, y, z) + 2
-                  * torch.sigmoid(F.linear(x, y, z)), [x, w, b], 300)
+                  * torch.sigmoid(F.linear(x, y, z)), [x, w, b], ulps)
+            check("silu(linear(x, y, z)) * linear(x, w)",
+                  lambda x, y, z, w: F.silu(F.linear(x, y, z)) * F.linear(x, w), [x, w, b, v], ulps)
         for shapes in matmuls:
             x, y = make(shapes, dtype)
-            check("x @ y", torch.matmul, [x, y], 300)
-            check("tanh(x) @ sigmoid(y)", lambda x, y: torch.tanh(x) @ torch.sigmoid(y), [x, y], 300)
+            check("x @ y", torch.matmul, [x, y], ulps)
+            check("tanh(x) @ sigmoid(y)", lambda x, y: torch.tanh(x) @ torch.sigmoid(y), [x, y],
+                  ulps)
         q, k, v = make([(2, 3, 4), (2, 5, 4), (2, 5, 6)], dtype)
         check("softmax(x @ transpose(y, -2, -1) * 0.5, -1) @ z",
-              lambda x, y, z: torch.softmax(x @ y.transpose(-2, -1) * 0.5, -1) @ z, [q, k, v], 300)
+              lambda x, y, z: torch.softmax(x @ y.transpose(-2, -1) * 0.5, -1) @ z, [q, k, v], ulps)
         x, w = make([(7, 5), (3, 7)], dtype)
-        check("linear(x, y)", F.linear, [x.t(), w[:, ::1]], 300)  # strided operands
-        check("x @ y", torch.matmul, [x.t(), w.t()], 300)
+        check("linear(x, y)", F.linear, [x.t(), w[:, ::1]], ulps)  # strided operands
+        check("x @ y", torch.matmul, [x.t(), w.t()], ulps)
 
 
 if __name__ == "__main__":
