@@ -305,7 +305,7 @@ static void explain_deadlock(void)
 /* Random order of warps, lanes up or down; the same for the whole block. */
 static void draw_order(unsigned *order)
 {
-    unsigned warps = (run.count + LANES - 1) / LANES, warp_order[MOST_THREADS / LANES], n = 0;
+    unsigned warps = (run.count + LANES - 1) / LANES, warp_order[MOST_THREADS / LANES] = {0}, n = 0;
     for (unsigned i = 0; i < warps; i++) {
         unsigned other = draw(i + 1);
         warp_order[i] = warp_order[other];
