@@ -51,6 +51,39 @@ static int32_t widest_vector(const og_cuda_emitter *e)
     return (int32_t)(16 / narrowest);
 }
 
+/* Do vectors of this many elements start where all contiguous operands are aligned
+ * (if their pointers are)? */
+static bool is_vector(const og_cuda_emitter *e, int32_t vector)
+{
+    const og_space *space = &e->kernel->space;
+    /* A row of several dims is cut into vectors as if it were one. */
+    if (space->n_reduced > 1 && e->vector_dim == space->rank - 1 &&
+        space->extent[e->vector_dim] % vector)
+        return false;
+    for (int32_t a = 0; a < e->kernel->access_count; a++) {
+        const og_access *access = &e->kernel->accesses[a];
+        if (og_cuda_motion_of(e, access) != OG_CUDA_UNIT)
+            continue;
+        for (int32_t d = 0; d < space->rank; d++)
+            if (d != e->vector_dim && access->stride[d] % vector)
+                return false;
+    }
+    return true;
+}
+
+int32_t og_cuda_best_vector(const og_cuda_emitter *e)
+{
+    size_t narrowest = 16;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (og_cuda_motion_of(e, &e->kernel->accesses[a]) == OG_CUDA_UNIT &&
+            og_dtype_bytes(e->kernel->accesses[a].dtype) < narrowest)
+            narrowest = og_dtype_bytes(e->kernel->accesses[a].dtype);
+    int32_t vector = (int32_t)(16 / narrowest);
+    while (vector > 1 && !is_vector(e, vector))
+        vector /= 2;
+    return vector;
+}
+
 /* ---- putting together -------------------------------------------------------------- */
 
 static bool uses_float64(const og_kernel *kernel)
@@ -171,6 +204,8 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
             add_region(e, "sums", p, partials, og_cuda_sums_bytes(pass, false));
         if (og_cuda_has_terms(pass))
             add_region(e, "terms", p, partials, og_cuda_sums_bytes(pass, true));
+        if (og_cuda_has_terms(pass) && kernel->order == OG_COLUMNS)
+            add_region(e, "totals", p, rows, og_cuda_sums_bytes(pass, false));
     }
     if (kernel->pass_count > 1)
         add_region(e, "row_values", -1, rows, og_cuda_row_bytes(kernel));
@@ -253,8 +288,8 @@ static ogive_status emit(og_cuda_emitter *e)
         return og_fail_memory(e->error, strides);
     e->wide = needs_wide(kernel);
     if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
-        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "reductions on CUDA are not available yet");
-    if (kernel->space.n_reduced)
+        OG_TRY(og_cuda_emit_columns(e));
+    else if (kernel->space.n_reduced)
         OG_TRY(og_cuda_emit_rows(e));
     else
         OG_TRY(emit_pointwise(e));

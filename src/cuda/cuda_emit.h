@@ -54,17 +54,21 @@ typedef struct {
 /* Made by cmake/embed.cmake: the texts of src/math/NAME.h and src/cuda/NAME.cuh. */
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
-    og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[];
+    og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
+    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[];
 
 /* ---- cuda_emit.c ---- */
 
+/* The widest vector along e->vector_dim by which all contiguous operands are moved at once,
+ * of kernels that reduce. */
+int32_t og_cuda_best_vector(const og_cuda_emitter *e);
 /* Room for so many launches; then one after the other, of entry or (pass >= 0)
  * entry<pass>. */
 ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads);
-/* a.sums<p> and a.terms<p>, of so many structs each, and a.row_values where a pass
- * follows another. */
+/* Scratch: a.sums<p> and a.terms<p> of so many structs each, a.totals<p> (sums of a whole
+ * column, for its terms) and, where a pass follows another, a.row_values of one a row. */
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
 
 /* ---- cuda_emit_args.c ---- */
@@ -105,5 +109,6 @@ int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
 /* ---- bodies: a file each ---- */
 
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
+ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 
 #endif

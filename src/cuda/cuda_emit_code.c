@@ -22,6 +22,12 @@ static bool is_row_value(const og_kernel *kernel, int32_t value)
     return kernel->values[value].level == OG_ROW;
 }
 
+/* Vectors along a dim that is kept are of several rows. */
+static int32_t first_reduced(const og_kernel *kernel)
+{
+    return kernel->space.rank - kernel->space.n_reduced;
+}
+
 bool og_cuda_is_stored(const og_kernel *kernel, int32_t access)
 {
     for (int32_t p = 0; p < kernel->pass_count; p++) {
@@ -271,7 +277,7 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
 {
     og_text *to = &e->passes;
     og_text_add(to, "    OG_FN void store(const og_args &a, const og_offsets &at, const og_span "
-                    "&span,\n                     const og_row &row, const values *y)\n    {\n");
+                    "&span,\n                     const og_row *row, const values *y)\n    {\n");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         if (instr->op != OG_OP_STORE)
@@ -279,7 +285,10 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
         add_pointer(e, instr->index, true);
         og_dtype dtype = e->kernel->accesses[instr->index].dtype;
         char value[32];
-        snprintf(value, sizeof value, is_row_value(e->kernel, instr->args[0]) ? "row.v%d" : "y[i].v%d",
+        snprintf(value, sizeof value, "%s.v%d",
+                 !is_row_value(e->kernel, instr->args[0])  ? "y[i]"
+                 : e->vector_dim < first_reduced(e->kernel) ? "row[i]"
+                                                           : "row[0]",
                  (int)instr->args[0]);
         og_text_add(to, "        og_pack<%s> x%d;\n#pragma unroll\n"
                         "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",

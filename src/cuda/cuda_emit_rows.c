@@ -94,37 +94,6 @@ static int32_t load_registers(const og_cuda_emitter *e)
 
 /* ---- shapes --------------------------------------------------------------------------- */
 
-/* Do vectors of this many elements start where all contiguous operands are aligned
- * (if their pointers are)? */
-static bool is_vector(const og_cuda_emitter *e, int32_t vector)
-{
-    const og_space *space = &e->kernel->space;
-    if (space->n_reduced > 1 && space->extent[e->vector_dim] % vector)
-        return false;
-    for (int32_t a = 0; a < e->kernel->access_count; a++) {
-        const og_access *access = &e->kernel->accesses[a];
-        if (og_cuda_motion_of(e, access) != OG_CUDA_UNIT)
-            continue;
-        for (int32_t d = 0; d < space->rank; d++)
-            if (d != e->vector_dim && access->stride[d] % vector)
-                return false;
-    }
-    return true;
-}
-
-static int32_t best_vector(const og_cuda_emitter *e)
-{
-    size_t narrowest = 16;
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        if (og_cuda_motion_of(e, &e->kernel->accesses[a]) == OG_CUDA_UNIT &&
-            og_dtype_bytes(e->kernel->accesses[a].dtype) < narrowest)
-            narrowest = og_dtype_bytes(e->kernel->accesses[a].dtype);
-    int32_t vector = (int32_t)(16 / narrowest);
-    while (vector > 1 && !is_vector(e, vector))
-        vector /= 2;
-    return vector;
-}
-
 static int32_t power_above(int64_t n)
 {
     int32_t power = 1;
@@ -167,7 +136,7 @@ static rows_shape take_warp(og_cuda_emitter *e, int64_t n, int32_t kept)
 static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
 {
     rows_shape s;
-    int32_t widest = e->vector = best_vector(e);
+    int32_t widest = e->vector = og_cuda_best_vector(e);
     bool fits_warp = n <= WARP_ROW;
     if (fits_warp) {
         s = take_warp(e, n, kept);
@@ -274,14 +243,14 @@ static void add_combine(og_cuda_emitter *e, int32_t p)
     og_text_add(to,
                 "    og_partial_sums<og_sums%d> p%d;\n"
                 "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
-                "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, g.n);\n",
+                "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
                 n, n, n, n, n, n, n, n, n);
     if (og_cuda_has_terms(&e->kernel->passes[p]))
         og_text_add(to,
                     "    og_partial_terms<og_terms%d> q%d;\n"
                     "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
                     "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
-                    "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, g.n);\n",
+                    "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
                     n, n, n, n, n, n, n, n, n, n, n, n, n);
     add_finish(e, p);
     if (p + 1 < e->kernel->pass_count)
@@ -329,8 +298,9 @@ static void add_shape(og_cuda_emitter *e, const rows_shape *s)
 {
     og_text_add(&e->numbers,
                 "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d, "
-                "OG_KEEPS = %d };\n",
-                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps);
+                "OG_KEEPS = %d, OG_FLAT = %d };\n",
+                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps,
+                e->kernel->space.n_reduced == 1);
 }
 
 /* Everything before the entries. */

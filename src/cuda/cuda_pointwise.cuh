@@ -31,5 +31,5 @@ OG_KERNEL(og_pointwise, OG_THREADS)
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         og_pass0::compute(a, row, kept, x, i, y[i]);
-    og_pass0::store(a, at, span, row, y);
+    og_pass0::store(a, at, span, &row, y);
 }

@@ -12,16 +12,18 @@
  *               a shorter row
  *   OG_KEEPS    1: a row is OG_STEPS times that or less, and og_kept of all of it
  *               stays in registers from pass to pass; 0: read again
+ *   OG_FLAT     1: the row is one dim
  *   OG_FLIGHT   steps whose loads are under way at once, dividing OG_STEPS if OG_KEEPS
  */
 enum { OG_WIDTH = OG_GROUP * OG_VECTORS * OG_V, OG_WARP = OG_GROUP < 32 ? OG_GROUP : 32 };
 
 struct og_group {
     og_index row;
-    og_index from, n; /* elements [from, from + n) of the row */
-    og_offsets at;    /* of the row */
-    int thread;       /* in the group */
-    bool writes;      /* is this the thread that writes what is the row's? */
+    og_index from; /* the group's first element of the row; 0 if OG_FLAT: then at is there */
+    int n;         /* elements of the group, at most OG_CHUNK */
+    og_offsets at; /* of the row */
+    int thread;    /* in the group */
+    bool writes;   /* is this the thread that writes what is the row's? */
 };
 
 /* Groups beyond the last row go through the last one, with no elements. */
@@ -31,7 +33,7 @@ OG_FN og_group og_find_row(const og_args &a)
     og_index row = (og_index)blockIdx.x * (OG_THREADS / OG_GROUP) + threadIdx.x / OG_GROUP;
     g.row = row < a.rows ? row : a.rows - 1;
     g.from = 0;
-    g.n = row < a.rows ? a.n : 0;
+    g.n = row < a.rows ? (int)a.n : 0;
     g.at = og_start();
     og_seek_rows(a, g.row, g.at);
     g.thread = threadIdx.x % OG_GROUP;
@@ -39,22 +41,26 @@ OG_FN og_group og_find_row(const og_args &a)
     return g;
 }
 
-/* The first element of the thread's vector j in a step, counted from g.from. */
-OG_FN og_index og_element(const og_group &g, og_index step, int j)
+/* The first element of the thread's vector j in a step, counted from the group's. */
+OG_FN int og_element(const og_group &g, int step, int j)
 {
     return step * OG_WIDTH + (j * OG_GROUP + g.thread) * OG_V;
 }
 
-/* Where that vector is; anywhere in the row, if it has no element. */
-OG_FN og_offsets og_place(const og_args &a, const og_group &g, og_index element)
+/* Where that vector is; if it has no element, nothing is read there (OG_FLAT), or
+ * anywhere in the row. */
+OG_FN og_offsets og_place(const og_args &a, const og_group &g, int element)
 {
     og_offsets at = g.at;
-    og_step_row(a, element < g.n ? g.from + element : 0, at);
+    if constexpr (OG_FLAT)
+        og_step_row(a, element, at);
+    else
+        og_step_row(a, element < g.n ? g.from + element : 0, at);
     return at;
 }
 
 template <class Loads>
-OG_FN void og_fetch(const og_args &a, const og_group &g, og_index element, Loads &x)
+OG_FN void og_fetch(const og_args &a, const og_group &g, int element, Loads &x)
 {
     og_span span = og_span_of(element, g.n);
     og_offsets at = og_place(a, g, element);
@@ -79,7 +85,7 @@ OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
 /* OG_FLIGHT steps: all loads, then everything else. */
 template <class P>
 OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &row,
-                           const typename P::peaks &peaks, const og_kept_row &kept, og_index first,
+                           const typename P::peaks &peaks, const og_kept_row &kept, int first,
                            typename P::sums (&lanes)[OG_VECTORS][OG_V])
 {
     typename P::pass::loads x[OG_FLIGHT][OG_VECTORS];
@@ -92,7 +98,7 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll
         for (int j = 0; j < OG_VECTORS; j++) {
-            og_index element = og_element(g, first + step, j);
+            int element = og_element(g, first + step, j);
             typename P::pass::values y[OG_V];
 #pragma unroll
             for (int i = 0; i < OG_V; i++) {
@@ -102,7 +108,7 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
                     P::add(lanes[j][i], row, peaks, y[i]);
             }
             if constexpr (P::stores)
-                P::pass::store(a, og_place(a, g, element), og_span_of(element, g.n), row, y);
+                P::pass::store(a, og_place(a, g, element), og_span_of(element, g.n), &row, y);
         }
 }
 
@@ -122,7 +128,7 @@ OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_r
             og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
     } else {
 #pragma unroll 1
-        for (og_index step = 0; step * OG_WIDTH < g.n; step += OG_FLIGHT)
+        for (int step = 0; step * OG_WIDTH < g.n; step += OG_FLIGHT)
             og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
     }
     if constexpr (P::count == 0) {

@@ -15,10 +15,14 @@ OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
     g.row = og_divide((og_index)blockIdx.x, a.chunks);
     chunk = (og_index)blockIdx.x - g.row * a.chunks.extent;
     g.from = chunk * OG_CHUNK;
-    chunk += g.row * a.partials;
-    g.n = a.n - g.from < OG_CHUNK ? a.n - g.from : OG_CHUNK;
+    g.n = a.n - g.from < OG_CHUNK ? (int)(a.n - g.from) : OG_CHUNK;
     g.at = og_start();
     og_seek_rows(a, g.row, g.at);
+    if constexpr (OG_FLAT) {
+        og_step_row(a, g.from, g.at);
+        g.from = 0;
+    }
+    chunk += g.row * a.partials;
     g.thread = threadIdx.x;
     g.writes = g.thread == 0;
     return g;
@@ -32,7 +36,7 @@ OG_FN og_group og_find_combined(const og_args &a)
         (og_index)blockIdx.x * (OG_COMBINE_THREADS / OG_COMBINERS) + threadIdx.x / OG_COMBINERS;
     g.row = row < a.rows ? row : a.rows - 1;
     g.from = 0;
-    g.n = a.chunks.extent;
+    g.n = 0;
     g.at = og_start();
     og_seek_rows(a, g.row, g.at);
     g.thread = threadIdx.x % OG_COMBINERS;
