@@ -24,19 +24,22 @@ static const char help[] =
     "  - the largest error against a reference in double is within the documented bound;\n"
     "  - the results' hash is the documented one, on every CPU level of this machine.\n"
     "Parameters have their defaults. Takes minutes per function; the errors are measured on\n"
-    "the highest level, which the hash shows to be the same as the others.\n"
+    "the highest level, which the hash shows to be the same as the others. On a GPU only the\n"
+    "hashes are checked, in seconds: the same bits have the same errors.\n"
     "\n"
     "options:\n"
-    "  --quick        every 997th input only: seconds; hashes are compared between levels,\n"
-    "                 not with the documented ones\n"
-    "  --cpu LEVEL    this CPU level only (see ogive info)\n"
-    "  --threads N    use at most N threads\n"
-    "  --json         print the results as JSON\n"
-    "  --markdown     print the results as a table for the documentation\n"
+    "  --quick          every 997th input only: seconds; hashes are compared between levels\n"
+    "                   (of a GPU with the CPU), not with the documented ones\n"
+    "  --device DEVICE  cpu (default), cuda or cuda:N (see ogive info)\n"
+    "  --cpu LEVEL      this CPU level only (see ogive info)\n"
+    "  --threads N      use at most N threads\n"
+    "  --json           print the results as JSON\n"
+    "  --markdown       print the results as a table for the documentation\n"
     "\n"
     "examples:\n"
     "  ogive check --quick\n"
     "  ogive check sigmoid tanh\n"
+    "  ogive check --device cuda\n"
     "\n"
     "exit status: 0 all within bounds; 1 a bound or a hash is violated\n";
 
@@ -45,6 +48,7 @@ enum { QUICK_STEP = 997, MAX_LEVELS = 16, MAX_PARAMETERS = 8 };
 
 typedef struct {
     bool quick, json, markdown;
+    DLDevice device;
     int32_t threads;
     const char *levels[MAX_LEVELS]; /* lowest first */
     size_t level_count;
@@ -202,6 +206,48 @@ static void print_verdict(check *c, const verdict *v)
     fflush(stdout);
 }
 
+/* On a GPU: its hash against the documented one, or the CPU's. */
+static bool check_on_gpu(const check *c, size_t index, const ogive_function_info *info,
+                         uint64_t *got, uint64_t *want, failure *why)
+{
+    const DLDevice cpu = {kDLCPU, 0};
+    uint32_t step = c->quick ? QUICK_STEP : 1;
+    ogive_error error;
+
+    *want = info->hash;
+    if (ogive_function_hash(index, c->device, step, got, &error) ||
+        (c->quick && ogive_function_hash(index, cpu, step, want, &error)))
+        return fail_library(why, &error);
+    return true;
+}
+
+static void print_gpu_header(const check *c)
+{
+    if (c->markdown)
+        printf("| function | hash of all results on the GPU |\n|---|---|\n");
+    else if (!c->json)
+        printf("%-14s %s\n", "function", c->quick ? "hash (quick)" : "hash");
+    fflush(stdout);
+}
+
+static void print_gpu_hash(check *c, const char *name, uint64_t got, uint64_t want)
+{
+    char hash[24], other[24];
+
+    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)got);
+    snprintf(other, sizeof(other), "%016llx", (unsigned long long)want);
+    if (c->json)
+        json_array_append_new(c->list, json_pack("{s:s, s:s, s:s, s:b}", "function", name, "hash",
+                                                 hash, "expected", other, "ok", got == want));
+    else if (c->markdown)
+        printf("| `%s` | `%s`%s%s |\n", name, hash, got == want ? "" : " (!) expected ",
+               got == want ? "" : other);
+    else
+        printf("%-14s %s  %s%s\n", name, hash, got == want ? "ok" : "FAILED: expected ",
+               got == want ? "" : other);
+    fflush(stdout);
+}
+
 static bool is_checked(const ogive_function_info *info)
 {
     double ignored[MAX_PARAMETERS];
@@ -228,14 +274,34 @@ static bool check_choice(const text_list *names, failure *why)
     return true;
 }
 
+static void print_passed(const check *c, size_t checked)
+{
+    printf("%zu function%s ok: %s, ", checked, checked == 1 ? "" : "s",
+           c->quick ? "every 997th float32" : "all 2^32 float32 inputs");
+    if (c->device.device_type == kDLCUDA) {
+        printf("CUDA device %d gives %s\n", (int)c->device.device_id,
+               c->quick ? "the CPU's bits" : "the documented bits");
+        return;
+    }
+    printf("CPU level%s", c->level_count == 1 ? "" : "s");
+    for (size_t i = 0; i < c->level_count; i++)
+        printf("%s %s", i ? "," : "", c->levels[i]);
+    putchar('\n');
+}
+
 static bool check_all(check *c, const text_list *names, failure *why)
 {
     size_t checked = 0, wrong = 0;
     ogive_error error;
 
+    bool gpu = c->device.device_type == kDLCUDA;
+
     if (!check_choice(names, why))
         return false;
-    print_header(c);
+    if (gpu)
+        print_gpu_header(c);
+    else
+        print_header(c);
     for (size_t i = 0; i < ogive_function_count(); i++) {
         ogive_function_info info;
         verdict v;
@@ -243,10 +309,18 @@ static bool check_all(check *c, const text_list *names, failure *why)
             return fail_library(why, &error);
         if ((names->count && !is_named(names, info.name)) || !is_checked(&info))
             continue;
+        checked++;
+        if (gpu) {
+            uint64_t got, want;
+            if (!check_on_gpu(c, i, &info, &got, &want, why))
+                return false;
+            print_gpu_hash(c, info.name, got, want);
+            wrong += got != want;
+            continue;
+        }
         if (!check_function(c, &info, &v, why))
             return false;
         print_verdict(c, &v);
-        checked++;
         wrong += v.problem[0] != 0;
     }
     if (c->json) {
@@ -258,11 +332,7 @@ static bool check_all(check *c, const text_list *names, failure *why)
     if (!checked)
         return failed(why, STATUS_CHECK_FAILED, "the library documents no bound to check");
     if (!c->json && !c->markdown)
-        printf("%zu function%s ok: %s, CPU level%s", checked, checked == 1 ? "" : "s",
-               c->quick ? "every 997th float32" : "all 2^32 float32 inputs",
-               c->level_count == 1 ? "" : "s");
-    for (size_t i = 0; !c->json && !c->markdown && i < c->level_count; i++)
-        printf("%s %s%s", i ? "," : "", c->levels[i], i + 1 == c->level_count ? "\n" : "");
+        print_passed(c, checked);
     return true;
 }
 
@@ -281,18 +351,13 @@ static int run_check(int argc, char **argv)
 {
     text_list names = {0};
     check c = {0};
-    const char *level = NULL;
-    int64_t threads = 0;
+    device_options device = {0};
+    ogive_options applied;
     const option options[] = {
         {.name = "--quick", .kind = OPTION_FLAG, .value = &c.quick},
         {.name = "--json", .kind = OPTION_FLAG, .value = &c.json},
         {.name = "--markdown", .kind = OPTION_FLAG, .value = &c.markdown},
-        {.name = "--cpu", .kind = OPTION_TEXT, .value = &level},
-        {.name = "--threads",
-         .kind = OPTION_NUMBER,
-         .value = &threads,
-         .least = 1,
-         .greatest = 4096},
+        DEVICE_OPTIONS(&device),
         {0},
     };
     failure why = {0};
@@ -300,9 +365,10 @@ static int run_check(int argc, char **argv)
     bool good = options_parse(argc, argv, options, &names, &why);
     if (good && c.markdown && c.json)
         good = failed(&why, STATUS_USAGE, "either --markdown or --json, not both");
-    good = good && check_function_names(&names, &why) && choose_levels(&c, level, &why);
+    good = good && check_function_names(&names, &why) && choose_levels(&c, device.cpu, &why) &&
+           device_options_apply(&device, &applied, &c.device, &why);
     if (good) {
-        c.threads = (int32_t)threads;
+        c.threads = applied.threads;
         c.list = c.json ? json_array() : NULL;
         good = check_all(&c, &names, &why);
     }

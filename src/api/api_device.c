@@ -8,10 +8,11 @@
 #include <string.h>
 
 /* NULL for the process's own. */
-static ogive_status find_memory(DLDevice device, const og_device_memory **out, ogive_error *error)
+static ogive_status find_services(DLDevice device, const og_device_services **out,
+                                  ogive_error *error)
 {
     og_error_clear(error);
-    *out = device.device_type == kDLCUDA ? &og_cuda_memory : NULL;
+    *out = device.device_type == kDLCUDA ? &og_cuda_services : NULL;
     if (device.device_type != kDLCUDA && device.device_type != kDLCPU)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "device is of DLPack type %d: expected the CPU (1) or CUDA (2)",
@@ -21,15 +22,15 @@ static ogive_status find_memory(DLDevice device, const og_device_memory **out, o
 
 ogive_status ogive_device_allocate(DLDevice device, size_t bytes, void **out, ogive_error *error)
 {
-    const og_device_memory *memory;
-    OG_TRY(find_memory(device, &memory, error));
+    const og_device_services *services;
+    OG_TRY(find_services(device, &services, error));
     if (!out)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "out is NULL");
     *out = NULL;
     if (bytes == 0)
         return OGIVE_OK;
-    if (memory)
-        return memory->allocate(device.device_id, bytes, out, error);
+    if (services)
+        return services->allocate(device.device_id, bytes, out, error);
     size_t rounded;
     *out = og_add_size(bytes, 63, &rounded) ? aligned_alloc(64, rounded & ~(size_t)63) : NULL;
     return *out ? OGIVE_OK : og_fail_memory(error, bytes);
@@ -37,10 +38,10 @@ ogive_status ogive_device_allocate(DLDevice device, size_t bytes, void **out, og
 
 ogive_status ogive_device_free(DLDevice device, void *data, ogive_error *error)
 {
-    const og_device_memory *memory;
-    OG_TRY(find_memory(device, &memory, error));
-    if (memory && data)
-        return memory->free(device.device_id, data, error);
+    const og_device_services *services;
+    OG_TRY(find_services(device, &services, error));
+    if (services && data)
+        return services->free(device.device_id, data, error);
     free(data);
     return OGIVE_OK;
 }
@@ -48,23 +49,23 @@ ogive_status ogive_device_free(DLDevice device, void *data, ogive_error *error)
 ogive_status ogive_device_copy(DLDevice device, void *to, const void *from, size_t bytes,
                                ogive_error *error)
 {
-    const og_device_memory *memory;
-    OG_TRY(find_memory(device, &memory, error));
+    const og_device_services *services;
+    OG_TRY(find_services(device, &services, error));
     if (bytes == 0)
         return OGIVE_OK;
     if (!to || !from)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "%s is NULL", to ? "from" : "to");
-    if (memory)
-        return memory->copy(device.device_id, to, from, bytes, error);
+    if (services)
+        return services->copy(device.device_id, to, from, bytes, error);
     memmove(to, from, bytes);
     return OGIVE_OK;
 }
 
 ogive_status ogive_device_synchronize(DLDevice device, void *stream, ogive_error *error)
 {
-    const og_device_memory *memory;
-    OG_TRY(find_memory(device, &memory, error));
-    if (!memory && stream)
+    const og_device_services *services;
+    OG_TRY(find_services(device, &services, error));
+    if (!services && stream)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "stream must be NULL on the CPU");
-    return memory ? memory->synchronize(device.device_id, stream, error) : OGIVE_OK;
+    return services ? services->synchronize(device.device_id, stream, error) : OGIVE_OK;
 }

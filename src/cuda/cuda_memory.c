@@ -6,6 +6,7 @@
 #include "cuda/cuda_cache.h"
 #include "cuda/cuda_driver.h"
 #include "cuda/cuda_nvrtc.h"
+#include "cuda/cuda_sweep.h"
 #include "plan/backend.h"
 
 #include <stdio.h>
@@ -70,7 +71,14 @@ static ogive_status synchronize(int32_t device, void *stream, ogive_error *error
     return og_cuda_leave(d, status, error);
 }
 
-const og_device_memory og_cuda_memory = {allocate, release, copy, synchronize};
+const og_device_services og_cuda_services = {
+    .allocate = allocate,
+    .free = release,
+    .copy = copy,
+    .synchronize = synchronize,
+    .fill = og_cuda_fill,
+    .hash = og_cuda_hash,
+};
 
 /* ---- ogive.h ---------------------------------------------------------------------------- */
 

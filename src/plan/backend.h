@@ -53,16 +53,27 @@ typedef struct {
 extern const og_backend og_cpu_backend;
 extern const og_backend og_cuda_backend;
 
-/* Memory of a kind of device, by the device's number; see ogive_device_allocate() and so
- * on. bytes is not 0. */
+/* What is asked of a kind of device besides running plans, by the device's number.
+ * bytes and count are not 0. */
 typedef struct {
+    /* Memory: see ogive_device_allocate() and so on. */
     ogive_status (*allocate)(int32_t device, size_t bytes, void **out, ogive_error *error);
     ogive_status (*free)(int32_t device, void *data, ogive_error *error);
     ogive_status (*copy)(int32_t device, void *to, const void *from, size_t bytes,
                          ogive_error *error);
     ogive_status (*synchronize)(int32_t device, void *stream, ogive_error *error);
-} og_device_memory;
 
-extern const og_device_memory og_cuda_memory;
+    /* For ogive_function_hash(): x[i] = the float with the bits first + i * step, i below
+     * count; *sum = the hash of src/math/accuracy.def over x[i] and y[i], whose partial sums take
+     * OG_SWEEP_PARTIALS uint64_t. All memory is the device's. */
+    ogive_status (*fill)(int32_t device, float *x, uint32_t first, uint32_t step, uint32_t count,
+                         ogive_error *error);
+    ogive_status (*hash)(int32_t device, const float *y, uint32_t first, uint32_t step,
+                         uint32_t count, uint64_t *partials, uint64_t *sum, ogive_error *error);
+} og_device_services;
+
+enum { OG_SWEEP_PARTIALS = 65536 };
+
+extern const og_device_services og_cuda_services;
 
 #endif

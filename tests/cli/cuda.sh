@@ -19,3 +19,5 @@ ogive info | sed -n "s|$OGIVE_LIBCUDA|DRIVER|; s|$OGIVE_NVRTC|NVRTC|; s|$OGIVE_C
 ogive bench one-element --device cuda | sed 's/  .*//'
 OGIVE_SHIM_FAIL=cuInit ogive run 'x' x=1.0 --device cuda 2>&1 | sed "s|$OGIVE_LIBCUDA|DRIVER|"
 OGIVE_SHIM_FAIL=cuLaunchKernel:1:700 ogive run 'x' x=1.0 --device cuda
+ogive check relu sigmoid --quick --device cuda
+ogive check --device cuda:1
