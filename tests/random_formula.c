@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * random_formula.c - see random_formula.h: grows, prints and evaluates formulas.
+ * random_formula.c - see random_formula.h: grows and prints formulas.
  */
 #include "random_formula.h"
-
-#include "reference.h"
-
-#include <assert.h>
-#include <float.h>
 
 const char *const formula_input_names[FORMULA_INPUTS] = {"x", "y", "fc.weight", "layers.0.bias"};
 
@@ -23,7 +18,7 @@ static bool chance(test_random *random, int percent)
     return below(random, 100) < percent;
 }
 
-static void set_count(formula_node *node)
+void formula_set_count(formula_node *node)
 {
     node->count = 1;
     for (int d = 0; d < node->rank; d++)
@@ -44,7 +39,7 @@ static bool broadcast(formula_node *node, const formula_node *other)
     }
     node->rank = rank;
     memcpy(node->shape, shape, sizeof shape);
-    set_count(node);
+    formula_set_count(node);
     return true;
 }
 
@@ -57,8 +52,7 @@ static og_dtype promote(og_dtype a, og_dtype b)
     return OG_FLOAT32; /* float16 and bfloat16 meet there, too */
 }
 
-/* The dtype of args [first, 4): tensors with dims, else 0-d tensors, decide. */
-static og_dtype promote_args(const random_formula *f, const formula_node *node, int first)
+og_dtype formula_promote(const random_formula *f, const formula_node *node, int first)
 {
     og_dtype found[2] = {OG_DTYPE_COUNT, OG_DTYPE_COUNT}; /* 0-d, with dims */
     for (int a = first; a < 4; a++) {
@@ -108,7 +102,7 @@ static void take_shape(const random_formula *f, formula_node *node, int tensor)
     node->rank = arg->rank;
     node->dtype = arg->dtype;
     memcpy(node->shape, arg->shape, sizeof arg->shape);
-    set_count(node);
+    formula_set_count(node);
 }
 
 static int add_node(random_formula *f, const formula_node *node)
@@ -170,7 +164,7 @@ static bool grow_binary(test_random *random, random_formula *f, formula_node *no
         node->args[0] = node->args[1];
         node->args[1] = first;
     }
-    node->dtype = promote_args(f, node, 0);
+    node->dtype = formula_promote(f, node, 0);
     return true;
 }
 
@@ -184,7 +178,7 @@ static bool grow_where(test_random *random, random_formula *f, formula_node *nod
         if (!broadcast(node, &f->nodes[node->args[a]]))
             return false;
     }
-    node->dtype = promote_args(f, node, 2);
+    node->dtype = formula_promote(f, node, 2);
     return true;
 }
 
@@ -212,7 +206,7 @@ static bool grow_reduction(test_random *random, random_formula *f, formula_node 
             node->shape[rank++] = reduced ? 1 : arg->shape[d];
     }
     node->rank = rank;
-    set_count(node);
+    formula_set_count(node);
     if (node->op == OG_OP_logsumexp && !node->dims)
         return false;
     f->reduces = true;
@@ -256,6 +250,76 @@ static bool grow_normalisation(test_random *random, random_formula *f, formula_n
     return true;
 }
 
+/* A tensor of node's dtype whose last dim is that of node's argument; or -1. */
+static int find_factor(test_random *random, const random_formula *f, const formula_node *node)
+{
+    for (int tries = 0; tries < 12; tries++) {
+        int at = pick_tensor(random, f);
+        const formula_node *other = &f->nodes[at], *left = &f->nodes[node->args[0]];
+        if (other->rank && other->dtype == node->dtype &&
+            other->shape[other->rank - 1] == left->shape[left->rank - 1])
+            return at;
+    }
+    return -1;
+}
+
+/* linear(x, w), perhaps with a bias; w (n, k) or (k). */
+static bool grow_linear(test_random *random, random_formula *f, formula_node *node)
+{
+    const formula_node *weight = &f->nodes[node->args[1]];
+    if (weight->rank > 2)
+        return false;
+    node->rank -= weight->rank == 1;
+    if (weight->rank == 2) {
+        node->shape[node->rank - 1] = weight->shape[0];
+        node->args[2] = chance(random, 60) ? find_weight(random, f, node, 1) : -1;
+    }
+    return true;
+}
+
+/* x @ transpose(y, -2, -1), or x @ y where y is a vector. */
+static bool grow_matmul(random_formula *f, formula_node *node)
+{
+    formula_node turned = new_node(NODE_TRANSPOSE, OG_OP_transpose), left = f->nodes[node->args[0]];
+    take_shape(f, &turned, node->args[1]);
+    int64_t m = left.rank > 1 ? left.shape[left.rank - 2] : 0, n = 0;
+    if (turned.rank > 1) {
+        turned.swap[0] = turned.rank - 2;
+        turned.swap[1] = turned.rank - 1;
+        n = turned.shape[turned.rank - 2];
+        turned.shape[turned.rank - 2] = turned.shape[turned.rank - 1];
+        turned.shape[turned.rank - 1] = n;
+        node->args[1] = add_node(f, &turned);
+    }
+    bool has_n = turned.rank > 1;
+    node->rank = left.rank > 2 ? left.rank - 2 : 0;
+    turned.rank = turned.rank > 2 ? turned.rank - 2 : 0;
+    if (!broadcast(node, &turned))
+        return false;
+    if (left.rank > 1)
+        node->shape[node->rank++] = m;
+    if (has_n)
+        node->shape[node->rank++] = n;
+    return true;
+}
+
+static bool grow_product(test_random *random, random_formula *f, formula_node *node,
+                         int64_t max_count)
+{
+    *node = new_node(NODE_PRODUCT, chance(random, 50) ? OG_OP_linear : OG_OP_matmul);
+    take_shape(f, node, pick_tensor(random, f));
+    if (node->rank == 0)
+        return false;
+    int64_t k = node->shape[node->rank - 1];
+    node->args[1] = find_factor(random, f, node);
+    if (node->args[1] < 0)
+        return false;
+    if (!(node->op == OG_OP_linear ? grow_linear(random, f, node) : grow_matmul(f, node)))
+        return false;
+    formula_set_count(node);
+    return node->count * k <= 100 * max_count; /* the oracle is slow */
+}
+
 static bool grow_transpose(test_random *random, random_formula *f, formula_node *node)
 {
     *node = new_node(NODE_TRANSPOSE, OG_OP_transpose);
@@ -285,11 +349,12 @@ static void grow(test_random *random, random_formula *f, int64_t max_count)
 {
     formula_node node;
     int kind = (int)below(random, 100);
-    bool made = kind < 30   ? grow_unary(random, f, &node)
-                : kind < 62 ? grow_binary(random, f, &node)
-                : kind < 70 ? grow_where(random, f, &node)
-                : kind < 83 ? grow_reduction(random, f, &node)
-                : kind < 91 ? grow_normalisation(random, f, &node)
+    bool made = kind < 26   ? grow_unary(random, f, &node)
+                : kind < 55 ? grow_binary(random, f, &node)
+                : kind < 62 ? grow_where(random, f, &node)
+                : kind < 74 ? grow_reduction(random, f, &node)
+                : kind < 81 ? grow_normalisation(random, f, &node)
+                : kind < 91 ? grow_product(random, f, &node, max_count)
                 : kind < 95 ? grow_transpose(random, f, &node)
                             : grow_cast(random, f, &node);
     if (made && node.count <= 4 * max_count)
@@ -334,7 +399,12 @@ static void add_inputs(test_random *random, random_formula *f, int64_t max_count
         memmove(node.shape, base.shape + dropped, (size_t)node.rank * sizeof *node.shape);
         for (int d = 0; i && d < node.rank; d++)
             node.shape[d] = chance(random, 20) ? 1 : node.shape[d];
-        set_count(&node);
+        if (i && base.rank && chance(random, 20)) { /* a weight of the base's rows */
+            node.rank = 2;
+            node.shape[0] = 1 + below(random, 70);
+            node.shape[1] = base.shape[base.rank - 1];
+        }
+        formula_set_count(&node);
         node.dtype = style < 55   ? OG_FLOAT32
                      : style < 68 ? OG_FLOAT16
                      : style < 78 ? OG_BFLOAT16
@@ -408,6 +478,13 @@ static void print_attributes(random_formula *f, const formula_node *node, const 
         if (node->numbers[0] >= 0)
             print(f, ", eps=%g", node->numbers[0]);
         break;
+    case NODE_PRODUCT:
+        for (int a = 1; a < 3; a++)
+            if (node->args[a] >= 0) {
+                print(f, ", ");
+                print_use(f, node->args[a], named);
+            }
+        break;
     case NODE_TRANSPOSE:
         print(f, ", %d, %d", node->swap[0], node->swap[1] - node->rank);
         break;
@@ -424,18 +501,19 @@ static void print_node(random_formula *f, int index, const bool *named)
     const formula_node *node = &f->nodes[index];
     const char *name = og_function_of(node->op)->name;
     static const char *const compare[] = {" < ", " <= ", " > ", " >= ", " == ", " != "};
-    const char *infix = node->op == OG_OP_add   ? " + "
-                        : node->op == OG_OP_sub ? " - "
-                        : node->op == OG_OP_mul ? " * "
-                        : node->op == OG_OP_div ? " / "
-                                                : NULL;
+    const char *infix = node->op == OG_OP_add                   ? " + "
+                        : node->op == OG_OP_sub                 ? " - "
+                        : node->op == OG_OP_mul                 ? " * "
+                        : node->op == OG_OP_div                 ? " / "
+                        : index % 2 && node->op == OG_OP_matmul ? " @ "
+                                                                : NULL;
     if (node->kind == NODE_WHERE) {
         for (int a = 0; a < 4; a++) {
             print(f, "%s", a == 0 ? "where(" : a == 1 ? compare[node->op - OG_OP_lt] : ", ");
             print_use(f, node->args[a], named);
         }
         print(f, ")");
-    } else if (node->kind == NODE_SCALAR && infix) {
+    } else if (infix) {
         print(f, "(");
         print_use(f, node->args[0], named);
         print(f, "%s", infix);
@@ -497,261 +575,6 @@ void formula_generate(test_random *random, int64_t max_count, random_formula *f)
     if (!f->result_count)
         f->results[f->result_count++] = 0;
     print_formula(f);
-}
-
-/* ---- evaluating ------------------------------------------------------------------ */
-
-static og_dtype computed_in(const formula_node *node)
-{
-    return node->dtype == OG_FLOAT64 ? OG_FLOAT64 : OG_FLOAT32;
-}
-
-/* Where element (index of node) of an argument lies, dims aligned at the end. */
-static int64_t find_broadcast(const formula_node *node, const int64_t *index,
-                              const formula_node *arg)
-{
-    int64_t at = 0;
-    for (int d = 0; d < arg->rank; d++)
-        at = at * arg->shape[d] + (arg->shape[d] == 1 ? 0 : index[d + node->rank - arg->rank]);
-    return at;
-}
-
-/* An argument as a node of dtype takes it. */
-static double take(const random_formula *f, const formula_node *node, int a, const int64_t *index,
-                   og_dtype dtype)
-{
-    const formula_node *arg = &f->nodes[node->args[a]];
-    return reference_round(arg->values[find_broadcast(node, index, arg)], dtype);
-}
-
-static double evaluate_scalar(const formula_node *node, double a, double b)
-{
-    og_dtype type = computed_in(node);
-    double constants[2];
-    for (int c = 0; c < 2; c++)
-        constants[c] = reference_round(node->numbers[c], type);
-#define OF(op, x, y) reference_round(og_function_value(op, (double[]){x, y}, constants), type)
-    double low = constants[0], high = constants[1];
-    switch ((int)node->op) {
-    case OG_OP_pow: /* by the steps that PyTorch takes */
-        return low == 1      ? a
-               : low == 2    ? OF(OG_OP_mul, a, a)
-               : low == 3    ? OF(OG_OP_mul, OF(OG_OP_mul, a, a), a)
-               : low == 0.5  ? OF(OG_OP_sqrt, a, 0)
-               : low == -0.5 ? OF(OG_OP_rsqrt, a, 0)
-               : low == -1   ? OF(OG_OP_div, 1, a)
-               : low == -2   ? OF(OG_OP_div, 1, OF(OG_OP_mul, a, a))
-                             : OF(OG_OP_pow, a, 0);
-    case OG_OP_relu6:
-        return a < 0 ? 0 : a > 6 ? 6 : a;
-    case OG_OP_hardtanh:
-        return a < low ? low : a > high ? high : a;
-    case OG_OP_hardswish: {
-        double gate = OF(OG_OP_add, a, 3);
-        gate = gate < 0 ? 0 : gate > 6 ? 6 : gate;
-        return OF(OG_OP_div, OF(OG_OP_mul, a, gate), 6);
-    }
-    case OG_OP_softsign:
-        return OF(OG_OP_div, a, OF(OG_OP_add, 1, fabs(a)));
-    default:
-        assert(node->kind == NODE_SCALAR);
-        return OF(node->op, a, b);
-    }
-#undef OF
-}
-
-static bool compare(og_op op, double a, double b)
-{
-    return op == OG_OP_lt   ? a < b
-           : op == OG_OP_le ? a <= b
-           : op == OG_OP_gt ? a > b
-           : op == OG_OP_ge ? a >= b
-           : op == OG_OP_eq ? a == b
-                            : a != b;
-}
-
-static double evaluate_element(const random_formula *f, const formula_node *node,
-                               const int64_t *index)
-{
-    og_dtype type = computed_in(node);
-    switch (node->kind) {
-    case NODE_NUMBER:
-        return node->numbers[0];
-    case NODE_WHERE: {
-        formula_node compared = *node;
-        compared.args[2] = compared.args[3] = -1;
-        og_dtype at = promote_args(f, &compared, 0);
-        at = at == OG_FLOAT64 ? OG_FLOAT64 : OG_FLOAT32;
-        bool mask = compare(node->op, take(f, node, 0, index, at), take(f, node, 1, index, at));
-        return take(f, node, mask ? 2 : 3, index, type);
-    }
-    case NODE_TRANSPOSE: {
-        int64_t swapped[8];
-        memcpy(swapped, index, sizeof swapped);
-        swapped[node->swap[0]] = index[node->swap[1]];
-        swapped[node->swap[1]] = index[node->swap[0]];
-        const formula_node *arg = &f->nodes[node->args[0]];
-        return arg->values[find_broadcast(arg, swapped, arg)];
-    }
-    case NODE_CAST:
-        return take(f, node, 0, index, node->dtype);
-    default:
-        return evaluate_scalar(node, take(f, node, 0, index, type),
-                               node->args[1] < 0 ? 0 : take(f, node, 1, index, type));
-    }
-}
-
-/* What the functions over rows make of a row: its sum, spread and so on. */
-typedef struct {
-    double most, least, sum, mean, squares, sumexp; /* squares: of x - mean */
-    double mean_square;
-} row_summary;
-
-static row_summary summarise(const double *x, int64_t n, og_dtype type)
-{
-    row_summary s = {.most = -INFINITY, .least = INFINITY};
-    long double sum = n ? -0.0L : 0, squares = 0, exps = 0, own_squares = 0; /* -0 + -0 is -0 */
-    bool nan = false;
-    for (int64_t i = 0; i < n; i++) {
-        s.most = fmax(s.most, x[i]);
-        s.least = fmin(s.least, x[i]);
-        nan |= isnan(x[i]);
-        sum += x[i];
-        own_squares += reference_round(x[i] * x[i], type);
-    }
-    s.most = nan ? NAN : s.most;
-    s.least = nan ? NAN : s.least;
-    s.sum = reference_round((double)sum, type);
-    s.mean = reference_round(s.sum / (double)n, type);
-    for (int64_t i = 0; i < n; i++) {
-        double d = reference_round(x[i] - s.mean, type);
-        squares += reference_round(d * d, type);
-        exps += reference_round(exp(x[i] - (isinf(s.most) ? 0 : s.most)), type);
-    }
-    s.squares = reference_round((double)squares, type);
-    s.sumexp = reference_round((double)exps, type);
-    s.mean_square = reference_round(reference_round((double)own_squares, type) / (double)n, type);
-    return s;
-}
-
-static double finish_reduction(const formula_node *node, const row_summary *s, int64_t n)
-{
-    og_dtype type = computed_in(node);
-    double correction = node->numbers[0] < 0 ? 1 : node->numbers[0];
-    double variance = reference_round(s->squares / fmax((double)n - correction, 0), type);
-    switch ((int)node->op) {
-    case OG_OP_sum:
-        return s->sum;
-    case OG_OP_mean:
-        return s->mean;
-    case OG_OP_amax:
-        return s->most;
-    case OG_OP_amin:
-        return s->least;
-    case OG_OP_var:
-        return variance;
-    case OG_OP_std:
-        return reference_round(sqrt(variance), type);
-    default:
-        assert(node->op == OG_OP_logsumexp);
-        return reference_round(
-            reference_round(log(s->sumexp), type) + (isinf(s->most) ? 0 : s->most), type);
-    }
-}
-
-static double finish_normalisation(const random_formula *f, const formula_node *node,
-                                   const int64_t *index, const row_summary *s)
-{
-    og_dtype type = computed_in(node);
-    double x = take(f, node, 0, index, type);
-    double weight = node->args[1] < 0 ? 1 : take(f, node, 1, index, type);
-    double bias = node->args[2] < 0 ? 0 : take(f, node, 2, index, type);
-    double eps = reference_round(node->numbers[0] >= 0          ? node->numbers[0]
-                                 : node->op == OG_OP_layer_norm ? 1e-5
-                                 : node->dtype == OG_FLOAT64    ? DBL_EPSILON
-                                                                : FLT_EPSILON,
-                                 type);
-    double below_most = reference_round(x - s->most, type);
-    double infinite = s->most - s->most; /* NaN, if it is */
-#define ROUND(value) reference_round(value, type)
-    switch ((int)node->op) {
-    case OG_OP_softmax:
-        return ROUND(ROUND(exp(below_most)) / (s->sumexp + infinite));
-    case OG_OP_log_softmax:
-        return ROUND(below_most - ROUND(log(s->sumexp + infinite)));
-    case OG_OP_layer_norm: {
-        double scale = ROUND(1 / sqrt(ROUND(s->squares + eps)));
-        return ROUND(ROUND(ROUND(ROUND(x - s->mean) * scale) * weight) + bias);
-    }
-    default:
-        assert(node->op == OG_OP_rms_norm);
-        return ROUND(ROUND(x * ROUND(1 / sqrt(ROUND(s->mean_square + eps)))) * weight);
-    }
-#undef ROUND
-}
-
-static bool step_index(const formula_node *node, int64_t *index)
-{
-    for (int d = node->rank - 1; d >= 0; d--) {
-        if (++index[d] < node->shape[d])
-            return true;
-        index[d] = 0;
-    }
-    return false;
-}
-
-/* REDUCE and NORMALISE: gathers every row of the argument, summarises it, and
- * writes one element, or the row's. */
-static void evaluate_rows(const random_formula *f, formula_node *node)
-{
-    const formula_node *arg = &f->nodes[node->args[0]];
-    formula_node rows = *arg, row = *arg; /* the kept dims, and the reduced ones */
-    for (int d = 0; d < arg->rank; d++)
-        *(node->dims >> d & 1 ? &rows.shape[d] : &row.shape[d]) = 1;
-    set_count(&rows);
-    set_count(&row);
-    double *x = malloc((size_t)(row.count ? row.count : 1) * sizeof *x);
-    int64_t kept[8] = {0}, written = 0;
-    for (int64_t r = 0; r < rows.count; r++, step_index(&rows, kept)) {
-        int64_t inside[8] = {0}, index[8];
-        for (int64_t i = 0; i < row.count; i++, step_index(&row, inside)) {
-            for (int d = 0; d < 8; d++)
-                index[d] = kept[d] + inside[d];
-            x[i] = arg->values[find_broadcast(arg, index, arg)];
-        }
-        row_summary summary = summarise(x, row.count, computed_in(node));
-        if (node->kind == NODE_REDUCE) {
-            node->values[written++] = finish_reduction(node, &summary, row.count);
-            continue;
-        }
-        summary.squares = reference_round(summary.squares / (double)row.count, computed_in(node));
-        memset(inside, 0, sizeof inside);
-        for (int64_t i = 0; i < row.count; i++, step_index(&row, inside)) {
-            for (int d = 0; d < 8; d++)
-                index[d] = kept[d] + inside[d];
-            node->values[find_broadcast(node, index, node)] =
-                finish_normalisation(f, node, index, &summary);
-        }
-    }
-    free(x);
-}
-
-void formula_evaluate(random_formula *f)
-{
-    for (int n = f->input_count; n < f->node_count; n++) {
-        formula_node *node = &f->nodes[n];
-        if (!node->uses)
-            continue;
-        node->values = calloc(node->count ? (size_t)node->count : 1, sizeof *node->values);
-        assert_non_null(node->values);
-        if (node->kind == NODE_REDUCE || node->kind == NODE_NORMALISE) {
-            evaluate_rows(f, node);
-            continue;
-        }
-        int64_t index[8] = {0};
-        for (int64_t i = 0; i < node->count; i++, step_index(node, index))
-            node->values[i] = evaluate_element(f, node, index);
-    }
 }
 
 void formula_free(random_formula *f)

@@ -25,6 +25,7 @@ typedef enum {
     NODE_WHERE,      /* where(a OP b, c, d) */
     NODE_REDUCE,     /* sum mean amax amin var std logsumexp */
     NODE_NORMALISE,  /* softmax log_softmax layer_norm rms_norm */
+    NODE_PRODUCT,    /* linear matmul */
     NODE_TRANSPOSE,
     NODE_CAST
 } node_kind;
@@ -58,6 +59,9 @@ extern const char *const formula_input_names[FORMULA_INPUTS];
 
 /* A formula of inputs of at most max_count elements each. */
 void formula_generate(test_random *random, int64_t max_count, random_formula *f);
+void formula_set_count(formula_node *node);
+/* The dtype of args [first, 4): tensors with dims, else 0-d tensors, decide. */
+og_dtype formula_promote(const random_formula *f, const formula_node *node, int first);
 /* Values of all nodes, from those of the inputs (nodes[i].values, given). */
 void formula_evaluate(random_formula *f);
 /* Frees what formula_evaluate() made, and the inputs' values. */

@@ -492,23 +492,52 @@ static bool step(running *r, int32_t from, int32_t to)
     return false;
 }
 
+/* Roundings that a term goes through at most: ORDER of og_product. */
+static double product_levels(og_type type, int64_t k)
+{
+    if (type == OG_F64 || k <= OG_PRODUCT_BLOCK)
+        return (double)k;
+    int64_t blocks = (k - 1) / OG_PRODUCT_BLOCK, groups = (k - 1) / OG_PRODUCT_GROUP;
+    int64_t most = OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK;
+    return (double)(OG_PRODUCT_BLOCK + (blocks < most ? blocks : most) + groups);
+}
+
+/* Terms are exact, as those of fused multiply-adds are, or nearly so (float64). */
 static reference_value compute_product(const running *r, const og_product *product)
 {
     const reference_value *left = find_element(r, &product->left);
     const reference_value *right = find_element(r, &product->right);
-    reference_value *terms = allocate((size_t)product->k, sizeof *terms);
     og_type type = product->dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
+    const format *f = &formats[held_in(type)];
+    const double no_constants[OG_MAX_NUMBERS] = {0};
+    long double sum = 0, size = 0, bound = 0;
+    double infinite = 0; /* +-infinity, or NaN, once there is one */
+    bool is_nan = false, is_undecided = false;
     for (int64_t k = 0; k < product->k; k++) {
         reference_value pair[2] = {left[k * product->left_k_stride],
                                    right[k * product->right_k_stride]};
-        terms[k] = compute_scalar(OG_OP_mul, type, pair, NULL);
-        if (isfinite(terms[k].value)) /* no order is promised: that of one after the other */
-            terms[k].bound += (double)product->k * unit_roundoff(type) * fabs(terms[k].value);
+        reference_value term = compute_scalar(OG_OP_mul, OG_F64, pair, no_constants);
+        is_nan |= isnan(term.value);
+        is_undecided |= isinf(term.bound);
+        if (isinf(term.value)) {
+            infinite += term.value;
+            continue;
+        }
+        sum += term.value;
+        size += fabs(term.value) + term.bound;
+        bound += term.bound;
     }
-    og_reduce sum = {.op = OG_OP_sum, .type = type};
-    reference_value result = compute_reduction(&sum, OG_COLUMNS, terms, product->k);
-    free(terms);
-    return result;
+    if (is_nan || isnan(infinite))
+        return exactly(NAN);
+    if (is_undecided || size >= (long double)f->overflow) /* on the way, perhaps */
+        return undecided;
+    if (infinite != 0)
+        return exactly(infinite);
+    if (size == 0)
+        return exactly(0); /* the sum begins with +0 */
+    bound += product_levels(type, product->k) *
+             (1.0001 * unit_roundoff(type) * size + ldexp(1, f->least_exponent));
+    return settle((reference_value){(double)sum, (double)bound}, 0, held_in(type));
 }
 
 static void run_instr(running *r, const og_instr *instr)
