@@ -9,13 +9,24 @@
  * PARAMETERS
  *   OG_X, OG_Y   threads of a block, across and deep: OG_THREADS
  *   OG_RUNS      the most runs of a tile, 1 to OG_RUN
- *   OG_ONE_TILE  1: a column is one tile or less
+ *   OG_SHARED_BYTES  what the runs' sums take, a multiple of 8
  *   OG_FLIGHT    elements of a run whose loads are under way at once
  */
 enum {
     OG_ACROSS = OG_X * OG_V,
     OG_OWNED = (OG_ACROSS + OG_THREADS - 1) / OG_THREADS, /* columns whose runs a thread adds */
     OG_LEVELS = 4                                         /* of runs of tiles: 64^4 tiles */
+};
+
+/* Shared memory for the runs' sums of one reduction after the other. */
+OG_FN void *og_shared()
+{
+    __shared__ double words[OG_SHARED_BYTES / 8];
+    return words;
+}
+
+template <class P> struct og_runs {
+    typename P::sums of[OG_RUNS][OG_ACROSS];
 };
 
 struct og_column {
@@ -172,7 +183,7 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
                              const Run &by, og_index n, og_index tile, og_index end,
                              typename P::sums (&total)[OG_V])
 {
-    __shared__ typename P::sums runs[OG_RUNS][OG_ACROSS];
+    og_runs<P> &runs = *(og_runs<P> *)og_shared();
     og_levels<P> levels[OG_OWNED];
     og_index begin = tile;
 #pragma unroll
@@ -192,7 +203,7 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
             if constexpr (OG_RUNS > 1)
 #pragma unroll
                 for (int i = 0; i < OG_V; i++)
-                    runs[r][c.x * OG_V + i] = total[i];
+                    runs.of[r][c.x * OG_V + i] = total[i];
         }
         if constexpr (OG_RUNS > 1 && P::count > 0) {
             __syncthreads();
@@ -203,7 +214,7 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
                 if (column >= OG_ACROSS)
                     break;
                 for (int r = 0; r < count; r++)
-                    P::merge(s, runs[r][column]);
+                    P::merge(s, runs.of[r][column]);
                 og_add_tile<P>(levels[k], s, tile - begin, tile + 1 == end);
             }
             __syncthreads();
@@ -213,11 +224,11 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
 #pragma unroll
         for (int k = 0; k < OG_OWNED; k++)
             if (threadIdx.x + k * OG_THREADS < OG_ACROSS)
-                runs[0][threadIdx.x + k * OG_THREADS] = levels[k].of[OG_LEVELS - 1];
+                runs.of[0][threadIdx.x + k * OG_THREADS] = levels[k].of[OG_LEVELS - 1];
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
-            total[i] = runs[0][c.x * OG_V + i];
+            total[i] = runs.of[0][c.x * OG_V + i];
         __syncthreads();
     }
 }
@@ -229,8 +240,8 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
                                 typename P::sums (&total)[OG_V],
                                 typename T::sums (&terms_total)[OG_V])
 {
-    __shared__ typename P::sums runs[OG_RUNS][OG_ACROSS];
-    __shared__ typename T::sums terms[OG_RUNS][OG_ACROSS];
+    og_runs<T> &terms = *(og_runs<T> *)og_shared();
+    og_runs<P> &runs = *(og_runs<P> *)(&terms + 1);
     int count = (int)((a.n + OG_RUN - 1) / OG_RUN);
     og_none none[OG_V];
 #pragma unroll
@@ -246,8 +257,8 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
         if constexpr (OG_RUNS > 1)
 #pragma unroll
             for (int i = 0; i < OG_V; i++) {
-                runs[r][c.x * OG_V + i] = total[i];
-                terms[r][c.x * OG_V + i] = terms_total[i];
+                runs.of[r][c.x * OG_V + i] = total[i];
+                terms.of[r][c.x * OG_V + i] = terms_total[i];
             }
     }
     if constexpr (OG_RUNS > 1) {
@@ -256,21 +267,21 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
             typename P::sums most = P::neutral();
             typename T::sums sum = T::neutral();
             for (int r = 0; r < count; r++)
-                P::merge(most, runs[r][column]);
+                P::merge(most, runs.of[r][column]);
             for (int r = 0; r < count; r++) {
-                typename T::sums s = terms[r][column];
+                typename T::sums s = terms.of[r][column];
                 if (count > 1)
-                    T::scale(s, runs[r][column], most);
+                    T::scale(s, runs.of[r][column], most);
                 T::merge(sum, s);
             }
-            runs[0][column] = most;
-            terms[0][column] = sum;
+            runs.of[0][column] = most;
+            terms.of[0][column] = sum;
         }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < OG_V; i++) {
-            total[i] = runs[0][c.x * OG_V + i];
-            terms_total[i] = terms[0][c.x * OG_V + i];
+            total[i] = runs.of[0][c.x * OG_V + i];
+            terms_total[i] = terms.of[0][c.x * OG_V + i];
         }
         __syncthreads();
     }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POINTWISE_THREADS = 256 };
 enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
 
 /* ---- geometry -------------------------------------------------------------------- */
@@ -33,22 +32,6 @@ static bool needs_wide(const og_kernel *kernel)
         }
     }
     return false;
-}
-
-/* The widest vector whose narrowest contiguous operand takes 16 bytes. */
-static int32_t widest_vector(const og_cuda_emitter *e)
-{
-    size_t narrowest = 8;
-    bool found = false;
-    for (int32_t i = 0; i < e->kernel->access_count; i++) {
-        const og_access *access = &e->kernel->accesses[i];
-        if (og_cuda_motion_of(e, access) == OG_CUDA_STILL)
-            continue;
-        size_t bytes = og_dtype_bytes(access->dtype);
-        narrowest = !found || bytes < narrowest ? bytes : narrowest;
-        found = true;
-    }
-    return (int32_t)(16 / narrowest);
 }
 
 /* Do vectors of this many elements start where all contiguous operands are aligned
@@ -211,8 +194,6 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
         add_region(e, "row_values", -1, rows, og_cuda_row_bytes(kernel));
 }
 
-/* ---- pointwise ----------------------------------------------------------------------- */
-
 static void add_numbers(og_cuda_emitter *e)
 {
     og_text_add(&e->numbers,
@@ -220,57 +201,6 @@ static void add_numbers(og_cuda_emitter *e)
                 "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
                 (int)e->vector, (int)e->threads, e->wide ? "int64_t" : "int32_t",
                 e->wide ? "int64_t" : "int32_t");
-}
-
-/* og_lead(): by how many elements vectors are shifted, so that the lead's are aligned:
- * the first contiguous store, else load. */
-static void add_lead(og_cuda_emitter *e)
-{
-    int32_t lead = -1;
-    for (int32_t i = 0; i < e->kernel->access_count; i++) {
-        bool stored = og_cuda_is_stored(e->kernel, i);
-        if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_UNIT &&
-            (lead < 0 || (stored && !og_cuda_is_stored(e->kernel, lead))))
-            lead = i;
-    }
-    og_text_add(&e->places, "\nOG_FN int og_lead(const og_args &a, const og_offsets &at)\n{\n");
-    if (lead < 0 || e->vector_dim < 0)
-        og_text_add(&e->places, "    return 0;\n}\n");
-    else
-        og_text_add(&e->places, "    return og_elements_past(a.p%d + at.o%d);\n}\n", (int)lead,
-                    (int)lead);
-}
-
-static ogive_status emit_pointwise(og_cuda_emitter *e)
-{
-    const og_space *space = &e->kernel->space;
-    e->vector_dim = space->rank - 1;
-    e->vector = widest_vector(e);
-    e->threads = POINTWISE_THREADS;
-    int64_t n = space->rank ? space->extent[space->rank - 1] : 1, rows = 1;
-    for (int32_t d = 0; d < space->rank - 1; d++)
-        rows *= space->extent[d];
-    /* A row that starts anywhere in a vector touches so many. */
-    int64_t per_row = (n + 2 * e->vector - 2) / e->vector;
-    bool contiguous = space->rank <= 1;
-    for (int32_t i = 0; i < e->kernel->access_count; i++)
-        contiguous &= og_cuda_motion_of(e, &e->kernel->accesses[i]) != OG_CUDA_STRIDED;
-    e->out->body = contiguous ? "contiguous" : "strided";
-
-    og_cuda_add_operands(e);
-    og_cuda_add_index(e, "n", n);
-    og_cuda_add_index(e, "vectors", rows * per_row);
-    og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
-    og_cuda_add_seek(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
-    og_cuda_add_seek(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
-    add_lead(e);
-    og_cuda_add_row(e);
-    og_cuda_add_pass(e, 0);
-    og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
-    og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
-    OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_add_launch(e, "og_pointwise", -1,
-                              (rows * per_row + e->threads - 1) / e->threads, e->threads);
 }
 
 /* ---- entry ---------------------------------------------------------------------------- */
@@ -292,7 +222,7 @@ static ogive_status emit(og_cuda_emitter *e)
     else if (kernel->space.n_reduced)
         OG_TRY(og_cuda_emit_rows(e));
     else
-        OG_TRY(emit_pointwise(e));
+        OG_TRY(og_cuda_emit_pointwise(e));
     add_numbers(e);
     if (og_space_count(&kernel->space, kernel->space.n_reduced != 0) == 0)
         e->out->launch_count = 0; /* nothing to write */

@@ -55,7 +55,7 @@ typedef struct {
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
     og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
-    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[];
+    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */
 
@@ -79,8 +79,9 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* Pointers of all accesses, constants, struct og_offsets and og_start(). */
 void og_cuda_add_operands(og_cuda_emitter *e);
-/* name(a, index, at): adds index over dims [from, to), the last fastest, to at. */
-void og_cuda_add_seek(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
+/* name(a, index, at): adds index over dims, or dims [from, to), the last fastest, to at. */
+void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count);
+void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
 /* "a.s0_1": stride of an access along the vector dim, of OG_CUDA_STRIDED ones. */
 void og_cuda_print_stride(og_cuda_emitter *e, int32_t access, og_text *text);
@@ -108,6 +109,7 @@ int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
 
 /* ---- bodies: a file each ---- */
 
+ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 

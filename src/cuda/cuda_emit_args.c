@@ -198,26 +198,34 @@ static void add_moves(og_cuda_emitter *e, int32_t dim, const char *index)
     }
 }
 
-void og_cuda_add_seek(og_cuda_emitter *e, const char *name, int32_t from, int32_t to)
+void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count)
 {
     og_text_add(&e->places,
                 "\nOG_FN void %s(const og_args &a, og_index index, og_offsets &at)\n{\n", name);
-    if (to - from > 1)
+    if (count > 1)
         og_text_add(&e->places, "    og_index rest, i;\n");
-    for (int32_t d = to - 1; d > from; d--) {
+    for (int32_t k = count - 1; k > 0; k--) {
         char divisor[16];
-        snprintf(divisor, sizeof divisor, "d%d", (int)d);
-        if (!e->has_divisor[d])
-            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
-        e->has_divisor[d] = true;
+        snprintf(divisor, sizeof divisor, "d%d", (int)dims[k]);
+        if (!e->has_divisor[dims[k]])
+            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[dims[k]]);
+        e->has_divisor[dims[k]] = true;
         og_text_add(&e->places,
                     "    rest = og_divide(index, a.%s);\n"
                     "    i = index - rest * a.%s.extent;\n"
                     "    index = rest;\n",
                     divisor, divisor);
-        add_moves(e, d, "i");
+        add_moves(e, dims[k], "i");
     }
-    if (to > from)
-        add_moves(e, from, "index");
+    if (count > 0)
+        add_moves(e, dims[0], "index");
     og_text_add(&e->places, "}\n");
+}
+
+void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to)
+{
+    int32_t dims[OG_MAX_RANK], count = 0;
+    for (int32_t d = from; d < to; d++)
+        dims[count++] = d;
+    og_cuda_add_seek(e, name, dims, count);
 }

@@ -12,6 +12,7 @@
 
 enum {
     MOST_THREADS = 512,
+    MOST_VECTOR = 4,           /* eight halves would take too many registers */
     ONE_RUN_THREADS = 128,     /* of a block if a column is one run */
     SHARED_BYTES = 32 * 1024,  /* of runs' sums: five blocks fit an H200's multiprocessor */
     FLIGHT_REGISTERS = 32,     /* that loads under way may take */
@@ -72,6 +73,7 @@ static columns_shape choose_shape(og_cuda_emitter *e)
         s.n *= space->extent[d];
     int32_t bytes = sums_bytes(e->kernel);
     e->vector = og_cuda_best_vector(e);
+    e->vector = e->vector > MOST_VECTOR ? MOST_VECTOR : e->vector;
     while (e->vector > 1 && e->vector * bytes / 4 > SUM_REGISTERS)
         e->vector /= 2;
     s.per_row = (s.columns + e->vector - 1) / e->vector;
@@ -269,8 +271,10 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
     e->vector_dim = kept_dims - 1;
     columns_shape s = choose_shape(e);
     og_text_add(&e->numbers,
-                "enum { OG_X = %d, OG_Y = %d, OG_RUNS = %d, OG_ONE_TILE = %d, OG_FLIGHT = %d };\n",
-                (int)s.x, (int)s.y, (int)s.runs, s.tiles <= 1, (int)s.flight);
+                "enum { OG_X = %d, OG_Y = %d, OG_RUNS = %d, OG_FLIGHT = %d, "
+                "OG_SHARED_BYTES = %d };\n",
+                (int)s.x, (int)s.y, (int)s.runs, (int)s.flight,
+                (int)(s.runs * s.x * e->vector * sums_bytes(e->kernel) + 7) / 8 * 8);
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", s.n);
@@ -278,9 +282,9 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
     og_cuda_add_index(e, "vectors", s.vectors);
     og_cuda_add_index(e, "tiles", s.tiles);
     og_cuda_add_divisor(e, "per_row", s.per_row);
-    og_cuda_add_seek(e, "og_seek_outer", 0, kept_dims - 1);
-    og_cuda_add_seek(e, "og_step_column", kept_dims - 1, kept_dims);
-    og_cuda_add_seek(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_seek_range(e, "og_seek_outer", 0, kept_dims - 1);
+    og_cuda_add_seek_range(e, "og_step_column", kept_dims - 1, kept_dims);
+    og_cuda_add_seek_range(e, "og_step_row", kept_dims, space->rank);
     og_cuda_add_row(e);
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         og_cuda_add_pass(e, p);

@@ -312,8 +312,8 @@ static void add_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", n);
     og_cuda_add_index(e, "rows", rows);
-    og_cuda_add_seek(e, "og_seek_rows", 0, kept_dims);
-    og_cuda_add_seek(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_seek_range(e, "og_seek_rows", 0, kept_dims);
+    og_cuda_add_seek_range(e, "og_step_row", kept_dims, space->rank);
     og_cuda_add_row(e);
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         og_cuda_add_pass(e, p);

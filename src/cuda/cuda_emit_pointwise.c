@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_pointwise.c - kernels that reduce nothing: a vector a thread, along the last
+ * dim (cuda_pointwise.cuh), or tile by tile where a load lies across that
+ * (cuda_transpose.cuh).
+ */
+#include "cuda/cuda_emit.h"
+
+#include <stdlib.h>
+
+enum {
+    POINTWISE_THREADS = 256,
+    TRANSPOSE_THREADS = 256,
+    TRANSPOSE_LEAST = 16,        /* extents for which a tile pays */
+    TRANSPOSE_BYTES = 40 * 1024, /* of shared memory */
+    SECTOR_BYTES = 32            /* what an access that lies across takes of memory */
+};
+
+/* The widest vector whose narrowest contiguous operand takes 16 bytes. */
+static int32_t widest_vector(const og_cuda_emitter *e)
+{
+    size_t narrowest = 8;
+    bool found = false;
+    for (int32_t i = 0; i < e->kernel->access_count; i++) {
+        const og_access *access = &e->kernel->accesses[i];
+        if (og_cuda_motion_of(e, access) == OG_CUDA_STILL)
+            continue;
+        size_t bytes = og_dtype_bytes(access->dtype);
+        narrowest = !found || bytes < narrowest ? bytes : narrowest;
+        found = true;
+    }
+    return (int32_t)(16 / narrowest);
+}
+
+/* og_lead(): by how many elements vectors are shifted, so that the lead's are aligned:
+ * the first contiguous store, else load. */
+static void add_lead(og_cuda_emitter *e)
+{
+    int32_t lead = -1;
+    for (int32_t i = 0; i < e->kernel->access_count; i++) {
+        bool stored = og_cuda_is_stored(e->kernel, i);
+        if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_UNIT &&
+            (lead < 0 || (stored && !og_cuda_is_stored(e->kernel, lead))))
+            lead = i;
+    }
+    og_text_add(&e->places, "\nOG_FN int og_lead(const og_args &a, const og_offsets &at)\n{\n");
+    if (lead < 0 || e->vector_dim < 0)
+        og_text_add(&e->places, "    return 0;\n}\n");
+    else
+        og_text_add(&e->places, "    return og_elements_past(a.p%d + at.o%d);\n}\n", (int)lead,
+                    (int)lead);
+}
+
+static ogive_status emit_vectors(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    e->vector_dim = space->rank - 1;
+    e->vector = widest_vector(e);
+    e->threads = POINTWISE_THREADS;
+    int64_t n = space->rank ? space->extent[space->rank - 1] : 1, rows = 1;
+    for (int32_t d = 0; d < space->rank - 1; d++)
+        rows *= space->extent[d];
+    /* A row that starts anywhere in a vector touches so many. */
+    int64_t per_row = (n + 2 * e->vector - 2) / e->vector;
+    bool contiguous = space->rank <= 1;
+    for (int32_t i = 0; i < e->kernel->access_count; i++)
+        contiguous &= og_cuda_motion_of(e, &e->kernel->accesses[i]) != OG_CUDA_STRIDED;
+    e->out->body = contiguous ? "contiguous" : "strided";
+
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "n", n);
+    og_cuda_add_index(e, "vectors", rows * per_row);
+    og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
+    og_cuda_add_seek_range(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
+    og_cuda_add_seek_range(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
+    add_lead(e);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
+    og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
+    OG_TRY(og_cuda_make_launches(e, 1));
+    return og_cuda_add_launch(e, "og_pointwise", -1,
+                              (rows * per_row + e->threads - 1) / e->threads, e->threads);
+}
+
+/* ---- transposing ------------------------------------------------------------------------ */
+
+/* Does a load lie across the last dim, contiguous along dim? */
+static bool is_turned(const og_cuda_emitter *e, int32_t access, int32_t dim)
+{
+    const og_access *at = &e->kernel->accesses[access];
+    int64_t across = llabs(at->stride[e->kernel->space.rank - 1]);
+    return !og_cuda_is_stored(e->kernel, access) && at->stride[dim] == 1 &&
+           across * (int64_t)og_dtype_bytes(at->dtype) >= SECTOR_BYTES;
+}
+
+/* Marks the loads to be turned as kept; returns the dim they are contiguous along, or -1. */
+static int32_t find_turned(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    int32_t last = space->rank - 1;
+    for (int32_t a = 0; last > 0 && a < e->kernel->access_count; a++)
+        for (int32_t d = 0; d < last; d++) {
+            if (!is_turned(e, a, d) || space->extent[d] < TRANSPOSE_LEAST ||
+                space->extent[last] < TRANSPOSE_LEAST)
+                continue;
+            for (int32_t i = 0; i < e->kernel->access_count; i++)
+                e->is_kept[i] = is_turned(e, i, d);
+            return d;
+        }
+    return -1;
+}
+
+static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
+{
+    const og_space *space = &e->kernel->space;
+    int32_t last = space->rank - 1, outer[OG_MAX_RANK], count = 0, tile = 64;
+    int64_t blocks = 1, bytes = 0;
+    e->vector = 1;
+    e->vector_dim = last;
+    e->threads = TRANSPOSE_THREADS;
+    for (int32_t d = 0; d < last; d++)
+        if (d != turned) {
+            outer[count++] = d;
+            blocks *= space->extent[d];
+        }
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        bytes += e->is_kept[a] ? (int64_t)og_dtype_bytes(e->kernel->accesses[a].dtype) : 0;
+    if (bytes * tile * (tile + 1) > TRANSPOSE_BYTES)
+        tile = 32;
+    int64_t inner_tiles = (space->extent[last] + tile - 1) / tile;
+    int64_t turned_tiles = (space->extent[turned] + tile - 1) / tile;
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "inner", space->extent[last]);
+    og_cuda_add_index(e, "turned", space->extent[turned]);
+    og_cuda_add_divisor(e, "inner_tiles", inner_tiles);
+    og_cuda_add_divisor(e, "turned_tiles", turned_tiles);
+    og_cuda_add_seek(e, "og_seek_outer", outer, count);
+    og_cuda_add_seek(e, "og_step_inner", &last, 1);
+    og_cuda_add_seek(e, "og_step_turned", &turned, 1);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->numbers, "enum { OG_TILE = %d };\n", (int)tile);
+    og_text_add(&e->body, "%s", og_text_of_cuda_transpose);
+    e->out->body = "transposing";
+    OG_TRY(og_cuda_make_launches(e, 1));
+    return og_cuda_add_launch(e, "og_transpose", -1, blocks * inner_tiles * turned_tiles,
+                              e->threads);
+}
+
+ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
+{
+    int32_t turned = find_turned(e), bytes = 0;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        bytes += e->is_kept[a] ? (int32_t)og_dtype_bytes(e->kernel->accesses[a].dtype) : 0;
+    bool fits = bytes * 32 * 33 <= TRANSPOSE_BYTES;
+    if (turned >= 0 && fits)
+        return emit_transpose(e, turned);
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        e->is_kept[a] = false;
+    return emit_vectors(e);
+}
