@@ -123,10 +123,12 @@ PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* Imports ogive.torch's operator, once. */
 int core_torch_load(void);
 PyObject *core_torch_register(PyObject *module, PyObject *table);
-/* 1 if a call on these operands (out: NULL or what the caller gave) needs the
- * dispatcher, 0 if not, -1 with an exception. */
+/* What a call on these operands needs; out: NULL or what the caller gave. -1 with an
+ * exception. */
+enum { CORE_NOTHING, CORE_OPERATOR, CORE_GRADIENT /* to be recorded, nothing else */ };
 int core_torch_needs_operator(const core_operand *operands, Py_ssize_t count, PyObject *out);
 PyObject *core_torch_operator(core_formula *self, PyObject *const *objects, PyObject *out);
+PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects);
 /* Tells autograd that tensor is about to be written to. */
 int core_torch_written(PyObject *tensor);
 

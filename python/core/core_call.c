@@ -313,11 +313,16 @@ static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
         return NULL;
     bool torch = core_is_torch(&operands[model].kind) && !direct;
     if (torch) {
-        int needed = core_torch_needs_operator(operands, count, out);
-        if (needed < 0)
-            return NULL;
-        if (needed)
+        switch (core_torch_needs_operator(operands, count, out)) {
+        case CORE_NOTHING:
+            break;
+        case CORE_OPERATOR:
             return core_torch_operator(self, objects, out);
+        case CORE_GRADIENT:
+            return core_torch_gradient(self, objects);
+        default:
+            return NULL;
+        }
     }
     if (borrow_all(self, operands, count)) {
         /* What cannot be lent (sparse, meta, no storage): the dispatcher's answer counts. */

@@ -14,7 +14,10 @@ straight to the kernels.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,12 +39,20 @@ def restore(text: str, gradients: str, precision: str) -> _core.Formula:
     return _core._restore(text, gradients, precision)
 
 
+def _lend(tensor: Tensor) -> Tensor:
+    """Without the table of C functions, a tensor that requires grad is not lent."""
+    return tensor if _has_table else tensor.detach()
+
+
+_has_table = hasattr(Tensor, "__dlpack_c_exchange_api__")
+
+
 # ---- what runs it -------------------------------------------------------------------
 
 
 def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
     found = restore(formula, gradients, precision)
-    result = found._direct(*[tensor.detach() for tensor in inputs])
+    result = found._direct(*[_lend(tensor) for tensor in inputs])
     return list(result) if found.results > 1 else [result]
 
 
@@ -59,42 +70,70 @@ torch.library.register_fake("ogive::run", _fake, lib=library)
 # ---- gradients ----------------------------------------------------------------------
 
 
+def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    """Computes what it needs of the results again, from the inputs."""
+    formula, needed = ctx.formula, ctx.needs_input_grad[1:]
+    names = ",".join([name for name, need in zip(formula.inputs, needed) if need])
+    before = formula.gradients
+    gradient = restore(formula.text, f"{before};{names}" if before else names, formula.precision)
+    results = gradient(*ctx.saved_tensors, *grads)
+    given = iter(results if gradient.results > 1 else (results,))
+    return (None, *(next(given) if need else None for need in needed))
+
+
 class _Run(torch.autograd.Function):
-    """Keeps the inputs and computes what it needs of the results again."""
+    """formula of inputs, with a gradient."""
 
     @staticmethod
-    def forward(formula: str, gradients: str, precision: str,
-                *inputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, formula: _core.Formula, *inputs: Any) -> Any:
+        tensors = _as_tensors(inputs)
+        ctx.formula = formula
+        ctx.save_for_backward(*tensors)
+        return formula._direct(*[_lend(tensor) for tensor in tensors])
+
+    backward = staticmethod(_backward)
+
+
+class _Dispatch(torch.autograd.Function):
+    """The same through what is below autograd in the dispatcher."""
+
+    @staticmethod
+    def forward(ctx: Any, formula: _core.Formula, *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.formula = formula
+        ctx.save_for_backward(*inputs)
         with torch._C._AutoDispatchBelowAutograd():
-            return tuple(run(list(inputs), formula, gradients, precision))
+            return tuple(run(inputs, formula.text, formula.gradients, formula.precision))
+
+    backward = staticmethod(_backward)
+
+
+class _Transform(torch.autograd.Function):
+    """The same under torch.func's transforms, in the form that they ask for."""
+
+    @staticmethod
+    def forward(formula: _core.Formula, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(run(inputs, formula.text, formula.gradients, formula.precision))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.formula = restore(*inputs[:3])
-        ctx.save_for_backward(*inputs[3:])
+        ctx.formula = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+
+    backward = staticmethod(_backward)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        needed = ctx.needs_input_grad[3:]
-        names = [name for name, need in zip(ctx.formula.inputs, needed) if need]
-        before = ctx.formula.gradients
-        gradient = restore(ctx.formula.text, (before + ";" if before else "") + ",".join(names),
-                           ctx.formula.precision)
-        results = gradient(*ctx.saved_tensors, *grads)
-        given = iter(results if gradient.results > 1 else (results,))
-        return (None, None, None, *(next(given) if need else None for need in needed))
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], formula: str,
-             gradients: str, precision: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        results = _each(info.batch_size, inputs, in_dims[3:],
-                        lambda items: _Run.apply(formula, gradients, precision, *items))
+    def vmap(info: Any, in_dims: tuple[int | None, ...], formula: _core.Formula,
+             *inputs: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        results = _each(info.batch_size, inputs, in_dims[1:],
+                        lambda items: _Transform.apply(formula, *items))
         return tuple(results), (0,) * len(results)
 
 
-def _autograd(keys: Any, inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+def _autograd(keys: Any, inputs: Sequence[Tensor], formula: str, gradients: str = "",
+              precision: str = "float32") -> list[Tensor]:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        return list(_Run.apply(formula, gradients, precision, *inputs))
+        way = _Dispatch if torch._C._functorch.maybe_current_level() is None else _Transform
+        return list(way.apply(restore(formula, gradients, precision), *inputs))
     with torch._C._AutoDispatchBelowAutograd():
         below: list[Tensor] = run.redispatch(keys & torch._C._after_autograd_keyset, inputs,
                                              formula, gradients, precision)
@@ -197,7 +236,7 @@ def call(text: str, gradients: str, precision: str, inputs: Sequence[Any],
                                "differentiation, but one of the arguments requires grad.")
     results: Sequence[Tensor]
     if not torch.compiler.is_compiling() and torch._C._functorch.maybe_current_level() is not None:
-        results = _Run.apply(text, gradients, precision, *tensors)
+        results = _Transform.apply(restore(text, gradients, precision), *tensors)
     else:
         results = run(tensors, text, gradients, precision)
     if out is not None:
@@ -228,7 +267,31 @@ def traceable(formula: _core.Formula) -> Callable[..., Any]:
     return formula_call
 
 
-_core._register_torch({
+def _find_quick() -> dict[str, int]:
+    """The C++ functions behind the questions below, and the keys they are asked for, by
+    their mangled names, which change with their arguments; {} if one is missing."""
+    folder = pathlib.Path(torch.__file__).parent / "lib"
+    parse = torch._C._dispatch_key_parse  # type: ignore[attr-defined]
+    try:
+        c10 = ctypes.CDLL(str(folder / "libc10.so"), os.RTLD_NOLOAD | os.RTLD_NOW)
+        cpu = ctypes.CDLL(str(folder / "libtorch_cpu.so"), os.RTLD_NOLOAD | os.RTLD_NOW)
+        functions = {
+            "key_included": c10._ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE,
+            "key_excluded": c10._ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE,
+            "dispatch_modes": c10._ZN3c104impl20TorchDispatchModeTLS9stack_lenEv,
+            "function_mode": cpu._ZN2at4impl27torch_function_mode_enabledEv,
+        }
+        keys = {"functorch": "FuncTorchDynamicLayerFrontMode", "tracer": "Tracer",
+                "autocast_cpu": "AutocastCPU", "autocast_cuda": "AutocastCUDA"}
+        return {**{name: ctypes.cast(function, ctypes.c_void_p).value or 0
+                   for name, function in functions.items()},
+                **{name: int(parse(key)) for name, key in keys.items()}}
+    except (OSError, AttributeError, RuntimeError):
+        return {}
+
+
+# What the C part asks, to know whether a call needs the dispatcher at all.
+doors: dict[str, Any] = {
     "grad_mode": torch.is_grad_enabled,
     "functorch": torch._C._functorch.maybe_current_level,
     "dispatch_modes": torch._C._len_torch_dispatch_stack,
@@ -238,4 +301,7 @@ _core._register_torch({
     "is_negative": torch._C.TensorBase.is_neg,
     "written": torch.autograd.graph.increment_version,
     "operator": _operator,
-})
+    "gradient": _Run.apply,
+    "quick": _find_quick(),
+}
+_core._register_torch(doors)
