@@ -90,18 +90,22 @@ enum { ROWS = 6, COLS = 5000 };
 
 typedef struct {
     const char *text;
-    int inputs; /* x (ROWS, COLS), y (COLS), the others (1) */
+    int inputs;    /* x (ROWS, COLS), y (COLS), the others (1) */
+    bool gradient; /* by x; its last input, grad, is x once more */
 } memory_formula;
 
-/* Some of workspace, some large, one with many names. */
+/* Some of workspace, some large, one with many names, products, gradients. */
 static const memory_formula formulas[] = {
-    {"x * sigmoid(x) + y", 2},
-    {"softmax(x, dim=1)", 1},
-    {"m = mean(x, dim=0); layer_norm(x - m, (5000,), y) * sum(exp(x - amax(x))) + m", 2},
-    {"transpose(transpose(x, 0, 1) - amax(x, dim=1), 0, 1) * var(x)", 1},
+    {"x * sigmoid(x) + y", 2, false},
+    {"softmax(x, dim=1)", 1, false},
+    {"m = mean(x, dim=0); layer_norm(x - m, (5000,), y) * sum(exp(x - amax(x))) + m", 2, false},
+    {"transpose(transpose(x, 0, 1) - amax(x, dim=1), 0, 1) * var(x)", 1, false},
     {"x + a0*a1*a2*a3*a4*a5*a6*a7*a8*a9*b0*b1*b2*b3*b4*b5*b6*b7*b8*b9*c0*c1*c2*c3*c4*c5*c6*c7*c8*c9"
      "*d0*d1*d2*d3*d4*d5*d6*d7*d8*d9",
-     41},
+     41, false},
+    {"g = x @ t(x); silu(g @ x) * (g @ (x + y)) - sum(linear(x, y))", 2, false},
+    {"tanh(sigmoid(x) * y)", 3, true},
+    {"g = x @ t(x); silu(g @ x) * softmax(g @ (x + y), dim=1)", 3, true},
 };
 
 static struct {
@@ -127,7 +131,9 @@ static void prepare(const memory_formula *of)
         test_tensor_init(&data.tensors[0], data.x, test_float32, 2, (int64_t[]){ROWS, COLS}, NULL);
     data.inputs[1] =
         test_tensor_init(&data.tensors[1], data.y, test_float32, 1, (int64_t[]){COLS}, NULL);
-    for (int i = of->inputs > 2 ? 1 : 2; i < of->inputs; i++) {
+    if (of->gradient)
+        data.inputs[of->inputs - 1] = data.inputs[0];
+    for (int i = of->inputs > 3 ? 1 : 3; i < of->inputs; i++) {
         data.ones[i] = 1;
         data.inputs[i] = test_tensor_init(&data.tensors[i], &data.ones[i], test_float32, 1,
                                           (int64_t[]){1}, NULL);
@@ -162,16 +168,28 @@ static void check_failure(ogive_status status, const ogive_error *error, const v
     assert_null(out);
 }
 
+static ogive_status make_formula(const memory_formula *of, ogive_formula **out, ogive_error *error)
+{
+    ogive_formula *f;
+    ogive_status status = ogive_formula_create(of->text, OGIVE_TEXT, &f, error);
+    *out = f;
+    if (status == OGIVE_OK && of->gradient) {
+        status = ogive_formula_gradient(f, (const char *[]){"x"}, 1, out, error);
+        ogive_formula_release(f);
+    }
+    if (status != OGIVE_OK)
+        check_failure(status, error, *out);
+    return status;
+}
+
 /* Everything, by ogive_run(): twice, so that what is kept is used too. */
 static ogive_status run_all(const memory_formula *of, ogive_error *error, bool *ran)
 {
     ogive_formula *f;
-    ogive_status status = ogive_formula_create(of->text, OGIVE_TEXT, &f, error);
+    ogive_status status = make_formula(of, &f, error);
     *ran = false;
-    if (status != OGIVE_OK) {
-        check_failure(status, error, f);
+    if (status != OGIVE_OK)
         return status;
-    }
     for (int again = 0; again < 2 && status == OGIVE_OK; again++) {
         status = ogive_run(f, data.inputs, (size_t)of->inputs, data.outputs, 1, NULL, error);
         *ran |= status == OGIVE_OK;
@@ -193,7 +211,7 @@ static ogive_status run_plan(const memory_formula *of, ogive_error *error, bool 
 {
     ogive_formula *f;
     ogive_plan *plan;
-    ogive_status status = ogive_formula_create(of->text, OGIVE_TEXT, &f, error);
+    ogive_status status = make_formula(of, &f, error);
     *ran = false;
     if (status != OGIVE_OK)
         return status;
