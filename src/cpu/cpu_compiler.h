@@ -40,7 +40,7 @@ typedef struct {
     og_cpu_value *values;
     int32_t *row_places; /* of row values that outlive their program, or OG_CPU_NONE */
     bool *row_ones, *outlives;
-    int32_t *kept;        /* of values that are kept terms of a sumexp: see cpu_keep.c */
+    int32_t *kept;        /* of values that are kept terms of a sumexp: see plan_keep.c */
     int32_t *kept_stores; /* by number: the access to keep them in, or OG_CPU_NONE */
     bool *needed;         /* in the program being compiled */
 

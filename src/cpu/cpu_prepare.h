@@ -221,7 +221,7 @@ typedef struct {
     int32_t dims[OG_CPU_AXES][OG_MAX_RANK];
     bool many;  /* pieces have several outer rows */
     bool whole; /* pieces have whole inner rows */
-    bool keeps; /* rows are one chunk: terms of sumexp may be kept (cpu_keep.c) */
+    bool keeps; /* rows are one chunk: terms of sumexp may be kept (plan_keep.c) */
     og_cpu_row_form row_form;
 } og_cpu_geometry;
 
@@ -232,12 +232,6 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
 
-/* cpu_keep.c: sets kept[] of the sumexp values whose terms later passes use, and of
- * these uses, to their number from 0; *count: how many. kept[] comes filled with -1.
- * stores[number]: the kernel's access that they may be kept in (unless an output is an
- * input), or -1. */
-ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
-                              int32_t *stores, int32_t *count, ogive_error *error);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

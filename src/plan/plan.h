@@ -167,4 +167,10 @@ int64_t og_space_count(const og_space *space, bool rows_only);
 /* "pointwise", "rows sum", "columns amax sumexp", "two products": fits name[64]. */
 void og_kernel_name(const og_kernel *kernel, char name[64]);
 
+/* Sets kept[value] of the sumexp values whose terms later passes use, and of these uses,
+ * to their number from 0; *count: how many. kept[] comes filled with -1. stores[number]:
+ * the kernel's access that they may be kept in (unless an output is an input), or -1. */
+ogive_status og_find_kept_terms(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
+                                int32_t *stores, int32_t *count, ogive_error *error);
+
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu_keep.c - finds exponentials that a sumexp has computed already.
+ * plan_keep.c - finds exponentials that a sumexp has computed already.
  *
  * In softmax a later pass computes exp(x - m) of the very x whose sumexp an earlier
  * pass took, m being its row maximum. Where a row is one chunk these are, bit for
- * bit, the terms of that sum (unless m is infinite: cpu_reduce.c sees to that), so
- * the sum keeps its terms and the later pass reads them: half the time of a softmax.
+ * bit, the terms of that sum (unless m is infinite: that is the backend's affair), so the
+ * sum may keep its terms and the later pass read them: half the time of a softmax.
  *
- * The terms are kept where the later pass stores its result, if nothing speaks against
+ * The CPU keeps them where the later pass stores its result, if nothing speaks against
  * it: that memory is then fetched while the exponentials are computed, not after.
  */
-#include "cpu/cpu_prepare.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -104,8 +104,8 @@ static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_r
     return found;
 }
 
-ogive_status og_cpu_find_kept(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
-                              int32_t *stores, int32_t *count, ogive_error *error)
+ogive_status og_find_kept_terms(const og_kernel *kernel, og_arena *scratch, int32_t *kept,
+                                int32_t *stores, int32_t *count, ogive_error *error)
 {
     search s = {.kernel = kernel};
     s.by_value = OG_ARENA_NEW(scratch, const og_instr *, (size_t)kernel->value_count + 1);
