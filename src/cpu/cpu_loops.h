@@ -151,7 +151,11 @@ static int64_t L(tree_width)(int64_t n)
         REAL *acc = lanes;                                                                         \
         const REAL *s = x;                                                                         \
         int64_t i = 0;                                                                             \
-        if (first) {                                                                               \
+        if (first && n >= 2 * OG_LANES) {                                                          \
+            const REAL *t = s + OG_LANES;                                                          \
+            LOOP(l, OG_LANES) acc[l] = OP(s[l], t[l]);                                             \
+            i = 2 * OG_LANES;                                                                      \
+        } else if (first) {                                                                        \
             i = n < OG_LANES ? n : OG_LANES;                                                       \
             memcpy(acc, s, (size_t)i * sizeof *acc);                                               \
             for (int64_t l = i, width = L(tree_width)(n); l < width; l++)                          \

@@ -65,13 +65,19 @@ static void correct_kept(const og_cpu_reduction *r, char *kept, const void *x, c
 
 /* ---- several whole rows -------------------------------------------------------- */
 
-/* out[rows] = the trees over rows of n <= OG_LANES elements. */
+/* out[rows] = the trees over rows of n <= OG_CHUNK elements. */
 static void grow_trees(og_cpu_worker *w, const og_cpu_fold *fold, const void *x, int64_t rows,
                        int64_t n, void *out, size_t bytes)
 {
     char *halves[2] = {w->memory + w->kernel->fold_offset,
                        w->memory + w->kernel->fold_offset + w->kernel->fold_bytes};
     int64_t half = 1;
+    for (int64_t row = 0; row < rows && n > OG_LANES; row++) {
+        fold->lanes(halves[0], (const char *)x + (size_t)(row * n) * bytes, n, true);
+        fold->tree(halves[0], n, (char *)out + (size_t)row * bytes);
+    }
+    if (n > OG_LANES)
+        return;
     while (2 * half < n)
         half *= 2;
     if (n == 1) {
