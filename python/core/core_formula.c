@@ -251,6 +251,13 @@ static PyObject *get_results(PyObject *object, void *unused)
     return PyLong_FromSize_t(ogive_formula_result_count(((core_formula *)object)->formula));
 }
 
+static PyObject *get_name(PyObject *object, void *unused)
+{
+    (void)unused;
+    Py_INCREF(((core_formula *)object)->text);
+    return ((core_formula *)object)->text;
+}
+
 /* The Python function that stands for this formula while Dynamo traces. Dynamo asks any
  * callable whose type has __script_if_tracing_wrapper for __original_fn and traces that. */
 static PyObject *get_traceable(PyObject *object, void *unused)
@@ -281,6 +288,7 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef attributes[] = {
     {"results", get_results, NULL, "The number of results.", NULL},
+    {"__name__", get_name, NULL, "The text, where a function would have its name.", NULL},
     {"__original_fn", get_traceable, NULL, "What Dynamo traces in place of this.", NULL},
     {0}};
 

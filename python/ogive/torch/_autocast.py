@@ -109,7 +109,10 @@ def cast_as_autocast(text: str, device: str, low: torch.dtype) -> str:
         return stand_ins.setdefault(word, f"ogive_stand_in_{len(stand_ins)}_")
 
     tree = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip())
-    cast = ast.unparse(_Caster(device, low).visit(tree)).replace("\n", "; ")
+    *bindings, last = _Caster(device, low).visit(tree).body
+    results = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    cast = "; ".join([ast.unparse(binding) for binding in bindings]
+                     + [", ".join([ast.unparse(result) for result in results])])
     for word, stand_in in stand_ins.items():
         cast = cast.replace(stand_in, word)
     return cast

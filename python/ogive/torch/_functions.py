@@ -24,6 +24,8 @@ from ._autocast import TENSORS, signatures
 from ._operator import call
 
 __all__: list[str] = ["where"]
+# The input is cast first, if dtype is given.
+_WITH_DTYPE = {"sum", "mean", "softmax", "softmin", "log_softmax"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -44,11 +46,20 @@ def _literal(name: str, value: Any) -> str:
     raise TypeError(f"{name} is a {type(value).__name__}: expected a number")
 
 
-def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any) -> Any:
+def _cast_name(dtype: torch.dtype) -> str:
+    name = str(dtype).removeprefix("torch.")
+    if name not in ("float32", "float16", "bfloat16", "float64"):
+        raise TypeError(f"dtype is {dtype}: expected float32, float16, bfloat16 or float64")
+    return name
+
+
+def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any,
+           dtype: torch.dtype | None = None) -> Any:
     given = {name: value for name, value in tensors.items() if value is not None}
-    arguments = list(given) + [f"{name}={_literal(name, value)}" for name, value in others.items()]
-    # layer_norm's weight may be missing before its eps: then all but the first go by name.
-    arguments[1:len(given)] = [f"{name}={name}" for name in list(given)[1:]]
+    arguments = [f"{name}={name}" for name in given]
+    if dtype is not None:
+        arguments[0] = f"input={_cast_name(dtype)}(input)"
+    arguments += [f"{name}={_literal(name, value)}" for name, value in others.items()]
     text = f"{function}({', '.join(arguments)})"
     if torch.compiler.is_compiling():
         return call(text, "", "float32", list(given.values()), out)
@@ -61,10 +72,11 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     others = [each for each in signature if each not in TENSORS]
     if not others and all(signature[each].default is signature[each].empty for each in tensors):
         return _core.compile(f"{name}({', '.join(tensors)})")
-    star = "" if "*" in parameters else ", *"
-    source = (f"def {name}({parameters}{star}, out=None):\n"
+    keywords = ("" if "*" in parameters else ", *") + (", dtype=None" if name in _WITH_DTYPE else "")
+    source = (f"def {name}({parameters}{keywords}, out=None):\n"
               f"    return _apply({name!r}, dict({', '.join(f'{t}={t}' for t in tensors)}), "
-              f"dict({', '.join(f'{o}={o}' for o in others)}), out)\n")
+              f"dict({', '.join(f'{o}={o}' for o in others)}), out"
+              f"{', dtype' if name in _WITH_DTYPE else ''})\n")
     space = {"_apply": _apply, "inf": math.inf, "nan": math.nan, "__name__": __name__}
     exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
     function: Callable[..., Any] = space[name]  # type: ignore[assignment]

@@ -200,7 +200,8 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
     ready = []
     for value in inputs:
         if not isinstance(value, Tensor):
-            value = torch.full((), value, dtype=dtype, device=device)
+            # A product stays dynamic in compiled code, where full() makes a constant of it.
+            value = torch.ones((), dtype=dtype, device=device) * value
         elif value.dim() == 0 and value.device.type == "cpu" and device.type == "cuda":
             value = value.to(device)
         ready.append(value)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Gradients of the first and second order through PyTorch's autograd; kinks and ties as
+PyTorch has them."""
+
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import assert_close
+
+import ogive
+import ogive.torch as ot
+from ogive.torch._autocast import signatures
+
+SMOOTH = ["sigmoid", "silu", "gelu", "mish", "softplus", "logsigmoid", "tanhshrink", "exp", "expm1",
+          "tanh", "erf", "square", "elu", "selu", "celu", "softsign"]
+KINKED = ["hardsigmoid", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "hardtanh", "hardswish",
+          "softshrink", "hardshrink", "abs", "softsign", "softplus"]
+
+
+def reference(name):
+    return getattr(F, name, None) or getattr(torch, name)
+
+
+@pytest.fixture
+def x():
+    return torch.linspace(-2.3, 2.9, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_functions(name, x):
+    function = getattr(ot, name)
+    assert torch.autograd.gradcheck(function, (x,))
+    assert torch.autograd.gradgradcheck(function, (x,))
+
+
+@pytest.mark.parametrize("text, shapes", [
+    ("x * w + b", [(3, 4), (4,), (3, 1)]),
+    ("x / (w * w + 1)", [(3, 4), ()]),
+    ("sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", [(3, 4), (5, 4), (5,)]),
+    ("z = linear(x, w, b); z + 2.0 * sigmoid(z)", [(2, 3, 4), (5, 4), (5,)]),
+    ("tanh(x @ w)", [(2, 3, 4), (4, 2)]),
+    ("softmax(x, 1) * log_softmax(x, 0)", [(3, 4)]),
+    ("logsumexp(x, 1), var(x), x ** 3", [(3, 4)]),
+    ("layer_norm(x, 4, w, b)", [(3, 4), (4,), (4,)]),
+    ("rms_norm(x, 4, w)", [(3, 4), (4,)]),
+    ("mean((x - y)**2)", [(3, 4), (3, 4)]),
+    ("transpose(x, 0, 1) @ x", [(3, 4)]),
+])
+def test_formulas(text, shapes):
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    f = ogive.compile(text)
+    assert torch.autograd.gradcheck(f, inputs)
+    assert torch.autograd.gradgradcheck(f, inputs)
+    strided = [t.detach().repeat_interleave(2, -1)[..., ::2].requires_grad_() if t.dim() else t
+               for t in inputs]
+    assert torch.autograd.gradcheck(f, strided)
+
+
+def test_only_what_is_asked_for(x):
+    w = torch.ones(4, dtype=torch.float64)
+    f = ogive.compile("x * w, x + w")
+    a, b = f(x, w)
+    b.sum().backward()  # the other result has no gradient
+    assert torch.equal(x.grad, torch.ones_like(x)) and w.grad is None
+    assert a.grad_fn is b.grad_fn
+
+
+def test_third_derivative():
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+    f = ogive.compile("x ** 4 * 2")
+    g = x
+    y = f(x).sum()
+    for _ in range(3):
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        y = g.sum()
+    assert_close(g, 48 * x)
+
+
+@pytest.mark.parametrize("name", KINKED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kinks(name, dtype):
+    points = [-6.0, -3.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 3.0, 6.0, 20.0, 20.5]
+    a = torch.tensor(points, dtype=dtype, requires_grad=True)
+    b = a.detach().clone().requires_grad_()
+    getattr(ot, name)(a).sum().backward()
+    reference(name)(b).sum().backward()
+    # 1e-7: PyTorch's hardsigmoid and hardswish divide by a float32 6.
+    torch.testing.assert_close(a.grad, b.grad, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("text, function", [
+    ("amax(x, 1)", lambda x, y: torch.amax(x, 1)),
+    ("amin(x)", lambda x, y: torch.amin(x)),
+    ("maximum(x, y)", torch.maximum),
+    ("minimum(x, y)", torch.minimum),
+    ("clamp(x, -1, 1)", lambda x, y: torch.clamp(x, -1, 1)),
+])
+def test_ties(text, function):
+    x = torch.tensor([[1.0, 1, -1], [0, 0, 0]], requires_grad=True)
+    y = torch.tensor([[1.0, 0, -1], [0, 1, 0]], requires_grad=True)
+    inputs = (x, y) if "y" in text else (x,)
+    got = torch.autograd.grad(ogive.compile(text)(*inputs).sum(), inputs)
+    want = torch.autograd.grad(function(x, y).sum(), inputs)
+    assert all(torch.equal(a, b) for a, b in zip(got, want))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types(dtype, data):
+    x, w = data(5, 8, dtype=dtype).requires_grad_(), data(3, 8, dtype=dtype).requires_grad_()
+    ogive.compile("sum(sigmoid(linear(x, w)), 1)")(x, w).sum().backward()
+    a, b = (t.detach().double().requires_grad_() for t in (x, w))
+    torch.sigmoid(F.linear(a, b)).sum().backward()
+    assert x.grad.dtype == dtype
+    assert_close(x.grad, a.grad.to(dtype))
+    assert_close(w.grad, b.grad.to(dtype))
+
+
+def test_saved_inputs_must_not_change(x):
+    y = x.detach().clone().requires_grad_()
+    z = y * 1
+    result = ot.sigmoid(z)
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_module_parameters_train(data):
+    torch.manual_seed(0)
+    fc = torch.nn.Linear(4, 3)
+    tail = ot.Formula("z = linear(x, fc.weight, fc.bias); sum((z + sigmoid(z))**2)", fc=fc)
+    optimizer = torch.optim.SGD(tail.parameters(), 1e-3)
+    x = data(16, 4)
+    before = tail(x).item()
+    for _ in range(20):
+        optimizer.zero_grad()
+        tail(x).backward()
+        optimizer.step()
+    assert tail(x).item() < before * 0.9
+
+
+def test_checkpoint_and_hooks(x):
+    seen = []
+    f = ogive.compile("sigmoid(x) * 2")
+    y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    y.register_hook(lambda g: seen.append(g.shape))
+    y.sum().backward()
+    assert seen == [x.shape]
+    want = torch.sigmoid(x.detach())
+    assert_close(x.grad, 2 * want * (1 - want))
+
+
+def test_jvp_and_batched_gradients(x):
+    f = ogive.compile("sigmoid(x)")
+    point = x.detach()
+    jacobian = torch.func.jacrev(f)(point[0])
+    s = torch.sigmoid(point[0])
+    assert_close(jacobian, torch.diag(s * (1 - s)))
+    with pytest.raises(RuntimeError, match="Batching rule"):  # an older vmap than torch.func's
+        torch.autograd.functional.jacobian(f, point[0], vectorize=True)
+    hessian = torch.func.hessian(lambda v: ogive.compile("sum(x**3)")(v), argnums=0)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        hessian(point[0])  # forward mode: refused, not wrong
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.func.jvp(f, (point,), (point,))
+
+
+def test_signatures_are_pythons():
+    assert list(inspect.signature(ot.softmax).parameters) == ["input", "dim", "dtype", "out"]
+    assert list(signatures()["layer_norm"].parameters) == ["input", "normalized_shape", "weight",
+                                                           "bias", "eps"]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""Every function of ogive.torch beside PyTorch's: PyTorch's own samples, shapes, strides,
+dtypes and special values. (tests/pytorch/compare.py does so for the C library, with more
+values and tighter bounds.)"""
+
+import inspect
+import math
+
+import hypothesis.strategies as st
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import DTYPES, assert_close
+from hypothesis import given
+from torch.testing._internal.common_methods_invocations import op_db
+
+import ogive
+import ogive.torch as ot
+from ogive.torch._autocast import signatures
+
+NAMES = [name for name in ot.__all__ if name != "Formula"]
+UNARY = [name for name in NAMES if inspect.Signature.empty not in
+         [p.default for p in list(signatures()[name].parameters.values())[1:]]
+         and list(signatures()[name].parameters)[:1] == ["input"]
+         and name not in ("sum", "mean", "amax", "amin", "var", "std", "clamp")]
+SPECIALS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 20.5, -20.5, 88.0, -90.0, 1e-30, 1e30,
+            math.inf, -math.inf, math.nan]
+
+
+def reference(name):
+    return getattr(F, name, None) or getattr(torch, name)
+
+
+def test_every_function_of_the_table_is_there():
+    table = {name for name, _, group in ogive._core.functions()
+             if group not in ("comparison", "cast", "view")}
+    assert table <= set(ot.__all__)
+    assert len(UNARY) > 25
+
+
+# PyTorch's samples use some arguments that the language does not have; those of clamp and
+# pow are tensors, where the language has numbers.
+UNKNOWN = {"alpha", "rounding_mode", "unbiased"}
+OPERATORS = [op for op in op_db if op.name.removeprefix("nn.functional.") in NAMES
+             and op.name not in ("where", "clamp", "pow")
+             and op.variant_test_name not in ("trunc_rounding", "floor_rounding", "unbiased")]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: f"{op.name}-{op.variant_test_name}")
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_pytorchs_own_samples(op):
+    function = getattr(ot, op.name.removeprefix("nn.functional."))
+    known = 0
+    for sample in op.sample_inputs("cpu", torch.float32):
+        flags = op.name in ("var", "std") and any(isinstance(value, bool) for value in sample.args)
+        if UNKNOWN & set(sample.kwargs) or flags:
+            continue
+        known += 1
+        torch.testing.assert_close(function(sample.input, *sample.args, **sample.kwargs),
+                                   op.op(sample.input, *sample.args, **sample.kwargs),
+                                   rtol=1e-5, atol=3e-5, equal_nan=True)
+    assert known > 0
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 0.5, -0.5, -1, -2, 1, 0, 1.5, 7])
+def test_powers(exponent):
+    x = torch.tensor(SPECIALS)
+    want = torch.pow(x.double(), exponent).float()
+    torch.testing.assert_close(ot.pow(x, exponent), want, rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", UNARY)
+def test_special_values(name, dtype):
+    x = torch.tensor(SPECIALS, dtype=torch.float64).to(dtype)
+    got = getattr(ot, name)(x)
+    # In float64, rounded: PyTorch's own halves and float32 tails are poorer than ours.
+    want = reference(name)(x.double())
+    assert got.dtype == dtype and got.shape == x.shape
+    allowed = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+    want = want.to(dtype).double()
+    good = (got.double() == want) | got.isnan() & want.isnan() | (
+        (got.double() - want).abs() <= allowed[dtype] * want.abs() + 1e-7)
+    if name == "gelu":
+        good |= x == math.inf  # PyTorch's float64 value is NaN in some versions
+    assert bool(good.all()), (x[~good], got[~good], want[~good])
+
+
+def layouts(x):
+    """The same values in other strides."""
+    yield x
+    yield x.t().contiguous().t()
+    yield x.repeat_interleave(2, 0)[::2]
+    yield torch.stack([x, x], -1)[..., 1]
+
+
+@given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(UNARY), st.sampled_from(DTYPES),
+       st.integers(0, 1000))
+def test_shapes_and_strides(shape, name, dtype, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator).to(dtype)
+    x = x.permute(torch.randperm(len(shape), generator=generator).tolist())
+    want = reference(name)(x.double()).to(dtype)
+    assert_close(getattr(ot, name)(x), want)
+    y = torch.stack([x, -x], -1)[..., 0]
+    assert_close(getattr(ot, name)(y), want)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data(), st.sampled_from(DTYPES))
+def test_broadcasting_and_promotion(shape, data, dtype):
+    cut = data.draw(st.integers(0, len(shape)))
+    other_shape = [data.draw(st.sampled_from([1, n])) for n in shape[cut:]]
+    other_dtype = data.draw(st.sampled_from(DTYPES))
+    generator = torch.Generator().manual_seed(len(shape))
+    x = torch.randn(shape, generator=generator).to(dtype)
+    y = torch.randn(other_shape, generator=generator).to(other_dtype)
+    for a, b in ((x, y), (y, x)):
+        for name in ("add", "mul", "sub", "maximum", "minimum"):
+            want = getattr(torch, name)(a, b)
+            got = getattr(ot, name)(a, b)
+            assert got.dtype == want.dtype
+            assert_close(got, want)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data(), st.sampled_from(DTYPES))
+def test_reductions(shape, data, dtype):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+    dims = data.draw(st.one_of(st.none(), st.integers(-len(shape), len(shape) - 1), st.lists(
+        st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True)))
+    keepdim = data.draw(st.booleans())
+    for name in ("sum", "mean", "amax", "amin", "logsumexp"):
+        if dims is None and name == "logsumexp":
+            continue
+        given_dims = () if dims is None and name in ("amax", "amin") else dims
+        want = getattr(torch, name)(x.double(), dim=given_dims, keepdim=keepdim).to(dtype)
+        got = getattr(ot, name)(x, dim=dims, keepdim=keepdim)
+        assert_close(got, want)
+    if isinstance(dims, int):
+        for name in ("softmax", "log_softmax", "softmin"):
+            assert_close(getattr(ot, name)(x, dims), getattr(F, name)(x.double(), dims).to(dtype))
+            assert getattr(ot, name)(x, dims, dtype=torch.float64).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products(data, dtype):
+    x, w, b = data(5, 7, dtype=dtype), data(3, 7, dtype=dtype), data(3, dtype=dtype)
+    want = F.linear(x.double(), w.double(), b.double())
+    for u in layouts(x):
+        for v in layouts(w):
+            assert_close(ot.linear(u, v, b).double() / 4, want / 4, dtype)
+    a, c = data(2, 3, 4, dtype=dtype), data(4, 5, dtype=dtype)
+    assert_close(ot.matmul(a, c).double() / 4, (a.double() @ c.double()) / 4, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norms(data, dtype):
+    x, w, b = data(4, 6, 10, dtype=dtype), data(10, dtype=dtype), data(10, dtype=dtype)
+    wide = [t.double() for t in (x, w, b)]
+    assert_close(ot.layer_norm(x, (10,), w, b), F.layer_norm(wide[0], (10,), *wide[1:]).to(dtype))
+    assert_close(ot.layer_norm(x, [6, 10]), F.layer_norm(wide[0], [6, 10]).to(dtype))
+    assert_close(ot.layer_norm(x, torch.Size([10]), bias=b, eps=0.1),
+                 F.layer_norm(wide[0], (10,), bias=wide[2], eps=0.1).to(dtype))
+    assert_close(ot.rms_norm(x, (10,), w, eps=1e-3), F.rms_norm(*wide[:1], (10,), wide[1], 1e-3).to(dtype))
+
+
+def test_where_takes_a_bool_tensor(data):
+    x, y = data(3, 4), data(4)
+    assert_close(ot.where(x > 0, x, y), torch.where(x > 0, x, y))
+    assert_close(ot.where(x > 0, x, 2.0), torch.where(x > 0, x, 2.0))
+    with pytest.raises(TypeError, match="bool"):
+        ot.where(x, x, y)
+
+
+def test_out_and_numbers(data):
+    x, out = data(3, 4), torch.empty(4, 3).t()
+    assert ot.softmax(x, 1, out=out) is out
+    assert_close(out, torch.softmax(x, 1))
+    assert_close(ot.mul(x, 2.5), x * 2.5)
+    assert_close(ot.clamp(x, max=0.5), x.clamp(max=0.5))
+    assert_close(ot.clamp(x, -math.inf, math.inf), x)
+    assert_close(ot.leaky_relu(input=x, negative_slope=0.5), F.leaky_relu(x, 0.5))
+    assert_close(ot.gelu(x, approximate="tanh"), F.gelu(x, approximate="tanh"))
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize")
+@pytest.mark.parametrize("call, exception", [
+    (lambda x: ot.sigmoid(x.long()), TypeError),
+    (lambda x: ot.sigmoid(x > 0), TypeError),
+    (lambda x: ot.sigmoid(x.cfloat()), TypeError),
+    (lambda x: ot.sigmoid(x.numpy(), out=x), TypeError),
+    (lambda x: ot.mul(x, x.numpy()), TypeError),
+    (lambda x: ot.linear(x, x.double()), TypeError),
+    (lambda x: ot.mul(x, torch.ones(5)), ValueError),
+    (lambda x: ot.softmax(x, 5), ValueError),
+    (lambda x: ot.softmax(x), TypeError),
+    (lambda x: ot.softmax(x, x), TypeError),
+    (lambda x: ot.sigmoid(x, x), TypeError),
+    (lambda x: ot.softmax(x, 1, dtype=torch.int32), TypeError),
+    (lambda x: ot.gelu(x, approximate="fast"), ogive.FormulaError),
+    (lambda x: ot.sigmoid(x.expand(2, 3, 4), out=x.expand(2, 3, 4)), ValueError),
+    (lambda x: ot.sigmoid(torch.ones((1,) * 9)), ValueError),
+    (lambda x: ot.sigmoid(torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)), NotImplementedError),
+    (lambda x: ot.sigmoid(x.long().requires_grad_(False).to("meta")), TypeError),
+])
+def test_refused(call, exception, data):
+    with pytest.raises(exception):
+        call(data(3, 4))
+
+
+def test_more_than_int32_elements_are_indexed():
+    # Read through strides, so that little memory is needed.
+    x = torch.tensor([1.5]).expand(2**31 + 8)
+    assert ot.amax(x).item() == 1.5
+    assert ot.sum(x[: 2**20]).item() == 1.5 * 2**20
