@@ -208,8 +208,6 @@ static void add_numbers(og_cuda_emitter *e)
 static ogive_status emit(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    if (kernel->product_count)
-        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "matrix products on CUDA are not available yet");
     size_t strides = (size_t)kernel->access_count * OG_MAX_RANK;
     e->has_stride = OG_ARENA_NEW(e->arena, bool, strides + 1);
     e->is_kept = OG_ARENA_NEW(e->arena, bool, strides + 1);
@@ -217,7 +215,9 @@ static ogive_status emit(og_cuda_emitter *e)
     if (!e->has_stride || !e->is_kept || !e->list)
         return og_fail_memory(e->error, strides);
     e->wide = needs_wide(kernel);
-    if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
+    if (kernel->product_count)
+        OG_TRY(og_cuda_emit_product(e));
+    else if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
         OG_TRY(og_cuda_emit_columns(e));
     else if (kernel->space.n_reduced)
         OG_TRY(og_cuda_emit_rows(e));

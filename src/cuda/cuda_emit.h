@@ -55,6 +55,7 @@ typedef struct {
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
     og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
+    og_text_of_cuda_combine[], og_text_of_cuda_product[],
     og_text_of_cuda_columns[], og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */
@@ -107,10 +108,20 @@ bool og_cuda_has_row_values(const og_pass *pass);
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
 
+/* ---- cuda_emit_combine.c ---- */
+
+/* In an entry, with the sums of pass p in s<p> and t<p>: the row values, row instructions. */
+void og_cuda_add_finish(og_cuda_emitter *e, int32_t p);
+/* Rows are reduced in so many parts each, whose sums the body leaves in the scratch, at
+ * row * a.partials + part; then, for each pass, the launch that makes row values of them. */
+void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts);
+ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts);
+
 /* ---- bodies: a file each ---- */
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
+ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 
 #endif

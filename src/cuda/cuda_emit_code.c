@@ -123,6 +123,9 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
     case OG_OP_CONVERT:
         print_convert(kernel, instr, text);
         break;
+    case OG_OP_PRODUCT:
+        og_text_add(text, "kept.product[%d]", (int)instr->index);
+        break;
     default:
         print_call(kernel, instr, text);
     }
@@ -218,6 +221,8 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
     og_text *to = &e->passes;
     int32_t *accesses = e->list, count = list_loads(e, p, accesses), units = 0;
     og_text_add(to, "\nstruct %s {\n", name);
+    if (p < 0 && e->kernel->product_count)
+        og_text_add(to, "    og_number product[OG_PRODUCTS];\n");
     add_loads_members(e, accesses, count);
     og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
                     "og_span &span,\n                    %s &x)\n    {\n",

@@ -170,15 +170,6 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
                     (int)p, (int)p, (int)p, (int)p);
 }
 
-static void add_finish(og_cuda_emitter *e, int32_t p)
-{
-    og_text_add(&e->body, "    og_sums%d::finish(a, s%d, row);\n", (int)p, (int)p);
-    if (og_cuda_has_terms(&e->kernel->passes[p]))
-        og_text_add(&e->body, "    og_terms%d::finish(a, t%d, row);\n", (int)p, (int)p);
-    if (e->kernel->passes[p].row_count)
-        og_text_add(&e->body, "    og_rows%d(a, g.at, 0, g.writes, row);\n", (int)p);
-}
-
 static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_shape *s)
 {
     og_text_add(&e->body, "\nOG_KERNEL(og_rows, OG_THREADS)\n{\n"
@@ -186,7 +177,7 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_
                           "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p);
-        add_finish(e, p);
+        og_cuda_add_finish(e, p);
     }
     og_text_add(&e->body, "}\n");
     int64_t each = e->threads / s->group;
@@ -195,17 +186,6 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_
 }
 
 /* ---- entries of split rows ------------------------------------------------------------ */
-
-/* Sums of chunks, of chunks of chunks, and so on, of one row. */
-static int64_t count_partials(int64_t chunks)
-{
-    int64_t count = chunks;
-    while (chunks > 1) {
-        chunks = (chunks + OG_CHUNK - 1) / OG_CHUNK;
-        count += chunks;
-    }
-    return count;
-}
 
 /* Stores what add_reduce() has found, at the chunk's place. */
 static void add_part(og_cuda_emitter *e, int32_t p)
@@ -230,44 +210,10 @@ static void add_part(og_cuda_emitter *e, int32_t p)
     og_text_add(to, "}\n");
 }
 
-static void add_combine(og_cuda_emitter *e, int32_t p)
-{
-    og_text *to = &e->body;
-    const int n = (int)p;
-    og_text_add(to,
-                "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS)\n{\n"
-                "    og_group g = og_find_combined(a);\n    og_row row;\n",
-                n);
-    if (p > 0)
-        og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
-    og_text_add(to,
-                "    og_partial_sums<og_sums%d> p%d;\n"
-                "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
-                "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
-                n, n, n, n, n, n, n, n, n);
-    if (og_cuda_has_terms(&e->kernel->passes[p]))
-        og_text_add(to,
-                    "    og_partial_terms<og_terms%d> q%d;\n"
-                    "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
-                    "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
-                    "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
-                    n, n, n, n, n, n, n, n, n, n, n, n, n);
-    add_finish(e, p);
-    if (p + 1 < e->kernel->pass_count)
-        og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");
-    og_text_add(to, "}\n");
-}
-
 static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
-    int64_t chunks = (n + OG_CHUNK - 1) / OG_CHUNK, partials = count_partials(chunks);
-    int32_t combiners = chunks <= OG_LANES ? 32 : OG_LANES;
-    int32_t threads = combiners == 32 ? 128 : combiners, each = threads / combiners;
-    og_cuda_add_divisor(e, "chunks", chunks);
-    og_cuda_add_index(e, "partials", partials);
-    og_cuda_add_scratch(e, rows * partials, rows);
-    og_text_add(&e->numbers, "enum { OG_COMBINERS = %d, OG_COMBINE_THREADS = %d };\n",
-                (int)combiners, (int)threads);
+    int64_t chunks = (n + OG_CHUNK - 1) / OG_CHUNK;
+    og_cuda_begin_combine(e, rows, chunks);
     og_text_add(&e->body, "\n%s", og_text_of_cuda_rows_split);
     e->out->body = "rows, a block a chunk";
     OG_TRY(og_cuda_make_launches(e, 2 * e->kernel->pass_count));
@@ -277,8 +223,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
         OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
         if (!og_cuda_has_row_values(&e->kernel->passes[p]))
             continue;
-        add_combine(e, p);
-        OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads));
+        OG_TRY(og_cuda_add_combine(e, p, rows, chunks));
     }
     return OGIVE_OK;
 }

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: how
+ * the space is seen as matrices, the factors as CUDA C, and the entries around
+ * cuda_product.cuh.
+ *
+ *     dims [0, base)   the batch: dims along which a right factor moves
+ *     dims [base, n)   rows, as one dim of a.m
+ *     dim n            columns, a.n: the last, where no left factor moves; -1: none, a.n is 1
+ */
+#include "cuda/cuda_emit.h"
+#include "cuda/cuda_product_tile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    int32_t base_rank, n_dim; /* rows are dims [base_rank, row_rank) */
+    int32_t row_rank;
+    int64_t base, m, n, k;
+} matrices;
+
+/* One factor of a product. */
+typedef struct {
+    const og_access *access;
+    int64_t k_stride;
+    int32_t product;
+    bool is_right;
+} factor;
+
+/* ---- how the space is seen ------------------------------------------------------------- */
+
+/* Left and right change places where it is left that moves along the last dim. */
+static factor factor_of(const og_kernel *kernel, int32_t index, bool is_right)
+{
+    const og_product *product = &kernel->products[index];
+    int32_t last = kernel->space.rank - 1;
+    bool changed =
+        last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
+    bool takes_right = is_right != changed;
+    return (factor){.access = takes_right ? &product->right : &product->left,
+                    .k_stride = takes_right ? product->right_k_stride : product->left_k_stride,
+                    .product = index,
+                    .is_right = is_right};
+}
+
+static bool any_moves(const og_kernel *kernel, bool is_right, int32_t dim)
+{
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (factor_of(kernel, p, is_right).access->stride[dim] != 0)
+            return true;
+    return false;
+}
+
+static matrices see_matrices(const og_kernel *kernel)
+{
+    const og_space *space = &kernel->space;
+    matrices s = {.n_dim = -1, .row_rank = space->rank, .base = 1, .m = 1, .n = 1};
+    int32_t last = space->rank - 1;
+    if (last >= 0 && !any_moves(kernel, false, last)) {
+        s.n_dim = s.row_rank = last;
+        s.n = space->extent[last];
+    }
+    for (int32_t d = 0; d < s.row_rank; d++)
+        if (any_moves(kernel, true, d))
+            s.base_rank = d + 1;
+    for (int32_t d = 0; d < s.row_rank; d++)
+        *(d < s.base_rank ? &s.base : &s.m) *= space->extent[d];
+    s.k = kernel->products[0].k;
+    return s;
+}
+
+/* Do offsets of a factor, or indices beyond the space by less than a tile, need 64 bits? */
+static bool needs_wide(const og_kernel *kernel, const matrices *s)
+{
+    enum { SLACK = 256 };
+    const int64_t most = INT32_MAX / 4;
+    int64_t count = s->base + SLACK;
+    if (__builtin_mul_overflow(count, s->m + SLACK, &count) ||
+        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
+        s->k > most - SLACK)
+        return true;
+    for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
+        factor f = factor_of(kernel, i / 2, i % 2);
+        int64_t reach;
+        if (__builtin_mul_overflow(llabs(f.k_stride), s->k + SLACK, &reach))
+            return true;
+        for (int32_t d = 0; d < kernel->space.rank; d++) {
+            int64_t span;
+            if (__builtin_mul_overflow(llabs(f.access->stride[d]), kernel->space.extent[d] + SLACK,
+                                       &span) ||
+                __builtin_add_overflow(reach, span, &reach) || reach > most)
+                return true;
+        }
+        if (reach > most)
+            return true;
+    }
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        int64_t stride = s->n_dim < 0 ? 0 : llabs(kernel->accesses[i].stride[s->n_dim]), span;
+        if (__builtin_mul_overflow(stride, s->n + SLACK, &span) || span > most)
+            return true;
+    }
+    return false;
+}
+
+/* ---- factors ----------------------------------------------------------------------------- */
+
+static const char *side_of(const factor *f)
+{
+    return f->is_right ? "right" : "left";
+}
+
+/* a.left0_2, added where first used: the stride along a dim. */
+static void add_move(og_cuda_emitter *e, const factor *f, int32_t dim, const char *index)
+{
+    char name[32];
+    if (f->access->stride[dim] == 0)
+        return;
+    snprintf(name, sizeof name, "%s%d_%d", side_of(f), (int)f->product, (int)dim);
+    og_cuda_add_index(e, name, f->access->stride[dim]);
+    og_text_add(&e->passes, "        at += %s * a.%s;\n", index, name);
+}
+
+/* Adds to `at` what index over dims [from, to), the last fastest, means. */
+static void add_moves(og_cuda_emitter *e, const factor *f, int32_t to, const char *index)
+{
+    for (int32_t d = to - 1; d > 0; d--) {
+        char divisor[16];
+        snprintf(divisor, sizeof divisor, "d%d", (int)d);
+        if (!e->has_divisor[d])
+            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
+        e->has_divisor[d] = true;
+        og_text_add(&e->passes,
+                    "        rest = og_divide(%s, a.%s);\n"
+                    "        i = %s - rest * a.%s.extent;\n"
+                    "        %s = rest;\n",
+                    index, divisor, index, divisor, index);
+        add_move(e, f, d, "i");
+    }
+    if (to > 0)
+        add_move(e, f, 0, index);
+}
+
+/* What lies side by side in memory. */
+static const char *along_of(const factor *f, const matrices *s)
+{
+    int32_t dim = f->is_right ? s->n_dim : s->row_rank - s->base_rank == 1 ? s->base_rank : -1;
+    if (f->k_stride == 1)
+        return "OG_ALONG_K";
+    return dim >= 0 && f->access->stride[dim] == 1 ? "OG_ALONG_ROWS" : "OG_ALONG_NONE";
+}
+
+/* struct og_left0: how a row of k is found and read. */
+static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
+{
+    static const char *const widen[OG_DTYPE_COUNT] = {[OG_FLOAT16] = "og_f32_from_f16",
+                                                      [OG_BFLOAT16] = "og_f32_from_bf16"};
+    og_text *to = &e->passes;
+    og_dtype dtype = f->access->dtype;
+    const char *type = og_cuda_type_of(dtype);
+    char pointer[32], name[40], const_type[32];
+    snprintf(pointer, sizeof pointer, "%s%d", side_of(f), (int)f->product);
+    snprintf(name, sizeof name, "%s_k", pointer);
+    snprintf(const_type, sizeof const_type, "const %s", type);
+    og_cuda_add_pointer(e, const_type, pointer, f->access->buffer, 0);
+    og_text_add(to,
+                "\nstruct og_%s {\n    typedef %s element;\n    enum { along = %s };\n"
+                "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
+                "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
+                pointer, type, along_of(f, s), widen[dtype] ? widen[dtype] : "",
+                !f->is_right                                  ? "0"
+                : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
+                                                              : "-0.0f");
+    og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
+    if (f->k_stride == 1) {
+        og_text_add(to, "        return 1;\n    }\n");
+    } else {
+        og_cuda_add_index(e, name, f->k_stride);
+        og_text_add(to, "        return a.%s;\n    }\n", name);
+    }
+    og_text_add(to, "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
+                    "    {\n        og_index at = 0, rest, i;\n");
+    if (f->is_right) {
+        if (s->n_dim >= 0)
+            add_move(e, f, s->n_dim, "index");
+        add_moves(e, f, s->base_rank, "base");
+    } else {
+        og_text_add(to, "        index += base * a.m;\n");
+        add_moves(e, f, s->row_rank, "index");
+    }
+    og_text_add(to, "        return a.%s + at;\n    }\n};\n", pointer);
+}
+
+/* ---- entries ----------------------------------------------------------------------------- */
+
+/* og_multiply_all() and og_slots_of(), which cuda_product.cuh declares. */
+static void add_products(og_cuda_emitter *e, const matrices *s)
+{
+    og_text *to = &e->body;
+    int32_t count = e->kernel->product_count;
+    bool waits = og_cuda_product_levels(s->k) == 3; /* sums wait in slots: apart from buffers */
+    og_text_add(to,
+                "\nOG_FN og_number *og_slots_of(og_number *shared, int p)\n{\n"
+                "    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;\n"
+                "    return shared + %s;\n}\n",
+                waits ? "buffers + p * slots"
+                      : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const "
+                    "og_place &at,\n                           og_number *shared)\n{\n");
+    for (int32_t p = 0; p < count; p++)
+        og_text_add(to,
+                    "    og_product<og_left%d, og_right%d>(a, tile, at, shared, "
+                    "og_slots_of(shared, %d));\n",
+                    (int)p, (int)p, (int)p);
+    og_text_add(to, "}\n");
+}
+
+/* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
+ * scratch for those of the others. */
+static void add_end_run(og_cuda_emitter *e, const matrices *s)
+{
+    og_text *to = &e->body;
+    const og_pass *pass = &e->kernel->passes[0];
+    bool terms = og_cuda_has_terms(pass);
+    og_text_add(to, "\nOG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, "
+                    "og_index n,\n                      bool writes, const og_pass0::values "
+                    "(*y)[4])\n{\n");
+    if (e->kernel->space.n_reduced == 0) {
+        og_text_add(to, "}\n");
+        return;
+    }
+    og_text_add(to, "    og_row row;\n"
+                    "    og_sums0::sums s0 = og_reduce_run<og_sums0>(a, row, og_none(), y, n);\n");
+    if (terms)
+        og_text_add(to, "    og_terms0::sums t0 = og_reduce_run<og_terms0>(a, row, s0, y, n);\n");
+    if (s->n <= OG_RUN) {
+        og_text_add(to, "    struct {\n        og_offsets at;\n        bool writes;\n    } g = {at, "
+                        "writes};\n");
+        og_cuda_add_finish(e, 0);
+    } else {
+        og_text_add(to, "    og_index run = index * a.partials + n / OG_RUN;\n"
+                        "    if (writes)\n        ((og_sums0::sums *)a.sums0)[run] = s0;\n");
+        if (terms)
+            og_text_add(to, "    if (writes)\n        ((og_terms0::sums *)a.terms0)[run] = t0;\n");
+    }
+    og_text_add(to, "}\n");
+}
+
+static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
+{
+    og_text_add(&e->numbers,
+                "typedef %s og_number;\n"
+                "enum { OG_PRODUCTS = %d, OG_TM = %d, OG_TN = %d, OG_WARPS_M = %d, OG_WARPS_N = %d, "
+                "OG_BK = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
+                e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
+                (int)e->kernel->product_count, (int)tile->thread_m, (int)tile->thread_n,
+                (int)tile->warps_m, (int)tile->warps_n, (int)tile->step, (int)tile->blocks,
+                (int)og_cuda_product_levels(s->k));
+}
+
+/* Everything before the entries. */
+static void add_parts(og_cuda_emitter *e, const matrices *s)
+{
+    const og_space *space = &e->kernel->space;
+    og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "m", s->m);
+    og_cuda_add_index(e, "n", s->n);
+    og_cuda_add_index(e, "k", s->k);
+    og_cuda_add_index(e, "rows", s->base * s->m);
+    og_cuda_add_seek_range(e, "og_seek_rows", 0, s->row_rank);
+    og_cuda_add_seek_range(e, "og_step_row", s->row_rank, space->rank);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->passes, "\n/* What neighbours in memory are. */\n"
+                            "enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };\n");
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
+        for (int side = 0; side < 2; side++) {
+            factor f = factor_of(e->kernel, p, side);
+            add_factor(e, &f, s);
+        }
+}
+
+static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
+{
+    enum { NAME_BYTES = 96 };
+    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, NAME_BYTES);
+    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, tiles of %d x %d",
+             (int)tile->rows, (int)tile->columns);
+    e->out->body = name;
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_product(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    matrices s = see_matrices(kernel);
+    og_cuda_product_shape shape = {.m = s.m, .n = s.n, .k = s.k, .batch = s.base,
+                                   .products = kernel->product_count,
+                                   .is_double = kernel->products[0].dtype == OG_FLOAT64};
+    og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
+    int64_t m_tiles = (s.m + tile.rows - 1) / tile.rows;
+    int64_t n_tiles = (s.n + tile.columns - 1) / tile.columns;
+    int64_t rows = s.base * s.m, runs = (s.n + OG_RUN - 1) / OG_RUN;
+    bool combines = og_cuda_has_row_values(&kernel->passes[0]) && runs != 1;
+    if (tile.shared_bytes > e->limits->shared_per_block)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a matrix product takes %zu bytes of shared memory, this GPU has %zu",
+                tile.shared_bytes, e->limits->shared_per_block);
+    e->wide |= needs_wide(kernel, &s);
+    e->vector_dim = s.n_dim;
+    e->vector = 4;
+    e->threads = tile.threads;
+    add_tile_numbers(e, &s, &tile);
+    add_parts(e, &s);
+    og_cuda_add_index(e, "m_tiles", m_tiles);
+    og_cuda_add_index(e, "n_tiles", n_tiles);
+    og_text_add(&e->body, "%s", og_text_of_cuda_product);
+    OG_TRY(name_body(e, &tile));
+    OG_TRY(og_cuda_make_launches(e, 2));
+    if (combines)
+        og_cuda_begin_combine(e, rows, runs);
+    add_products(e, &s);
+    add_end_run(e, &s);
+    if (m_tiles * n_tiles > 0) {
+        OG_TRY(og_cuda_add_launch(e, "og_tiles", -1, s.base * m_tiles * n_tiles, tile.threads));
+        e->out->launches[0].shared_bytes = tile.shared_bytes;
+    }
+    return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_product_tile.c - see cuda_product_tile.h. A large tile reads its operands less often
+ * and multiplies at full speed, small ones fill all multiprocessors: the least estimated
+ * time wins.
+ */
+#include "cuda/cuda_product_tile.h"
+
+typedef struct {
+    int32_t thread_m, thread_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
+    double speed; /* of a multiprocessor full of them, against the first's */
+} candidate;
+
+static const candidate float_tiles[] = {
+    {8, 8, 4, 2, 16, 1, 1.0},  {8, 8, 2, 2, 16, 2, 0.95}, {8, 8, 2, 1, 16, 4, 0.85},
+    {4, 8, 2, 2, 16, 2, 0.65}, {4, 8, 1, 2, 16, 4, 0.6},  {4, 8, 1, 1, 16, 8, 0.5},
+};
+
+static const candidate double_tiles[] = {
+    {4, 8, 4, 1, 8, 2, 1.0},
+    {4, 8, 1, 2, 8, 4, 0.9},
+    {4, 8, 1, 1, 8, 8, 0.8},
+};
+
+int32_t og_cuda_product_levels(int64_t k)
+{
+    return k <= OG_PRODUCT_BLOCK ? 1 : k <= OG_PRODUCT_GROUP ? 2 : 3;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* The slots of the last product lie where the buffers were, unless sums wait in them. */
+static size_t count_shared(const og_cuda_tile *tile, const og_cuda_product_shape *shape)
+{
+    size_t number = shape->is_double ? sizeof(double) : sizeof(float);
+    size_t buffers = 2 * (size_t)tile->step * (size_t)(tile->rows + tile->columns) * number;
+    size_t slots = (size_t)tile->rows * (size_t)tile->columns * number;
+    if (og_cuda_product_levels(shape->k) == 3)
+        return buffers + (size_t)shape->products * slots;
+    return (buffers > slots ? buffers : slots) + (size_t)(shape->products - 1) * slots;
+}
+
+static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape *shape)
+{
+    og_cuda_tile tile = {.thread_m = from->thread_m,
+                         .thread_n = from->thread_n,
+                         .warps_m = from->warps_m,
+                         .warps_n = from->warps_n,
+                         .step = from->step,
+                         .blocks = from->blocks,
+                         .rows = 4 * from->thread_m * from->warps_m,
+                         .columns = 8 * from->thread_n * from->warps_n,
+                         .threads = 32 * from->warps_m * from->warps_n};
+    tile.shared_bytes = count_shared(&tile, shape);
+    return tile;
+}
+
+/* How much of a multiprocessor's speed so many warps reach: it has four schedulers, and a
+ * warp alone waits for memory. Estimated. */
+static double speed_of_warps(int64_t warps)
+{
+    return warps >= 8 ? 1.0 : warps >= 4 ? 0.8 : warps >= 2 ? 0.45 : 0.25;
+}
+
+static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
+                       const og_cuda_limits *limits)
+{
+    double tiles = (double)shape->batch * (double)divide_up(shape->m, tile->rows) *
+                   (double)divide_up(shape->n, tile->columns);
+    int32_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
+    double each = tiles / processors; /* of a multiprocessor, rounded up */
+    each = each < 1e15 ? (double)divide_up((int64_t)tiles, processors) : each;
+    int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
+    return each * tile->rows * tile->columns /
+           (speed * speed_of_warps(at_once * tile->threads / 32));
+}
+
+og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
+{
+    const candidate *from = shape->is_double ? double_tiles : float_tiles;
+    size_t count = shape->is_double ? sizeof double_tiles / sizeof *double_tiles
+                                    : sizeof float_tiles / sizeof *float_tiles;
+    og_cuda_tile best = {0};
+    double least = 0;
+    for (size_t i = 0; i < count; i++) {
+        og_cuda_tile tile = fill_tile(&from[i], shape);
+        double time = estimate(&tile, from[i].speed, shape, limits);
+        bool fits = tile.shared_bytes <= limits->shared_per_block;
+        if ((fits && (best.rows == 0 || time < least)) || (i + 1 == count && best.rows == 0)) {
+            best = tile;
+            least = time;
+        }
+    }
+    return best;
+}

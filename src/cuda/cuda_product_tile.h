@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_product_tile.h - which tile a block of cuda_product.cuh takes, by shape. Results
+ * never depend on it.
+ */
+#ifndef OG_CUDA_PRODUCT_TILE_H
+#define OG_CUDA_PRODUCT_TILE_H
+
+#include "cuda/cuda_work.h"
+
+typedef struct {
+    int64_t m, n, k;
+    int64_t batch;    /* how many of m x n */
+    int32_t products; /* in one kernel */
+    bool is_double;
+} og_cuda_product_shape;
+
+typedef struct {
+    int32_t thread_m, thread_n; /* rows and columns of a thread */
+    int32_t warps_m, warps_n;
+    int32_t step; /* k */
+    int32_t blocks; /* of a multiprocessor, that registers should be kept for */
+    int32_t rows, columns, threads; /* of a block */
+    size_t shared_bytes;
+} og_cuda_tile;
+
+/* 1: k is one block of OG_PRODUCT_BLOCK, 2: one group, 3: more. */
+int32_t og_cuda_product_levels(int64_t k);
+og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits);
+
+#endif
