@@ -44,14 +44,18 @@ typedef struct {
 
 enum { CASE_TENSORS = 16 };
 
+/* Around warps, blocks, lanes (512) and chunks (16384) of a reduction. */
+static const int64_t sizes[] = {0,   1,   2,   31,   32,    33,    127,   128,   255,
+                                511, 512, 513, 1000, 16383, 16384, 16385, 40001, 70000};
+
 static struct {
-    int cases, unsupported, failed;
+    int cases, in_place, failed;
     int64_t elements;
 } total;
 
 /* ---- layouts ------------------------------------------------------------------------ */
 
-static DLDataType dlpack_of(og_dtype dtype)
+static inline DLDataType dlpack_of(og_dtype dtype)
 {
     static const DLDataType types[OG_DTYPE_COUNT] = {[OG_FLOAT32] = {kDLFloat, 32, 1},
                                                      [OG_FLOAT16] = {kDLFloat, 16, 1},
@@ -60,7 +64,7 @@ static DLDataType dlpack_of(og_dtype dtype)
     return types[dtype];
 }
 
-static og_dtype dtype_of(DLDataType type)
+static inline og_dtype dtype_of(DLDataType type)
 {
     return type.code == kDLBfloat ? OG_BFLOAT16
            : type.bits == 64      ? OG_FLOAT64
@@ -69,7 +73,7 @@ static og_dtype dtype_of(DLDataType type)
 }
 
 /* STRIDED: dims in any order, steps, gaps, backwards; zeros for inputs. */
-static void draw_strides(placed *p, test_random *random, bool may_repeat)
+static inline void draw_strides(placed *p, test_random *random, bool may_repeat)
 {
     int order[8] = {0};
     for (int d = 0; d < p->rank; d++) {
@@ -98,7 +102,7 @@ static void draw_strides(placed *p, test_random *random, bool may_repeat)
 }
 
 /* Gives p strides for its layout, and memory. */
-static void place(placed *p, test_random *random, bool is_input)
+static inline void place(placed *p, test_random *random, bool is_input)
 {
     p->count = 1;
     p->first = p->layout == MISALIGNED;
@@ -124,14 +128,14 @@ static void place(placed *p, test_random *random, bool is_input)
     p->on_device = device_alloc(bytes);
 }
 
-static void free_placed(placed *p)
+static inline void free_placed(placed *p)
 {
     free(p->memory);
     free(p->other);
     device_free(p->on_device);
 }
 
-static DLTensor *tensor_on(test_tensor *at, const placed *p, void *data)
+static inline DLTensor *tensor_on(test_tensor *at, const placed *p, void *data)
 {
     DLTensor *tensor =
         test_tensor_init(at, data, dlpack_of(p->dtype), p->rank, p->shape, p->strides);
@@ -139,12 +143,12 @@ static DLTensor *tensor_on(test_tensor *at, const placed *p, void *data)
     return tensor;
 }
 
-static DLTensor *host_tensor(placed *p)
+static inline DLTensor *host_tensor(placed *p)
 {
     return tensor_on(&p->at, p, p->memory);
 }
 
-static DLTensor *device_tensor(placed *p)
+static inline DLTensor *device_tensor(placed *p)
 {
     DLTensor *tensor = tensor_on(&p->at_device, p, p->on_device);
     tensor->device.device_type = kDLCUDA;
@@ -155,7 +159,7 @@ static DLTensor *device_tensor(placed *p)
 
 typedef enum { ORDINARY, SPECIAL, ANY_BITS } case_values;
 
-static void fill(placed *p, test_random *random, case_values values)
+static inline void fill(placed *p, test_random *random, case_values values)
 {
     static const double specials[] = {NAN,    INFINITY,  -INFINITY, 0.0,    -0.0, 0x1p-149, -1e-40,
                                       3.0e38, -3.4e38,   65504,     -65520, 6e-8, 1e-30,    88.7,
@@ -174,14 +178,14 @@ static void fill(placed *p, test_random *random, case_values values)
 
 /* float64: order is free and a function may be 4 ULP off; values here are at most some
  * thousands, sums of some ten thousand. */
-static bool is_same(og_dtype dtype, double got, double want)
+static inline bool is_same(og_dtype dtype, double got, double want)
 {
     if (dtype != OG_FLOAT64 || isnan(want) || isinf(want))
         return test_same_f64(got, want);
     return fabs(got - want) <= 1e-9 * (1 + fabs(want));
 }
 
-static void print_tensor(const char *what, size_t i, const placed *p)
+static inline void print_tensor(const char *what, size_t i, const placed *p)
 {
     fprintf(stderr, "  %s %zu: %s (", what, i, og_dtype_name(p->dtype));
     for (int d = 0; d < p->rank; d++)
@@ -199,7 +203,7 @@ typedef struct {
     size_t input_count, output_count;
 } formula_case;
 
-static void report(const formula_case *c, const char *format, ...)
+static inline void report(const formula_case *c, const char *format, ...)
 {
     total.failed++;
     va_list list;
@@ -213,20 +217,22 @@ static void report(const formula_case *c, const char *format, ...)
         print_tensor("result", i, &c->outputs[i]);
 }
 
-/* Whole memories, so that what lies between elements is compared too. */
-static void compare(const formula_case *c)
+/* Brings results back. Whole memories are compared, so what lies between elements is too. */
+static inline void compare(const formula_case *c, const char *how)
 {
     for (size_t r = 0; r < c->output_count; r++) {
         const placed *p = &c->outputs[r];
+        size_t bytes = (size_t)p->elements * og_dtype_bytes(p->dtype);
         total.elements += p->count;
-        if (memcmp(p->memory, p->other, (size_t)p->elements * og_dtype_bytes(p->dtype)) == 0)
+        device_copy(p->other, p->on_device, bytes);
+        if (memcmp(p->memory, p->other, bytes) == 0)
             continue;
         for (int64_t i = 0; i < p->elements; i++) {
             double want = reference_load(p->memory, p->dtype, i);
             double got = reference_load(p->other, p->dtype, i);
             if (is_same(p->dtype, got, want))
                 continue;
-            report(c, "result %zu, element %" PRId64 " of its memory: CUDA %s, CPU %s", r, i,
+            report(c, "%sresult %zu, element %" PRId64 " of its memory: CUDA %s, CPU %s", how, r, i,
                    test_text_f64(got), test_text_f64(want));
             return;
         }
@@ -236,8 +242,8 @@ static void compare(const formula_case *c)
 /* ---- one case ------------------------------------------------------------------------- */
 
 /* Shapes and dtypes of the results; false if the formula does not take the inputs. */
-static bool find_results(formula_case *c, const DLTensor *const *inputs, case_layout layout,
-                         test_random *random)
+static inline bool find_results(formula_case *c, const DLTensor *const *inputs, case_layout layout,
+                                test_random *random)
 {
     ogive_error error;
     ogive_plan *plan;
@@ -261,7 +267,36 @@ static bool find_results(formula_case *c, const DLTensor *const *inputs, case_la
     return true;
 }
 
-static void run_both(formula_case *c, const DLTensor *const *inputs)
+/* Result 0 over input 0, where that is legal: as if it were not. */
+static inline void check_in_place(formula_case *c, DLTensor **inputs, DLTensor **outputs)
+{
+    placed *in = &c->inputs[0], *out = &c->outputs[0];
+    size_t bytes = og_dtype_bytes(out->dtype);
+    ogive_error error;
+    if (!c->input_count || in->dtype != out->dtype || in->rank != out->rank ||
+        in->elements != out->elements || in->first != out->first || in->layout > TRANSPOSED ||
+        in->layout == PADDED || in->layout == SLICED ||
+        memcmp(in->shape, out->shape, sizeof in->shape) != 0 ||
+        memcmp(in->strides, out->strides, sizeof in->strides) != 0)
+        return;
+    void *both = device_alloc((size_t)in->elements * bytes), *own = out->on_device;
+    device_copy(both, out->memory, (size_t)in->elements * bytes);
+    device_copy((char *)both + (size_t)in->first * bytes, in->memory + (size_t)in->first * bytes,
+                (size_t)in->count * bytes);
+    inputs[0]->data = outputs[0]->data = out->on_device = both;
+    ogive_status status =
+        device_run(c->formula, inputs, c->input_count, outputs, c->output_count, NULL, &error);
+    if (status == OGIVE_OK) {
+        total.in_place++;
+        compare(c, "in place: ");
+    } else if (status != OGIVE_ARGUMENT) {
+        report(c, "in place on CUDA: %s", error.message);
+    }
+    device_free(both);
+    out->on_device = own;
+}
+
+static inline void run_both(formula_case *c, const DLTensor *const *inputs)
 {
     DLTensor *outputs[CASE_TENSORS], *device_inputs[CASE_TENSORS], *device_outputs[CASE_TENSORS];
     ogive_error error;
@@ -284,24 +319,16 @@ static void run_both(formula_case *c, const DLTensor *const *inputs)
     }
     ogive_status status = device_run(c->formula, device_inputs, c->input_count, device_outputs,
                                      c->output_count, NULL, &error);
-    if (status == OGIVE_UNSUPPORTED) {
-        if (total.unsupported++ == 0)
-            fprintf(stderr, "not supported, first of them: %s\n  %s\n", error.message, c->text);
-        return;
-    }
     if (status != OGIVE_OK) {
         report(c, "on CUDA: %s: %s", ogive_status_name(status), error.message);
         return;
     }
-    for (size_t r = 0; r < c->output_count; r++) {
-        placed *p = &c->outputs[r];
-        device_copy(p->other, p->on_device, (size_t)p->elements * og_dtype_bytes(p->dtype));
-    }
-    compare(c);
+    compare(c, "");
+    check_in_place(c, device_inputs, device_outputs);
 }
 
 /* Inputs are placed and filled; results get that layout. */
-static void run_placed(formula_case *c, case_layout result_layout, test_random *random)
+static inline void run_placed(formula_case *c, case_layout result_layout, test_random *random)
 {
     const DLTensor *inputs[CASE_TENSORS];
     total.cases++;
@@ -316,7 +343,7 @@ static void run_placed(formula_case *c, case_layout result_layout, test_random *
 }
 
 /* Formulas of one test, parsed once each, so that plans are found again. */
-static ogive_formula *find_formula(const char *text)
+static inline ogive_formula *find_formula(const char *text)
 {
     static struct {
         char *text;
@@ -347,9 +374,9 @@ typedef struct {
     }
 
 /* A formula whose inputs all have one shape, dtype and layout. */
-static void check_formula(const char *text, const case_shape *shape, og_dtype dtype,
-                          case_layout inputs, case_layout results, case_values values,
-                          test_random *random)
+static inline void check_formula(const char *text, const case_shape *shape, og_dtype dtype,
+                                 case_layout inputs, case_layout results, case_values values,
+                                 test_random *random)
 {
     formula_case c = {.text = text, .formula = find_formula(text)};
     c.input_count = ogive_formula_input_count(c.formula);
@@ -365,16 +392,20 @@ static void check_formula(const char *text, const case_shape *shape, og_dtype dt
 }
 
 /* After each test: fails it if a case did. */
-static void end_cases(const char *name)
+static inline void end_cases(const char *name)
 {
-    fprintf(stderr, "%s: %d cases, %" PRId64 " elements", name, total.cases, total.elements);
-    if (total.unsupported)
-        fprintf(stderr, ", %d not supported", total.unsupported);
-    fprintf(stderr, "\n");
+    fprintf(stderr, "%s: %d cases, %d of them in place too, %" PRId64 " elements\n", name,
+            total.cases, total.in_place, total.elements);
     int failed = total.failed;
     memset(&total, 0, sizeof total);
     if (failed)
         fail_msg("%d cases failed", failed);
 }
+
+/* In main(argc, argv): all tests, or those whose names match the argument (* and ? as in
+ * a shell). */
+#define CASE_RUN(tests)                                                                            \
+    (device_skip() ? (printf("skipped: %s\n", device_skip()), 0)                                   \
+                   : (argc > 1 ? cmocka_set_test_filter(argv[1]) : (void)0, TEST_RUN(tests)))
 
 #endif

@@ -10,14 +10,14 @@
 
 static const DLDevice cuda_device = {kDLCUDA, 0};
 
-static bool device_is_fake(void)
+static inline bool device_is_fake(void)
 {
     const char *driver = getenv("OGIVE_LIBCUDA");
     return driver && strstr(driver, "ogive_fake_cuda");
 }
 
 /* NULL, or why there is nothing to test on. A fake device has to work. */
-static const char *device_skip(void)
+static inline const char *device_skip(void)
 {
     static ogive_cuda_info info;
     /* Kernels for the fake device are kept by fake_nvrtc.c, which knows when its header
@@ -28,7 +28,7 @@ static const char *device_skip(void)
     return device_is_fake() ? NULL : info.driver_problem[0] ? info.driver_problem : NULL;
 }
 
-static void *device_alloc(size_t bytes)
+static inline void *device_alloc(size_t bytes)
 {
     ogive_error error;
     void *data = NULL;
@@ -36,28 +36,29 @@ static void *device_alloc(size_t bytes)
     return data;
 }
 
-static void device_free(void *data)
+static inline void device_free(void *data)
 {
     ogive_error error;
     TEST_OK(ogive_device_free(cuda_device, data, &error), error);
 }
 
-static void device_copy(void *to, const void *from, size_t bytes)
+static inline void device_copy(void *to, const void *from, size_t bytes)
 {
     ogive_error error;
     TEST_OK(ogive_device_copy(cuda_device, to, from, bytes, &error), error);
 }
 
-static void *first_element(const DLTensor *tensor)
+static inline void *first_element(const DLTensor *tensor)
 {
     return tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
 }
 
 /* Plans and runs, with a workspace of exactly the bytes asked for, full of NaNs, and
  * waits. */
-static ogive_status device_run(const ogive_formula *formula, DLTensor *const *inputs,
-                               size_t input_count, DLTensor *const *outputs, size_t output_count,
-                               const ogive_options *options, ogive_error *error)
+static inline ogive_status device_run(const ogive_formula *formula, DLTensor *const *inputs,
+                                      size_t input_count, DLTensor *const *outputs,
+                                      size_t output_count, const ogive_options *options,
+                                      ogive_error *error)
 {
     enum { MOST = 64 };
     const void *in[MOST];

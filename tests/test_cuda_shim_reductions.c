@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_shim_reductions.c - reductions on CUDA against the CPU's, bit by bit: rows,
+ * columns, several dims, norms, of every length that a body treats in its own way. See
+ * test_cuda_shim.c.
+ */
+#include "cuda_case.h"
+
+/* What a row's length, dtype and layout each change in the source of a kernel would be
+ * thousands of sources if they were all combined: each formula has one dtype, and a
+ * round of layouts; OGIVE_TEST_FULL=1 combines them all. */
+static void check_lengths(const char *const *formulas, size_t count, const int64_t *others,
+                          size_t other_count, bool rows, test_random *random)
+{
+    for (size_t f = 0; f < count; f++)
+        for (size_t i = 0; i < TEST_COUNT(sizes); i++)
+            for (size_t o = 0; o < other_count; o++) {
+                if (others[o] * sizes[i] > 140000 || (sizes[i] == 0 && strstr(formulas[f], "amax")))
+                    continue;
+                case_shape shape = SHAPE(others[o], sizes[i]), turned = SHAPE(sizes[i], others[o]);
+                const case_shape *at = rows ? &shape : &turned;
+                for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+                    if (test_full() || dtype == (int)(f % 4) || (f == 0 && i % 4 == 1 && o == 1))
+                        check_formula(formulas[f], at, (og_dtype)dtype, CONTIGUOUS, CONTIGUOUS,
+                                      dtype == OG_FLOAT64 || i % 2 ? ORDINARY : SPECIAL, random);
+                for (int layout = 1; layout < LAYOUT_COUNT; layout++)
+                    if (test_full() || (f % 4 == 0 && o == 1 && (int)i % 7 + 1 == layout))
+                        check_formula(formulas[f], at, OG_FLOAT32, (case_layout)layout, CONTIGUOUS,
+                                      ORDINARY, random);
+            }
+}
+
+static void test_rows(void **unused)
+{
+    static const char *const formulas[] = {
+        "sum(x, dim=-1)",     "amax(x, dim=-1), amin(x, dim=-1), mean(x * x, dim=-1)",
+        "var(x, dim=-1)",     "logsumexp(x, dim=-1)",
+        "softmax(x, dim=-1)", "log_softmax(x, dim=-1)",
+    };
+    static const int64_t rows[] = {1, 3, 40};
+    test_random random = test_random_named("rows");
+    (void)unused;
+    check_lengths(formulas, TEST_COUNT(formulas), rows, TEST_COUNT(rows), true, &random);
+    end_cases("rows");
+}
+
+static void test_columns(void **unused)
+{
+    static const char *const formulas[] = {
+        "sum(x, dim=0)",       "amax(x, dim=0), mean(x, dim=0)",
+        "softmax(x, dim=0)",   "std(x, dim=0)",
+        "logsumexp(x, dim=0)",
+    };
+    static const int64_t columns[] = {1, 33, 100, 257};
+    test_random random = test_random_named("columns");
+    (void)unused;
+    check_lengths(formulas, TEST_COUNT(formulas), columns, TEST_COUNT(columns), false, &random);
+    end_cases("columns");
+}
+
+/* Middle dims, several dims, all of them; norms; what comes before and after. */
+static void test_reductions(void **unused)
+{
+    static const struct {
+        const char *text;
+        case_shape shapes[4];
+    } cases[] = {
+        {"sum(x, dim=1)", {SHAPE(5, 70, 33), SHAPE(3, 513, 2), SHAPE(2, 3, 700), SHAPE(1, 64, 64)}},
+        {"sum(x, dim=(0, 2))",
+         {SHAPE(5, 70, 33), SHAPE(40, 3, 600), SHAPE(2, 2, 2), SHAPE(9, 1, 9)}},
+        {"sum(x), amax(x)", {SHAPE(5, 70, 33), SHAPE(3), SHAPE(1, 1), SHAPE(300, 301)}},
+        {"mean(x, dim=(1, 2), keepdim=true) + x",
+         {SHAPE(5, 7, 33), SHAPE(40, 3, 600), SHAPE(2, 2, 2), SHAPE(9, 1, 9)}},
+        {"softmax(x, dim=1)",
+         {SHAPE(5, 70, 33), SHAPE(3, 513, 2), SHAPE(2, 3, 700), SHAPE(1, 64, 1)}},
+        {"std(x, dim=0), sum(x, dim=1)",
+         {SHAPE(50, 33), SHAPE(513, 20), SHAPE(3, 700), SHAPE(64, 64)}},
+        {"sum(sigmoid(x) * y, dim=1, keepdim=true) * x - amax(y, dim=1, keepdim=true)",
+         {SHAPE(5, 70), SHAPE(3, 513), SHAPE(20, 64), SHAPE(2, 17000)}},
+        {"m = amax(x, dim=-1, keepdim=true); sum(exp(x - m) * y, dim=-1) / sum(y, dim=-1)",
+         {SHAPE(5, 70), SHAPE(3, 513), SHAPE(20, 64), SHAPE(2, 17000)}},
+    };
+    test_random random = test_random_named("reductions");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        for (size_t s = 0; s < 4; s++)
+            for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
+                if (!test_full() && layout && layout != (int)(1 + (i + s) % 7))
+                    continue;
+                case_layout out = layout == STILL_LAST || layout == STILL_FIRST
+                                      ? STRIDED
+                                      : (case_layout)(layout % 5);
+                og_dtype dtype = (og_dtype)((s + (size_t)layout) % 4);
+                check_formula(cases[i].text, &cases[i].shapes[s], dtype, (case_layout)layout, out,
+                              layout % 3 || dtype == OG_FLOAT64 ? ORDINARY : SPECIAL, &random);
+            }
+    end_cases("reductions");
+}
+
+static void test_norms(void **unused)
+{
+    static const int64_t widths[] = {1, 2, 31, 64, 513, 1024, 4096, 16385};
+    static const char *const texts[] = {"layer_norm(x, %lld)", "rms_norm(x, %lld)",
+                                        "layer_norm(x, %lld, w, b) + x",
+                                        "rms_norm(x, %lld, w, 0.01)"};
+    test_random random = test_random_named("norms");
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(texts); f++)
+        for (size_t i = 0; i < TEST_COUNT(widths); i++) {
+            char text[64];
+            snprintf(text, sizeof text, texts[f], (long long)widths[i]);
+            formula_case c = {.text = text, .formula = find_formula(text)};
+            c.input_count = ogive_formula_input_count(c.formula);
+            og_dtype dtype = (og_dtype)((f + i) % 4);
+            for (size_t t = 0; t < c.input_count; t++) {
+                placed *p = &c.inputs[t];
+                *p = (placed){.dtype = dtype, .rank = t ? 1 : 2, .layout = (case_layout)(i % 3)};
+                p->shape[0] = t ? widths[i] : 1 + (int64_t)i % 5;
+                p->shape[1] = widths[i];
+                place(p, &random, true);
+                fill(p, &random, ORDINARY);
+            }
+            run_placed(&c, i % 2 ? CONTIGUOUS : PADDED, &random);
+        }
+    end_cases("norms");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_norms),
+    };
+    return CASE_RUN(tests);
+}
