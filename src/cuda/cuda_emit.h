@@ -42,6 +42,8 @@ typedef struct {
     int32_t threads;    /* OG_THREADS */
 
     bool *is_kept;      /* [access]: read once for all passes, see og_kept */
+    int32_t *kept_terms; /* [value]: see og_find_kept_terms(); NULL: none are kept */
+    int32_t kept_term_count;
 
     og_cuda_arguments arguments;
     int32_t *list;      /* [access]: room for a list of them */
@@ -104,6 +106,9 @@ void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
 bool og_cuda_has_terms(const og_pass *pass);
 /* Does the pass end with anything that is a row's? */
 bool og_cuda_has_row_values(const og_pass *pass);
+/* Has terms of sumexp kept that later passes use: rows must be one chunk, and
+ * og_kept live from pass to pass. */
+ogive_status og_cuda_keep_terms(og_cuda_emitter *e);
 /* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);

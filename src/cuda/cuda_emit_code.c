@@ -74,13 +74,15 @@ static const char *half_name(og_dtype dtype)
 static void print_convert(const og_kernel *kernel, const og_instr *instr, og_text *text)
 {
     og_dtype to = (og_dtype)instr->index;
-    const char *from = kernel->values[instr->args[0]].type == OG_F64 ? "f64" : "f32";
-    if (to == OG_FLOAT16 || to == OG_BFLOAT16)
-        og_text_add(text, "og_f32_from_%s(og_%s_from_%s(", half_name(to), half_name(to), from);
+    bool is_half = to == OG_FLOAT16 || to == OG_BFLOAT16;
+    if (is_half && kernel->values[instr->args[0]].type == OG_F64)
+        og_text_add(text, "og_widen_%s(og_%s_from_f64(", half_name(to), half_name(to));
+    else if (is_half)
+        og_text_add(text, "og_widen_%s(og_narrow_%s(", half_name(to), half_name(to));
     else
         og_text_add(text, "(%s)(", to == OG_FLOAT64 ? "double" : "float");
     print_value(kernel, instr->args[0], text);
-    og_text_add(text, to == OG_FLOAT16 || to == OG_BFLOAT16 ? "))" : ")");
+    og_text_add(text, is_half ? "))" : ")");
 }
 
 /* A function of functions.def. A mask's type is that of what it compares. */
@@ -113,7 +115,7 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
     case OG_OP_LOAD:
         dtype = kernel->accesses[instr->index].dtype;
         if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
-            og_text_add(text, "og_f32_from_%s(%s)", half_name(dtype), operand);
+            og_text_add(text, "og_widen_%s(%s)", half_name(dtype), operand);
         else
             og_text_add(text, "%s", operand);
         break;
@@ -134,11 +136,12 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
 /* A value as it is stored in memory of dtype. */
 static void print_stored(og_type type, og_dtype dtype, const char *value, og_text *text)
 {
-    if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
-        og_text_add(text, "og_%s_from_%s(%s)", half_name(dtype), type == OG_F64 ? "f64" : "f32",
-                    value);
-    else
+    if (dtype != OG_FLOAT16 && dtype != OG_BFLOAT16)
         og_text_add(text, "%s", value);
+    else if (type == OG_F64)
+        og_text_add(text, "og_%s_from_f64(%s)", half_name(dtype), value);
+    else
+        og_text_add(text, "og_narrow_%s(%s)", half_name(dtype), value);
 }
 
 /* ---- loads and stores of a pass -------------------------------------------------- */
@@ -216,6 +219,15 @@ static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32
     og_text_add(to, ";\n    }\n");
 }
 
+static void add_kept_terms(og_cuda_emitter *e)
+{
+    for (int32_t number = 0; number < e->kept_term_count; number++)
+        for (int32_t v = 0; v < e->kernel->value_count; v++)
+            if (e->kept_terms[v] == number && is_row_value(e->kernel, v))
+                og_text_add(&e->passes, "    %s t%d[OG_V];\n",
+                            type_names[e->kernel->values[v].type], (int)number);
+}
+
 static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
 {
     og_text *to = &e->passes;
@@ -223,6 +235,8 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
     og_text_add(to, "\nstruct %s {\n", name);
     if (p < 0 && e->kernel->product_count)
         og_text_add(to, "    og_number product[OG_PRODUCTS];\n");
+    if (p < 0)
+        add_kept_terms(e);
     add_loads_members(e, accesses, count);
     og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
                     "og_span &span,\n                    %s &x)\n    {\n",
@@ -354,7 +368,10 @@ static void add_compute(og_cuda_emitter *e, const og_pass *pass)
                      (int)instr->index, motion_of(e, instr->index) == OG_CUDA_STILL ? "" : ".e[i]");
         og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
                     (int)instr->dst);
-        print_expression(e->kernel, instr, operand, to);
+        if (e->kept_terms && e->kept_terms[instr->dst] >= 0)
+            og_text_add(to, "kept.t%d[i]", (int)e->kept_terms[instr->dst]);
+        else
+            print_expression(e->kernel, instr, operand, to);
         og_text_add(to, ";\n");
         if (is_wanted(pass, instr->dst))
             og_text_add(to, "        y.v%d = v%d;\n", (int)instr->dst, (int)instr->dst);

@@ -96,6 +96,18 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
     return false;
 }
 
+ogive_status og_cuda_keep_terms(og_cuda_emitter *e)
+{
+    size_t count = (size_t)e->kernel->value_count + 1;
+    int32_t *stores = OG_ARENA_NEW(e->arena, int32_t, count);
+    e->kept_terms = OG_ARENA_NEW(e->arena, int32_t, count);
+    if (!e->kept_terms || !stores)
+        return og_fail_memory(e->error, count * sizeof *stores);
+    memset(e->kept_terms, -1, count * sizeof *e->kept_terms);
+    return og_find_kept_terms(e->kernel, e->arena, e->kept_terms, stores, &e->kept_term_count,
+                              e->error);
+}
+
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms)
 {
     size_t bytes = 0, alignment = 4;
@@ -176,6 +188,35 @@ static void add_add(const og_cuda_emitter *e, og_text *to, const og_pass *pass, 
     og_text_add(to, "    }\n");
 }
 
+/* The number under which the terms of a member are kept, or -1. */
+static int32_t kept_number(const og_cuda_emitter *e, const member *m, bool terms)
+{
+    return terms && e->kept_terms ? e->kept_terms[m->dst] : -1;
+}
+
+/* keep(): the terms that later passes use, in og_kept. */
+static void add_keep(const og_cuda_emitter *e, og_text *to, const og_pass *pass, bool terms)
+{
+    member m;
+    bool any = false;
+    for (int32_t i = 0; find_member(pass, terms, i, &m); i++) {
+        int32_t number = kept_number(e, &m, terms);
+        const char *suffix = suffix_of(&m), *peak = m.peak;
+        if (number < 0)
+            continue;
+        if (!any)
+            og_text_add(to, "    enum { keeps = 1 };\n"
+                            "    OG_FN void keep(og_kept &kept, int i, const og_row &row, const "
+                            "peaks &m, const pass::values &y)\n    {\n");
+        any = true;
+        og_text_add(to,
+                    "        kept.t%d[i] = og_kept_term(og_exp_%s(y.v%d - og_shift(m.%s)), y.v%d, "
+                    "m.%s);\n",
+                    (int)number, suffix, (int)m.source, peak, (int)m.source, peak);
+    }
+    og_text_add(to, any ? "    }\n" : "    enum { keeps = 0 };\n");
+}
+
 /* A line per member, with its name twice. */
 static void add_each(og_text *to, const og_pass *pass, bool terms, const char *head,
                      const char *format, const char *tail)
@@ -250,6 +291,7 @@ static void add_struct(og_cuda_emitter *e, int32_t p, bool terms)
     add_members(to, pass, terms);
     add_neutral(to, pass, terms);
     add_add(e, to, pass, terms);
+    add_keep(e, to, pass, terms);
     add_merge(to, pass, terms);
     add_finish(to, pass, terms);
     og_text_add(to, "};\n");

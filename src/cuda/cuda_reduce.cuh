@@ -17,6 +17,14 @@ OG_FN double og_shift(double m)
     return (og_bits_f64(m) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull ? 0.0 : m;
 }
 
+/* exp(x - m), where term is exp(x - og_shift(m)) and no x is greater than m. */
+template <class T> OG_FN T og_kept_term(T term, T x, T m)
+{
+    T difference = x - m;
+    T beside = difference == difference ? (T)0 : difference; /* x is not infinite, or is */
+    return og_shift(m) == m || m != m ? term : beside;
+}
+
 /* s[0] = the tree of neighbours over s[0 .. n), n a power of two. */
 template <class P, int n> OG_FN void og_grow_tree(typename P::sums *s)
 {

@@ -13,6 +13,7 @@
  *   OG_KEEPS    1: a row is OG_STEPS times that or less, and og_kept of all of it
  *               stays in registers from pass to pass; 0: read again
  *   OG_FLAT     1: the row is one dim
+ *   OG_WHOLE    steps, from the first, that have all their elements in every row
  *   OG_FLIGHT   steps whose loads are under way at once, dividing OG_STEPS if OG_KEEPS
  */
 enum { OG_WIDTH = OG_GROUP * OG_VECTORS * OG_V, OG_WARP = OG_GROUP < 32 ? OG_GROUP : 32 };
@@ -26,7 +27,7 @@ struct og_group {
     bool writes;   /* is this the thread that writes what is the row's? */
 };
 
-/* Groups beyond the last row go through the last one, with no elements. */
+/* Groups beyond the last row go through the last one, and store nothing: n is 0. */
 OG_FN og_group og_find_row(const og_args &a)
 {
     og_group g;
@@ -47,23 +48,31 @@ OG_FN int og_element(const og_group &g, int step, int j)
     return step * OG_WIDTH + (j * OG_GROUP + g.thread) * OG_V;
 }
 
+/* Does a step have all its elements, whatever the row? */
+OG_FN bool og_is_whole(int step)
+{
+    return step < OG_WHOLE;
+}
+
 /* Where that vector is; if it has no element, nothing is read there (OG_FLAT), or
  * anywhere in the row. */
-OG_FN og_offsets og_place(const og_args &a, const og_group &g, int element)
+OG_FN og_offsets og_place(const og_args &a, const og_group &g, int step, int element)
 {
     og_offsets at = g.at;
     if constexpr (OG_FLAT)
         og_step_row(a, element, at);
     else
-        og_step_row(a, element < g.n ? g.from + element : 0, at);
+        og_step_row(a, og_is_whole(step) || element < g.n ? g.from + element : 0, at);
     return at;
 }
 
 template <class Loads>
-OG_FN void og_fetch(const og_args &a, const og_group &g, int element, Loads &x)
+OG_FN void og_fetch(const og_args &a, const og_group &g, int step, int j, Loads &x)
 {
+    int element = og_element(g, step, j);
     og_span span = og_span_of(element, g.n);
-    og_offsets at = og_place(a, g, element);
+    og_offsets at = og_place(a, g, step, element);
+    span.end = og_is_whole(step) ? OG_V : span.end;
     Loads::load(a, at, og_is_full(span) && Loads::is_aligned(a, at), span, x);
 }
 
@@ -78,14 +87,14 @@ OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
         for (int step = 0; step < OG_STEPS; step++)
 #pragma unroll
             for (int j = 0; j < OG_VECTORS; j++)
-                og_fetch(a, g, og_element(g, step, j), kept.of[step][j]);
+                og_fetch(a, g, step, j, kept.of[step][j]);
     }
 }
 
 /* OG_FLIGHT steps: all loads, then everything else. */
 template <class P>
 OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &row,
-                           const typename P::peaks &peaks, const og_kept_row &kept, int first,
+                           const typename P::peaks &peaks, og_kept_row &kept, int first,
                            typename P::sums (&lanes)[OG_VECTORS][OG_V])
 {
     typename P::pass::loads x[OG_FLIGHT][OG_VECTORS];
@@ -93,28 +102,32 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll
         for (int j = 0; j < OG_VECTORS; j++)
-            og_fetch(a, g, og_element(g, first + step, j), x[step][j]);
+            og_fetch(a, g, first + step, j, x[step][j]);
 #pragma unroll
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll
         for (int j = 0; j < OG_VECTORS; j++) {
             int element = og_element(g, first + step, j);
+            og_kept &k = kept.of[OG_KEEPS ? first + step : 0][j];
             typename P::pass::values y[OG_V];
 #pragma unroll
             for (int i = 0; i < OG_V; i++) {
-                P::pass::compute(a, row, kept.of[OG_KEEPS ? first + step : 0][j], x[step][j], i,
-                                 y[i]);
-                if (element + i < g.n)
-                    P::add(lanes[j][i], row, peaks, y[i]);
+                P::pass::compute(a, row, k, x[step][j], i, y[i]);
+                if (!og_is_whole(first + step) && element + i >= g.n)
+                    continue;
+                P::add(lanes[j][i], row, peaks, y[i]);
+                if constexpr (P::keeps)
+                    P::keep(k, i, row, peaks, y[i]);
             }
             if constexpr (P::stores)
-                P::pass::store(a, og_place(a, g, element), og_span_of(element, g.n), &row, y);
+                P::pass::store(a, og_place(a, g, first + step, element), og_span_of(element, g.n),
+                               &row, y);
         }
 }
 
 template <class P>
 OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_row &row,
-                                 const typename P::peaks &peaks, const og_kept_row &kept)
+                                 const typename P::peaks &peaks, og_kept_row &kept)
 {
     typename P::sums lanes[OG_VECTORS][OG_V], s[OG_VECTORS];
 #pragma unroll
