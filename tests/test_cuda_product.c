@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_product.c - matrix products on CUDA cores against the CPU's, bit by bit: sizes
+ * around tiles, blocks and groups of k, any strides, what comes after the product, and the
+ * tile that a shape gets. Runs on the fake device of tests/cuda, or on a real one.
+ */
+#include "cuda_case.h"
+
+#include "cuda/cuda_product_tile.h"
+
+/* ---- cases --------------------------------------------------------------------------- */
+
+/* The inputs of a formula in order; rank -1 ends the list. */
+typedef struct {
+    const char *text;
+    case_shape shapes[5];
+} product_case;
+
+#define END                                                                                        \
+    {                                                                                              \
+        -1, { 0 }                                                                                  \
+    }
+
+static void check_inputs(const char *text, ogive_formula *formula, const case_shape *shapes,
+                         og_dtype dtype, const case_layout *layouts, case_layout results,
+                         case_values values, test_random *random)
+{
+    formula_case c = {.text = text, .formula = formula};
+    c.input_count = ogive_formula_input_count(formula);
+    for (size_t t = 0; t < c.input_count; t++) {
+        placed *p = &c.inputs[t];
+        *p = (placed){.dtype = dtype, .layout = layouts[t], .rank = shapes[t].rank};
+        assert_true(p->rank >= 0);
+        memcpy(p->shape, shapes[t].shape, sizeof p->shape);
+        place(p, random, true);
+        fill(p, random, values);
+    }
+    run_placed(&c, results, random);
+}
+
+static void check_product(const char *text, const case_shape *shapes, og_dtype dtype,
+                          case_layout layout, case_layout results, case_values values,
+                          test_random *random)
+{
+    const case_layout layouts[] = {layout, layout, layout, layout, layout};
+    check_inputs(text, find_formula(text), shapes, dtype, layouts, results, values, random);
+}
+
+static void check_linear(int64_t m, int64_t n, int64_t k, og_dtype dtype, case_layout layout,
+                         case_values values, test_random *random)
+{
+    const case_shape shapes[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n)};
+    check_product("linear(x, w, b)", shapes, dtype, layout, CONTIGUOUS, values, random);
+}
+
+/* ---- shapes -------------------------------------------------------------------------- */
+
+static const int64_t edges[] = {0, 1, 2, 3, 7, 31, 64, 65, 127, 129, 255, 256, 257, 300};
+
+/* Every size as m, as n and as k. */
+static void test_shapes(void **unused)
+{
+    test_random random = test_random_named("shapes");
+    const int64_t count = (int64_t)TEST_COUNT(edges);
+    (void)unused;
+    for (int64_t i = 0; i < 3 * count; i++) {
+        int64_t m = edges[test_random_below(&random, count)];
+        int64_t n = edges[test_random_below(&random, count)];
+        int64_t k = edges[test_random_below(&random, count)];
+        *(i % 3 == 0 ? &m : i % 3 == 1 ? &n : &k) = edges[i / 3];
+        check_linear(m, n, k, OG_FLOAT32, CONTIGUOUS, i % 4 ? ORDINARY : SPECIAL, &random);
+    }
+    for (int64_t i = 0; i < count; i++)
+        check_linear(33, 70, edges[i], (og_dtype)(i % 4), CONTIGUOUS,
+                     i % 4 == OG_FLOAT64 ? ORDINARY : SPECIAL, &random);
+    end_cases("shapes");
+}
+
+/* Around groups of k, several of them, and steps. */
+static void test_long(void **unused)
+{
+    static const int64_t ks[] = {4095, 4096, 4097, 4352, 8191, 8193, 12300};
+    test_random random = test_random_named("long");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(ks); i++) {
+        check_linear(5, 33, ks[i], (og_dtype)(i % 4), i % 2 ? MISALIGNED : CONTIGUOUS, ORDINARY,
+                     &random);
+        check_linear(65, 67, ks[i], OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    }
+    check_linear(130, 300, 4097, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(257, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    end_cases("long");
+}
+
+/* ---- strides ------------------------------------------------------------------------- */
+
+static void test_layouts(void **unused)
+{
+    static const int64_t shapes[][3] = {{35, 66, 40}, {3, 130, 19}, {129, 140, 33}, {70, 1, 300}};
+    test_random random = test_random_named("layouts");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
+        int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
+        const case_shape linear[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n)};
+        const case_shape matmul[] = {SHAPE(m, k), SHAPE(k, n)};
+        for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
+            case_layout first = (case_layout)layout;
+            case_layout results = first == STILL_LAST || first == STILL_FIRST ? PADDED : first;
+            case_layout layouts[] = {first, (case_layout)test_random_below(&random, LAYOUT_COUNT),
+                                     CONTIGUOUS};
+            og_dtype dtype = i == 1 ? (og_dtype)(layout % 4) : OG_FLOAT32;
+            check_product("linear(x, w, b)", linear, dtype, first, CONTIGUOUS, ORDINARY, &random);
+            check_inputs("x @ y", find_formula("x @ y"), matmul, dtype, layouts, results, ORDINARY,
+                         &random);
+        }
+    }
+    end_cases("layouts");
+}
+
+/* Vectors, batches, broadcasting; rows that are several dims. */
+static void test_batches(void **unused)
+{
+    static const product_case cases[] = {
+        {"x @ y", {SHAPE(70), SHAPE(70), END}},
+        {"x @ y", {SHAPE(300), SHAPE(300, 65), END}},
+        {"x @ y", {SHAPE(65, 300), SHAPE(300), END}},
+        {"x @ y", {SHAPE(3, 33, 20), SHAPE(3, 20, 66), END}},
+        {"x @ y", {SHAPE(2, 1, 33, 20), SHAPE(5, 20, 6), END}},
+        {"x @ y", {SHAPE(3, 17, 20), SHAPE(20, 66), END}},
+        {"x @ y", {SHAPE(17, 20), SHAPE(4, 20, 66), END}},
+        {"x @ y", {SHAPE(9, 1, 70), SHAPE(9, 70, 1), END}},
+        {"x @ y", {SHAPE(70), SHAPE(4, 70, 3), END}},
+        {"x @ y", {SHAPE(0, 3, 4), SHAPE(0, 4, 5), END}},
+        {"x @ y", {SHAPE(2, 3, 0), SHAPE(2, 0, 5), END}},
+        {"linear(x, w, b)", {SHAPE(3, 5, 7, 40), SHAPE(66, 40), SHAPE(66), END}},
+        {"linear(x, w)", {SHAPE(40), SHAPE(66, 40), END}},
+        {"transpose(x @ y, 0, 1)", {SHAPE(40, 30), SHAPE(30, 70), END}},
+    };
+    test_random random = test_random_named("batches");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        for (int round = 0; round < 3; round++) {
+            case_layout layout = round == 0 ? CONTIGUOUS : round == 1 ? STRIDED : TRANSPOSED;
+            check_product(cases[i].text, cases[i].shapes,
+                          round == 1 && i % 2 ? OG_FLOAT16 : OG_FLOAT32, layout,
+                          round ? STRIDED : CONTIGUOUS, ORDINARY, &random);
+        }
+    end_cases("batches");
+}
+
+/* ---- what comes after ------------------------------------------------------------------ */
+
+static void test_tails(void **unused)
+{
+    static const product_case cases[] = {
+        {"z = linear(x, w, b); z + 2.0 * sigmoid(z)", {SHAPE(35, 40), SHAPE(70, 40), SHAPE(70), END}},
+        {"sum(sigmoid(linear(x, w, b)), dim=1)", {SHAPE(35, 40), SHAPE(70, 40), SHAPE(70), END}},
+        {"sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true) * 0.5",
+         {SHAPE(5, 30), SHAPE(33, 30), SHAPE(33), END}},
+        {"linear(x, w) * s + r, linear(x, w)",
+         {SHAPE(35, 40), SHAPE(70, 40), SHAPE(35, 1), SHAPE(35, 70), END}},
+        {"z = linear(x, w); relu(z), sum(z, dim=1), amax(z, dim=1)",
+         {SHAPE(21, 300), SHAPE(130, 300), END}},
+        {"softmax(linear(x, w), dim=1)", {SHAPE(9, 20), SHAPE(130, 20), END}},
+        {"logsumexp(linear(x, w), dim=1)", {SHAPE(9, 20), SHAPE(50, 20), END}},
+        {"silu(linear(x, a)) * linear(x, b)", {SHAPE(35, 300), SHAPE(70, 300), SHAPE(70, 300), END}},
+        {"sum(linear(x, a) * linear(x, b), dim=1)",
+         {SHAPE(19, 4100), SHAPE(66, 4100), SHAPE(66, 4100), END}},
+        {"x @ y + t(p @ q)", {SHAPE(20, 30), SHAPE(30, 40), SHAPE(40, 30), SHAPE(30, 20), END}},
+        {"where(linear(x, w) > 0, float16(linear(x, w)), c)",
+         {SHAPE(20, 30), SHAPE(40, 30), SHAPE(1), END}},
+    };
+    test_random random = test_random_named("tails");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        for (int round = 0; round < 2; round++)
+            check_product(cases[i].text, cases[i].shapes,
+                          round == 0 ? OG_FLOAT32 : (og_dtype)(1 + i % 3),
+                          round ? MISALIGNED : CONTIGUOUS, round ? STRIDED : CONTIGUOUS,
+                          round == 0 && i % 2 ? SPECIAL : ORDINARY, &random);
+    end_cases("tails");
+}
+
+/* Runs of 64 columns: one, some, more than a warp combines; none. */
+static void test_rows(void **unused)
+{
+    static const int64_t columns[] = {0, 1, 63, 64, 65, 128, 129, 1000, 33000};
+    test_random random = test_random_named("rows");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(columns); i++) {
+        const case_shape shapes[] = {SHAPE(3, 5), SHAPE(columns[i], 5), SHAPE(columns[i])};
+        check_product("sum(sigmoid(linear(x, w, b)), dim=1)", shapes, OG_FLOAT32, CONTIGUOUS,
+                      CONTIGUOUS, ORDINARY, &random);
+        check_product("logsumexp(linear(x, w, b), dim=1)", shapes, OG_FLOAT32, CONTIGUOUS,
+                      CONTIGUOUS, SPECIAL, &random);
+    }
+    end_cases("rows");
+}
+
+static void test_gradients(void **unused)
+{
+    static const product_case cases[] = {
+        {"linear(x, w, b)", {SHAPE(33, 40), SHAPE(70, 40), SHAPE(70), SHAPE(33, 70)}},
+        {"linear(x, w, b)", {SHAPE(3, 11, 40), SHAPE(70, 40), SHAPE(70), SHAPE(3, 11, 70)}},
+        {"sum(sigmoid(linear(x, w, b)), dim=1)",
+         {SHAPE(33, 40), SHAPE(70, 40), SHAPE(70), SHAPE(33)}},
+    };
+    static const char *const names[] = {"x", "w", "b"};
+    test_random random = test_random_named("gradients");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_error error;
+        ogive_formula *gradient;
+        const case_layout layouts[] = {CONTIGUOUS, PADDED, CONTIGUOUS, TRANSPOSED};
+        TEST_OK(ogive_formula_gradient(find_formula(cases[i].text), names, 3, &gradient, &error),
+                error);
+        check_inputs(cases[i].text, gradient, cases[i].shapes, i ? OG_FLOAT32 : OG_BFLOAT16, layouts,
+                     CONTIGUOUS, ORDINARY, &random);
+        ogive_formula_release(gradient);
+    }
+    end_cases("gradients");
+}
+
+/* ---- tiles ------------------------------------------------------------------------------- */
+
+static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, size_t shared)
+{
+    const og_cuda_product_shape shape = {.m = m, .n = n, .k = k, .batch = 1, .products = products};
+    const og_cuda_limits limits = {.arch = 90, .multiprocessors = 132, .shared_per_block = shared};
+    return og_cuda_choose_tile(&shape, &limits);
+}
+
+static void test_tiles(void **unused)
+{
+    const size_t h100 = 232448, rtx = 101376;
+    og_cuda_tile tile = tile_of(4096, 4096, 4096, 1, h100);
+    (void)unused;
+    assert_int_equal(og_cuda_product_levels(0), 1);
+    assert_int_equal(og_cuda_product_levels(256), 1);
+    assert_int_equal(og_cuda_product_levels(257), 2);
+    assert_int_equal(og_cuda_product_levels(4096), 2);
+    assert_int_equal(og_cuda_product_levels(4097), 3);
+    assert_true(tile.rows == 128 && tile.columns == 128 && tile.threads == 256);
+    assert_int_equal(tile.shared_bytes, 128 * 128 * 4);
+    tile = tile_of(128, 32768, 32768, 1, h100);
+    assert_true(tile.rows == 128 && tile.columns == 128);
+    assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * 16 * 256 * 4);
+    /* Enough blocks for all multiprocessors, and no row more than needed. */
+    tile = tile_of(128, 4096, 4096, 1, h100);
+    assert_in_range(128 * 4096 / (tile.rows * tile.columns), 64, 132);
+    assert_int_equal(tile_of(16, 8192, 8192, 1, h100).rows, 16);
+    assert_int_equal(tile_of(1, 1, 1, 1, h100).rows, 16);
+    /* Two products of 128 x 128 do not fit there. */
+    tile = tile_of(4096, 4096, 8192, 2, rtx);
+    assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);
+    assert_true(tile_of(INT64_MAX / 2, INT64_MAX / 2, 1, 1, h100).rows == 128);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiles),   cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_long),    cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_gradients),
+    };
+    /* So few that small shapes get large tiles, too. */
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
+    return CASE_RUN(tests);
+}
