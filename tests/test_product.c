@@ -144,7 +144,7 @@ static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor 
                      size_t scratch, void *out)
 {
     run r = {.kernels = kernels, .factors = {*left, *right}, .out = out};
-    r.tiling = kernels->cut(m, n, k, &r.factors, 1, threads == 3 && n <= OG_PRODUCT_WHOLE,
+    r.tiling = kernels->cut(m, n, k, &r.factors, 1, threads == 3 && n <= OG_PRODUCT_WHOLE, !scratch,
                             4 * threads, scratch);
     r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
     assert_true(r.tiling.sum_bytes % 64 == 0 && r.tiling.work_bytes % 64 == 0);
@@ -403,7 +403,7 @@ static void test_workspace(void **state)
     TEST_OK(
         ogive_formula_create("sum(sigmoid(linear(x, w, b)), dim=1)", OGIVE_TEXT, &formula, &error),
         error);
-    for (int32_t threads = 1; threads <= 2; threads++) {
+    for (int32_t threads = 1; threads <= 64; threads++) {
         ogive_options options = {.size = sizeof options, .threads = threads};
         TEST_OK(ogive_plan_create(formula, in, 3, NULL, 0, &options, &plan, &error), error);
         assert_true(ogive_plan_workspace(plan) * 10 <= sizeof(float) * 128 * 4096);

@@ -472,7 +472,7 @@ static bool try_product(const og_cpu_state *state, const og_kernel *kernel, og_c
 }
 
 /* Packed, or, if that would leave threads without work, lean, which needs little memory
- * and at most 1.5 times the time. */
+ * and 1.4 times the time. */
 static bool fit_product(const og_cpu_state *state, const og_kernel *kernel, og_cpu_kernel *k)
 {
     int32_t most = k->threads;

@@ -34,7 +34,7 @@ typedef struct {
 
 typedef enum {
     OG_CPU_PRODUCT_PACKED, /* right in slabs, left in panels */
-    OG_CPU_PRODUCT_DIRECT, /* few rows: right is read once, as it lies in memory */
+    OG_CPU_PRODUCT_DIRECT, /* few rows at a time: right is read as it lies in memory */
     OG_CPU_PRODUCT_EMPTY   /* k is 0 */
 } og_cpu_product_way;
 
@@ -54,9 +54,10 @@ typedef struct {
     /* factors, of count products, without data: dtypes and strides matter. whole: a tile
      * has all n columns, at most OG_PRODUCT_WHOLE. As far as it can be had at little cost:
      * at least tile_count tiles, so that no thread waits long for another, and at most
-     * thread_bytes for the sums of all products and the work. */
+     * thread_bytes for the sums of all products and the work. lean: nothing is packed, if
+     * the factors can be read as they are: 1.4 times the time of many rows, on Zen 4. */
     og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
-                         bool whole, int64_t tile_count, size_t thread_bytes);
+                         bool whole, bool lean, int64_t tile_count, size_t thread_bytes);
     /* Computes rows x columns sums, of float or double, from row m0 and column n0 on;
      * their rows are tile_n apart. sums and work are aligned to 64. */
     void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factors *factors, int64_t m0,

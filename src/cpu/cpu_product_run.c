@@ -100,18 +100,17 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
 
 int64_t og_cpu_guess_product(const og_cpu_product *product, int64_t base_count)
 {
-    double terms =
-        (double)product->m * (double)product->n * (double)product->k * (double)base_count *
-        product->count;
+    double terms = (double)product->m * (double)product->n * (double)product->k *
+                   (double)base_count * product->count;
     return (int64_t)(terms * 20 < 1e15 ? terms * 20 : 1e15);
 }
 
-void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes)
+void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes, bool lean)
 {
     og_cpu_product *p = k->product;
     og_cpu_tiling *t = &p->tiling;
     int64_t tiles = divide_up(4 * (int64_t)k->threads, k->base_count);
-    *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many,
+    *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many, lean,
                          k->threads > 1 ? tiles : 1, scratch_bytes / (size_t)k->threads);
     p->m_tiles = divide_up(p->m, t->tile_m);
     p->n_tiles = divide_up(p->n, t->tile_n);

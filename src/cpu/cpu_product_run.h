@@ -25,8 +25,8 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
 int64_t og_cpu_guess_product(const og_cpu_product *product, int64_t base_count);
 
 /* Chooses the tiling for k->threads threads, which should need at most scratch_bytes
- * in all. Nothing is empty. */
-void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes);
+ * in all; lean: see cpu_product.h. Nothing is empty. */
+void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes, bool lean);
 
 void og_cpu_run_product(const og_cpu_job *job);
 

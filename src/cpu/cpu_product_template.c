@@ -55,9 +55,9 @@ static inline size_t round_up(size_t bytes)
 
 #if defined(__AVX512F__)
 enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2 };
-enum { DIRECT_ROWS = 8, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
+enum { DIRECT_ROWS = 10, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_14(X, 1) ROWS_14(X, 2)
-#define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1)
+#define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #elif defined(__FMA__)
 enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2 };
@@ -616,31 +616,31 @@ static int64_t count_tiles(const og_cpu_tiling *t)
     return ((t->m + t->tile_m - 1) / t->tile_m) * ((t->n + t->tile_n - 1) / t->tile_n);
 }
 
-/* Few rows of float32, or of short rows that are converted as a whole. */
-static bool can_be_direct(int64_t m, int64_t k, const og_cpu_factors *of)
+/* Rows of float32, or short ones that are converted as a whole. */
+static bool can_be_direct(int64_t k, const og_cpu_factors *of)
 {
-    return of->left.dtype != OG_FLOAT64 && m <= DIRECT_ROWS &&
-           (of->right.k_stride == 1 || of->right.stride == 1) &&
+    return of->left.dtype != OG_FLOAT64 && (of->right.k_stride == 1 || of->right.stride == 1) &&
            (is_plain(&of->left) || k <= DIRECT_K);
 }
 
 static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
-                         bool whole, int64_t tile_count, size_t thread_bytes)
+                         bool whole, bool lean, int64_t tile_count, size_t thread_bytes)
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
     bool f64 = factors[0].left.dtype == OG_FLOAT64, direct = true, plain = true, in_rows = true;
     for (int i = 0; i < count; i++) {
-        direct &= can_be_direct(m, k, &factors[i]);
+        direct &= can_be_direct(k, &factors[i]);
         plain &= is_plain(&factors[i].left);
         in_rows &= factors[i].right.k_stride == 1;
     }
+    direct &= m <= DIRECT_ROWS || (lean && plain);
     t.way = k == 0 ? OG_CPU_PRODUCT_EMPTY : direct ? OG_CPU_PRODUCT_DIRECT : OG_CPU_PRODUCT_PACKED;
-    t.tile_m = min_of(m, TILE_M / count);
+    t.tile_m = min_of(m, direct ? DIRECT_ROWS : TILE_M / count);
     t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
         t.tile_n /= 2;
     int64_t least_n = whole ? t.tile_n : OG_PRODUCT_COLUMNS;
-    if (m <= 32 && in_rows)
+    if ((m <= 32 && in_rows) || lean)
         t.tile_n = least_n;
     while (t.tile_n > least_n && count_tiles(&t) < tile_count)
         t.tile_n /= 2;
