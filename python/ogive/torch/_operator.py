@@ -272,7 +272,7 @@ def _find_quick() -> dict[str, int]:
     """The C++ functions behind the questions below, and the keys they are asked for, by
     their mangled names, which change with their arguments; {} if one is missing."""
     folder = pathlib.Path(torch.__file__).parent / "lib"
-    parse = torch._C._dispatch_key_parse  # type: ignore[attr-defined]
+    parse = torch._C._dispatch_key_parse
     try:
         c10 = ctypes.CDLL(str(folder / "libc10.so"), os.RTLD_NOLOAD | os.RTLD_NOW)
         cpu = ctypes.CDLL(str(folder / "libtorch_cpu.so"), os.RTLD_NOLOAD | os.RTLD_NOW)

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What a call costs on float32[16], where the work itself is next to nothing, beside
+torch.sigmoid in the same run. Calls take turns, so that a noisy machine slows all of them;
+the least of many rounds counts."""
+
+import time
+
+import numpy as np
+import torch
+
+import ogive
+import ogive.torch as ot
+
+ROUNDS, CALLS = 600, 100
+
+formula = ogive.compile("sigmoid(x)")
+operator = torch.ops.ogive.run.default
+plain, differentiable = torch.randn(16), torch.randn(16, requires_grad=True)
+array, out = plain.numpy(), torch.empty(16)
+
+CASES = {
+    "torch.sigmoid(x)": lambda: torch.sigmoid(plain),
+    "ogive.torch.sigmoid(x)": lambda: ot.sigmoid(plain),
+    "ogive.compile('sigmoid(x)')(x)": lambda: formula(plain),
+    "torch.sigmoid(x, out=y)": lambda: torch.sigmoid(plain, out=out),
+    "ogive.torch.sigmoid(x, out=y)": lambda: ot.sigmoid(plain, out=out),
+    "torch.ops.ogive.run([x], 'sigmoid(x)')": lambda: operator([plain], "sigmoid(x)"),
+    "torch.sigmoid(x), x requires grad": lambda: torch.sigmoid(differentiable),
+    "ogive.torch.sigmoid(x), x requires grad": lambda: ot.sigmoid(differentiable),
+    "ogive.torch.softmax(x, 0)": lambda: ot.softmax(plain, 0),
+    "torch.softmax(x, 0)": lambda: torch.softmax(plain, 0),
+    "ogive.compile('sigmoid(x)')(x), NumPy": lambda: formula(array),
+    "np.exp(x)": lambda: np.exp(array),
+}
+
+
+def seconds_a_call(function):
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        function()
+    return (time.perf_counter() - start) / CALLS
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    least = dict.fromkeys(CASES, 1.0)
+    for _ in range(ROUNDS):
+        for name, function in CASES.items():
+            least[name] = min(least[name], seconds_a_call(function))
+    print("| call | us | of torch.sigmoid |\n|---|---|---|")
+    for name, seconds in least.items():
+        print(f"| `{name}` | {seconds * 1e6:.2f} | {seconds / least['torch.sigmoid(x)']:.2f} |")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""ogive.torch.Formula: binding, sharing, dotted names, state dicts, copies."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import ogive
+import ogive.torch as ot
+
+TEXT = "z = linear(x, fc.weight, fc.bias); z + 2.0 * sigmoid(z)"
+
+
+@pytest.fixture
+def x(data):
+    return data(4, 3)
+
+
+def reference(fc, x):
+    z = fc(x)
+    return z + 2.0 * torch.sigmoid(z)
+
+
+def test_bound_modules_are_shared(x):
+    fc = nn.Linear(3, 5)
+    tail = ot.Formula(TEXT, fc=fc)
+    assert tail.fc is fc and list(tail.state_dict()) == ["fc.weight", "fc.bias"]
+    torch.testing.assert_close(tail(x), reference(fc, x))
+    torch.testing.assert_close(tail(x=x), reference(fc, x))
+    with torch.no_grad():
+        fc.bias += 1
+    torch.testing.assert_close(tail(x), reference(fc, x))
+    assert "linear(x, fc.weight" in repr(tail)
+
+
+def test_parameters_buffers_and_nested_modules(x):
+    scale, shift = nn.Parameter(torch.rand(3)), torch.rand(3)
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    formula = ot.Formula("linear(relu(linear(x * scale, net.0.weight, net.0.bias)), net.2.weight)"
+                         " + shift", scale=scale, shift=shift, net=net)
+    assert dict(formula.named_parameters())["scale"] is scale
+    assert dict(formula.named_buffers())["shift"] is shift
+    want = nn.functional.linear(torch.relu(net[0](x * scale)), net[2].weight) + shift
+    torch.testing.assert_close(formula(x), want)
+    formula.double()
+    assert formula(x.double()).dtype == torch.float64
+
+
+def test_dotted_names_by_themselves(x):
+    formula = ot.Formula("linear(x, layers.0.weight, layers.0.bias)", **{
+        "layers.0.weight": nn.Parameter(torch.rand(5, 3)), "layers.0.bias": torch.rand(5)})
+    assert list(formula.state_dict()) == ["layers.0.weight", "layers.0.bias"]
+    assert formula(x).shape == (4, 5)
+
+
+def test_free_inputs_in_order_of_appearance(x):
+    formula = ot.Formula("a * w - b", w=torch.ones(3))
+    torch.testing.assert_close(formula(x, 2.0), x - 2)
+    torch.testing.assert_close(formula(b=x, a=2 * x), x)
+    torch.testing.assert_close(formula(x, b=x), x * 0)
+    for call in (lambda: formula(x), lambda: formula(x, x, x), lambda: formula(x, a=x),
+                 lambda: formula(x, c=x), lambda: formula(x, w=x)):
+        with pytest.raises(TypeError, match="forward"):
+            call()
+
+
+def test_several_results_and_precision(x):
+    formula = ot.Formula("x * w, x + w", precision="strict", w=torch.ones(3))
+    assert formula.formula.precision == "strict" and len(formula(x)) == 2
+
+
+@pytest.mark.parametrize("named, exception, message", [
+    ({"v": torch.ones(3)}, ValueError, "no input 'v'"),
+    ({"fc": nn.ReLU()}, ValueError, "'fc.weight' is no parameter or buffer of ReLU"),
+    ({"fc": nn.Linear(3, 5, bias=False)}, ValueError, "'fc.bias' is no parameter"),
+    ({"x": nn.Linear(3, 5), "fc": nn.Linear(3, 5)}, ValueError, "'x' is a module"),
+    ({"fc": 3.0}, TypeError, "'fc' is a float"),
+])
+def test_wrong_bindings(named, exception, message):
+    with pytest.raises(exception, match=message):
+        ot.Formula(TEXT, **named)
+
+
+def test_wrong_text():
+    with pytest.raises(ogive.FormulaError):
+        ot.Formula("sigmod(x)")
+
+
+def test_state_dict_deepcopy_pickle(x):
+    tail = ot.Formula(TEXT, fc=nn.Linear(3, 5))
+    want = tail(x)
+    other = ot.Formula(TEXT, fc=nn.Linear(3, 5))
+    other.load_state_dict(tail.state_dict())
+    twin = copy.deepcopy(tail)
+    assert twin.fc.weight is not tail.fc.weight
+    file = io.BytesIO()
+    torch.save(tail, file)
+    file.seek(0)
+    for again in (other, twin, pickle.loads(pickle.dumps(tail)),
+                  torch.load(file, weights_only=False)):
+        assert torch.equal(again(x), want)
+
+
+def test_hooks_and_containers(x):
+    seen = []
+    model = nn.Sequential(nn.Linear(3, 3), ot.Formula("softmax(x * s, 1)", s=torch.tensor(2.0)))
+    model[1].register_forward_hook(lambda module, args, result: seen.append(result.shape))
+    assert model(x).shape == (4, 3) and seen == [(4, 3)]
+    model.eval().requires_grad_(False)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), torch.softmax(model[0](x) * 2, 1))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""The installed package: what is in it, its types, its one binary."""
+
+import pathlib
+import subprocess
+import sys
+
+import ogive
+import ogive.torch as ot
+
+PACKAGE = pathlib.Path(ogive.__file__).parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_files():
+    names = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*")
+             if "__pycache__" not in path.parts and path.is_file()}
+    assert {"__init__.py", "_core.pyi", "py.typed", "_core.abi3.so", "torch/__init__.py"} <= names
+    assert not [name for name in names if name.endswith((".c", ".h", ".a", ".txt"))]
+
+
+def test_version_is_the_librarys():
+    text = (ROOT / "include" / "ogive.h").read_text()
+    numbers = [text.split(f"#define OGIVE_VERSION_{part} ")[1].split()[0]
+               for part in ("MAJOR", "MINOR", "PATCH")]
+    assert ogive.__version__ == ".".join(numbers)
+
+
+def test_the_binary_exports_one_name():
+    """Another copy of the library in the process must not be mixed up with this one."""
+    output = subprocess.run(["nm", "-D", "--defined-only", PACKAGE / "_core.abi3.so"],
+                            capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in output.splitlines()] == ["PyInit__core"]
+
+
+def test_types_of_the_package():
+    subprocess.run([sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml",
+                    ROOT / "python" / "ogive"], check=True, cwd=ROOT)
+
+
+def test_types_that_users_see(tmp_path):
+    (tmp_path / "user.py").write_text(
+        "import ogive, ogive.torch\n"
+        "import torch\n"
+        "f = ogive.compile('x * 2', precision='strict')\n"
+        "reveal_type(f)\n"
+        "reveal_type(f.inputs)\n"
+        "reveal_type(ogive.torch.softmax(torch.ones(2, 2), dim=1))\n"
+        "m: torch.nn.Module = ogive.torch.Formula('x * 2')\n"
+        "f.nothing\n"
+        "ogive.compile(3)\n")
+    result = subprocess.run([sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml",
+                             "user.py"], cwd=tmp_path, capture_output=True, text=True)
+    output = result.stdout
+    assert 'Revealed type is "ogive._core.Formula"' in output
+    assert 'Revealed type is "tuple[' in output
+    assert 'has no attribute "nothing"' in output and "incompatible type" in output
+    assert output.count("error:") == 2, output
+
+
+def test_stubs_name_every_function():
+    """ogive/torch/_functions.pyi is checked against what the library's table makes."""
+    import ast
+    tree = ast.parse((PACKAGE / "torch" / "_functions.pyi").read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert names == set(ot.__all__) - {"Formula"}
