@@ -22,7 +22,8 @@
  * The library never prints, exits, aborts or changes the floating-point state.
  *
  * Bits: for float32, float16 and bfloat16, a formula gives the same bits on
- * every CPU, for every number of threads and CPU level. They may change only
+ * every CPU, for every number of threads and CPU level, and on every GPU if it has
+ * no product or the precision is strict. They may change only
  * with a new minor version before 1.0 and a new major version after it; the
  * changelog then says "bits". float64 makes no such promise.
  */

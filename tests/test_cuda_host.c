@@ -255,6 +255,11 @@ static void expect_wrong_nvrtc(void)
     CHECK_FAILS(run_text("x + 1", NULL), OGIVE_DEVICE, "has no nvrtcVersion");
 }
 
+static void expect_old_nvrtc(void)
+{
+    CHECK_FAILS(run_text("x + 1", NULL), OGIVE_DEVICE, "is NVRTC 11.8, too old: 12.0 is needed");
+}
+
 static void expect_run(void)
 {
     CHECK_OK(run_text("x + 1", NULL));
@@ -266,6 +271,7 @@ static void test_missing_nvrtc(void **unused)
     char later[600];
     snprintf(later, sizeof later, "NVRTC_TO_BE=%s", getenv("OGIVE_NVRTC"));
     in_child(expect_wrong_nvrtc, "OGIVE_NVRTC=libm.so.6", NULL);
+    in_child(expect_old_nvrtc, "OGIVE_SHIM_NVRTC=11.8", NULL);
     in_child(expect_no_nvrtc, "OGIVE_NVRTC=/no/nvrtc", later, NULL);
     /* The last one has left its kernel in the cache: it is enough. */
     in_child(expect_run, "OGIVE_NVRTC=/no/nvrtc", NULL);
@@ -344,6 +350,10 @@ static void test_compiled_once(void **unused)
     assert_int_equal(system(command), 0);
     in_child(expect_compiled, NULL); /* what is damaged is made anew */
     in_child(expect_cached, NULL);
+    in_child(expect_run, "OGIVE_SHIM_FAIL=nvrtcCompileProgram", NULL);
+    /* Another NVRTC's image is not taken for this one's. */
+    in_child(expect_compile_failure, "OGIVE_SHIM_NVRTC=12.4", "OGIVE_SHIM_FAIL=nvrtcCompileProgram",
+             NULL);
     in_child(expect_run, "OGIVE_CACHE_DIR=/dev/null", NULL);
     in_child(share_modules, NULL);
     in_child(plan_in_threads, NULL);
@@ -732,7 +742,7 @@ static void use_memory(void)
         CHECK_OK(ogive_device_copy(places[i], NULL, NULL, 0, &error));
         CHECK_OK(ogive_device_synchronize(places[i], NULL, &error));
         CHECK_OK(ogive_device_free(places[i], data, &error));
-        CHECK_FAILS(ogive_device_allocate(places[i], (size_t)1 << 60, &data, &error), OGIVE_MEMORY,
+        CHECK_FAILS(ogive_device_allocate(places[i], SIZE_MAX - 10, &data, &error), OGIVE_MEMORY,
                     "bytes");
         CHECK(!data);
     }

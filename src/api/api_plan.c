@@ -280,18 +280,19 @@ static ogive_status check_pointer(const ogive_plan *plan, int32_t buffer, const 
                                   ogive_error *error)
 {
     const og_buffer *at = &plan->plan.buffers[buffer];
+    bool empty = plan->reach[buffer].low == plan->reach[buffer].high;
+    bool aligned = (uintptr_t)data % og_dtype_bytes(at->dtype) == 0;
+    if ((data || empty) && aligned)
+        return OGIVE_OK;
     bool output = at->kind == OG_BUFFER_OUTPUT;
     char number[16];
     snprintf(number, sizeof number, "%d", (int)at->index);
     const char *name = output ? number : plan->names[at->index];
-    bool empty = plan->reach[buffer].low == plan->reach[buffer].high;
-    if (!data && !empty)
+    if (aligned)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "the data of %s '%s' is NULL",
                 output ? "output" : "input", name);
-    if ((uintptr_t)data % og_dtype_bytes(at->dtype) != 0)
-        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the data of %s '%s' is not aligned to its %s elements",
-                output ? "output" : "input", name, og_dtype_name(at->dtype));
-    return OGIVE_OK;
+    OG_FAIL(error, OGIVE_ARGUMENT, -1, "the data of %s '%s' is not aligned to its %s elements",
+            output ? "output" : "input", name, og_dtype_name(at->dtype));
 }
 
 /* Refuses outputs that overlap what they must not; *aliased if one is an input. */

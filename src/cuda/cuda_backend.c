@@ -230,7 +230,7 @@ static ogive_status check_pointers(const og_plan *plan, const state *s, const vo
 typedef struct {
     const void *const *inputs;
     void *const *outputs;
-    char *workspace;
+    void *workspace;
     og_cu_stream *stream;
 } run_memory;
 
@@ -249,6 +249,20 @@ static ogive_status fail_launch(int result, const state *s, const og_cuda_launch
     return og_cuda_fail(result, what, s->device, error);
 }
 
+/* Where a buffer is, or the scratch. */
+static uint64_t address_of(const og_plan *plan, const state *s, int32_t buffer,
+                           const run_memory *memory)
+{
+    if (buffer == OG_CUDA_SCRATCH)
+        return (uintptr_t)memory->workspace + s->scratch_offset;
+    const og_buffer *at = &plan->buffers[buffer];
+    if (at->kind == OG_BUFFER_INPUT)
+        return (uintptr_t)memory->inputs[at->index];
+    if (at->kind == OG_BUFFER_OUTPUT)
+        return (uintptr_t)memory->outputs[at->index];
+    return (uintptr_t)memory->workspace + at->offset;
+}
+
 static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_launch *l,
                            const og_cuda_entry *entry, const run_memory *memory, ogive_error *error)
 {
@@ -256,14 +270,7 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
     memcpy(argument, l->argument, l->argument_bytes);
     for (int32_t p = 0; p < l->pointer_count; p++) {
         const og_cuda_pointer *at = &l->pointers[p];
-        const char *base = memory->workspace + s->scratch_offset;
-        if (at->buffer != OG_CUDA_SCRATCH) {
-            const og_buffer *buffer = &plan->buffers[at->buffer];
-            base = buffer->kind == OG_BUFFER_INPUT    ? memory->inputs[buffer->index]
-                   : buffer->kind == OG_BUFFER_OUTPUT ? memory->outputs[buffer->index]
-                                                      : memory->workspace + buffer->offset;
-        }
-        uint64_t address = (uint64_t)(uintptr_t)base + at->offset;
+        uint64_t address = at->offset + address_of(plan, s, at->buffer, memory);
         memcpy(argument + at->at, &address, sizeof address);
     }
     void *parameters[] = {argument};

@@ -63,7 +63,10 @@ static ogive_status load_image(const og_cuda_device *device, const og_cuda_image
     char log[400] = "";
     int options[] = {ERROR_LOG, ERROR_LOG_BYTES};
     void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
-    int result = og_cuda_driver()->call.cuModuleLoadDataEx(out, image->data, 2, options, values);
+    /* Only PTX is compiled, and has errors to tell. */
+    unsigned count = image->target.is_ptx ? 2 : 0;
+    int result =
+        og_cuda_driver()->call.cuModuleLoadDataEx(out, image->data, count, options, values);
     if (result != 0)
         return fail_load(result, device, image, log, error);
     return OGIVE_OK;

@@ -10,6 +10,7 @@
  *     OGIVE_SHIM_CXX    the compiler; default: what the build found
  *     OGIVE_SHIM_CACHE  folder of compiled kernels, by hash; default: under TMPDIR
  *     OGIVE_SHIM_CHECK  1: every load and store is checked (see fake_check.c)
+ *     OGIVE_SHIM_NVRTC  the version it claims to be; default 13.0
  *     OGIVE_SHIM_FAIL   see fake_fault.h
  *
  * The test is the only user: errors of the machine (no disk, no memory) may end it.
@@ -388,8 +389,11 @@ const char *nvrtcGetErrorString(int result)
 int nvrtcVersion(int *major, int *minor)
 {
     FAKE_FAULT("nvrtcVersion", NVRTC_INVALID_INPUT);
+    const char *given = getenv("OGIVE_SHIM_NVRTC");
     *major = 13;
     *minor = 0;
+    if (given)
+        sscanf(given, "%d.%d", major, minor);
     return NVRTC_OK;
 }
 
