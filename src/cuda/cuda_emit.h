@@ -41,14 +41,14 @@ typedef struct {
     int32_t vector;     /* OG_V */
     int32_t threads;    /* OG_THREADS */
 
-    bool *is_kept;      /* [access]: read once for all passes, see og_kept */
+    bool *is_kept;       /* [access]: read once for all passes, see og_kept */
     int32_t *kept_terms; /* [value]: see og_find_kept_terms(); NULL: none are kept */
     int32_t kept_term_count;
 
     og_cuda_arguments arguments;
-    int32_t *list;      /* [access]: room for a list of them */
-    bool *has_stride;               /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
-    bool has_divisor[OG_MAX_RANK];  /* d<dim> is a member */
+    int32_t *list;                 /* [access]: room for a list of them */
+    bool *has_stride;              /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
+    bool has_divisor[OG_MAX_RANK]; /* d<dim> is a member */
     og_text numbers, places, passes, body;
     og_cuda_work *out;
 } og_cuda_emitter;
@@ -57,8 +57,8 @@ typedef struct {
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
     og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
-    og_text_of_cuda_combine[], og_text_of_cuda_product[],
-    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
+    og_text_of_cuda_combine[], og_text_of_cuda_product[], og_text_of_cuda_columns[],
+    og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */
 

@@ -238,8 +238,9 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
     if (p < 0)
         add_kept_terms(e);
     add_loads_members(e, accesses, count);
-    og_text_add(to, "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
-                    "og_span &span,\n                    %s &x)\n    {\n",
+    og_text_add(to,
+                "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
+                "og_span &span,\n                    %s &x)\n    {\n",
                 name);
     for (int32_t i = 0; i < count; i++) {
         add_pointer(e, accesses[i], false);
@@ -285,8 +286,9 @@ static void add_unit_stores(og_cuda_emitter *e, const og_pass *pass)
         for (int32_t i = 0; i < pass->element_count; i++) {
             int32_t at = pass->elements[i].index;
             if (pass->elements[i].op == OG_OP_STORE && motion_of(e, at) == OG_CUDA_UNIT)
-                og_text_add(to, "            og_%s(p%d%s, x%d);\n", whole ? "store_pack" : "scatter",
-                            (int)at, whole ? "" : ", 1, span", (int)at);
+                og_text_add(to, "            og_%s(p%d%s, x%d);\n",
+                            whole ? "store_pack" : "scatter", (int)at, whole ? "" : ", 1, span",
+                            (int)at);
         }
     }
     og_text_add(to, any ? "        }\n" : "");
@@ -305,12 +307,13 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
         og_dtype dtype = e->kernel->accesses[instr->index].dtype;
         char value[32];
         snprintf(value, sizeof value, "%s.v%d",
-                 !is_row_value(e->kernel, instr->args[0])  ? "y[i]"
+                 !is_row_value(e->kernel, instr->args[0])   ? "y[i]"
                  : e->vector_dim < first_reduced(e->kernel) ? "row[i]"
-                                                           : "row[0]",
+                                                            : "row[0]",
                  (int)instr->args[0]);
-        og_text_add(to, "        og_pack<%s> x%d;\n#pragma unroll\n"
-                        "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",
+        og_text_add(to,
+                    "        og_pack<%s> x%d;\n#pragma unroll\n"
+                    "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",
                     og_cuda_type_of(dtype), (int)instr->index, (int)instr->index);
         print_stored(instr->type, dtype, value, to);
         og_text_add(to, ";\n");
@@ -356,8 +359,9 @@ static void add_values(og_cuda_emitter *e, const og_pass *pass)
 static void add_compute(og_cuda_emitter *e, const og_pass *pass)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, "
-                    "const loads &x,\n                       int i, values &y)\n    {\n");
+    og_text_add(to,
+                "    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, "
+                "const loads &x,\n                       int i, values &y)\n    {\n");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         char operand[32] = "";
@@ -403,8 +407,9 @@ static void print_row_place(og_cuda_emitter *e, int32_t access, char *place, siz
 static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "\nOG_FN void og_rows%d(const og_args &a, const og_offsets &at, int i, bool "
-                    "writes, og_row &row)\n{\n",
+    og_text_add(to,
+                "\nOG_FN void og_rows%d(const og_args &a, const og_offsets &at, int i, bool "
+                "writes, og_row &row)\n{\n",
                 (int)p);
     for (int32_t i = 0; i < pass->row_count; i++) {
         const og_instr *instr = &pass->rows[i];

@@ -12,11 +12,11 @@
 
 enum {
     MOST_THREADS = 512,
-    MOST_VECTOR = 4,           /* eight halves would take too many registers */
-    ONE_RUN_THREADS = 128,     /* of a block if a column is one run */
-    SHARED_BYTES = 32 * 1024,  /* of runs' sums: five blocks fit an H200's multiprocessor */
-    FLIGHT_REGISTERS = 32,     /* that loads under way may take */
-    SUM_REGISTERS = 32,        /* that accumulators may take */
+    MOST_VECTOR = 4,          /* eight halves would take too many registers */
+    ONE_RUN_THREADS = 128,    /* of a block if a column is one run */
+    SHARED_BYTES = 32 * 1024, /* of runs' sums: five blocks fit an H200's multiprocessor */
+    FLIGHT_REGISTERS = 32,    /* that loads under way may take */
+    SUM_REGISTERS = 32,       /* that accumulators may take */
     TILE = OG_RUN * OG_RUN
 };
 
@@ -133,8 +133,9 @@ static void add_terms(og_cuda_emitter *e, int32_t p, const char *first, const ch
 static void add_finish(og_cuda_emitter *e, int32_t p)
 {
     og_text *to = &e->body;
-    og_text_add(to, "#pragma unroll\n    for (int i = 0; i < OG_V; i++) {\n"
-                    "        og_sums%d::finish(a, s%d[i], row[i]);\n",
+    og_text_add(to,
+                "#pragma unroll\n    for (int i = 0; i < OG_V; i++) {\n"
+                "        og_sums%d::finish(a, s%d[i], row[i]);\n",
                 (int)p, (int)p);
     if (has_terms(e, p))
         og_text_add(to, "        og_terms%d::finish(a, t%d[i], row[i]);\n", (int)p, (int)p);
@@ -178,8 +179,9 @@ static void begin_split(og_cuda_emitter *e, const char *name, int32_t p, bool pa
     og_text *to = &e->body;
     og_text_add(to, "\nOG_KERNEL(%s%d, OG_THREADS)\n{\n", name, (int)p);
     if (part)
-        og_text_add(to, "    og_index tile = og_divide(blockIdx.x, a.blocks);\n"
-                        "    og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);\n");
+        og_text_add(to,
+                    "    og_index tile = og_divide(blockIdx.x, a.blocks);\n"
+                    "    og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);\n");
     else
         og_text_add(to, "    og_column c = og_find_column(a, blockIdx.x);\n");
     og_text_add(to, "    og_row row[OG_V];\n");
@@ -197,8 +199,8 @@ static void add_part(og_cuda_emitter *e, int32_t p, bool terms)
                     "    og_sums%d::sums s%d[OG_V];\n    og_load_columns(a.totals%d, c, 0, s%d);\n",
                     n, n, n, n);
         add_terms(e, p, "tile", "tile + 1");
-        og_text_add(&e->body,
-                    "    og_store_columns(a.terms%d, c, tile * a.vectors * OG_V, t%d);\n", n, n);
+        og_text_add(&e->body, "    og_store_columns(a.terms%d, c, tile * a.vectors * OG_V, t%d);\n",
+                    n, n);
     } else {
         add_sums(e, p, "tile", "tile + 1");
         if (e->kernel->passes[p].reduction_count)

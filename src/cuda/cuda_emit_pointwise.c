@@ -11,6 +11,7 @@
 enum {
     POINTWISE_THREADS = 256,
     TRANSPOSE_THREADS = 256,
+    TRANSPOSE_VECTOR = 4,
     TRANSPOSE_LEAST = 16,        /* extents for which a tile pays */
     TRANSPOSE_BYTES = 40 * 1024, /* of shared memory */
     SECTOR_BYTES = 32            /* what an access that lies across takes of memory */
@@ -70,6 +71,7 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", n);
     og_cuda_add_index(e, "vectors", rows * per_row);
+    og_cuda_add_index(e, "whole", n / e->vector); /* vectors of the first row, if all is aligned */
     og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
     og_cuda_add_seek_range(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
     og_cuda_add_seek_range(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
@@ -79,8 +81,8 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     og_text_add(&e->numbers, "enum { OG_OUTER = %d };\n", space->rank > 1);
     og_text_add(&e->body, "%s", og_text_of_cuda_pointwise);
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_add_launch(e, "og_pointwise", -1,
-                              (rows * per_row + e->threads - 1) / e->threads, e->threads);
+    return og_cuda_add_launch(e, "og_pointwise", -1, (rows * per_row + e->threads - 1) / e->threads,
+                              e->threads);
 }
 
 /* ---- transposing ------------------------------------------------------------------------ */
@@ -111,13 +113,35 @@ static int32_t find_turned(og_cuda_emitter *e)
     return -1;
 }
 
+/* struct og_turned: what of og_kept a thread reads at a time. */
+static void add_turned(og_cuda_emitter *e)
+{
+    og_text *to = &e->passes;
+    const og_access *accesses = e->kernel->accesses;
+    og_text_add(to, "\nstruct og_turned {\n");
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (e->is_kept[a])
+            og_text_add(to, "    %s x%d;\n", og_cuda_type_of(accesses[a].dtype), (int)a);
+    og_text_add(to, "\n    OG_FN void load(const og_args &a, const og_offsets &at, og_turned &x)\n"
+                    "    {\n");
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (e->is_kept[a])
+            og_text_add(to, "        x.x%d = a.p%d[at.o%d];\n", (int)a, (int)a, (int)a);
+    og_text_add(to,
+                "    }\n    OG_FN void give(const og_turned &x, og_kept &kept, int i)\n    {\n");
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (e->is_kept[a])
+            og_text_add(to, "        kept.x%d.e[i] = x.x%d;\n", (int)a, (int)a);
+    og_text_add(to, "    }\n};\n");
+}
+
 static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
 {
     const og_space *space = &e->kernel->space;
     int32_t last = space->rank - 1, outer[OG_MAX_RANK], count = 0, tile = 64;
     int64_t blocks = 1, bytes = 0;
-    e->vector = 1;
     e->vector_dim = last;
+    e->vector = widest_vector(e) < TRANSPOSE_VECTOR ? widest_vector(e) : TRANSPOSE_VECTOR;
     e->threads = TRANSPOSE_THREADS;
     for (int32_t d = 0; d < last; d++)
         if (d != turned) {
@@ -139,6 +163,7 @@ static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
     og_cuda_add_seek(e, "og_step_inner", &last, 1);
     og_cuda_add_seek(e, "og_step_turned", &turned, 1);
     og_cuda_add_row(e);
+    add_turned(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->numbers, "enum { OG_TILE = %d };\n", (int)tile);
     og_text_add(&e->body, "%s", og_text_of_cuda_transpose);

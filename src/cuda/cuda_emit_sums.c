@@ -244,10 +244,9 @@ static void add_merge(og_text *to, const og_pass *pass, bool terms)
              "    OG_FN sums down(const sums &s, int delta, int width)\n    {\n        sums r;\n",
              "        r.%s = __shfl_down_sync(0xffffffffu, s.%s, delta, width);\n",
              "        return r;\n    }\n");
-    add_each(to, pass, terms,
-             "    OG_FN sums first(const sums &s, int width)\n    {\n        sums r;\n",
-             "        r.%s = __shfl_sync(0xffffffffu, s.%s, 0, width);\n",
-             "        return r;\n    }\n");
+    add_each(
+        to, pass, terms, "    OG_FN sums first(const sums &s, int width)\n    {\n        sums r;\n",
+        "        r.%s = __shfl_sync(0xffffffffu, s.%s, 0, width);\n", "        return r;\n    }\n");
 }
 
 /* finish: sums become row values; scale: a chunk's or run's terms, to be added to
@@ -282,8 +281,8 @@ static void add_struct(og_cuda_emitter *e, int32_t p, bool terms)
     bool last = terms || !og_cuda_has_terms(pass);
     og_text_add(to, "\nstruct og_%s%d {\n    typedef og_pass%d pass;\n", terms ? "terms" : "sums",
                 (int)p, (int)p);
-    og_text_add(to, "    enum { count = %d, stores = %d };\n",
-                (int)og_cuda_sums_count(pass, terms), last && stores(pass));
+    og_text_add(to, "    enum { count = %d, stores = %d };\n", (int)og_cuda_sums_count(pass, terms),
+                last && stores(pass));
     if (terms)
         og_text_add(to, "    typedef og_sums%d::sums peaks;\n", (int)p);
     else

@@ -10,21 +10,10 @@
  *
  * PARAMETERS  OG_OUTER: are there dims before the last?
  */
-OG_KERNEL(og_pointwise, OG_THREADS)
+OG_FN void og_apply(const og_args &a, const og_offsets &at, bool whole, const og_span &span)
 {
-    og_index vector = (og_index)blockIdx.x * OG_THREADS + (og_index)threadIdx.x;
-    if (vector >= a.vectors)
-        return;
-    og_index outer = OG_OUTER ? og_divide(vector, a.per_row) : 0;
-    og_offsets at = og_start();
-    og_seek_outer(a, outer, at);
-    og_index first = (vector - outer * a.per_row.extent) * OG_V - og_lead(a, at);
-    og_span span = og_span_of(first, a.n);
-    if (span.begin >= span.end)
-        return;
-    og_step_inner(a, first, at);
     og_loads0 x;
-    og_loads0::load(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span, x);
+    og_loads0::load(a, at, whole, span, x);
     og_pass0::values y[OG_V];
     og_kept kept;
     og_row row;
@@ -32,4 +21,30 @@ OG_KERNEL(og_pointwise, OG_THREADS)
     for (int i = 0; i < OG_V; i++)
         og_pass0::compute(a, row, kept, x, i, y[i]);
     og_pass0::store(a, at, span, &row, y);
+}
+
+OG_KERNEL(og_pointwise, OG_THREADS)
+{
+    og_index vector = (og_index)blockIdx.x * OG_THREADS + (og_index)threadIdx.x;
+    og_offsets at = og_start();
+    og_span span;
+    if constexpr (!OG_OUTER) { /* the usual case, in few instructions */
+        if (vector < a.whole && og_loads0::is_aligned(a, at) && og_lead(a, at) == 0) {
+            span.begin = 0;
+            span.end = OG_V;
+            og_step_inner(a, vector * OG_V, at);
+            og_apply(a, at, true, span);
+            return;
+        }
+    }
+    if (vector >= a.vectors)
+        return;
+    og_index outer = OG_OUTER ? og_divide(vector, a.per_row) : 0;
+    og_seek_outer(a, outer, at);
+    og_index first = (vector - outer * a.per_row.extent) * OG_V - og_lead(a, at);
+    span = og_span_of(first, a.n);
+    if (span.begin >= span.end)
+        return;
+    og_step_inner(a, first, at);
+    og_apply(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span);
 }
