@@ -192,8 +192,8 @@ static void test_newest(void **unused)
         int major, minor;
     } versions[] = {{12, 9}, {13, 10}, {13, 2}, {9, 99}};
     for (size_t i = 0; i < TEST_COUNT(versions); i++)
-        assert_true(og_cuda_cache_store(key, versions[i].major, versions[i].minor, image, 100 + i,
-                                        reason));
+        assert_true(
+            og_cuda_cache_store(key, versions[i].major, versions[i].minor, image, 100 + i, reason));
     assert_true(og_cuda_cache_load(key, 0, 0, &data, &bytes));
     assert_int_equal(bytes, 101);
     free(data);

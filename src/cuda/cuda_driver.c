@@ -14,17 +14,17 @@
 
 /* ---- forks ---------------------------------------------------------------------- */
 
-/* CUDA does not survive fork(): a child that inherits a loaded driver can use none of
+/* CUDA does not survive fork(): a child that inherits a started driver can use none of
  * it. It may still release what it inherited, so locks that a thread of the parent held
  * are made anew. */
 enum { MAX_FORK_HANDLERS = 8 };
 static void (*fork_handlers[MAX_FORK_HANDLERS])(void);
 static atomic_int fork_handler_count;
-static atomic_bool is_loaded, is_forked;
+static atomic_bool is_started, is_forked;
 
 static void handle_fork(void)
 {
-    if (atomic_load_explicit(&is_loaded, memory_order_relaxed))
+    if (atomic_load_explicit(&is_started, memory_order_relaxed))
         atomic_store_explicit(&is_forked, true, memory_order_relaxed);
     int count = atomic_load_explicit(&fork_handler_count, memory_order_acquire);
     for (int i = 0; i < count; i++)
@@ -127,7 +127,6 @@ static void load_driver(void)
                  why ? why : "libcuda.so.1 cannot be loaded");
         return;
     }
-    atomic_store_explicit(&is_loaded, true, memory_order_relaxed);
     const char *missing = find_functions(library);
     Dl_info where;
     if (driver.call.cuInit && dladdr(*(void **)&driver.call.cuInit, &where) && where.dli_fname)
@@ -137,6 +136,8 @@ static void load_driver(void)
                  "the CUDA driver (%s) has no %s: it is too old", name, missing);
     else
         start_driver(name);
+    if (!driver.problem[0])
+        atomic_store_explicit(&is_started, true, memory_order_relaxed);
 }
 
 const og_cuda_driver_state *og_cuda_driver(void)

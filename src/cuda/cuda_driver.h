@@ -121,7 +121,7 @@ const og_cuda_driver_state *og_cuda_driver(void);
 /* OGIVE_DEVICE with the driver's problem, if it has one; also in a forked child, where
  * the parent's CUDA does not work. */
 ogive_status og_cuda_need_driver(ogive_error *error);
-/* Did this process begin as a fork of one that had loaded the driver? */
+/* Did this process begin as a fork of one that had started the driver? */
 bool og_cuda_is_forked(void);
 
 /* Calls register at most once each a function that makes a forked child's locks anew. */

@@ -3,13 +3,14 @@
  * cuda_nvrtc.c - finds NVRTC and compiles with it; see cuda_nvrtc.h. The order of the
  * search is that of NVIDIA's cuda-pathfinder.
  */
-#define _GNU_SOURCE /* secure_getenv, dladdr */
+#define _GNU_SOURCE /* secure_getenv, dladdr, dl_iterate_phdr */
 #include "cuda/cuda_nvrtc.h"
 #include "cuda/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,21 +187,44 @@ static bool try_packages(const char *site_packages, search *s)
     return false;
 }
 
-/* The packages of the Python that this library was installed into, if any. */
-static bool try_own_packages(search *s)
+/* Folders of Python packages that the process has loaded something from: Ogive itself,
+ * NumPy, PyTorch. A Python need not say in its environment where it is. */
+typedef struct {
+    char folders[4][1024];
+    int count;
+} packages;
+
+/* Called for each loaded object, with the loader's lock held: only remembers. */
+static int remember_packages(struct dl_phdr_info *object, size_t bytes, void *context)
 {
-    char path[PATH_MAX];
-    Dl_info where;
-    if (!dladdr(&nvrtc, &where) || !where.dli_fname || !realpath(where.dli_fname, path))
-        return false;
     static const char *const names[] = {"/site-packages/", "/dist-packages/"};
-    for (size_t i = 0; i < 2; i++) {
-        char *at = strstr(path, names[i]);
-        if (!at)
+    packages *p = context;
+    (void)bytes;
+    for (size_t i = 0; i < 2 && object->dlpi_name; i++) {
+        const char *at = strstr(object->dlpi_name, names[i]);
+        size_t length = at ? (size_t)(at - object->dlpi_name) + strlen(names[i]) - 1 : 0;
+        if (!at || length >= sizeof p->folders[0])
             continue;
-        at[strlen(names[i]) - 1] = 0;
-        return try_packages(path, s);
+        int known = 0;
+        while (known < p->count && (strncmp(p->folders[known], object->dlpi_name, length) != 0 ||
+                                    p->folders[known][length]))
+            known++;
+        if (known == (int)(sizeof p->folders / sizeof *p->folders))
+            return 1;
+        memcpy(p->folders[known], object->dlpi_name, length);
+        p->folders[known][length] = 0;
+        p->count = known == p->count ? known + 1 : p->count;
     }
+    return 0;
+}
+
+static bool try_loaded_packages(search *s)
+{
+    packages p = {.count = 0};
+    dl_iterate_phdr(remember_packages, &p);
+    for (int i = 0; i < p.count; i++)
+        if (try_packages(p.folders[i], s))
+            return true;
     return false;
 }
 
@@ -249,9 +273,9 @@ static ogive_status search_nvrtc(ogive_error *error)
         OG_FAIL(error, OGIVE_DEVICE, -1, "OGIVE_NVRTC is '%s': %s", given,
                 s.problem[0] ? s.problem : "there is no such library");
     }
-    if (try_soname(RTLD_NOLOAD, &s) || try_own_packages(&s) || try_environment("VIRTUAL_ENV", &s) ||
-        try_environment("CONDA_PREFIX", &s) || try_soname(0, &s) ||
-        try_toolkit(secure_getenv("CUDA_HOME"), &s) ||
+    if (try_soname(RTLD_NOLOAD, &s) || try_loaded_packages(&s) ||
+        try_environment("VIRTUAL_ENV", &s) || try_environment("CONDA_PREFIX", &s) ||
+        try_soname(0, &s) || try_toolkit(secure_getenv("CUDA_HOME"), &s) ||
         try_toolkit(secure_getenv("CUDA_PATH"), &s) || try_toolkit("/usr/local/cuda", &s))
         return OGIVE_OK;
     OG_FAIL(error, OGIVE_DEVICE, -1,

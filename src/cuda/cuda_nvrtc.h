@@ -18,9 +18,9 @@ typedef struct {
 } og_cuda_nvrtc;
 
 /* Finds and loads NVRTC 12.0 or later, in this order: the file OGIVE_NVRTC, which alone
- * counts if it is set; what the process has loaded already; Python packages next to the
- * file that holds Ogive, then those of VIRTUAL_ENV and CONDA_PREFIX; the loader's path;
- * CUDA_HOME, CUDA_PATH, /usr/local/cuda. A failure is not remembered: the next call looks
+ * counts if it is set; what the process has loaded already; Python packages that the
+ * process has loaded libraries from, then those of VIRTUAL_ENV and CONDA_PREFIX; the
+ * loader's path; CUDA_HOME, CUDA_PATH, /usr/local/cuda. A failure is not remembered: the next call looks
  * again. */
 ogive_status og_cuda_find_nvrtc(const og_cuda_nvrtc **out, ogive_error *error);
 
