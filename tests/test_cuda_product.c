@@ -244,7 +244,7 @@ static void test_tiles(void **unused)
     assert_int_equal(tile.shared_bytes, 128 * 128 * 4);
     tile = tile_of(128, 32768, 32768, 1, h100);
     assert_true(tile.rows == 128 && tile.columns == 128);
-    assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * 16 * 256 * 4);
+    assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * (16 * 256 + 64) * 4);
     /* Enough blocks for all multiprocessors, and no row more than needed. */
     tile = tile_of(128, 4096, 4096, 1, h100);
     assert_in_range(128 * 4096 / (tile.rows * tile.columns), 64, 132);

@@ -35,8 +35,7 @@ static factor factor_of(const og_kernel *kernel, int32_t index, bool is_right)
 {
     const og_product *product = &kernel->products[index];
     int32_t last = kernel->space.rank - 1;
-    bool changed =
-        last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
+    bool changed = last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
     bool takes_right = is_right != changed;
     return (factor){.access = takes_right ? &product->right : &product->left,
                     .k_stride = takes_right ? product->right_k_stride : product->left_k_stride,
@@ -75,10 +74,9 @@ static bool needs_wide(const og_kernel *kernel, const matrices *s)
 {
     enum { SLACK = 256 };
     const int64_t most = INT32_MAX / 4;
-    int64_t count = s->base + SLACK;
-    if (__builtin_mul_overflow(count, s->m + SLACK, &count) ||
-        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
-        s->k > most - SLACK)
+    int64_t count;
+    if (__builtin_mul_overflow(s->base, s->m + SLACK, &count) ||
+        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most || s->k > most - SLACK)
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
         factor f = factor_of(kernel, i / 2, i % 2);
@@ -153,8 +151,8 @@ static const char *along_of(const factor *f, const matrices *s)
 /* struct og_left0: how a row of k is found and read. */
 static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
 {
-    static const char *const widen[OG_DTYPE_COUNT] = {[OG_FLOAT16] = "og_f32_from_f16",
-                                                      [OG_BFLOAT16] = "og_f32_from_bf16"};
+    static const char *const widen[OG_DTYPE_COUNT] = {
+        [OG_FLOAT16] = "og_f32_from_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
     og_text *to = &e->passes;
     og_dtype dtype = f->access->dtype;
     const char *type = og_cuda_type_of(dtype);
@@ -168,9 +166,9 @@ static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
                 "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
                 "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
                 pointer, type, along_of(f, s), widen[dtype] ? widen[dtype] : "",
-                !f->is_right                                  ? "0"
+                !f->is_right                                ? "0"
                 : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
-                                                              : "-0.0f");
+                                                            : "-0.0f");
     og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
     if (f->k_stride == 1) {
         og_text_add(to, "        return 1;\n    }\n");
@@ -178,8 +176,9 @@ static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
         og_cuda_add_index(e, name, f->k_stride);
         og_text_add(to, "        return a.%s;\n    }\n", name);
     }
-    og_text_add(to, "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
-                    "    {\n        og_index at = 0, rest, i;\n");
+    og_text_add(to,
+                "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
+                "    {\n        og_index at = 0, rest, i;\n");
     if (f->is_right) {
         if (s->n_dim >= 0)
             add_move(e, f, s->n_dim, "index");
@@ -222,9 +221,10 @@ static void add_end_run(og_cuda_emitter *e, const matrices *s)
     og_text *to = &e->body;
     const og_pass *pass = &e->kernel->passes[0];
     bool terms = og_cuda_has_terms(pass);
-    og_text_add(to, "\nOG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, "
-                    "og_index n,\n                      bool writes, const og_pass0::values "
-                    "(*y)[4])\n{\n");
+    og_text_add(to,
+                "\nOG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, "
+                "og_index n,\n                      bool writes, const og_pass0::values "
+                "(*y)[4])\n{\n");
     if (e->kernel->space.n_reduced == 0) {
         og_text_add(to, "}\n");
         return;
@@ -234,8 +234,9 @@ static void add_end_run(og_cuda_emitter *e, const matrices *s)
     if (terms)
         og_text_add(to, "    og_terms0::sums t0 = og_reduce_run<og_terms0>(a, row, s0, y, n);\n");
     if (s->n <= OG_RUN) {
-        og_text_add(to, "    struct {\n        og_offsets at;\n        bool writes;\n    } g = {at, "
-                        "writes};\n");
+        og_text_add(to,
+                    "    struct {\n        og_offsets at;\n        bool writes;\n    } g = {at, "
+                    "writes};\n");
         og_cuda_add_finish(e, 0);
     } else {
         og_text_add(to, "    og_index run = index * a.partials + n / OG_RUN;\n"
@@ -248,14 +249,14 @@ static void add_end_run(og_cuda_emitter *e, const matrices *s)
 
 static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
 {
-    og_text_add(&e->numbers,
-                "typedef %s og_number;\n"
-                "enum { OG_PRODUCTS = %d, OG_TM = %d, OG_TN = %d, OG_WARPS_M = %d, OG_WARPS_N = %d, "
-                "OG_BK = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
-                e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
-                (int)e->kernel->product_count, (int)tile->thread_m, (int)tile->thread_n,
-                (int)tile->warps_m, (int)tile->warps_n, (int)tile->step, (int)tile->blocks,
-                (int)og_cuda_product_levels(s->k));
+    og_text_add(
+        &e->numbers,
+        "typedef %s og_number;\n"
+        "enum { OG_PRODUCTS = %d, OG_TM = %d, OG_TN = %d, OG_WARPS_M = %d, OG_WARPS_N = %d, "
+        "OG_BK = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
+        e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
+        (int)e->kernel->product_count, (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
+        (int)tile->warps_n, (int)tile->step, (int)tile->blocks, (int)og_cuda_product_levels(s->k));
 }
 
 /* Everything before the entries. */
@@ -297,7 +298,10 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
     matrices s = see_matrices(kernel);
-    og_cuda_product_shape shape = {.m = s.m, .n = s.n, .k = s.k, .batch = s.base,
+    og_cuda_product_shape shape = {.m = s.m,
+                                   .n = s.n,
+                                   .k = s.k,
+                                   .batch = s.base,
                                    .products = kernel->product_count,
                                    .is_double = kernel->products[0].dtype == OG_FLOAT64};
     og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);

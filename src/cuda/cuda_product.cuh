@@ -27,7 +27,9 @@
 enum {
     OG_BM = 4 * OG_TM * OG_WARPS_M,
     OG_BN = 8 * OG_TN * OG_WARPS_N,
-    OG_BUFFER = OG_BK * (OG_BM + OG_BN), /* numbers of one of the two */
+    OG_SHIFT = 8,                        /* see og_line() */
+    OG_LEFT = OG_BK * OG_BM + OG_BK / 4 * OG_SHIFT, /* numbers of a buffer's left part */
+    OG_BUFFER = OG_LEFT + OG_BK * OG_BN + OG_BK / 4 * OG_SHIFT,
     OG_QUADS = OG_TN / 4,                /* of a thread's row */
     OG_BAND = 8                          /* tiles of rows that neighbouring blocks share */
 };
@@ -85,11 +87,11 @@ OG_FN og_place og_find_place()
 
 /* ---- from memory to shared memory -------------------------------------------------------- */
 
-/* In a buffer, row r of k is at k * rows + (r ^ og_swizzle(k)): a warp then writes 4 k of
- * 8 rows (or 2 x 4 of 16) to 32 banks. */
-OG_FN int og_swizzle(int k, int rows)
+/* Where the rows of k are in their part of a buffer. Four k are shifted against the next
+ * four, so that a warp writes 4 x 4 k of 8 rows (or 2 x 8 of 16) to 32 banks. */
+OG_FN int og_line(int k, int rows)
 {
-    return k / 4 * 8 & (rows - 1) & 24;
+    return k * rows + k / 4 * OG_SHIFT;
 }
 
 template <class T, int n> struct alignas(n * sizeof(T)) og_some {
@@ -139,26 +141,43 @@ template <class F, int rows> struct og_loader {
         }
     }
 
-    /* Reads the next step, of which so many k are there. */
-    OG_FN void fetch(og_loader &l, const og_args &a, int there)
+    /* Reads the next step, all of which is there, if it is aligned. */
+    OG_FN void fetch_whole(og_loader &l, const og_args &a)
     {
         if (count < OG_THREADS && l.idle)
             return;
 #pragma unroll
         for (int i = 0; i < each; i++) {
-            const int at = i % pointers, on = i / pointers * further;
-            const T *p = l.p[at] + on * F::k_stride(a);
-            int k = l.k + on, after = l.after[at];
-            if (size > 1 && l.aligned && k + vk <= there) {
-                l.x[i] = *(const og_some<T, size> *)p;
-                continue;
-            }
+            const T *p = l.p[i % pointers] + i / pointers * further * F::k_stride(a);
+            if constexpr (size > 1)
+                *(uint4 *)&l.x[i] = __ldg((const uint4 *)p);
+            else
+                l.x[i].e[0] = __ldg(p);
+        }
+        advance(l, a);
+    }
+
+    /* The same, of which so many k are there. */
+    OG_FN void fetch_part(og_loader &l, const og_args &a, int there)
+    {
+        if (count < OG_THREADS && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            const int on = i / pointers * further;
+            const T *p = l.p[i % pointers] + on * F::k_stride(a);
+            int after = l.after[i % pointers];
 #pragma unroll
             for (int j = 0; j < size; j++)
-                l.x[i].e[j] = k + (by_k ? j : 0) >= there ? F::missing()
-                              : by_k                      ? p[j]
-                                                          : p[j < after ? j : after];
+                l.x[i].e[j] = l.k + on + (by_k ? j : 0) >= there ? F::missing()
+                              : by_k                             ? __ldg(p + j)
+                                     : __ldg(p + (j < after ? j : after));
         }
+        advance(l, a);
+    }
+
+    OG_FN void advance(og_loader &l, const og_args &a)
+    {
 #pragma unroll
         for (int i = 0; i < pointers; i++)
             l.p[i] += OG_BK * F::k_stride(a);
@@ -178,13 +197,13 @@ template <class F, int rows> struct og_loader {
 #pragma unroll
                     for (int j = 0; j < 4; j++)
                         y.e[j] = F::widen(l.x[i].e[q + j]);
-                    *(og_quad *)&to[k * rows + ((row + q) ^ og_swizzle(k, rows))] = y;
+                    *(og_quad *)&to[og_line(k, rows) + row + q] = y;
                 }
             } else {
 #pragma unroll
                 for (int j = 0; j < size; j++) {
                     int kj = by_k ? k + j : k, rj = by_k ? row : row + j;
-                    to[kj * rows + (rj ^ og_swizzle(kj, rows))] = F::widen(l.x[i].e[j]);
+                    to[og_line(kj, rows) + rj] = F::widen(l.x[i].e[j]);
                 }
             }
         }
@@ -250,11 +269,10 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_p
         og_quad x[OG_TM / 4], w[OG_QUADS];
 #pragma unroll
         for (int h = 0; h < OG_TM / 4; h++)
-            x[h] = *(const og_quad *)&left[k * OG_BM + ((at.row + 16 * h) ^ og_swizzle(k, OG_BM))];
+            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + 16 * h];
 #pragma unroll
         for (int h = 0; h < OG_QUADS; h++)
-            w[h] = *(const og_quad *)&right[k * OG_BN +
-                                            ((at.column + 32 * h) ^ og_swizzle(k, OG_BN))];
+            w[h] = *(const og_quad *)&right[og_line(k, OG_BN) + at.column + 32 * h];
 #pragma unroll
         for (int i = 0; i < OG_TM; i++)
 #pragma unroll
@@ -263,14 +281,43 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_p
     }
 }
 
+/* A thread's share of both factors. */
+template <class Left, class Right> struct og_loaders {
+    og_loader<Left, OG_BM> left;
+    og_loader<Right, OG_BN> right;
+
+    OG_FN void start(og_loaders &l, const og_args &a, const og_tile &tile)
+    {
+        og_loader<Left, OG_BM>::start(l.left, a, tile.base, tile.m, a.m);
+        og_loader<Right, OG_BN>::start(l.right, a, tile.base, tile.n, a.n);
+    }
+
+    OG_FN void fetch(og_loaders &l, const og_args &a, int there)
+    {
+        if (l.left.aligned && l.right.aligned && there == OG_BK) {
+            og_loader<Left, OG_BM>::fetch_whole(l.left, a);
+            og_loader<Right, OG_BN>::fetch_whole(l.right, a);
+        } else {
+            og_loader<Left, OG_BM>::fetch_part(l.left, a, there);
+            og_loader<Right, OG_BN>::fetch_part(l.right, a, there);
+        }
+    }
+
+    OG_FN void place(const og_loaders &l, og_number *buffer)
+    {
+        og_loader<Left, OG_BM>::place(l.left, buffer);
+        og_loader<Right, OG_BN>::place(l.right, buffer + OG_LEFT);
+    }
+};
+
 /* Leaves the product of a tile in the threads' slots; those may be where the buffers are,
  * unless OG_LEVELS is 3. */
 template <class Left, class Right>
 OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, og_number *buffers,
                       og_number *slots)
 {
-    og_loader<Left, OG_BM> left;
-    og_loader<Right, OG_BN> right;
+    typedef og_loaders<Left, Right> loaders;
+    loaders l;
     og_sum p, group;
     og_index steps = (a.k + OG_BK - 1) / OG_BK;
     const int last = (int)(a.k - (steps - 1) * OG_BK); /* k of the last step */
@@ -278,25 +325,18 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
     if (OG_LEVELS > 1)
         og_fill(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
     if (steps > 0) {
-        og_loader<Left, OG_BM>::start(left, a, tile.base, tile.m, a.m);
-        og_loader<Right, OG_BN>::start(right, a, tile.base, tile.n, a.n);
-        og_loader<Left, OG_BM>::fetch(left, a, steps == 1 ? last : OG_BK);
-        og_loader<Right, OG_BN>::fetch(right, a, steps == 1 ? last : OG_BK);
-        og_loader<Left, OG_BM>::place(left, buffers);
-        og_loader<Right, OG_BN>::place(right, buffers + OG_BK * OG_BM);
+        loaders::start(l, a, tile);
+        loaders::fetch(l, a, steps == 1 ? last : OG_BK);
+        loaders::place(l, buffers);
         __syncthreads();
     }
 #pragma unroll 1
     for (og_index step = 0; step < steps; step++) {
         const og_number *now = buffers + step % 2 * OG_BUFFER;
-        og_number *next = buffers + (step + 1) % 2 * OG_BUFFER;
         bool ends = step + 1 == steps;
-        if (!ends) {
-            int there = step + 2 == steps ? last : OG_BK;
-            og_loader<Left, OG_BM>::fetch(left, a, there);
-            og_loader<Right, OG_BN>::fetch(right, a, there);
-        }
-        og_multiply(now, now + OG_BK * OG_BM, at, p);
+        if (!ends)
+            loaders::fetch(l, a, step + 2 == steps ? last : OG_BK);
+        og_multiply(now, now + OG_LEFT, at, p);
         if (OG_LEVELS > 1 && (ends || (step + 1) % (256 / OG_BK) == 0)) {
             og_move(group, p, 0);
             if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
@@ -304,10 +344,8 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
                 og_fill(group, (og_number)-0.0f);
             }
         }
-        if (!ends) {
-            og_loader<Left, OG_BM>::place(left, next);
-            og_loader<Right, OG_BN>::place(right, next + OG_BK * OG_BM);
-        }
+        if (!ends)
+            loaders::place(l, buffers + (step + 1) % 2 * OG_BUFFER);
         __syncthreads();
     }
     if (OG_LEVELS == 1)

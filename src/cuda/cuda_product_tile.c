@@ -36,7 +36,9 @@ static int64_t divide_up(int64_t a, int64_t b)
 static size_t count_shared(const og_cuda_tile *tile, const og_cuda_product_shape *shape)
 {
     size_t number = shape->is_double ? sizeof(double) : sizeof(float);
-    size_t buffers = 2 * (size_t)tile->step * (size_t)(tile->rows + tile->columns) * number;
+    enum { SHIFT = 8 }; /* numbers after four k of a factor: OG_SHIFT of cuda_product.cuh */
+    size_t step = (size_t)tile->step, line = (size_t)(tile->rows + tile->columns);
+    size_t buffers = 2 * (step * line + step / 4 * 2 * SHIFT) * number;
     size_t slots = (size_t)tile->rows * (size_t)tile->columns * number;
     if (og_cuda_product_levels(shape->k) == 3)
         return buffers + (size_t)shape->products * slots;
