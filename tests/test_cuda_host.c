@@ -394,7 +394,7 @@ static void plan_without_gpu(void)
     ogive_options options = {.size = sizeof options, .cuda_arch = "sm_80"};
     CHECK_OK(plan_text("sigmoid(x)", N, &options, &plan));
     ogive_plan_explain(plan, text, sizeof text);
-    CHECK(strstr(text, "planned for sm_80, as on an A100"));
+    CHECK(strstr(text, "planned for sm_80, with the limits of an A100"));
     CHECK(ogive_plan_result(plan, 0)->device.device_type == kDLCUDA);
     size_t length = ogive_plan_source(plan, 0, source, sizeof source);
     CHECK(length > 100 && length == strlen(source) && strstr(source, "__global__"));

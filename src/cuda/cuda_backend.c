@@ -194,17 +194,24 @@ static const char *name_buffer(const state *s, const og_buffer *buffer, char nam
     return name;
 }
 
+static bool is_capturing(og_cu_stream *stream)
+{
+    int status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE */
+    return og_cuda_driver()->call.cuStreamIsCapturing(stream, &status) == 0 && status != 0;
+}
+
 /* A kernel that follows a wrong pointer ends the context, and with it the process's
  * CUDA, so each run asks. Pinned host memory may be read by every device. Other host
  * memory is refused also where a GPU could fault it in, page by page: a tensor that says
- * it is on a device is meant to be. */
+ * it is on a device is meant to be. While a graph is captured, memory that the graph will
+ * allocate may not be known yet. */
 static ogive_status check_pointer(const state *s, const og_buffer *buffer, const void *data,
-                                  ogive_error *error)
+                                  og_cu_stream *stream, ogive_error *error)
 {
     pointer_facts facts;
     char name[100];
     OG_TRY(ask_pointer(s, data, &facts, error));
-    if (facts.memory_type == 0)
+    if (facts.memory_type == 0 && !is_capturing(stream))
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "%s (%p) is ordinary host memory: expected memory of CUDA device %d",
                 name_buffer(s, buffer, name), data, (int)s->device->index);
@@ -215,24 +222,26 @@ static ogive_status check_pointer(const state *s, const og_buffer *buffer, const
     return OGIVE_OK;
 }
 
-static ogive_status check_pointers(const og_plan *plan, const state *s, const void *const *inputs,
-                                   void *const *outputs, const void *workspace, ogive_error *error)
-{
-    for (int32_t u = 0; u < s->used_count; u++) {
-        const og_buffer *buffer = &plan->buffers[s->used[u]];
-        const void *data =
-            buffer->kind == OG_BUFFER_INPUT ? inputs[buffer->index] : outputs[buffer->index];
-        OG_TRY(check_pointer(s, buffer, data, error));
-    }
-    return s->workspace_bytes ? check_pointer(s, NULL, workspace, error) : OGIVE_OK;
-}
-
 typedef struct {
     const void *const *inputs;
     void *const *outputs;
     void *workspace;
     og_cu_stream *stream;
 } run_memory;
+
+static ogive_status check_pointers(const og_plan *plan, const state *s, const run_memory *memory,
+                                   ogive_error *error)
+{
+    for (int32_t u = 0; u < s->used_count; u++) {
+        const og_buffer *buffer = &plan->buffers[s->used[u]];
+        const void *data = buffer->kind == OG_BUFFER_INPUT ? memory->inputs[buffer->index]
+                                                           : memory->outputs[buffer->index];
+        OG_TRY(check_pointer(s, buffer, data, memory->stream, error));
+    }
+    if (s->workspace_bytes)
+        OG_TRY(check_pointer(s, NULL, memory->workspace, memory->stream, error));
+    return OGIVE_OK;
+}
 
 static ogive_status fail_launch(int result, const state *s, const og_cuda_launch *launch,
                                 ogive_error *error)
@@ -283,7 +292,7 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
 static ogive_status launch_all(const og_plan *plan, const state *s, const run_memory *memory,
                                ogive_error *error)
 {
-    OG_TRY(check_pointers(plan, s, memory->inputs, memory->outputs, memory->workspace, error));
+    OG_TRY(check_pointers(plan, s, memory, error));
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         const prepared *k = &s->kernels[i];
         for (int32_t l = 0; l < k->work.launch_count; l++)
@@ -401,7 +410,7 @@ static void explain_launch(const og_cuda_launch *l, const og_cuda_entry *entry, 
     if (entry->function)
         og_text_add(text, ", %d registers", entry->registers);
     if (entry->local_bytes)
-        og_text_add(text, ", %d bytes spilt", entry->local_bytes);
+        og_text_add(text, ", %d bytes local", entry->local_bytes);
 }
 
 static void explain_origin(const state *s, const og_cuda_module *module, og_text *text)
@@ -409,7 +418,7 @@ static void explain_origin(const state *s, const og_cuda_module *module, og_text
     char arch[OG_CUDA_ARCH_TEXT];
     og_cuda_arch_text(s->limits.arch, arch);
     if (!module) {
-        og_text_add(text, "planned for sm_%s, as on an %s\n", arch, s->like);
+        og_text_add(text, "planned for sm_%s, with the limits of %s\n", arch, s->like);
         return;
     }
     const og_cuda_origin *origin = og_cuda_module_origin(module);

@@ -406,13 +406,13 @@ void og_cuda_assume_limits(int32_t arch, og_cuda_limits *out, const char **like)
         const char *name;
         og_cuda_limits limits;
     } known[] = {
-        {"T4", {75, 40, 1024, 64 * KIB, 64 * KIB, 4 * MIB}},
-        {"A100", {80, 108, 2048, 163 * KIB, 164 * KIB, 40 * MIB}},
-        {"A40", {86, 84, 1536, 99 * KIB, 100 * KIB, 6 * MIB}},
-        {"L40", {89, 142, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
-        {"H100", {90, 132, 2048, 227 * KIB, 228 * KIB, 50 * MIB}},
-        {"B200", {100, 148, 2048, 227 * KIB, 228 * KIB, 126 * MIB}},
-        {"RTX 5090", {120, 170, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
+        {"a T4", {75, 40, 1024, 64 * KIB, 64 * KIB, 4 * MIB}},
+        {"an A100", {80, 108, 2048, 163 * KIB, 164 * KIB, 40 * MIB}},
+        {"an A40", {86, 84, 1536, 99 * KIB, 100 * KIB, 6 * MIB}},
+        {"an L40", {89, 142, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
+        {"an H100", {90, 132, 2048, 227 * KIB, 228 * KIB, 50 * MIB}},
+        {"a B200", {100, 148, 2048, 227 * KIB, 228 * KIB, 126 * MIB}},
+        {"an RTX 5090", {120, 170, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
     };
     size_t best = 0;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -174,7 +174,7 @@ int32_t og_cuda_read_arch(const char *text);
 /* "90a" of 90: architectures that have instructions of their own get the 'a'. */
 enum { OG_CUDA_ARCH_TEXT = 16 };
 const char *og_cuda_arch_text(int32_t arch, char text[OG_CUDA_ARCH_TEXT]);
-/* Limits of a typical GPU of arch, to plan without having one; *like is its name. */
+/* Limits of a typical GPU of arch, to plan without having one; *like: "an H100". */
 void og_cuda_assume_limits(int32_t arch, og_cuda_limits *out, const char **like);
 
 #endif
