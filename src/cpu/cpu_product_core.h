@@ -10,7 +10,7 @@
  *      sliver         micro-kernel: panel x sliver sums in registers, all of the block
  * Panel and sliver fit the L1 cache, slab and tile the L2 cache.
  *
- * PARAMETERS (all undefined at the end)
+ * PARAMETERS (cpu_product_few.h undefines them)
  *   REAL                float or double
  *   VECTOR, MEMORY      a vector of LANES of them; the same in memory
  *   LANES
@@ -174,14 +174,3 @@ static P(tile_job) P(start_tile)(const og_cpu_tiling *t, const og_cpu_factors *f
     j.panel = j.slab + t->slab_n * OG_PRODUCT_BLOCK;
     return j;
 }
-
-#undef REAL
-#undef VECTOR
-#undef MEMORY
-#undef LANES
-#undef PANEL
-#undef VECTORS
-#undef KERNELS
-#undef FMA
-#undef SPLAT
-#undef P

@@ -88,22 +88,26 @@ typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef vector_f32 memory_f32 __attribute__((may_alias));
 typedef vector_f64 memory_f64 __attribute__((may_alias));
 typedef vector_f32 unaligned_f32 __attribute__((aligned(2), may_alias)); /* pairs of halves too */
+typedef vector_f64 unaligned_f64 __attribute__((aligned(8), may_alias));
 typedef uint32_t vector_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t vector_u16 __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(2)));
 
 #if defined(__AVX512F__)
 #define FMA_F32(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define FMA_F64(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define FMA_ONE_F64(a, b, c) __builtin_fma(a, b, c)
 #define SPLAT_F32(x) ((vector_f32)_mm512_set1_ps(x))
 #define SPLAT_F64(x) ((vector_f64)_mm512_set1_pd(x))
 #elif defined(__FMA__)
 #define FMA_F32(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define FMA_F64(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define FMA_ONE_F64(a, b, c) __builtin_fma(a, b, c)
 #define SPLAT_F32(x) ((vector_f32)_mm256_set1_ps(x))
 #define SPLAT_F64(x) ((vector_f64)_mm256_set1_pd(x))
 #elif defined(__aarch64__)
 #define FMA_F32(a, b, c) vfmaq_f32(c, a, b)
 #define FMA_F64(a, b, c) vfmaq_f64(c, a, b)
+#define FMA_ONE_F64(a, b, c) __builtin_fma(a, b, c)
 #define SPLAT_F32(x) ((vector_f32)vdupq_n_f32(x))
 #define SPLAT_F64(x) ((vector_f64)vdupq_n_f64(x))
 #else
@@ -117,12 +121,13 @@ OG_FN vector_f32 emulate_fma(vector_f32 a, vector_f32 b, vector_f32 c)
 }
 #define FMA_F32(a, b, c) emulate_fma(a, b, c)
 #define FMA_F64(a, b, c) ((a) * (b) + (c))
+#define FMA_ONE_F64(a, b, c) ((a) * (b) + (c))
 #define SPLAT_F32(x) ((vector_f32)_mm_set1_ps(x))
 #define SPLAT_F64(x) ((vector_f64)_mm_set1_pd(x))
 #endif
 
 /* LANES elements of a dtype next to each other, as float32. */
-OG_FN vector_f32 load_vector(const og_dtype dtype, const void *from)
+OG_FN vector_f32 load_vector_f32(const og_dtype dtype, const void *from)
 {
     if (dtype == OG_FLOAT32)
         return *(const unaligned_f32 *)from;
@@ -139,7 +144,7 @@ OG_FN vector_f32 load_vector(const og_dtype dtype, const void *from)
 #endif
 }
 
-OG_FN float load_element(const og_dtype dtype, const void *from, int64_t index)
+OG_FN float load_element_f32(const og_dtype dtype, const void *from, int64_t index)
 {
     if (dtype == OG_FLOAT32)
         return ((const float *)from)[index];
@@ -149,12 +154,18 @@ OG_FN float load_element(const og_dtype dtype, const void *from, int64_t index)
 
 OG_FN int64_t bytes_of(const og_dtype dtype)
 {
-    return dtype == OG_FLOAT32 ? 4 : 2;
+    return dtype == OG_FLOAT64 ? 8 : dtype == OG_FLOAT32 ? 4 : 2;
 }
 
 OG_FN const char *find_row(const og_dtype dtype, const og_cpu_factor *of, int64_t row, int64_t k)
 {
     return (const char *)of->data + (row * of->stride + k * of->k_stride) * bytes_of(dtype);
+}
+
+/* Its rows can be read as they are. */
+static bool is_plain(const og_cpu_factor *left)
+{
+    return (left->dtype == OG_FLOAT32 || left->dtype == OG_FLOAT64) && left->k_stride == 1;
 }
 
 /* t[j][i] = element j from rows[i]: LANES x LANES elements change sides in
@@ -175,17 +186,18 @@ OG_FN const char *find_row(const og_dtype dtype, const og_cpu_factor *of, int64_
 #define IN_LANES(a, b, c, d) a, b, c, d
 #endif
 
-OG_FN void transpose(const og_dtype dtype, const char *const rows[F32_LANES], int64_t element,
-                     vector_f32 t[F32_LANES])
+OG_FN void transpose_f32(const og_dtype dtype, const char *const rows[F32_LANES], int64_t element,
+                         vector_f32 t[F32_LANES])
 {
     enum { N = F32_LANES };
     vector_f32 v[N];
     int64_t at = element * bytes_of(dtype);
     UNROLL for (int q = 0; q < N; q += 4)
     {
-        vector_f32 a = load_vector(dtype, rows[q] + at), b = load_vector(dtype, rows[q + 1] + at);
-        vector_f32 c = load_vector(dtype, rows[q + 2] + at);
-        vector_f32 d = load_vector(dtype, rows[q + 3] + at);
+        vector_f32 a = load_vector_f32(dtype, rows[q] + at),
+                   b = load_vector_f32(dtype, rows[q + 1] + at);
+        vector_f32 c = load_vector_f32(dtype, rows[q + 2] + at);
+        vector_f32 d = load_vector_f32(dtype, rows[q + 3] + at);
         vector_f32 ab = SHUFFLE(a, b, IN_LANES(0, N, 1, N + 1));
         vector_f32 cd = SHUFFLE(c, d, IN_LANES(0, N, 1, N + 1));
         v[q] = SHUFFLE(ab, cd, IN_LANES(0, 1, N, N + 1));
@@ -219,26 +231,73 @@ OG_FN void transpose(const og_dtype dtype, const char *const rows[F32_LANES], in
  * are its upper and its lower half. */
 OG_FN int count_turned(const og_dtype dtype)
 {
-    return dtype == OG_BFLOAT16 ? 2 * F32_LANES : F32_LANES;
+    return dtype == OG_FLOAT64 ? F64_LANES : dtype == OG_BFLOAT16 ? 2 * F32_LANES : F32_LANES;
 }
 
 /* As transpose, of count_turned(dtype) elements. */
-OG_FN void turn(const og_dtype dtype, const char *const rows[F32_LANES], int64_t element,
-                vector_f32 t[2 * F32_LANES])
+OG_FN void turn_f32(const og_dtype dtype, const char *const rows[F32_LANES], int64_t element,
+                    vector_f32 t[2 * F32_LANES])
 {
     if (dtype != OG_BFLOAT16) {
-        transpose(dtype, rows, element, t);
+        transpose_f32(dtype, rows, element, t);
         return;
     }
     vector_f32 pairs[F32_LANES];
     const char *from[F32_LANES];
     UNROLL for (int i = 0; i < F32_LANES; i++) from[i] = rows[i] + element * 2;
-    transpose(OG_FLOAT32, from, 0, pairs);
+    transpose_f32(OG_FLOAT32, from, 0, pairs);
     UNROLL for (int i = 0; i < F32_LANES; i++)
     {
         t[2 * i] = (vector_f32)((vector_u32)pairs[i] << 16);
         t[2 * i + 1] = (vector_f32)((vector_u32)pairs[i] & 0xffff0000u);
     }
+}
+
+/* The same of float64: pairs of rows first, then 128 bits at a time. */
+OG_FN void transpose_f64(const char *const rows[F64_LANES], int64_t element,
+                         vector_f64 t[F64_LANES])
+{
+    vector_f64 v[F64_LANES];
+    UNROLL for (int q = 0; q < F64_LANES; q += 2)
+    {
+        vector_f64 a = *(const unaligned_f64 *)(rows[q] + element * 8);
+        vector_f64 b = *(const unaligned_f64 *)(rows[q + 1] + element * 8);
+#if defined(__AVX512F__)
+        v[q] = SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+        v[q + 1] = SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+#elif defined(__FMA__)
+        v[q] = SHUFFLE(a, b, 0, 4, 2, 6);
+        v[q + 1] = SHUFFLE(a, b, 1, 5, 3, 7);
+#else
+        v[q] = SHUFFLE(a, b, 0, 2);
+        v[q + 1] = SHUFFLE(a, b, 1, 3);
+#endif
+    }
+    UNROLL for (int j = 0; j < 2; j++)
+    {
+#if defined(__AVX512F__)
+        vector_f64 a = SHUFFLE(v[j], v[j + 2], 0, 1, 4, 5, 8, 9, 12, 13);
+        vector_f64 b = SHUFFLE(v[j], v[j + 2], 2, 3, 6, 7, 10, 11, 14, 15);
+        vector_f64 c = SHUFFLE(v[j + 4], v[j + 6], 0, 1, 4, 5, 8, 9, 12, 13);
+        vector_f64 d = SHUFFLE(v[j + 4], v[j + 6], 2, 3, 6, 7, 10, 11, 14, 15);
+        t[j] = SHUFFLE(a, c, 0, 1, 4, 5, 8, 9, 12, 13);
+        t[j + 2] = SHUFFLE(b, d, 0, 1, 4, 5, 8, 9, 12, 13);
+        t[j + 4] = SHUFFLE(a, c, 2, 3, 6, 7, 10, 11, 14, 15);
+        t[j + 6] = SHUFFLE(b, d, 2, 3, 6, 7, 10, 11, 14, 15);
+#elif defined(__FMA__)
+        t[j] = SHUFFLE(v[j], v[j + 2], 0, 1, 4, 5);
+        t[j + 2] = SHUFFLE(v[j], v[j + 2], 2, 3, 6, 7);
+#else
+        t[j] = v[j];
+#endif
+    }
+}
+
+OG_FN void turn_f64(const og_dtype dtype, const char *const rows[F64_LANES], int64_t element,
+                    vector_f64 t[2 * F64_LANES])
+{
+    (void)dtype;
+    transpose_f64(rows, element, t);
 }
 
 /* ---- copying operands into the order of the micro-kernel ------------------------ */
@@ -257,17 +316,17 @@ OG_FN void copy_transposed(const og_dtype dtype, const char *from, int64_t j_str
             vector_f32 t[F32_LANES];
             for (int u = 0; u < F32_LANES; u++)
                 p[u] = from + (i + (j + u) * j_stride) * bytes;
-            transpose(dtype, p, 0, t);
+            transpose_f32(dtype, p, 0, t);
             for (int u = 0; u < F32_LANES; u++)
                 *(unaligned_f32 *)(to + (i + u) * to_stride + j) = t[u];
         }
         for (; j < columns; j++)
             for (int64_t u = i; u < i + F32_LANES; u++)
-                to[u * to_stride + j] = load_element(dtype, from, u + j * j_stride);
+                to[u * to_stride + j] = load_element_f32(dtype, from, u + j * j_stride);
     }
     for (; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            to[i * to_stride + j] = load_element(dtype, from, i + j * j_stride);
+            to[i * to_stride + j] = load_element_f32(dtype, from, i + j * j_stride);
 }
 
 OG_FN void copy_row(const og_dtype dtype, const char *from, int64_t stride, int64_t count,
@@ -275,7 +334,7 @@ OG_FN void copy_row(const og_dtype dtype, const char *from, int64_t stride, int6
 {
     if (stride != 1) {
         for (int64_t k = 0; k < count; k++)
-            to[k] = load_element(dtype, from, k * stride);
+            to[k] = load_element_f32(dtype, from, k * stride);
     } else if (dtype == OG_FLOAT32) {
         memcpy(to, from, (size_t)count * sizeof *to);
     } else if (dtype == OG_FLOAT16) {
@@ -310,13 +369,13 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
             int64_t k = 0;
             for (; k + count_turned(dtype) <= count; k += count_turned(dtype)) {
                 vector_f32 t[2 * F32_LANES];
-                turn(dtype, rows, k, t);
+                turn_f32(dtype, rows, k, t);
                 UNROLL for (int u = 0; u < count_turned(dtype); u++) *
                     (memory_f32 *)(to + (k + u) * F32_SLIVER + g) = t[u];
             }
             for (; k < count; k++)
                 for (int i = 0; i < F32_LANES; i++)
-                    to[k * F32_SLIVER + g + i] = load_element(dtype, rows[i], k);
+                    to[k * F32_SLIVER + g + i] = load_element_f32(dtype, rows[i], k);
         }
         return;
     }
@@ -325,11 +384,11 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
         const char *from = find_row(dtype, right, n0, k0 + k);
         if (whole) {
             for (int64_t n = 0; n < columns; n += F32_LANES)
-                *(memory_f32 *)(to + n) = load_vector(dtype, from + n * bytes_of(dtype));
+                *(memory_f32 *)(to + n) = load_vector_f32(dtype, from + n * bytes_of(dtype));
             continue;
         }
         for (int64_t n = 0; n < padded; n++)
-            to[n] = load_element(dtype, from, min_of(n, columns - 1) * right->stride);
+            to[n] = load_element_f32(dtype, from, min_of(n, columns - 1) * right->stride);
     }
 }
 
@@ -359,23 +418,60 @@ static void copy_panel_f64(const og_cpu_factor *left, int64_t m0, int64_t rows, 
                            int64_t count, double *to)
 {
     const double *from = (const double *)left->data + m0 * left->stride + k0 * left->k_stride;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < count; k++)
-            to[i * LEFT_STRIDE + k] = from[i * left->stride + k * left->k_stride];
+    for (int64_t i = 0; i < rows; i++, from += left->stride, to += LEFT_STRIDE) {
+        if (left->k_stride == 1)
+            memcpy(to, from, (size_t)count * sizeof *to);
+        else
+            for (int64_t k = 0; k < count; k++)
+                to[k] = from[k * left->k_stride];
+    }
+}
+
+/* F64_LANES columns, of which the last may be there several times for want of more. */
+OG_FN void pack_columns_f64(const char *const columns[F64_LANES], int64_t k_stride, int64_t count,
+                            double *to)
+{
+    int64_t k = 0;
+    for (; k_stride == 1 && k + F64_LANES <= count; k += F64_LANES) {
+        vector_f64 t[F64_LANES];
+        transpose_f64(columns, k, t);
+        UNROLL for (int u = 0; u < F64_LANES; u++) * (memory_f64 *)(to + (k + u) * F64_SLIVER) =
+            t[u];
+    }
+    for (; k < count; k++)
+        for (int i = 0; i < F64_LANES; i++)
+            to[k * F64_SLIVER + i] = ((const double *)(const void *)columns[i])[k * k_stride];
 }
 
 static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                             int64_t count, double *to)
 {
-    const double *from = (const double *)right->data + n0 * right->stride + k0 * right->k_stride;
-    for (int64_t n = 0; n < F64_SLIVER; n++) {
-        const double *column = from + min_of(n, columns - 1) * right->stride;
-        for (int64_t k = 0; k < count; k++)
-            to[k * F64_SLIVER + n] = column[k * right->k_stride];
+    for (int64_t n = 0; n < columns; n += F64_LANES) {
+        const char *from[F64_LANES];
+        for (int64_t i = 0; i < F64_LANES; i++)
+            from[i] = find_row(OG_FLOAT64, right, n0 + min_of(n + i, columns - 1), k0);
+        if (right->stride == 1 && n + F64_LANES <= columns)
+            for (int64_t k = 0; k < count; k++)
+                *(memory_f64 *)(to + k * F64_SLIVER + n) =
+                    ((const unaligned_f64 *)(const void *)(from[0] + k * right->k_stride * 8))[0];
+        else
+            pack_columns_f64(from, right->k_stride, count, to + n);
     }
 }
 
-/* ---- the blocked product ---------------------------------------------------------- */
+OG_FN vector_f64 load_vector_f64(const og_dtype dtype, const void *from)
+{
+    (void)dtype;
+    return *(const unaligned_f64 *)from;
+}
+
+OG_FN double load_element_f64(const og_dtype dtype, const void *from, int64_t index)
+{
+    (void)dtype;
+    return ((const double *)from)[index];
+}
+
+/* ---- products of one type ---------------------------------------------------------- */
 
 #define REAL float
 #define VECTOR vector_f32
@@ -385,9 +481,12 @@ static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t colu
 #define VECTORS F32_VECTORS
 #define KERNELS ALL_KERNELS
 #define FMA FMA_F32
+#define FMA_ONE og_fma_f32
 #define SPLAT SPLAT_F32
+#define DTYPES(X, a) X(a, OG_FLOAT32) X(a, OG_FLOAT16) X(a, OG_BFLOAT16)
 #define P(name) name##_f32
 #include "cpu/cpu_product_core.h"
+#include "cpu/cpu_product_few.h"
 
 #define REAL double
 #define VECTOR vector_f64
@@ -397,201 +496,12 @@ static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t colu
 #define VECTORS F32_VECTORS
 #define KERNELS ALL_KERNELS
 #define FMA FMA_F64
+#define FMA_ONE FMA_ONE_F64
 #define SPLAT SPLAT_F64
+#define DTYPES(X, a) X(a, OG_FLOAT64)
 #define P(name) name##_f64
 #include "cpu/cpu_product_core.h"
-
-/* ---- few rows ---------------------------------------------------------------------- */
-
-/* LANES columns, all of k: right changes sides in registers and is used at once. */
-OG_FN void multiply_direct(const og_dtype dtype, const int rows, int64_t k,
-                           const float *const left[DIRECT_ROWS], const char *const right[F32_LANES],
-                           float *c, int64_t stride)
-{
-    vector_f32 groups[DIRECT_ROWS] = {{0}}, blocks[DIRECT_ROWS] = {{0}}, sum[DIRECT_ROWS];
-    bool long_rows = k * bytes_of(dtype) >= 4 * AHEAD;
-    for (int64_t k0 = 0; k0 < k; k0 += OG_PRODUCT_BLOCK) {
-        int64_t at = k0, end = min_of(k, k0 + OG_PRODUCT_BLOCK);
-        UNROLL for (int i = 0; i < rows; i++) sum[i] = SPLAT_F32(0);
-        for (; at + count_turned(dtype) <= end; at += count_turned(dtype)) {
-            vector_f32 t[2 * F32_LANES];
-            turn(dtype, right, at, t);
-            for (int u = 0; u < F32_LANES && long_rows; u++)
-                __builtin_prefetch(right[u] + at * bytes_of(dtype) + AHEAD, 0, 2);
-            UNROLL for (int u = 0; u < count_turned(dtype); u++)
-                UNROLL for (int i = 0; i < rows; i++) sum[i] =
-                    FMA_F32(SPLAT_F32(left[i][at + u]), t[u], sum[i]);
-        }
-        for (; at < end; at++) {
-            vector_f32 t;
-            for (int i = 0; i < F32_LANES; i++)
-                t[i] = load_element(dtype, right[i], at);
-            UNROLL for (int i = 0; i < rows; i++) sum[i] =
-                FMA_F32(SPLAT_F32(left[i][at]), t, sum[i]);
-        }
-        bool first = k0 % OG_PRODUCT_GROUP == 0;
-        if (first && k0)
-            UNROLL for (int i = 0; i < rows; i++) groups[i] =
-                k0 == OG_PRODUCT_GROUP ? blocks[i] : groups[i] + blocks[i];
-        UNROLL for (int i = 0; i < rows; i++) blocks[i] = first ? sum[i] : blocks[i] + sum[i];
-    }
-    UNROLL for (int i = 0; i < rows; i++) * (memory_f32 *)(c + i * stride) =
-        k > OG_PRODUCT_GROUP ? groups[i] + blocks[i] : blocks[i];
-}
-
-typedef void multiply_direct_fn(int64_t k, const float *const left[DIRECT_ROWS],
-                                const char *const right[F32_LANES], float *c, int64_t stride);
-
-#define DEFINE(rows, dtype)                                                                        \
-    static void multiply_direct_##rows##_##dtype(int64_t k, const float *const left[DIRECT_ROWS],  \
-                                                 const char *const right[F32_LANES], float *c,     \
-                                                 int64_t stride)                                   \
-    {                                                                                              \
-        multiply_direct(dtype, rows, k, left, right, c, stride);                                   \
-    }
-#define X(rows, one) DEFINE(rows, OG_FLOAT32) DEFINE(rows, OG_FLOAT16) DEFINE(rows, OG_BFLOAT16)
-DIRECT_KERNELS(X)
-#undef X
-#undef DEFINE
-
-#define X(rows, one)                                                                               \
-    [rows] = {[OG_FLOAT32] = multiply_direct_##rows##_OG_FLOAT32,                                  \
-              [OG_FLOAT16] = multiply_direct_##rows##_OG_FLOAT16,                                  \
-              [OG_BFLOAT16] = multiply_direct_##rows##_OG_BFLOAT16},
-static multiply_direct_fn *const direct_kernels[DIRECT_ROWS + 1][OG_DTYPE_COUNT] = {
-    DIRECT_KERNELS(X)};
-#undef X
-
-/* Columns next to each other in memory, one block of k: nothing changes sides. The
- * columns to the right of these are next: they are fetched. */
-OG_FN void multiply_across(const og_dtype dtype, const int rows, const int vectors, int64_t count,
-                           const float *const *left, const char *right, int64_t step, float *c,
-                           int64_t stride, bool first)
-{
-    vector_f32 sum[ACROSS_ROWS][ACROSS_VECTORS];
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
-        SPLAT_F32(0);
-    const int bytes = F32_LANES * (int)bytes_of(dtype);
-    for (int64_t k = 0; k < count; k++, right += step) {
-        vector_f32 t[ACROSS_VECTORS];
-        UNROLL for (int j = 0; j < vectors; j++) t[j] = load_vector(dtype, right + j * bytes);
-        UNROLL for (int at = 0; at < vectors * bytes; at += LINE)
-            __builtin_prefetch(right + vectors * bytes + at, 0, 2);
-        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
-            FMA_F32(SPLAT_F32(left[i][k]), t[j], sum[i][j]);
-    }
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++)
-    {
-        memory_f32 *to = (memory_f32 *)(c + i * stride + j * F32_LANES);
-        if (!first)
-            sum[i][j] = *to + sum[i][j];
-        *to = sum[i][j];
-    }
-}
-
-/* One column, which has too few neighbours for a vector. */
-OG_FN void multiply_column(const og_dtype dtype, int64_t rows, int64_t count,
-                           const float *const *left, const char *right, int64_t step, float *c,
-                           int64_t stride, bool first)
-{
-    for (int64_t i = 0; i < rows; i++) {
-        float sum = 0;
-        for (int64_t k = 0; k < count; k++)
-            sum = og_fma_f32(left[i][k], load_element(dtype, right + k * step, 0), sum);
-        c[i * stride] = first ? sum : c[i * stride] + sum;
-    }
-}
-
-/* One block of k of rows <= ACROSS_ROWS and columns next to each other. */
-OG_FN void run_across_block(const og_dtype dtype, int64_t rows, int64_t columns, int64_t count,
-                            const float *const *left, const char *right, int64_t step, float *c,
-                            int64_t stride, bool first)
-{
-    int64_t bytes = bytes_of(dtype), n = 0, wide = 4 * F32_LANES;
-    for (; rows == 1 && n + ACROSS_VECTORS * F32_LANES <= columns; n += ACROSS_VECTORS * F32_LANES)
-        multiply_across(dtype, 1, ACROSS_VECTORS, count, left, right + n * bytes, step, c + n,
-                        stride, first);
-    for (; n + wide <= columns; n += wide)
-        switch (rows) {
-#define X(r, one)                                                                                  \
-    case r:                                                                                        \
-        multiply_across(dtype, r, 4, count, left, right + n * bytes, step, c + n, stride, first);  \
-        break;
-            ACROSS_KERNELS(X)
-#undef X
-        }
-    for (; n + F32_LANES <= columns; n += F32_LANES)
-        for (int64_t i = 0; i < rows; i++)
-            multiply_across(dtype, 1, 1, count, left + i, right + n * bytes, step,
-                            c + i * stride + n, stride, first);
-    for (; n < columns; n++)
-        multiply_column(dtype, rows, count, left, right + n * bytes, step, c + n, stride, first);
-}
-
-static void run_across(const og_cpu_tiling *t, const float *const *left, const og_cpu_factor *right,
-                       int64_t rows, int64_t n0, int64_t columns, float *c, float *groups)
-{
-    int64_t step = right->k_stride * bytes_of(right->dtype), tile = rows * t->tile_n;
-    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
-        bool first = k0 % OG_PRODUCT_GROUP == 0;
-        if (first && k0)
-            close_group_f32(c, groups, tile, k0 == OG_PRODUCT_GROUP);
-        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
-        const char *from = find_row(right->dtype, right, n0, k0);
-        for (int64_t i = 0, some; i < rows; i += some) {
-            some = min_of(rows - i, ACROSS_ROWS);
-            const float *at[ACROSS_ROWS];
-            for (int64_t r = 0; r < some; r++)
-                at[r] = left[i + r] + k0;
-            float *to = c + i * t->tile_n;
-            if (right->dtype == OG_FLOAT32)
-                run_across_block(OG_FLOAT32, some, columns, count, at, from, step, to, t->tile_n,
-                                 first);
-            else if (right->dtype == OG_FLOAT16)
-                run_across_block(OG_FLOAT16, some, columns, count, at, from, step, to, t->tile_n,
-                                 first);
-            else
-                run_across_block(OG_BFLOAT16, some, columns, count, at, from, step, to, t->tile_n,
-                                 first);
-        }
-    }
-    if (t->k > OG_PRODUCT_GROUP)
-        for (int64_t i = 0; i < tile; i++)
-            c[i] = groups[i] + c[i];
-}
-
-static bool is_plain(const og_cpu_factor *left)
-{
-    return left->dtype == OG_FLOAT32 && left->k_stride == 1;
-}
-
-static void run_direct(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
-                       int64_t rows, int64_t n0, int64_t columns, float *c, float *work)
-{
-    const og_cpu_factor *left = &factors->left, *right = &factors->right;
-    const float *from[DIRECT_ROWS];
-    float *groups = work, *copy = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
-    for (int64_t i = 0; i < rows; i++, copy += t->k) {
-        from[i] = (const float *)left->data + (m0 + i) * left->stride;
-        if (is_plain(left))
-            continue;
-        og_cpu_factor row = *left;
-        row.data = find_row(left->dtype, left, m0 + i, 0);
-        for (int64_t k = 0; k < t->k; k += OG_PRODUCT_BLOCK)
-            copy_panel_f32(&row, 0, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
-        from[i] = copy;
-    }
-    if (right->k_stride != 1) {
-        run_across(t, from, right, rows, n0, columns, c, groups);
-        return;
-    }
-    for (int64_t n = 0; n < columns; n += F32_LANES) {
-        const char *to[F32_LANES];
-        for (int64_t i = 0; i < F32_LANES; i++)
-            to[i] = find_row(right->dtype, right, n0 + min_of(n + i, columns - 1), 0);
-        direct_kernels[rows][right->dtype](t->k, from, to, c + n, t->tile_n);
-    }
-}
+#include "cpu/cpu_product_few.h"
 
 /* ---- entries ------------------------------------------------------------------------ */
 
@@ -608,7 +518,7 @@ static size_t count_work(const og_cpu_tiling *t, bool f64, bool plain)
         return round_up(f64 ? count_work_f64(t) : count_work_f32(t));
     return round_up((size_t)(t->tile_m * (t->k > OG_PRODUCT_GROUP ? t->tile_n : 0) +
                              t->tile_m * (plain ? 0 : t->k)) *
-                    sizeof(float));
+                    (f64 ? sizeof(double) : sizeof(float)));
 }
 
 static int64_t count_tiles(const og_cpu_tiling *t)
@@ -616,10 +526,10 @@ static int64_t count_tiles(const og_cpu_tiling *t)
     return ((t->m + t->tile_m - 1) / t->tile_m) * ((t->n + t->tile_n - 1) / t->tile_n);
 }
 
-/* Rows of float32, or short ones that are converted as a whole. */
+/* Plain rows, or short ones that are converted as a whole. */
 static bool can_be_direct(int64_t k, const og_cpu_factors *of)
 {
-    return of->left.dtype != OG_FLOAT64 && (of->right.k_stride == 1 || of->right.stride == 1) &&
+    return (of->right.k_stride == 1 || of->right.stride == 1) &&
            (is_plain(&of->left) || k <= DIRECT_K);
 }
 
@@ -666,8 +576,10 @@ static void make_tile(const og_cpu_tiling *t, const og_cpu_factors *factors, int
     bool f64 = factors->left.dtype == OG_FLOAT64;
     if (t->way == OG_CPU_PRODUCT_EMPTY) {
         memset(sums, 0, (size_t)(rows * t->tile_n) * (f64 ? sizeof(double) : sizeof(float)));
+    } else if (t->way == OG_CPU_PRODUCT_DIRECT && f64) {
+        run_direct_f64(t, factors, m0, rows, n0, columns, sums, work);
     } else if (t->way == OG_CPU_PRODUCT_DIRECT) {
-        run_direct(t, factors, m0, rows, n0, columns, sums, work);
+        run_direct_f32(t, factors, m0, rows, n0, columns, sums, work);
     } else if (f64) {
         tile_job_f64 j = start_tile_f64(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;

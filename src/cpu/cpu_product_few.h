@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_product_few.h - products of few rows, of one type: right is read as it lies in
+ * memory, once for all of them. Included by cpu_product_template.c after
+ * cpu_product_core.h, with its parameters and these (all undefined at the end):
+ *
+ *   FMA_ONE(a, b, c)    a * b + c, of elements
+ *   DTYPES(X, a)        X(a, dtype) for all dtypes that are computed in this type
+ * and functions:
+ *   P(load_element)(dtype, from, index)         as REAL
+ *   P(load_vector)(dtype, from)                 LANES neighbours
+ *   P(turn)(dtype, rows, element, t)            t[j][i] = element + j of rows[i],
+ *       count_turned(dtype) of them
+ */
+
+/* LANES columns, all of k: right changes sides in registers and is used at once. */
+OG_FN void P(multiply_direct)(const og_dtype dtype, const int rows, int64_t k,
+                           const REAL *const left[DIRECT_ROWS], const char *const right[LANES],
+                           REAL *c, int64_t stride)
+{
+    VECTOR groups[DIRECT_ROWS] = {{0}}, blocks[DIRECT_ROWS] = {{0}}, sum[DIRECT_ROWS];
+    bool long_rows = k * bytes_of(dtype) >= 4 * AHEAD;
+    for (int64_t k0 = 0; k0 < k; k0 += OG_PRODUCT_BLOCK) {
+        int64_t at = k0, end = min_of(k, k0 + OG_PRODUCT_BLOCK);
+        UNROLL for (int i = 0; i < rows; i++) sum[i] = SPLAT(0);
+        for (; at + count_turned(dtype) <= end; at += count_turned(dtype)) {
+            VECTOR t[2 * LANES];
+            P(turn)(dtype, right, at, t);
+            for (int u = 0; u < LANES && long_rows; u++)
+                __builtin_prefetch(right[u] + at * bytes_of(dtype) + AHEAD, 0, 2);
+            UNROLL for (int u = 0; u < count_turned(dtype); u++)
+                UNROLL for (int i = 0; i < rows; i++) sum[i] =
+                    FMA(SPLAT(left[i][at + u]), t[u], sum[i]);
+        }
+        for (; at < end; at++) {
+            VECTOR t;
+            for (int i = 0; i < LANES; i++)
+                t[i] = P(load_element)(dtype, right[i], at);
+            UNROLL for (int i = 0; i < rows; i++) sum[i] =
+                FMA(SPLAT(left[i][at]), t, sum[i]);
+        }
+        bool first = k0 % OG_PRODUCT_GROUP == 0;
+        if (first && k0)
+            UNROLL for (int i = 0; i < rows; i++) groups[i] =
+                k0 == OG_PRODUCT_GROUP ? blocks[i] : groups[i] + blocks[i];
+        UNROLL for (int i = 0; i < rows; i++) blocks[i] = first ? sum[i] : blocks[i] + sum[i];
+    }
+    UNROLL for (int i = 0; i < rows; i++) * (MEMORY *)(c + i * stride) =
+        k > OG_PRODUCT_GROUP ? groups[i] + blocks[i] : blocks[i];
+}
+
+typedef void P(multiply_direct_fn)(int64_t k, const REAL *const left[DIRECT_ROWS],
+                                   const char *const right[LANES], REAL *c, int64_t stride);
+
+#define DEFINE(rows, dtype)                                                                        \
+    static void P(multiply_direct_##rows##_##dtype)(                                               \
+        int64_t k, const REAL *const left[DIRECT_ROWS], const char *const right[LANES], REAL *c,   \
+        int64_t stride)                                                                            \
+    {                                                                                              \
+        P(multiply_direct)(dtype, rows, k, left, right, c, stride);                                \
+    }
+#define X(rows, one) DTYPES(DEFINE, rows)
+DIRECT_KERNELS(X)
+#undef X
+#undef DEFINE
+
+#define ENTER(rows, dtype) [rows][dtype] = P(multiply_direct_##rows##_##dtype),
+#define X(rows, one) DTYPES(ENTER, rows)
+static P(multiply_direct_fn) *const P(direct_kernels)[DIRECT_ROWS + 1][OG_DTYPE_COUNT] = {
+    DIRECT_KERNELS(X)};
+#undef X
+#undef ENTER
+
+/* Columns next to each other in memory, one block of k: nothing changes sides. The
+ * columns to the right of these are next: they are fetched. */
+OG_FN void P(multiply_across)(const og_dtype dtype, const int rows, const int vectors, int64_t count,
+                           const REAL *const *left, const char *right, int64_t step, REAL *c,
+                           int64_t stride, bool first)
+{
+    VECTOR sum[ACROSS_ROWS][ACROSS_VECTORS];
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
+        SPLAT(0);
+    const int bytes = LANES * (int)bytes_of(dtype);
+    for (int64_t k = 0; k < count; k++, right += step) {
+        VECTOR t[ACROSS_VECTORS];
+        UNROLL for (int j = 0; j < vectors; j++) t[j] = P(load_vector)(dtype, right + j * bytes);
+        UNROLL for (int at = 0; at < vectors * bytes; at += LINE)
+            __builtin_prefetch(right + vectors * bytes + at, 0, 2);
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++) sum[i][j] =
+            FMA(SPLAT(left[i][k]), t[j], sum[i][j]);
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vectors; j++)
+    {
+        MEMORY *to = (MEMORY *)(c + i * stride + j * LANES);
+        if (!first)
+            sum[i][j] = *to + sum[i][j];
+        *to = sum[i][j];
+    }
+}
+
+/* One column, which has too few neighbours for a vector. */
+OG_FN void P(multiply_column)(const og_dtype dtype, int64_t rows, int64_t count,
+                           const REAL *const *left, const char *right, int64_t step, REAL *c,
+                           int64_t stride, bool first)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        REAL sum = 0;
+        for (int64_t k = 0; k < count; k++)
+            sum = FMA_ONE(left[i][k], P(load_element)(dtype, right + k * step, 0), sum);
+        c[i * stride] = first ? sum : c[i * stride] + sum;
+    }
+}
+
+/* One block of k of rows <= ACROSS_ROWS and columns next to each other. */
+OG_FN void P(run_across_block)(const og_dtype dtype, int64_t rows, int64_t columns, int64_t count,
+                            const REAL *const *left, const char *right, int64_t step, REAL *c,
+                            int64_t stride, bool first)
+{
+    int64_t bytes = bytes_of(dtype), n = 0, wide = 4 * LANES;
+    for (; rows == 1 && n + ACROSS_VECTORS * LANES <= columns; n += ACROSS_VECTORS * LANES)
+        P(multiply_across)(dtype, 1, ACROSS_VECTORS, count, left, right + n * bytes, step, c + n,
+                        stride, first);
+    for (; n + wide <= columns; n += wide)
+        switch (rows) {
+#define X(r, one)                                                                                  \
+    case r:                                                                                        \
+        P(multiply_across)(dtype, r, 4, count, left, right + n * bytes, step, c + n, stride, first);  \
+        break;
+            ACROSS_KERNELS(X)
+#undef X
+        }
+    for (; n + LANES <= columns; n += LANES)
+        for (int64_t i = 0; i < rows; i++)
+            P(multiply_across)(dtype, 1, 1, count, left + i, right + n * bytes, step,
+                            c + i * stride + n, stride, first);
+    for (; n < columns; n++)
+        P(multiply_column)(dtype, rows, count, left, right + n * bytes, step, c + n, stride, first);
+}
+
+static void P(run_across)(const og_cpu_tiling *t, const REAL *const *left, const og_cpu_factor *right,
+                       int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *groups)
+{
+    int64_t step = right->k_stride * bytes_of(right->dtype), tile = rows * t->tile_n;
+    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
+        bool first = k0 % OG_PRODUCT_GROUP == 0;
+        if (first && k0)
+            P(close_group)(c, groups, tile, k0 == OG_PRODUCT_GROUP);
+        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+        const char *from = find_row(right->dtype, right, n0, k0);
+        for (int64_t i = 0, some; i < rows; i += some) {
+            some = min_of(rows - i, ACROSS_ROWS);
+            const REAL *at[ACROSS_ROWS];
+            for (int64_t r = 0; r < some; r++)
+                at[r] = left[i + r] + k0;
+            REAL *to = c + i * t->tile_n;
+            switch (right->dtype) {
+#define X(none, dtype)                                                                             \
+    case dtype:                                                                                    \
+        P(run_across_block)(dtype, some, columns, count, at, from, step, to, t->tile_n, first);    \
+        break;
+                DTYPES(X, none)
+#undef X
+            default:
+                break;
+            }
+        }
+    }
+    if (t->k > OG_PRODUCT_GROUP)
+        for (int64_t i = 0; i < tile; i++)
+            c[i] = groups[i] + c[i];
+}
+
+static void P(run_direct)(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
+                       int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *work)
+{
+    const og_cpu_factor *left = &factors->left, *right = &factors->right;
+    const REAL *from[DIRECT_ROWS];
+    REAL *groups = work, *copy = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
+    for (int64_t i = 0; i < rows; i++, copy += t->k) {
+        from[i] = (const REAL *)left->data + (m0 + i) * left->stride;
+        if (is_plain(left))
+            continue;
+        og_cpu_factor row = *left;
+        row.data = find_row(left->dtype, left, m0 + i, 0);
+        for (int64_t k = 0; k < t->k; k += OG_PRODUCT_BLOCK)
+            P(copy_panel)(&row, 0, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
+        from[i] = copy;
+    }
+    if (right->k_stride != 1) {
+        P(run_across)(t, from, right, rows, n0, columns, c, groups);
+        return;
+    }
+    for (int64_t n = 0; n < columns; n += LANES) {
+        const char *to[LANES];
+        for (int64_t i = 0; i < LANES; i++)
+            to[i] = find_row(right->dtype, right, n0 + min_of(n + i, columns - 1), 0);
+        P(direct_kernels)[rows][right->dtype](t->k, from, to, c + n, t->tile_n);
+    }
+}
+
+#undef REAL
+#undef VECTOR
+#undef MEMORY
+#undef LANES
+#undef PANEL
+#undef VECTORS
+#undef KERNELS
+#undef FMA
+#undef FMA_ONE
+#undef SPLAT
+#undef DTYPES
+#undef P
