@@ -105,9 +105,15 @@ void core_plans_clear(core_formula *self);
 
 /* ---- calls (core_call.c) --------------------------------------------------------- */
 
-/* The formula of objects (one per input); out: NULL or what the caller gave. direct:
- * no look at what PyTorch may want of the call. */
-PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, bool direct);
+/* What to do where a call needs PyTorch's dispatcher. */
+typedef enum {
+    CORE_ANY_DOOR, /* go there */
+    CORE_STRAIGHT, /* do not even ask: it sent us here */
+    CORE_TRY       /* give None */
+} core_door;
+
+/* The formula of objects (one per input); out: NULL or what the caller gave. */
+PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, core_door door);
 /* As core_call, up to the plan: its description as str. */
 PyObject *core_explain(core_formula *self, PyObject *const *objects);
 PyObject *core_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);

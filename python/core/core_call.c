@@ -304,47 +304,50 @@ static PyObject *call_direct(core_formula *self, core_operand *inputs, Py_ssize_
     return value;
 }
 
+/* Through PyTorch: by its operator, or straight but with a gradient recorded. */
+static PyObject *call_torch(core_formula *self, PyObject *const *objects, PyObject *out,
+                            core_door door, int needed)
+{
+    if (door == CORE_TRY)
+        Py_RETURN_NONE;
+    return needed == CORE_GRADIENT ? core_torch_gradient(self, objects)
+                                   : core_torch_operator(self, objects, out);
+}
+
 static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
                                 core_operand *operands, Py_ssize_t count, PyObject *out,
-                                bool direct)
+                                core_door door)
 {
     Py_ssize_t model;
     if (look_at(self, objects, operands, count, &model))
         return NULL;
-    bool torch = core_is_torch(&operands[model].kind) && !direct;
-    if (torch) {
-        switch (core_torch_needs_operator(operands, count, out)) {
-        case CORE_NOTHING:
-            break;
-        case CORE_OPERATOR:
-            return core_torch_operator(self, objects, out);
-        case CORE_GRADIENT:
-            return core_torch_gradient(self, objects);
-        default:
-            return NULL;
-        }
-    }
+    bool torch = core_is_torch(&operands[model].kind) && door != CORE_STRAIGHT;
+    int needed = torch ? core_torch_needs_operator(operands, count, out) : CORE_NOTHING;
+    if (needed < 0)
+        return NULL;
+    if (needed != CORE_NOTHING)
+        return call_torch(self, objects, out, door, needed);
     if (borrow_all(self, operands, count)) {
         /* What cannot be lent (sparse, meta, no storage): the dispatcher's answer counts. */
         if (!torch || PyErr_ExceptionMatches(PyExc_MemoryError))
             return NULL;
         PyErr_Clear();
-        return core_torch_operator(self, objects, out);
+        return call_torch(self, objects, out, door, CORE_OPERATOR);
     }
     if (torch && must_move(operands, count)) {
         core_release(operands, count);
-        return core_torch_operator(self, objects, out);
+        return call_torch(self, objects, out, door, CORE_OPERATOR);
     }
     return call_direct(self, operands, count, model, out);
 }
 
-PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, bool direct)
+PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, core_door door)
 {
     Py_ssize_t count = PyTuple_Size(self->inputs);
     core_operand few[FEW], *operands = few;
     if (count > FEW && !(operands = PyMem_Malloc((size_t)count * sizeof *operands)))
         return PyErr_NoMemory();
-    PyObject *value = call_looked_at(self, objects, operands, count, out, direct);
+    PyObject *value = call_looked_at(self, objects, operands, count, out, door);
     if (operands != few)
         PyMem_Free(operands);
     return value;
@@ -360,7 +363,7 @@ PyObject *core_vectorcall(PyObject *callable, PyObject *const *args, size_t flag
     if (count > FEW && !(objects = PyMem_Malloc((size_t)count * sizeof *objects)))
         return PyErr_NoMemory();
     if (core_bind(self, args, given, names, objects, &out) == 0)
-        value = core_call(self, objects, out, false);
+        value = core_call(self, objects, out, CORE_ANY_DOOR);
     if (objects != few)
         PyMem_Free(objects);
     return value;

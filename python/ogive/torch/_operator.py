@@ -52,7 +52,7 @@ _has_table = hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
     found = restore(formula, gradients, precision)
-    result = found._direct(*[_lend(tensor) for tensor in inputs])
+    result = found._straight(*[_lend(tensor) for tensor in inputs])
     return list(result) if found.results > 1 else [result]
 
 
@@ -89,7 +89,7 @@ class _Run(torch.autograd.Function):
         tensors = _as_tensors(inputs)
         ctx.formula = formula
         ctx.save_for_backward(*tensors)
-        return formula._direct(*[_lend(tensor) for tensor in tensors])
+        return formula._straight(*[_lend(tensor) for tensor in tensors])
 
     backward = staticmethod(_backward)
 
@@ -129,18 +129,21 @@ class _Transform(torch.autograd.Function):
         return tuple(results), (0,) * len(results)
 
 
-def _autograd(keys: Any, inputs: Sequence[Tensor], formula: str, gradients: str = "",
+def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
               precision: str = "float32") -> list[Tensor]:
+    found = restore(formula, gradients, precision)
+    result = found._try(*inputs)  # plain tensors: what is below would do just that
+    if result is not None:
+        return list(result) if found.results > 1 else [result]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         way = _Dispatch if torch._C._functorch.maybe_current_level() is None else _Transform
-        return list(way.apply(restore(formula, gradients, precision), *inputs))
+        return list(way.apply(found, *inputs))
     with torch._C._AutoDispatchBelowAutograd():
-        below: list[Tensor] = run.redispatch(keys & torch._C._after_autograd_keyset, inputs,
-                                             formula, gradients, precision)
+        below: list[Tensor] = run(inputs, formula, gradients, precision)
         return below
 
 
-library.impl("run", _autograd, "Autograd", with_keyset=True)
+library.impl("run", _autograd, "Autograd")
 
 
 # ---- vmap ---------------------------------------------------------------------------
