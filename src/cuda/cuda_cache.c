@@ -121,17 +121,24 @@ static void name_image(const unsigned char *key, int major, int minor, char name
     snprintf(name, NAME_TEXT, "%s-%d.%d.image", og_sha256_text(key, text), major, minor);
 }
 
+/* The folder to be read by readdir(), or NULL. */
+static DIR *list_folder(const cache *c)
+{
+    int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    if (fd >= 0 && !folder)
+        close(fd);
+    return folder;
+}
+
 /* The newest version of key in the folder; false: none. */
 static bool find_newest(const cache *c, const unsigned char *key, char name[NAME_TEXT])
 {
     char text[OG_SHA256_TEXT];
-    int best = -1, fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!folder) {
-        if (fd >= 0)
-            close(fd);
+    int best = -1;
+    DIR *folder = list_folder(c);
+    if (!folder)
         return false;
-    }
     og_sha256_text(key, text);
     for (const struct dirent *entry; (entry = readdir(folder));) {
         int major, minor, end = 0;
@@ -258,13 +265,9 @@ static bool may_write(size_t bytes)
 /* Removes what processes left that died while writing. */
 static void remove_stale(const cache *c)
 {
-    int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!folder) {
-        if (fd >= 0)
-            close(fd);
+    DIR *folder = list_folder(c);
+    if (!folder)
         return;
-    }
     for (const struct dirent *entry; (entry = readdir(folder));) {
         struct stat about;
         if (strncmp(entry->d_name, temporary_prefix, sizeof temporary_prefix - 1) == 0 &&

@@ -59,10 +59,16 @@ static ogive_status copy(int32_t device, void *to, const void *from, size_t byte
     int mode;
     OG_TRY(og_cuda_find_device(device, &d, error));
     OG_TRY(og_cuda_enter_relaxed(d, &mode, error));
-    /* Addresses tell which side is which. */
+    /* Addresses tell which side is which. Copies from pageable memory, and within the
+     * device, may still be under way when cuMemcpy returns. */
+    const char *call = "cuMemcpy";
     int result = og_cuda_driver()->call.cuMemcpy((og_cu_address)(uintptr_t)to,
                                                  (og_cu_address)(uintptr_t)from, bytes);
-    ogive_status status = result == 0 ? OGIVE_OK : og_cuda_fail(result, "cuMemcpy", d, error);
+    if (result == 0) {
+        call = "cuStreamSynchronize";
+        result = og_cuda_driver()->call.cuStreamSynchronize(NULL);
+    }
+    ogive_status status = result == 0 ? OGIVE_OK : og_cuda_fail(result, call, d, error);
     return og_cuda_leave_relaxed(d, mode, status, error);
 }
 
