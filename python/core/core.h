@@ -21,7 +21,8 @@
 /* ---- kinds of arguments (core_kinds.c) ------------------------------------- */
 
 typedef enum {
-    FAMILY_NUMBER,         /* numbers.Real: int, float, NumPy's scalars */
+    FAMILY_NUMBER,         /* int, float, NumPy's scalars */
+    FAMILY_SYMBOL,         /* torch.SymInt, torch.SymFloat: a number while PyTorch traces */
     FAMILY_TORCH,          /* exactly torch.Tensor or torch.nn.Parameter */
     FAMILY_TORCH_SUBCLASS, /* any other torch.Tensor: only the dispatcher knows it */
     FAMILY_NUMPY,          /* numpy.ndarray, numpy.memmap */
@@ -38,6 +39,9 @@ typedef struct {
 /* The kind of object's type. -1 with an exception. */
 int core_kind_of(PyObject *object, core_kind *kind);
 bool core_is_torch(const core_kind *kind);
+bool core_is_number(const core_kind *kind);
+/* Whether tensors of both may meet in one call. */
+bool core_is_same(const core_kind *a, const core_kind *b);
 
 /* ---- tensors (core_tensor.c) ------------------------------------------------ */
 

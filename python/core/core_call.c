@@ -102,13 +102,10 @@ static int look_at(core_formula *self, PyObject *const *objects, core_operand *o
         const core_kind *kind = &operands[i].kind;
         if (kind->family == FAMILY_NONE)
             return refuse(objects[i], "input", input_name(self, i));
-        if (kind->family == FAMILY_NUMBER)
+        if (core_is_number(kind))
             continue;
         const core_kind *first = *model < 0 ? kind : &operands[*model].kind;
-        bool same = core_is_torch(kind)                 ? core_is_torch(first)
-                    : kind->family == FAMILY_DLPACK ? first->type == kind->type
-                                                      : first->family == kind->family;
-        if (!same) {
+        if (!core_is_same(first, kind)) {
             PyErr_Format(PyExc_TypeError, "inputs '%s' and '%s' are tensors of different kinds: "
                                           "%R and %R", input_name(self, *model),
                          input_name(self, i), (PyObject *)first->type, (PyObject *)kind->type);
@@ -129,7 +126,7 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
 {
     bool wide = false, numbers = false;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (operands[i].kind.family == FAMILY_NUMBER) {
+        if (core_is_number(&operands[i].kind)) {
             numbers = true;
             continue;
         }
@@ -140,7 +137,7 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
         wide |= operands[i].view.dtype.bits == 64;
     }
     for (Py_ssize_t i = 0; numbers && i < count; i++)
-        if (operands[i].kind.family == FAMILY_NUMBER &&
+        if (core_is_number(&operands[i].kind) &&
             core_borrow_number(&operands[i], wide)) {
             core_release(operands, count);
             return -1;
@@ -195,10 +192,9 @@ static int borrow_out(PyObject *out, core_operand *results, Py_ssize_t count,
         results[i] = (core_operand){.object = out_item(out, i, count)};
         if (!results[i].object || core_kind_of(results[i].object, &results[i].kind))
             return -1;
-        if (results[i].kind.family == FAMILY_NONE || results[i].kind.family == FAMILY_NUMBER)
+        if (results[i].kind.family == FAMILY_NONE || core_is_number(&results[i].kind))
             return refuse(results[i].object, "output", "out");
-        if (core_is_torch(&results[i].kind) != core_is_torch(&model->kind) ||
-            (!core_is_torch(&model->kind) && results[i].kind.type != model->kind.type)) {
+        if (!core_is_same(&results[i].kind, &model->kind)) {
             PyErr_Format(PyExc_TypeError, "out is a %R, the inputs are %R",
                          (PyObject *)results[i].kind.type, (PyObject *)model->kind.type);
             return -1;

@@ -102,6 +102,8 @@ PyObject *core_formula_derive(core_formula *self, PyObject *names)
     const char **texts = PyMem_Malloc((size_t)(count + 1) * sizeof *texts);
     PyObject *comma = PyUnicode_FromString(","), *level = NULL, *gradients = NULL, *result = NULL;
     bool good = texts && comma;
+    if (!texts)
+        PyErr_NoMemory();
     if (count == 0 && good) {
         PyErr_SetString(PyExc_TypeError, "gradient() needs the name of at least one input");
         good = false;

@@ -90,10 +90,17 @@ static int find_family(PyTypeObject *type, PyObject *object, core_family *family
         *family = FAMILY_DLPACK;
         return 0;
     }
-    found = is_from(type, "numpy", "floating");
-    if (found == 0)
-        found = is_from(type, "numpy", "integer");
-    *family = found > 0 ? FAMILY_NUMBER : FAMILY_NONE;
+    static const struct {
+        const char *module, *name;
+        core_family family;
+    } numbers[] = {{"numpy", "floating", FAMILY_NUMBER},
+                   {"numpy", "integer", FAMILY_NUMBER},
+                   {"torch", "SymFloat", FAMILY_SYMBOL},
+                   {"torch", "SymInt", FAMILY_SYMBOL}};
+    *family = FAMILY_NONE;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && found == 0; i++)
+        if ((found = is_from(type, numbers[i].module, numbers[i].name)) > 0)
+            *family = numbers[i].family;
     return found < 0 ? -1 : 0;
 }
 
@@ -120,4 +127,16 @@ int core_kind_of(PyObject *object, core_kind *kind)
 bool core_is_torch(const core_kind *kind)
 {
     return kind->family == FAMILY_TORCH || kind->family == FAMILY_TORCH_SUBCLASS;
+}
+
+bool core_is_number(const core_kind *kind)
+{
+    return kind->family == FAMILY_NUMBER || kind->family == FAMILY_SYMBOL;
+}
+
+bool core_is_same(const core_kind *a, const core_kind *b)
+{
+    if (core_is_torch(a) || core_is_torch(b))
+        return core_is_torch(a) && core_is_torch(b);
+    return a->family == b->family && (a->family != FAMILY_DLPACK || a->type == b->type);
 }

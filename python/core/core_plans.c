@@ -13,9 +13,8 @@ enum {
     KEY_WORDS = 160,         /* keys up to this size need no allocation */
     STACK_WORKSPACE = 8192,  /* bytes of workspace taken from the stack */
     SPARE_BYTES = 8 << 20,   /* larger workspaces are not kept between calls */
-    LONG_RUN = 16384,        /* bytes and elements from which on a run releases the GIL: some
-                                2 us, the GIL's hand-over costs 0.1 */
-    MOST_RANK = 8            /* planning refuses more dims */
+    LONG_RUN = 16384         /* elements computed, read and written from which on a run
+                                releases the GIL: some 2 us, handing it over costs 0.1 */
 };
 
 /* ---- keys -------------------------------------------------------------------------- */

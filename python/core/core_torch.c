@@ -135,7 +135,7 @@ static int needs_grad(PyObject *tensor)
 /* What a single tensor needs; *differentiable is set if it requires grad. */
 static int tensor_needs_operator(PyObject *tensor, const core_kind *kind, bool *differentiable)
 {
-    if (kind->family == FAMILY_TORCH_SUBCLASS)
+    if (kind->family == FAMILY_TORCH_SUBCLASS || kind->family == FAMILY_SYMBOL)
         return 1;
     if (kind->family != FAMILY_TORCH)
         return 0;

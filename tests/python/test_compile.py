@@ -66,6 +66,8 @@ def test_read_only_and_mapped_arrays(x, tmp_path):
     np.testing.assert_array_equal(f(x), x * 2)
     np.save(tmp_path / "x.npy", x)
     np.testing.assert_array_equal(f(np.load(tmp_path / "x.npy", mmap_mode="r")), x * 2)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    np.testing.assert_array_equal(f(mapped, out=np.empty(x.shape, np.float32)), x * 2)
     with pytest.raises(ValueError, match="read-only"):
         f(x + 0, out=x)
 

@@ -101,6 +101,27 @@ def test_numbers_do_not_recompile(data):
     assert counter.frame_count == 2  # the first float is taken for a constant
 
 
+def test_numbers_from_sizes(data):
+    """A size in a number is a symbol while PyTorch traces, in a list of sizes it is fixed."""
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return g(x, 1.0 / x.shape[0]) + g(x, x.shape[1]) + ot.layer_norm(x, (x.shape[1],))
+
+    model = Scaled()
+    x = data(6, 4)
+    call, counter = compiled(model, dynamic=True)
+    torch.testing.assert_close(call(x), model(x))
+    frames = counter.frame_count
+    for n in (7, 9, 12):
+        torch.testing.assert_close(call(x := data(n, 4)), model(x))
+    assert counter.frame_count == frames
+    graph = make_fx(model, tracing_mode="symbolic")(x)
+    torch.testing.assert_close(graph(x), model(x))
+    rows = torch.export.Dim("rows", min=2)
+    program = torch.export.export(model, (x,), dynamic_shapes={"x": {0: rows}}, strict=False)
+    torch.testing.assert_close(program.module()(data(5, 4) * 0 + 1), model(torch.ones(5, 4)))
+
+
 def test_out_in_compiled_code(data):
     def into(x, out):
         ot.sigmoid(x, out=out)

@@ -39,9 +39,12 @@ def _literal(name: str, value: Any) -> str:
         raise TypeError(f"{name} is a tensor: expected a number")
     if isinstance(value, (tuple, list, torch.Size)):
         return "[" + ", ".join([_literal(name, item) for item in value]) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, str)):
+        return repr(value)
+    if torch.compiler.is_compiling() or isinstance(value, (torch.SymInt, torch.SymFloat)):
+        from torch.fx.experimental.symbolic_shapes import guard_scalar  # imports sympy
+        value = guard_scalar(value)  # a size: the text holds its value, with a guard
+    if isinstance(value, (int, float)):
         return repr(value)
     raise TypeError(f"{name} is a {type(value).__name__}: expected a number")
 
