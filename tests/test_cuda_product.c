@@ -249,7 +249,13 @@ static void test_tiles(void **unused)
     tile = tile_of(128, 4096, 4096, 1, h100);
     assert_in_range(128 * 4096 / (tile.rows * tile.columns), 64, 132);
     assert_int_equal(tile_of(16, 8192, 8192, 1, h100).rows, 16);
-    assert_int_equal(tile_of(1, 1, 1, 1, h100).rows, 16);
+    assert_int_equal(tile_of(9, 1, 1, 1, h100).rows, 16);
+    /* Few rows: a warp for each block of k. */
+    tile = tile_of(1, 4096, 4096, 1, h100);
+    assert_true(tile.is_few && tile.rows == 4 && tile.columns == 32 && tile.threads == 512);
+    tile = tile_of(8, 4096, 257, 2, h100);
+    assert_true(tile.is_few && tile.rows == 8 && tile.threads == 64);
+    assert_false(tile_of(8, 4096, 4096, 1, 49152).is_few);
     /* Two products of 128 x 128 do not fit there. */
     tile = tile_of(4096, 4096, 8192, 2, rtx);
     assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);

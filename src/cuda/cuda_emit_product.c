@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: how
- * the space is seen as matrices, the factors as CUDA C, and the entries around
- * cuda_product.cuh.
+ * the space is seen as matrices, the factors as CUDA C, and what is emitted around the
+ * bodies, cuda_product_tiles.cuh and cuda_product_few.cuh.
  *
  *     dims [0, base)   the batch: dims along which a right factor moves
  *     dims [base, n)   rows, as one dim of a.m
@@ -192,11 +192,10 @@ static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
 
 /* ---- entries ----------------------------------------------------------------------------- */
 
-/* og_multiply_all() and og_slots_of(), which cuda_product.cuh declares. */
-static void add_products(og_cuda_emitter *e, const matrices *s)
+/* og_multiply_all() and og_slots_of() of cuda_product_tiles.cuh. */
+static void add_tile_products(og_cuda_emitter *e, const matrices *s)
 {
     og_text *to = &e->body;
-    int32_t count = e->kernel->product_count;
     bool waits = og_cuda_product_levels(s->k) == 3; /* sums wait in slots: apart from buffers */
     og_text_add(to,
                 "\nOG_FN og_number *og_slots_of(og_number *shared, int p)\n{\n"
@@ -206,10 +205,24 @@ static void add_products(og_cuda_emitter *e, const matrices *s)
                       : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
     og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const "
                     "og_place &at,\n                           og_number *shared)\n{\n");
-    for (int32_t p = 0; p < count; p++)
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
         og_text_add(to,
                     "    og_product<og_left%d, og_right%d>(a, tile, at, shared, "
                     "og_slots_of(shared, %d));\n",
+                    (int)p, (int)p, (int)p);
+    og_text_add(to, "}\n");
+}
+
+/* og_multiply_all() of cuda_product_few.cuh. */
+static void add_few_products(og_cuda_emitter *e)
+{
+    og_text *to = &e->body;
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, og_index base, og_index n, "
+                    "og_number *shared,\n                           og_number "
+                    "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
+        og_text_add(to,
+                    "    og_product<og_left%d, og_right%d>(a, base, n, shared, total[%d]);\n",
                     (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }
@@ -249,14 +262,18 @@ static void add_end_run(og_cuda_emitter *e, const matrices *s)
 
 static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
 {
-    og_text_add(
-        &e->numbers,
-        "typedef %s og_number;\n"
-        "enum { OG_PRODUCTS = %d, OG_TM = %d, OG_TN = %d, OG_WARPS_M = %d, OG_WARPS_N = %d, "
-        "OG_BK = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
-        e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
-        (int)e->kernel->product_count, (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
-        (int)tile->warps_n, (int)tile->step, (int)tile->blocks, (int)og_cuda_product_levels(s->k));
+    og_text_add(&e->numbers, "typedef %s og_number;\nenum { OG_PRODUCTS = %d, OG_BK = %d, ",
+                e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
+                (int)e->kernel->product_count, (int)tile->step);
+    if (tile->is_few)
+        og_text_add(&e->numbers, "OG_ROWS = %d, OG_QUADS = %d, OG_WARPS = %d };\n",
+                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m);
+    else
+        og_text_add(&e->numbers,
+                    "OG_TM = %d, OG_TN = %d, OG_QUADS = OG_TN / 4, OG_WARPS_M = %d, "
+                    "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
+                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
+                    (int)tile->warps_n, (int)tile->blocks, (int)og_cuda_product_levels(s->k));
 }
 
 /* Everything before the entries. */
@@ -288,8 +305,8 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
     char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
     if (!name)
         return og_fail_memory(e->error, NAME_BYTES);
-    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, tiles of %d x %d",
-             (int)tile->rows, (int)tile->columns);
+    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, %s of %d x %d",
+             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows, (int)tile->columns);
     e->out->body = name;
     return OGIVE_OK;
 }
@@ -303,7 +320,8 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
                                    .k = s.k,
                                    .batch = s.base,
                                    .products = kernel->product_count,
-                                   .is_double = kernel->products[0].dtype == OG_FLOAT64};
+                                   .is_double = kernel->products[0].dtype == OG_FLOAT64,
+                                   .reduces = kernel->space.n_reduced > 0};
     og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
     int64_t m_tiles = (s.m + tile.rows - 1) / tile.rows;
     int64_t n_tiles = (s.n + tile.columns - 1) / tile.columns;
@@ -321,15 +339,19 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
     add_parts(e, &s);
     og_cuda_add_index(e, "m_tiles", m_tiles);
     og_cuda_add_index(e, "n_tiles", n_tiles);
-    og_text_add(&e->body, "%s", og_text_of_cuda_product);
+    og_text_add(&e->body, "%s\n%s", og_text_of_cuda_product,
+                tile.is_few ? og_text_of_cuda_product_few : og_text_of_cuda_product_tiles);
     OG_TRY(name_body(e, &tile));
     OG_TRY(og_cuda_make_launches(e, 2));
     if (combines)
         og_cuda_begin_combine(e, rows, runs);
-    add_products(e, &s);
+    if (tile.is_few)
+        add_few_products(e);
+    else
+        add_tile_products(e, &s);
     add_end_run(e, &s);
     if (m_tiles * n_tiles > 0) {
-        OG_TRY(og_cuda_add_launch(e, "og_tiles", -1, s.base * m_tiles * n_tiles, tile.threads));
+        OG_TRY(og_cuda_add_launch(e, tile.is_few ? "og_few" : "og_tiles", -1, s.base * m_tiles * n_tiles, tile.threads));
         e->out->launches[0].shared_bytes = tile.shared_bytes;
     }
     return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;

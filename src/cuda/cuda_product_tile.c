@@ -6,6 +6,8 @@
  */
 #include "cuda/cuda_product_tile.h"
 
+enum { MOST_FEW_ROWS = 8 };
+
 typedef struct {
     int32_t thread_m, thread_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
     double speed; /* of a multiprocessor full of them, against the first's */
@@ -32,13 +34,18 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Numbers that a step of so many rows takes: og_part() of cuda_product.cuh. */
+static size_t count_part(int32_t step, int32_t rows)
+{
+    return (size_t)step * (size_t)rows + (size_t)step / 4 * 8;
+}
+
 /* The slots of the last product lie where the buffers were, unless sums wait in them. */
 static size_t count_shared(const og_cuda_tile *tile, const og_cuda_product_shape *shape)
 {
     size_t number = shape->is_double ? sizeof(double) : sizeof(float);
-    enum { SHIFT = 8 }; /* numbers after four k of a factor: OG_SHIFT of cuda_product.cuh */
-    size_t step = (size_t)tile->step, line = (size_t)(tile->rows + tile->columns);
-    size_t buffers = 2 * (step * line + step / 4 * 2 * SHIFT) * number;
+    size_t buffers =
+        2 * (count_part(tile->step, tile->rows) + count_part(tile->step, tile->columns)) * number;
     size_t slots = (size_t)tile->rows * (size_t)tile->columns * number;
     if (og_cuda_product_levels(shape->k) == 3)
         return buffers + (size_t)shape->products * slots;
@@ -80,12 +87,34 @@ static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_pro
            (speed * speed_of_warps(at_once * tile->threads / 32));
 }
 
+/* A warp for each block of k, of a group at most. */
+static og_cuda_tile take_few(const og_cuda_product_shape *shape)
+{
+    og_cuda_tile tile = {.is_few = true, .warps_m = 1, .warps_n = 1, .blocks = 1};
+    tile.thread_m = shape->m <= 4 ? 4 : MOST_FEW_ROWS;
+    tile.thread_n = shape->reduces ? 2 : 1; /* OG_RUN columns are one block's */
+    tile.step = shape->is_double || shape->reduces ? 16 : 32;
+    while (tile.warps_m * OG_PRODUCT_BLOCK < shape->k &&
+           tile.warps_m * OG_PRODUCT_BLOCK < OG_PRODUCT_GROUP)
+        tile.warps_m *= 2;
+    tile.rows = tile.thread_m;
+    tile.columns = 32 * tile.thread_n;
+    tile.threads = 32 * tile.warps_m;
+    tile.shared_bytes = (size_t)tile.warps_m *
+                        (count_part(tile.step, tile.rows) + count_part(tile.step, tile.columns)) *
+                        (shape->is_double ? sizeof(double) : sizeof(float));
+    return tile;
+}
+
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
     const candidate *from = shape->is_double ? double_tiles : float_tiles;
     size_t count = shape->is_double ? sizeof double_tiles / sizeof *double_tiles
                                     : sizeof float_tiles / sizeof *float_tiles;
-    og_cuda_tile best = {0};
+    og_cuda_tile best = take_few(shape);
+    if (shape->m <= MOST_FEW_ROWS && best.shared_bytes <= limits->shared_per_block)
+        return best;
+    best = (og_cuda_tile){0};
     double least = 0;
     for (size_t i = 0; i < count; i++) {
         og_cuda_tile tile = fill_tile(&from[i], shape);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_product_tile.h - which tile a block of cuda_product.cuh takes, by shape. Results
- * never depend on it.
+ * cuda_product_tile.h - which body computes a matrix product and which tile a block takes,
+ * by shape. Results never depend on it.
  */
 #ifndef OG_CUDA_PRODUCT_TILE_H
 #define OG_CUDA_PRODUCT_TILE_H
@@ -13,13 +13,15 @@ typedef struct {
     int64_t batch;    /* how many of m x n */
     int32_t products; /* in one kernel */
     bool is_double;
+    bool reduces; /* rows */
 } og_cuda_product_shape;
 
 typedef struct {
-    int32_t thread_m, thread_n; /* rows and columns of a thread */
-    int32_t warps_m, warps_n;
-    int32_t step; /* k */
-    int32_t blocks; /* of a multiprocessor, that registers should be kept for */
+    bool is_few;                    /* cuda_product_few.cuh, else cuda_product_tiles.cuh */
+    int32_t thread_m, thread_n;     /* rows and columns of a thread */
+    int32_t warps_m, warps_n;       /* few: blocks of k, and 1 */
+    int32_t step;                   /* k */
+    int32_t blocks;                 /* of a multiprocessor, that registers are kept for */
     int32_t rows, columns, threads; /* of a block */
     size_t shared_bytes;
 } og_cuda_tile;

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_product_tiles.cuh - a block computes a tile of one or two matrix products on CUDA
+ * cores, and applies pass 0 to it.
+ *
+ * Steps of OG_BK k go from memory through registers, where halves become float32, into one
+ * of two shared buffers; meanwhile the other one is multiplied. A warp is 4 x 8 threads; a
+ * thread's rows and columns come in fours, those of its neighbours between them, so that a
+ * warp reads 16 bytes a thread from shared memory without conflicts and OG_RUN neighbouring
+ * columns are one warp's. The sum of a block of k (OG_PRODUCT_BLOCK) is in registers, so is
+ * that of a group; the sum of groups waits in shared memory, in slots that only their
+ * thread touches.
+ *
+ * PARAMETERS
+ *   OG_TM, OG_TN            rows and columns of a thread: multiples of 4 and of 8
+ *   OG_WARPS_M, OG_WARPS_N  warps of a block
+ *   OG_BLOCKS               blocks that a multiprocessor should hold
+ *   OG_LEVELS               1: k is a block at most; 2: a group at most; 3: any
+ */
+enum {
+    OG_BM = 4 * OG_TM * OG_WARPS_M,
+    OG_BN = 8 * OG_TN * OG_WARPS_N,
+    OG_BUFFER = og_part(OG_BM) + og_part(OG_BN), /* numbers of one of the two */
+    OG_BAND = 8 /* tiles of rows that neighbouring blocks share */
+};
+
+/* ---- places ---------------------------------------------------------------------------- */
+
+/* A tile's first row and column, of product `base` of the batch. */
+struct og_tile {
+    og_index base, m, n;
+};
+
+/* Tiles lie in bands: what blocks that run at the same time read is read from L2. */
+OG_FN og_tile og_find_tile(const og_args &a)
+{
+    og_tile tile;
+    og_index each = a.m_tiles * a.n_tiles, i = (og_index)blockIdx.x;
+    tile.base = i / each;
+    i -= tile.base * each;
+    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
+    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
+    i -= first * a.n_tiles;
+    tile.m = (first + i % height) * OG_BM;
+    tile.n = i / height * OG_BN;
+    return tile;
+}
+
+/* A thread's first row and column in the tile; row i is 16 (i / 4) + i % 4 further, quad h
+ * of columns 32 h. */
+struct og_place {
+    int row, column;
+};
+
+OG_FN og_place og_find_place()
+{
+    og_place place;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    place.row = warp % OG_WARPS_M * (4 * OG_TM) + lane / 8 * 4;
+    place.column = warp / OG_WARPS_M * (8 * OG_TN) + lane % 8 * 4;
+    return place;
+}
+
+/* ---- sums -------------------------------------------------------------------------------- */
+
+typedef og_number og_sum[OG_TM][OG_TN]; /* a thread's, in registers */
+
+OG_FN og_quad &og_slot(og_number *slots, int i, int h)
+{
+    return ((og_quad *)slots)[(i * OG_QUADS + h) * OG_THREADS + threadIdx.x];
+}
+
+OG_FN void og_fill(og_sum &sum, og_number x)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int j = 0; j < OG_TN; j++)
+            sum[i][j] = x;
+}
+
+/* to += from; from = x */
+OG_FN void og_move(og_sum &to, og_sum &from, og_number x)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int j = 0; j < OG_TN; j++)
+            to[i][j] = to[i][j] + from[i][j];
+    og_fill(from, x);
+}
+
+/* The slots become from, or (adds) slots + from. */
+OG_FN void og_put(og_number *slots, const og_sum &from, bool adds)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int h = 0; h < OG_QUADS; h++) {
+            og_quad &slot = og_slot(slots, i, h);
+            og_quad y;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                y.e[j] = from[i][4 * h + j];
+            if (adds) {
+                og_quad x = slot;
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    y.e[j] = x.e[j] + y.e[j];
+            }
+            slot = y;
+        }
+}
+
+/* One step. */
+OG_FN void og_multiply(const og_number *left, const og_number *right, const og_place &at, og_sum &p)
+{
+#pragma unroll
+    for (int k = 0; k < OG_BK; k++) {
+        og_quad x[OG_TM / 4], w[OG_QUADS];
+#pragma unroll
+        for (int h = 0; h < OG_TM / 4; h++)
+            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + 16 * h];
+#pragma unroll
+        for (int h = 0; h < OG_QUADS; h++)
+            w[h] = *(const og_quad *)&right[og_line(k, OG_BN) + at.column + 32 * h];
+#pragma unroll
+        for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+            for (int j = 0; j < OG_TN; j++)
+                p[i][j] = og_fma(x[i / 4].e[i % 4], w[j / 4].e[j % 4], p[i][j]);
+    }
+}
+
+/* Leaves the product of a tile in the threads' slots; those may be where the buffers are,
+ * unless OG_LEVELS is 3. */
+template <class Left, class Right>
+OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, og_number *buffers,
+                      og_number *slots)
+{
+    typedef og_loaders<Left, Right, OG_BM, OG_BN, OG_THREADS> loaders;
+    loaders l;
+    og_sum p, group;
+    og_index steps = (a.k + OG_BK - 1) / OG_BK;
+    const int last = (int)(a.k - (steps - 1) * OG_BK); /* k of the last step */
+    og_fill(p, 0);
+    if (OG_LEVELS > 1)
+        og_fill(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
+    if (steps > 0) {
+        loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, 0);
+        loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, 0);
+        loaders::fetch(l, a, steps == 1 ? last : OG_BK);
+        loaders::place(l, buffers);
+        __syncthreads();
+    }
+#pragma unroll 1
+    for (og_index step = 0; step < steps; step++) {
+        const og_number *now = buffers + step % 2 * OG_BUFFER;
+        bool ends = step + 1 == steps;
+        if (!ends)
+            loaders::fetch(l, a, step + 2 == steps ? last : OG_BK);
+        og_multiply(now, now + og_part(OG_BM), at, p);
+        if (OG_LEVELS > 1 && (ends || (step + 1) % (256 / OG_BK) == 0)) {
+            og_move(group, p, 0);
+            if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
+                og_put(slots, group, step >= 4096 / OG_BK);
+                og_fill(group, (og_number)-0.0f);
+            }
+        }
+        if (!ends)
+            loaders::place(l, buffers + (step + 1) % 2 * OG_BUFFER);
+        __syncthreads();
+    }
+    if (OG_LEVELS == 1)
+        og_put(slots, p, false);
+    if (OG_LEVELS == 2)
+        og_put(slots, group, false);
+}
+
+/* ---- entry ------------------------------------------------------------------------------- */
+
+/* Emitted: all products of a tile, and where the slots of product p are. */
+OG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const og_place &at,
+                           og_number *shared);
+OG_FN og_number *og_slots_of(og_number *shared, int p);
+
+extern "C" __global__ void __launch_bounds__(OG_THREADS, OG_BLOCKS)
+    og_tiles(const __grid_constant__ og_args a)
+{
+    extern __shared__ og_quad og_shared[];
+    og_number *shared = (og_number *)og_shared;
+    og_tile tile = og_find_tile(a);
+    og_place at = og_find_place();
+    og_multiply_all(a, tile, at, shared);
+#pragma unroll 1
+    for (int i = 0; i < OG_TM; i++) {
+        og_quad z[OG_PRODUCTS][OG_QUADS];
+#pragma unroll
+        for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+            for (int h = 0; h < OG_QUADS; h++)
+                z[p][h] = og_slot(og_slots_of(shared, p), i, h);
+        og_finish_row(a, tile.base, tile.m + at.row + i / 4 * 16 + i % 4, tile.n + at.column, z);
+    }
+}
