@@ -197,18 +197,51 @@ def test_wrong_calls(call, exception, message, x):
         call(ogive.compile("x * w"), x)
 
 
+class Lender:
+    """Speaks DLPack, but cannot make arrays."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Standard(Lender):
+    """Speaks DLPack, and makes arrays as Python's array standard says."""
+    float32, device, writeable = np.float32, "cpu", True
+
+    def __array_namespace__(self):
+        return self
+
+    def empty(self, shape, dtype, device):
+        array = np.empty(shape, dtype)
+        array.flags.writeable = self.writeable
+        return Standard(array)
+
+
+def test_arrays_of_the_array_standard(x):
+    y, m = ogive.compile("x * 2, amax(x, 1)")(Standard(x[:, ::2]))
+    assert type(y) is Standard
+    np.testing.assert_array_equal(y.array, x[:, ::2] * 2)
+    np.testing.assert_array_equal(m.array, x[:, ::2].max(1))
+    fixed = Standard(x)
+    fixed.writeable = False
+    with pytest.raises(TypeError, match="cannot be written to"):
+        ogive.compile("x * 2")(fixed)
+
+
+def test_jax_arrays(x):
+    jnp = pytest.importorskip("jax.numpy")
+    y = ogive.compile("x * 2")(jnp.asarray(x))
+    assert isinstance(y, jnp.ndarray)
+    np.testing.assert_array_equal(y, x * 2)
+
+
 def test_dlpack_objects_without_a_known_framework(x):
-    class Lender:
-        """Speaks DLPack, but cannot make arrays."""
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **arguments):
-            return self.array.__dlpack__(**arguments)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
     f = ogive.compile("x * 2")
     with pytest.raises(TypeError, match="no way to make new arrays"):
         f(Lender(x))
