@@ -8,12 +8,10 @@
 #include "test.h"
 
 #include "cpu/cpu_prepare.h"
-#include "plan/planner.h"
+#include "plan_case.h"
 
-/* Shapes as "4x5", separated by blanks, one per input; a suffix says 't' (last two
- * dims transposed in memory), 'h' (float16), 'b' (bfloat16), 'd' (float64). */
 typedef struct {
-    const char *formula, *shapes;
+    const char *formula, *shapes; /* as make_plan() reads them */
     int kernels; /* that the plan must have */
 } plan_case;
 
@@ -115,82 +113,6 @@ static const plan_case cases[] = {
     {"d(y) y0 = y; x", "4 5 5", 1},
 };
 
-static const char *read_layout(const char *text, og_layout *layout)
-{
-    memset(layout, 0, sizeof *layout);
-    text += *text == '-'; /* a 0-d tensor */
-    while (*text >= '0' && *text <= '9') {
-        char *end;
-        layout->shape[layout->rank++] = strtoll(text, &end, 10);
-        text = end + (*end == 'x');
-    }
-    assert_true(og_layout_contiguous(layout));
-    for (; *text && *text != ' '; text++) {
-        int32_t last = layout->rank - 1;
-        if (*text == 't') {
-            layout->stride[last] = layout->shape[last - 1];
-            layout->stride[last - 1] = 1;
-        }
-        layout->dtype = *text == 'h'   ? OG_FLOAT16
-                        : *text == 'b' ? OG_BFLOAT16
-                        : *text == 'd' ? OG_FLOAT64
-                                       : layout->dtype;
-    }
-    return text + (*text == ' ');
-}
-
-static og_layout result_layout(const og_typed *type)
-{
-    og_layout layout = {.dtype = type->dtype, .rank = type->rank};
-    memcpy(layout.shape, type->shape, sizeof layout.shape);
-    assert_true(og_layout_contiguous(&layout));
-    return layout;
-}
-
-/* "d(x w) FORMULA" is the gradient of FORMULA by x and w. */
-static void make_graph(const char *formula, og_graph *graph)
-{
-    char names[64], *items[8];
-    int length = 0;
-    size_t count = 0;
-    ogive_error error;
-    if (sscanf(formula, "d(%63[^)]) %n", names, &length) != 1)
-        length = 0;
-    if (og_graph_parse(formula + length, OGIVE_TEXT, graph, &error))
-        fail_msg("%s: %s", formula, error.message);
-    if (!length)
-        return;
-    for (char *name = strtok(names, " "); name; name = strtok(NULL, " "))
-        items[count++] = name;
-    og_graph gradient;
-    TEST_OK(og_graph_gradient(graph, (const char *const *)items, count, &gradient, &error), error);
-    og_graph_free(graph);
-    *graph = gradient;
-}
-
-/* Plans formula for shapes. Free with og_plan_free and og_graph_free. */
-static void make_plan(const char *formula, const char *shapes, og_graph *graph, og_plan *plan)
-{
-    ogive_error error;
-    make_graph(formula, graph);
-    og_layout inputs[8], outputs[8];
-    og_input_type types[8];
-    for (int32_t i = 0; i < graph->input_count; i++) {
-        shapes = read_layout(shapes, &inputs[i]);
-        types[i].dtype = inputs[i].dtype;
-        types[i].rank = inputs[i].rank;
-        memcpy(types[i].shape, inputs[i].shape, sizeof types[i].shape);
-    }
-    og_typed *typed = calloc((size_t)graph->node_count, sizeof *typed);
-    if (og_infer(graph, types, typed, &error))
-        fail_msg("%s: %s", formula, error.message);
-    for (int32_t i = 0; i < graph->result_count; i++)
-        outputs[i] = result_layout(&typed[graph->results[i]]);
-    if (og_plan_build(graph, typed, inputs, outputs, plan, &error))
-        fail_msg("%s: %s", formula, error.message);
-    free(typed);
-}
-
 static void print_plan(const og_graph *graph, const og_plan *plan, og_text *text)
 {
     const char *names[8];
@@ -202,24 +124,6 @@ static void print_plan(const og_graph *graph, const og_plan *plan, og_text *text
         for (int32_t i = 0; i < plan->input_count; i++)
             if (plan->may_alias[o * plan->input_count + i])
                 og_text_add(text, "output%d may be %s\n", (int)o, names[i]);
-}
-
-static char *read_file(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    og_text text = {0};
-    for (int c; (c = getc(file)) != EOF;)
-        og_text_add(&text, "%c", c);
-    fclose(file);
-    return text.data;
-}
-
-static void golden_path(char *path, size_t capacity)
-{
-    const char *here = __FILE__, *slash = strrchr(here, '/');
-    snprintf(path, capacity, "%.*s/golden/plans.txt", (int)(slash - here), here);
 }
 
 static void test_kernel_counts(void **state)
@@ -250,26 +154,7 @@ static void test_golden_plans(void **state)
         og_plan_free(&plan);
         og_graph_free(&graph);
     }
-    char path[4096];
-    golden_path(path, sizeof path);
-    if (getenv("OGIVE_UPDATE_GOLDEN")) {
-        FILE *file = fopen(path, "wb");
-        assert_non_null(file);
-        fputs(text.data, file);
-        fclose(file);
-    }
-    char *want = read_file(path);
-    assert_non_null(want);
-    const char *got_line = text.data, *want_line = want;
-    for (int line = 1; *got_line || *want_line; line++) {
-        size_t got_length = strcspn(got_line, "\n"), want_length = strcspn(want_line, "\n");
-        if (got_length != want_length || memcmp(got_line, want_line, got_length) != 0)
-            fail_msg("plans.txt line %d:\n  got  %.*s\n  want %.*s", line, (int)got_length,
-                     got_line, (int)want_length, want_line);
-        got_line += got_length + (got_line[got_length] != 0);
-        want_line += want_length + (want_line[want_length] != 0);
-    }
-    free(want);
+    compare_golden("plans.txt", &text);
     og_text_free(&text);
 }
 

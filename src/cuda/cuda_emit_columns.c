@@ -7,6 +7,9 @@
  *     n <= 4096, one tile         one launch for all passes
  *     else                        a launch of tiles and one that combines them, for
  *                                 sums and again for terms, pass by pass
+ *
+ * Kernels ask for one block a multiprocessor: ptxas (13.4) would rather spill than take
+ * more than 64 registers.
  */
 #include "cuda/cuda_emit.h"
 
@@ -15,7 +18,7 @@ enum {
     MOST_VECTOR = 4,          /* eight halves would take too many registers */
     ONE_RUN_THREADS = 128,    /* of a block if a column is one run */
     SHARED_BYTES = 32 * 1024, /* of runs' sums: five blocks fit an H200's multiprocessor */
-    FLIGHT_REGISTERS = 32,    /* that loads under way may take */
+    FLIGHT_REGISTERS = 16,    /* that loads under way may take; 32 are no faster */
     SUM_REGISTERS = 32,       /* that accumulators may take */
     TILE = OG_RUN * OG_RUN
 };
@@ -149,7 +152,7 @@ static void add_finish(og_cuda_emitter *e, int32_t p)
 
 static ogive_status add_columns_entry(og_cuda_emitter *e, const columns_shape *s)
 {
-    og_text_add(&e->body, "\nOG_KERNEL(og_columns, OG_THREADS)\n{\n"
+    og_text_add(&e->body, "\nOG_KERNEL(og_columns, OG_THREADS, 1)\n{\n"
                           "    og_column c = og_find_column(a, blockIdx.x);\n"
                           "    og_row row[OG_V];\n");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
@@ -177,7 +180,7 @@ static ogive_status add_columns_entry(og_cuda_emitter *e, const columns_shape *s
 static void begin_split(og_cuda_emitter *e, const char *name, int32_t p, bool part)
 {
     og_text *to = &e->body;
-    og_text_add(to, "\nOG_KERNEL(%s%d, OG_THREADS)\n{\n", name, (int)p);
+    og_text_add(to, "\nOG_KERNEL(%s%d, OG_THREADS, 1)\n{\n", name, (int)p);
     if (part)
         og_text_add(to,
                     "    og_index tile = og_divide(blockIdx.x, a.blocks);\n"

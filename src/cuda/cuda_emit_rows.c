@@ -54,7 +54,8 @@ static int32_t mark_kept(og_cuda_emitter *e)
         }
         const og_access *access = &e->kernel->accesses[a];
         e->is_kept[a] = reads > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
-        registers += e->is_kept[a] ? registers_of(access->dtype) : 0;
+        if (e->is_kept[a]) /* of float64 also what computing with it takes */
+            registers += access->dtype == OG_FLOAT64 ? 4 : 1;
     }
     return registers;
 }

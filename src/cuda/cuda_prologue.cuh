@@ -13,8 +13,10 @@
  *   og_index     int32_t, or int64_t where an index or an offset needs it
  *   og_unsigned  the same, unsigned
  */
-#define OG_KERNEL(name, threads)                                                                   \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ og_args a)
+/* A kernel; then its threads and, perhaps, how many blocks a multiprocessor should hold. */
+#define OG_KERNEL(name, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
+        name(const __grid_constant__ og_args a)
 
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 

@@ -1,0 +1,262 @@
+// logsumexp(x, 1)  [40x50000]
+// rows, a block a chunk, scratch 1664
+// og_part0<<<160, 128>>>, 72 bytes of arguments, pointers at 0:0+0 8:1+0 56:-1+0 64:-1+832
+// og_combine0<<<10, 128>>>, 72 bytes of arguments, pointers at 0:0+0 8:1+0 56:-1+0 64:-1+832
+#ifdef __CUDACC_RTC__
+#pragma nv_diag_suppress 177 /* a function is not used */
+#endif
+#include "math/scalar_base.h"
+
+#include "math/half.h"
+
+#include "math/scalar_f32.h"
+
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
+enum { OG_COMBINERS = 32, OG_COMBINE_THREADS = 128 };
+enum { OG_V = 4, OG_THREADS = 128 };
+typedef int32_t og_index;
+typedef uint32_t og_unsigned;
+
+#include "cuda/cuda_prologue.cuh"
+
+struct og_args {
+    const float *p0;
+    float *p1;
+    float c0;
+    float c1;
+    og_index n;
+    og_index rows;
+    og_index s0_0;
+    og_index s1_0;
+    og_divisor chunks;
+    og_index partials;
+    void *sums0;
+    void *terms0;
+};
+
+#include "cuda/cuda_reduce.cuh"
+
+/* Where each access is, in elements from its pointer. */
+struct og_offsets {
+    og_index o0;
+    og_index o1;
+};
+
+OG_FN og_offsets og_start()
+{
+    og_offsets at;
+    at.o0 = 0;
+    at.o1 = 0;
+    return at;
+}
+
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
+{
+    at.o0 += index * a.s0_0;
+    at.o1 += index * a.s1_0;
+}
+
+OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
+{
+    at.o0 += index;
+}
+
+/* Values of a row. */
+struct og_row {
+    float v1;
+    float v2;
+    float v3;
+    float v4;
+    float v5;
+    uint32_t v6;
+    float v7;
+    float v8;
+    float v9;
+};
+
+/* What is read once for several passes. */
+struct og_kept {
+
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return true;
+    }
+    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
+                    og_kept &x)
+    {
+    }
+};
+
+struct og_loads0 {
+    og_pack<float> x0;
+
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return true && og_is_aligned(a.p0 + at.o0);
+    }
+    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
+                    og_loads0 &x)
+    {
+        const float *p0 = a.p0 + at.o0;
+        if (whole) {
+            x.x0 = og_load_pack(p0);
+        } else {
+            x.x0 = og_gather(p0, 1, span);
+        }
+    }
+};
+
+struct og_pass0 {
+    typedef og_loads0 loads;
+    struct values {
+        float v0;
+    };
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, values &y)
+    {
+        const float v0 = x.x0.e[i];
+        y.v0 = v0;
+    }
+    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
+                     const og_row *row, const values *y)
+    {
+    }
+};
+
+struct og_sums0 {
+    typedef og_pass0 pass;
+    enum { count = 1, stores = 0 };
+    typedef og_none peaks;
+    struct sums {
+        float v1;
+    };
+    OG_FN sums neutral()
+    {
+        sums s;
+        s.v1 = -OG_INF_F32;
+        return s;
+    }
+    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
+    {
+        s.v1 = og_maximum_f32(s.v1, y.v0);
+    }
+    enum { keeps = 0 };
+    OG_FN void merge(sums &s, const sums &other)
+    {
+        s.v1 = og_maximum_f32(s.v1, other.v1);
+    }
+    OG_FN sums down(const sums &s, int delta, int width)
+    {
+        sums r;
+        r.v1 = __shfl_down_sync(0xffffffffu, s.v1, delta, width);
+        return r;
+    }
+    OG_FN sums first(const sums &s, int width)
+    {
+        sums r;
+        r.v1 = __shfl_sync(0xffffffffu, s.v1, 0, width);
+        return r;
+    }
+    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
+    {
+        row.v1 = a.n ? s.v1 : -OG_INF_F32;
+    }
+    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
+    {
+    }
+};
+
+struct og_terms0 {
+    typedef og_pass0 pass;
+    enum { count = 1, stores = 0 };
+    typedef og_sums0::sums peaks;
+    struct sums {
+        float v2;
+    };
+    OG_FN sums neutral()
+    {
+        sums s;
+        s.v2 = -0.0f;
+        return s;
+    }
+    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
+    {
+        s.v2 = s.v2 + og_exp_f32(y.v0 - og_shift(m.v1));
+    }
+    enum { keeps = 0 };
+    OG_FN void merge(sums &s, const sums &other)
+    {
+        s.v2 = s.v2 + other.v2;
+    }
+    OG_FN sums down(const sums &s, int delta, int width)
+    {
+        sums r;
+        r.v2 = __shfl_down_sync(0xffffffffu, s.v2, delta, width);
+        return r;
+    }
+    OG_FN sums first(const sums &s, int width)
+    {
+        sums r;
+        r.v2 = __shfl_sync(0xffffffffu, s.v2, 0, width);
+        return r;
+    }
+    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
+    {
+        row.v2 = a.n ? s.v2 : 0;
+    }
+    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
+    {
+        s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
+    }
+};
+
+OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
+{
+    row.v3 = og_log_f32(row.v2);
+    row.v4 = og_abs_f32(row.v1);
+    row.v5 = a.c0;
+    row.v6 = og_eq_f32(row.v4, row.v5);
+    row.v7 = a.c1;
+    row.v8 = og_where_f32(row.v6, row.v7, row.v1);
+    row.v9 = row.v3 + row.v8;
+    if (writes)
+        (a.p1 + at.o1)[0] = row.v9;
+}
+
+#include "cuda/cuda_rows.cuh"
+
+#include "cuda/cuda_combine.cuh"
+
+#include "cuda/cuda_rows_split.cuh"
+
+OG_KERNEL(og_part0, OG_THREADS)
+{
+    og_index chunk;
+    og_group g = og_find_chunk(a, chunk);
+    og_row row;
+    og_kept_row kept;
+    og_keep(a, g, kept);
+    og_sums0::sums s0 = og_reduce<og_sums0>(a, g, row, og_none(), kept);
+    og_terms0::sums t0 = og_reduce<og_terms0>(a, g, row, s0, kept);
+    if (g.writes)
+        ((og_sums0::sums *)a.sums0)[chunk] = s0;
+    if (g.writes)
+        ((og_terms0::sums *)a.terms0)[chunk] = t0;
+}
+
+OG_KERNEL(og_combine0, OG_COMBINE_THREADS)
+{
+    og_combined g = og_find_combined(a);
+    og_row row;
+    og_partial_sums<og_sums0> p0;
+    p0.own = (og_sums0::sums *)a.sums0 + g.row * a.partials;
+    og_sums0::sums s0 = og_combine<og_sums0>(p0, g.thread, a.chunks.extent);
+    og_partial_terms<og_terms0> q0;
+    q0.own = (og_terms0::sums *)a.terms0 + g.row * a.partials;
+    q0.peaks = p0.own;
+    q0.most = s0;
+    og_terms0::sums t0 = og_combine<og_terms0>(q0, g.thread, a.chunks.extent);
+    og_sums0::finish(a, s0, row);
+    og_terms0::finish(a, t0, row);
+    og_rows0(a, g.at, 0, g.writes, row);
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_emit.c - what og_cuda_emit() makes of kernels, without a GPU: which body,
+ * how many launches, what sources depend on, golden sources (tests/golden/cuda; accept a
+ * change with OGIVE_UPDATE_GOLDEN=1) and, where the real NVRTC is found, that every
+ * function compiles in every body, for several GPUs, with all values in registers.
+ * What kernels compute is test_cuda_shim.c's affair.
+ *
+ *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if the loader does not know
+ */
+#include "plan_case.h"
+
+#include "cuda/cuda_emit.h"
+
+#include <dlfcn.h>
+
+static const og_cuda_limits limits = {.arch = 90,
+                                      .multiprocessors = 132,
+                                      .threads_per_multiprocessor = 2048,
+                                      .shared_per_block = 232448,
+                                      .shared_per_multiprocessor = 233472,
+                                      .l2_bytes = 50 << 20};
+
+/* ---- emitting ------------------------------------------------------------------------ */
+
+/* Kernel 0 of a formula. Free the arena. */
+static og_cuda_work emit(const char *formula, const char *shapes, og_arena *arena)
+{
+    og_graph graph;
+    og_plan plan;
+    og_cuda_work work;
+    ogive_error error;
+    make_plan(formula, shapes, &graph, &plan);
+    if (og_cuda_emit(&plan, 0, &limits, arena, &work, &error))
+        fail_msg("%s [%s]: %s", formula, shapes, error.message);
+    og_plan_free(&plan);
+    og_graph_free(&graph);
+    return work;
+}
+
+static const struct {
+    const char *name, *text;
+} texts[] = {
+    {"math/scalar_base.h", og_text_of_scalar_base},
+    {"math/half.h", og_text_of_half},
+    {"math/scalar_f32.h", og_text_of_scalar_f32},
+    {"math/scalar_f64.h", og_text_of_scalar_f64},
+    {"cuda/cuda_prologue.cuh", og_text_of_cuda_prologue},
+    {"cuda/cuda_reduce.cuh", og_text_of_cuda_reduce},
+    {"cuda/cuda_pointwise.cuh", og_text_of_cuda_pointwise},
+    {"cuda/cuda_transpose.cuh", og_text_of_cuda_transpose},
+    {"cuda/cuda_rows.cuh", og_text_of_cuda_rows},
+    {"cuda/cuda_rows_split.cuh", og_text_of_cuda_rows_split},
+    {"cuda/cuda_combine.cuh", og_text_of_cuda_combine},
+    {"cuda/cuda_columns.cuh", og_text_of_cuda_columns},
+    {"cuda/cuda_columns_split.cuh", og_text_of_cuda_columns_split},
+};
+
+/* A source whose fixed parts are named only. */
+static void print_source(const char *source, og_text *out)
+{
+    while (*source) {
+        bool found = false;
+        for (size_t t = 0; t < TEST_COUNT(texts) && !found; t++) {
+            size_t length = strlen(texts[t].text);
+            found = strncmp(source, texts[t].text, length) == 0;
+            if (found) {
+                og_text_add(out, "#include \"%s\"\n", texts[t].name);
+                source += length;
+            }
+        }
+        if (!found) {
+            size_t length = strcspn(source, "\n");
+            length += source[length] != 0;
+            og_text_add(out, "%.*s", (int)length, source);
+            source += length;
+        }
+    }
+}
+
+static void print_work(const og_cuda_work *work, og_text *out)
+{
+    og_text_add(out, "// %s, scratch %zu\n", work->body, work->scratch_bytes);
+    for (int32_t l = 0; l < work->launch_count; l++) {
+        const og_cuda_launch *launch = &work->launches[l];
+        og_text_add(out, "// %s<<<%u, %u>>>, %zu bytes of arguments, pointers at", launch->entry,
+                    launch->grid[0], launch->block[0], launch->argument_bytes);
+        for (int32_t p = 0; p < launch->pointer_count; p++)
+            og_text_add(out, " %zu:%d+%zu", launch->pointers[p].at, (int)launch->pointers[p].buffer,
+                        launch->pointers[p].offset);
+        og_text_add(out, "\n");
+    }
+    print_source(work->source, out);
+}
+
+/* ---- what is emitted ------------------------------------------------------------------ */
+
+static void test_golden_sources(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *formula, *shapes;
+    } cases[] = {
+        {"cuda/contiguous.cu", "sigmoid(x)", "4096x1000"},
+        {"cuda/broadcast.cu", "where(x > 0, softplus(x, 2), y)", "30x40h 30x1b"},
+        {"cuda/transposing.cu", "t(x) + y", "300x200 200x300"},
+        {"cuda/rows.cu", "x - mean(x, 1, true)", "400x5001d"},
+        {"cuda/rows_kept.cu", "softmax(x, 1)", "400x1024"},
+        {"cuda/rows_split.cu", "logsumexp(x, 1)", "40x50000"},
+        {"cuda/columns.cu", "sum(sigmoid(x), 1)", "30x40x50"},
+        {"cuda/columns_split.cu", "softmax(x, 0)", "50000x40"},
+    };
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_text text = {0};
+        og_cuda_work work = emit(cases[c].formula, cases[c].shapes, &arena);
+        og_text_add(&text, "// %s  [%s]\n", cases[c].formula, cases[c].shapes);
+        print_work(&work, &text);
+        compare_golden(cases[c].name, &text);
+        og_text_free(&text);
+        og_arena_free(&arena);
+    }
+}
+
+static void test_bodies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes, *body;
+        int32_t launches;
+    } cases[] = {
+        {"sigmoid(x)", "4096x1000", "contiguous", 1},
+        {"sigmoid(x)", "0", "contiguous", 0},
+        {"sigmoid(x)", "-", "contiguous", 1},
+        {"x + y", "40x50 50", "strided", 1},
+        {"sigmoid(x)", "40x50s", "strided", 1},
+        {"sigmoid(x)", "40x50t", "transposing", 1},
+        {"sigmoid(x)", "40x8t", "strided", 1}, /* too little to turn */
+        {"t(x) + x", "2000x2000", "transposing", 1},
+        {"sum(x, 1)", "40x3", "rows, several a warp", 1},
+        {"sum(x, 1)", "40x0", "rows, several a warp", 1},
+        {"sum(x, 1)", "0x40", "rows, several a warp", 0},
+        {"sum(x, 1)", "40x1000", "rows, a warp a row", 1},
+        {"sum(x, 1)", "40x16384", "rows, a block a row", 1},
+        {"sum(x, 1)", "40x16385", "rows, a block a chunk", 2},
+        {"softmax(x, 1)", "40x30", "rows, several a warp, kept", 1},
+        {"softmax(x, 1)", "40x1000", "rows, a warp a row, kept", 1},
+        {"softmax(x, 1)", "40x16384", "rows, a block a row, kept", 1},
+        {"softmax(x + y, 1)", "40x16000d 40x16000d", "rows, a block a row", 1},
+        {"softmax(x, 1)", "40x16385", "rows, a block a chunk", 3},
+        {"sum(x, 0)", "40x50", "columns", 1},
+        {"sum(x, 0)", "4096x50", "columns", 1},
+        {"sum(x, 0)", "4097x50", "columns, a block a tile", 2},
+        {"sum(x, 0)", "4097x500000", "columns, tile by tile", 1},
+        {"softmax(x, 0)", "40x50", "columns", 1},
+        {"softmax(x, 0)", "4097x50", "columns, a block a tile", 5},
+    };
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_cuda_work work = emit(cases[c].formula, cases[c].shapes, &arena);
+        if (strcmp(work.body, cases[c].body) != 0 || work.launch_count != cases[c].launches)
+            fail_msg("%s [%s]: '%s' and %d launches, not '%s' and %d", cases[c].formula,
+                     cases[c].shapes, work.body, (int)work.launch_count, cases[c].body,
+                     (int)cases[c].launches);
+        for (int32_t l = 0; l < work.launch_count; l++) {
+            char entry[64];
+            snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work.launches[l].entry);
+            assert_non_null(strstr(work.source, entry));
+            assert_in_range(work.launches[l].block[0], 1, 1024);
+            assert_true(work.launches[l].grid[0] >= 1);
+        }
+        assert_int_equal(work.scratch_bytes % 64, 0);
+        og_arena_free(&arena);
+    }
+}
+
+/* Shapes, strides and constants are arguments. */
+static void test_shapes_share_a_source(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes, *other, *other_shapes;
+        bool same;
+    } cases[] = {
+        {"sigmoid(x)", "4x5", "sigmoid(x)", "1000x77x3", true},
+        {"sigmoid(x)", "4x5", "sigmoid(x)", "4x5h", false},
+        {"sigmoid(x)", "4x5", "sigmoid(x)", "50000x50000", false}, /* 64-bit indices */
+        {"softplus(x, 2) + 3", "4x5", "softplus(x, 5, 6) + 7", "9", true},
+        {"x + y", "40x50 50", "x + y", "99x100001 100001", true},
+        {"x + y", "40x50 50", "x + y", "40x50 40x1", false},
+        {"sigmoid(x)", "40x50s", "sigmoid(x)", "900x70s", true},
+        {"sigmoid(x)", "40x50t", "sigmoid(x)", "900x70t", true},
+        {"sum(x, 1)", "40x4000", "sum(x, 1)", "99x4040", true},
+        {"softmax(x, 1)", "40x4000", "softmax(x, 1)", "99x3900", true},
+        {"softmax(x, 1)", "40x4000", "softmax(x, 1)", "99x1500", false},
+        {"sum(x, 1)", "40x40000", "sum(x, 1)", "99x400004", true},
+        {"sum(x, 0)", "500x40", "sum(x, 0)", "300x44", true},
+    };
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_cuda_work a = emit(cases[c].formula, cases[c].shapes, &arena);
+        og_cuda_work b = emit(cases[c].other, cases[c].other_shapes, &arena);
+        if ((strcmp(a.source, b.source) == 0) != cases[c].same)
+            fail_msg("%s [%s] and %s [%s] %s a source", cases[c].formula, cases[c].shapes,
+                     cases[c].other, cases[c].other_shapes,
+                     cases[c].same ? "do not share" : "share");
+        og_arena_free(&arena);
+    }
+}
+
+/* What does not fit the argument of a kernel is refused, not cut. */
+static void test_too_many_operands(void **state)
+{
+    (void)state;
+    og_text formula = {0}, shapes = {0};
+    for (int i = 0; i < 600; i++) {
+        og_text_add(&formula, "%sx%d", i ? " + " : "", i);
+        og_text_add(&shapes, "%s40", i ? " " : "");
+    }
+    og_graph graph;
+    og_plan plan;
+    og_arena arena = {0};
+    og_cuda_work work;
+    ogive_error error;
+    make_plan(formula.data, shapes.data, &graph, &plan);
+    assert_int_equal(og_cuda_emit(&plan, 0, &limits, &arena, &work, &error), OGIVE_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "at most 4096 bytes of arguments"));
+    assert_non_null(strstr(error.message, "601 operands"));
+    og_arena_free(&arena);
+    og_plan_free(&plan);
+    og_graph_free(&graph);
+    og_text_free(&formula);
+    og_text_free(&shapes);
+}
+
+/* Magic numbers of divisors divide as / does: all extents and indices around what matters. */
+static void test_division(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("division");
+    for (int i = 0; i < 200000; i++) {
+        bool wide = i % 2;
+        int bits = wide ? 63 : 31;
+        uint64_t extent =
+            test_random_bits(&random) >> (64 - bits + test_random_bits(&random) % bits);
+        uint64_t index = test_random_bits(&random) >> (64 - bits);
+        extent = i < 1000 ? (uint64_t)i + 1 : extent ? extent : 1;
+        if (i % 3 == 0) /* one off a multiple */
+            index = index / extent * extent - (index >= extent && i % 2);
+        og_cuda_emitter e = {.wide = wide};
+        og_cuda_add_divisor(&e, "d", (int64_t)extent);
+        uint64_t magic = 0, quotient;
+        uint32_t shift;
+        memcpy(&magic, e.arguments.bytes + (wide ? 8 : 4), wide ? 8 : 4);
+        memcpy(&shift, e.arguments.bytes + (wide ? 16 : 8), 4);
+        quotient = (uint64_t)(((unsigned __int128)index * magic) >> (wide ? 64 : 32)) >> shift;
+        if ((magic ? quotient : index) != index / extent)
+            fail_msg("%" PRIu64 " / %" PRIu64 " is not %" PRIu64, index, extent, quotient);
+        og_text_free(&e.arguments.members);
+    }
+}
+
+/* ---- compiling ------------------------------------------------------------------------- */
+
+static struct {
+    int (*create)(void **, const char *, const char *, int, const char *const *,
+                  const char *const *);
+    int (*compile)(void *, int, const char *const *);
+    int (*log_size)(void *, size_t *);
+    int (*log)(void *, char *);
+    int (*destroy)(void **);
+} nvrtc;
+
+/* The real one: CTest points OGIVE_NVRTC to another. */
+static bool load_nvrtc(void)
+{
+    const char *const names[] = {getenv("OGIVE_TEST_NVRTC"), "libnvrtc.so.13", "libnvrtc.so.12",
+                                 "libnvrtc.so"};
+    void *library = NULL;
+    for (size_t n = 0; n < TEST_COUNT(names) && !library; n++)
+        library = names[n] ? dlopen(names[n], RTLD_NOW) : NULL;
+    if (!library)
+        return false;
+    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
+    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
+    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
+    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
+    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
+    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.destroy;
+}
+
+/* Many kernels in one source: scalar functions once, the rest in a namespace each. */
+typedef struct {
+    og_text source;
+    int count;
+} unit;
+
+static void add_kernel(unit *u, const char *formula, const char *shapes)
+{
+    og_arena arena = {0};
+    og_cuda_work work = emit(formula, shapes, &arena);
+    if (!u->source.data)
+        og_text_add(&u->source, "%s\n%s\n%s\n%s\n", og_text_of_scalar_base, og_text_of_half,
+                    og_text_of_scalar_f32, og_text_of_scalar_f64);
+    const char *last =
+        strstr(work.source, og_text_of_scalar_f64) ? og_text_of_scalar_f64 : og_text_of_scalar_f32;
+    const char *rest = strstr(work.source, last) + strlen(last);
+    og_text_add(&u->source, "\n/* %s [%s] */\n", formula, shapes);
+    for (int32_t l = 0; l < work.launch_count; l++)
+        og_text_add(&u->source, "#undef %s\n#define %s k%d_%s\n", work.launches[l].entry,
+                    work.launches[l].entry, u->count, work.launches[l].entry);
+    og_text_add(&u->source, "namespace k%d {\n%s}\n", u->count++, rest);
+    og_arena_free(&arena);
+}
+
+/* Compiles for sm_<arch>; a message, or a byte that is not in a register, fails. */
+static void compile_unit(unit *u, const char *arch)
+{
+    char target[64];
+    snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
+    const char *const options[] = {target, "--std=c++17", "--fmad=false", "--ptxas-options=-v",
+                                   "-diag-suppress=177"};
+    void *program;
+    size_t size;
+    assert_int_equal(nvrtc.create(&program, u->source.data, "unit.cu", 0, NULL, NULL), 0);
+    int result = nvrtc.compile(program, (int)TEST_COUNT(options), options);
+    assert_int_equal(nvrtc.log_size(program, &size), 0);
+    char *log = malloc(size + 1);
+    assert_int_equal(nvrtc.log(program, log), 0);
+    if (result)
+        fail_msg("sm_%s: %.2000s", arch, log);
+    const char *kernel = "?";
+    for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *name = strstr(line, "Function properties for ");
+        if (name)
+            kernel = name + strlen("Function properties for ");
+        if (strstr(line, "warning") || strstr(line, "error"))
+            fail_msg("sm_%s: %s", arch, line);
+        if (strstr(line, "bytes spill stores") &&
+            !strstr(line, "0 bytes spill stores, 0 bytes spill"))
+            fail_msg("sm_%s: %s: %s", arch, kernel, line);
+    }
+    free(log);
+    nvrtc.destroy(&program);
+}
+
+/* A call of function op with its tensors x, y and its numbers; false if a formula cannot. */
+static bool print_call(og_op op, const char *format, char *formula, size_t capacity)
+{
+    const og_function *f = og_function_of(op);
+    char call[128];
+    if ((f->kind != OG_SCALAR && f->kind != OG_MASKING) || !f->group)
+        return false;
+    snprintf(call, sizeof call, f->kind == OG_MASKING ? "where(%s(x%s), x, 0)" : "%s(x%s)", f->name,
+             f->args == 2                        ? ", x * x"
+             : strcmp(f->name, "threshold") == 0 ? ", 1, 2"
+             : strcmp(f->name, "pow") == 0       ? ", 2.5"
+             : strcmp(f->name, "clamp") == 0     ? ", -1, 1"
+                                                 : "");
+    snprintf(formula, capacity, format, call);
+    return true;
+}
+
+/* Every function in one body. */
+static void compile_functions(const char *format, const char *shapes, const char *arch)
+{
+    unit u = {0};
+    char formula[256];
+    for (og_op op = 0; op < OG_FUNCTION_COUNT; op++)
+        if (print_call(op, format, formula, sizeof formula))
+            add_kernel(&u, formula, shapes);
+    compile_unit(&u, arch);
+    og_text_free(&u.source);
+}
+
+static void test_functions_compile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format, *shapes;
+    } bodies[] = {
+        {"%s", "1000%s"},          {"%s", "50x60s%s"},          {"%s", "50x60t%s"},
+        {"sum(%s, 1)", "90x64%s"}, {"sum(%s, 1)", "90x4096%s"}, {"sum(%s, 0)", "900x64%s"},
+    };
+    static const char *const dtypes[] = {"", "h", "b", "d"};
+    static const char *const archs[] = {"90a", "80", "100"};
+    if (!load_nvrtc())
+        skip();
+    /* A part of all combinations; all of them take half an hour. */
+    for (size_t b = 0; b < TEST_COUNT(bodies); b++)
+        for (size_t d = 0; d < TEST_COUNT(dtypes); d++)
+            for (size_t a = 0; a < TEST_COUNT(archs); a++) {
+                char shapes[64];
+                if (!test_full() && (b + d > 0) + (a > 0) > 1)
+                    continue;
+                if (!test_full() && b > 0 && d > 0)
+                    continue;
+                snprintf(shapes, sizeof shapes, bodies[b].shapes, dtypes[d]);
+                compile_functions(bodies[b].format, shapes, archs[a]);
+            }
+}
+
+/* Every body, size and dtype, with the passes that make them hard. */
+static void test_bodies_compile(void **state)
+{
+    (void)state;
+    static const char *const formulas[] = {"softmax(x, %d)", "var(x, %d)",
+                                           "exp(x), sum(x, %d), amax(x * 2, %d), amin(x, %d)"};
+    static const char *const shapes[] = {"90x3",    "90x64",   "90x1000", "90x4096", "90x9999",
+                                         "9x16384", "9x50000", "9000x7",  "600x600"};
+    static const char *const dtypes[] = {"", "h", "d"};
+    static const char *const archs[] = {"90a", "80", "100"};
+    if (!load_nvrtc())
+        skip();
+    for (size_t a = 0; a < TEST_COUNT(archs); a++)
+        for (size_t d = 0; d < TEST_COUNT(dtypes); d++) {
+            unit u = {0};
+            if (!test_full() && a > 0 && d > 0)
+                continue;
+            for (size_t s = 0; s < TEST_COUNT(shapes); s++)
+                for (size_t f = 0; f < TEST_COUNT(formulas); f++) {
+                    char formula[128], shape[64];
+                    int dim = s < 7;
+                    snprintf(shape, sizeof shape, "%s%s", shapes[s], dtypes[d]);
+                    snprintf(formula, sizeof formula, formulas[f], dim, dim, dim);
+                    add_kernel(&u, formula, shape);
+                }
+            compile_unit(&u, archs[a]);
+            og_text_free(&u.source);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden_sources),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_too_many_operands),
+        cmocka_unit_test(test_division),
+        cmocka_unit_test(test_functions_compile),
+        cmocka_unit_test(test_bodies_compile),
+    };
+    return TEST_RUN(tests);
+}
