@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_host_memory.c - every allocation on the way to a GPU fails once: finding the
+ * device, emitting, compiling, loading, running. The status is then OGIVE_MEMORY (or it
+ * worked without), nothing leaks, and the next try works. On the stand-in libraries,
+ * whose own allocations do not count.
+ *
+ * Linked with --wrap for the functions below (CMakeLists.txt).
+ */
+#include "test.h"
+
+static struct {
+    bool counting;
+    int64_t calls, fail_at, live;
+} memory;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void __real_free(void *block);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void __wrap_free(void *block);
+
+static bool fails(void)
+{
+    return memory.counting && ++memory.calls == memory.fail_at;
+}
+
+static void *count_block(void *block)
+{
+    memory.live += memory.counting && block;
+    return block;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return fails() ? NULL : count_block(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return fails() ? NULL : count_block(__real_calloc(count, bytes));
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    if (fails())
+        return NULL;
+    void *block = __real_realloc(old, bytes);
+    return old ? block : count_block(block);
+}
+
+void __wrap_free(void *block)
+{
+    memory.live -= memory.counting && block;
+    __real_free(block);
+}
+
+/* ---- a formula, from text to result -------------------------------------------------------- */
+
+enum { ROWS = 3, COLUMNS = 50, N = ROWS * COLUMNS };
+static const DLDevice gpu = {kDLCUDA, 0};
+static ogive_error error;
+static float host[N];
+
+static const char *const formulas[] = {
+    "x * sigmoid(x) + 0.5",
+    "softmax(x, dim=1)",
+    "x + sum(x, dim=0) + sum(x, dim=1, keepdim=true)",
+};
+
+/* x and y are on the device. */
+static ogive_status try_all(const char *text, void *x, void *y)
+{
+    test_tensor in, out;
+    ogive_formula *formula = NULL;
+    ogive_status status = ogive_formula_create(text, OGIVE_TEXT, &formula, &error);
+    const int64_t shape[] = {ROWS, COLUMNS};
+    DLTensor *input = test_tensor_init(&in, x, test_float32, 2, shape, NULL);
+    DLTensor *output = test_tensor_init(&out, y, test_float32, 2, shape, NULL);
+    input->device = output->device = gpu;
+    if (status == OGIVE_OK)
+        status = ogive_run(formula, (const DLTensor *const[]){input}, 1,
+                           (const DLTensor *const[]){output}, 1, NULL, &error);
+    ogive_formula_release(formula);
+    return status;
+}
+
+/* The Nth allocation fails, for all N that there are; returns how many failed. */
+static int64_t fail_each(const char *text, void *x, void *y, bool loaded)
+{
+    ogive_status status = OGIVE_MEMORY;
+    int64_t failures = 0;
+    for (int64_t n = 1;; n++) {
+        memory.calls = memory.live = 0;
+        memory.fail_at = n;
+        memory.counting = true;
+        status = try_all(text, x, y);
+        memory.counting = false;
+        if (memory.calls < n)
+            break;
+        if (status != OGIVE_OK && status != OGIVE_MEMORY)
+            fail_msg("%s: allocation %" PRId64 ": %s: %s", text, n, ogive_status_name(status),
+                     error.message);
+        if (loaded && memory.live != 0)
+            fail_msg("%s: allocation %" PRId64 ": %" PRId64 " blocks leak", text, n, memory.live);
+        failures += status != OGIVE_OK;
+    }
+    assert_int_equal(status, OGIVE_OK);
+    return failures;
+}
+
+static void *upload(void)
+{
+    void *data = NULL;
+    TEST_OK(ogive_device_allocate(gpu, sizeof host, &data, &error), error);
+    TEST_OK(ogive_device_copy(gpu, data, host, sizeof host, &error), error);
+    return data;
+}
+
+static void test_device(void **unused)
+{
+    void *data = NULL;
+    (void)unused;
+    memory.calls = 0;
+    memory.fail_at = 1;
+    memory.counting = true;
+    ogive_status status = ogive_device_allocate(gpu, 64, &data, &error);
+    memory.counting = false;
+    assert_int_equal(status, OGIVE_MEMORY);
+    assert_null(data);
+}
+
+/* While its kernels are being compiled and loaded, then with those of the first time:
+ * modules stay, whatever fails after them. */
+static void test_formulas(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < N; i++)
+        host[i] = (float)i * 0.25f;
+    void *x = upload(), *y = upload();
+    for (size_t i = 0; i < TEST_COUNT(formulas); i++) {
+        assert_true(fail_each(formulas[i], x, y, false) > 10);
+        assert_true(fail_each(formulas[i], x, y, true) > 5);
+    }
+    TEST_OK(ogive_device_free(gpu, x, &error), error);
+    TEST_OK(ogive_device_free(gpu, y, &error), error);
+}
+
+int main(void)
+{
+    const char *driver = getenv("OGIVE_LIBCUDA");
+    if (!driver || !strstr(driver, "ogive_fake_cuda") || !getenv("OGIVE_NVRTC")) {
+        fprintf(stderr, "OGIVE_LIBCUDA and OGIVE_NVRTC must name the stand-in libraries, as CTest "
+                        "has it\n");
+        return 2;
+    }
+    setenv("OGIVE_CACHE_DIR", "/dev/null", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device), /* first: it finds the device */
+        cmocka_unit_test(test_formulas),
+    };
+    return TEST_RUN(tests);
+}
