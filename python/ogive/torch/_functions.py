@@ -28,23 +28,23 @@ __all__: list[str] = ["where"]
 _WITH_DTYPE = {"sum", "mean", "softmax", "softmin", "log_softmax"}
 
 
-@functools.lru_cache(maxsize=1024)
-def _compiled(text: str) -> _core.Formula:
-    return _core.compile(text)
+def _constant(value: Any, compiling: bool) -> Any:
+    """value with sizes, which are symbols while PyTorch traces, made numbers with a guard:
+    the formula's text will hold them."""
+    if isinstance(value, (tuple, list)):
+        return tuple([_constant(item, compiling) for item in value])
+    number = not (value is None or isinstance(value, (bool, str, Tensor)))
+    if isinstance(value, (torch.SymInt, torch.SymFloat)) or compiling and number:
+        from torch.fx.experimental.symbolic_shapes import guard_scalar  # imports sympy
+        return guard_scalar(value)
+    return value
 
 
 def _literal(name: str, value: Any) -> str:
     """A Python value as formula text."""
-    if isinstance(value, Tensor):
-        raise TypeError(f"{name} is a tensor: expected a number")
-    if isinstance(value, (tuple, list, torch.Size)):
+    if isinstance(value, tuple):
         return "[" + ", ".join([_literal(name, item) for item in value]) + "]"
-    if value is None or isinstance(value, (bool, str)):
-        return repr(value)
-    if torch.compiler.is_compiling() or isinstance(value, (torch.SymInt, torch.SymFloat)):
-        from torch.fx.experimental.symbolic_shapes import guard_scalar  # imports sympy
-        value = guard_scalar(value)  # a size: the text holds its value, with a guard
-    if isinstance(value, (int, float)):
+    if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     raise TypeError(f"{name} is a {type(value).__name__}: expected a number")
 
@@ -56,17 +56,30 @@ def _cast_name(dtype: torch.dtype) -> str:
     return name
 
 
+def _text(function: str, tensors: tuple[str, ...], dtype: torch.dtype | None,
+          names: tuple[str, ...], *values: Any) -> str:
+    """The call as a formula."""
+    arguments = [f"{name}={name}" for name in tensors]
+    if dtype is not None:
+        arguments[0] = f"input={_cast_name(dtype)}(input)"
+    arguments += [f"{name}={_literal(name, value)}" for name, value in zip(names, values)]
+    return f"{function}({', '.join(arguments)})"
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _compiled(*call_parts: Any) -> _core.Formula:
+    return _core.compile(_text(*call_parts))
+
+
 def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any,
            dtype: torch.dtype | None = None) -> Any:
     given = {name: value for name, value in tensors.items() if value is not None}
-    arguments = [f"{name}={name}" for name in given]
-    if dtype is not None:
-        arguments[0] = f"input={_cast_name(dtype)}(input)"
-    arguments += [f"{name}={_literal(name, value)}" for name, value in others.items()]
-    text = f"{function}({', '.join(arguments)})"
-    if torch.compiler.is_compiling():
-        return call(text, "", "float32", list(given.values()), out)
-    return _compiled(text)(*given.values(), out=out)
+    compiling = torch.compiler.is_compiling()
+    parts = (function, tuple(given), dtype, tuple(others),
+             *[_constant(value, compiling) for value in others.values()])
+    if compiling:
+        return call(_text(*parts), "", "float32", list(given.values()), out)
+    return _compiled(*parts)(*given.values(), out=out)
 
 
 def _define(name: str, parameters: str) -> Callable[..., Any]:

@@ -204,7 +204,9 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
     for value in inputs:
         if not isinstance(value, Tensor):
             # A product stays dynamic in compiled code, where full() makes a constant of it.
-            value = torch.ones((), dtype=dtype, device=device) * value
+            value = (torch.ones((), dtype=dtype, device=device) * value
+                     if torch.compiler.is_compiling()
+                     else torch.full((), value, dtype=dtype, device=device))
         elif value.dim() == 0 and value.device.type == "cpu" and device.type == "cuda":
             value = value.to(device)
         ready.append(value)
