@@ -139,11 +139,13 @@ static void run_tiles(void *context, int thread, int threads)
         }
 }
 
+/* m < 0: the factors are paired. */
 static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor *left,
                      const og_cpu_factor *right, int64_t m, int64_t n, int64_t k, int32_t threads,
                      size_t scratch, void *out)
 {
-    run r = {.kernels = kernels, .factors = {*left, *right}, .out = out};
+    run r = {.kernels = kernels, .factors = {*left, *right, m < 0}, .out = out};
+    m = m < 0 ? 1 : m;
     r.tiling = kernels->cut(m, n, k, &r.factors, 1, threads == 3 && n <= OG_PRODUCT_WHOLE, !scratch,
                             4 * threads, scratch);
     r.bytes = left->dtype == OG_FLOAT64 ? 8 : 4;
@@ -289,6 +291,40 @@ static void test_strides_and_dtypes(void **state)
                  "dtypes %d %d, strides (%" PRId64 ", %" PRId64 ") (%" PRId64 ", %" PRId64 ")",
                  (int)left_dtype, (int)right_dtype, stride[0], k_stride[0], stride[1], k_stride[1]);
         check_f32(&left.factor, &right.factor, shape[0], shape[1], shape[2], what);
+        test_guard_free(&left.guard);
+        test_guard_free(&right.guard);
+    }
+}
+
+/* Many dot products, of any strides and dtypes. */
+static void test_dots(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("dots");
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+    for (int i = 0; i < (test_full() ? 2000 : 100); i++) {
+        int64_t n = 1 + test_random_below(&random, i % 3 ? 40 : 300), s[4];
+        int64_t k =
+            i % 10 ? test_random_below(&random, 300) : 4096 + test_random_below(&random, 999);
+        choose_strides(&random, n, k, &s[0], &s[1]);
+        choose_strides(&random, n, k, &s[2], &s[3]);
+        operand left = make_operand(&random, dtypes[i % 3], n, k, s[0], s[1], TEST_AT_END);
+        operand right = make_operand(&random, dtypes[i / 3 % 3], n, k, s[2], s[3], TEST_AT_START);
+        float *got = malloc((size_t)n * sizeof *got);
+        assert_non_null(got);
+        for (size_t level = 0; find_level(level); level++) {
+            multiply(find_level(level), &left.factor, &right.factor, -1, n, k, 1 + i % 3,
+                     i % 2 ? 0 : SIZE_MAX / 2, got);
+            for (int64_t at = 0; at < n; at++) {
+                float want = multiply_f32(&left.factor, &right.factor, at, at, k);
+                if (test_bits_f32(want) != test_bits_f32(got[at]))
+                    fail_msg("%s, %" PRId64 " x %" PRId64 ", strides (%" PRId64 ", %" PRId64
+                             ") (%" PRId64 ", %" PRId64 "): number %" PRId64 ": %s, expected %s",
+                             ogive_cpu_level_name(level), n, k, s[0], s[1], s[2], s[3], at,
+                             test_text_f32(got[at]), test_text_f32(want));
+            }
+        }
+        free(got);
         test_guard_free(&left.guard);
         test_guard_free(&right.guard);
     }
@@ -538,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_doubles),       cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_position),      cmocka_unit_test(test_workspace),
         cmocka_unit_test(test_batch),         cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_dots),
     };
     return TEST_RUN(tests);
 }

@@ -30,11 +30,13 @@ typedef struct {
 
 typedef struct {
     og_cpu_factor left, right;
+    bool paired; /* m is 1, and sum n is of left[n, k] * right[n, k]: many dot products */
 } og_cpu_factors;
 
 typedef enum {
     OG_CPU_PRODUCT_PACKED, /* right in slabs, left in panels */
     OG_CPU_PRODUCT_DIRECT, /* few rows at a time: right is read as it lies in memory */
+    OG_CPU_PRODUCT_DOTS,   /* paired factors, both packed in slivers */
     OG_CPU_PRODUCT_EMPTY   /* k is 0 */
 } og_cpu_product_way;
 
@@ -48,7 +50,7 @@ typedef struct {
     size_t work_bytes;      /* make them: multiples of 64 */
 } og_cpu_tiling;
 
-/* All factors are float64, or none is. */
+/* All factors are float64, or none is; all are paired, or none. */
 typedef struct {
     int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
     /* factors, of count products, without data: dtypes and strides matter. whole: a tile

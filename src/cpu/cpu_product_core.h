@@ -158,6 +158,37 @@ static void P(run_packed)(const P(tile_job) * j)
             j->c[i] = j->groups[i] + j->c[i];
 }
 
+/* Dot products of paired factors, SLIVER of them at a time. */
+static void P(run_dots)(const P(tile_job) * j)
+{
+    enum { SLIVER = VECTORS * LANES };
+    const og_cpu_tiling *t = j->tiling;
+    REAL *left = j->slab, *right = j->slab + OG_PRODUCT_BLOCK * SLIVER;
+    for (int64_t n = 0; n < j->columns; n += SLIVER) {
+        int64_t columns = min_of(SLIVER, j->columns - n);
+        int64_t vectors = (columns + LANES - 1) / LANES;
+        for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
+            int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+            if (k0 && k0 % OG_PRODUCT_GROUP == 0)
+                P(close_group)(j->c + n, j->groups + n, SLIVER, k0 == OG_PRODUCT_GROUP);
+            P(pack_sliver)(j->left, j->n0 + n, columns, k0, count, left);
+            P(pack_sliver)(j->right, j->n0 + n, columns, k0, count, right);
+            for (int64_t v = 0; v < vectors * LANES; v += LANES) {
+                VECTOR sum = SPLAT(0);
+                for (int64_t k = 0; k < count; k++)
+                    sum = FMA(*(const MEMORY *)(left + k * SLIVER + v),
+                              *(const MEMORY *)(right + k * SLIVER + v), sum);
+                MEMORY *to = (MEMORY *)(j->c + n + v);
+                if (k0 % OG_PRODUCT_GROUP != 0)
+                    sum = *to + sum;
+                *to = sum;
+            }
+        }
+        for (int64_t i = n; t->k > OG_PRODUCT_GROUP && i < n + columns; i++)
+            j->c[i] = j->groups[i] + j->c[i];
+    }
+}
+
 static size_t P(count_work)(const og_cpu_tiling *t)
 {
     int64_t groups = t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0;

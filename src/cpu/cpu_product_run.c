@@ -44,14 +44,15 @@ static bool any_moves(const og_kernel *kernel, int side, int32_t dim)
 }
 
 static void see_factors(const og_product *product, int32_t last, int32_t m_dim, int32_t n_dim,
-                        int32_t index, og_cpu_product *out)
+                        bool paired, int32_t index, og_cpu_product *out)
 {
     bool changed = changes_sides(product, last);
+    out->factors[index].paired = paired;
     for (int side = 0; side < 2; side++) {
         const og_access *from = side != changed ? &product->right : &product->left;
         og_cpu_factors *factors = &out->factors[index];
         og_cpu_factor *to = side ? &factors->right : &factors->left;
-        int32_t dim = side ? n_dim : m_dim;
+        int32_t dim = side || factors->paired ? n_dim : m_dim;
         to->dtype = from->dtype;
         to->stride = dim >= 0 ? from->stride[dim] : 0;
         to->k_stride = side != changed ? product->right_k_stride : product->left_k_stride;
@@ -66,15 +67,16 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
 {
     const og_space *space = &kernel->space;
     int32_t last = space->rank - 1, n_dim = -1, m_dim = -1;
-    if (last >= 0 && (space->n_reduced || !any_moves(kernel, 0, last)))
+    bool paired = last >= 0 && any_moves(kernel, 0, last);
+    if (last >= 0)
         n_dim = last--;
-    if (n_dim >= 0 && last >= 0 && !any_moves(kernel, 1, last))
+    if (!paired && last >= 0 && !any_moves(kernel, 1, last))
         m_dim = last--;
 
     out->kernels = kernels->product;
     out->count = kernel->product_count;
     for (int32_t p = 0; p < out->count; p++)
-        see_factors(&kernel->products[p], space->rank - 1, m_dim, n_dim, p, out);
+        see_factors(&kernel->products[p], space->rank - 1, m_dim, n_dim, paired, p, out);
     out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
     out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
     out->k = kernel->products[0].k;
@@ -375,6 +377,8 @@ void og_cpu_explain_product(const og_cpu_kernel *k, og_text *text)
     og_text_add(text, "tiles of %" PRId64 " x %" PRId64, t->tile_m, min_of(t->tile_n, t->n));
     if (t->way == OG_CPU_PRODUCT_DIRECT)
         og_text_add(text, ", operands as they lie in memory");
+    else if (t->way == OG_CPU_PRODUCT_DOTS)
+        og_text_add(text, " of dot products");
     else if (t->way == OG_CPU_PRODUCT_PACKED)
         og_text_add(text, " by %d k, panels of %d rows, %" PRId64 " columns packed",
                     OG_PRODUCT_BLOCK, (int)product->kernels->panel_rows, t->slab_n);

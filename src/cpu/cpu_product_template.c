@@ -514,7 +514,7 @@ static size_t count_work(const og_cpu_tiling *t, bool f64, bool plain)
 {
     if (t->way == OG_CPU_PRODUCT_EMPTY)
         return 0;
-    if (t->way == OG_CPU_PRODUCT_PACKED)
+    if (t->way == OG_CPU_PRODUCT_PACKED || t->way == OG_CPU_PRODUCT_DOTS)
         return round_up(f64 ? count_work_f64(t) : count_work_f32(t));
     return round_up((size_t)(t->tile_m * (t->k > OG_PRODUCT_GROUP ? t->tile_n : 0) +
                              t->tile_m * (plain ? 0 : t->k)) *
@@ -544,7 +544,11 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *
         in_rows &= factors[i].right.k_stride == 1;
     }
     direct &= m <= DIRECT_ROWS || (lean && plain);
-    t.way = k == 0 ? OG_CPU_PRODUCT_EMPTY : direct ? OG_CPU_PRODUCT_DIRECT : OG_CPU_PRODUCT_PACKED;
+    direct &= !factors[0].paired;
+    t.way = k == 0              ? OG_CPU_PRODUCT_EMPTY
+            : factors[0].paired ? OG_CPU_PRODUCT_DOTS
+            : direct            ? OG_CPU_PRODUCT_DIRECT
+                                : OG_CPU_PRODUCT_PACKED;
     t.tile_m = min_of(m, direct ? DIRECT_ROWS : TILE_M / count);
     t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
@@ -563,8 +567,12 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *
         if (t.tile_n == least_n || (size_t)count * t.sum_bytes + t.work_bytes <= thread_bytes)
             break;
     }
-    if ((size_t)count * t.sum_bytes + t.work_bytes > thread_bytes) {
-        t.slab_n = f64 ? F64_SLIVER : F32_SLIVER;
+    int64_t sliver = f64 ? F64_SLIVER : F32_SLIVER;
+    if (t.way == OG_CPU_PRODUCT_DOTS) {
+        t.slab_n = 2 * sliver; /* of left and of right */
+        t.work_bytes = count_work(&t, f64, plain);
+    } else if ((size_t)count * t.sum_bytes + t.work_bytes > thread_bytes) {
+        t.slab_n = sliver;
         t.work_bytes = count_work(&t, f64, plain);
     }
     return t;
@@ -583,11 +591,17 @@ static void make_tile(const og_cpu_tiling *t, const og_cpu_factors *factors, int
     } else if (f64) {
         tile_job_f64 j = start_tile_f64(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;
-        run_packed_f64(&j);
+        if (t->way == OG_CPU_PRODUCT_DOTS)
+            run_dots_f64(&j);
+        else
+            run_packed_f64(&j);
     } else {
         tile_job_f32 j = start_tile_f32(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;
-        run_packed_f32(&j);
+        if (t->way == OG_CPU_PRODUCT_DOTS)
+            run_dots_f32(&j);
+        else
+            run_packed_f32(&j);
     }
 }
 
