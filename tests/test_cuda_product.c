@@ -246,8 +246,6 @@ static void test_tiles(void **unused)
     assert_true(tile.rows == 128 && tile.columns == 128);
     assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * (16 * 256 + 64) * 4);
     /* Enough blocks for all multiprocessors, and no row more than needed. */
-    tile = tile_of(128, 4096, 4096, 1, h100);
-    assert_in_range(128 * 4096 / (tile.rows * tile.columns), 64, 132);
     assert_int_equal(tile_of(16, 8192, 8192, 1, h100).rows, 16);
     assert_int_equal(tile_of(9, 1, 1, 1, h100).rows, 16);
     /* Few rows: a warp for each block of k. */
@@ -256,6 +254,13 @@ static void test_tiles(void **unused)
     tile = tile_of(8, 4096, 257, 2, h100);
     assert_true(tile.is_few && tile.rows == 8 && tile.threads == 64);
     assert_false(tile_of(8, 4096, 4096, 1, 49152).is_few);
+    /* k in parts, so that all multiprocessors have some; whole where they have anyway. */
+    tile = tile_of(128, 4096, 4096, 1, h100);
+    assert_true(tile.part_blocks > 0 && tile.shared_bytes == 2 * (16 * 256 + 64) * 4);
+    assert_in_range(128 * 4096 / (tile.rows * tile.columns) * (16 / tile.part_blocks), 100, 264);
+    assert_int_equal(tile_of(4096, 4096, 4096, 1, h100).part_blocks, 0);
+    assert_int_equal(tile_of(64, 64, 256, 1, h100).part_blocks, 0);
+    assert_true(tile_of(1, 64, 65536, 1, h100).part_blocks > 0);
     /* Two products of 128 x 128 do not fit there. */
     tile = tile_of(4096, 4096, 8192, 2, rtx);
     assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);

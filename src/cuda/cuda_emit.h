@@ -58,7 +58,7 @@ extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
     og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
     og_text_of_cuda_combine[], og_text_of_cuda_product[], og_text_of_cuda_product_few[],
-    og_text_of_cuda_product_tiles[], og_text_of_cuda_columns[],
+    og_text_of_cuda_product_split[], og_text_of_cuda_product_tiles[], og_text_of_cuda_columns[],
     og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */

@@ -69,14 +69,16 @@ static matrices see_matrices(const og_kernel *kernel)
     return s;
 }
 
-/* Do offsets of a factor, or indices beyond the space by less than a tile, need 64 bits? */
-static bool needs_wide(const og_kernel *kernel, const matrices *s)
+/* Do indices of the scratch, offsets of a factor, or indices beyond the space by less than a tile, need 64 bits? */
+static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split)
 {
     enum { SLACK = 256 };
     const int64_t most = INT32_MAX / 4;
     int64_t count;
     if (__builtin_mul_overflow(s->base, s->m + SLACK, &count) ||
-        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most || s->k > most - SLACK)
+        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
+        s->k > most - SLACK ||
+        (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
         factor f = factor_of(kernel, i / 2, i % 2);
@@ -207,9 +209,9 @@ static void add_tile_products(og_cuda_emitter *e, const matrices *s)
                     "og_place &at,\n                           og_number *shared)\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
         og_text_add(to,
-                    "    og_product<og_left%d, og_right%d>(a, tile, at, shared, "
+                    "    og_product<og_left%d, og_right%d>(a, tile, at, %d, shared, "
                     "og_slots_of(shared, %d));\n",
-                    (int)p, (int)p, (int)p);
+                    (int)p, (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }
 
@@ -271,9 +273,24 @@ static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cud
     else
         og_text_add(&e->numbers,
                     "OG_TM = %d, OG_TN = %d, OG_QUADS = OG_TN / 4, OG_WARPS_M = %d, "
-                    "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d };\n",
+                    "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d, OG_SPLIT = %d };\n",
                     (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
-                    (int)tile->warps_n, (int)tile->blocks, (int)og_cuda_product_levels(s->k));
+                    (int)tile->warps_n, (int)tile->blocks,
+                    tile->part_blocks ? 1 : (int)og_cuda_product_levels(s->k),
+                    tile->part_blocks > 0);
+}
+
+/* Members of the arguments that only a split product has. Their size was checked. */
+static void add_split_arguments(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile,
+                                const og_cuda_product_shape *shape)
+{
+    int64_t blocks = (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
+    og_cuda_add_pointer(e, "og_number", "block_sums", OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    og_cuda_add_index(e, "blocks_of_k", blocks);
+    og_cuda_add_index(e, "pitch", (s->n + OG_RUN - 1) / OG_RUN * OG_RUN);
+    og_cuda_add_index(e, "parts", (blocks + tile->part_blocks - 1) / tile->part_blocks);
+    og_cuda_add_index(e, "part_steps", tile->part_blocks * (OG_PRODUCT_BLOCK / tile->step));
+    e->out->scratch_bytes += ((size_t)og_cuda_split_bytes(shape) + 63) / 64 * 64;
 }
 
 /* Everything before the entries. */
@@ -305,10 +322,43 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
     char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
     if (!name)
         return og_fail_memory(e->error, NAME_BYTES);
-    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, %s of %d x %d",
-             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows, (int)tile->columns);
+    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, %s of %d x %d%s",
+             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows, (int)tile->columns,
+             tile->part_blocks ? ", k in parts" : "");
     e->out->body = name;
     return OGIVE_OK;
+}
+
+/* All launches: products; sums of blocks, if k is split; sums of runs, if there are several. */
+static ogive_status add_entries(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
+{
+    int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
+    int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
+    int64_t blocks = (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
+    int64_t parts = tile->part_blocks ? (blocks + tile->part_blocks - 1) / tile->part_blocks : 1;
+    int64_t rows = s->base * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
+    bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
+    og_cuda_add_index(e, "m_tiles", m_tiles);
+    og_cuda_add_index(e, "n_tiles", n_tiles);
+    og_text_add(&e->body, "%s\n%s\n%s", og_text_of_cuda_product,
+                tile->is_few ? og_text_of_cuda_product_few : og_text_of_cuda_product_tiles,
+                tile->part_blocks ? og_text_of_cuda_product_split : "");
+    OG_TRY(og_cuda_make_launches(e, 3));
+    if (combines)
+        og_cuda_begin_combine(e, rows, runs);
+    if (tile->is_few)
+        add_few_products(e);
+    else
+        add_tile_products(e, s);
+    add_end_run(e, s);
+    if (m_tiles * n_tiles > 0) {
+        OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
+                                  s->base * m_tiles * n_tiles * parts, tile->threads));
+        e->out->launches[0].shared_bytes = tile->shared_bytes;
+        if (tile->part_blocks)
+            OG_TRY(og_cuda_add_launch(e, "og_add_blocks", -1, (rows * runs + 31) / 32, 256));
+    }
+    return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
 }
 
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
@@ -323,36 +373,18 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
                                    .is_double = kernel->products[0].dtype == OG_FLOAT64,
                                    .reduces = kernel->space.n_reduced > 0};
     og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
-    int64_t m_tiles = (s.m + tile.rows - 1) / tile.rows;
-    int64_t n_tiles = (s.n + tile.columns - 1) / tile.columns;
-    int64_t rows = s.base * s.m, runs = (s.n + OG_RUN - 1) / OG_RUN;
-    bool combines = og_cuda_has_row_values(&kernel->passes[0]) && runs != 1;
     if (tile.shared_bytes > e->limits->shared_per_block)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a matrix product takes %zu bytes of shared memory, this GPU has %zu",
                 tile.shared_bytes, e->limits->shared_per_block);
-    e->wide |= needs_wide(kernel, &s);
+    e->wide |= needs_wide(kernel, &s, tile.part_blocks > 0);
     e->vector_dim = s.n_dim;
     e->vector = 4;
     e->threads = tile.threads;
     add_tile_numbers(e, &s, &tile);
     add_parts(e, &s);
-    og_cuda_add_index(e, "m_tiles", m_tiles);
-    og_cuda_add_index(e, "n_tiles", n_tiles);
-    og_text_add(&e->body, "%s\n%s", og_text_of_cuda_product,
-                tile.is_few ? og_text_of_cuda_product_few : og_text_of_cuda_product_tiles);
+    if (tile.part_blocks)
+        add_split_arguments(e, &s, &tile, &shape);
     OG_TRY(name_body(e, &tile));
-    OG_TRY(og_cuda_make_launches(e, 2));
-    if (combines)
-        og_cuda_begin_combine(e, rows, runs);
-    if (tile.is_few)
-        add_few_products(e);
-    else
-        add_tile_products(e, &s);
-    add_end_run(e, &s);
-    if (m_tiles * n_tiles > 0) {
-        OG_TRY(og_cuda_add_launch(e, tile.is_few ? "og_few" : "og_tiles", -1, s.base * m_tiles * n_tiles, tile.threads));
-        e->out->launches[0].shared_bytes = tile.shared_bytes;
-    }
-    return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
+    return add_entries(e, &s, &tile);
 }

@@ -31,6 +31,15 @@ OG_FN double og_fma(double a, double b, double c)
     return fma(a, b, c);
 }
 
+/* In the scratch, where a split product leaves it: four columns from n on of a row of a
+ * block of k. */
+template <class Args>
+OG_FN og_quad *og_block_quad(const Args &a, int product, og_index block, og_index row, og_index n)
+{
+    og_index line = (product * a.blocks_of_k + block) * a.rows + row;
+    return (og_quad *)(a.block_sums + line * a.pitch + n);
+}
+
 /* ---- from memory to shared memory -------------------------------------------------------- */
 
 /* Where the rows of k are in their part of a buffer. Four k are shifted against the next

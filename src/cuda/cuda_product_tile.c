@@ -6,7 +6,13 @@
  */
 #include "cuda/cuda_product_tile.h"
 
-enum { MOST_FEW_ROWS = 8 };
+enum {
+    MOST_FEW_ROWS = 8,
+    MOST_BLOCKS = 4096,                  /* of k, in a product that is split */
+    MOST_SPLIT_BYTES = 256 * 1024 * 1024, /* of scratch */
+    START_CYCLES = 2000,                  /* until a block multiplies */
+    LAUNCH_CYCLES = 6000                 /* 3 us: a launch and the wait for the one before it */
+};
 
 typedef struct {
     int32_t thread_m, thread_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
@@ -47,12 +53,15 @@ static size_t count_shared(const og_cuda_tile *tile, const og_cuda_product_shape
     size_t buffers =
         2 * (count_part(tile->step, tile->rows) + count_part(tile->step, tile->columns)) * number;
     size_t slots = (size_t)tile->rows * (size_t)tile->columns * number;
+    if (tile->part_blocks)
+        return buffers;
     if (og_cuda_product_levels(shape->k) == 3)
         return buffers + (size_t)shape->products * slots;
     return (buffers > slots ? buffers : slots) + (size_t)(shape->products - 1) * slots;
 }
 
-static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape *shape)
+static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape *shape,
+                              int32_t part_blocks)
 {
     og_cuda_tile tile = {.thread_m = from->thread_m,
                          .thread_n = from->thread_n,
@@ -62,7 +71,8 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
                          .blocks = from->blocks,
                          .rows = 4 * from->thread_m * from->warps_m,
                          .columns = 8 * from->thread_n * from->warps_n,
-                         .threads = 32 * from->warps_m * from->warps_n};
+                         .threads = 32 * from->warps_m * from->warps_n,
+                         .part_blocks = part_blocks};
     tile.shared_bytes = count_shared(&tile, shape);
     return tile;
 }
@@ -74,17 +84,32 @@ static double speed_of_warps(int64_t warps)
     return warps >= 8 ? 1.0 : warps >= 4 ? 0.8 : warps >= 2 ? 0.45 : 0.25;
 }
 
+double og_cuda_split_bytes(const og_cuda_product_shape *shape)
+{
+    return (double)divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch *
+           (double)shape->m * (double)(divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
+           (shape->is_double ? 8 : 4);
+}
+
+/* Clock cycles, roughly: of multiplying, where a multiprocessor makes 128 multiply-adds each; of
+ * writing and reading the sums of blocks, 16 bytes each (an H200's memory); of a launch. */
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
+    int64_t blocks = divide_up(shape->k, OG_PRODUCT_BLOCK);
+    int64_t part = tile->part_blocks ? tile->part_blocks : blocks;
     double tiles = (double)shape->batch * (double)divide_up(shape->m, tile->rows) *
-                   (double)divide_up(shape->n, tile->columns);
+                   (double)divide_up(shape->n, tile->columns) * (double)divide_up(blocks, part);
     int32_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
     double each = tiles / processors; /* of a multiprocessor, rounded up */
     each = each < 1e15 ? (double)divide_up((int64_t)tiles, processors) : each;
     int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
-    return each * tile->rows * tile->columns /
-           (speed * speed_of_warps(at_once * tile->threads / 32));
+    double cycles = (double)tile->rows * tile->columns * (double)(part * OG_PRODUCT_BLOCK) / 128 /
+                    (speed * speed_of_warps(at_once * tile->threads / 32));
+    cycles = each * (cycles + START_CYCLES / (double)(at_once > 0 ? at_once : 1));
+    if (tile->part_blocks)
+        cycles += LAUNCH_CYCLES + 2 * og_cuda_split_bytes(shape) / (16.0 * processors);
+    return cycles;
 }
 
 /* A warp for each block of k, of a group at most. */
@@ -106,24 +131,37 @@ static og_cuda_tile take_few(const og_cuda_product_shape *shape)
     return tile;
 }
 
+/* The best tile of the candidates, whole or with k split in any way. */
+static og_cuda_tile take_tile(const candidate *from, size_t count,
+                              const og_cuda_product_shape *shape, const og_cuda_limits *limits)
+{
+    og_cuda_tile best = {0};
+    double least = 0;
+    int64_t blocks = divide_up(shape->k, OG_PRODUCT_BLOCK);
+    bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
+                     og_cuda_split_bytes(shape) <= MOST_SPLIT_BYTES;
+    for (size_t i = 0; i < count; i++)
+        for (int32_t part = 0; part < (may_split ? blocks : 1); part = part ? 2 * part : 1) {
+            og_cuda_tile tile = fill_tile(&from[i], shape, part);
+            double time = estimate(&tile, from[i].speed, shape, limits);
+            bool fits = tile.shared_bytes <= limits->shared_per_block;
+            bool is_last = i + 1 == count && best.rows == 0;
+            if ((fits && (best.rows == 0 || time < least)) || is_last) {
+                best = tile;
+                least = time;
+            }
+        }
+    return best;
+}
+
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
-    const candidate *from = shape->is_double ? double_tiles : float_tiles;
-    size_t count = shape->is_double ? sizeof double_tiles / sizeof *double_tiles
-                                    : sizeof float_tiles / sizeof *float_tiles;
-    og_cuda_tile best = take_few(shape);
-    if (shape->m <= MOST_FEW_ROWS && best.shared_bytes <= limits->shared_per_block)
-        return best;
-    best = (og_cuda_tile){0};
-    double least = 0;
-    for (size_t i = 0; i < count; i++) {
-        og_cuda_tile tile = fill_tile(&from[i], shape);
-        double time = estimate(&tile, from[i].speed, shape, limits);
-        bool fits = tile.shared_bytes <= limits->shared_per_block;
-        if ((fits && (best.rows == 0 || time < least)) || (i + 1 == count && best.rows == 0)) {
-            best = tile;
-            least = time;
-        }
-    }
-    return best;
+    og_cuda_tile few = take_few(shape);
+    double few_blocks = (double)shape->batch * (double)divide_up(shape->n, few.columns);
+    bool fills = 4 * few_blocks >= limits->multiprocessors || shape->k <= OG_PRODUCT_GROUP;
+    if (shape->m <= MOST_FEW_ROWS && fills && few.shared_bytes <= limits->shared_per_block)
+        return few;
+    if (shape->is_double)
+        return take_tile(double_tiles, sizeof double_tiles / sizeof *double_tiles, shape, limits);
+    return take_tile(float_tiles, sizeof float_tiles / sizeof *float_tiles, shape, limits);
 }

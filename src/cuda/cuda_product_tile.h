@@ -23,11 +23,14 @@ typedef struct {
     int32_t step;                   /* k */
     int32_t blocks;                 /* of a multiprocessor, that registers are kept for */
     int32_t rows, columns, threads; /* of a block */
+    int32_t part_blocks; /* blocks of k of a part, where k is split; else 0 */
     size_t shared_bytes;
 } og_cuda_tile;
 
 /* 1: k is one block of OG_PRODUCT_BLOCK, 2: one group, 3: more. */
 int32_t og_cuda_product_levels(int64_t k);
+/* Bytes of the sums of all blocks of k, columns rounded up to OG_RUN. */
+double og_cuda_split_bytes(const og_cuda_product_shape *shape);
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits);
 
 #endif

@@ -16,6 +16,9 @@
  *   OG_WARPS_M, OG_WARPS_N  warps of a block
  *   OG_BLOCKS               blocks that a multiprocessor should hold
  *   OG_LEVELS               1: k is a block at most; 2: a group at most; 3: any
+ *   OG_SPLIT                1: a block takes a part of all k, too, and leaves the sums of
+ *                           its blocks of k in the scratch, for cuda_product_split.cuh;
+ *                           OG_LEVELS is 1 then
  */
 enum {
     OG_BM = 4 * OG_TM * OG_WARPS_M,
@@ -26,16 +29,23 @@ enum {
 
 /* ---- places ---------------------------------------------------------------------------- */
 
-/* A tile's first row and column, of product `base` of the batch. */
+/* A tile's first row and column, of product `base` of the batch, and its steps. */
 struct og_tile {
-    og_index base, m, n;
+    og_index base, m, n, step, end;
 };
 
 /* Tiles lie in bands: what blocks that run at the same time read is read from L2. */
-OG_FN og_tile og_find_tile(const og_args &a)
+template <class Args> OG_FN og_tile og_find_tile(const Args &a)
 {
     og_tile tile;
     og_index each = a.m_tiles * a.n_tiles, i = (og_index)blockIdx.x;
+    tile.step = 0;
+    tile.end = (a.k + OG_BK - 1) / OG_BK;
+    if constexpr (OG_SPLIT) {
+        tile.step = i % a.parts * a.part_steps;
+        tile.end = tile.end - tile.step < a.part_steps ? tile.end : tile.step + a.part_steps;
+        i /= a.parts;
+    }
     tile.base = i / each;
     i -= tile.base * each;
     og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
@@ -132,11 +142,34 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_p
     }
 }
 
+/* OG_SPLIT: the sum of a block of k goes to the scratch. */
+template <class Args>
+OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at, int product,
+                          og_index block, const og_sum &p)
+{
+    if constexpr (OG_SPLIT) {
+#pragma unroll
+        for (int i = 0; i < OG_TM; i++) {
+            og_index m = tile.m + at.row + i / 4 * 16 + i % 4;
+#pragma unroll
+            for (int h = 0; h < OG_QUADS; h++) {
+                og_index n = tile.n + at.column + 32 * h;
+                og_quad y;
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    y.e[j] = p[i][4 * h + j];
+                if (m < a.m && n < a.pitch)
+                    *og_block_quad(a, product, block, tile.base * a.m + m, n) = y;
+            }
+        }
+    }
+}
+
 /* Leaves the product of a tile in the threads' slots; those may be where the buffers are,
  * unless OG_LEVELS is 3. */
 template <class Left, class Right>
-OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, og_number *buffers,
-                      og_number *slots)
+OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, int product,
+                      og_number *buffers, og_number *slots)
 {
     typedef og_loaders<Left, Right, OG_BM, OG_BN, OG_THREADS> loaders;
     loaders l;
@@ -146,22 +179,27 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
     og_fill(p, 0);
     if (OG_LEVELS > 1)
         og_fill(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
-    if (steps > 0) {
-        loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, 0);
-        loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, 0);
-        loaders::fetch(l, a, steps == 1 ? last : OG_BK);
-        loaders::place(l, buffers);
+    if (tile.step < tile.end) {
+        loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, tile.step * OG_BK);
+        loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, tile.step * OG_BK);
+        loaders::fetch(l, a, tile.step + 1 == steps ? last : OG_BK);
+        loaders::place(l, buffers + tile.step % 2 * OG_BUFFER);
         __syncthreads();
     }
 #pragma unroll 1
-    for (og_index step = 0; step < steps; step++) {
+    for (og_index step = tile.step; step < tile.end; step++) {
         const og_number *now = buffers + step % 2 * OG_BUFFER;
-        bool ends = step + 1 == steps;
+        bool ends = step + 1 == tile.end;
         if (!ends)
             loaders::fetch(l, a, step + 2 == steps ? last : OG_BK);
         og_multiply(now, now + og_part(OG_BM), at, p);
-        if (OG_LEVELS > 1 && (ends || (step + 1) % (256 / OG_BK) == 0)) {
-            og_move(group, p, 0);
+        if ((OG_LEVELS > 1 || OG_SPLIT) && (ends || (step + 1) % (256 / OG_BK) == 0)) {
+            if (OG_SPLIT) {
+                og_leave_block(a, tile, at, product, step / (256 / OG_BK), p);
+                og_fill(p, 0);
+            } else {
+                og_move(group, p, 0);
+            }
             if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
                 og_put(slots, group, step >= 4096 / OG_BK);
                 og_fill(group, (og_number)-0.0f);
@@ -171,7 +209,7 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
             loaders::place(l, buffers + (step + 1) % 2 * OG_BUFFER);
         __syncthreads();
     }
-    if (OG_LEVELS == 1)
+    if (OG_LEVELS == 1 && !OG_SPLIT)
         og_put(slots, p, false);
     if (OG_LEVELS == 2)
         og_put(slots, group, false);
@@ -193,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(OG_THREADS, OG_BLOCKS)
     og_place at = og_find_place();
     og_multiply_all(a, tile, at, shared);
 #pragma unroll 1
-    for (int i = 0; i < OG_TM; i++) {
+    for (int i = 0; i < (OG_SPLIT ? 0 : OG_TM); i++) {
         og_quad z[OG_PRODUCTS][OG_QUADS];
 #pragma unroll
         for (int p = 0; p < OG_PRODUCTS; p++)
