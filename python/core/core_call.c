@@ -106,9 +106,11 @@ static int look_at(core_formula *self, PyObject *const *objects, core_operand *o
             continue;
         const core_kind *first = *model < 0 ? kind : &operands[*model].kind;
         if (!core_is_same(first, kind)) {
-            PyErr_Format(PyExc_TypeError, "inputs '%s' and '%s' are tensors of different kinds: "
-                                          "%R and %R", input_name(self, *model),
-                         input_name(self, i), (PyObject *)first->type, (PyObject *)kind->type);
+            PyErr_Format(PyExc_TypeError,
+                         "inputs '%s' and '%s' are tensors of different kinds: "
+                         "%R and %R",
+                         input_name(self, *model), input_name(self, i), (PyObject *)first->type,
+                         (PyObject *)kind->type);
             return -1;
         }
         if (*model < 0)
@@ -137,8 +139,7 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
         wide |= operands[i].view.dtype.bits == 64;
     }
     for (Py_ssize_t i = 0; numbers && i < count; i++)
-        if (core_is_number(&operands[i].kind) &&
-            core_borrow_number(&operands[i], wide)) {
+        if (core_is_number(&operands[i].kind) && core_borrow_number(&operands[i], wide)) {
             core_release(operands, count);
             return -1;
         }
@@ -321,7 +322,7 @@ static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
     int needed = torch ? core_torch_needs_operator(operands, count, out) : CORE_NOTHING;
     if (needed < 0)
         return NULL;
-    if (needed != CORE_NOTHING)
+    if (needed == CORE_OPERATOR)
         return call_torch(self, objects, out, door, needed);
     if (borrow_all(self, operands, count)) {
         /* What cannot be lent (sparse, meta, no storage): the dispatcher's answer counts. */
@@ -330,9 +331,11 @@ static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
         PyErr_Clear();
         return call_torch(self, objects, out, door, CORE_OPERATOR);
     }
-    if (torch && must_move(operands, count)) {
+    if (torch && must_move(operands, count))
+        needed = CORE_OPERATOR;
+    if (needed != CORE_NOTHING) {
         core_release(operands, count);
-        return call_torch(self, objects, out, door, CORE_OPERATOR);
+        return call_torch(self, objects, out, door, needed);
     }
     return call_direct(self, operands, count, model, out);
 }

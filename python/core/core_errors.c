@@ -86,9 +86,8 @@ void core_raise(const ogive_error *error, PyObject *text)
     if (exception != core_formula_error)
         PyErr_SetObject(exception, message);
     else
-        raise_formula_error(message,
-                            error->offset < 0 || error->offset > length
-                                ? -1
-                                : count_characters(bytes, (size_t)error->offset));
+        raise_formula_error(message, error->offset < 0 || error->offset > length
+                                         ? -1
+                                         : count_characters(bytes, (size_t)error->offset));
     Py_DECREF(message);
 }

@@ -175,10 +175,10 @@ static void dealloc(PyObject *object)
 static PyObject *represent(PyObject *object)
 {
     core_formula *self = (core_formula *)object;
-    PyObject *text = PyUnicode_CompareWithASCIIString(self->precision, "float32") == 0
-                         ? PyUnicode_FromFormat("ogive.compile(%R)", self->text)
-                         : PyUnicode_FromFormat("ogive.compile(%R, precision=%R)", self->text,
-                                                self->precision);
+    PyObject *text =
+        PyUnicode_CompareWithASCIIString(self->precision, "float32") == 0
+            ? PyUnicode_FromFormat("ogive.compile(%R)", self->text)
+            : PyUnicode_FromFormat("ogive.compile(%R, precision=%R)", self->text, self->precision);
     PyObject *levels = core_gradient_levels(self->gradients);
     for (Py_ssize_t i = 0; text && levels && i < PyList_Size(levels); i++) {
         PyObject *names = PyList_GetItem(levels, i);
@@ -323,14 +323,10 @@ PyDoc_STRVAR(type_doc,
              "f(x, w), f(x, w=w) or f(**{'fc.weight': w}); out= takes the result (a tuple of\n"
              "them, if there are several).");
 
-static PyType_Slot slots[] = {{Py_tp_doc, (void *)type_doc},
-                              {Py_tp_dealloc, dealloc},
-                              {Py_tp_repr, represent},
-                              {Py_tp_call, PyVectorcall_Call},
-                              {Py_tp_members, members},
-                              {Py_tp_getset, attributes},
-                              {Py_tp_methods, methods},
-                              {0}};
+static PyType_Slot slots[] = {{Py_tp_doc, (void *)type_doc}, {Py_tp_dealloc, dealloc},
+                              {Py_tp_repr, represent},       {Py_tp_call, PyVectorcall_Call},
+                              {Py_tp_members, members},      {Py_tp_getset, attributes},
+                              {Py_tp_methods, methods},      {0}};
 
 static PyType_Spec spec = {.name = "ogive.Formula",
                            .basicsize = sizeof(core_formula),
@@ -341,9 +337,8 @@ static PyType_Spec spec = {.name = "ogive.Formula",
 int core_formula_init(PyObject *module)
 {
     core_formula_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (!core_formula_type ||
-        PyObject_SetAttrString((PyObject *)core_formula_type, "__script_if_tracing_wrapper",
-                               Py_True))
+    if (!core_formula_type || PyObject_SetAttrString((PyObject *)core_formula_type,
+                                                     "__script_if_tracing_wrapper", Py_True))
         return -1;
     return PyModule_AddObjectRef(module, "Formula", (PyObject *)core_formula_type);
 }

@@ -12,12 +12,12 @@ enum { MOST_DIMS = 64 }; /* more than planning takes: that is for it to refuse *
 static const struct {
     const char *name;
     DLDataType type;
-} dtypes[] = {{"float32", {kDLFloat, 32, 1}},  {"float16", {kDLFloat, 16, 1}},
-              {"bfloat16", {kDLBfloat, 16, 1}}, {"float64", {kDLFloat, 64, 1}},
+} dtypes[] = {{"float32", {kDLFloat, 32, 1}},     {"float16", {kDLFloat, 16, 1}},
+              {"bfloat16", {kDLBfloat, 16, 1}},   {"float64", {kDLFloat, 64, 1}},
               {"complex64", {kDLComplex, 64, 1}}, {"complex128", {kDLComplex, 128, 1}},
-              {"int64", {kDLInt, 64, 1}},      {"int32", {kDLInt, 32, 1}},
-              {"int16", {kDLInt, 16, 1}},      {"int8", {kDLInt, 8, 1}},
-              {"uint8", {kDLUInt, 8, 1}},      {"bool", {kDLBool, 8, 1}}};
+              {"int64", {kDLInt, 64, 1}},         {"int32", {kDLInt, 32, 1}},
+              {"int16", {kDLInt, 16, 1}},         {"int8", {kDLInt, 8, 1}},
+              {"uint8", {kDLUInt, 8, 1}},         {"bool", {kDLBool, 8, 1}}};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static int read_dtype(PyObject *name, DLDataType *type)
@@ -27,8 +27,8 @@ static int read_dtype(PyObject *name, DLDataType *type)
             *type = dtypes[i].type;
             return 0;
         }
-    PyErr_Format(PyExc_TypeError,
-                 "an input is %S: expected float32, float16, bfloat16 or float64", name);
+    PyErr_Format(PyExc_TypeError, "an input is %S: expected float32, float16, bfloat16 or float64",
+                 name);
     return -1;
 }
 

@@ -77,7 +77,8 @@ static int find_family(PyTypeObject *type, PyObject *object, core_family *family
     }
     if (found == 0 && (found = is_from(type, "numpy", "ndarray")) > 0) {
         /* Other subclasses carry a meaning (a mask, a unit) that would be lost. */
-        *family = is_named(type, "ndarray") || is_named(type, "memmap") ? FAMILY_NUMPY : FAMILY_NONE;
+        *family =
+            is_named(type, "ndarray") || is_named(type, "memmap") ? FAMILY_NUMPY : FAMILY_NONE;
         return 0;
     }
     if (found < 0)

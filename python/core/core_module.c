@@ -17,8 +17,8 @@ static PyObject *compile(PyObject *module, PyObject *args, PyObject *names)
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, names, "O|O:compile", keywords, &text, &precision))
         return NULL;
-    precision = precision ? (Py_INCREF(precision), precision)
-                          : PyUnicode_InternFromString("float32");
+    precision =
+        precision ? (Py_INCREF(precision), precision) : PyUnicode_InternFromString("float32");
     if (precision)
         formula = core_formula_create(text, precision);
     Py_XDECREF(precision);
@@ -72,10 +72,8 @@ static PyMethodDef functions[] = {
      "_register_torch(table): the functions that core_torch.c asks."},
     {0}};
 
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
-                                 .m_name = "ogive._core",
-                                 .m_doc = "The C part of ogive.",
-                                 .m_size = -1,
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "ogive._core",
+                                 .m_doc = "The C part of ogive.", .m_size = -1,
                                  .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__core(void); /* Python calls it by name */
@@ -89,8 +87,8 @@ PyMODINIT_FUNC PyInit__core(void)
         "ogive.FormulaError",
         "The text of a formula is wrong; offset is the index of the character, or None.",
         PyExc_ValueError, NULL);
-    core_device_error = PyErr_NewExceptionWithDoc(
-        "ogive.DeviceError", "What a device reported.", PyExc_RuntimeError, NULL);
+    core_device_error = PyErr_NewExceptionWithDoc("ogive.DeviceError", "What a device reported.",
+                                                  PyExc_RuntimeError, NULL);
     if (!core_formula_error || !core_device_error || core_formula_init(module) ||
         PyModule_AddObjectRef(module, "FormulaError", core_formula_error) ||
         PyModule_AddObjectRef(module, "DeviceError", core_device_error) ||

@@ -10,10 +10,10 @@
 #include "core.h"
 
 enum {
-    KEY_WORDS = 160,         /* keys up to this size need no allocation */
-    STACK_WORKSPACE = 8192,  /* bytes of workspace taken from the stack */
-    SPARE_BYTES = 8 << 20,   /* larger workspaces are not kept between calls */
-    LONG_RUN = 16384         /* elements computed, read and written from which on a run
+    KEY_WORDS = 160,        /* keys up to this size need no allocation */
+    STACK_WORKSPACE = 8192, /* bytes of workspace taken from the stack */
+    SPARE_BYTES = 8 << 20,  /* larger workspaces are not kept between calls */
+    LONG_RUN = 16384        /* elements computed, read and written from which on a run
                                 releases the GIL: some 2 us, handing it over costs 0.1 */
 };
 
@@ -32,8 +32,8 @@ static int64_t *add_layouts(int64_t *word, const core_operand *operands, Py_ssiz
     for (Py_ssize_t i = 0; i < count; i++) {
         const DLTensor *view = &operands[i].view;
         *word++ = (int64_t)view->device.device_type << 32 | (uint32_t)view->device.device_id;
-        *word++ = (int64_t)view->dtype.code << 32 | (int64_t)view->dtype.bits << 16 |
-                  view->dtype.lanes;
+        *word++ =
+            (int64_t)view->dtype.code << 32 | (int64_t)view->dtype.bits << 16 | view->dtype.lanes;
         *word++ = (int64_t)view->ndim * 2 + (view->strides != NULL);
         for (int32_t d = 0; d < view->ndim; d++) {
             *word++ = view->shape[d];
@@ -93,12 +93,10 @@ static int make_plan(core_formula *self, core_operand *inputs, Py_ssize_t input_
                              .precision = strict ? OGIVE_STRICT : OGIVE_FLOAT32};
     ogive_error error;
     ogive_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = ogive_plan_create(self->formula, pointers, (size_t)input_count,
-                               outputs ? pointers + input_count : NULL, (size_t)output_count,
-                               &options, plan, &error);
-    Py_END_ALLOW_THREADS
-    PyMem_Free(pointers);
+    Py_BEGIN_ALLOW_THREADS status = ogive_plan_create(self->formula, pointers, (size_t)input_count,
+                                                      outputs ? pointers + input_count : NULL,
+                                                      (size_t)output_count, &options, plan, &error);
+    Py_END_ALLOW_THREADS PyMem_Free(pointers);
     if (status == OGIVE_OK)
         return 0;
     core_raise(&error, core_text_of(self));
@@ -110,8 +108,8 @@ static void remember(core_formula *self, int64_t *words, Py_ssize_t count, ogive
 {
     end_plan(&self->plans[CORE_PLANS - 1]);
     memmove(&self->plans[1], &self->plans[0], (CORE_PLANS - 1) * sizeof self->plans[0]);
-    self->plans[0] = (core_plan){
-        .words = words, .count = count, .plan = plan, .is_long = is_long(plan)};
+    self->plans[0] =
+        (core_plan){.words = words, .count = count, .plan = plan, .is_long = is_long(plan)};
 }
 
 int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_count,
@@ -189,11 +187,9 @@ static ogive_status run(const core_plan *plan, const void *const *data, Py_ssize
         return ogive_plan_run(plan->plan, data, (void *const *)(data + input_count), workspace,
                               stream, error);
     ogive_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = ogive_plan_run(plan->plan, data, (void *const *)(data + input_count), workspace,
-                            stream, error);
-    Py_END_ALLOW_THREADS
-    return status;
+    Py_BEGIN_ALLOW_THREADS status = ogive_plan_run(
+        plan->plan, data, (void *const *)(data + input_count), workspace, stream, error);
+    Py_END_ALLOW_THREADS return status;
 }
 
 static ogive_status run_on_cpu(core_formula *self, const core_plan *plan, const void *const *data,

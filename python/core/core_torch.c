@@ -29,10 +29,9 @@ enum {
     FUNCTIONS
 };
 
-static const char *const names[FUNCTIONS] = {"grad_mode", "functorch", "dispatch_modes",
-                                             "function_modes", "autocast", "tracing",
-                                             "is_negative", "written", "operator",
-                                             "gradient"};
+static const char *const names[FUNCTIONS] = {
+    "grad_mode", "functorch",   "dispatch_modes", "function_modes", "autocast",
+    "tracing",   "is_negative", "written",        "operator",       "gradient"};
 static PyObject *functions[FUNCTIONS];
 static PyObject *requires_grad;
 static bool loaded;
@@ -119,8 +118,8 @@ static int ask(int which, PyObject *argument)
     if (!answer)
         return -1;
     int truth = answer == Py_False || answer == Py_None ? 0
-                : which == FUNCTORCH                  ? 1 /* level 0 is one */
-                                                      : PyObject_IsTrue(answer);
+                : which == FUNCTORCH                    ? 1 /* level 0 is one */
+                                                        : PyObject_IsTrue(answer);
     Py_DECREF(answer);
     return truth;
 }
@@ -151,10 +150,9 @@ static int tensor_needs_operator(PyObject *tensor, const core_kind *kind, bool *
 /* What this thread's state needs. */
 static int thread_needs_operator(void)
 {
-    if (quick.known && !quick.key_included(quick.functorch) &&
-        !quick.key_included(quick.tracer) && quick.key_excluded(quick.autocast_cpu) &&
-        quick.key_excluded(quick.autocast_cuda) && !quick.function_mode() &&
-        quick.dispatch_modes() == 0)
+    if (quick.known && !quick.key_included(quick.functorch) && !quick.key_included(quick.tracer) &&
+        quick.key_excluded(quick.autocast_cpu) && quick.key_excluded(quick.autocast_cuda) &&
+        !quick.function_mode() && quick.dispatch_modes() == 0)
         return 0;
     int answer = 0;
     for (int which = FUNCTORCH; which <= TRACING && !answer; which++)
@@ -167,8 +165,7 @@ int core_torch_needs_operator(const core_operand *operands, Py_ssize_t count, Py
     bool differentiable = false;
     int answer = 0;
     for (Py_ssize_t i = 0; i < count && !answer; i++)
-        answer =
-            tensor_needs_operator(operands[i].object, &operands[i].kind, &differentiable);
+        answer = tensor_needs_operator(operands[i].object, &operands[i].kind, &differentiable);
     bool several = out && (PyTuple_Check(out) || PyList_Check(out));
     Py_ssize_t out_count = !out ? 0 : several ? PySequence_Size(out) : 1;
     for (Py_ssize_t i = 0; i < out_count && !answer; i++) {

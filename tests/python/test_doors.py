@@ -237,6 +237,13 @@ def test_sparse_and_meta_tensors(doors, x):
     assert doors == ["operator"] * 2
 
 
+def test_a_gradient_of_what_cannot_be_lent(doors, x):
+    result = f(x.to("meta").requires_grad_())
+    assert result.device.type == "meta" and result.requires_grad and doors == ["operator"]
+    with pytest.raises(NotImplementedError, match="SparseCPU"):
+        f(x.to_sparse().requires_grad_())
+
+
 def test_functional_wrappers_have_no_memory(doors, x):
     wrapped = torch._to_functional_tensor(x)
     torch._enable_functionalization(reapply_views=True)

@@ -64,3 +64,30 @@ def test_stubs_name_every_function():
     tree = ast.parse((PACKAGE / "torch" / "_functions.pyi").read_text())
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert names == set(ot.__all__) - {"Formula"}
+
+
+def test_without_the_table_of_c_functions():
+    """PyTorch before 2.9 lends its tensors through __dlpack__ only."""
+    code = """
+import torch
+del torch.Tensor.__dlpack_c_exchange_api__
+import ogive, ogive.torch as ot
+assert not ot._operator._has_table
+x = torch.linspace(-3, 3, 12).reshape(3, 4)
+want = torch.sigmoid(x)
+parameter = torch.nn.Parameter(x.clone())
+with torch.no_grad():
+    for tensor in (x, parameter, x.t()):
+        torch.testing.assert_close(ot.sigmoid(tensor), torch.sigmoid(tensor))
+out = torch.empty(4, 3).t()
+assert ot.sigmoid(x, out=out) is out
+torch.testing.assert_close(out, want)
+ot.sigmoid(parameter).sum().backward()
+torch.testing.assert_close(parameter.grad, want * (1 - want))
+torch.testing.assert_close(torch.ops.ogive.run([parameter], "x * 2")[0], x * 2)
+torch.testing.assert_close(ot.sigmoid(torch._neg_view(x)), torch.sigmoid(-x))
+half = ot.sigmoid(x.bfloat16())
+assert half.dtype == torch.bfloat16
+assert torch.compile(ot.sigmoid, backend="eager", fullgraph=True)(x).shape == (3, 4)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -265,6 +265,27 @@ def test_autocast_keywords_and_dotted_names(data):
         assert formula(**{k: v.double() for k, v in arguments.items()}).dtype == torch.float64
 
 
+def test_autocast_leaves_nothing_else_in_a_graph(data):
+    from ogive.torch import _autocast
+    _autocast._wanted_dtype.cache_clear()
+    _autocast.cast_as_autocast.cache_clear()
+
+    def step(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            return ogive.compile("softmax(x @ w, 1)")(x, w)
+
+    graph = make_fx(step)(data(4, 3), data(3, 2))
+    called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert called == ["ogive.run.default", "<built-in function getitem>"]
+
+
+def test_autocast_refuses_what_it_cannot_read(data):
+    formula = ogive.compile("(" * 220 + "x" + ")" * 220 + " * 2")
+    assert_close(formula(torch.ones(3)), torch.full((3,), 2.0))
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(NotImplementedError, match="autocast"):
+        formula(data(3))
+
+
 def test_autocast_trains_and_compiles(data):
     fc = torch.nn.Linear(3, 5)
     tail = ot.Formula("sum(sigmoid(linear(x, fc.weight, fc.bias)), 1)", fc=fc)

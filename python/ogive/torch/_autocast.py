@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
 
@@ -56,7 +57,8 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
 
     if name in ("where", "t", "transpose"):
         return None
-    with torch.no_grad():
+    # Nothing of this belongs into a graph that is being traced.
+    with torch.no_grad(), _disable_current_modes():
         if result(torch.float32) == low:
             return low
         return torch.float32 if result(low) == torch.float32 else None
@@ -75,7 +77,8 @@ class _Caster(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.op, ast.MatMult):
-            node.left, node.right = self._cast("matmul", node.left), self._cast("matmul", node.right)
+            node.left = self._cast("matmul", node.left)
+            node.right = self._cast("matmul", node.right)
         elif isinstance(node.op, ast.Pow):
             node.left = self._cast("pow", node.left)
         return node
@@ -108,7 +111,10 @@ def cast_as_autocast(text: str, device: str, low: torch.dtype) -> str:
             return word
         return stand_ins.setdefault(word, f"ogive_stand_in_{len(stand_ins)}_")
 
-    tree = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip())
+    try:
+        tree = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip())
+    except (SyntaxError, RecursionError) as error:
+        raise NotImplementedError(f"autocast cannot read this formula: {error}") from None
     *bindings, last = _Caster(device, low).visit(tree).body
     results = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
     cast = "; ".join([ast.unparse(binding) for binding in bindings]

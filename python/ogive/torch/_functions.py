@@ -88,7 +88,9 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     others = [each for each in signature if each not in TENSORS]
     if not others and all(signature[each].default is signature[each].empty for each in tensors):
         return _core.compile(f"{name}({', '.join(tensors)})")
-    keywords = ("" if "*" in parameters else ", *") + (", dtype=None" if name in _WITH_DTYPE else "")
+    keywords = "" if "*" in parameters else ", *"
+    if name in _WITH_DTYPE:
+        keywords += ", dtype=None"
     source = (f"def {name}({parameters}{keywords}, out=None):\n"
               f"    return _apply({name!r}, dict({', '.join(f'{t}={t}' for t in tensors)}), "
               f"dict({', '.join(f'{o}={o}' for o in others)}), out"

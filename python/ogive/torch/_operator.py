@@ -50,13 +50,15 @@ _has_table = hasattr(Tensor, "__dlpack_c_exchange_api__")
 # ---- what runs it -------------------------------------------------------------------
 
 
-def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "",
+            precision: str = "float32") -> list[Tensor]:
     found = restore(formula, gradients, precision)
     result = found._straight(*[_lend(tensor) for tensor in inputs])
     return list(result) if found.results > 1 else [result]
 
 
-def _fake(inputs: Sequence[Tensor], formula: str, gradients: str = "", precision: str = "float32") -> list[Tensor]:
+def _fake(inputs: Sequence[Tensor], formula: str, gradients: str = "",
+          precision: str = "float32") -> list[Tensor]:
     layouts = infer(restore(formula, gradients, precision), inputs)
     model = next((tensor for tensor in inputs if tensor.dim() > 0), inputs[0])
     return [model.new_empty(shape, dtype=dtype) for shape, dtype in layouts]
@@ -153,6 +155,8 @@ def _each(size: int, inputs: Sequence[Tensor], dims: Sequence[int | None],
           function: Callable[[list[Tensor]], Sequence[Tensor]]) -> list[Tensor]:
     """One call per element of the mapped dim: dims in a formula's text stay what they
     are. Slow for many, but right for every formula."""
+    if size == 0:
+        raise NotImplementedError("vmap of a formula over a dim of size 0")
     calls = [function([tensor if dim is None else tensor.select(dim, i)
                        for tensor, dim in zip(inputs, dims)]) for i in range(size)]
     return [torch.stack(results) for results in zip(*calls)]
@@ -277,8 +281,8 @@ def _find_quick() -> dict[str, int]:
     """The C++ functions behind the questions below, and the keys they are asked for, by
     their mangled names, which change with their arguments; {} if one is missing."""
     folder = pathlib.Path(torch.__file__).parent / "lib"
-    parse = torch._C._dispatch_key_parse
     try:
+        parse = torch._C._dispatch_key_parse
         c10 = ctypes.CDLL(str(folder / "libc10.so"), os.RTLD_NOLOAD | os.RTLD_NOW)
         cpu = ctypes.CDLL(str(folder / "libtorch_cpu.so"), os.RTLD_NOLOAD | os.RTLD_NOW)
         functions = {
