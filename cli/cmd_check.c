@@ -25,7 +25,7 @@ static const char help[] =
     "  - the results' hash is the documented one, on every CPU level of this machine.\n"
     "Parameters have their defaults. Takes minutes per function; the errors are measured on\n"
     "the highest level, which the hash shows to be the same as the others. On a GPU only the\n"
-    "hashes are checked, in seconds: the same bits have the same errors.\n"
+    "hashes are checked: the same bits have the same errors.\n"
     "\n"
     "options:\n"
     "  --quick          every 997th input only: seconds; hashes are compared between levels\n"

@@ -9,7 +9,7 @@
 #include "progress.h"
 #include "report.h"
 
-enum { COPY_BYTES = 64 << 20 }; /* a bar moves after each: some 5 ms over PCIe */
+enum { COPY_BYTES = 64 << 20 }; /* a bar moves after each */
 
 bool device_copy(DLDevice device, void *to, const void *from, size_t bytes, const char *label,
                  failure *why)

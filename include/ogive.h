@@ -300,7 +300,7 @@ OGIVE_API size_t ogive_function_count(void);
 OGIVE_API ogive_status ogive_function(size_t index, ogive_function_info *info, ogive_error *error);
 /* The hash of what function index, one with a hash, gives on device for every step-th
  * of all 2^32 float32 inputs. For step 1 it must be ogive_function_info's: then device
- * gives the documented bits. Less than a second on a GPU, about a minute on a CPU. */
+ * gives the documented bits. On a CPU this takes its time. */
 OGIVE_API ogive_status ogive_function_hash(size_t index, DLDevice device, uint32_t step,
                                            uint64_t *hash, ogive_error *error);
 
