@@ -31,7 +31,7 @@ static og_cuda_work emit(const char *formula, const char *shapes, og_arena *aren
     og_cuda_work work;
     ogive_error error;
     make_plan(formula, shapes, &graph, &plan);
-    if (og_cuda_emit(&plan, 0, &limits, arena, &work, &error))
+    if (og_cuda_emit(&plan, 0, &limits, true, arena, &work, &error))
         fail_msg("%s [%s]: %s", formula, shapes, error.message);
     og_plan_free(&plan);
     og_graph_free(&graph);
@@ -223,7 +223,8 @@ static void test_too_many_operands(void **state)
     og_cuda_work work;
     ogive_error error;
     make_plan(formula.data, shapes.data, &graph, &plan);
-    assert_int_equal(og_cuda_emit(&plan, 0, &limits, &arena, &work, &error), OGIVE_UNSUPPORTED);
+    assert_int_equal(og_cuda_emit(&plan, 0, &limits, true, &arena, &work, &error),
+                     OGIVE_UNSUPPORTED);
     assert_non_null(strstr(error.message, "at most 4096 bytes of arguments"));
     assert_non_null(strstr(error.message, "601 operands"));
     og_arena_free(&arena);

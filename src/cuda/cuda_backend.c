@@ -23,6 +23,7 @@ typedef struct {
     const og_cuda_device *device; /* NULL: planned for a GPU that need not be there */
     og_placement placement;
     og_cuda_limits limits;
+    bool strict;           /* options.precision */
     const char *like;      /* the GPU that limits are of, without a device */
     prepared *kernels;     /* [kernel_count] */
     size_t scratch_offset; /* in the workspace; kernels share it, they run one by one */
@@ -49,7 +50,7 @@ static ogive_status emit_kernels(const og_plan *plan, state *s, ogive_error *err
         return og_fail_memory(error, count * sizeof *s->kernels);
     for (size_t i = 0; i < count; i++) {
         prepared *k = &s->kernels[i];
-        OG_TRY(og_cuda_emit(plan, (int32_t)i, &s->limits, &s->arena, &k->work, error));
+        OG_TRY(og_cuda_emit(plan, (int32_t)i, &s->limits, s->strict, &s->arena, &k->work, error));
         k->entries = OG_ARENA_NEW(&s->arena, og_cuda_entry, (size_t)k->work.launch_count);
         if (!k->entries)
             return og_fail_memory(error, (size_t)k->work.launch_count * sizeof *k->entries);
@@ -133,6 +134,7 @@ static ogive_status prepare_state(const og_plan *plan, const ogive_options *opti
                                   ogive_error *error)
 {
     OG_TRY(choose_device(options, s, error));
+    s->strict = options && options->precision == OGIVE_STRICT;
     OG_TRY(emit_kernels(plan, s, error));
     OG_TRY(find_used(plan, s, error));
     if (!s->device)
@@ -272,6 +274,28 @@ static uint64_t address_of(const og_plan *plan, const state *s, int32_t buffer,
     return (uintptr_t)memory->workspace + at->offset;
 }
 
+static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_map *map,
+                             const run_memory *memory, unsigned char *argument,
+                             ogive_error *error)
+{
+    enum { FLOAT16 = 6, FLOAT32 = 7 };                    /* CUtensorMapDataType */
+    enum { SWIZZLE_128 = 3, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMapSwizzle and so on */
+    uint64_t address = map->offset + address_of(plan, s, map->buffer, memory);
+    const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows};
+    const uint64_t pitches[] = {(uint64_t)map->pitch_bytes};
+    const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows};
+    const uint32_t steps[] = {1, 1};
+    if (address % 16)
+        return OGIVE_OK;
+    if (!og_cuda_driver()->call.cuTensorMapEncodeTiled)
+        OG_FAIL(error, OGIVE_DEVICE, -1,
+                "the driver has no cuTensorMapEncodeTiled: expected one for CUDA 12 or later");
+    OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
+                map->dtype == OG_FLOAT16 ? FLOAT16 : FLOAT32, 2, (void *)(uintptr_t)address,
+                extents, pitches, box, steps, NONE, SWIZZLE_128, PROMOTION_256, NONE);
+    return OGIVE_OK;
+}
+
 static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_launch *l,
                            const og_cuda_entry *entry, const run_memory *memory, ogive_error *error)
 {
@@ -282,6 +306,8 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
         uint64_t address = at->offset + address_of(plan, s, at->buffer, memory);
         memcpy(argument + at->at, &address, sizeof address);
     }
+    for (int32_t m = 0; m < l->map_count; m++)
+        OG_TRY(make_map(plan, s, &l->maps[m], memory, argument, error));
     void *parameters[] = {argument};
     int result = og_cuda_driver()->call.cuLaunchKernel(
         entry->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
@@ -447,6 +473,8 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
         og_text_add(text, "%s", l ? "; then " : "");
         explain_launch(&k->work.launches[l], &k->entries[l], text);
     }
+    if (k->work.note)
+        og_text_add(text, "\n  not on tensor cores: %s", k->work.note);
     og_text_add(text, "\n  ");
     explain_origin(s, k->module, text);
 }

@@ -74,8 +74,13 @@ typedef struct {
     F(cuPointerGetAttributes, "cuPointerGetAttributes",                                            \
       (unsigned count, int *attributes, void **values, og_cu_address address))
 
-/* May be missing: cuFuncLoad came with CUDA 12.4, memory pools with 11.2. */
+/* May be missing: cuFuncLoad came with CUDA 12.4, memory pools with 11.2, tensor maps
+ * with 12.0. */
 #define OG_CUDA_OPTIONAL_FUNCTIONS(F)                                                              \
+    F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                            \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *extents,                 \
+       const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave,        \
+       int swizzle, int promotion, int fill))                                                      \
     F(cuFuncLoad, "cuFuncLoad", (og_cu_function * function))                                       \
     F(cuMemPoolCreate, "cuMemPoolCreate",                                                          \
       (og_cu_pool * *pool, const og_cu_pool_properties *properties))                               \

@@ -110,7 +110,9 @@ static ogive_status keep_source(og_cuda_emitter *e)
 static ogive_status keep_arguments(og_cuda_emitter *e)
 {
     og_cuda_arguments *from = &e->arguments;
-    size_t size = (from->size + 7) / 8 * 8, count = from->pointer_count;
+    size_t alignment = from->map_count ? OG_CUDA_MAP_ALIGNMENT : 8;
+    size_t size = (from->size + alignment - 1) / alignment * alignment;
+    size_t count = from->pointer_count;
     if (size > OG_CUDA_ARGUMENT_BYTES)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a CUDA kernel takes at most %d bytes of arguments, this one has %zu (%d operands, "
@@ -215,7 +217,9 @@ static ogive_status emit(og_cuda_emitter *e)
     if (!e->has_stride || !e->is_kept || !e->list)
         return og_fail_memory(e->error, strides);
     e->wide = needs_wide(kernel);
-    if (kernel->product_count)
+    if (kernel->product_count && og_cuda_takes_sm90(e))
+        OG_TRY(og_cuda_emit_sm90(e));
+    else if (kernel->product_count)
         OG_TRY(og_cuda_emit_product(e));
     else if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
         OG_TRY(og_cuda_emit_columns(e));
@@ -231,11 +235,12 @@ static ogive_status emit(og_cuda_emitter *e)
 }
 
 ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
-                          og_arena *arena, og_cuda_work *out, ogive_error *error)
+                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error)
 {
     og_cuda_emitter e = {.plan = plan,
                          .kernel = &plan->kernels[kernel],
                          .limits = limits,
+                         .strict = strict,
                          .arena = arena,
                          .error = error,
                          .out = out};

@@ -27,12 +27,15 @@ typedef struct {
     size_t size; /* may exceed bytes: then refused at the end */
     og_cuda_pointer *pointers;
     size_t pointer_count, pointer_capacity;
+    og_cuda_map maps[2];
+    int32_t map_count;
 } og_cuda_arguments;
 
 typedef struct {
     const og_plan *plan;
     const og_kernel *kernel;
     const og_cuda_limits *limits;
+    bool strict;
     og_arena *arena;
     ogive_error *error;
 
@@ -79,6 +82,8 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
 
 void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
                          size_t offset);
+/* a.<name>, an og_map: before all other members. map->at is found here. */
+void og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* Pointers of all accesses, constants, struct og_offsets and og_start(). */
@@ -129,5 +134,8 @@ ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
+ogive_status og_cuda_emit_sm90(og_cuda_emitter *e);
+/* Is the kernel's product for og_cuda_emit_sm90()? If not, e->out->note says why. */
+bool og_cuda_takes_sm90(og_cuda_emitter *e);
 
 #endif

@@ -100,7 +100,7 @@ template <class T> struct alignas(OG_V * sizeof(T) < 16 ? OG_V * sizeof(T) : 16)
 
 template <class T> OG_FN bool og_is_aligned(const T *p)
 {
-    return (uint64_t)p % alignof(og_pack<T>) == 0;
+    return OG_V == 1 || (uint64_t)p % alignof(og_pack<T>) == 0;
 }
 
 /* How many elements p is past a multiple of a vector. */

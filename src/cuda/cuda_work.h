@@ -14,7 +14,8 @@
 
 #include "plan/plan.h"
 
-/* What a kernel's shape may depend on; its results never do. */
+/* What a kernel's shape may depend on. Its results never do, but for products of float32
+ * that need not be strict: those depend on arch. */
 typedef struct {
     int32_t arch; /* compute capability: 80, 90, 100 */
     int32_t multiprocessors;
@@ -34,6 +35,22 @@ typedef struct {
     size_t offset;  /* bytes into it */
 } og_cuda_pointer;
 
+/* A tensor map (CUtensorMap) that a run makes in a launch's argument: a matrix whose rows
+ * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes; what lies beyond the
+ * matrix is 0. Where the address is no multiple of 16 there can be none: the map stays
+ * zeros, and the kernel has to know by itself. */
+typedef struct {
+    size_t at;      /* byte in the argument, a multiple of OG_CUDA_MAP_ALIGNMENT */
+    int32_t buffer; /* as in og_cuda_pointer */
+    size_t offset;
+    og_dtype dtype;       /* OG_FLOAT32 or OG_FLOAT16 */
+    int64_t columns, rows; /* of the matrix, below 2^32 */
+    int64_t pitch_bytes;   /* a multiple of 16, below 2^40 */
+    int32_t box_columns, box_rows;
+} og_cuda_map;
+
+enum { OG_CUDA_MAP_BYTES = 128, OG_CUDA_MAP_ALIGNMENT = 64 };
+
 typedef struct {
     const char *entry; /* extern "C" name in the source */
     uint32_t grid[3];
@@ -43,18 +60,22 @@ typedef struct {
     size_t argument_bytes;
     og_cuda_pointer *pointers;
     int32_t pointer_count;
+    const og_cuda_map *maps;
+    int32_t map_count;
 } og_cuda_launch;
 
 typedef struct {
     const char *source;   /* complete, needs no header; the same for all shapes of its kind */
     const char *body;     /* "contiguous", "rows, a warp a row", ...: for explain */
+    const char *note;     /* of a product: why tensor cores are not used, or NULL */
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */
 } og_cuda_work;
 
-/* Emits one kernel of plan. Everything in *out lives in arena. */
+/* Emits one kernel of plan; strict: products in plan.h's order, whatever it costs.
+ * Everything in *out lives in arena. */
 ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
-                          og_arena *arena, og_cuda_work *out, ogive_error *error);
+                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error);
 
 #endif

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Float32 linear on a GPU: is it right, how accurate, how fast, beside PyTorch.
+
+    python bench/gpu_linear.py [--library build/libogive.so] [--seconds N] [PART...]
+
+Parts (all by default):
+    shapes    odd shapes and tails against float64
+    rows      rows that tensor cores cannot hold have precision=strict's bits; a row alone has
+              the bits that it has in a batch; repeated runs have the same bits
+    errors    the error by distribution: ||e|| / ||z||, and the greatest |e| / sum |x||w|, of
+              Ogive and of torch's SGEMM (TF32 off)
+    times     medians, L2 flushed before each call, ours and torch's in turn
+
+Ends with status 1 if anything is wrong. OGIVE_PRODUCT=cores times the CUDA cores instead.
+"""
+import argparse
+import ctypes
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+
+root = pathlib.Path(__file__).resolve().parent.parent
+strict_bound = 2.0 ** -21  # of |e| / sum |x||w|, or 1.5 times SGEMM's
+failures = []
+
+
+# ---- libogive through ctypes ---------------------------------------------------------
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("offset", ctypes.c_int64),
+                ("message", ctypes.c_char * 1000)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32),
+                ("cpu_level", ctypes.c_char_p), ("precision", ctypes.c_int),
+                ("stream", ctypes.c_void_p), ("cuda_arch", ctypes.c_char_p)]
+
+
+def describe(tensors):
+    array = (ctypes.POINTER(Tensor) * len(tensors))()
+    array.kept = []
+    for i, t in enumerate(tensors):
+        shape = (ctypes.c_int64 * max(t.dim(), 1))(*t.shape)
+        strides = (ctypes.c_int64 * max(t.dim(), 1))(*t.stride())
+        at = Tensor(t.data_ptr(), 2, t.device.index or 0, t.dim(), 2, 32, 1, shape, strides, 0)
+        array.kept += [shape, strides, at, t]
+        array[i] = ctypes.pointer(at)
+    return array
+
+
+class Formula:
+    library = None
+
+    def __init__(self, text):
+        self.text, self.handle = text, ctypes.c_void_p()
+        self.call("ogive_formula_create", text.encode(), ctypes.c_size_t(len(text.encode())),
+                  ctypes.byref(self.handle))
+
+    def call(self, name, *args):
+        error = Error()
+        if getattr(self.library, name)(*args, ctypes.byref(error)) != 0:
+            raise RuntimeError(f"{self.text}: {error.message.decode()}")
+
+    def bind(self, inputs, output, strict=False):
+        """A function that runs the formula on these tensors."""
+        ins, outs = describe(inputs), describe([output])
+        options = Options(ctypes.sizeof(Options), 0, None, int(strict),
+                          torch.cuda.current_stream().cuda_stream, None)
+
+        def run():
+            self.call("ogive_run", self.handle, ins, ctypes.c_size_t(len(inputs)), outs,
+                      ctypes.c_size_t(1), ctypes.byref(options))
+        return run
+
+
+formulas = {}
+
+
+def run(text, inputs, shape, strict=False):
+    if text not in formulas:
+        formulas[text] = Formula(text)
+    out = torch.full(shape, 7e7, device="cuda")
+    formulas[text].bind(inputs, out, strict)()
+    torch.cuda.synchronize()
+    return out
+
+
+def check(good, what):
+    if not good:
+        failures.append(what)
+        print("WRONG:", what, flush=True)
+
+
+def different(a, b):
+    """Elements whose bits differ, NaNs apart."""
+    both_nan = a.isnan() & b.isnan()
+    return int(((a.view(torch.int32) != b.view(torch.int32)) & ~both_nan).sum())
+
+
+def product64(x, w):
+    """x w^T and |x| |w|^T in float64."""
+    xd, wd = x.double(), w.double()
+    return xd @ wd.t(), xd.abs() @ wd.abs().t()
+
+
+def random(*shape):
+    return torch.randn(*shape, device="cuda")
+
+
+# ---- parts -----------------------------------------------------------------------------
+
+def part_shapes(_):
+    linear = "linear(x, w)"
+    for m, n, k in ((1, 128, 128), (5, 130, 132), (127, 129, 196), (129, 300, 1000),
+                    (300, 777, 2052), (64, 4096, 260), (1000, 200, 5000), (257, 1000, 128)):
+        x, w = random(m, k), random(n, k)
+        z, scale = product64(x, w)
+        e = ((run(linear, [x, w], (m, n)).double() - z).abs() / scale).max().item()
+        print(f"shapes {m:5d} x {n:5d} x {k:5d}: {e:.1e} of sum |x||w|", flush=True)
+        check(e < strict_bound, f"linear {m}x{n}x{k}: {e}")
+    for m, n, k in ((1, 129, 128), (130, 1000, 516), (257, 4100, 260)):
+        x, w, b = random(m, k), random(n, k) / k ** 0.5, random(n)
+        y, r = random(m, n), random(m, 1)
+        z = torch.nn.functional.linear(x.double(), w.double(), b.double())
+        tails = {
+            "z = linear(x, w, b); z + 2 * sigmoid(z)": ([x, w, b], z + 2 * z.sigmoid()),
+            "linear(x, w, b) * y + r": ([x, w, b, y, r], z * y.double() + r.double()),
+            "sum(sigmoid(linear(x, w, b)), dim=1)": ([x, w, b], z.sigmoid().sum(1)),
+            "amax(linear(x, w, b), dim=1)": ([x, w, b], z.amax(1)),
+            "logsumexp(linear(x, w, b), dim=1)": ([x, w, b], z.logsumexp(1)),
+        }
+        for text, (inputs, want) in tails.items():
+            got = run(text, inputs, want.shape).double()
+            e = ((got - want).abs() / (1 + want.abs())).max().item()
+            print(f"shapes {m} x {n} x {k}: {text}: {e:.1e}", flush=True)
+            check(e < 4e-6, f"{text} {m}x{n}x{k}: {e}")
+    x, w = random(3, 50, 256).transpose(0, 1), random(200, 256)  # rows of two dims
+    want = torch.nn.functional.linear(x.double(), w.double())
+    e = (run(linear, [x, w], (50, 3, 200)).double() - want).abs().max().item()
+    check(e < 1e-4, f"rows of two dims: {e}")
+    x = random(256, 77).t()  # k apart in memory
+    want = torch.nn.functional.linear(x.double(), w.double())
+    e = (run(linear, [x, w], (77, 200)).double() - want).abs().max().item()
+    check(e < 1e-4, f"k apart: {e}")
+
+
+def part_rows(_):
+    linear, total = "linear(x, w)", "sum(sigmoid(linear(x, w)), dim=1)"
+    inf, nan = float("inf"), float("nan")
+    x, w = random(300, 1024), random(700, 1024)
+    x[3] = 0
+    x[4, 50], x[5, 7] = inf, nan
+    x[6] *= 2.0 ** -80
+    x[7] *= 2.0 ** 60
+    x[8] *= torch.exp2(torch.randint(-12, 13, (1024,), device="cuda").float())
+    x[200] *= 2.0 ** -120
+    w[5, 100], w[9, 200] = nan, inf
+    w[17] = 0
+    w[20, :64] = 0
+    w[30] *= 2.0 ** -100
+    w[31] *= 2.0 ** 90
+    w[40, 3] = 2.0 ** 100
+    w[41] *= 2.0 ** -125
+    z, scale = product64(x, w)
+    got, want = run(linear, [x, w], (300, 700)), run(linear, [x, w], (300, 700), strict=True)
+    for row in (4, 5, 8, 200):
+        check(different(got[row], want[row]) == 0, f"row {row} has not strict's bits")
+    for column in (5, 9, 41):
+        check(different(got[:, column], want[:, column]) == 0, f"column {column} ...")
+    special = want.isnan() | want.isinf()
+    check(bool((got.isnan() == want.isnan()).all() and (got.isinf() == want.isinf()).all()),
+          "NaN and inf where strict has them")
+    e = ((got.double() - z).abs() / scale)[~special & (scale > 2.0 ** -100)].max().item()
+    print(f"rows   special values: {e:.1e} of sum |x||w|; redone rows have strict's bits", flush=True)
+    check(e < 2 * strict_bound, f"special values {e}")
+    got, want = run(total, [x, w], (300,)), run(total, [x, w], (300,), strict=True)
+    check(different(got[[4, 5, 8, 200]], want[[4, 5, 8, 200]]) == 0, "redone sums")
+    check(bool((got.isnan() == want.isnan()).all()), "NaN sums")
+    flat = random(700 * 1024 + 1)
+    moved = flat[1:].view(700, 1024)  # TMA takes no such address
+    check(different(run(linear, [x, moved], (300, 700)),
+                    run(linear, [x, moved], (300, 700), strict=True)) == 0, "misaligned w")
+    w = random(700, 1024)
+    x = random(300, 1024)
+    for text, columns in ((linear, (700,)), (total, ())):
+        whole = run(text, [x, w], (300, *columns))
+        for first, last in ((0, 1), (5, 6), (127, 129), (40, 300), (299, 300)):
+            some = run(text, [x[first:last].clone(), w], (last - first, *columns))
+            check(different(some, whole[first:last]) == 0, f"{text}: rows {first}..{last} alone")
+    print("rows   alone and in a batch: the same bits", flush=True)
+    for m, n, k, text in ((128, 8192, 32768, total), (1024, 8192, 8192, linear),
+                          (1000, 3000, 1028, linear)):
+        x, w = random(m, k), random(n, k)
+        out = torch.empty((m,) if text == total else (m, n), device="cuda")
+        bound = formulas[text].bind([x, w], out)
+        bound()
+        first, other = out.clone(), 0
+        for _ in range(60):
+            out.fill_(7e7)
+            bound()
+            other += not torch.equal(out, first)
+        print(f"rows   {m}x{n}x{k} {text}: {other} of 60 repeats differ", flush=True)
+        check(other == 0, f"repeats {m}x{n}x{k}")
+
+
+def fill(kind, x, w):
+    torch.manual_seed(sum(map(ord, kind)))
+    k = x.shape[1]
+    r = k ** -0.5
+    x.normal_()
+    w.normal_().mul_(r)
+    if kind == "uniform":
+        x.uniform_(0, 1)
+        w.uniform_(-r, r)
+    elif kind == "positive":
+        x.uniform_(0, 1)
+        w.uniform_(0, r)
+    elif kind == "lognormal(3)":
+        x.mul_(torch.randn_like(x).mul_(3).exp_())
+        w.mul_(torch.randn_like(w).mul_(3).exp_())
+    elif kind == "rows 2^+-20":
+        for t in (x, w):
+            t.mul_(torch.exp2(torch.randint(-20, 21, (t.shape[0], 1), device="cuda").float()))
+    elif kind.startswith("columns"):
+        c = int(kind.split("^")[1])
+        e = torch.randint(-c, c + 1, (1, k), device="cuda").float()
+        x.mul_(torch.exp2(-e))
+        w.mul_(torch.exp2(e))
+    elif kind == "x outlier":
+        x[:, 77] = 4096.0
+        w[:, 77] *= 2.0 ** -12
+    elif kind == "w outlier":
+        w[:, 77] = 4096.0
+        x[:, 77] = 0
+
+
+def part_errors(_):
+    print(f"{'errors':29}{'Ogive':20}{'SGEMM':20}", flush=True)
+    for m, n, k in ((128, 4096, 32768), (512, 4096, 8192), (512, 2048, 1024)):
+        x, w = torch.empty(m, k, device="cuda"), torch.empty(n, k, device="cuda")
+        for kind in ("uniform", "normal", "positive", "lognormal(3)", "rows 2^+-20", "columns 2^4",
+                     "columns 2^8", "columns 2^12", "x outlier", "w outlier"):
+            fill(kind, x, w)
+            z, scale = product64(x, w)
+            row = []
+            for y in (run("linear(x, w)", [x, w], (m, n)), x @ w.t()):
+                e = y.double() - z
+                row += [(e.norm() / z.norm()).item(), (e.abs() / scale).max().item()]
+            print(f"K = {k:5d} {kind:14}     {row[0]:.1e} {row[1]:.1e}     {row[2]:.1e} "
+                  f"{row[3]:.1e}", flush=True)
+            check(row[1] <= max(1.5 * row[3], strict_bound), f"K = {k} {kind}: {row}")
+
+
+def median_times(calls, seconds):
+    flush = torch.empty(64 * 2 ** 20, device="cuda")
+    times = [[] for _ in calls]
+    for call in calls:
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    begin = time.time()
+    while time.time() - begin < seconds or len(times[0]) < 20:
+        for call, record in zip(calls, times):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush.zero_()
+            start.record()
+            call()
+            end.record()
+            torch.cuda.synchronize()
+            record.append(start.elapsed_time(end))
+    return [statistics.median(t) for t in times]
+
+
+def part_times(seconds):
+    linear = torch.nn.functional.linear
+    works = {
+        "sum(sigmoid(linear(x, w, b)), dim=1)":
+            ((128, 32768, 32768), lambda x, w, b: torch.sum(torch.sigmoid(linear(x, w, b)), 1)),
+        "z = linear(x, w, b); z + 2 * sigmoid(z)":
+            ((1024, 8192, 8192), lambda x, w, b: (z := linear(x, w, b)) + 2 * torch.sigmoid(z)),
+        "linear(x, w, b)": ((4096, 4096, 4096), linear),
+        "linear(x, w, b) + 0": ((16, 8192, 8192), linear),
+        "linear(x, w, b) * 1": ((512, 2048, 2048), linear),
+    }
+    for text, ((m, n, k), peer) in works.items():
+        x, w, b = torch.rand(m, k, device="cuda"), random(n, k) / k ** 0.5, random(n)
+        want = peer(x, w, b)
+        out = torch.empty_like(want)
+        ours, strict = Formula(text).bind([x, w, b], out), Formula(text).bind([x, w, b], out, True)
+        ours()
+        e = ((out - want).abs().max() / want.abs().max()).item()
+        check(e < 1e-5, f"{text}: {e} from torch's")
+        t = median_times([ours, strict, lambda: peer(x, w, b)], seconds)
+        for _ in range(30 if m < 4096 else 8):
+            ours()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        rounds = max(20, int(0.5e3 / t[0]))
+        start.record()
+        for _ in range(rounds):
+            ours()
+        end.record()
+        torch.cuda.synchronize()
+        print(f"times  {m}x{n}x{k} {text}: Ogive {t[0]:.4f} ms (back to back "
+              f"{start.elapsed_time(end) / rounds:.4f}), strict {t[1]:.4f}, torch {t[2]:.4f}: "
+              f"{t[2] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
+
+
+def main():
+    parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors, "times": part_times}
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])
+    parser.add_argument("--library", default=root / "build/libogive.so")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each work")
+    arguments = parser.parse_args()
+    Formula.library = ctypes.CDLL(str(arguments.library))
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(0)
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, "OGIVE_PRODUCT",
+          os.environ.get("OGIVE_PRODUCT"), flush=True)
+    for name in arguments.parts or parts:
+        begin = time.time()
+        parts[name](arguments.seconds)
+        print(f"{name}: {time.time() - begin:.1f} s", flush=True)
+    print(f"{len(failures)} wrong" if failures else "all right")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_sm90.c - float32 products on Hopper's tensor cores: the launches around
+ * cuda_sm90.cuh.
+ *
+ *     og_split      x becomes pairs of float16 in the scratch
+ *     og_tensor     the product and pass 0
+ *     og_redo       what tensor cores cannot hold, in plan.h's order; mostly nothing
+ *     og_combine0   if the pass reduces
+ *
+ * The last dim of the space is the columns, a row each of w, the right factor; all others
+ * together are the rows.
+ */
+#include "cuda/cuda_choose.h"
+#include "cuda/cuda_emit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern const char og_text_of_cuda_sm90_split[], og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90[],
+    og_text_of_cuda_sm90_redo[];
+
+enum {
+    TILE = 128,      /* rows and columns */
+    BLOCK_K = 64,    /* k of a box of x; w's boxes are half of that */
+    SPLIT_THREADS = 512,
+    TENSOR_THREADS = 384,
+    REDO_THREADS = 256,
+    REDO_BLOCKS = 3, /* of a multiprocessor */
+    RING_BYTES = 6 * TILE * BLOCK_K / 2 * 4 + 4 * 2 * TILE * BLOCK_K * 2,
+    FIXED_BYTES = 256 + 2 * 8 * (6 + 4), /* votes, barriers */
+    REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
+};
+
+/* ---- which kernels ------------------------------------------------------------------------ */
+
+static size_t sum_bytes(const og_pass *pass)
+{
+    size_t sums = og_cuda_has_row_values(pass) ? og_cuda_sums_bytes(pass, false) : 0;
+    size_t terms = og_cuda_has_terms(pass) ? og_cuda_sums_bytes(pass, true) : 0;
+    return sums > terms ? sums : terms;
+}
+
+static bool has_plain_dims(const og_kernel *kernel)
+{
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    if (last < 0 || kernel->space.n_reduced > 1 || product->left.stride[last] != 0)
+        return false;
+    for (int32_t d = 0; d < last; d++)
+        if (product->right.stride[d] != 0)
+            return false;
+    return product->right.stride[last] != 0;
+}
+
+static int64_t count_rows(const og_space *space)
+{
+    int64_t rows = 1;
+    for (int32_t d = 0; d < space->rank - 1; d++)
+        rows *= space->extent[d];
+    return rows;
+}
+
+bool og_cuda_takes_sm90(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    og_cuda_product_facts facts = {.left = product->left.dtype,
+                                   .right = product->right.dtype,
+                                   .products = kernel->product_count,
+                                   .passes = kernel->pass_count,
+                                   .has_plain_dims = has_plain_dims(kernel),
+                                   .k = product->k,
+                                   .right_k_stride = product->right_k_stride,
+                                   .sum_bytes = sum_bytes(&kernel->passes[0])};
+    if (facts.has_plain_dims) {
+        facts.m = count_rows(&kernel->space);
+        facts.n = kernel->space.extent[last];
+        facts.right_pitch = product->right.stride[last];
+    }
+    e->out->note = og_cuda_refuse_sm90(&facts, e->limits, e->strict, getenv("OGIVE_PRODUCT"));
+    return !e->out->note;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs;
+} matrices;
+
+static matrices see_matrices(const og_kernel *kernel)
+{
+    matrices s = {.rows = count_rows(&kernel->space),
+                  .n = kernel->space.extent[kernel->space.rank - 1],
+                  .k = kernel->products[0].k};
+    s.m_tiles = (s.rows + TILE - 1) / TILE;
+    s.n_tiles = (s.n + TILE - 1) / TILE;
+    s.k_padded = (s.k + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
+    s.runs = (s.n + OG_RUN - 1) / OG_RUN;
+    return s;
+}
+
+/* The next part of the scratch; where it begins. */
+static size_t add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
+{
+    size_t at = e->out->scratch_bytes;
+    if (name)
+        og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, at);
+    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    return at;
+}
+
+/* Maps come first: they are aligned more than all others. */
+static void add_maps(og_cuda_emitter *e, const matrices *s)
+{
+    const og_access *w = &e->kernel->products[0].right;
+    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
+    og_cuda_add_map(e, "w_map",
+                    &(og_cuda_map){.buffer = w->buffer,
+                                   .dtype = OG_FLOAT32,
+                                   .columns = s->k,
+                                   .rows = s->n,
+                                   .pitch_bytes = w->stride[e->kernel->space.rank - 1] * 4,
+                                   .box_columns = BLOCK_K / 2,
+                                   .box_rows = TILE});
+    og_cuda_add_map(e, "x_map",
+                    &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
+                                   .offset = e->out->scratch_bytes,
+                                   .dtype = OG_FLOAT16,
+                                   .columns = s->k_padded,
+                                   .rows = s->m_tiles * 2 * TILE,
+                                   .pitch_bytes = s->k_padded * 2,
+                                   .box_columns = BLOCK_K,
+                                   .box_rows = 2 * TILE});
+    add_scratch(e, "x_pairs", s->m_tiles * 2 * TILE * s->k_padded * 2);
+    add_scratch(e, "x_scales", s->rows * 4);
+    add_scratch(e, "redo", s->runs * s->m_tiles * TILE);
+    add_scratch(e, "any_redo", 4);
+}
+
+/* og_x_row(): where a row of x begins. */
+static void add_x(og_cuda_emitter *e)
+{
+    const og_product *product = &e->kernel->products[0];
+    og_text *to = &e->passes;
+    og_cuda_add_pointer(e, "const float", "x", product->left.buffer, 0);
+    og_cuda_add_index(e, "x_k", product->left_k_stride);
+    og_text_add(to, "\nOG_FN const float *og_x_row(const og_args &a, og_index index)\n{\n"
+                    "    int64_t at = 0;\n    og_index rest;\n");
+    for (int32_t d = e->kernel->space.rank - 2; d >= 0; d--) {
+        char stride[16], divisor[16];
+        snprintf(stride, sizeof stride, "x_%d", (int)d);
+        snprintf(divisor, sizeof divisor, "d%d", (int)d);
+        og_cuda_add_index(e, stride, product->left.stride[d]);
+        if (d == 0) {
+            og_text_add(to, "    at += (int64_t)index * a.%s;\n", stride);
+            break;
+        }
+        if (!e->has_divisor[d])
+            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
+        e->has_divisor[d] = true;
+        og_text_add(to,
+                    "    rest = og_divide(index, a.%s);\n"
+                    "    at += (int64_t)(index - rest * a.%s.extent) * a.%s;\n"
+                    "    index = rest;\n",
+                    divisor, divisor, stride);
+    }
+    og_text_add(to, "    return a.x + at;\n}\n");
+}
+
+/* What elements load and is the same for all rows is loaded once a tile. */
+static void mark_kept(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    const og_pass *pass = &kernel->passes[0];
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != OG_OP_LOAD)
+            continue;
+        bool still = !og_cuda_is_stored(kernel, instr->index);
+        for (int32_t d = 0; d < kernel->space.rank - 1; d++)
+            still &= kernel->accesses[instr->index].stride[d] == 0;
+        e->is_kept[instr->index] = still;
+    }
+}
+
+/* Indices are 64 bits wide if a stride of x or the number of rows needs it. */
+static void widen(og_cuda_emitter *e, const matrices *s)
+{
+    const int64_t most = INT32_MAX / 2;
+    const og_product *product = &e->kernel->products[0];
+    e->wide |= s->rows > most || s->runs * s->m_tiles > most || s->n_tiles * s->m_tiles > most ||
+               llabs(product->left_k_stride) > most ||
+               (og_cuda_has_row_values(&e->kernel->passes[0]) && s->rows > most / (s->runs + 2));
+    for (int32_t d = 0; d < e->kernel->space.rank - 1; d++)
+        e->wide |= llabs(product->left.stride[d]) > most;
+}
+
+static void add_arguments(og_cuda_emitter *e, const matrices *s)
+{
+    int32_t last = e->kernel->space.rank - 1;
+    const og_access *w = &e->kernel->products[0].right;
+    add_maps(e, s);
+    og_cuda_add_pointer(e, "const float", "w", w->buffer, 0);
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "w_pitch", w->stride[last]);
+    og_cuda_add_index(e, "rows", s->rows);
+    og_cuda_add_index(e, "n", s->n);
+    og_cuda_add_index(e, "k", s->k);
+    og_cuda_add_index(e, "k_padded", s->k_padded);
+    og_cuda_add_index(e, "m_tiles", s->m_tiles);
+    og_cuda_add_index(e, "n_tiles", s->n_tiles);
+    og_cuda_add_index(e, "tiles", s->m_tiles * s->n_tiles);
+    og_cuda_add_index(e, "runs", s->runs);
+    og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
+    og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
+    add_x(e);
+}
+
+/* ---- entry --------------------------------------------------------------------------------- */
+
+static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
+{
+    int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
+    int64_t items = s->runs * s->m_tiles, most = processors * REDO_BLOCKS;
+    OG_TRY(og_cuda_make_launches(e, 4));
+    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, SPLIT_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
+                              TENSOR_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, REDO_THREADS));
+    og_cuda_launch *tensor = &e->out->launches[1];
+    og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
+    if (!maps)
+        return og_fail_memory(e->error, sizeof *maps);
+    for (int32_t i = 0; i < e->arguments.map_count; i++)
+        maps[i] = e->arguments.maps[i];
+    tensor->maps = maps;
+    tensor->map_count = e->arguments.map_count;
+    tensor->shared_bytes = shared_bytes;
+    e->out->launches[2].shared_bytes = REDO_BYTES;
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
+{
+    const og_pass *pass = &e->kernel->passes[0];
+    matrices s = see_matrices(e->kernel);
+    bool reduces = og_cuda_has_row_values(pass);
+    size_t shared_bytes = RING_BYTES + 256 * sum_bytes(pass) + FIXED_BYTES;
+    int64_t x_bytes;
+    if (__builtin_mul_overflow(s.m_tiles * TILE * 4, s.k_padded, &x_bytes) ||
+        x_bytes > INT64_MAX / 4)
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
+    e->vector_dim = e->kernel->space.rank - 1;
+    e->vector = 1;
+    e->threads = SPLIT_THREADS;
+    widen(e, &s);
+    mark_kept(e);
+    og_text_add(&e->numbers,
+                "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
+                "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
+                "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
+                (int)sum_bytes(pass), (int)shared_bytes, REDO_BYTES, reduces,
+                og_cuda_has_terms(pass));
+    og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
+    add_arguments(e, &s);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->body, "%s\n%s\n%s\n%s", og_text_of_cuda_sm90_split, og_text_of_cuda_sm90_ptx,
+                og_text_of_cuda_sm90, og_text_of_cuda_sm90_redo);
+    e->out->body = "product, float32 as pairs of float16 on tensor cores, tiles of 128 x 128";
+    OG_TRY(add_launches(e, &s, shared_bytes));
+    if (!reduces)
+        return OGIVE_OK;
+    og_cuda_begin_combine(e, s.rows, s.runs);
+    return og_cuda_add_combine(e, 0, s.rows, s.runs);
+}

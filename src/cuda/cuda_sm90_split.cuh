@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_sm90_split.cuh - x as pairs of float16, for cuda_sm90.cuh: a block a row.
+ *
+ * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
+ * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
+ * row's greatest, so that elements above 2^-19 of it have float32's accuracy, 2^-21 at
+ * least. A row of which more than 1 in OG_FEW nonzero elements lie below, or that is not
+ * finite, or whose greatest is below 2^-112, cannot be held like this: its scale is NaN, and
+ * cuda_sm90_redo.cuh computes it.
+ *
+ * Scratch: a.x_pairs, rows in tiles of 128: those of hi, then those of lo, a.k_padded each,
+ * with zeros from a.k on. In each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
+ * a thread of a tensor-core product holds is then four neighbours of w.
+ */
+enum { OG_SPLIT_THREADS = 512, OG_SPLIT_WARPS = OG_SPLIT_THREADS / 32, OG_FEW = 64 };
+
+/* Has og_redo everything to do? TMA takes no other addresses. */
+OG_FN bool og_redoes_all(const og_args &a)
+{
+    return (uint64_t)a.w % 16 != 0;
+}
+
+struct alignas(16) og_four {
+    float e[4];
+};
+
+/* Elements k .. k + 3 of a row of `limit`; beyond: missing. */
+OG_FN og_four og_load_four(const float *row, int64_t stride, bool aligned, og_index k,
+                           og_index limit, float missing)
+{
+    og_four x;
+    if (aligned && k + 4 <= limit)
+        return *(const og_four *)(row + k);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        x.e[i] = k + i < limit ? row[(k + i) * stride] : missing;
+    return x;
+}
+
+OG_FN bool og_is_by_fours(const float *row, int64_t stride)
+{
+    return stride == 1 && (uint64_t)row % 16 == 0;
+}
+
+/* The sum, or (greatest) the greatest, of a block's numbers; every thread's. */
+OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
+{
+    __shared__ uint32_t met[OG_SPLIT_WARPS];
+#pragma unroll
+    for (int delta = 16; delta; delta /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
+        x = !greatest ? x + other : x > other ? x : other;
+    }
+    if (threadIdx.x % 32 == 0)
+        met[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = met[0];
+#pragma unroll
+    for (int w = 1; w < OG_SPLIT_WARPS; w++)
+        x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
+    __syncthreads(); /* before the next one writes */
+    return x;
+}
+
+/* Two neighbours; the first is the lower half. */
+OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
+{
+    uint16_t h0 = og_f16_from_f32(x0), h1 = og_f16_from_f32(x1);
+    uint16_t l0 = og_f16_from_f32(x0 - og_f32_from_f16(h0));
+    uint16_t l1 = og_f16_from_f32(x1 - og_f32_from_f16(h1));
+    hi = (uint32_t)h1 << 16 | h0;
+    lo = (uint32_t)l1 << 16 | l0;
+}
+
+OG_KERNEL(og_split, OG_SPLIT_THREADS)
+{
+    const og_index row = (og_index)blockIdx.x;
+    const float *x = og_x_row(a, row);
+    const bool aligned = og_is_by_fours(x, a.x_k);
+    uint32_t most = 0, small = 0, zeros = 0; /* bits of the greatest: NaN above inf */
+    if (row == 0 && threadIdx.x == 0)
+        *(uint32_t *)a.any_redo = 0;
+    for (og_index k = 4 * threadIdx.x; k < a.k; k += 4 * OG_SPLIT_THREADS) {
+        og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t bits = og_bits_f32(v.e[i]) & 0x7fffffffu;
+            most = bits > most ? bits : most;
+        }
+    }
+    most = og_meet_block(most, true);
+    uint32_t exponent = most & 0x7f800000u;
+    bool holds = most == 0 || (exponent >= 0x07800000u && exponent < 0x7f800000u);
+    float scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
+    float inverse = holds && most ? og_float_bits(exponent - 0x07000000u) : 1.0f;
+    float least = og_float_bits(most) * scale * 0x1p-19f;
+
+    int64_t tile = (int64_t)(row / 128), in_tile = (int64_t)(row % 128);
+    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 256 + in_tile) * (a.k_padded / 2);
+    uint32_t *lo = hi + 128 * (int64_t)(a.k_padded / 2);
+    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * OG_SPLIT_THREADS) {
+        og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            zeros += v.e[i] == 0.0f;
+            v.e[i] = v.e[i] * scale;
+            small += og_float_bits(og_bits_f32(v.e[i]) & 0x7fffffffu) < least;
+        }
+        og_index at = k / 16 * 8 + k % 16 / 4; /* in pairs */
+        og_split_pair(v.e[0], v.e[1], hi[at], lo[at]);
+        og_split_pair(v.e[2], v.e[3], hi[at + 4], lo[at + 4]);
+    }
+    zeros = og_meet_block(zeros, false);
+    small = og_meet_block(small, false); /* zeros too */
+    uint32_t nonzero = (uint32_t)a.k_padded - zeros;
+    holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
+    if (threadIdx.x == 0)
+        ((float *)a.x_scales)[row] = holds ? inverse : OG_NAN_F32;
+}

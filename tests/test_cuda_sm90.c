@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_sm90.c - float32 products on Hopper's tensor cores: which products they take,
+ * what the launches are given, what is left to CUDA cores has the CPU's bits. On a real GPU
+ * also: float32's accuracy, and a row's bits do not depend on the other rows.
+ *
+ * OGIVE_TEST_NVRTC=libnvrtc.so.13 has a real NVRTC compile them instead, without a GPU, and
+ * checks that no register is spilt around the products.
+ */
+#include "cuda_case.h"
+
+#include "cuda/cuda_choose.h"
+#include "cuda/cuda_nvrtc.h"
+
+#include <elf.h>
+#include <math.h>
+
+static const og_cuda_limits hopper = {.arch = 90,
+                                      .multiprocessors = 132,
+                                      .threads_per_multiprocessor = 2048,
+                                      .shared_per_block = 232448,
+                                      .shared_per_multiprocessor = 233472,
+                                      .l2_bytes = 50 << 20};
+
+/* ---- the choice ------------------------------------------------------------------------ */
+
+static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
+                                            .right = OG_FLOAT32,
+                                            .products = 1,
+                                            .passes = 1,
+                                            .has_plain_dims = true,
+                                            .m = 100,
+                                            .n = 128,
+                                            .k = 128,
+                                            .right_k_stride = 1,
+                                            .right_pitch = 128,
+                                            .sum_bytes = 8};
+
+static bool is_taken(const og_cuda_product_facts *facts)
+{
+    return og_cuda_refuse_sm90(facts, &hopper, false, NULL) == NULL;
+}
+
+static void test_choice(void **unused)
+{
+    og_cuda_product_facts f = plain;
+    og_cuda_limits other = hopper;
+    (void)unused;
+    assert_true(is_taken(&f));
+    assert_true(og_cuda_refuse_sm90(&f, &hopper, false, "sm90") == NULL);
+    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, false, "cores"));
+    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, true, NULL));
+    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, true, "sm90"));
+    other.arch = 100;
+    assert_non_null(og_cuda_refuse_sm90(&f, &other, false, NULL));
+    for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
+        f.m = m;
+        assert_true(is_taken(&f));
+    }
+#define REFUSED(member, value)                                                                     \
+    f = plain;                                                                                     \
+    f.member = value;                                                                              \
+    assert_true(!is_taken(&f))
+    REFUSED(left, OG_FLOAT16);
+    REFUSED(right, OG_FLOAT64);
+    REFUSED(products, 2);
+    REFUSED(passes, 2);
+    REFUSED(has_plain_dims, false);
+    REFUSED(n, 127);
+    REFUSED(k, 127);
+    REFUSED(right_k_stride, 2);
+    REFUSED(right_pitch, 130);
+    REFUSED(right_pitch, -128);
+    REFUSED(right_pitch, (int64_t)1 << 31);
+    REFUSED(sum_bytes, 12);
+#undef REFUSED
+}
+
+/* ---- the launches ------------------------------------------------------------------------ */
+
+/* linear(x, w) of x (m, k) and w (n, k) with rows of `pitch`. */
+static void emit_linear(int64_t m, int64_t n, int64_t k, int64_t pitch, og_arena *arena,
+                        og_cuda_work *work)
+{
+    og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
+                           {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
+    og_pass pass = {.elements = elements, .element_count = 2};
+    og_access output = {.buffer = 2, .stride = {n, 1}};
+    og_value value = {.type = OG_F32, .level = OG_ELEMENT};
+    og_product product = {.left = {.buffer = 0, .stride = {k, 0}},
+                          .right = {.buffer = 1, .stride = {0, pitch}},
+                          .k = k,
+                          .left_k_stride = 1,
+                          .right_k_stride = 1};
+    og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
+                        .accesses = &output,
+                        .access_count = 1,
+                        .products = &product,
+                        .product_count = 1,
+                        .passes = &pass,
+                        .pass_count = 1,
+                        .values = &value,
+                        .value_count = 1};
+    og_plan plan = {.kernels = &kernel, .kernel_count = 1};
+    ogive_error error;
+    TEST_OK(og_cuda_emit(&plan, 0, &hopper, false, arena, work, &error), error);
+}
+
+static void test_launches(void **unused)
+{
+    og_arena arena = {0};
+    og_cuda_work work;
+    (void)unused;
+    emit_linear(300, 1000, 1030, 1032, &arena, &work);
+    assert_int_equal(work.launch_count, 3);
+    assert_int_equal(work.launches[0].grid[0], 300);
+    const og_cuda_launch *tensor = &work.launches[1];
+    assert_int_equal(tensor->grid[0], 3 * 8); /* tiles: fewer than multiprocessors */
+    assert_int_equal(tensor->block[0], 384);
+    assert_true(tensor->shared_bytes <= hopper.shared_per_block);
+    assert_int_equal(tensor->map_count, 2);
+    assert_int_equal(work.launches[0].map_count, 0);
+    assert_int_equal(tensor->argument_bytes % OG_CUDA_MAP_ALIGNMENT, 0);
+
+    const og_cuda_map *w = &tensor->maps[0], *x = &tensor->maps[1];
+    assert_int_equal(w->at, 0);
+    assert_int_equal(w->buffer, 1);
+    assert_int_equal(w->columns, 1030); /* beyond, TMA gives zeros */
+    assert_int_equal(w->rows, 1000);
+    assert_int_equal(w->pitch_bytes, 4 * 1032);
+    assert_int_equal(w->box_columns * 4, 128); /* a row of the swizzle */
+    assert_int_equal(w->box_rows, 128);
+    assert_int_equal(x->at, OG_CUDA_MAP_BYTES);
+    assert_int_equal(x->buffer, OG_CUDA_SCRATCH);
+    assert_int_equal(x->columns, 1088); /* k in blocks of 64 */
+    assert_int_equal(x->rows, 3 * 256);  /* pairs of tiles of 128 */
+    assert_int_equal(x->pitch_bytes, 2 * 1088);
+    assert_int_equal(x->box_columns * 2, 128);
+    assert_int_equal(x->box_rows, 256);
+    assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
+
+    emit_linear(5, 100000, 128, 128, &arena, &work);
+    assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
+    og_arena_free(&arena);
+}
+
+/* ---- what is left to CUDA cores ------------------------------------------------------------ */
+
+static const struct {
+    const char *text;
+    case_shape shapes[5];
+} tails[] = {
+    {"linear(x, w)", {SHAPE(5, 128), SHAPE(128, 128)}},
+    {"linear(x, w)", {SHAPE(132), SHAPE(129, 132)}},
+    {"linear(x, w, b)", {SHAPE(130, 260), SHAPE(200, 260), SHAPE(200)}},
+    {"z = linear(x, w, b); z + 2 * sigmoid(z)", {SHAPE(3, 4100), SHAPE(130, 4100), SHAPE(130)}},
+    {"linear(x, w) * y + r",
+     {SHAPE(2, 35, 128), SHAPE(150, 128), SHAPE(2, 35, 150), SHAPE(35, 1)}},
+    {"sum(sigmoid(linear(x, w, b)), dim=1)", {SHAPE(37, 516), SHAPE(300, 516), SHAPE(300)}},
+    {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}},
+    {"amax(linear(x, w), dim=1) + y", {SHAPE(9, 136), SHAPE(200, 136), SHAPE(9)}},
+    {"linear(x, w), sum(linear(x, w), dim=1)", {SHAPE(9, 136), SHAPE(200, 136)}},
+};
+
+/* TMA takes no w that begins beside a multiple of 16 bytes: og_redo computes all of it. */
+static void test_redo(void **unused)
+{
+    test_random random = test_random_named("redo");
+    (void)unused;
+    case_options.precision = OGIVE_FLOAT32;
+    for (size_t i = 0; i < TEST_COUNT(tails); i++)
+        for (int special = 0; special < 2; special++) {
+            formula_case c = {.text = tails[i].text, .formula = find_formula(tails[i].text)};
+            c.input_count = ogive_formula_input_count(c.formula);
+            for (size_t t = 0; t < c.input_count; t++) {
+                placed *p = &c.inputs[t];
+                *p = (placed){.layout = t == 1                   ? MISALIGNED
+                                        : t == 0 && special      ? PADDED
+                                                                 : CONTIGUOUS,
+                              .rank = tails[i].shapes[t].rank};
+                memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
+                place(p, &random, true);
+                fill(p, &random, special ? SPECIAL : ORDINARY);
+            }
+            run_placed(&c, CONTIGUOUS, &random);
+        }
+    case_options.precision = OGIVE_STRICT;
+    end_cases("redo");
+}
+
+/* ---- on a GPU ------------------------------------------------------------------------------ */
+
+/* y = linear(x, w) on the device. */
+static void run_linear(int64_t m, int64_t n, int64_t k, const float *x, const float *w, float *y)
+{
+    const ogive_options options = {.size = sizeof options};
+    const int64_t shapes[][2] = {{m, k}, {n, k}, {m, n}};
+    const float *host[] = {x, w, NULL};
+    test_tensor at[3];
+    DLTensor *tensors[3];
+    void *memory[3];
+    ogive_error error;
+    for (int t = 0; t < 3; t++) {
+        size_t bytes = (size_t)(shapes[t][0] * shapes[t][1]) * sizeof(float);
+        memory[t] = device_alloc(bytes);
+        if (host[t])
+            device_copy(memory[t], host[t], bytes);
+        tensors[t] =
+            test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 2, shapes[t], NULL);
+        tensors[t]->device = cuda_device;
+    }
+    TEST_OK(device_run(find_formula("linear(x, w)"), tensors, 2, tensors + 2, 1, &options, &error),
+            error);
+    device_copy(y, memory[2], (size_t)(m * n) * sizeof(float));
+    for (int t = 0; t < 3; t++)
+        device_free(memory[t]);
+}
+
+static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
+{
+    float *x = malloc((size_t)(m * k) * 4), *w = malloc((size_t)(n * k) * 4);
+    float *y = malloc((size_t)(m * n) * 4), *alone = malloc((size_t)n * 4);
+    double worst = 0;
+    assert_true(x && w && y && alone);
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = (float)test_random_range(random, -1, 1) * (i / k % 7 == 3 ? 0x1p30f : 1.0f);
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = (float)test_random_range(random, -1, 1) * (i % 64 == 9 ? 0x1p12f : 1.0f);
+    run_linear(m, n, k, x, w, y);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, scale = 0;
+            for (int64_t l = 0; l < k; l++) {
+                sum += (double)x[i * k + l] * w[j * k + l];
+                scale += fabs((double)x[i * k + l] * w[j * k + l]);
+            }
+            double e = fabs(y[i * n + j] - sum) / scale;
+            worst = e > worst ? e : worst;
+        }
+    printf("%lld x %lld x %lld: %.1e of sum |x||w|\n", (long long)m, (long long)n, (long long)k,
+           worst);
+    assert_true(worst <= 0x1p-21);
+    for (int64_t i = 0; i < m; i += 1 + m / 3) {
+        run_linear(1, n, k, x + i * k, w, alone);
+        assert_true(memcmp(alone, y + i * n, (size_t)n * 4) == 0);
+    }
+    free(x);
+    free(w);
+    free(y);
+    free(alone);
+}
+
+/* The fake device has no tensor cores. */
+static void test_tensor_cores(void **unused)
+{
+    static const int64_t shapes[][3] = {
+        {1, 128, 128}, {5, 130, 132}, {130, 257, 196}, {129, 128, 1000}, {300, 200, 260}};
+    test_random random = test_random_named("tensor cores");
+    (void)unused;
+    for (size_t i = 0; !device_is_fake() && i < TEST_COUNT(shapes); i++)
+        check_linear(shapes[i][0], shapes[i][1], shapes[i][2], &random);
+}
+
+/* ---- a real compiler ------------------------------------------------------------------------ */
+
+/* The most bytes of stack that an entry of a cubin takes: EIATTR_FRAME_SIZE and
+ * EIATTR_MIN_STACK_SIZE of its section .nv.info. */
+static uint32_t find_stack(const unsigned char *cubin)
+{
+    enum { FRAME_SIZE = 0x11, MIN_STACK_SIZE = 0x12, SIZED = 0x04 };
+    Elf64_Ehdr header;
+    Elf64_Shdr section, names;
+    uint32_t most = 0, found = 0;
+    memcpy(&header, cubin, sizeof header);
+    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
+    for (int s = 0; s < header.e_shnum; s++) {
+        memcpy(&section, cubin + header.e_shoff + (size_t)s * sizeof section, sizeof section);
+        if (strcmp((const char *)cubin + names.sh_offset + section.sh_name, ".nv.info") != 0)
+            continue;
+        for (uint64_t at = 0; at + 4 <= section.sh_size;) {
+            const unsigned char *record = cubin + section.sh_offset + at;
+            uint16_t bytes = 0;
+            uint32_t value[2];
+            if (record[0] == SIZED)
+                memcpy(&bytes, record + 2, 2);
+            if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
+                memcpy(value, record + 4, sizeof value);
+                most = value[1] > most ? value[1] : most;
+                found++;
+            }
+            at += 4 + (uint64_t)bytes;
+        }
+    }
+    assert_true(found > 0);
+    return most;
+}
+
+static void compile_formula(const char *text, const case_shape *shapes, uint32_t most_stack,
+                            const og_cuda_nvrtc *nvrtc)
+{
+    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
+    ogive_formula *formula = find_formula(text);
+    size_t count = ogive_formula_input_count(formula), bytes;
+    const DLTensor *inputs[8];
+    test_tensor at[8];
+    ogive_plan *plan;
+    ogive_error error;
+    unsigned char *cubin;
+    og_cuda_target target;
+    og_text log = {0};
+    for (size_t i = 0; i < count; i++) {
+        DLTensor *tensor = test_tensor_init(&at[i], NULL, dlpack_of(OG_FLOAT32), shapes[i].rank,
+                                            shapes[i].shape, NULL);
+        tensor->device = cuda_device;
+        inputs[i] = tensor;
+    }
+    TEST_OK(ogive_plan_create(formula, inputs, count, NULL, 0, &options, &plan, &error), error);
+    size_t length = ogive_plan_source(plan, 0, NULL, 0);
+    char *source = malloc(length + 1);
+    assert_non_null(source);
+    ogive_plan_source(plan, 0, source, length + 1);
+    assert_non_null(strstr(source, "og_tensor"));
+    TEST_OK(og_cuda_choose_target(nvrtc, 90, &target, &error), error);
+    TEST_OK(og_cuda_compile(nvrtc, source, &target, &cubin, &bytes, &log, &error), error);
+    printf("%s: %zu bytes, %u of stack\n", text, bytes, find_stack(cubin));
+    assert_in_range(find_stack(cubin), 0, most_stack);
+    /* C75xx: products that wait for each other, registers that cannot be moved. */
+    assert_true(!log.data || !strstr(log.data, "C75"));
+    og_text_free(&log);
+    free(source);
+    free(cubin);
+    ogive_plan_release(plan);
+}
+
+static void test_compile(void **unused)
+{
+    const og_cuda_nvrtc *nvrtc;
+    ogive_error error;
+    (void)unused;
+    TEST_OK(og_cuda_find_nvrtc(&nvrtc, &error), error);
+    for (size_t i = 0; i < TEST_COUNT(tails); i++)
+        compile_formula(tails[i].text, tails[i].shapes, 0, nvrtc);
+    /* 64-bit indices; functions that take many registers may spill a few after the product. */
+    const case_shape large[] = {SHAPE(70000, 128), SHAPE(32768, 128), SHAPE(32768)};
+    compile_formula("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, 64, nvrtc);
+    compile_formula("sum(gelu(linear(x, w, b)), dim=1)", large, 64, nvrtc);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_redo),
+        cmocka_unit_test(test_tensor_cores),
+    };
+    const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
+    const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
+    if (nvrtc) {
+        setenv("OGIVE_NVRTC", nvrtc, 1);
+        return cmocka_run_group_tests(compiled, NULL, NULL);
+    }
+    return CASE_RUN(tests);
+}
