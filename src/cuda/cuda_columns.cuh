@@ -76,6 +76,7 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
             og_step_row(a, from + (e + f < count ? e + f : e), at);
             P::pass::loads::load(a, at, whole, c.span, x[f]);
         }
+        OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
             typename P::pass::values y[OG_V];

@@ -74,11 +74,10 @@ static const char *half_name(og_dtype dtype)
 static void print_convert(const og_kernel *kernel, const og_instr *instr, og_text *text)
 {
     og_dtype to = (og_dtype)instr->index;
+    const char *from = kernel->values[instr->args[0]].type == OG_F64 ? "f64" : "f32";
     bool is_half = to == OG_FLOAT16 || to == OG_BFLOAT16;
-    if (is_half && kernel->values[instr->args[0]].type == OG_F64)
-        og_text_add(text, "og_widen_%s(og_%s_from_f64(", half_name(to), half_name(to));
-    else if (is_half)
-        og_text_add(text, "og_widen_%s(og_narrow_%s(", half_name(to), half_name(to));
+    if (is_half)
+        og_text_add(text, "og_f32_from_%s(og_%s_from_%s(", half_name(to), half_name(to), from);
     else
         og_text_add(text, "(%s)(", to == OG_FLOAT64 ? "double" : "float");
     print_value(kernel, instr->args[0], text);
@@ -115,7 +114,7 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
     case OG_OP_LOAD:
         dtype = kernel->accesses[instr->index].dtype;
         if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
-            og_text_add(text, "og_widen_%s(%s)", half_name(dtype), operand);
+            og_text_add(text, "og_f32_from_%s(%s)", half_name(dtype), operand);
         else
             og_text_add(text, "%s", operand);
         break;
@@ -136,12 +135,11 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
 /* A value as it is stored in memory of dtype. */
 static void print_stored(og_type type, og_dtype dtype, const char *value, og_text *text)
 {
-    if (dtype != OG_FLOAT16 && dtype != OG_BFLOAT16)
-        og_text_add(text, "%s", value);
-    else if (type == OG_F64)
-        og_text_add(text, "og_%s_from_f64(%s)", half_name(dtype), value);
+    if (dtype == OG_FLOAT16 || dtype == OG_BFLOAT16)
+        og_text_add(text, "og_%s_from_%s(%s)", half_name(dtype), type == OG_F64 ? "f64" : "f32",
+                    value);
     else
-        og_text_add(text, "og_narrow_%s(%s)", half_name(dtype), value);
+        og_text_add(text, "%s", value);
 }
 
 /* ---- loads and stores of a pass -------------------------------------------------- */

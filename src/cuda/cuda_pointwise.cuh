@@ -14,6 +14,7 @@ OG_FN void og_apply(const og_args &a, const og_offsets &at, bool whole, const og
 {
     og_loads0 x;
     og_loads0::load(a, at, whole, span, x);
+    OG_AFTER_LOADS();
     og_pass0::values y[OG_V];
     og_kept kept;
     og_row row;

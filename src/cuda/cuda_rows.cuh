@@ -88,6 +88,7 @@ OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
 #pragma unroll
             for (int j = 0; j < OG_VECTORS; j++)
                 og_fetch(a, g, step, j, kept.of[step][j]);
+        OG_AFTER_LOADS();
     }
 }
 
@@ -103,6 +104,7 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
 #pragma unroll
         for (int j = 0; j < OG_VECTORS; j++)
             og_fetch(a, g, first + step, j, x[step][j]);
+    OG_AFTER_LOADS();
 #pragma unroll
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll

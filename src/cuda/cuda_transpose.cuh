@@ -56,6 +56,7 @@ OG_FN void og_turn(const og_args &a, const og_offsets &base, int width, int heig
             og_turned::give(tile[first + i][t + deep], kept, i);
         og_loads0 loads;
         og_loads0::load(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span, loads);
+        OG_AFTER_LOADS();
         og_pass0::values values[OG_V];
         og_row row;
 #pragma unroll

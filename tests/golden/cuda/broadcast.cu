@@ -114,11 +114,11 @@ struct og_pass0 {
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
                        int i, values &y)
     {
-        const float v0 = og_widen_f16(x.x0.e[i]);
+        const float v0 = og_f32_from_f16(x.x0.e[i]);
         const float v1 = a.c0;
         const uint32_t v2 = og_gt_f32(v0, v1);
         const float v3 = og_softplus_f32(v0, a.c1, a.c2);
-        const float v4 = og_widen_bf16(x.x1);
+        const float v4 = og_f32_from_bf16(x.x1);
         const float v5 = og_where_f32(v2, v3, v4);
         y.v5 = v5;
     }
