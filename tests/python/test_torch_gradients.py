@@ -3,6 +3,7 @@
 PyTorch has them."""
 
 import inspect
+import threading
 
 import pytest
 import torch
@@ -165,6 +166,30 @@ def test_jvp_and_batched_gradients(x):
         hessian(point[0])  # forward mode: refused, not wrong
     with pytest.raises((RuntimeError, NotImplementedError)):
         torch.func.jvp(f, (point,), (point,))
+
+
+def test_threads(data):
+    """Forward and backward of one formula in many threads, some without gradients."""
+    f = ogive.compile("sum(tanh(linear(x, w)) ** 2)")
+    inputs = [(data(n + 1, 6), data(4, 6)) for n in range(8)]
+    want = [torch.autograd.grad(f(x, w.requires_grad_()), w)[0] for x, w in inputs]
+    wrong = []
+
+    def work(i):
+        x, w = inputs[i]
+        for _ in range(50):
+            if not torch.equal(torch.autograd.grad(f(x, w), w)[0], want[i]):
+                wrong.append(i)
+            with torch.no_grad():
+                if f(x, w).requires_grad:
+                    wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_signatures_are_pythons():

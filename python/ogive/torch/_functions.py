@@ -74,12 +74,16 @@ def _compiled(*call_parts: Any) -> _core.Formula:
 def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any,
            dtype: torch.dtype | None = None) -> Any:
     given = {name: value for name, value in tensors.items() if value is not None}
-    compiling = torch.compiler.is_compiling()
-    parts = (function, tuple(given), dtype, tuple(others),
-             *[_constant(value, compiling) for value in others.values()])
-    if compiling:
-        return call(_text(*parts), "", "float32", list(given.values()), out)
-    return _compiled(*parts)(*given.values(), out=out)
+    parts = (function, tuple(given), dtype, tuple(others))
+    values = others.values()
+    if torch.compiler.is_compiling():
+        text = _text(*parts, *[_constant(value, True) for value in values])
+        return call(text, "", "float32", list(given.values()), out)
+    try:
+        formula = _compiled(*parts, *values)
+    except TypeError:  # a list or a size, which are no keys of a cache
+        formula = _compiled(*parts, *[_constant(value, False) for value in values])
+    return formula(*given.values(), out=out)
 
 
 def _define(name: str, parameters: str) -> Callable[..., Any]:
