@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import ogive
@@ -296,7 +297,7 @@ def test_threads_share_a_formula():
 
 
 def test_the_gil_is_released(x):
-    """A thread that only counts goes on while a long formula runs."""
+    """Another thread goes on while a long formula runs, though nobody makes us yield."""
     f = ogive.compile("softmax(" + "tanh(" * 40 + "x" + ")" * 40 + ", 1)")
     big = np.tile(x, (1000, 40))
     f(big)
@@ -305,15 +306,21 @@ def test_the_gil_is_released(x):
     def counter():
         while not stop.is_set():
             count[0] += 1
+            time.sleep(1e-4)
 
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
     thread = threading.Thread(target=counter)
     thread.start()
-    before = count[0]
-    f(big)
-    after = count[0]
-    stop.set()
-    thread.join()
-    # One switch of the GIL lets it count for 5 ms; the formula takes many times that.
+    try:
+        time.sleep(0.01)
+        before = count[0]
+        f(big)  # some 50 ms
+        after = count[0]
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        thread.join()
     assert after > before
 
 
