@@ -137,65 +137,100 @@ OG_FN void P(run_across_block)(const og_dtype dtype, int64_t rows, int64_t colum
         P(multiply_column)(dtype, rows, count, left, right + n * bytes, step, c + n, stride, first);
 }
 
-static void P(run_across)(const og_cpu_tiling *t, const REAL *const *left, const og_cpu_factor *right,
-                       int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *groups)
+/* One block of k, of columns that are neighbours in memory: onto c. */
+static void P(run_across)(const og_cpu_tiling *t, const REAL *const *left,
+                          const og_cpu_factor *right, int64_t k0, int64_t count, int64_t rows,
+                          int64_t n0, int64_t columns, REAL *c)
 {
-    int64_t step = right->k_stride * bytes_of(right->dtype), tile = rows * t->tile_n;
-    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
-        bool first = k0 % OG_PRODUCT_GROUP == 0;
-        if (first && k0)
-            P(close_group)(c, groups, tile, k0 == OG_PRODUCT_GROUP);
-        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
-        const char *from = find_row(right->dtype, right, n0, k0);
-        for (int64_t i = 0, some; i < rows; i += some) {
-            some = min_of(rows - i, ACROSS_ROWS);
-            const REAL *at[ACROSS_ROWS];
-            for (int64_t r = 0; r < some; r++)
-                at[r] = left[i + r] + k0;
-            REAL *to = c + i * t->tile_n;
-            switch (right->dtype) {
+    int64_t step = right->k_stride * bytes_of(right->dtype);
+    const char *from = find_row(right->dtype, right, n0, k0);
+    for (int64_t i = 0; i < rows; i += ACROSS_ROWS) {
+        int64_t some = min_of(rows - i, ACROSS_ROWS);
+        REAL *to = c + i * t->tile_n;
+        switch (right->dtype) {
 #define X(none, dtype)                                                                             \
     case dtype:                                                                                    \
-        P(run_across_block)(dtype, some, columns, count, at, from, step, to, t->tile_n, first);    \
+        P(run_across_block)(dtype, some, columns, count, left + i, from, step, to, t->tile_n,      \
+                            k0 % OG_PRODUCT_GROUP == 0);                                           \
         break;
-                DTYPES(X, none)
+            DTYPES(X, none)
 #undef X
-            default:
-                break;
+        default:
+            break;
+        }
+    }
+}
+
+/* count k from k0 on, of columns whose k are neighbours: to c, whose rows are stride apart. */
+static void P(run_turned)(const REAL *const *left, const og_cpu_factor *right, int64_t k0,
+                          int64_t count, int64_t rows, int64_t n, int64_t columns, REAL *c,
+                          int64_t stride)
+{
+    const char *from[LANES];
+    for (int64_t i = 0; i < LANES; i++)
+        from[i] = find_row(right->dtype, right, n + min_of(i, columns - 1), k0);
+    P(direct_kernels)[rows][right->dtype](count, left, from, c, stride);
+}
+
+static const REAL *P(find_plain)(const og_cpu_factor *left, int64_t row, int64_t k)
+{
+    return (const REAL *)left->data + row * left->stride + k;
+}
+
+/* Block by block: left is converted as far as it is needed. */
+static void P(run_blocks)(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
+                          int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *groups,
+                          REAL *copy)
+{
+    const og_cpu_factor *left = &factors->left, *right = &factors->right;
+    const REAL *from[DIRECT_ROWS];
+    REAL *sums = copy + t->tile_m * OG_PRODUCT_BLOCK; /* of a block, rows x LANES */
+    for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
+        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+        bool first = k0 % OG_PRODUCT_GROUP == 0;
+        if (first && k0)
+            P(close_group)(c, groups, rows * t->tile_n, k0 == OG_PRODUCT_GROUP);
+        for (int64_t i = 0; i < rows; i++) {
+            from[i] = is_plain(left) ? P(find_plain)(left, m0 + i, k0) : copy + i * OG_PRODUCT_BLOCK;
+            if (!is_plain(left))
+                P(copy_panel)(left, m0 + i, 1, k0, count, copy + i * OG_PRODUCT_BLOCK);
+        }
+        if (right->k_stride != 1) {
+            P(run_across)(t, from, right, k0, count, rows, n0, columns, c);
+            continue;
+        }
+        for (int64_t n = 0; n < columns; n += LANES) {
+            P(run_turned)(from, right, k0, count, rows, n0 + n, columns - n, sums, LANES);
+            for (int64_t i = 0; i < rows; i++) {
+                MEMORY *to = (MEMORY *)(c + i * t->tile_n + n);
+                VECTOR sum = *(const MEMORY *)(sums + i * LANES);
+                if (!first)
+                    sum = *to + sum;
+                *to = sum;
             }
         }
     }
-    if (t->k > OG_PRODUCT_GROUP)
-        for (int64_t i = 0; i < tile; i++)
-            c[i] = groups[i] + c[i];
+    for (int64_t i = 0; t->k > OG_PRODUCT_GROUP && i < rows * t->tile_n; i++)
+        c[i] = groups[i] + c[i];
 }
 
 static void P(run_direct)(const og_cpu_tiling *t, const og_cpu_factors *factors, int64_t m0,
-                       int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *work)
+                          int64_t rows, int64_t n0, int64_t columns, REAL *c, REAL *work)
 {
     const og_cpu_factor *left = &factors->left, *right = &factors->right;
     const REAL *from[DIRECT_ROWS];
     REAL *groups = work, *copy = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
-    for (int64_t i = 0; i < rows; i++, copy += t->k) {
-        from[i] = (const REAL *)left->data + (m0 + i) * left->stride;
-        if (is_plain(left))
-            continue;
-        og_cpu_factor row = *left;
-        row.data = find_row(left->dtype, left, m0 + i, 0);
-        for (int64_t k = 0; k < t->k; k += OG_PRODUCT_BLOCK)
-            P(copy_panel)(&row, 0, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
-        from[i] = copy;
-    }
-    if (right->k_stride != 1) {
-        P(run_across)(t, from, right, rows, n0, columns, c, groups);
+    if (right->k_stride != 1 || !(is_plain(left) || copies_rows(t))) {
+        P(run_blocks)(t, factors, m0, rows, n0, columns, c, groups, copy);
         return;
     }
-    for (int64_t n = 0; n < columns; n += LANES) {
-        const char *to[LANES];
-        for (int64_t i = 0; i < LANES; i++)
-            to[i] = find_row(right->dtype, right, n0 + min_of(n + i, columns - 1), 0);
-        P(direct_kernels)[rows][right->dtype](t->k, from, to, c + n, t->tile_n);
+    for (int64_t i = 0; i < rows; i++, copy += t->k) {
+        from[i] = is_plain(left) ? P(find_plain)(left, m0 + i, 0) : copy;
+        for (int64_t k = 0; !is_plain(left) && k < t->k; k += OG_PRODUCT_BLOCK)
+            P(copy_panel)(left, m0 + i, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
     }
+    for (int64_t n = 0; n < columns; n += LANES)
+        P(run_turned)(from, right, 0, t->k, rows, n0 + n, columns - n, c + n, t->tile_n);
 }
 
 #undef REAL

@@ -31,7 +31,9 @@
 enum {
     LEFT_STRIDE = OG_PRODUCT_BLOCK + 16, /* rows of a panel are in different sets of the cache */
     LINE = 64,
-    AHEAD = 1024 /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
+    TILE_M = 512,
+    DIRECT_K = 16384, /* longest rows of left that are converted as a whole */
+    AHEAD = 1024      /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
 
 static inline int64_t min_of(int64_t a, int64_t b)
@@ -160,6 +162,13 @@ OG_FN int64_t bytes_of(const og_dtype dtype)
 OG_FN const char *find_row(const og_dtype dtype, const og_cpu_factor *of, int64_t row, int64_t k)
 {
     return (const char *)of->data + (row * of->stride + k * of->k_stride) * bytes_of(dtype);
+}
+
+/* Few rows, in all and of left: those that must be converted are converted as a whole, not
+ * block by block, so that right is read in one go. */
+static bool copies_rows(const og_cpu_tiling *t)
+{
+    return t->m <= DIRECT_ROWS && t->k <= DIRECT_K;
 }
 
 /* Its rows can be read as they are. */
@@ -505,19 +514,17 @@ OG_FN double load_element_f64(const og_dtype dtype, const void *from, int64_t in
 
 /* ---- entries ------------------------------------------------------------------------ */
 
-enum {
-    TILE_M = 512,
-    DIRECT_K = 16384 /* longest rows of left that are converted as a whole */
-};
-
 static size_t count_work(const og_cpu_tiling *t, bool f64, bool plain)
 {
     if (t->way == OG_CPU_PRODUCT_EMPTY)
         return 0;
     if (t->way == OG_CPU_PRODUCT_PACKED || t->way == OG_CPU_PRODUCT_DOTS)
         return round_up(f64 ? count_work_f64(t) : count_work_f32(t));
-    return round_up((size_t)(t->tile_m * (t->k > OG_PRODUCT_GROUP ? t->tile_n : 0) +
-                             t->tile_m * (plain ? 0 : t->k)) *
+    int64_t groups = t->k > OG_PRODUCT_GROUP ? t->tile_n : 0;
+    int64_t copied = plain ? 0 : OG_PRODUCT_BLOCK + (f64 ? F64_LANES : F32_LANES);
+    if (!plain && copies_rows(t) && t->k > copied)
+        copied = t->k;
+    return round_up((size_t)(t->tile_m * (groups + copied)) *
                     (f64 ? sizeof(double) : sizeof(float)));
 }
 
@@ -526,24 +533,17 @@ static int64_t count_tiles(const og_cpu_tiling *t)
     return ((t->m + t->tile_m - 1) / t->tile_m) * ((t->n + t->tile_n - 1) / t->tile_n);
 }
 
-/* Plain rows, or short ones that are converted as a whole. */
-static bool can_be_direct(int64_t k, const og_cpu_factors *of)
-{
-    return (of->right.k_stride == 1 || of->right.stride == 1) &&
-           (is_plain(&of->left) || k <= DIRECT_K);
-}
-
 static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
                          bool whole, bool lean, int64_t tile_count, size_t thread_bytes)
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
     bool f64 = factors[0].left.dtype == OG_FLOAT64, direct = true, plain = true, in_rows = true;
     for (int i = 0; i < count; i++) {
-        direct &= can_be_direct(k, &factors[i]);
+        direct &= factors[i].right.k_stride == 1 || factors[i].right.stride == 1;
         plain &= is_plain(&factors[i].left);
         in_rows &= factors[i].right.k_stride == 1;
     }
-    direct &= m <= DIRECT_ROWS || (lean && plain);
+    direct &= m <= DIRECT_ROWS || lean;
     direct &= !factors[0].paired;
     t.way = k == 0              ? OG_CPU_PRODUCT_EMPTY
             : factors[0].paired ? OG_CPU_PRODUCT_DOTS
