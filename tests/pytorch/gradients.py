@@ -8,8 +8,8 @@ Every function of the language, at its kinks and edges, at infinities and NaN an
 at random points; reductions with ties and NaN over every dim; broadcasting; norms;
 products of every rank. float32 and float64 must agree in class (NaN, infinite) and
 in value; half types with PyTorch's float64 gradient at the same inputs, rounded.
-Needs PyTorch; compiles bench/ogive_call.c with cc. If PyTorch 2.13 dies of SIGILL in
-a product of bfloat16 (virtual machines that hide AMX), ONEDNN_MAX_CPU_ISA=AVX2 helps.
+Needs PyTorch; compiles bench/ogive_call.c with cc. Where PyTorch 2.13 dies of SIGILL in
+a product of bfloat16, ONEDNN_MAX_CPU_ISA=AVX2 helps.
 """
 import argparse
 import itertools
