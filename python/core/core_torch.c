@@ -3,9 +3,10 @@
  * core_torch.c - PyTorch's two doors. A call goes straight to the kernels when
  * nothing needs PyTorch's dispatcher, else to the operator of ogive.torch. What needs
  * it is asked of functions that ogive.torch registers here: a gradient to record, a
- * tensor subclass, torch.func's transforms, dispatch and function modes, autocast,
- * TorchScript's tracing, the lazy negative bit. A wrong "straight" would be a wrong
- * result, so whatever is not known to be plain takes the operator.
+ * tensor subclass, torch.func's transforms, forward-mode derivatives, dispatch and
+ * function modes, autocast, TorchScript's tracing, the lazy negative bit. A wrong
+ * "straight" would be a wrong result, so whatever is not known to be plain takes the
+ * operator.
  *
  * Five Python calls of PyTorch take 0.5 us, half of a torch.sigmoid; the C++ functions
  * behind them take 10 ns. Where ogive.torch finds those they are asked first.
@@ -33,7 +34,8 @@ static const char *const names[FUNCTIONS] = {
     "grad_mode", "functorch",   "dispatch_modes", "function_modes", "autocast",
     "tracing",   "is_negative", "written",        "operator",       "gradient"};
 static PyObject *functions[FUNCTIONS];
-static PyObject *requires_grad;
+static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
+static PyObject *requires_grad, *current_level; /* names */
 static bool loaded;
 
 /* PyTorch's C++ functions, by the names that ogive.torch looked up; all or none. */
@@ -103,8 +105,20 @@ PyObject *core_torch_register(PyObject *module, PyObject *table)
         Py_XDECREF(functions[i]);
         functions[i] = function;
     }
-    if (!requires_grad && !(requires_grad = PyUnicode_InternFromString("requires_grad")))
+    PyObject *dict = PyDict_GetItemString(table, "forward_ad");
+    if (!requires_grad)
+        requires_grad = PyUnicode_InternFromString("requires_grad");
+    if (!current_level)
+        current_level = PyUnicode_InternFromString("_current_level");
+    if (!requires_grad || !current_level)
         return NULL;
+    if (!dict || !PyDict_Check(dict) || !PyDict_GetItemWithError(dict, current_level)) {
+        PyErr_SetString(PyExc_KeyError, "forward_ad");
+        return NULL;
+    }
+    Py_INCREF(dict);
+    Py_XDECREF(forward_ad);
+    forward_ad = dict;
     if (read_quick(table))
         return NULL;
     loaded = true;
@@ -147,9 +161,13 @@ static int tensor_needs_operator(PyObject *tensor, const core_kind *kind, bool *
     return ask(IS_NEGATIVE, tensor);
 }
 
-/* What this thread's state needs. */
+/* What this thread's state needs. Levels of forward-mode derivatives are counted for
+ * all threads, from -1. */
 static int thread_needs_operator(void)
 {
+    PyObject *level = PyDict_GetItemWithError(forward_ad, current_level);
+    if (!level || PyLong_AsLong(level) != -1)
+        return PyErr_Occurred() ? -1 : 1;
     if (quick.known && !quick.key_included(quick.functorch) && !quick.key_included(quick.tracer) &&
         quick.key_excluded(quick.autocast_cpu) && quick.key_excluded(quick.autocast_cuda) &&
         !quick.function_mode() && quick.dispatch_modes() == 0)

@@ -161,6 +161,20 @@ def test_torch_func(doors, x):
     assert set(doors) == {"operator"}
 
 
+def test_forward_mode(doors, x):
+    """A dual tensor is a plain one that carries a tangent: it must not be lost."""
+    with torch.autograd.forward_ad.dual_level():
+        result = torch.autograd.forward_ad.unpack_dual(
+            f(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))))
+        assert torch.autograd.forward_ad.unpack_dual(f(x)).tangent is None
+    check(result.primal, x)
+    torch.testing.assert_close(result.tangent, want(x) * (1 - want(x)), rtol=1e-5, atol=1e-6)
+    assert set(doors) == {"operator"}
+    doors.clear()
+    check(f(x), x)
+    assert doors == []
+
+
 class Modes:
     class Dispatch(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -153,7 +153,7 @@ def test_checkpoint_and_hooks(x):
     assert_close(x.grad, 2 * want * (1 - want))
 
 
-def test_jvp_and_batched_gradients(x):
+def test_jacobians_and_hessians(x):
     f = ogive.compile("sigmoid(x)")
     point = x.detach()
     jacobian = torch.func.jacrev(f)(point[0])
@@ -161,11 +161,25 @@ def test_jvp_and_batched_gradients(x):
     assert_close(jacobian, torch.diag(s * (1 - s)))
     with pytest.raises(RuntimeError, match="Batching rule"):  # an older vmap than torch.func's
         torch.autograd.functional.jacobian(f, point[0], vectorize=True)
-    hessian = torch.func.hessian(lambda v: ogive.compile("sum(x**3)")(v), argnums=0)
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        hessian(point[0])  # forward mode: refused, not wrong
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.func.jvp(f, (point,), (point,))
+    assert_close(torch.func.jacfwd(f)(point[0]), jacobian)
+    assert_close(torch.func.hessian(ogive.compile("sum(x**3)"))(point[0]), torch.diag(6 * point[0]))
+
+
+def test_forward_mode(data):
+    f = ogive.compile("z = linear(x, w, b); sigmoid(z), sum(z * z, 1)")
+
+    def reference(x, w, b):
+        z = F.linear(x, w, b)
+        return torch.sigmoid(z), torch.sum(z * z, 1)
+
+    x, w, b, tx, tw = (data(*s, dtype=torch.float64)
+                       for s in ((3, 4), (5, 4), (5,), (3, 4), (5, 4)))
+    for got, want in zip(torch.func.jvp(lambda x, w: f(x, w, b), (x, w), (tx, tw)),
+                         torch.func.jvp(lambda x, w: reference(x, w, b), (x, w), (tx, tw))):
+        for a, c in zip(got, want):
+            assert_close(a, c)
+    assert torch.autograd.gradcheck(ogive.compile("tanh(x @ w)"), (x.requires_grad_(), w.t()
+                                    .clone().requires_grad_()), check_forward_ad=True)
 
 
 def test_threads(data):

@@ -18,11 +18,12 @@ import ctypes
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .. import _core
 from ._autocast import cast_as_autocast
@@ -72,15 +73,30 @@ torch.library.register_fake("ogive::run", _fake, lib=library)
 # ---- gradients ----------------------------------------------------------------------
 
 
+def _gradient(formula: _core.Formula, names: Iterable[str]) -> _core.Formula:
+    before = formula.gradients
+    level = ",".join(names)
+    return restore(formula.text, f"{before};{level}" if before else level, formula.precision)
+
+
 def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     """Computes what it needs of the results again, from the inputs."""
     formula, needed = ctx.formula, ctx.needs_input_grad[1:]
-    names = ",".join([name for name, need in zip(formula.inputs, needed) if need])
-    before = formula.gradients
-    gradient = restore(formula.text, f"{before};{names}" if before else names, formula.precision)
+    gradient = _gradient(formula, [n for n, need in zip(formula.inputs, needed) if need])
     results = gradient(*ctx.saved_tensors, *grads)
     given = iter(results if gradient.results > 1 else (results,))
     return (None, *(next(given) if need else None for need in needed))
+
+
+def _jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Any:
+    """A formula's gradient is linear in grad, with the transposed Jacobian: its gradient by
+    grad, of tangents, is the Jacobian's product with them, whatever grad is."""
+    formula, inputs = ctx.formula, ctx.saved_tensors
+    along = {name: t for name, t in zip(formula.inputs, tangents) if t is not None}
+    gradient = _gradient(formula, along)
+    grads = [inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in infer(formula, inputs)]
+    product = _gradient(gradient, gradient.inputs[len(formula.inputs):])
+    return product(*inputs, *grads, *along.values())
 
 
 class _Run(torch.autograd.Function):
@@ -103,10 +119,12 @@ class _Dispatch(torch.autograd.Function):
     def forward(ctx: Any, formula: _core.Formula, *inputs: Tensor) -> tuple[Tensor, ...]:
         ctx.formula = formula
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
         with torch._C._AutoDispatchBelowAutograd():
             return tuple(run(inputs, formula.text, formula.gradients, formula.precision))
 
     backward = staticmethod(_backward)
+    jvp = staticmethod(_jvp)
 
 
 class _Transform(torch.autograd.Function):
@@ -120,8 +138,10 @@ class _Transform(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.formula = inputs[0]
         ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
 
     backward = staticmethod(_backward)
+    jvp = staticmethod(_jvp)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], formula: _core.Formula,
@@ -137,7 +157,8 @@ def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
     result = found._try(*inputs)  # plain tensors: what is below would do just that
     if result is not None:
         return list(result) if found.results > 1 else [result]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+    if forward_ad._current_level >= 0 or torch.is_grad_enabled() and any(
+            tensor.requires_grad for tensor in inputs):
         way = _Dispatch if torch._C._functorch.maybe_current_level() is None else _Transform
         return list(way.apply(found, *inputs))
     with torch._C._AutoDispatchBelowAutograd():
@@ -312,6 +333,7 @@ doors: dict[str, Any] = {
     "written": torch.autograd.graph.increment_version,
     "operator": _operator,
     "gradient": _Run.apply,
+    "forward_ad": vars(forward_ad),
     "quick": _find_quick(),
 }
 _core._register_torch(doors)
