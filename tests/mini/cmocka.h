@@ -2,6 +2,9 @@
  *
  * cmocka.h - as much of cmocka as the tests of CUDA use, for GPU machines that do not
  * have it (scripts/test-gpu). CTest uses the real one.
+ *
+ *     MINI_LIST=1     prints the names of a program's tests
+ *     MINI_TEST=NAME  runs one of them
  */
 #ifndef OG_MINI_CMOCKA_H
 #define OG_MINI_CMOCKA_H
@@ -9,6 +12,7 @@
 #include <fnmatch.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct CMUnitTest {
@@ -76,9 +80,15 @@ static inline int mini_run_one(const struct CMUnitTest *test)
 static inline int mini_run(const struct CMUnitTest *tests, size_t count)
 {
     static const char *const words[] = {"[       OK ]", "[  FAILED  ]", "[  SKIPPED ]"};
+    const char *one = getenv("MINI_TEST");
     int failed = 0;
     for (size_t i = 0; i < count; i++) {
-        if (mini_filter && fnmatch(mini_filter, tests[i].name, 0) != 0)
+        if (getenv("MINI_LIST")) {
+            printf("%s\n", tests[i].name);
+            continue;
+        }
+        if ((mini_filter && fnmatch(mini_filter, tests[i].name, 0) != 0) ||
+            (one && strcmp(one, tests[i].name) != 0))
             continue;
         int result = mini_run_one(&tests[i]);
         printf("%s %s\n", words[result], tests[i].name);
