@@ -18,7 +18,10 @@ typedef struct {
 
 #define END                                                                                        \
     {                                                                                              \
-        -1, { 0 }                                                                                  \
+        -1,                                                                                        \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 static void check_inputs(const char *text, ogive_formula *formula, const case_shape *shapes,
@@ -46,10 +49,44 @@ static void check_product(const char *text, const case_shape *shapes, og_dtype d
     check_inputs(text, find_formula(text), shapes, dtype, layouts, results, values, random);
 }
 
+/* ---- bodies -------------------------------------------------------------------------- */
+
+enum { PROCESSORS = 3 }; /* of the fake device: small shapes get large tiles, too */
+
+static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, size_t shared,
+                            int32_t processors)
+{
+    const og_cuda_product_shape shape = {.m = m, .n = n, .k = k, .batch = 1, .products = products};
+    const og_cuda_limits limits = {
+        .arch = 90, .multiprocessors = processors, .shared_per_block = shared};
+    return og_cuda_choose_tile(&shape, &limits);
+}
+
+static const size_t h100_shared = 232448;
+
+/* What float32 shapes were multiplied by: few rows by 4 and 8; tiles by how many rows and
+ * columns, by levels of sums, or split (0). */
+static struct {
+    bool few[2], tiles[9][3], levels[4];
+} seen;
+
+static void see_linear(int64_t m, int64_t n, int64_t k)
+{
+    og_cuda_tile tile = tile_of(m, n, k, 1, h100_shared, PROCESSORS);
+    if (tile.is_few) {
+        seen.few[tile.rows == 8] = true;
+        return;
+    }
+    seen.tiles[tile.rows / 16][tile.columns / 64] = true;
+    seen.levels[tile.part_blocks ? 0 : og_cuda_product_levels(k)] = true;
+}
+
 static void check_linear(int64_t m, int64_t n, int64_t k, og_dtype dtype, case_layout layout,
                          case_values values, test_random *random)
 {
     const case_shape shapes[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n)};
+    if (dtype == OG_FLOAT32 && m * n > 0)
+        see_linear(m, n, k);
     check_product("linear(x, w, b)", shapes, dtype, layout, CONTIGUOUS, values, random);
 }
 
@@ -87,9 +124,22 @@ static void test_long(void **unused)
                      &random);
         check_linear(65, 67, ks[i], OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     }
+    check_linear(9, 64, 256, OG_FLOAT32, CONTIGUOUS, SPECIAL, &random);
+    check_linear(9, 129, 1000, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(17, 31, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(130, 300, 4097, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(257, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     end_cases("long");
+}
+
+/* On the fake device every body has had its turn. */
+static void test_bodies(void **unused)
+{
+    (void)unused;
+    assert_true(seen.few[0] && seen.few[1]);
+    assert_true(seen.levels[0] && seen.levels[1] && seen.levels[2] && seen.levels[3]);
+    assert_true(seen.tiles[8][2] && seen.tiles[4][2] && seen.tiles[4][1]);
+    assert_true(seen.tiles[2][2] && seen.tiles[1][2] && seen.tiles[1][1]);
 }
 
 /* ---- strides ------------------------------------------------------------------------- */
@@ -153,7 +203,8 @@ static void test_batches(void **unused)
 static void test_tails(void **unused)
 {
     static const product_case cases[] = {
-        {"z = linear(x, w, b); z + 2.0 * sigmoid(z)", {SHAPE(35, 40), SHAPE(70, 40), SHAPE(70), END}},
+        {"z = linear(x, w, b); z + 2.0 * sigmoid(z)",
+         {SHAPE(35, 40), SHAPE(70, 40), SHAPE(70), END}},
         {"sum(sigmoid(linear(x, w, b)), dim=1)", {SHAPE(35, 40), SHAPE(70, 40), SHAPE(70), END}},
         {"sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true) * 0.5",
          {SHAPE(5, 30), SHAPE(33, 30), SHAPE(33), END}},
@@ -163,9 +214,11 @@ static void test_tails(void **unused)
          {SHAPE(21, 300), SHAPE(130, 300), END}},
         {"softmax(linear(x, w), dim=1)", {SHAPE(9, 20), SHAPE(130, 20), END}},
         {"logsumexp(linear(x, w), dim=1)", {SHAPE(9, 20), SHAPE(50, 20), END}},
-        {"silu(linear(x, a)) * linear(x, b)", {SHAPE(35, 300), SHAPE(70, 300), SHAPE(70, 300), END}},
+        {"silu(linear(x, a)) * linear(x, b)",
+         {SHAPE(35, 300), SHAPE(70, 300), SHAPE(70, 300), END}},
         {"sum(linear(x, a) * linear(x, b), dim=1)",
          {SHAPE(19, 4100), SHAPE(66, 4100), SHAPE(66, 4100), END}},
+        {"r + sigmoid(linear(x, w))", {SHAPE(35, 70), SHAPE(35, 40), SHAPE(70, 40), END}},
         {"x @ y + t(p @ q)", {SHAPE(20, 30), SHAPE(30, 40), SHAPE(40, 30), SHAPE(30, 20), END}},
         {"where(linear(x, w) > 0, float16(linear(x, w)), c)",
          {SHAPE(20, 30), SHAPE(40, 30), SHAPE(1), END}},
@@ -214,8 +267,8 @@ static void test_gradients(void **unused)
         const case_layout layouts[] = {CONTIGUOUS, PADDED, CONTIGUOUS, TRANSPOSED};
         TEST_OK(ogive_formula_gradient(find_formula(cases[i].text), names, 3, &gradient, &error),
                 error);
-        check_inputs(cases[i].text, gradient, cases[i].shapes, i ? OG_FLOAT32 : OG_BFLOAT16, layouts,
-                     CONTIGUOUS, ORDINARY, &random);
+        check_inputs(cases[i].text, gradient, cases[i].shapes, i ? OG_FLOAT32 : OG_BFLOAT16,
+                     layouts, CONTIGUOUS, ORDINARY, &random);
         ogive_formula_release(gradient);
     }
     end_cases("gradients");
@@ -223,17 +276,10 @@ static void test_gradients(void **unused)
 
 /* ---- tiles ------------------------------------------------------------------------------- */
 
-static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, size_t shared)
-{
-    const og_cuda_product_shape shape = {.m = m, .n = n, .k = k, .batch = 1, .products = products};
-    const og_cuda_limits limits = {.arch = 90, .multiprocessors = 132, .shared_per_block = shared};
-    return og_cuda_choose_tile(&shape, &limits);
-}
-
 static void test_tiles(void **unused)
 {
-    const size_t h100 = 232448, rtx = 101376;
-    og_cuda_tile tile = tile_of(4096, 4096, 4096, 1, h100);
+    const size_t h100 = h100_shared, rtx = 101376;
+    og_cuda_tile tile = tile_of(4096, 4096, 4096, 1, h100, 132);
     (void)unused;
     assert_int_equal(og_cuda_product_levels(0), 1);
     assert_int_equal(og_cuda_product_levels(256), 1);
@@ -242,40 +288,42 @@ static void test_tiles(void **unused)
     assert_int_equal(og_cuda_product_levels(4097), 3);
     assert_true(tile.rows == 128 && tile.columns == 128 && tile.threads == 256);
     assert_int_equal(tile.shared_bytes, 128 * 128 * 4);
-    tile = tile_of(128, 32768, 32768, 1, h100);
+    tile = tile_of(128, 32768, 32768, 1, h100, 132);
     assert_true(tile.rows == 128 && tile.columns == 128);
     assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * (16 * 256 + 64) * 4);
     /* Enough blocks for all multiprocessors, and no row more than needed. */
-    assert_int_equal(tile_of(16, 8192, 8192, 1, h100).rows, 16);
-    assert_int_equal(tile_of(9, 1, 1, 1, h100).rows, 16);
+    assert_int_equal(tile_of(16, 8192, 8192, 1, h100, 132).rows, 16);
+    assert_int_equal(tile_of(9, 1, 1, 1, h100, 132).rows, 16);
     /* Few rows: a warp for each block of k. */
-    tile = tile_of(1, 4096, 4096, 1, h100);
+    tile = tile_of(1, 4096, 4096, 1, h100, 132);
     assert_true(tile.is_few && tile.rows == 4 && tile.columns == 32 && tile.threads == 512);
-    tile = tile_of(8, 4096, 257, 2, h100);
+    tile = tile_of(8, 4096, 257, 2, h100, 132);
     assert_true(tile.is_few && tile.rows == 8 && tile.threads == 64);
-    assert_false(tile_of(8, 4096, 4096, 1, 49152).is_few);
+    assert_false(tile_of(8, 4096, 4096, 1, 49152, 132).is_few);
     /* k in parts, so that all multiprocessors have some; whole where they have anyway. */
-    tile = tile_of(128, 4096, 4096, 1, h100);
+    tile = tile_of(128, 4096, 4096, 1, h100, 132);
     assert_true(tile.part_blocks > 0 && tile.shared_bytes == 2 * (16 * 256 + 64) * 4);
     assert_in_range(128 * 4096 / (tile.rows * tile.columns) * (16 / tile.part_blocks), 100, 264);
-    assert_int_equal(tile_of(4096, 4096, 4096, 1, h100).part_blocks, 0);
-    assert_int_equal(tile_of(64, 64, 256, 1, h100).part_blocks, 0);
-    assert_true(tile_of(1, 64, 65536, 1, h100).part_blocks > 0);
+    assert_int_equal(tile_of(4096, 4096, 4096, 1, h100, 132).part_blocks, 0);
+    assert_int_equal(tile_of(64, 64, 256, 1, h100, 132).part_blocks, 0);
+    assert_true(tile_of(1, 64, 65536, 1, h100, 132).part_blocks > 0);
     /* Two products of 128 x 128 do not fit there. */
-    tile = tile_of(4096, 4096, 8192, 2, rtx);
+    tile = tile_of(4096, 4096, 8192, 2, rtx, 132);
     assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);
-    assert_true(tile_of(INT64_MAX / 2, INT64_MAX / 2, 1, 1, h100).rows == 128);
+    assert_true(tile_of(INT64_MAX / 2, INT64_MAX / 2, 1, 1, h100, 132).rows == 128);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles),   cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_long),    cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_tiles),     cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_long),      cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_tails),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_gradients),
     };
-    /* So few that small shapes get large tiles, too. */
-    setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
+    char processors[16];
+    snprintf(processors, sizeof processors, "%d", PROCESSORS);
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", processors, 1);
     return CASE_RUN(tests);
 }

@@ -77,8 +77,7 @@ static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split
     int64_t count;
     if (__builtin_mul_overflow(s->base, s->m + SLACK, &count) ||
         __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
-        s->k > most - SLACK ||
-        (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
+        s->k > most - SLACK || (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
         factor f = factor_of(kernel, i / 2, i % 2);
@@ -223,8 +222,7 @@ static void add_few_products(og_cuda_emitter *e)
                     "og_number *shared,\n                           og_number "
                     "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
-        og_text_add(to,
-                    "    og_product<og_left%d, og_right%d>(a, base, n, shared, total[%d]);\n",
+        og_text_add(to, "    og_product<og_left%d, og_right%d>(a, base, n, shared, total[%d]);\n",
                     (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }

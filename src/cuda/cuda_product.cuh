@@ -93,14 +93,15 @@ template <class F, int rows, int threads> struct og_loader {
         l.idle = item >= count;
         l.row = by_k ? item / lines : item % lines * vr;
         l.k = by_k ? item % lines * vk : item / lines;
-        l.aligned = by_k || F::k_stride(a) * sizeof(T) % 16 == 0;
+        l.aligned = by_k || size == 1 || F::k_stride(a) * sizeof(T) % 16 == 0;
 #pragma unroll
         for (int i = 0; i < pointers; i++) {
             og_index at = first + l.row + i * between;
             at = at < limit ? at : limit - 1;
             l.after[i] = limit - 1 - at < vr ? (int)(limit - 1 - at) : vr;
             l.p[i] = F::row(a, base, at) + (k + l.k) * F::k_stride(a);
-            l.aligned = l.aligned && (uint64_t)l.p[i] % 16 == 0 && l.after[i] >= vr - 1;
+            l.aligned = l.aligned && (uint64_t)l.p[i] % (size * sizeof(T)) == 0 &&
+                        l.after[i] >= vr - 1;
         }
     }
 

@@ -8,10 +8,10 @@
 
 enum {
     MOST_FEW_ROWS = 8,
-    MOST_BLOCKS = 4096,                  /* of k, in a product that is split */
+    MOST_BLOCKS = 4096,                   /* of k, in a product that is split */
     MOST_SPLIT_BYTES = 256 * 1024 * 1024, /* of scratch */
     START_CYCLES = 2000,                  /* until a block multiplies */
-    LAUNCH_CYCLES = 6000                 /* 3 us: a launch and the wait for the one before it */
+    LAUNCH_CYCLES = 6000                  /* 3 us: a launch and the wait for the one before it */
 };
 
 typedef struct {
@@ -86,8 +86,8 @@ static double speed_of_warps(int64_t warps)
 
 double og_cuda_split_bytes(const og_cuda_product_shape *shape)
 {
-    return (double)divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch *
-           (double)shape->m * (double)(divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
+    return (double)divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch * (double)shape->m *
+           (double)(divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
            (shape->is_double ? 8 : 4);
 }
 
@@ -138,8 +138,8 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
     og_cuda_tile best = {0};
     double least = 0;
     int64_t blocks = divide_up(shape->k, OG_PRODUCT_BLOCK);
-    bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
-                     og_cuda_split_bytes(shape) <= MOST_SPLIT_BYTES;
+    bool may_split =
+        blocks > 1 && blocks <= MOST_BLOCKS && og_cuda_split_bytes(shape) <= MOST_SPLIT_BYTES;
     for (size_t i = 0; i < count; i++)
         for (int32_t part = 0; part < (may_split ? blocks : 1); part = part ? 2 * part : 1) {
             og_cuda_tile tile = fill_tile(&from[i], shape, part);

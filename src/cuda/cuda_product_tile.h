@@ -23,7 +23,7 @@ typedef struct {
     int32_t step;                   /* k */
     int32_t blocks;                 /* of a multiprocessor, that registers are kept for */
     int32_t rows, columns, threads; /* of a block */
-    int32_t part_blocks; /* blocks of k of a part, where k is split; else 0 */
+    int32_t part_blocks;            /* blocks of k of a part, where k is split; else 0 */
     size_t shared_bytes;
 } og_cuda_tile;
 

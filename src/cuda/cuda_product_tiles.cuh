@@ -222,8 +222,7 @@ OG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const og_place
                            og_number *shared);
 OG_FN og_number *og_slots_of(og_number *shared, int p);
 
-extern "C" __global__ void __launch_bounds__(OG_THREADS, OG_BLOCKS)
-    og_tiles(const __grid_constant__ og_args a)
+OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
 {
     extern __shared__ og_quad og_shared[];
     og_number *shared = (og_number *)og_shared;
