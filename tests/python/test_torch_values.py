@@ -182,7 +182,13 @@ def test_out_and_numbers(data):
     assert_close(ot.gelu(x, approximate="tanh"), F.gelu(x, approximate="tanh"))
 
 
-@pytest.mark.filterwarnings("ignore:.*quantize")
+def without_memory(x):
+    y = x.clone()
+    y.untyped_storage().resize_(0)
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:.*(quantize|[Ss]parse|[Nn]ested)")
 @pytest.mark.parametrize("call, exception", [
     (lambda x: ot.sigmoid(x.long()), TypeError),
     (lambda x: ot.sigmoid(x > 0), TypeError),
@@ -200,7 +206,16 @@ def test_out_and_numbers(data):
     (lambda x: ot.sigmoid(x.expand(2, 3, 4), out=x.expand(2, 3, 4)), ValueError),
     (lambda x: ot.sigmoid(torch.ones((1,) * 9)), ValueError),
     (lambda x: ot.sigmoid(torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)), NotImplementedError),
-    (lambda x: ot.sigmoid(x.long().requires_grad_(False).to("meta")), TypeError),
+    (lambda x: ot.sigmoid(x.to(torch.float8_e4m3fn)), TypeError),
+    (lambda x: ot.sigmoid(x.to_mkldnn()), NotImplementedError),
+    (lambda x: ot.sigmoid(x.to_sparse_csr()), NotImplementedError),
+    (lambda x: ot.sigmoid(torch.nested.nested_tensor([x, x[:2]])), NotImplementedError),
+    (lambda x: ot.sigmoid(without_memory(x)), TypeError),
+    (lambda x: ot.sigmoid(x, out=without_memory(x)), TypeError),
+    (lambda x: ot.sigmoid(x, out=x.to("meta")), RuntimeError),
+    (lambda x: ot.sigmoid(x, out=x.int()), TypeError),
+    (lambda x: ogive.compile("x + y")(x[:2], x[1:], out=x[:2]), ValueError),
+    (lambda x: ot.sigmoid(x.long().to("meta")), TypeError),
 ])
 def test_refused(call, exception, data):
     with pytest.raises(exception):
