@@ -142,4 +142,20 @@ OG_FN float og_fma_near_f32(float a, float b, float c)
 #endif
 }
 
+/*
+ * 1 / x rounded to nearest, where 2^-100 < |x| < 2^100 (or x is NaN).  What a GPU's own
+ * division does there, without the branch to all else: sums of 4096 sigmoids on an H200
+ * 485 -> 390 us.
+ */
+OG_FN float og_reciprocal_normal_f32(float x)
+{
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return __fmaf_rn(y, __fmaf_rn(-x, y, 1.0f), y);
+#else
+    return 1.0f / x;
+#endif
+}
+
 #endif

@@ -407,7 +407,7 @@ OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
     float w = og_fma_near_f32(r * r, og_exp_q_f32(r), rl);
     float e = (1.0f + sc) + (rh + w);
     float el = (((1.0f - e) + sc) + rh) + w;
-    float d = 1.0f / e;
+    float d = og_reciprocal_normal_f32(e);
     float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
     p.f = og_fma_near_f32(d, residual, d);
     return p;
@@ -509,7 +509,7 @@ OG_FN og_pair_f32 og_tanh_split_f32(float a)
     float el = (sum - eh) + rest;
     float dh = eh + 2.0f;
     float dl = ((2.0f - dh) + eh) + el;
-    float d = 1.0f / dh;
+    float d = og_reciprocal_normal_f32(dh);
     float q = eh * d;
     float residual = og_fma_near_f32(-q, dl, og_fma_near_f32(-q, dh, eh) + el);
     og_pair_f32 y = {q, residual * d};
@@ -598,7 +598,7 @@ OG_FN float og_gelu_f32(float x)
 
     float den = a + 3.5f;
     float dl = (3.5f - den) + a;
-    float d = 1.0f / den;
+    float d = og_reciprocal_normal_f32(den);
     float eps = og_fma_near_f32(-dl, d, og_fma_near_f32(-d, den, 1.0f));
     float t = og_fma_near_f32(-8.75f, d, 1.5f);
     float t2 = t * t, t4 = t2 * t2;
