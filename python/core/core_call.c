@@ -146,16 +146,23 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
     return 0;
 }
 
-/* A number or a 0-d CPU tensor beside tensors on a GPU has to get there first. */
-static bool must_move(const core_operand *operands, Py_ssize_t count)
+/* Whether PyTorch has to make other tensors of some operands: a number or a 0-d CPU
+ * tensor has to get to the GPU where the others are; a number beside nothing but 0-d
+ * tensors of half types has to be one of these, for float32 would promote them. */
+static bool must_convert(const core_operand *operands, Py_ssize_t count)
 {
-    bool scalar = false, device = false;
+    bool number = false, scalar = false, device = false, wide = false;
     for (Py_ssize_t i = 0; i < count; i++) {
-        bool cpu = operands[i].view.device.device_type == kDLCPU;
-        scalar |= cpu && operands[i].view.ndim == 0;
+        const DLTensor *view = &operands[i].view;
+        bool cpu = view->device.device_type == kDLCPU;
+        scalar |= cpu && view->ndim == 0;
         device |= !cpu;
+        if (core_is_number(&operands[i].kind))
+            number = true;
+        else
+            wide |= view->ndim > 0 || view->dtype.bits > 16;
     }
-    return scalar && device;
+    return (scalar && device) || (number && !wide);
 }
 
 /* ---- results ------------------------------------------------------------------------ */
@@ -331,7 +338,7 @@ static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
         PyErr_Clear();
         return call_torch(self, objects, out, door, CORE_OPERATOR);
     }
-    if (torch && must_move(operands, count))
+    if (torch && must_convert(operands, count))
         needed = CORE_OPERATOR;
     if (needed != CORE_NOTHING) {
         core_release(operands, count);

@@ -142,6 +142,25 @@ def test_reductions(shape, data, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_numbers_promote_nothing(shape, dtype):
+    x = torch.full(shape, 3.0, dtype=dtype)
+    f = ogive.compile("x * s")
+    for number in (0.1, 2, True):
+        want = x * number
+        assert f(x, number).dtype == dtype
+        assert_close(f(x, number), want)
+        assert f(x.clone().requires_grad_(), number).dtype == dtype
+        compiled = torch.compile(lambda t, s: f(t, s), backend="eager", fullgraph=True)
+        assert compiled(x, number).dtype == dtype
+        torch._dynamo.reset()
+    mixed = ogive.compile("x * y * s")
+    for other in DTYPES:
+        y = torch.ones((), dtype=other)
+        assert mixed(x, y, 2.0).dtype == (x * y * 2.0).dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_products(data, dtype):
     x, w, b = data(5, 7, dtype=dtype), data(3, 7, dtype=dtype), data(3, dtype=dtype)
     want = F.linear(x.double(), w.double(), b.double())

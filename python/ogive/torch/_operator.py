@@ -215,16 +215,20 @@ for _device, _key in (("cpu", torch._C.DispatchKey.AutocastCPU),
 
 
 def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
-    """Numbers become 0-d tensors, float64 if a tensor is, else float32, which promotes
-    nothing that has dims. 0-d CPU tensors follow the others to their device."""
+    """Numbers become 0-d tensors: float64 if a tensor is, else float32, which promotes
+    nothing that has dims; beside 0-d tensors alone they have the type of these. 0-d CPU
+    tensors follow the others to their device."""
     tensors = [value for value in inputs if isinstance(value, Tensor)]
     device = tensors[0].device
-    dtype = torch.float32
+    dtype = tensors[0].dtype
+    for tensor in tensors:
+        if tensor.dtype != dtype or tensor.dim() > 0:
+            dtype = torch.float32
+        if device.type == "cpu":
+            device = tensor.device
     for tensor in tensors:
         if tensor.dtype == torch.float64:
             dtype = torch.float64
-        if device.type == "cpu":
-            device = tensor.device
     ready = []
     for value in inputs:
         if not isinstance(value, Tensor):
