@@ -125,13 +125,45 @@ static void test_norms(void **unused)
     end_cases("norms");
 }
 
+/* What comes after a product's reduction, per element or where there is but one: a second
+ * pass, which a kernel with a product does not make. */
+static void test_after_products(void **unused)
+{
+    static const struct {
+        const char *text;
+        case_shape shapes[3];
+    } cases[] = {
+        {"sum(linear(x, w), dim=1, keepdim=true) + y",
+         {SHAPE(5, 70), SHAPE(133, 70), SHAPE(5, 133)}},
+        {"sum(linear(x, w), dim=1, keepdim=true) * y", {SHAPE(5, 70), SHAPE(1, 70), SHAPE(5, 1)}},
+        {"amax(sum(x @ w, dim=1, keepdim=true) * y, dim=1)",
+         {SHAPE(5, 70), SHAPE(70, 33), SHAPE(5, 33)}},
+        {"sum(x @ w) * y", {SHAPE(70), SHAPE(70), SHAPE(1)}},
+        {"sum(x @ w, dim=-1, keepdim=true) * y", {SHAPE(70), SHAPE(70, 1), SHAPE(1, 1)}},
+    };
+    test_random random = test_random_named("after products");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        formula_case c = {.text = cases[i].text, .formula = find_formula(cases[i].text)};
+        c.input_count = ogive_formula_input_count(c.formula);
+        for (size_t t = 0; t < c.input_count; t++) {
+            placed *p = &c.inputs[t];
+            *p = (placed){.dtype = OG_FLOAT32, .rank = cases[i].shapes[t].rank};
+            memcpy(p->shape, cases[i].shapes[t].shape, sizeof p->shape);
+            place(p, &random, true);
+            fill(p, &random, ORDINARY);
+        }
+        run_placed(&c, CONTIGUOUS, &random);
+    }
+    end_cases("after products");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_reductions),     cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_after_products),
     };
     return CASE_RUN(tests);
 }

@@ -240,6 +240,8 @@ static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *
     OG_TRY(og_visit_end(b, draft, valid));
     if (*valid && root->row) /* a product is computed per element, even where n is 1 */
         *valid = !b->instances[index].varies && !b->instances[index].has_product;
+    else if (*valid) /* and has one pass, even where nothing varies */
+        *valid = !(b->drafts[draft].product_count && b->instances[index].stage > 0);
     return *valid ? keep_loads(b) : OGIVE_OK;
 }
 

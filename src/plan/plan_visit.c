@@ -201,7 +201,9 @@ ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid)
             at->has_product |= arg->has_product;
             at->stage = arg->stage > at->stage ? arg->stage : at->stage;
         }
-        *valid &= !(at->has_product && at->stage > 0);
+        /* A kernel with a product makes one pass. */
+        *valid &= !(b->drafts[draft].product_count && at->stage > 0 &&
+                    (at->has_product || at->varies));
     }
     return OGIVE_OK;
 }
