@@ -2,7 +2,8 @@
  *
  * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: how
  * the space is seen as matrices, the factors as CUDA C, and what is emitted around the
- * bodies, cuda_product_tiles.cuh and cuda_product_few.cuh.
+ * bodies: cuda_product_tiles.cuh, with cuda_product_split.cuh where k is split, or
+ * cuda_product_few.cuh.
  *
  *     dims [0, base)   the batch: dims along which a right factor moves
  *     dims [base, n)   rows, as one dim of a.m
@@ -69,7 +70,8 @@ static matrices see_matrices(const og_kernel *kernel)
     return s;
 }
 
-/* Do indices of the scratch, offsets of a factor, or indices beyond the space by less than a tile, need 64 bits? */
+/* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
+ * need 64 bits? */
 static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split)
 {
     enum { SLACK = 256 };
@@ -120,7 +122,7 @@ static void add_move(og_cuda_emitter *e, const factor *f, int32_t dim, const cha
     og_text_add(&e->passes, "        at += %s * a.%s;\n", index, name);
 }
 
-/* Adds to `at` what index over dims [from, to), the last fastest, means. */
+/* Adds to `at` what index over dims [0, to), the last fastest, means. */
 static void add_moves(og_cuda_emitter *e, const factor *f, int32_t to, const char *index)
 {
     for (int32_t d = to - 1; d > 0; d--) {
@@ -278,15 +280,24 @@ static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cud
                     tile->part_blocks > 0);
 }
 
-/* Members of the arguments that only a split product has. Their size was checked. */
+static int64_t count_blocks(const matrices *s)
+{
+    return (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
+}
+
+static int64_t count_parts(const matrices *s, const og_cuda_tile *tile)
+{
+    return tile->part_blocks ? (count_blocks(s) + tile->part_blocks - 1) / tile->part_blocks : 1;
+}
+
+/* Members of the arguments that only a split product has. */
 static void add_split_arguments(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile,
                                 const og_cuda_product_shape *shape)
 {
-    int64_t blocks = (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
     og_cuda_add_pointer(e, "og_number", "block_sums", OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    og_cuda_add_index(e, "blocks_of_k", blocks);
+    og_cuda_add_index(e, "blocks_of_k", count_blocks(s));
     og_cuda_add_index(e, "pitch", (s->n + OG_RUN - 1) / OG_RUN * OG_RUN);
-    og_cuda_add_index(e, "parts", (blocks + tile->part_blocks - 1) / tile->part_blocks);
+    og_cuda_add_index(e, "parts", count_parts(s, tile));
     og_cuda_add_index(e, "part_steps", tile->part_blocks * (OG_PRODUCT_BLOCK / tile->step));
     e->out->scratch_bytes += ((size_t)og_cuda_split_bytes(shape) + 63) / 64 * 64;
 }
@@ -332,8 +343,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const matrices *s, const og_
 {
     int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
     int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
-    int64_t blocks = (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
-    int64_t parts = tile->part_blocks ? (blocks + tile->part_blocks - 1) / tile->part_blocks : 1;
+    int64_t parts = count_parts(s, tile);
     int64_t rows = s->base * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
     bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
     og_cuda_add_index(e, "m_tiles", m_tiles);

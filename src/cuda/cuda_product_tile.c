@@ -16,7 +16,8 @@ enum {
 
 typedef struct {
     int32_t thread_m, thread_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
-    double speed; /* of a multiprocessor full of them, against the first's */
+    double speed; /* of a multiprocessor full of them, against the first's: of the second
+                     measured (0.92 to 0.96, H200), of the others estimated */
 } candidate;
 
 static const candidate float_tiles[] = {
@@ -91,8 +92,9 @@ double og_cuda_split_bytes(const og_cuda_product_shape *shape)
            (shape->is_double ? 8 : 4);
 }
 
-/* Clock cycles, roughly: of multiplying, where a multiprocessor makes 128 multiply-adds each; of
- * writing and reading the sums of blocks, 16 bytes each (an H200's memory); of a launch. */
+/* Clock cycles, roughly: of multiplying, where a multiprocessor makes 128 multiply-adds a
+ * cycle; of writing and reading the sums of blocks, where it has 16 bytes a cycle of an
+ * H200's memory; of a launch. */
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
@@ -157,6 +159,7 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
     og_cuda_tile few = take_few(shape);
+    /* A block takes groups of k one after the other: with few blocks, parts are better. */
     double few_blocks = (double)shape->batch * (double)divide_up(shape->n, few.columns);
     bool fills = 4 * few_blocks >= limits->multiprocessors || shape->k <= OG_PRODUCT_GROUP;
     if (shape->m <= MOST_FEW_ROWS && fills && few.shared_bytes <= limits->shared_per_block)

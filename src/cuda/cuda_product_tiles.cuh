@@ -89,15 +89,15 @@ OG_FN void og_fill(og_sum &sum, og_number x)
             sum[i][j] = x;
 }
 
-/* to += from; from = x */
-OG_FN void og_move(og_sum &to, og_sum &from, og_number x)
+/* to += from; from = +0 */
+OG_FN void og_move(og_sum &to, og_sum &from)
 {
 #pragma unroll
     for (int i = 0; i < OG_TM; i++)
 #pragma unroll
         for (int j = 0; j < OG_TN; j++)
             to[i][j] = to[i][j] + from[i][j];
-    og_fill(from, x);
+    og_fill(from, 0);
 }
 
 /* The slots become from, or (adds) slots + from. */
@@ -166,7 +166,8 @@ OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at
 }
 
 /* Leaves the product of a tile in the threads' slots; those may be where the buffers are,
- * unless OG_LEVELS is 3. */
+ * unless OG_LEVELS is 3. One barrier a step: what is written is the buffer that was
+ * multiplied before the last one. */
 template <class Left, class Right>
 OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, int product,
                       og_number *buffers, og_number *slots)
@@ -198,7 +199,7 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
                 og_leave_block(a, tile, at, product, step / (256 / OG_BK), p);
                 og_fill(p, 0);
             } else {
-                og_move(group, p, 0);
+                og_move(group, p);
             }
             if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
                 og_put(slots, group, step >= 4096 / OG_BK);
