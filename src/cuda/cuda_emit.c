@@ -13,8 +13,27 @@ enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
 
 /* ---- geometry -------------------------------------------------------------------- */
 
-/* Do all indices and offsets fit 31 bits? slack: elements that are counted beyond
- * the space, in partial vectors. */
+int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to)
+{
+    int64_t count = 1;
+    for (int32_t d = from; d < to; d++)
+        if (space->extent[d] == 0)
+            return 0;
+    for (int32_t d = from; d < to; d++)
+        count *= space->extent[d];
+    return count;
+}
+
+int32_t og_cuda_power_above(int64_t n)
+{
+    int32_t power = 1;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+/* Do indices and offsets need more than 31 bits? A quarter of their range is left for what
+ * is counted beyond the space: partial vectors, steps and tiles. */
 static bool needs_wide(const og_kernel *kernel)
 {
     const int64_t most = INT32_MAX / 4;
@@ -65,6 +84,20 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e)
     while (vector > 1 && !is_vector(e, vector))
         vector /= 2;
     return vector;
+}
+
+int32_t og_cuda_load_registers(const og_cuda_emitter *e)
+{
+    int32_t most = 1;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        const og_pass *pass = &e->kernel->passes[p];
+        int32_t size = 0;
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
+                size += e->kernel->accesses[pass->elements[i].index].dtype == OG_FLOAT64 ? 2 : 1;
+        most = size > most ? size : most;
+    }
+    return most;
 }
 
 /* ---- putting together -------------------------------------------------------------- */
@@ -216,6 +249,12 @@ static ogive_status emit(og_cuda_emitter *e)
     e->list = OG_ARENA_NEW(e->arena, int32_t, strides + 1);
     if (!e->has_stride || !e->is_kept || !e->list)
         return og_fail_memory(e->error, strides);
+    if (og_cuda_count(&kernel->space, 0, kernel->space.rank - kernel->space.n_reduced) == 0 ||
+        (!kernel->space.n_reduced && og_cuda_count(&kernel->space, 0, kernel->space.rank) == 0)) {
+        e->out->source = "/* nothing to compute */\n";
+        e->out->body = "empty";
+        return OGIVE_OK;
+    }
     e->wide = needs_wide(kernel);
     if (kernel->product_count && og_cuda_takes_sm90(e))
         OG_TRY(og_cuda_emit_sm90(e));
@@ -228,8 +267,6 @@ static ogive_status emit(og_cuda_emitter *e)
     else
         OG_TRY(og_cuda_emit_pointwise(e));
     add_numbers(e);
-    if (og_space_count(&kernel->space, kernel->space.n_reduced != 0) == 0)
-        e->out->launch_count = 0; /* nothing to write */
     OG_TRY(keep_arguments(e));
     return keep_source(e);
 }

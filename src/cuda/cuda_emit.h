@@ -66,6 +66,11 @@ extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_
 
 /* ---- cuda_emit.c ---- */
 
+/* Elements of dims [from, to): 0 if one of them is. */
+int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
+int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */
+/* What one element of all loads that are not kept takes, in the pass that has the most. */
+int32_t og_cuda_load_registers(const og_cuda_emitter *e);
 /* The widest vector along e->vector_dim by which all contiguous operands are moved at once,
  * of kernels that reduce. */
 int32_t og_cuda_best_vector(const og_cuda_emitter *e);

@@ -31,14 +31,6 @@ typedef struct {
 
 /* ---- shapes --------------------------------------------------------------------------- */
 
-static int32_t power_above(int64_t n)
-{
-    int32_t power = 1;
-    while (power < n)
-        power *= 2;
-    return power;
-}
-
 /* Bytes of all sums of a pass, the most of any. */
 static int32_t sums_bytes(const og_kernel *kernel)
 {
@@ -53,39 +45,22 @@ static int32_t sums_bytes(const og_kernel *kernel)
     return (int32_t)most;
 }
 
-static int32_t load_registers(const og_kernel *kernel)
-{
-    int32_t most = 1;
-    for (int32_t p = 0; p < kernel->pass_count; p++) {
-        const og_pass *pass = &kernel->passes[p];
-        int32_t size = 0;
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == OG_OP_LOAD)
-                size += kernel->accesses[pass->elements[i].index].dtype == OG_FLOAT64 ? 2 : 1;
-        most = size > most ? size : most;
-    }
-    return most;
-}
-
 /* Sets e->vector and e->threads. */
 static columns_shape choose_shape(og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
-    columns_shape s = {.n = 1, .columns = space->extent[e->vector_dim]};
-    for (int32_t d = e->vector_dim + 1; d < space->rank; d++)
-        s.n *= space->extent[d];
+    columns_shape s = {.n = og_cuda_count(space, e->vector_dim + 1, space->rank),
+                       .columns = space->extent[e->vector_dim]};
     int32_t bytes = sums_bytes(e->kernel);
     e->vector = og_cuda_best_vector(e);
     e->vector = e->vector > MOST_VECTOR ? MOST_VECTOR : e->vector;
     while (e->vector > 1 && e->vector * bytes / 4 > SUM_REGISTERS)
         e->vector /= 2;
     s.per_row = (s.columns + e->vector - 1) / e->vector;
-    s.vectors = s.per_row;
-    for (int32_t d = 0; d < e->vector_dim; d++)
-        s.vectors *= space->extent[d];
+    s.vectors = s.per_row * og_cuda_count(space, 0, e->vector_dim);
     s.tiles = (s.n + TILE - 1) / TILE;
 
-    s.runs = s.n < TILE ? power_above((s.n + OG_RUN - 1) / OG_RUN) : OG_RUN;
+    s.runs = s.n < TILE ? og_cuda_power_above((s.n + OG_RUN - 1) / OG_RUN) : OG_RUN;
     s.y = s.runs < 16 ? s.runs : 16;
     s.x = s.runs == 1 ? ONE_RUN_THREADS : MOST_THREADS / s.y;
     while (s.runs > 1 && s.x > 1 && s.x * e->vector * s.runs * bytes > SHARED_BYTES)
@@ -98,7 +73,7 @@ static columns_shape choose_shape(og_cuda_emitter *e)
     s.blocks = (s.vectors + s.x - 1) / s.x;
     s.split = s.tiles > 1 && s.blocks < 2 * e->limits->multiprocessors;
     s.flight = 16;
-    while (s.flight > 1 && s.flight * e->vector * load_registers(e->kernel) > FLIGHT_REGISTERS)
+    while (s.flight > 1 && s.flight * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS)
         s.flight /= 2;
     return s;
 }

@@ -58,9 +58,8 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     e->vector_dim = space->rank - 1;
     e->vector = widest_vector(e);
     e->threads = POINTWISE_THREADS;
-    int64_t n = space->rank ? space->extent[space->rank - 1] : 1, rows = 1;
-    for (int32_t d = 0; d < space->rank - 1; d++)
-        rows *= space->extent[d];
+    int64_t n = space->rank ? space->extent[space->rank - 1] : 1;
+    int64_t rows = og_cuda_count(space, 0, space->rank - 1);
     /* A row that starts anywhere in a vector touches so many. */
     int64_t per_row = (n + 2 * e->vector - 2) / e->vector;
     bool contiguous = space->rank <= 1;

@@ -33,11 +33,6 @@ static int32_t traversals(const og_pass *pass)
     return og_cuda_has_terms(pass) ? 2 : 1;
 }
 
-static int32_t registers_of(og_dtype dtype)
-{
-    return dtype == OG_FLOAT64 ? 2 : 1;
-}
-
 /* Marks what is read in several traversals as kept; returns the registers that an element
  * of all of it takes. */
 static int32_t mark_kept(og_cuda_emitter *e)
@@ -65,8 +60,7 @@ static void keep_nothing(og_cuda_emitter *e)
     memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
 }
 
-/* Registers of all accumulators, and of one element of all loads, in the pass that
- * has the most. */
+/* Registers of all accumulators of a lane, in the pass that has the most. */
 static int32_t sum_registers(const og_cuda_emitter *e)
 {
     int32_t most = 1;
@@ -78,29 +72,7 @@ static int32_t sum_registers(const og_cuda_emitter *e)
     return most;
 }
 
-static int32_t load_registers(const og_cuda_emitter *e)
-{
-    int32_t most = 1;
-    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
-        const og_pass *pass = &e->kernel->passes[p];
-        int32_t size = 0;
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
-                size += registers_of(e->kernel->accesses[pass->elements[i].index].dtype);
-        most = size > most ? size : most;
-    }
-    return most;
-}
-
 /* ---- shapes --------------------------------------------------------------------------- */
-
-static int32_t power_above(int64_t n)
-{
-    int32_t power = 1;
-    while (power < n)
-        power *= 2;
-    return power;
-}
 
 /* Steps that sources are made for: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...; the least
  * of them that is enough for so many, and the one before it. */
@@ -109,7 +81,7 @@ static int32_t steps_above(int64_t steps, int32_t *before)
     int32_t from = 0, to = 1;
     while (to < steps) {
         from = to;
-        to += to < 4 ? 1 : power_above(to + 1) / 8;
+        to += to < 4 ? 1 : og_cuda_power_above(to + 1) / 8;
     }
     *before = from;
     return to;
@@ -139,7 +111,7 @@ static rows_shape take_warp(og_cuda_emitter *e, int64_t n, int32_t kept)
 {
     rows_shape s = {.before = 0};
     s.steps = steps_above((n + OG_LANES - 1) / OG_LANES, &s.before);
-    int32_t width = n < OG_LANES ? power_above(n) : OG_LANES;
+    int32_t width = n < OG_LANES ? og_cuda_power_above(n) : OG_LANES;
     e->vector = e->vector < width ? e->vector : width;
     s.group = width / e->vector;
     if (s.group > 1 && s.group <= 32) /* two loads of a thread are better than two threads */
@@ -171,7 +143,7 @@ static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
     s.flight = s.steps;
     while (s.flight > 1 &&
            ((s.keeps && s.steps % s.flight) || s.flight * s.vectors > FLIGHT_LOADS ||
-            s.flight * s.vectors * e->vector * load_registers(e) > FLIGHT_REGISTERS))
+            s.flight * s.vectors * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS))
         s.flight--;
     int32_t width = s.group * s.vectors * e->vector;
     s.whole = n > 0 && n % width == 0 && n / width % (s.keeps ? s.steps : s.flight) == 0;
@@ -243,7 +215,6 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
     og_text_add(&e->body, "\n%s", og_text_of_cuda_rows_split);
     e->out->body = "rows, a block a chunk";
     OG_TRY(og_cuda_make_launches(e, 2 * e->kernel->pass_count));
-    e->out->launch_count = 0;
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_part(e, p);
         OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
@@ -297,9 +268,9 @@ static void add_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
-    int64_t rows = og_space_count(space, true), n = 1;
-    for (int32_t d = space->rank - space->n_reduced; d < space->rank; d++)
-        n *= space->extent[d];
+    int32_t kept_dims = space->rank - space->n_reduced;
+    int64_t rows = og_cuda_count(space, 0, kept_dims);
+    int64_t n = og_cuda_count(space, kept_dims, space->rank);
     e->vector_dim = space->rank - 1;
     bool split = n > OG_CHUNK;
     /* A chunk that a pass reads twice is read again: softmax of 4096x65536 on an H200 1301 us
