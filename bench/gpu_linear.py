@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Float32 linear on a GPU: is it right, how accurate, how fast, beside PyTorch.
+"""Linear on a GPU: is it right, how accurate, how fast, beside PyTorch.
 
     python bench/gpu_linear.py [--library build/libogive.so] [--seconds N] [PART...]
 
@@ -10,6 +10,7 @@ Parts (all by default):
               the bits that it has in a batch; repeated runs have the same bits
     errors    the error by distribution: ||e|| / ||z||, and the greatest |e| / sum |x||w|, of
               Ogive and of torch's SGEMM (TF32 off)
+    halves    float16 and bfloat16: error, a row alone, repeats
     times     medians, L2 flushed before each call, ours and torch's in turn
 
 Ends with status 1 if anything is wrong. OGIVE_PRODUCT=cores times the CUDA cores instead.
@@ -39,6 +40,9 @@ class Tensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
+codes = {torch.float32: (2, 32), torch.float16: (2, 16), torch.bfloat16: (4, 16)}
+
+
 class Error(ctypes.Structure):
     _fields_ = [("status", ctypes.c_int), ("offset", ctypes.c_int64),
                 ("message", ctypes.c_char * 1000)]
@@ -56,7 +60,8 @@ def describe(tensors):
     for i, t in enumerate(tensors):
         shape = (ctypes.c_int64 * max(t.dim(), 1))(*t.shape)
         strides = (ctypes.c_int64 * max(t.dim(), 1))(*t.stride())
-        at = Tensor(t.data_ptr(), 2, t.device.index or 0, t.dim(), 2, 32, 1, shape, strides, 0)
+        at = Tensor(t.data_ptr(), 2, t.device.index or 0, t.dim(), *codes[t.dtype], 1, shape, strides,
+                    0)
         array.kept += [shape, strides, at, t]
         array[i] = ctypes.pointer(at)
     return array
@@ -90,10 +95,10 @@ class Formula:
 formulas = {}
 
 
-def run(text, inputs, shape, strict=False):
+def run(text, inputs, shape, strict=False, dtype=torch.float32):
     if text not in formulas:
         formulas[text] = Formula(text)
-    out = torch.full(shape, 7e7, device="cuda")
+    out = torch.full(shape, 60000, device="cuda", dtype=dtype)
     formulas[text].bind(inputs, out, strict)()
     torch.cuda.synchronize()
     return out
@@ -198,7 +203,7 @@ def part_rows(_):
     x = random(300, 1024)
     for text, columns in ((linear, (700,)), (total, ())):
         whole = run(text, [x, w], (300, *columns))
-        for first, last in ((0, 1), (5, 6), (127, 129), (40, 300), (299, 300)):
+        for first, last in ((0, 1), (5, 6), (127, 129), (100, 150), (40, 300), (299, 300)):
             some = run(text, [x[first:last].clone(), w], (last - first, *columns))
             check(different(some, whole[first:last]) == 0, f"{text}: rows {first}..{last} alone")
     print("rows   alone and in a batch: the same bits", flush=True)
@@ -265,6 +270,34 @@ def part_errors(_):
             check(row[1] <= max(1.5 * row[3], strict_bound), f"K = {k} {kind}: {row}")
 
 
+def part_halves(_):
+    plain, total = "linear(x, w) + b", "sum(sigmoid(linear(x, w)), dim=1)"
+    print("halves, sum |x||w| is 1: Ogive's error, torch's", flush=True)
+    for dtype in (torch.float16, torch.bfloat16):
+        for m, n, k in ((1, 128, 128), (130, 1000, 520), (257, 4100, 264), (512, 4096, 8192)):
+            x, w = random(m, k).to(dtype), random(n, k).to(dtype)
+            b = torch.zeros(n, device="cuda")
+            z, scale = product64(x, w)
+            y = run(plain, [x, w, b], (m, n))  # float32: the sum is not rounded
+            e = ((y.double() - z).abs() / scale).max().item()
+            peer = ((torch.nn.functional.linear(x, w).double() - z).abs() / scale).max().item()
+            print(f"halves {m} x {n} x {k} {dtype}: {e:.1e} {peer:.1e}", flush=True)
+            check(e < strict_bound, f"{dtype} {m}x{n}x{k}: {e}")
+            want = z.sigmoid().sum(1)
+            e = ((run(total, [x, w], (m,), dtype=dtype).double() - want).abs() / want).max().item()
+            check(e < (5e-4 if dtype == torch.float16 else 4e-3), f"{total} {dtype}: {e}")
+            alone = run(plain, [x[m // 2:m // 2 + 1].clone(), w, b], (1, n))
+            check(different(alone, y[m // 2:m // 2 + 1]) == 0, f"{dtype} a row alone {m}x{n}x{k}")
+            again = sum(different(run(plain, [x, w, b], (m, n)), y) for _ in range(20))
+            check(again == 0, f"{dtype} repeats {m}x{n}x{k}")
+            moved = torch.empty(n * k + 1, device="cuda", dtype=dtype)[1:].view(n, k).copy_(w)
+            check(different(run(plain, [x, moved, b], (m, n)),
+                            run(plain, [x, w, b], (m, n), strict=True)) == 0, f"misaligned {dtype}")
+    x[0, 5], w[7, 9] = float("inf"), float("nan")
+    y, want = run(plain, [x, w, b], (m, n)), torch.nn.functional.linear(x.float(), w.float())
+    check(bool((y.isnan() == want.isnan()).all() and (y.isinf() == want.isinf()).all()), "NaN, inf")
+
+
 def median_times(calls, seconds):
     flush = torch.empty(64 * 2 ** 20, device="cuda")
     times = [[] for _ in calls]
@@ -293,17 +326,22 @@ def part_times(seconds):
         "z = linear(x, w, b); z + 2 * sigmoid(z)":
             ((1024, 8192, 8192), lambda x, w, b: (z := linear(x, w, b)) + 2 * torch.sigmoid(z)),
         "linear(x, w, b)": ((4096, 4096, 4096), linear),
-        "linear(x, w, b) + 0": ((16, 8192, 8192), linear),
-        "linear(x, w, b) * 1": ((512, 2048, 2048), linear),
     }
-    for text, ((m, n, k), peer) in works.items():
+    plain = "linear(x, w, b)"
+    works = [(text, *work, torch.float32) for text, work in works.items()]
+    works += [(plain, shape, linear, torch.float32) for shape in (
+        (512, 2048, 2048), (64, 8192, 8192), (16, 8192, 8192), (1, 8192, 8192))]
+    works += [(plain, shape, linear, dtype) for dtype in (torch.float16, torch.bfloat16)
+              for shape in ((4096, 4096, 4096), (1024, 8192, 8192), (16, 8192, 8192))]
+    for text, (m, n, k), peer, dtype in works:
         x, w, b = torch.rand(m, k, device="cuda"), random(n, k) / k ** 0.5, random(n)
+        x, w, b = x.to(dtype), w.to(dtype), b.to(dtype)
         want = peer(x, w, b)
         out = torch.empty_like(want)
         ours, strict = Formula(text).bind([x, w, b], out), Formula(text).bind([x, w, b], out, True)
         ours()
         e = ((out - want).abs().max() / want.abs().max()).item()
-        check(e < 1e-5, f"{text}: {e} from torch's")
+        check(e < (1e-5 if dtype == torch.float32 else 1e-2), f"{text}: {e} from torch's")
         t = median_times([ours, strict, lambda: peer(x, w, b)], seconds)
         for _ in range(30 if m < 4096 else 8):
             ours()
@@ -314,13 +352,14 @@ def part_times(seconds):
             ours()
         end.record()
         torch.cuda.synchronize()
-        print(f"times  {m}x{n}x{k} {text}: Ogive {t[0]:.4f} ms (back to back "
+        print(f"times  {m}x{n}x{k} {str(dtype)[6:]} {text}: Ogive {t[0]:.4f} ms (back to back "
               f"{start.elapsed_time(end) / rounds:.4f}), strict {t[1]:.4f}, torch {t[2]:.4f}: "
               f"{t[2] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
 
 
 def main():
-    parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors, "times": part_times}
+    parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors,
+             "halves": part_halves, "times": part_times}
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cuda_sm90.c - float32 products on Hopper's tensor cores: which products they take,
+ * test_cuda_sm90.c - products on Hopper's tensor cores: which products they take,
  * what the launches are given, what is left to CUDA cores has the CPU's bits. On a real GPU
  * also: float32's accuracy, and a row's bits do not depend on the other rows.
  *
@@ -63,6 +63,7 @@ static void test_choice(void **unused)
     assert_true(!is_taken(&f))
     REFUSED(left, OG_FLOAT16);
     REFUSED(right, OG_FLOAT64);
+    REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);
     REFUSED(has_plain_dims, false);
@@ -74,6 +75,11 @@ static void test_choice(void **unused)
     REFUSED(right_pitch, (int64_t)1 << 31);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
+    f = plain;
+    f.left = f.right = OG_BFLOAT16;
+    assert_true(is_taken(&f));
+    f.right_pitch = 132; /* 264 bytes */
+    assert_true(!is_taken(&f));
 }
 
 /* ---- the launches ------------------------------------------------------------------------ */
@@ -169,14 +175,17 @@ static void test_redo(void **unused)
     (void)unused;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
-        for (int special = 0; special < 2; special++) {
+        for (int turn = 0; turn < 4; turn++) {
+            const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+            bool special = turn % 2;
             formula_case c = {.text = tails[i].text, .formula = find_formula(tails[i].text)};
             c.input_count = ogive_formula_input_count(c.formula);
             for (size_t t = 0; t < c.input_count; t++) {
                 placed *p = &c.inputs[t];
-                *p = (placed){.layout = t == 1                   ? MISALIGNED
-                                        : t == 0 && special      ? PADDED
-                                                                 : CONTIGUOUS,
+                *p = (placed){.dtype = dtypes[turn],
+                              .layout = t == 1              ? MISALIGNED
+                                        : t == 0 && special ? PADDED
+                                                            : CONTIGUOUS,
                               .rank = tails[i].shapes[t].rank};
                 memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
                 place(p, &random, true);
@@ -295,8 +304,8 @@ static uint32_t find_stack(const unsigned char *cubin)
     return most;
 }
 
-static void compile_formula(const char *text, const case_shape *shapes, uint32_t most_stack,
-                            const og_cuda_nvrtc *nvrtc)
+static void compile_formula(const char *text, const case_shape *shapes, og_dtype dtype,
+                            uint32_t most_stack, const og_cuda_nvrtc *nvrtc)
 {
     const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
     ogive_formula *formula = find_formula(text);
@@ -309,7 +318,7 @@ static void compile_formula(const char *text, const case_shape *shapes, uint32_t
     og_cuda_target target;
     og_text log = {0};
     for (size_t i = 0; i < count; i++) {
-        DLTensor *tensor = test_tensor_init(&at[i], NULL, dlpack_of(OG_FLOAT32), shapes[i].rank,
+        DLTensor *tensor = test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank,
                                             shapes[i].shape, NULL);
         tensor->device = cuda_device;
         inputs[i] = tensor;
@@ -339,11 +348,14 @@ static void test_compile(void **unused)
     (void)unused;
     TEST_OK(og_cuda_find_nvrtc(&nvrtc, &error), error);
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
-        compile_formula(tails[i].text, tails[i].shapes, 0, nvrtc);
+        compile_formula(tails[i].text, tails[i].shapes, OG_FLOAT32, 0, nvrtc);
     /* 64-bit indices; functions that take many registers may spill a few after the product. */
     const case_shape large[] = {SHAPE(70000, 128), SHAPE(32768, 128), SHAPE(32768)};
-    compile_formula("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, 64, nvrtc);
-    compile_formula("sum(gelu(linear(x, w, b)), dim=1)", large, 64, nvrtc);
+    compile_formula("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, 64,
+                    nvrtc);
+    compile_formula("sum(gelu(linear(x, w, b)), dim=1)", large, OG_FLOAT32, 64, nvrtc);
+    compile_formula("linear(x, w, b)", large, OG_FLOAT16, 0, nvrtc);
+    compile_formula("sum(sigmoid(linear(x, w, b)), dim=1)", large, OG_BFLOAT16, 0, nvrtc);
 }
 
 int main(int argc, char **argv)

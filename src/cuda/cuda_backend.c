@@ -291,7 +291,7 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
         OG_FAIL(error, OGIVE_DEVICE, -1,
                 "the driver has no cuTensorMapEncodeTiled: expected one for CUDA 12 or later");
     OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
-                map->dtype == OG_FLOAT16 ? FLOAT16 : FLOAT32, 2, (void *)(uintptr_t)address,
+                og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 2, (void *)(uintptr_t)address,
                 extents, pitches, box, steps, NONE, SWIZZLE_128, PROMOTION_256, NONE);
     return OGIVE_OK;
 }

@@ -19,11 +19,12 @@ static const char *refuse_layout(const og_cuda_product_facts *facts)
         return "a batch of products, or a transposed result";
     if (facts->right_k_stride != 1)
         return "the right factor's k are not side by side in memory";
-    if (facts->right_pitch % 4 != 0 || facts->right_pitch < 0)
-        return "the right factor's rows are not a multiple of 16 bytes apart";
     if (facts->right_pitch >= INT32_MAX || facts->n >= INT32_MAX || facts->k >= INT32_MAX ||
         facts->m >= INT32_MAX / 2)
         return "an extent or a stride beyond 31 bits";
+    if (facts->right_pitch * (int64_t)og_dtype_bytes(facts->right) % 16 != 0 ||
+        facts->right_pitch < 0)
+        return "the right factor's rows are not a multiple of 16 bytes apart";
     return NULL;
 }
 
@@ -36,8 +37,10 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
         return "OGIVE_PRODUCT=cores";
     if (limits->arch != 90)
         return "tensor cores are used on sm_90 only";
-    if (facts->left != OG_FLOAT32 || facts->right != OG_FLOAT32)
-        return "tensor cores take float32 only";
+    if (facts->right == OG_FLOAT64)
+        return "float64";
+    if (facts->left != facts->right)
+        return "factors of two dtypes";
     if (facts->products != 1)
         return "two products in one kernel";
     if (facts->passes != 1)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_sm90.c - float32 products on Hopper's tensor cores: the launches around
- * cuda_sm90.cuh.
+ * cuda_emit_sm90.c - products on Hopper's tensor cores: the launches around cuda_sm90.cuh.
  *
- *     og_split      x becomes pairs of float16 in the scratch
+ *     og_split      x becomes pairs of float16 in the scratch; float16 and bfloat16 as they are
  *     og_tensor     the product and pass 0
  *     og_redo       what tensor cores cannot hold, in plan.h's order; mostly nothing
  *     og_combine0   if the pass reduces
@@ -17,18 +16,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern const char og_text_of_cuda_sm90_split[], og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90[],
-    og_text_of_cuda_sm90_redo[];
+extern const char og_text_of_cuda_sm90_base[], og_text_of_cuda_sm90_split[],
+    og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[],
+    og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
 
 enum {
-    TILE = 128,      /* rows and columns */
-    BLOCK_K = 64,    /* k of a box of x; w's boxes are half of that */
+    TILE = 128,      /* columns, and the most rows */
+    BLOCK_K = 64,    /* k of a box, of 128 bytes; of w in float32 half of that */
     SPLIT_THREADS = 512,
     TENSOR_THREADS = 384,
     REDO_THREADS = 256,
     REDO_BLOCKS = 3, /* of a multiprocessor */
-    RING_BYTES = 6 * TILE * BLOCK_K / 2 * 4 + 4 * 2 * TILE * BLOCK_K * 2,
-    FIXED_BYTES = 256 + 2 * 8 * (6 + 4), /* votes, barriers */
+    RING_BYTES = 14 * 16384,
+    FIXED_BYTES = 256 + 8 * 32, /* votes, barriers */
+    REDO_GROUP = 128, /* rows that og_redo looks at together */
     REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
 };
 
@@ -86,7 +87,9 @@ bool og_cuda_takes_sm90(og_cuda_emitter *e)
 /* ---- arguments ----------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs;
+    int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs, redo_groups;
+    int32_t tile_rows; /* of x: few rows leave time only for w */
+    bool is_half; /* float16 or bfloat16 */
 } matrices;
 
 static matrices see_matrices(const og_kernel *kernel)
@@ -94,9 +97,13 @@ static matrices see_matrices(const og_kernel *kernel)
     matrices s = {.rows = count_rows(&kernel->space),
                   .n = kernel->space.extent[kernel->space.rank - 1],
                   .k = kernel->products[0].k};
-    s.m_tiles = (s.rows + TILE - 1) / TILE;
+    s.tile_rows = s.rows <= 32 ? 32 : s.rows <= 64 ? 64 : TILE;
+    s.m_tiles = (s.rows + s.tile_rows - 1) / s.tile_rows;
+    s.redo_groups = (s.rows + REDO_GROUP - 1) / REDO_GROUP;
     s.n_tiles = (s.n + TILE - 1) / TILE;
-    s.k_padded = (s.k + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
+    s.is_half = kernel->products[0].right.dtype != OG_FLOAT32;
+    int64_t chain = s.is_half ? 2 * BLOCK_K : BLOCK_K;
+    s.k_padded = (s.k + chain - 1) / chain * chain;
     s.runs = (s.n + OG_RUN - 1) / OG_RUN;
     return s;
 }
@@ -115,27 +122,29 @@ static size_t add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
 static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
     const og_access *w = &e->kernel->products[0].right;
+    int32_t box_rows = s->is_half ? s->tile_rows : 2 * s->tile_rows; /* hi, then lo */
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_add_map(e, "w_map",
                     &(og_cuda_map){.buffer = w->buffer,
-                                   .dtype = OG_FLOAT32,
+                                   .dtype = w->dtype,
                                    .columns = s->k,
                                    .rows = s->n,
-                                   .pitch_bytes = w->stride[e->kernel->space.rank - 1] * 4,
-                                   .box_columns = BLOCK_K / 2,
+                                   .pitch_bytes = w->stride[e->kernel->space.rank - 1] *
+                                                  (int64_t)og_dtype_bytes(w->dtype),
+                                   .box_columns = s->is_half ? BLOCK_K : BLOCK_K / 2,
                                    .box_rows = TILE});
     og_cuda_add_map(e, "x_map",
                     &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                    .offset = e->out->scratch_bytes,
-                                   .dtype = OG_FLOAT16,
+                                   .dtype = OG_FLOAT16, /* or bfloat16: bits are bits */
                                    .columns = s->k_padded,
-                                   .rows = s->m_tiles * 2 * TILE,
+                                   .rows = s->m_tiles * box_rows,
                                    .pitch_bytes = s->k_padded * 2,
                                    .box_columns = BLOCK_K,
-                                   .box_rows = 2 * TILE});
-    add_scratch(e, "x_pairs", s->m_tiles * 2 * TILE * s->k_padded * 2);
-    add_scratch(e, "x_scales", s->rows * 4);
-    add_scratch(e, "redo", s->runs * s->m_tiles * TILE);
+                                   .box_rows = box_rows});
+    add_scratch(e, "x_pairs", s->m_tiles * box_rows * s->k_padded * 2);
+    add_scratch(e, "x_scales", s->is_half ? 0 : s->rows * 4);
+    add_scratch(e, "redo", s->is_half ? 0 : s->runs * s->m_tiles * s->tile_rows);
     add_scratch(e, "any_redo", 4);
 }
 
@@ -144,9 +153,9 @@ static void add_x(og_cuda_emitter *e)
 {
     const og_product *product = &e->kernel->products[0];
     og_text *to = &e->passes;
-    og_cuda_add_pointer(e, "const float", "x", product->left.buffer, 0);
+    og_cuda_add_pointer(e, "const og_element", "x", product->left.buffer, 0);
     og_cuda_add_index(e, "x_k", product->left_k_stride);
-    og_text_add(to, "\nOG_FN const float *og_x_row(const og_args &a, og_index index)\n{\n"
+    og_text_add(to, "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
                     "    int64_t at = 0;\n    og_index rest;\n");
     for (int32_t d = e->kernel->space.rank - 2; d >= 0; d--) {
         char stride[16], divisor[16];
@@ -202,7 +211,7 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     int32_t last = e->kernel->space.rank - 1;
     const og_access *w = &e->kernel->products[0].right;
     add_maps(e, s);
-    og_cuda_add_pointer(e, "const float", "w", w->buffer, 0);
+    og_cuda_add_pointer(e, "const og_element", "w", w->buffer, 0);
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "w_pitch", w->stride[last]);
     og_cuda_add_index(e, "rows", s->rows);
@@ -213,6 +222,8 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "n_tiles", s->n_tiles);
     og_cuda_add_index(e, "tiles", s->m_tiles * s->n_tiles);
     og_cuda_add_index(e, "runs", s->runs);
+    og_cuda_add_index(e, "redo_pitch", s->m_tiles * s->tile_rows);
+    og_cuda_add_index(e, "redo_groups", s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
     add_x(e);
@@ -223,7 +234,7 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
 static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
-    int64_t items = s->runs * s->m_tiles, most = processors * REDO_BLOCKS;
+    int64_t items = s->runs * s->redo_groups, most = processors * REDO_BLOCKS;
     OG_TRY(og_cuda_make_launches(e, 4));
     OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, SPLIT_THREADS));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
@@ -242,6 +253,38 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     return OGIVE_OK;
 }
 
+static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
+{
+    enum { NAME_BYTES = 96 };
+    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, NAME_BYTES);
+    snprintf(name, NAME_BYTES, "product%s on tensor cores, tiles of %d x %d",
+             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows, TILE);
+    e->out->body = name;
+    return OGIVE_OK;
+}
+
+static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
+{
+    const og_pass *pass = &e->kernel->passes[0];
+    bool is_bfloat = e->kernel->products[0].right.dtype == OG_BFLOAT16;
+    og_text *to = &e->numbers;
+    og_text_add(to,
+                "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
+                "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
+                "#define OG_BM %d\n#define OG_REDUCES %d\n#define OG_TERMS %d\n",
+                (int)sum_bytes(pass), (int)shared_bytes, REDO_BYTES, (int)s->tile_rows,
+                og_cuda_has_row_values(pass), og_cuda_has_terms(pass));
+    if (s->is_half)
+        og_text_add(to, "#define OG_MMA_TYPE \"%s\"\n", is_bfloat ? "bf16" : "f16");
+    og_text_add(to,
+                "typedef %s og_element;\nOG_FN float og_widen(og_element x)\n{\n"
+                "    return %s(x);\n}\n",
+                s->is_half ? "uint16_t" : "float",
+                !s->is_half ? "" : is_bfloat ? "og_f32_from_bf16" : "og_f32_from_f16");
+}
+
 ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
 {
     const og_pass *pass = &e->kernel->passes[0];
@@ -249,7 +292,7 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     bool reduces = og_cuda_has_row_values(pass);
     size_t shared_bytes = RING_BYTES + 256 * sum_bytes(pass) + FIXED_BYTES;
     int64_t x_bytes;
-    if (__builtin_mul_overflow(s.m_tiles * TILE * 4, s.k_padded, &x_bytes) ||
+    if (__builtin_mul_overflow(s.m_tiles * s.tile_rows * 4, s.k_padded, &x_bytes) ||
         x_bytes > INT64_MAX / 4)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
     e->vector_dim = e->kernel->space.rank - 1;
@@ -257,19 +300,16 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     e->threads = SPLIT_THREADS;
     widen(e, &s);
     mark_kept(e);
-    og_text_add(&e->numbers,
-                "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
-                "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
-                "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
-                (int)sum_bytes(pass), (int)shared_bytes, REDO_BYTES, reduces,
-                og_cuda_has_terms(pass));
+    add_numbers(e, &s, shared_bytes);
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
     add_arguments(e, &s);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
-    og_text_add(&e->body, "%s\n%s\n%s\n%s", og_text_of_cuda_sm90_split, og_text_of_cuda_sm90_ptx,
+    og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_sm90_base,
+                s.is_half ? "" : og_text_of_cuda_sm90_split, og_text_of_cuda_sm90_ptx,
+                s.is_half ? og_text_of_cuda_sm90_halves : og_text_of_cuda_sm90_pairs,
                 og_text_of_cuda_sm90, og_text_of_cuda_sm90_redo);
-    e->out->body = "product, float32 as pairs of float16 on tensor cores, tiles of 128 x 128";
+    OG_TRY(name_body(e, &s));
     OG_TRY(add_launches(e, &s, shared_bytes));
     if (!reduces)
         return OGIVE_OK;

@@ -10,6 +10,12 @@ OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
                  : "memory");
 }
 
+/* Barriers that this thread has made are there for TMA. */
+OG_FN void og_publish_barriers()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 /* Arrives, and announces bytes that TMA will bring. */
 OG_FN void og_barrier_expect(uint32_t barrier, uint32_t bytes)
 {
@@ -86,10 +92,10 @@ OG_FN void og_products_wait()
 }
 
 /* The compiler may neither read d before this place nor move what it writes across. */
-OG_FN void og_pin(float (&d)[64])
+OG_FN void og_pin(og_held &d)
 {
 #pragma unroll
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < OG_HELD; i++)
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
@@ -102,25 +108,69 @@ OG_FN uint64_t og_describe(uint32_t address)
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
+/* How a product of OG_BM columns is written: d's registers come first, then its operands. */
 #define OG_EIGHT(d, b)                                                                             \
     "+f"(d[b]), "+f"(d[b + 1]), "+f"(d[b + 2]), "+f"(d[b + 3]), "+f"(d[b + 4]), "+f"(d[b + 5]),    \
         "+f"(d[b + 6]), "+f"(d[b + 7])
+#if OG_BM == 128
+#define OG_SHAPE "m64n128k16"
+#define OG_D                                                                                       \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                      \
+    "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                             \
+    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                             \
+    "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+#define OG_D_OPERANDS(d)                                                                           \
+    OG_EIGHT(d, 0), OG_EIGHT(d, 8), OG_EIGHT(d, 16), OG_EIGHT(d, 24),                              \
+        OG_EIGHT(d, 32), OG_EIGHT(d, 40), OG_EIGHT(d, 48), OG_EIGHT(d, 56)
+#define OG_REGISTERS "{%64,%65,%66,%67}, %68"
+#define OG_REGISTERS_ADDS "%69"
+#define OG_DESCRIBED "%64, %65"
+#define OG_DESCRIBED_ADDS "%66"
+#elif OG_BM == 64
+#define OG_SHAPE "m64n64k16"
+#define OG_D                                                                                       \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                      \
+    "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+#define OG_D_OPERANDS(d)                                                                           \
+    OG_EIGHT(d, 0), OG_EIGHT(d, 8), OG_EIGHT(d, 16), OG_EIGHT(d, 24)
+#define OG_REGISTERS "{%32,%33,%34,%35}, %36"
+#define OG_REGISTERS_ADDS "%37"
+#define OG_DESCRIBED "%32, %33"
+#define OG_DESCRIBED_ADDS "%34"
+#else
+#define OG_SHAPE "m64n32k16"
+#define OG_D                                                                                       \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+#define OG_D_OPERANDS(d)                                                                           \
+    OG_EIGHT(d, 0), OG_EIGHT(d, 8)
+#define OG_REGISTERS "{%16,%17,%18,%19}, %20"
+#define OG_REGISTERS_ADDS "%21"
+#define OG_DESCRIBED "%16, %17"
+#define OG_DESCRIBED_ADDS "%18"
+#endif
 
-/* d (64 x 128, float32) = left (64 x 16, registers) * right (16 x 128, described); adds: + d. */
-template <int adds>
-OG_FN void og_multiply_16(float (&d)[64], const uint32_t *left, uint64_t right)
+/* d (64 x OG_BM, float32) = left (64 x 16, float16 in registers) * right (16 x OG_BM,
+ * described); adds: + d. */
+template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, uint64_t right)
 {
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %69, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-                 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-                 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
-                 "{%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
-                 : OG_EIGHT(d, 0), OG_EIGHT(d, 8), OG_EIGHT(d, 16), OG_EIGHT(d, 24),
-                   OG_EIGHT(d, 32), OG_EIGHT(d, 40), OG_EIGHT(d, 48), OG_EIGHT(d, 56)
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32.f16.f16 " OG_D ", " OG_REGISTERS
+                 ", p, 1, 1, 0;\n}"
+                 : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
+
+#ifdef OG_MMA_TYPE
+/* The same with left described as well, of OG_MMA_TYPE. */
+template <int adds> OG_FN void og_multiply_shared_16(og_held &d, uint64_t left, uint64_t right)
+{
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_DESCRIBED_ADDS ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32." OG_MMA_TYPE "." OG_MMA_TYPE
+                 " " OG_D ", " OG_DESCRIBED ", p, 1, 1, 0, 0;\n}"
+                 : OG_D_OPERANDS(d)
+                 : "l"(left), "l"(right), "n"(adds));
+}
+#endif
 
 /* x0 and x1 times scale as pairs of float16, x0 the lower half. */
 OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32_t &lo)
@@ -138,9 +188,4 @@ OG_FN float og_greater(float a, float b)
 {
     asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
     return a;
-}
-
-OG_FN float og_magnitude(float x)
-{
-    return fabsf(x);
 }

@@ -22,7 +22,7 @@ OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_redo_share
     const int thread = threadIdx.x, warp = thread / 32;
     bool marked = false;
     if (thread < 128) {
-        const uint8_t *redo = (const uint8_t *)a.redo + run * (int64_t)(a.m_tiles * 128);
+        const uint8_t *redo = (const uint8_t *)a.redo + run * (int64_t)a.redo_pitch;
         marked = m + thread < a.rows && (og_redoes_all(a) || redo[m + thread]);
     }
     uint32_t found = __ballot_sync(0xffffffffu, marked);
@@ -45,14 +45,14 @@ struct og_redo_step {
     og_four w[4], x[2];
 };
 
-OG_FN void og_fetch_step(const og_args &a, og_index n, const float *const *x, og_index k,
+OG_FN void og_fetch_step(const og_args &a, og_index n, const og_element *const *x, og_index k,
                          og_redo_step &step)
 {
     const og_index at = k + threadIdx.x % 16 * 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         og_index column = n + i * 16 + threadIdx.x / 16;
-        const float *w = (const float *)a.w + (column < a.n ? column : a.n - 1) * (int64_t)a.w_pitch;
+        const og_element *w = a.w + (column < a.n ? column : a.n - 1) * (int64_t)a.w_pitch;
         step.w[i] = og_load_four(w, 1, og_is_by_fours(w, 1), at, a.k, -0.0f);
     }
 #pragma unroll
@@ -77,7 +77,7 @@ OG_FN void og_redo_products(const og_args &a, og_index m, og_index n, int first,
                             og_redo_shared &shared)
 {
     const int column = threadIdx.x % OG_RUN, row = threadIdx.x / OG_RUN * 8;
-    const float *x[2];
+    const og_element *x[2];
     og_redo_step step;
     float p[8], block[8], group[8]; /* -0 + v is v, also of v = -0 */
     for (int i = 0; i < 2; i++) {
@@ -184,7 +184,7 @@ OG_KERNEL(og_redo, OG_REDO_THREADS)
     og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
-    for (og_index i = blockIdx.x; i < a.runs * a.m_tiles; i += gridDim.x) {
+    for (og_index i = blockIdx.x; i < a.runs * a.redo_groups; i += gridDim.x) {
         og_index m = i / a.runs * 128, run = i % a.runs, n = run * OG_RUN;
         int count = og_list_rows(a, run, m, shared);
         for (int first = 0; first < count; first += OG_REDO_ROWS) {

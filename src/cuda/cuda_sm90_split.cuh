@@ -9,39 +9,11 @@
  * finite, or whose greatest is below 2^-112, cannot be held like this: its scale is NaN, and
  * cuda_sm90_redo.cuh computes it.
  *
- * Scratch: a.x_pairs, rows in tiles of 128: those of hi, then those of lo, a.k_padded each,
+ * Scratch: a.x_pairs, rows in tiles of OG_BM: those of hi, then those of lo, a.k_padded each,
  * with zeros from a.k on. In each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  * a thread of a tensor-core product holds is then four neighbours of w.
  */
 enum { OG_SPLIT_THREADS = 512, OG_SPLIT_WARPS = OG_SPLIT_THREADS / 32, OG_FEW = 64 };
-
-/* Has og_redo everything to do? TMA takes no other addresses. */
-OG_FN bool og_redoes_all(const og_args &a)
-{
-    return (uint64_t)a.w % 16 != 0;
-}
-
-struct alignas(16) og_four {
-    float e[4];
-};
-
-/* Elements k .. k + 3 of a row of `limit`; beyond: missing. */
-OG_FN og_four og_load_four(const float *row, int64_t stride, bool aligned, og_index k,
-                           og_index limit, float missing)
-{
-    og_four x;
-    if (aligned && k + 4 <= limit)
-        return *(const og_four *)(row + k);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        x.e[i] = k + i < limit ? row[(k + i) * stride] : missing;
-    return x;
-}
-
-OG_FN bool og_is_by_fours(const float *row, int64_t stride)
-{
-    return stride == 1 && (uint64_t)row % 16 == 0;
-}
 
 /* The sum, or (greatest) the greatest, of a block's numbers; every thread's. */
 OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
@@ -76,7 +48,7 @@ OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
 OG_KERNEL(og_split, OG_SPLIT_THREADS)
 {
     const og_index row = (og_index)blockIdx.x;
-    const float *x = og_x_row(a, row);
+    const og_element *x = og_x_row(a, row);
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0, small = 0, zeros = 0; /* bits of the greatest: NaN above inf */
     if (row == 0 && threadIdx.x == 0)
@@ -96,9 +68,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     float inverse = holds && most ? og_float_bits(exponent - 0x07000000u) : 1.0f;
     float least = og_float_bits(most) * scale * 0x1p-19f;
 
-    int64_t tile = (int64_t)(row / 128), in_tile = (int64_t)(row % 128);
-    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 256 + in_tile) * (a.k_padded / 2);
-    uint32_t *lo = hi + 128 * (int64_t)(a.k_padded / 2);
+    int64_t tile = (int64_t)(row / OG_BM), in_tile = (int64_t)(row % OG_BM);
+    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_BM + in_tile) * (a.k_padded / 2);
+    uint32_t *lo = hi + OG_BM * (int64_t)(a.k_padded / 2);
     for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * OG_SPLIT_THREADS) {
         og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
 #pragma unroll

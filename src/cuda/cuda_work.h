@@ -43,7 +43,7 @@ typedef struct {
     size_t at;      /* byte in the argument, a multiple of OG_CUDA_MAP_ALIGNMENT */
     int32_t buffer; /* as in og_cuda_pointer */
     size_t offset;
-    og_dtype dtype;       /* OG_FLOAT32 or OG_FLOAT16 */
+    og_dtype dtype;        /* copies are of bits: only its size counts */
     int64_t columns, rows; /* of the matrix, below 2^32 */
     int64_t pitch_bytes;   /* a multiple of 16, below 2^40 */
     int32_t box_columns, box_rows;

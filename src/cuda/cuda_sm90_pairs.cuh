@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_sm90_pairs.cuh - a tile of a float32 product on Hopper's tensor cores, with float32's
+ * accuracy.
+ *
+ * With v s = hi + lo (v scaled by a power of two s, hi and lo float16), x w is hi hi + hi lo +
+ * lo hi up to 2^-22: three tensor-core products whose sum is kept in float32. x was split
+ * before (cuda_sm90_split.cuh); w is read as it is, and split in registers: each 64 k of a row
+ * of w take the power of two that brings their greatest magnitude into [2^14, 2^15). Tensor
+ * cores truncate what they add, so a chain of products is 64 k long, its small terms first;
+ * then the float32 sum takes it, with w's scale undone.
+ *
+ * While the tensor cores work on one block of k, a thread splits the next one of w. Which
+ * column is which thread's makes its reads of w free of bank conflicts.
+ *
+ * A sum that is not finite or too small to be trusted has all 64 columns of its row left to
+ * cuda_sm90_redo.cuh. So bits depend on a row of x and on w, never on other rows.
+ */
+enum {
+    OG_W_BYTES = 128 * 32 * 4, /* a box of w: 128 rows of 32 */
+    OG_X_STAGES = 4,
+    OG_X_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
+    OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BYTES) / OG_W_BYTES,
+    OG_X_RING = OG_W_STAGES * OG_W_BYTES
+};
+static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+struct og_rings {
+    uint32_t w, x, w_full, w_empty, x_full, x_empty;
+};
+
+OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
+{
+    og_rings rings;
+    rings.w = base;
+    rings.x = base + OG_X_RING;
+    rings.w_full = barriers;
+    rings.w_empty = rings.w_full + 8 * OG_W_STAGES;
+    rings.x_full = rings.w_empty + 8 * OG_W_STAGES;
+    rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
+    for (int i = 0; threadIdx.x == 0 && i < OG_W_STAGES; i++) {
+        og_barrier_init(rings.w_full + 8 * i, 1);
+        og_barrier_init(rings.w_empty + 8 * i, 8); /* warps that read */
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
+        og_barrier_init(rings.x_full + 8 * i, 1);
+        og_barrier_init(rings.x_empty + 8 * i, 8);
+    }
+    return rings;
+}
+
+/* ---- the producers ----------------------------------------------------------------------- */
+
+OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
+{
+    /* Read once, w need not stay in L2. These are createpolicy's results for all of a box. */
+    const uint64_t first = 0x12f0000000000000ull, normal = 0x1000000000000000ull;
+    og_turn turn = {0, 1};
+    og_fetch_map(&a.w_map);
+    for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
+        og_tile tile = og_find_tile(a, i);
+        for (int k = 0; k < (int)a.k_padded; k += 32) {
+            og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BYTES);
+            og_copy_box(rings.w + turn.stage * OG_W_BYTES, &a.w_map, k, (int)tile.n,
+                        rings.w_full + 8 * turn.stage, a.m_tiles == 1 ? first : normal);
+            og_advance<OG_W_STAGES>(turn);
+        }
+    }
+}
+
+OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
+{
+    const uint64_t last = 0x14f0000000000000ull; /* x stays in L2 */
+    og_turn turn = {0, 1};
+    og_fetch_map(&a.x_map);
+    for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
+        og_tile tile = og_find_tile(a, i);
+        for (int k = 0; k < (int)a.k_padded; k += 64) {
+            og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BYTES);
+            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k, (int)tile.m * 2,
+                        rings.x_full + 8 * turn.stage, last);
+            og_advance<OG_X_STAGES>(turn);
+        }
+    }
+}
+
+/* All of the first warpgroup comes here. */
+OG_FN void og_produce(const og_args &a, const og_rings &rings)
+{
+    if (threadIdx.x == 0)
+        og_produce_w(a, rings);
+    else if (threadIdx.x == 32)
+        og_produce_x(a, rings);
+}
+
+/* ---- a block of 64 k ----------------------------------------------------------------------- */
+
+/* A thread's part of w: registers of 4 steps of 16 k; what undoes the scales of its rows. */
+struct og_fragment {
+    uint32_t hi[16], lo[16];
+    float undo[2];
+};
+
+/* greatest * scale is in [2^14, 2^15), by its exponent. Of 0 and of what is below 2^-112 the
+ * scale is 2^126; og_is_doubtful() finds what that may lose. */
+OG_FN void og_find_scale(float greatest, float &scale, float &undo)
+{
+    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
+    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
+    scale = og_float_bits(0x86000000u - exponent);
+    undo = og_float_bits(exponent - 0x07000000u);
+}
+
+OG_FN float og_greatest(float m, const og_four &v)
+{
+    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
+                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
+                      fabsf(v.e[3]));
+}
+
+struct og_reader {
+    uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
+    uint32_t full, empty;
+    og_turn turn;
+};
+
+OG_FN void og_release(uint32_t barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(barrier);
+}
+
+/* The next block of w. All of it is in registers before the first conversion. */
+OG_FN void og_read_block(og_reader &r, og_fragment &f)
+{
+    og_four v[4][2]; /* [step][row] */
+    uint32_t stages[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        og_barrier_wait(r.full + 8 * r.turn.stage, r.turn.phase);
+        uint32_t at = r.turn.stage * OG_W_BYTES;
+        v[2 * h][0] = og_load_shared(r.even + at);
+        v[2 * h][1] = og_load_shared(r.even + at + 1024);
+        v[2 * h + 1][0] = og_load_shared(r.odd + at);
+        v[2 * h + 1][1] = og_load_shared(r.odd + at + 1024);
+        stages[h] = r.turn.stage;
+        og_advance<OG_W_STAGES>(r.turn);
+    }
+    og_finish_loads();
+    og_release(r.empty + 8 * stages[0]);
+    og_release(r.empty + 8 * stages[1]);
+    float scale[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float m = 0.0f;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            m = og_greatest(m, v[k][i]);
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
+        og_find_scale(m, scale[i], f.undo[i]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *pair = &v[k][i % 2].e[i / 2 * 2];
+            og_split_scaled(pair[0], pair[1], scale[i % 2], f.hi[4 * k + i], f.lo[4 * k + i]);
+        }
+}
+
+/* Starts the products of a block: small terms first. */
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    uint64_t hi = og_describe(x), lo = og_describe(x + OG_X_BYTES / 2);
+    og_pin(chain);
+    og_products_fence();
+    og_multiply_16<0>(chain, f.lo, hi);
+    og_multiply_16<1>(chain, f.hi, lo);
+#pragma unroll
+    for (int k = 1; k < 4; k++) {
+        og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
+        og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
+    og_products_commit();
+}
+
+OG_FN void og_add_chain(og_held &sum, const og_held &chain, const og_fragment &f)
+{
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
+}
+
+struct og_consumer {
+    og_rings rings;
+    og_reader reader;
+    og_turn turn; /* of x */
+};
+
+/* Ends the products of block f, of b; meanwhile block next of w is read, if there is one.
+ * The condition keeps its conversions where they are: without it ptxas 13 moves them behind
+ * the wait, where the tensor cores idle. */
+OG_FN void og_end_block(og_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
+                        bool more, og_fragment &next)
+{
+    if (more) {
+        og_read_block(c.reader, next);
+        og_turn following = c.turn;
+        og_advance<OG_X_STAGES>(following);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
+    }
+    og_products_wait();
+    og_pin(chain);
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
+    og_advance<OG_X_STAGES>(c.turn);
+    og_add_chain(sum, chain, f);
+}
+
+/* sum = the products of a tile, x scaled. */
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &sum, og_held &chain)
+{
+    const int blocks = (int)(a.k_padded / 64);
+    og_fragment f, g;
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = 0.0f;
+    og_read_block(c.reader, f);
+    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
+    for (int b = 0; b < blocks; b += 2) {
+        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_end_block(c, sum, chain, f, b + 1 < blocks, g);
+        if (b + 1 >= blocks)
+            break;
+        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_end_block(c, sum, chain, g, b + 2 < blocks, f);
+    }
+}
+
+/* ---- for pass 0 ---------------------------------------------------------------------------- */
+
+/* The column, of a warp's 16, that thread 4 g + t holds (and the one 8 further). */
+OG_FN int og_column_of(int g)
+{
+    return g / 2 | g % 2 * 4;
+}
+
+/* Lanes from one column to the next, to the one after that, to the one after those four. */
+enum { OG_STEP_1 = 8, OG_STEP_2 = 16, OG_STEP_4 = 4 };
+
+OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
+{
+    og_consumer c;
+    c.rings = rings;
+    c.reader.even = rings.w + column * 128 + ((t ^ column % 8) << 4); /* swizzled */
+    c.reader.odd = c.reader.even ^ 64;
+    c.reader.full = rings.w_full;
+    c.reader.empty = rings.w_empty;
+    c.reader.turn = {0, 0};
+    c.turn = {0, 0};
+    return c;
+}
+
+/* Not finite, or so small that elements of w below 2^-112 may have lost bits that count:
+ * 2^-99 is 2^22 times their greatest error over all k. */
+OG_FN bool og_is_doubtful(float sum)
+{
+    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
+    return bits >= 0x7f800000u || bits - 1u < 0x0e000000u - 1u;
+}
+
+/* Undoes x's scales; returns the rows (bit i) that are left to og_redo. */
+OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
+{
+    uint32_t doubtful = 0;
+#pragma unroll
+    for (int i = 0; i < OG_BM / 4; i++) {
+        og_index m = og_row_of(at, i);
+        float scale = ((const float *)a.x_scales)[m < a.rows ? m : a.rows - 1];
+        bool any = false;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float &z = sum[i / 2 * 4 + 2 * h + i % 2];
+            any |= og_is_doubtful(z);
+            z = z * scale;
+            any |= (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u;
+        }
+        doubtful |= any && m < a.rows ? 1u << i : 0u;
+    }
+    return doubtful;
+}
+
+/* What any thread of the group that has these rows has found, and has it written down. Votes
+ * of one tile are read before those of the next but one are written: two places will do. */
+OG_FN uint32_t og_vote(const og_args &a, const og_place &at, uint32_t mine, uint32_t *votes)
+{
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 4);
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 8);
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 16);
+    if (at.first)
+        votes[at.warp * 4 + at.t] = mine;
+    og_meet_group(at.group);
+    uint32_t all = votes[at.t] | votes[4 + at.t] | votes[8 + at.t] | votes[12 + at.t];
+    if (at.warp == 0 && at.first && at.run < a.runs) {
+        uint16_t *redo = (uint16_t *)a.redo + (at.run * (int64_t)a.redo_pitch + at.m) / 2;
+#pragma unroll
+        for (int j = 0; j < OG_BM / 8; j++)
+            redo[4 * j] = (uint16_t)((all >> 2 * j & 1) | (all >> (2 * j + 1) & 1) << 8);
+        if (all)
+            *(uint32_t *)a.any_redo = 1;
+    }
+    return all;
+}
+
+/* Makes products of the sums; returns the rows (bit i) that are left to og_redo. */
+OG_FN uint32_t og_end_sums(const og_args &a, const og_place &at, og_held &sum, uint32_t *votes)
+{
+    return og_vote(a, at, og_unscale(a, at, sum), votes);
+}
+
+#endif
