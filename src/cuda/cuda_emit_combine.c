@@ -57,18 +57,20 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
                 n);
     if (p > 0)
         og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
-    og_text_add(to,
-                "    og_partial_sums<og_sums%d> p%d;\n"
-                "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
-                "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
-                n, n, n, n, n, n, n, n, n);
+    og_text_add(
+        to,
+        "    og_partial_sums<og_sums%d> p%d;\n"
+        "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
+        "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
+        n, n, n, n, n, n, n, n, n);
     if (og_cuda_has_terms(&e->kernel->passes[p]))
-        og_text_add(to,
-                    "    og_partial_terms<og_terms%d> q%d;\n"
-                    "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
-                    "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
-                    "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
-                    n, n, n, n, n, n, n, n, n, n, n, n, n);
+        og_text_add(
+            to,
+            "    og_partial_terms<og_terms%d> q%d;\n"
+            "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
+            "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
+            "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
+            n, n, n, n, n, n, n, n, n, n, n, n, n);
     og_cuda_add_finish(e, p);
     if (p + 1 < e->kernel->pass_count)
         og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");
