@@ -16,7 +16,7 @@ enum {
     MAX_BLOCK = 4096, /* elements: more does not pay for dispatch any better */
     MIN_BLOCK = OG_LANES,
     WHOLE_ROWS = 2048, /* sums of rows of 1024: 135 -> 84 ns a row, Zen 4 */
-    TRANSPOSED = 64, /* sides of a transposed piece; half of it when registers are many */
+    TRANSPOSED = 64,   /* sides of a transposed piece; half of it when registers are many */
     MAX_COLUMNS = 4096,
     SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
     STREAMED = 1 << 22,   /* elements (16 MiB) from which on rows come from memory, not a cache */
@@ -471,15 +471,15 @@ static bool try_product(const og_cpu_state *state, const og_kernel *kernel, og_c
     }
 }
 
-/* Packed, or, if that would leave threads without work, lean, which needs little memory
- * and 1.4 times the time. */
+/* Packed, or, if that leaves no memory for some threads, lean, which needs little and 1.4
+ * times the time. */
 static bool fit_product(const og_cpu_state *state, const og_kernel *kernel, og_cpu_kernel *k)
 {
     int32_t most = k->threads;
     if (!try_product(state, kernel, k, most, false))
         return false;
     int32_t packed = k->threads;
-    if (3 * packed >= 2 * most)
+    if (3 * packed >= 2 * most || stores_elements(kernel))
         return true;
     return try_product(state, kernel, k, most, true) &&
            (2 * k->threads > 3 * packed || try_product(state, kernel, k, packed, false));
