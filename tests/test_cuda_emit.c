@@ -210,30 +210,40 @@ static void test_shapes_share_a_source(void **state)
     }
 }
 
-/* What does not fit the argument of a kernel is refused, not cut. */
-static void test_too_many_operands(void **state)
+/* What a kernel cannot hold is refused, not cut. */
+static void test_refusals(void **state)
 {
     (void)state;
-    og_text formula = {0}, shapes = {0};
-    for (int i = 0; i < 600; i++) {
-        og_text_add(&formula, "%sx%d", i ? " + " : "", i);
-        og_text_add(&shapes, "%s40", i ? " " : "");
+    static const struct {
+        const char *each, *between, *shapes, *message, *amount;
+        int count;
+    } cases[] = {
+        {"x%d", " + ", "40", "at most 4096 bytes of arguments", "601 operands", 600},
+        {"sum(x * %d, 0)", " + ", "5000x3", "at most 768 bytes of a column's sums", "has 1000", 250},
+    };
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_text formula = {0}, shapes = {0};
+        og_graph graph;
+        og_plan plan;
+        og_arena arena = {0};
+        og_cuda_work work;
+        ogive_error error;
+        for (int i = 0; i < cases[c].count; i++) {
+            og_text_add(&formula, "%s", i ? cases[c].between : "");
+            og_text_add(&formula, cases[c].each, i + 2);
+            og_text_add(&shapes, "%s%s", i ? " " : "", cases[c].shapes);
+        }
+        make_plan(formula.data, shapes.data, &graph, &plan);
+        assert_int_equal(og_cuda_emit(&plan, 0, &limits, true, &arena, &work, &error),
+                         OGIVE_UNSUPPORTED);
+        assert_non_null(strstr(error.message, cases[c].message));
+        assert_non_null(strstr(error.message, cases[c].amount));
+        og_arena_free(&arena);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+        og_text_free(&formula);
+        og_text_free(&shapes);
     }
-    og_graph graph;
-    og_plan plan;
-    og_arena arena = {0};
-    og_cuda_work work;
-    ogive_error error;
-    make_plan(formula.data, shapes.data, &graph, &plan);
-    assert_int_equal(og_cuda_emit(&plan, 0, &limits, true, &arena, &work, &error),
-                     OGIVE_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "at most 4096 bytes of arguments"));
-    assert_non_null(strstr(error.message, "601 operands"));
-    og_arena_free(&arena);
-    og_plan_free(&plan);
-    og_graph_free(&graph);
-    og_text_free(&formula);
-    og_text_free(&shapes);
 }
 
 /* Magic numbers of divisors divide as / does: all extents and indices around what matters. */
@@ -443,7 +453,7 @@ int main(void)
         cmocka_unit_test(test_golden_sources),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_too_many_operands),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_division),
         cmocka_unit_test(test_functions_compile),
         cmocka_unit_test(test_bodies_compile),

@@ -15,11 +15,12 @@
 
 enum {
     MOST_THREADS = 512,
-    MOST_VECTOR = 4,          /* eight halves would take too many registers */
-    ONE_RUN_THREADS = 128,    /* of a block if a column is one run */
-    SHARED_BYTES = 32 * 1024, /* of runs' sums: five blocks fit an H200's multiprocessor */
-    FLIGHT_REGISTERS = 16,    /* that loads under way may take; 32 are no faster */
-    SUM_REGISTERS = 32,       /* that accumulators may take */
+    MOST_VECTOR = 4,               /* eight halves would take too many registers */
+    ONE_RUN_THREADS = 128,         /* of a block if a column is one run */
+    SHARED_BYTES = 32 * 1024,      /* of runs' sums: five blocks fit an H200's multiprocessor */
+    MOST_SHARED_BYTES = 48 * 1024, /* without asking the driver */
+    FLIGHT_REGISTERS = 16,         /* that loads under way may take; 32 are no faster */
+    SUM_REGISTERS = 32,            /* that accumulators may take */
     TILE = OG_RUN * OG_RUN
 };
 
@@ -250,11 +251,16 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
     int32_t kept_dims = space->rank - space->n_reduced;
     e->vector_dim = kept_dims - 1;
     columns_shape s = choose_shape(e);
+    int32_t shared = s.runs * s.x * e->vector * sums_bytes(e->kernel);
+    if (s.runs > 1 && shared > MOST_SHARED_BYTES)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a CUDA kernel keeps at most %d bytes of a column's sums, this one has %d: cut the "
+                "formula into several",
+                MOST_SHARED_BYTES / OG_RUN, (int)sums_bytes(e->kernel));
     og_text_add(&e->numbers,
                 "enum { OG_X = %d, OG_Y = %d, OG_RUNS = %d, OG_FLIGHT = %d, "
                 "OG_SHARED_BYTES = %d };\n",
-                (int)s.x, (int)s.y, (int)s.runs, (int)s.flight,
-                (int)(s.runs * s.x * e->vector * sums_bytes(e->kernel) + 7) / 8 * 8);
+                (int)s.x, (int)s.y, (int)s.runs, (int)s.flight, (int)(shared + 7) / 8 * 8);
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", s.n);
