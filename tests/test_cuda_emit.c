@@ -219,7 +219,8 @@ static void test_refusals(void **state)
         int count;
     } cases[] = {
         {"x%d", " + ", "40", "at most 4096 bytes of arguments", "601 operands", 600},
-        {"sum(x * %d, 0)", " + ", "5000x3", "at most 768 bytes of a column's sums", "has 1000", 250},
+        {"sum(x * %d, 0)", " + ", "5000x3", "at most 768 bytes of a column's sums", "has 1000",
+         250},
     };
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
         og_text formula = {0}, shapes = {0};
