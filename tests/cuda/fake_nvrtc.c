@@ -8,7 +8,7 @@
  * gives other bits.
  *
  *     OGIVE_SHIM_CXX    the compiler; default: what the build found
- *     OGIVE_SHIM_CACHE  folder of compiled kernels, by hash; default: under TMPDIR
+ *     OGIVE_SHIM_CACHE  folder of compiled kernels, by hash; default: in the build folder
  *     OGIVE_SHIM_CHECK  1: every load and store is checked (see fake_check.c)
  *     OGIVE_SHIM_NVRTC  the version it claims to be; default 13.0
  *     OGIVE_SHIM_FAIL   see fake_fault.h
@@ -302,21 +302,18 @@ static bool build(const paths *path)
                              "-o",
                              path->object,
                              NULL};
-    const char *link[] = {find_compiler(), "-shared", path->object, "-o",
-                          path->library,   "-lm",     NULL};
+    /* Without start files and libstdc++ it takes half the time. */
+    const char *link[] = {find_compiler(), "-shared", "-nostdlib", path->object, "-o",
+                          path->library,   "-lm",     "-lgcc",     NULL};
     return preprocess(path) && spawn(compile, path->log) && spawn(link, path->log);
 }
 
-static const char *find_folder(char *path, size_t bytes)
+static const char *find_folder(void)
 {
-    const char *given = getenv("OGIVE_SHIM_CACHE"), *temporary = getenv("TMPDIR");
-    if (given && *given)
-        snprintf(path, bytes, "%s", given);
-    else
-        snprintf(path, bytes, "%s/ogive-shim-%u", temporary && *temporary ? temporary : "/tmp",
-                 (unsigned)getuid());
-    mkdir(path, 0700);
-    return path;
+    const char *given = getenv("OGIVE_SHIM_CACHE");
+    const char *folder = given && *given ? given : OG_SHIM_CACHE;
+    mkdir(folder, 0700);
+    return folder;
 }
 
 static uint64_t hash_file(uint64_t hash, const char *path)
@@ -331,13 +328,14 @@ static uint64_t hash_file(uint64_t hash, const char *path)
 /* Compiled before, or compiled now: p->image, or p->log. */
 static int compile(program *p)
 {
-    char folder[1024], kept[1200], base[1200];
+    const char *folder = find_folder();
+    char kept[1200], base[1200];
     paths path;
     uint64_t hash = hash_text(14695981039346656037u + is_checking(), find_compiler());
     hash = hash_file(hash, OG_SHIM_FOLDER "/shim_device.h");
     hash = hash_file(hash, OG_SHIM_FOLDER "/shim_link.h");
     hash = hash_text(hash, p->source);
-    snprintf(kept, sizeof kept, "%s/%016" PRIx64 ".so", find_folder(folder, sizeof folder), hash);
+    snprintf(kept, sizeof kept, "%s/%016" PRIx64 ".so", folder, hash);
     p->image = read_file(kept, &p->image_bytes);
     if (p->image)
         return NVRTC_OK;
