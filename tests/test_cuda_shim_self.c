@@ -159,6 +159,22 @@ static void test_votes(void **unused)
         assert_true(y[t] == 1005 + (t % 3 == 0 ? 0.5f : 0));
 }
 
+/* Lanes that have exited are not waited for, whoever comes first. */
+static void test_exits(void **unused)
+{
+    float y[COUNT];
+    (void)unused;
+    assert_int_equal(run("{ int t = threadIdx.x; if (t % 32 >= 20 || t % 32 == 3) return;\n"
+                         "  a.y[t] = __shfl_xor_sync(0xffffffffu, a.x[t], 4); }",
+                         1, 256, 0, y),
+                     0);
+    for (int t = 0; t < 256; t++) {
+        int lane = t % 32, other = lane ^ 4;
+        bool both = lane < 20 && lane != 3 && other < 20 && other != 3;
+        assert_true(both ? y[t] == (float)(t ^ 4) : isnan(y[t]));
+    }
+}
+
 /* What nobody wrote is NaN: shared memory, device memory, an absent lane. */
 static void test_poison(void **unused)
 {
@@ -316,10 +332,11 @@ static void test_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),    cmocka_unit_test(test_votes),
-        cmocka_unit_test(test_poison),   cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_checked),
-        cmocka_unit_test(test_compiler), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_right),   cmocka_unit_test(test_votes),
+        cmocka_unit_test(test_exits),   cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_wrong),   cmocka_unit_test(test_order),
+        cmocka_unit_test(test_checked), cmocka_unit_test(test_compiler),
+        cmocka_unit_test(test_memory),
     };
     return test_report(cmocka_run_group_tests(tests, open_libraries, NULL));
 }

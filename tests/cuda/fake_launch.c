@@ -128,13 +128,7 @@ static void fail_fiber(const char *message)
     wait_here();
 }
 
-static void fiber_main(void)
-{
-    run.function->entry(run.shape->parameters);
-    run.fibers[run.current].state = EXITED;
-    wait_here();
-    abort(); /* nobody resumes it */
-}
+static void fiber_main(void);
 
 static void start_fiber(unsigned index)
 {
@@ -241,6 +235,24 @@ static unsigned long long wait_meeting(int kind, unsigned mask, int source,
     if (!release_meeting(run.current - lane, mask, kind))
         wait_here();
     return f->value;
+}
+
+/* One lane less to wait for: whoever does may go on. */
+static void leave_warp(void)
+{
+    unsigned first = run.current - run.current % LANES;
+    run.fibers[run.current].state = EXITED;
+    for (unsigned i = first; i < first + LANES && i < run.count; i++)
+        if (run.fibers[i].state == AT_MEETING)
+            release_meeting(first, run.fibers[i].mask, run.fibers[i].kind);
+}
+
+static void fiber_main(void)
+{
+    run.function->entry(run.shape->parameters);
+    leave_warp();
+    wait_here();
+    abort(); /* nobody resumes it */
 }
 
 /* ---- faults ---------------------------------------------------------------------------- */
