@@ -60,8 +60,8 @@ def describe(tensors):
     for i, t in enumerate(tensors):
         shape = (ctypes.c_int64 * max(t.dim(), 1))(*t.shape)
         strides = (ctypes.c_int64 * max(t.dim(), 1))(*t.stride())
-        at = Tensor(t.data_ptr(), 2, t.device.index or 0, t.dim(), *codes[t.dtype], 1, shape, strides,
-                    0)
+        at = Tensor(t.data_ptr(), 2, t.device.index or 0, t.dim(), *codes[t.dtype], 1, shape,
+                    strides, 0)
         array.kept += [shape, strides, at, t]
         array[i] = ctypes.pointer(at)
     return array
@@ -190,7 +190,7 @@ def part_rows(_):
     check(bool((got.isnan() == want.isnan()).all() and (got.isinf() == want.isinf()).all()),
           "NaN and inf where strict has them")
     e = ((got.double() - z).abs() / scale)[~special & (scale > 2.0 ** -100)].max().item()
-    print(f"rows   special values: {e:.1e} of sum |x||w|; redone rows have strict's bits", flush=True)
+    print(f"rows   special values: {e:.1e} of sum |x||w|; redone rows as strict", flush=True)
     check(e < 2 * strict_bound, f"special values {e}")
     got, want = run(total, [x, w], (300,)), run(total, [x, w], (300,), strict=True)
     check(different(got[[4, 5, 8, 200]], want[[4, 5, 8, 200]]) == 0, "redone sums")
@@ -330,7 +330,7 @@ def part_times(seconds):
     plain = "linear(x, w, b)"
     works = [(text, *work, torch.float32) for text, work in works.items()]
     works += [(plain, shape, linear, torch.float32) for shape in (
-        (512, 2048, 2048), (64, 8192, 8192), (16, 8192, 8192), (1, 8192, 8192))]
+        (512, 2048, 2048), (128, 4096, 4096), (64, 8192, 8192), (16, 8192, 8192), (1, 8192, 8192))]
     works += [(plain, shape, linear, dtype) for dtype in (torch.float16, torch.bfloat16)
               for shape in ((4096, 4096, 4096), (1024, 8192, 8192), (16, 8192, 8192))]
     for text, (m, n, k), peer, dtype in works:

@@ -63,6 +63,9 @@ static void test_choice(void **unused)
     assert_true(!is_taken(&f))
     REFUSED(left, OG_FLOAT16);
     REFUSED(right, OG_FLOAT64);
+    other = hopper;
+    other.shared_per_block = 163 * 1024;
+    assert_non_null(og_cuda_refuse_sm90(&plain, &other, false, NULL));
     REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);
@@ -72,6 +75,7 @@ static void test_choice(void **unused)
     REFUSED(right_k_stride, 2);
     REFUSED(right_pitch, 130);
     REFUSED(right_pitch, -128);
+    REFUSED(right_pitch, 64); /* rows overlap */
     REFUSED(right_pitch, (int64_t)1 << 31);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
@@ -121,8 +125,8 @@ static void test_launches(void **unused)
     assert_int_equal(work.launch_count, 3);
     assert_int_equal(work.launches[0].grid[0], 300);
     const og_cuda_launch *tensor = &work.launches[1];
-    assert_int_equal(tensor->grid[0], 3 * 8); /* tiles: fewer than multiprocessors */
-    assert_int_equal(tensor->block[0], 384);
+    assert_int_equal(tensor->grid[0], 3 * 16); /* so few that each 64 columns are a tile */
+    assert_int_equal(tensor->block[0], 256);
     assert_true(tensor->shared_bytes <= hopper.shared_per_block);
     assert_int_equal(tensor->map_count, 2);
     assert_int_equal(work.launches[0].map_count, 0);
@@ -135,11 +139,11 @@ static void test_launches(void **unused)
     assert_int_equal(w->rows, 1000);
     assert_int_equal(w->pitch_bytes, 4 * 1032);
     assert_int_equal(w->box_columns * 4, 128); /* a row of the swizzle */
-    assert_int_equal(w->box_rows, 128);
+    assert_int_equal(w->box_rows, 64);
     assert_int_equal(x->at, OG_CUDA_MAP_BYTES);
     assert_int_equal(x->buffer, OG_CUDA_SCRATCH);
     assert_int_equal(x->columns, 1088); /* k in blocks of 64 */
-    assert_int_equal(x->rows, 3 * 256);  /* pairs of tiles of 128 */
+    assert_int_equal(x->rows, 3 * 256); /* pairs of tiles of 128 */
     assert_int_equal(x->pitch_bytes, 2 * 1088);
     assert_int_equal(x->box_columns * 2, 128);
     assert_int_equal(x->box_rows, 256);
@@ -147,6 +151,11 @@ static void test_launches(void **unused)
 
     emit_linear(5, 100000, 128, 128, &arena, &work);
     assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
+    assert_int_equal(work.launches[1].block[0], 384);
+    assert_int_equal(work.launches[1].maps[0].box_rows, 128);
+    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 32); /* few rows */
+    emit_linear(50, 100000, 128, 128, &arena, &work);
+    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 64);
     og_arena_free(&arena);
 }
 
@@ -160,8 +169,7 @@ static const struct {
     {"linear(x, w)", {SHAPE(132), SHAPE(129, 132)}},
     {"linear(x, w, b)", {SHAPE(130, 260), SHAPE(200, 260), SHAPE(200)}},
     {"z = linear(x, w, b); z + 2 * sigmoid(z)", {SHAPE(3, 4100), SHAPE(130, 4100), SHAPE(130)}},
-    {"linear(x, w) * y + r",
-     {SHAPE(2, 35, 128), SHAPE(150, 128), SHAPE(2, 35, 150), SHAPE(35, 1)}},
+    {"linear(x, w) * y + r", {SHAPE(2, 35, 128), SHAPE(150, 128), SHAPE(2, 35, 150), SHAPE(35, 1)}},
     {"sum(sigmoid(linear(x, w, b)), dim=1)", {SHAPE(37, 516), SHAPE(300, 516), SHAPE(300)}},
     {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}},
     {"amax(linear(x, w), dim=1) + y", {SHAPE(9, 136), SHAPE(200, 136), SHAPE(9)}},
@@ -214,8 +222,7 @@ static void run_linear(int64_t m, int64_t n, int64_t k, const float *x, const fl
         memory[t] = device_alloc(bytes);
         if (host[t])
             device_copy(memory[t], host[t], bytes);
-        tensors[t] =
-            test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 2, shapes[t], NULL);
+        tensors[t] = test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 2, shapes[t], NULL);
         tensors[t]->device = cuda_device;
     }
     TEST_OK(device_run(find_formula("linear(x, w)"), tensors, 2, tensors + 2, 1, &options, &error),
@@ -318,8 +325,8 @@ static void compile_formula(const char *text, const case_shape *shapes, og_dtype
     og_cuda_target target;
     og_text log = {0};
     for (size_t i = 0; i < count; i++) {
-        DLTensor *tensor = test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank,
-                                            shapes[i].shape, NULL);
+        DLTensor *tensor =
+            test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank, shapes[i].shape, NULL);
         tensor->device = cuda_device;
         inputs[i] = tensor;
     }

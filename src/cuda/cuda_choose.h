@@ -15,7 +15,7 @@ typedef struct {
     bool has_plain_dims; /* the last dim is the right factor's, the others are not */
     int64_t m, n, k;     /* m: all rows */
     int64_t right_k_stride, right_pitch; /* of the right factor's rows; elements */
-    size_t sum_bytes; /* of what a pass reduces to */
+    size_t sum_bytes;                    /* of what a pass reduces to */
 } og_cuda_product_facts;
 
 /* NULL: cuda_sm90.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:

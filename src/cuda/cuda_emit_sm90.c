@@ -21,15 +21,16 @@ extern const char og_text_of_cuda_sm90_base[], og_text_of_cuda_sm90_split[],
     og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
 
 enum {
-    TILE = 128,      /* columns, and the most rows */
-    BLOCK_K = 64,    /* k of a box, of 128 bytes; of w in float32 half of that */
+    TILE = 128,   /* the most rows of a tile */
+    GROUP = 64,   /* columns of a warpgroup */
+    BLOCK_K = 64, /* k of a box, of 128 bytes; of w in float32 half of that */
     SPLIT_THREADS = 512,
-    TENSOR_THREADS = 384,
     REDO_THREADS = 256,
-    REDO_BLOCKS = 3, /* of a multiprocessor */
-    RING_BYTES = 14 * 16384,
-    FIXED_BYTES = 256 + 8 * 32, /* votes, barriers */
+    REDO_BLOCKS = 3,  /* of a multiprocessor */
     REDO_GROUP = 128, /* rows that og_redo looks at together */
+    /* Shared memory: the kernels assert that it is theirs. */
+    RING_BYTES = 14 * 16384,
+    FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
     REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
 };
 
@@ -89,10 +90,11 @@ bool og_cuda_takes_sm90(og_cuda_emitter *e)
 typedef struct {
     int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs, redo_groups;
     int32_t tile_rows; /* of x: few rows leave time only for w */
-    bool is_half; /* float16 or bfloat16 */
+    int32_t groups;    /* of GROUP columns; 1 if there is a multiprocessor for each */
+    bool is_half;      /* float16 or bfloat16 */
 } matrices;
 
-static matrices see_matrices(const og_kernel *kernel)
+static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limits)
 {
     matrices s = {.rows = count_rows(&kernel->space),
                   .n = kernel->space.extent[kernel->space.rank - 1],
@@ -100,7 +102,8 @@ static matrices see_matrices(const og_kernel *kernel)
     s.tile_rows = s.rows <= 32 ? 32 : s.rows <= 64 ? 64 : TILE;
     s.m_tiles = (s.rows + s.tile_rows - 1) / s.tile_rows;
     s.redo_groups = (s.rows + REDO_GROUP - 1) / REDO_GROUP;
-    s.n_tiles = (s.n + TILE - 1) / TILE;
+    s.groups = s.m_tiles * ((s.n + GROUP - 1) / GROUP) <= limits->multiprocessors ? 1 : 2;
+    s.n_tiles = (s.n + s.groups * GROUP - 1) / (s.groups * GROUP);
     s.is_half = kernel->products[0].right.dtype != OG_FLOAT32;
     int64_t chain = s.is_half ? 2 * BLOCK_K : BLOCK_K;
     s.k_padded = (s.k + chain - 1) / chain * chain;
@@ -108,14 +111,11 @@ static matrices see_matrices(const og_kernel *kernel)
     return s;
 }
 
-/* The next part of the scratch; where it begins. */
-static size_t add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
+/* The next part of the scratch. */
+static void add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
 {
-    size_t at = e->out->scratch_bytes;
-    if (name)
-        og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, at);
+    og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
     e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
-    return at;
 }
 
 /* Maps come first: they are aligned more than all others. */
@@ -132,7 +132,7 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                                    .pitch_bytes = w->stride[e->kernel->space.rank - 1] *
                                                   (int64_t)og_dtype_bytes(w->dtype),
                                    .box_columns = s->is_half ? BLOCK_K : BLOCK_K / 2,
-                                   .box_rows = TILE});
+                                   .box_rows = s->groups * GROUP});
     og_cuda_add_map(e, "x_map",
                     &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                    .offset = e->out->scratch_bytes,
@@ -238,7 +238,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     OG_TRY(og_cuda_make_launches(e, 4));
     OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, SPLIT_THREADS));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
-                              TENSOR_THREADS));
+                              128 * (s->groups + 1)));
     OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, REDO_THREADS));
     og_cuda_launch *tensor = &e->out->launches[1];
     og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
@@ -260,7 +260,8 @@ static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
     if (!name)
         return og_fail_memory(e->error, NAME_BYTES);
     snprintf(name, NAME_BYTES, "product%s on tensor cores, tiles of %d x %d",
-             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows, TILE);
+             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows,
+             (int)s->groups * GROUP);
     e->out->body = name;
     return OGIVE_OK;
 }
@@ -273,22 +274,25 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
     og_text_add(to,
                 "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
-                "#define OG_BM %d\n#define OG_REDUCES %d\n#define OG_TERMS %d\n",
+                "#define OG_BM %d\n#define OG_GROUPS %d\n"
+                "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
                 (int)sum_bytes(pass), (int)shared_bytes, REDO_BYTES, (int)s->tile_rows,
-                og_cuda_has_row_values(pass), og_cuda_has_terms(pass));
+                (int)s->groups, og_cuda_has_row_values(pass), og_cuda_has_terms(pass));
     if (s->is_half)
         og_text_add(to, "#define OG_MMA_TYPE \"%s\"\n", is_bfloat ? "bf16" : "f16");
     og_text_add(to,
                 "typedef %s og_element;\nOG_FN float og_widen(og_element x)\n{\n"
                 "    return %s(x);\n}\n",
                 s->is_half ? "uint16_t" : "float",
-                !s->is_half ? "" : is_bfloat ? "og_f32_from_bf16" : "og_f32_from_f16");
+                !s->is_half ? ""
+                : is_bfloat ? "og_f32_from_bf16"
+                            : "og_f32_from_f16");
 }
 
 ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    matrices s = see_matrices(e->kernel);
+    matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
     size_t shared_bytes = RING_BYTES + 256 * sum_bytes(pass) + FIXED_BYTES;
     int64_t x_bytes;

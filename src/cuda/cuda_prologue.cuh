@@ -5,7 +5,7 @@
  *
  * The only CUDA that emitted code uses: threadIdx, blockIdx, __shared__,
  * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
- * __grid_constant__, __umul64hi. No header is needed.
+ * __grid_constant__, __umul64hi; products on tensor cores use more. No header is needed.
  *
  * PARAMETERS (defined before this text)
  *   OG_V         elements that a thread takes at once: 1, 2, 4 or 8

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_sm90.cuh - a product on Hopper's tensor cores and pass 0 on its tiles of OG_BM rows
- * and 128 columns.
+ * and OG_BN columns.
  *
- * A block stays on its multiprocessor and takes tile after tile. Of its three warpgroups the
- * first brings boxes of w and x into rings in shared memory (TMA), the other two multiply 64
- * columns each: og_multiply_tile() of cuda_sm90_pairs.cuh or cuda_sm90_halves.cuh. Thread
+ * A block stays on its multiprocessor and takes tile after tile. Of its warpgroups the first
+ * brings boxes of w and x into rings in shared memory (TMA), the others multiply 64 columns
+ * each: og_multiply_tile() of cuda_sm90_pairs.cuh or cuda_sm90_halves.cuh. Thread
  * 4 g + t of a warp then holds two columns of the warp's 16, and rows 2 t and 2 t + 1 of
  * each 8.
  *
@@ -18,7 +18,7 @@ enum {
     OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [turn][group][warp][t] */
     OG_BARRIERS_AT = OG_VOTES_AT + 256,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * OG_BARRIERS,
-    OG_TENSOR_THREADS = 384
+    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
 };
 static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED, "the launch gives it");
 
@@ -191,12 +191,14 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, 1)
     og_rings rings = og_start_rings(base, base + OG_BARRIERS_AT);
     og_publish_barriers();
     __syncthreads();
-    /* Registers go from those that only copy to those that compute. */
+    /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if constexpr (OG_GROUPS > 1)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         og_produce(a, rings);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if constexpr (OG_GROUPS > 1)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         og_consume(a, rings, og_shared);
     }
 }

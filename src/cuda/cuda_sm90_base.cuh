@@ -5,7 +5,9 @@
  *
  * PARAMETERS
  *   og_element  of x and w: float, or og_half; og_widen() makes a float of it
- *   OG_BM       rows of a tile, 32, 64 or 128; it has 128 columns. No bit depends on it
+ *   OG_BM       rows of a tile: 32, 64 or 128
+ *   OG_GROUPS   warpgroups that multiply, 64 columns of a tile each: 1 or 2
+ * No bit depends on the last two.
  */
 /* Has og_redo everything to do? TMA takes no other addresses. */
 OG_FN bool og_redoes_all(const og_args &a)
@@ -44,13 +46,14 @@ OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
     return stride == 1 && (uint64_t)row % sizeof(og_raw_four) == 0;
 }
 
-/* ---- tiles of OG_BM rows and 128 columns --------------------------------------------------- */
+/* ---- tiles of OG_BM rows and OG_BN columns ------------------------------------------------- */
 
 enum {
     OG_BAND = 8,         /* tiles of rows that neighbouring blocks share */
     OG_HELD = OG_BM / 2, /* elements of a tile that a thread holds */
+    OG_BN = 64 * OG_GROUPS,
     OG_RING_BYTES = 14 * 16384,
-    OG_BARRIERS = 32 /* at most */
+    OG_BARRIERS = 64 /* at most */
 };
 
 typedef float og_held[OG_HELD];
@@ -66,7 +69,7 @@ OG_FN og_tile og_find_tile(const og_args &a, og_index i)
     og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
     i -= first * a.n_tiles;
     tile.m = (first + i % height) * OG_BM;
-    tile.n = i / height * 128;
+    tile.n = i / height * OG_BN;
     return tile;
 }
 

@@ -11,7 +11,7 @@
  *   OG_MMA_TYPE  "f16" or "bf16"
  */
 enum {
-    OG_W_BYTES = 128 * 64 * 2,  /* a box of w: 128 rows of 64 */
+    OG_W_BYTES = OG_BN * 64 * 2, /* a box of w: OG_BN rows of 64 */
     OG_X_BYTES = OG_BM * 64 * 2, /* of x */
     OG_STAGE_BYTES = OG_W_BYTES + OG_X_BYTES,
     OG_STAGES = OG_RING_BYTES / OG_STAGE_BYTES,
@@ -52,7 +52,7 @@ OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
     og_rings rings = {base, barriers, barriers + 8 * OG_STAGES};
     for (int i = 0; threadIdx.x == 0 && i < OG_STAGES; i++) {
         og_barrier_init(rings.full + 8 * i, 1);
-        og_barrier_init(rings.empty + 8 * i, 8); /* warps that read */
+        og_barrier_init(rings.empty + 8 * i, 4 * OG_GROUPS); /* warps that read */
     }
     return rings;
 }

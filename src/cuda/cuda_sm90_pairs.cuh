@@ -17,7 +17,7 @@
  * cuda_sm90_redo.cuh. So bits depend on a row of x and on w, never on other rows.
  */
 enum {
-    OG_W_BYTES = 128 * 32 * 4, /* a box of w: 128 rows of 32 */
+    OG_W_BYTES = OG_BN * 32 * 4, /* a box of w: OG_BN rows of 32 */
     OG_X_STAGES = 4,
     OG_X_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
     OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BYTES) / OG_W_BYTES,
@@ -43,11 +43,11 @@ OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     for (int i = 0; threadIdx.x == 0 && i < OG_W_STAGES; i++) {
         og_barrier_init(rings.w_full + 8 * i, 1);
-        og_barrier_init(rings.w_empty + 8 * i, 8); /* warps that read */
+        og_barrier_init(rings.w_empty + 8 * i, 4 * OG_GROUPS); /* warps that read */
     }
     for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
         og_barrier_init(rings.x_full + 8 * i, 1);
-        og_barrier_init(rings.x_empty + 8 * i, 8);
+        og_barrier_init(rings.x_empty + 8 * i, 4 * OG_GROUPS);
     }
     return rings;
 }
