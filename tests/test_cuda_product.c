@@ -318,6 +318,7 @@ static void test_tiles(void **unused)
     /* Enough blocks for all multiprocessors, and no row more than needed. */
     assert_int_equal(tile_of(16, 8192, 8192, 1, h100, 132).rows, 16);
     assert_int_equal(tile_of(9, 1, 1, 1, h100, 132).rows, 16);
+    assert_int_equal(tile_of(9, 1, 0, 1, h100, 132).rows, 16);
     /* Few rows: a warp for each block of k. */
     tile = tile_of(1, 4096, 4096, 1, h100, 132);
     assert_true(tile.is_few && tile.rows == 4 && tile.columns == 32 && tile.threads == 512);

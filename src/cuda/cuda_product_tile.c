@@ -98,7 +98,7 @@ double og_cuda_split_bytes(const og_cuda_product_shape *shape)
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
-    int64_t blocks = divide_up(shape->k, OG_PRODUCT_BLOCK);
+    int64_t blocks = shape->k > 0 ? divide_up(shape->k, OG_PRODUCT_BLOCK) : 1;
     int64_t part = tile->part_blocks ? tile->part_blocks : blocks;
     double tiles = (double)shape->batch * (double)divide_up(shape->m, tile->rows) *
                    (double)divide_up(shape->n, tile->columns) * (double)divide_up(blocks, part);
