@@ -2,7 +2,6 @@
  *
  * cmd_functions.c - ogive functions: the functions of the language.
  */
-#include <ctype.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -41,26 +40,6 @@ static void print_cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* Whether a meaning uses only functions that a formula may call: some are
- * written with helpers that are not part of the language. */
-static bool is_public(const char *meaning)
-{
-    for (const char *at = meaning; (at = strchr(at, '(')); at++) {
-        size_t length = 0;
-        ogive_function_info info;
-        while (at - length > meaning && (isalnum((unsigned char)at[-1 - (ptrdiff_t)length]) ||
-                                         at[-1 - (ptrdiff_t)length] == '_'))
-            length++;
-        bool known = length == 0;
-        for (size_t i = 0; !known && i < ogive_function_count(); i++)
-            known = !ogive_function(i, &info, NULL) && strlen(info.name) == length &&
-                    !memcmp(info.name, at - length, length);
-        if (!known)
-            return false;
-    }
-    return true;
-}
-
 static void print_markdown_row(const ogive_function_info *f)
 {
     printf("| `");
@@ -68,7 +47,7 @@ static void print_markdown_row(const ogive_function_info *f)
     putchar('(');
     print_cell(f->signature);
     printf(")` | ");
-    if (f->meaning && is_public(f->meaning)) {
+    if (f->meaning) {
         putchar('`');
         print_cell(f->meaning);
         putchar('`');
@@ -82,7 +61,7 @@ static void print_markdown_row(const ogive_function_info *f)
 static void print_row(const ogive_function_info *f)
 {
     printf("  %s(%s)\n", f->name, f->signature);
-    if (f->meaning && is_public(f->meaning))
+    if (f->meaning)
         printf("      = %s\n", f->meaning);
 }
 

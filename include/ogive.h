@@ -291,7 +291,7 @@ typedef struct {
     const char *name;
     char signature[128]; /* "input, negative_slope=0.01" */
     const char *group;   /* "activation", "reduction", ... */
-    const char *meaning; /* formula text for a composite, else NULL */
+    const char *meaning; /* formula text for a composite that has one, else NULL */
     double max_ulp;      /* largest float32 error over all 2^32 inputs; < 0: not of that kind */
     uint64_t hash;       /* of all 2^32 results, 0 if max_ulp < 0 */
 } ogive_function_info;

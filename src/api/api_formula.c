@@ -139,7 +139,7 @@ ogive_status ogive_function(size_t index, ogive_function_info *info, ogive_error
     memset(info, 0, sizeof *info);
     info->name = function->name;
     info->group = function->group;
-    info->meaning = function->meaning;
+    info->meaning = og_function_public_meaning(function);
     info->max_ulp = function->max_ulp;
     info->hash = function->hash;
     og_function_signature(function, info->signature, sizeof info->signature);

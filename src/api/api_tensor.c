@@ -57,20 +57,18 @@ bool og_layout_fits(const og_layout *layout)
     return true;
 }
 
-/* An empty tensor's strides lead nowhere: they become 0. */
+/* An empty tensor's strides lead nowhere: they stay 0. */
 static bool read_strides(const DLTensor *tensor, og_layout *layout)
 {
-    int64_t stride = 1;
-    bool empty = false;
-    for (int32_t d = layout->rank - 1; d >= 0; d--) {
-        layout->stride[d] = tensor->strides ? tensor->strides[d] : stride;
-        int64_t extent = layout->shape[d] > 1 ? layout->shape[d] : 1;
-        if (__builtin_mul_overflow(stride, extent, &stride))
-            return false;
-        empty |= layout->shape[d] == 0;
-    }
-    if (empty)
-        memset(layout->stride, 0, sizeof layout->stride);
+    int64_t count;
+    if (!og_shape_count(layout->rank, layout->shape, &count))
+        return false;
+    if (count == 0)
+        return true; /* all 0, as they are */
+    if (!tensor->strides)
+        return og_layout_contiguous(layout);
+    for (int32_t d = 0; d < layout->rank; d++)
+        layout->stride[d] = tensor->strides[d];
     return true;
 }
 
@@ -98,9 +96,7 @@ ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char
             OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' has a negative extent: %lld in dim %d", what,
                     name, (long long)layout->shape[d], (int)d);
     }
-    int64_t count;
-    if (!read_strides(tensor, layout) || !og_shape_count(layout->rank, layout->shape, &count) ||
-        !og_layout_fits(layout))
+    if (!read_strides(tensor, layout) || !og_layout_fits(layout))
         OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' of shape %s is larger than any memory", what, name,
                 og_shape_text(layout->rank, layout->shape, text));
     return OGIVE_OK;

@@ -257,6 +257,13 @@ typedef struct {
     _Atomic int64_t next; /* tile that no thread has yet */
 } product_run;
 
+/* An operand without elements may be NULL, which must not be moved, not even by 0. */
+static char *find_factor(const og_cpu_job *job, int32_t buffer, int64_t offset)
+{
+    char *data = og_cpu_find_buffer(job, buffer);
+    return data ? data + offset : NULL;
+}
+
 /* Points the factors of product p at index base. */
 static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_factors *factors)
 {
@@ -269,10 +276,10 @@ static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_
         base /= product->base_extent[d];
     }
     *factors = product->factors[p];
-    factors->left.data = og_cpu_find_buffer(job, product->buffers[p][0]) +
-                         offset[0] * (int64_t)og_dtype_bytes(factors->left.dtype);
-    factors->right.data = og_cpu_find_buffer(job, product->buffers[p][1]) +
-                          offset[1] * (int64_t)og_dtype_bytes(factors->right.dtype);
+    factors->left.data = find_factor(job, product->buffers[p][0],
+                                     offset[0] * (int64_t)og_dtype_bytes(factors->left.dtype));
+    factors->right.data = find_factor(job, product->buffers[p][1],
+                                      offset[1] * (int64_t)og_dtype_bytes(factors->right.dtype));
 }
 
 static char *find_sums(const og_cpu_worker *w, int32_t p)
