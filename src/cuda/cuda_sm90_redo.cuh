@@ -96,7 +96,7 @@ OG_FN void og_redo_products(const og_args &a, og_index m, og_index n, int first,
         __syncthreads();
         if (k + 64 < a.k)
             og_fetch_step(a, n, x, k + 64, step);
-#pragma unroll 4
+#pragma unroll 2
         for (int j = 0; j < 64; j += 4) {
             og_four w = *(const og_four *)&shared.w[column][j];
 #pragma unroll
