@@ -33,7 +33,7 @@ OG_FN void P(multiply_direct)(const og_dtype dtype, const int rows, int64_t k,
                     FMA(SPLAT(left[i][at + u]), t[u], sum[i]);
         }
         for (; at < end; at++) {
-            VECTOR t;
+            VECTOR t = {0}; /* gcc 12 with -fsanitize=thread does not see that all is set */
             for (int i = 0; i < LANES; i++)
                 t[i] = P(load_element)(dtype, right[i], at);
             UNROLL for (int i = 0; i < rows; i++) sum[i] =
