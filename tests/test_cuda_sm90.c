@@ -255,7 +255,10 @@ static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
         }
     printf("%lld x %lld x %lld: %.1e of sum |x||w|\n", (long long)m, (long long)n, (long long)k,
            worst);
-    assert_true(worst <= 0x1p-21);
+    /* A pair of halves leaves 2^-22 of a factor, and the product of two low halves, at most
+     * 2^-22, is left out: 3 * 2^-22 where one product is nearly all of the sum, and float32's
+     * own roundings. */
+    assert_true(worst <= 0x1p-20);
     for (int64_t i = 0; i < m; i += 1 + m / 3) {
         run_linear(1, n, k, x + i * k, w, alone);
         assert_true(memcmp(alone, y + i * n, (size_t)n * 4) == 0);
