@@ -144,7 +144,9 @@ static void multiply(const og_cpu_product_kernels *kernels, const og_cpu_factor 
                      const og_cpu_factor *right, int64_t m, int64_t n, int64_t k, int32_t threads,
                      size_t scratch, void *out)
 {
-    run r = {.kernels = kernels, .factors = {*left, *right, m < 0}, .out = out};
+    run r = {.kernels = kernels,
+             .factors = {.left = *left, .right = *right, .paired = m < 0},
+             .out = out};
     m = m < 0 ? 1 : m;
     r.tiling = kernels->cut(m, n, k, &r.factors, 1, threads == 3 && n <= OG_PRODUCT_WHOLE, !scratch,
                             4 * threads, scratch);

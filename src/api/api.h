@@ -42,6 +42,7 @@ struct ogive_plan {
     DLTensor *results;     /* [output_count], arena of plan */
     const char **names;    /* [input_count], for messages and explain */
     og_reach *reach;       /* [input_count + output_count] */
+    size_t *packed;        /* [input_count]: bytes of an input that is packed, else 0 */
     og_key key;            /* of a cached plan */
     _Atomic(void *) spare; /* one idle workspace of a cached plan */
 };

@@ -154,7 +154,8 @@ static ogive_status keep_tensors(ogive_plan *plan, const og_graph *graph, const 
     plan->results = OG_ARENA_NEW(arena, DLTensor, outputs);
     plan->names = OG_ARENA_NEW(arena, const char *, inputs);
     plan->reach = OG_ARENA_NEW(arena, og_reach, inputs + outputs);
-    if (!plan->results || !plan->names || !plan->reach)
+    plan->packed = OG_ARENA_NEW(arena, size_t, inputs);
+    if (!plan->results || !plan->names || !plan->reach || !plan->packed)
         return og_fail_memory(error, outputs * sizeof *plan->results);
     for (size_t i = 0; i < inputs; i++) {
         size_t bytes = strlen(graph->inputs[i].name) + 1;
@@ -194,6 +195,24 @@ static ogive_status check_options(const ogive_options *options, ogive_error *err
     return OGIVE_OK;
 }
 
+/* Does the backend pack what options ask for? (It sees itself whether it can.) */
+static ogive_status check_packed(const ogive_plan *plan, const ogive_options *options,
+                                 ogive_error *error)
+{
+    int32_t inputs = plan->plan.input_count;
+    if (!options || !options->packed)
+        return OGIVE_OK;
+    if (inputs < 64 && options->packed >> inputs != 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.packed is %#llx: the formula has no inputs beyond %d",
+                (unsigned long long)options->packed, (int)inputs);
+    if (!plan->backend->pack)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "options.packed is %#llx, but inputs are packed for the CPU only",
+                (unsigned long long)options->packed);
+    return OGIVE_OK;
+}
+
 static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inputs,
                               size_t input_count, const DLTensor *const *outputs,
                               size_t output_count, const ogive_options *options, og_making *m,
@@ -211,8 +230,12 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     if (!plan->backend->has_streams && options && options->cuda_arch)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "options.cuda_arch is '%s', but the tensors are on the CPU", options->cuda_arch);
-    return plan->backend->prepare(&plan->plan, &plan->placement, options, &plan->state,
-                                  &plan->workspace_bytes, error);
+    OG_TRY(check_packed(plan, options, error));
+    OG_TRY(plan->backend->prepare(&plan->plan, &plan->placement, options, &plan->state,
+                                  &plan->workspace_bytes, error));
+    for (int32_t i = 0; i < plan->plan.input_count && plan->backend->packed_bytes; i++)
+        plan->packed[i] = plan->backend->packed_bytes(&plan->plan, plan->state, i);
+    return OGIVE_OK;
 }
 
 ogive_status ogive_plan_create(const ogive_formula *formula, const DLTensor *const *inputs,
@@ -295,6 +318,27 @@ static ogive_status check_pointer(const ogive_plan *plan, int32_t buffer, const 
             output ? "output" : "input", name, og_dtype_name(at->dtype));
 }
 
+static ogive_status check_packed_pointer(const ogive_plan *plan, int32_t input, const void *packed,
+                                         ogive_error *error)
+{
+    if (packed && (uintptr_t)packed % 64 == 0)
+        return OGIVE_OK;
+    OG_FAIL(error, OGIVE_ARGUMENT, -1, "packed input '%s': expected %zu bytes aligned to 64",
+            plan->names[input], plan->packed[input]);
+}
+
+/* Does a tensor of the plan share memory with a packed input? */
+static bool overlaps_packed(const ogive_plan *plan, int32_t buffer, const void *data, int32_t input,
+                            const void *packed)
+{
+    size_t bytes = plan->packed[input];
+    og_buffer memory = {.dtype = OG_FLOAT16, .rank = 1, .stride = {1}};
+    og_reach reach = {0, (int64_t)bytes};
+    memory.shape[0] = (int64_t)(bytes / og_dtype_bytes(memory.dtype));
+    return og_tensors_overlap(&plan->plan.buffers[buffer], &plan->reach[buffer], data, &memory,
+                              &reach, packed);
+}
+
 /* Refuses outputs that overlap what they must not; *aliased if one is an input. */
 static ogive_status check_overlaps(const ogive_plan *plan, const void *const *inputs,
                                    void *const *outputs, bool *aliased, ogive_error *error)
@@ -304,7 +348,11 @@ static ogive_status check_overlaps(const ogive_plan *plan, const void *const *in
     for (int32_t o = 0; o < of->output_count; o++) {
         int32_t at = of->input_count + o;
         for (int32_t i = 0; i < of->input_count; i++) {
-            if (!og_tensors_overlap(&of->buffers[at], &plan->reach[at], outputs[o], &of->buffers[i],
+            if (plan->packed[i] && overlaps_packed(plan, at, outputs[o], i, inputs[i]))
+                OG_FAIL(error, OGIVE_ARGUMENT, -1, "output '%d' overlaps packed input '%s'", (int)o,
+                        plan->names[i]);
+            if (plan->packed[i] ||
+                !og_tensors_overlap(&of->buffers[at], &plan->reach[at], outputs[o], &of->buffers[i],
                                     &plan->reach[i], inputs[i]))
                 continue;
             if (outputs[o] != inputs[i] || !of->may_alias[o * of->input_count + i])
@@ -339,13 +387,39 @@ ogive_status ogive_plan_run(const ogive_plan *plan, const void *const *inputs, v
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "workspace: expected %zu bytes aligned to 64",
                 plan->workspace_bytes);
     for (int32_t i = 0; i < plan->plan.input_count; i++)
-        OG_TRY(check_pointer(plan, i, inputs[i], error));
+        OG_TRY((plan->packed[i] ? check_packed_pointer : check_pointer)(plan, i, inputs[i], error));
     for (int32_t o = 0; o < plan->plan.output_count; o++)
         OG_TRY(check_pointer(plan, plan->plan.input_count + o, outputs[o], error));
     bool aliased;
     OG_TRY(check_overlaps(plan, inputs, outputs, &aliased, error));
     return plan->backend->run(&plan->plan, plan->state, inputs, outputs, workspace, stream, aliased,
                               error);
+}
+
+/* ---- packing ------------------------------------------------------------------- */
+
+size_t ogive_plan_packed_bytes(const ogive_plan *plan, size_t input)
+{
+    return plan && input < (size_t)plan->plan.input_count ? plan->packed[input] : 0;
+}
+
+ogive_status ogive_plan_pack(const ogive_plan *plan, size_t input, const void *data, void *packed,
+                             ogive_error *error)
+{
+    og_error_clear(error);
+    if (!plan)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "plan is NULL");
+    if (!ogive_plan_packed_bytes(plan, input))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "input %zu is not packed: the plan's options.packed did not ask for it", input);
+    int32_t index = (int32_t)input;
+    OG_TRY(check_pointer(plan, index, data, error));
+    OG_TRY(check_packed_pointer(plan, index, packed, error));
+    if (overlaps_packed(plan, index, data, index, packed))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "input '%s' overlaps the memory it is packed into",
+                plan->names[input]);
+    plan->backend->pack(&plan->plan, plan->state, index, data, packed);
+    return OGIVE_OK;
 }
 
 /* ---- looking inside -------------------------------------------------------------- */

@@ -227,6 +227,9 @@ ogive_status ogive_run(ogive_formula *formula, const DLTensor *const *inputs, si
     if (valid && options->cuda_arch)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "options.cuda_arch is for plans that are not run: expected NULL");
+    if (valid && options->packed)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.packed is for plans and ogive_plan_run(): expected 0");
     if (level && strlen(level) >= sizeof((og_key *)0)->level)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.cpu_level is not the name of a CPU level");
     int64_t few[STACK_WORDS];

@@ -2,6 +2,7 @@
  *
  * cpu_backend.c - the CPU as a backend of the plan, and what explain says of it.
  */
+#include "cpu/cpu_packed.h"
 #include "cpu/cpu_product_run.h"
 #include "plan/backend.h"
 
@@ -11,8 +12,15 @@ static ogive_status prepare(const og_plan *plan, const og_placement *placement,
                             const ogive_options *options, void **state, size_t *workspace_bytes,
                             ogive_error *error)
 {
-    (void)placement; /* there is one CPU */
-    return og_cpu_prepare(plan, options, state, workspace_bytes, error);
+    OG_TRY(og_cpu_prepare(plan, options, state, workspace_bytes, error));
+    og_cpu_state *made = *state;
+    made->input_names = placement->input_names;
+    ogive_status status = og_cpu_check_packed(plan, made, error);
+    if (status != OGIVE_OK) {
+        og_cpu_release(made);
+        *state = NULL;
+    }
+    return status;
 }
 
 static int32_t count_threads(const og_plan *plan, const void *state, int32_t kernel)
@@ -65,4 +73,6 @@ const og_backend og_cpu_backend = {
     .run = og_cpu_run,
     .threads = count_threads,
     .explain = explain,
+    .packed_bytes = og_cpu_packed_bytes,
+    .pack = og_cpu_pack,
 };

@@ -6,6 +6,7 @@
  */
 #include "cpu/cpu_prepare.h"
 
+#include "cpu/cpu_packed.h"
 #include "cpu/cpu_product_run.h"
 #include "cpu/cpu_threads.h"
 
@@ -506,6 +507,9 @@ static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
         if (!k->product)
             return og_fail_memory(error, sizeof *k->product);
         og_cpu_see_product(kernel, state->kernels, &g, &rows, k->product);
+        for (int32_t p = 0; p < kernel->product_count; p++)
+            k->product->factors[p].prepacked =
+                og_cpu_is_packed(state, &plan->buffers[k->product->buffers[p][1]]);
     } else if (!reduces(kernel))
         transposed = choose_pointwise(kernel, &g);
     else if (kernel->order == OG_ROWS)
@@ -575,6 +579,7 @@ ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *opti
         return og_fail_memory(error, sizeof *state);
     state->tuning = *tuning;
     state->max_threads = og_cpu_thread_count(options ? options->threads : 0);
+    state->packed = options ? options->packed : 0;
     ogive_status status =
         og_cpu_select(options ? options->cpu_level : NULL, &state->kernels, &state->level, error);
     if (status == OGIVE_OK)

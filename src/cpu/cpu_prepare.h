@@ -203,8 +203,10 @@ typedef struct {
     const og_cpu_kernels *kernels;
     const char *level;
     int32_t max_threads;
-    og_cpu_kernel *compiled; /* one per kernel of the plan */
-    size_t scratch_offset;   /* in the workspace */
+    uint64_t packed;                /* bit i: runs get input i packed */
+    const char *const *input_names; /* for messages about these */
+    og_cpu_kernel *compiled;        /* one per kernel of the plan */
+    size_t scratch_offset;          /* in the workspace */
 } og_cpu_state;
 
 /* cpu_program.c: how the axes are seen by a program. */

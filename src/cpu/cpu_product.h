@@ -31,6 +31,9 @@ typedef struct {
 typedef struct {
     og_cpu_factor left, right;
     bool paired; /* m is 1, and sum n is of left[n, k] * right[n, k]: many dot products */
+    /* right's data is aligned to 64 and in slivers, [n / sliver][k][sliver], of its own
+     * dtype; its strides do not matter. */
+    bool prepacked;
 } og_cpu_factors;
 
 typedef enum {
@@ -46,18 +49,21 @@ typedef struct {
     og_cpu_product_way way;
     int64_t tile_m, tile_n; /* tile_n: a multiple of OG_PRODUCT_COLUMNS, and a row's stride */
     int64_t slab_n;         /* columns of right packed at a time */
+    bool slab;              /* there is memory for them: not all rights can be used as they are */
     size_t sum_bytes;       /* of the sums of a tile, and of the memory needed beside them to */
     size_t work_bytes;      /* make them: multiples of 64 */
 } og_cpu_tiling;
 
-/* All factors are float64, or none is; all are paired, or none. */
+/* All factors are float64, or none is; all are paired, or none, and then none prepacked. */
 typedef struct {
-    int32_t panel_rows, sliver_columns; /* float32 sums that are in registers at a time */
+    /* float32 sums that are in registers at a time; of float64 half the columns */
+    int32_t panel_rows, sliver_columns;
     /* factors, of count products, without data: dtypes and strides matter. whole: a tile
      * has all n columns, at most OG_PRODUCT_WHOLE. As far as it can be had at little cost:
      * at least tile_count tiles, so that no thread waits long for another, and at most
      * thread_bytes for the sums of all products and the work. lean: nothing is packed, if
-     * the factors can be read as they are: 1.4 times the time of many rows, on Zen 4. */
+     * the factors can be read as they are: 1.4 times the time of many rows, on Zen 4; of
+     * prepacked ones tiles have few rows. */
     og_cpu_tiling (*cut)(int64_t m, int64_t n, int64_t k, const og_cpu_factors *factors, int count,
                          bool whole, bool lean, int64_t tile_count, size_t thread_bytes);
     /* Computes rows x columns sums, of float or double, from row m0 and column n0 on;

@@ -5,7 +5,7 @@
  *
  * A tile, outside in:
  *   block of k
- *    slab of right    packed: slivers of SLIVER columns, [k][SLIVER] each
+ *    slab of right    packed, or packed beforehand: slivers of SLIVER columns, [k][SLIVER] each
  *     panel of left   at most PANEL rows, copied to [row][LEFT_STRIDE]
  *      sliver         micro-kernel: panel x sliver sums in registers, all of the block
  * Panel and sliver fit the L1 cache, slab and tile the L2 cache.
@@ -18,21 +18,24 @@
  *   KERNELS(X)          X(rows, vectors) for all rows <= PANEL, vectors <= VECTORS
  *   FMA(a, b, c)        a * b + c, of vectors
  *   SPLAT(x)            a vector of x
+ *   DTYPES(X, a)        X(a, dtype) for all dtypes that are computed in this type
  *   P(name)             name of a function of this type
- * and two functions:
+ * and functions:
+ *   P(load_vector)(dtype, from)                         LANES neighbours
  *   P(copy_panel)(left, m0, rows, k0, count, to)        to[row][LEFT_STRIDE]
  *   P(pack_sliver)(right, n0, columns, k0, count, to)   to[k][SLIVER]; columns past the
  *       last, up to a whole vector, hold anything that may be multiplied
  */
 
-/* Sums of rows x vectors over count k, to (first) or onto c. ahead: memory that will
- * be packed next; a row of it, of a block of REALs, is fetched with every 8 k. */
+/* Sums of rows x vectors over count k, to (first) or onto c. b: [k][SLIVER] of dtype. ahead:
+ * memory that will be packed or used next; a row of it, of a block of REALs, is fetched with
+ * every 8 k. */
 static inline __attribute__((always_inline)) void
-P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restrict a,
-            const REAL *restrict b, REAL *restrict c, int64_t stride, bool first,
-            const char *ahead, int64_t ahead_stride)
+P(multiply)(const og_dtype dtype, const int rows, const int vectors, int64_t count,
+            const REAL *restrict a, const char *restrict b, REAL *restrict c, int64_t stride,
+            bool first, const char *ahead, int64_t ahead_stride)
 {
-    enum { SLIVER = VECTORS * LANES };
+    const int64_t bytes = bytes_of(dtype), step = VECTORS * LANES * bytes;
     VECTOR sum[PANEL][VECTORS];
     UNROLL for (int i = 0; i < rows; i++)
         UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = SPLAT(0);
@@ -41,14 +44,14 @@ P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restri
     do {                                                                                           \
         VECTOR right[VECTORS];                                                                     \
         UNROLL for (int j = 0; j < vectors; j++) right[j] =                                        \
-            *(const MEMORY *)(b + (u) * SLIVER + j * LANES);                                       \
+            P(load_vector)(dtype, b + (u) * step + j * LANES * bytes);                             \
         UNROLL for (int i = 0; i < rows; i++)                                                      \
         {                                                                                          \
             VECTOR left = SPLAT(a[(u) + i * LEFT_STRIDE]);                                         \
             UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = FMA(left, right[j], sum[i][j]);   \
         }                                                                                          \
     } while (0)
-    for (; k + 8 <= count; k += 8, a += 8, b += 8 * SLIVER, ahead += ahead_stride) {
+    for (; k + 8 <= count; k += 8, a += 8, b += 8 * step, ahead += ahead_stride) {
         UNROLL_STEPS for (int u = 0; u < 8; u++)
         {
             STEP(u);
@@ -56,7 +59,7 @@ P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restri
             __builtin_prefetch(ahead + u * 128 + 64, 0, 2);
         }
     }
-    for (; k < count; k++, a++, b += SLIVER)
+    for (; k < count; k++, a++, b += step)
         STEP(0);
 #undef STEP
     UNROLL for (int i = 0; i < rows; i++)
@@ -69,18 +72,30 @@ P(multiply)(const int rows, const int vectors, int64_t count, const REAL *restri
         }
 }
 
-typedef void P(multiply_fn)(int64_t count, const REAL *a, const REAL *b, REAL *c, int64_t stride,
-                            bool first, const char *ahead, int64_t ahead_stride);
+typedef void P(multiply_fn)(og_dtype dtype, int64_t count, const REAL *a, const char *b, REAL *c,
+                            int64_t stride, bool first, const char *ahead, int64_t ahead_stride);
 
+/* Halves: whole slivers only, for the sake of the code's size. */
+#define CASE(none, dtype)                                                                          \
+    case dtype:                                                                                    \
+        if (bytes_of(dtype) == sizeof(REAL) || v == VECTORS)                                       \
+            P(multiply)(dtype, m, v, count, a, b, c, stride, first, ahead, ahead_stride);          \
+        break;
 #define X(rows, vectors)                                                                           \
-    static void P(multiply_##rows##_##vectors)(int64_t count, const REAL *a, const REAL *b,        \
-                                               REAL *c, int64_t stride, bool first,                \
-                                               const char *ahead, int64_t ahead_stride)            \
+    static void P(multiply_##rows##_##vectors)(                                                    \
+        og_dtype of, int64_t count, const REAL *a, const char *b, REAL *c, int64_t stride,         \
+        bool first, const char *ahead, int64_t ahead_stride)                                       \
     {                                                                                              \
-        P(multiply)(rows, vectors, count, a, b, c, stride, first, ahead, ahead_stride);            \
+        const int m = rows, v = vectors;                                                           \
+        switch (of) {                                                                              \
+            DTYPES(CASE, none)                                                                     \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
     }
 KERNELS(X)
 #undef X
+#undef CASE
 
 #define X(rows, vectors) [rows][vectors] = P(multiply_##rows##_##vectors),
 static P(multiply_fn) *const P(kernels)[PANEL + 1][VECTORS + 1] = {KERNELS(X)};
@@ -102,9 +117,69 @@ static inline int64_t P(panel_at)(int64_t rows, int64_t panels, int64_t i)
 typedef struct {
     const og_cpu_tiling *tiling;
     const og_cpu_factor *left, *right;
+    bool prepacked;
     int64_t m0, rows, n0, columns;
     REAL *c, *groups, *slab, *panel;
 } P(tile_job);
+
+/* Slivers of a block of k. */
+typedef struct {
+    const char *data;
+    og_dtype dtype;
+    int64_t step; /* bytes of a column, from one sliver to the next */
+} P(slab);
+
+/* Block k0 of columns from n (of the tile) on: packed now, or where they lie if they were
+ * packed before. Halves are converted as they are used by a single panel, else now. */
+static P(slab) P(find_slab)(const P(tile_job) * j, int64_t k0, int64_t count, int64_t n,
+                            int64_t columns)
+{
+    enum { SLIVER = VECTORS * LANES };
+    og_cpu_factor right = *j->right;
+    int64_t bytes = bytes_of(right.dtype), k = j->tiling->k;
+    if (j->prepacked && (bytes == sizeof(REAL) || j->rows <= PANEL)) {
+        const char *data = right.data;
+        return (P(slab)){data + ((j->n0 + n) * k + k0 * SLIVER) * bytes, right.dtype, k * bytes};
+    }
+    for (int64_t s = 0; s < columns; s += SLIVER) {
+        int64_t first = j->n0 + n + s, some = min_of(SLIVER, columns - s);
+        if (j->prepacked) { /* a sliver is a matrix too, and whole */
+            right.data = (const char *)j->right->data + first * k * bytes;
+            right.stride = 1, right.k_stride = SLIVER;
+            first = 0, some = SLIVER;
+        }
+        P(pack_sliver)(&right, first, some, k0, count, j->slab + s * OG_PRODUCT_BLOCK);
+    }
+    return (P(slab)){(const char *)j->slab, sizeof(REAL) == 8 ? OG_FLOAT64 : OG_FLOAT32,
+                     OG_PRODUCT_BLOCK * sizeof(REAL)};
+}
+
+/* What to fetch ahead during block k0 of the sliver at column n + s: what is packed or used in
+ * its stead next, of this slab's next block or of the next slab. *stride: of 8 k, or of a
+ * column as it lies in memory. Where there is nothing to fetch, memory in use and 0. */
+static const char *P(look_ahead)(const P(tile_job) * j, int64_t k0, int64_t n, int64_t s,
+                                 int64_t *stride)
+{
+    enum { SLIVER = VECTORS * LANES };
+    const og_cpu_tiling *t = j->tiling;
+    int64_t bytes = bytes_of(j->right->dtype);
+    int64_t row = n + t->slab_n < j->columns ? n + t->slab_n + s : s;
+    int64_t k = n + t->slab_n < j->columns ? k0 : k0 + OG_PRODUCT_BLOCK;
+    const char *data = j->right->data;
+    *stride = 0;
+    if (j->prepacked) {
+        if (k >= t->k) /* the next tile */
+            row += t->tile_n, k = 0;
+        if (j->n0 + row >= t->n || k + OG_PRODUCT_BLOCK > t->k)
+            return (const char *)j->slab;
+        *stride = 8 * SLIVER * bytes;
+        return data + ((j->n0 + row) * t->k + k * SLIVER) * bytes;
+    }
+    if (j->right->k_stride != 1 || k + OG_PRODUCT_BLOCK > t->k || row + SLIVER > j->columns)
+        return (const char *)j->slab;
+    *stride = j->right->stride * bytes;
+    return data + (j->n0 + row) * *stride + k * bytes;
+}
 
 /* Block k0 of the slab at column n (of the tile). */
 static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
@@ -114,9 +189,7 @@ static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
     int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
     int64_t columns = min_of(t->slab_n, j->columns - n);
     int64_t panels = (j->rows + PANEL - 1) / PANEL;
-    for (int64_t s = 0; s < columns; s += SLIVER)
-        P(pack_sliver)(j->right, j->n0 + n + s, min_of(SLIVER, columns - s), k0, count,
-                       j->slab + s * OG_PRODUCT_BLOCK);
+    P(slab) slab = P(find_slab)(j, k0, count, n, columns);
     for (int64_t i = 0; i < panels; i++) {
         int64_t m = P(panel_at)(j->rows, panels, i);
         int64_t rows = P(panel_at)(j->rows, panels, i + 1) - m;
@@ -124,19 +197,13 @@ static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
             P(copy_panel)(j->left, j->m0 + m, rows, k0, count, j->panel);
         for (int64_t s = 0; s < columns; s += SLIVER) {
             int64_t vectors = (min_of(SLIVER, columns - s) + LANES - 1) / LANES;
-            /* What is packed next: this slab's next block, or the next slab. */
-            const char *ahead = (const char *)j->slab;
+            if (bytes_of(slab.dtype) < (int64_t)sizeof(REAL))
+                vectors = VECTORS;
+            const char *ahead = slab.data;
             int64_t ahead_stride = 0;
-            int64_t row = n + t->slab_n < j->columns ? n + t->slab_n + s : s;
-            int64_t next_k = n + t->slab_n < j->columns ? k0 : k0 + OG_PRODUCT_BLOCK;
-            if (i == 0 && j->right->k_stride == 1 && next_k + OG_PRODUCT_BLOCK <= t->k &&
-                row + SLIVER <= j->columns) {
-                int64_t bytes = (int64_t)og_dtype_bytes(j->right->dtype);
-                ahead_stride = j->right->stride * bytes;
-                ahead = (const char *)j->right->data +
-                        (j->n0 + row) * ahead_stride + next_k * bytes;
-            }
-            P(kernels)[rows][vectors](count, j->panel, j->slab + s * OG_PRODUCT_BLOCK,
+            if (i == 0)
+                ahead = P(look_ahead)(j, k0, n, s, &ahead_stride);
+            P(kernels)[rows][vectors](slab.dtype, count, j->panel, slab.data + s * slab.step,
                                       j->c + m * t->tile_n + n + s, t->tile_n,
                                       k0 % OG_PRODUCT_GROUP == 0, ahead, ahead_stride);
         }
@@ -193,15 +260,17 @@ static size_t P(count_work)(const og_cpu_tiling *t)
 {
     int64_t groups = t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0;
     int64_t panel = (PANEL + LANES - 1) / LANES * LANES * LEFT_STRIDE;
-    return (size_t)(groups + t->slab_n * OG_PRODUCT_BLOCK + panel) * sizeof(REAL);
+    int64_t slab = t->slab ? t->slab_n * OG_PRODUCT_BLOCK : 0;
+    return (size_t)(groups + slab + panel) * sizeof(REAL);
 }
 
 static P(tile_job) P(start_tile)(const og_cpu_tiling *t, const og_cpu_factors *factors, REAL *sums,
                                  REAL *work)
 {
     P(tile_job) j = {.tiling = t, .left = &factors->left, .right = &factors->right, .c = sums};
+    j.prepacked = factors->prepacked;
     j.groups = work;
     j.slab = work + (t->k > OG_PRODUCT_GROUP ? t->tile_m * t->tile_n : 0);
-    j.panel = j.slab + t->slab_n * OG_PRODUCT_BLOCK;
+    j.panel = j.slab + (t->slab ? t->slab_n * OG_PRODUCT_BLOCK : 0);
     return j;
 }

@@ -5,10 +5,8 @@
  * cpu_product_core.h, with its parameters and these (all undefined at the end):
  *
  *   FMA_ONE(a, b, c)    a * b + c, of elements
- *   DTYPES(X, a)        X(a, dtype) for all dtypes that are computed in this type
  * and functions:
  *   P(load_element)(dtype, from, index)         as REAL
- *   P(load_vector)(dtype, from)                 LANES neighbours
  *   P(turn)(dtype, rows, element, t)            t[j][i] = element + j of rows[i],
  *       count_turned(dtype) of them
  */

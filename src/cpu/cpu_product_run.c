@@ -6,6 +6,7 @@
  */
 #include "cpu/cpu_product_run.h"
 
+#include "cpu/cpu_packed.h"
 #include "cpu/cpu_threads.h"
 
 #include <inttypes.h>
@@ -276,10 +277,12 @@ static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_
         base /= product->base_extent[d];
     }
     *factors = product->factors[p];
-    factors->left.data = find_factor(job, product->buffers[p][0],
-                                     offset[0] * (int64_t)og_dtype_bytes(factors->left.dtype));
-    factors->right.data = find_factor(job, product->buffers[p][1],
-                                      offset[1] * (int64_t)og_dtype_bytes(factors->right.dtype));
+    offset[0] *= (int64_t)og_dtype_bytes(factors->left.dtype);
+    offset[1] *= (int64_t)og_dtype_bytes(factors->right.dtype);
+    if (factors->prepacked)
+        offset[1] += OG_CPU_PACKED_HEADER;
+    factors->left.data = find_factor(job, product->buffers[p][0], offset[0]);
+    factors->right.data = find_factor(job, product->buffers[p][1], offset[1]);
 }
 
 static char *find_sums(const og_cpu_worker *w, int32_t p)
@@ -387,6 +390,7 @@ void og_cpu_explain_product(const og_cpu_kernel *k, og_text *text)
     else if (t->way == OG_CPU_PRODUCT_DOTS)
         og_text_add(text, " of dot products");
     else if (t->way == OG_CPU_PRODUCT_PACKED)
-        og_text_add(text, " by %d k, panels of %d rows, %" PRId64 " columns packed",
-                    OG_PRODUCT_BLOCK, (int)product->kernels->panel_rows, t->slab_n);
+        og_text_add(text, " by %d k, panels of %d rows, %" PRId64 " columns %s", OG_PRODUCT_BLOCK,
+                    (int)product->kernels->panel_rows, t->slab_n,
+                    t->slab ? "packed" : "packed beforehand");
 }

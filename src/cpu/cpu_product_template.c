@@ -538,28 +538,33 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *
 {
     og_cpu_tiling t = {.m = m, .n = n, .k = k};
     bool f64 = factors[0].left.dtype == OG_FLOAT64, direct = true, plain = true, in_rows = true;
+    bool prepacked = false, packs = false, converts = false;
     for (int i = 0; i < count; i++) {
+        prepacked |= factors[i].prepacked;
+        packs |= !factors[i].prepacked;
+        converts |= bytes_of(factors[i].right.dtype) == 2;
         direct &= factors[i].right.k_stride == 1 || factors[i].right.stride == 1;
         plain &= is_plain(&factors[i].left);
         in_rows &= factors[i].right.k_stride == 1;
     }
     direct &= m <= DIRECT_ROWS || lean;
-    direct &= !factors[0].paired;
+    direct &= !factors[0].paired && !prepacked;
     t.way = k == 0              ? OG_CPU_PRODUCT_EMPTY
             : factors[0].paired ? OG_CPU_PRODUCT_DOTS
             : direct            ? OG_CPU_PRODUCT_DIRECT
                                 : OG_CPU_PRODUCT_PACKED;
-    t.tile_m = min_of(m, direct ? DIRECT_ROWS : TILE_M / count);
+    t.tile_m = min_of(m, direct ? DIRECT_ROWS : lean && prepacked ? F32_PANEL : TILE_M / count);
     t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
         t.tile_n /= 2;
     int64_t least_n = whole ? t.tile_n : OG_PRODUCT_COLUMNS;
-    if ((m <= 32 && in_rows) || lean)
+    if ((m <= 32 && in_rows && !prepacked) || lean)
         t.tile_n = least_n;
     while (t.tile_n > least_n && count_tiles(&t) < tile_count)
         t.tile_n /= 2;
     while (t.tile_m > 4 * F32_PANEL && count_tiles(&t) < tile_count / 2)
         t.tile_m = (t.tile_m + 1) / 2;
+    t.slab = packs || (converts && t.tile_m > F32_PANEL);
     for (;; t.tile_n /= 2) {
         t.slab_n = t.tile_n;
         t.sum_bytes = (size_t)(t.tile_m * t.tile_n) * (f64 ? sizeof(double) : sizeof(float));

@@ -5,6 +5,7 @@
  */
 #include "cpu/cpu_run.h"
 
+#include "cpu/cpu_packed.h"
 #include "cpu/cpu_product_run.h"
 #include "cpu/cpu_threads.h"
 
@@ -385,7 +386,8 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
                         ogive_error *error)
 {
     const og_cpu_state *s = state;
-    (void)stream, (void)error;
+    (void)stream;
+    OG_TRY(og_cpu_check_headers(plan, s, inputs, error));
     og_cpu_float_state saved = og_cpu_float_enter();
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         const og_cpu_kernel *k = &s->compiled[i];

@@ -34,6 +34,12 @@ typedef struct {
     int32_t (*threads)(const og_plan *plan, const void *state, int32_t kernel);
     void (*explain)(const og_plan *plan, const void *state, int32_t kernel, og_text *text);
 
+    /* Inputs that are packed beforehand; NULL: none can be, options->packed is 0. Bytes of
+     * input once packed, 0 if it is not; packs it, packed being aligned to 64. */
+    size_t (*packed_bytes)(const og_plan *plan, const void *state, int32_t input);
+    void (*pack)(const og_plan *plan, const void *state, int32_t input, const void *data,
+                 void *packed);
+
     /* The rest is NULL for a backend whose memory is the process's own and whose code
      * is not made at run time. */
 
