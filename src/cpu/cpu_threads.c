@@ -48,7 +48,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAN_OUT = 4, SPIN_PAUSES = 32 };
+enum { FAN_OUT = 4, SPIN_PAUSES = 32, MOST_MOVED = 8 };
 enum { SPIN_NS = 50000, REGION_SPIN_NS = 200000, YIELD_NS = 5000 };
 
 /* ---- how many -------------------------------------------------------------- */
@@ -144,6 +144,7 @@ static struct {
     alignas(64) atomic_bool busy; /* some thread has the pool, and owns all but the atomics */
     int worker_count;
     int cores;    /* when the workers were made */
+    int avoided;  /* the core that they keep off, or -1 */
     bool at_fork; /* handlers are registered */
 
     /* The region; workers read it only while they are part of it. */
@@ -151,7 +152,6 @@ static struct {
     void *context;
     int threads; /* as the caller asked */
     int active;  /* of these, the ones with a thread of their own */
-    int core;    /* the caller's */
     bool spin;
 
     alignas(64) _Atomic uint32_t pending; /* workers still at it */
@@ -213,22 +213,6 @@ static worker_state wait_for_work(worker *w, bool spin)
     return (worker_state)state;
 }
 
-/* Leaves core, if there is another. The scheduler starts and wakes a thread where its
- * waker runs more often than not, and may leave both there for seconds with the next
- * core idle: two threads then take as long as one. */
-static void leave_core(int core)
-{
-    size_t bytes;
-    cpu_set_t *cores = read_cores(&bytes);
-    if (cores && CPU_ISSET_S((size_t)core, bytes, cores) && CPU_COUNT_S(bytes, cores) > 1) {
-        CPU_CLR_S((size_t)core, bytes, cores);
-        sched_setaffinity(0, bytes, cores); /* takes effect before it returns */
-        CPU_SET_S((size_t)core, bytes, cores);
-        sched_setaffinity(0, bytes, cores);
-    }
-    CPU_FREE(cores);
-}
-
 static void *run_worker(void *argument)
 {
     worker *w = argument;
@@ -237,8 +221,6 @@ static void *run_worker(void *argument)
         atomic_store_explicit(&w->state, WORKER_IDLE, memory_order_relaxed);
         start_children(w->number);
         spin = pool.spin;
-        if (spin && sched_getcpu() == pool.core)
-            leave_core(pool.core);
         og_cpu_float_enter(); /* nobody's state: a worker inherits its maker's at birth */
         pool.body(pool.context, w->number, pool.threads);
         uint32_t left = atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_acq_rel);
@@ -270,6 +252,7 @@ static void forget_workers(void)
     for (int i = 0; i < OG_MAX_THREADS; i++)
         atomic_store_explicit(&pool.workers[i].state, WORKER_IDLE, memory_order_relaxed);
     pool.worker_count = 0;
+    pool.avoided = -1;
     atomic_store_explicit(&pool.pending, 0, memory_order_relaxed);
     atomic_store_explicit(&pool.busy, false, memory_order_relaxed);
 }
@@ -294,7 +277,29 @@ static void make_workers(int wanted)
         pthread_setname_np(w->thread, "ogive");
         pool.worker_count++;
     }
+    pool.avoided = -1;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Keeps the workers off the caller's core. The scheduler often wakes a thread where its
+ * waker runs, and the waker then where that thread runs: both share a core for seconds
+ * with the next one idle, and two threads take longer than one (a sigmoid of 2^20
+ * elements, 2 cores: 500 instead of 213 microseconds, in every third burst of calls).
+ * Done when the caller has changed its core; of many workers only a few can meet it, and
+ * to move them all would take longer than it brings. */
+static void avoid_core(int core, int workers)
+{
+    if (core == pool.avoided || workers > MOST_MOVED)
+        return;
+    size_t bytes;
+    cpu_set_t *cores = read_cores(&bytes);
+    if (cores && core >= 0 && CPU_COUNT_S(bytes, cores) > workers) {
+        CPU_CLR_S((size_t)core, bytes, cores);
+        for (int i = 0; i < pool.worker_count; i++)
+            pthread_setaffinity_np(pool.workers[i].thread, bytes, cores);
+        pool.avoided = core;
+    }
+    CPU_FREE(cores);
 }
 
 /* At exit, or when a library that contains this one is unloaded. The pool stays
@@ -331,7 +336,7 @@ void og_cpu_parallel(int threads, void (*body)(void *context, int thread, int th
         pool.threads = threads;
         pool.active = done;
         pool.spin = done <= pool.cores;
-        pool.core = sched_getcpu();
+        avoid_core(sched_getcpu(), done - 1);
         atomic_store_explicit(&pool.pending, (uint32_t)(done - 1), memory_order_relaxed);
         start_children(0);
         body(context, 0, threads);
