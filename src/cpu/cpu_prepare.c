@@ -336,7 +336,7 @@ static void cut_product(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
         k->piece_inner = k->n;
         k->piece_outer = min_of(k->outer_count, max_of(block / max_of(k->n, 1), 1));
     }
-    k->tile_rows = max_of(k->piece_outer * divide_up(k->piece_inner, OG_PRODUCT_COLUMNS), 1);
+    k->tile_rows = k->piece_outer * divide_up(max_of(k->piece_inner, 1), OG_PRODUCT_COLUMNS);
     k->threads = (int32_t)min_of(k->threads, max_of(p->tile_count, 1));
 }
 
