@@ -277,7 +277,7 @@ static void make_workers(int wanted)
         pthread_setname_np(w->thread, "ogive");
         pool.worker_count++;
     }
-    pool.avoided = -1;
+    pool.avoided = -2; /* they differ */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -289,17 +289,18 @@ static void make_workers(int wanted)
  * to move them all would take longer than it brings. */
 static void avoid_core(int core, int workers)
 {
-    if (core == pool.avoided || workers > MOST_MOVED)
+    cpu_set_t cores; /* of more than 1024 nothing is known: left to the scheduler */
+    if (workers > MOST_MOVED)
+        core = -1; /* anywhere */
+    if (core == pool.avoided || sched_getaffinity(0, sizeof cores, &cores) != 0)
         return;
-    size_t bytes;
-    cpu_set_t *cores = read_cores(&bytes);
-    if (cores && core >= 0 && CPU_COUNT_S(bytes, cores) > workers) {
-        CPU_CLR_S((size_t)core, bytes, cores);
-        for (int i = 0; i < pool.worker_count; i++)
-            pthread_setaffinity_np(pool.workers[i].thread, bytes, cores);
-        pool.avoided = core;
-    }
-    CPU_FREE(cores);
+    if (CPU_COUNT(&cores) <= workers)
+        core = -1; /* all are needed */
+    if (core >= 0)
+        CPU_CLR((size_t)core, &cores);
+    for (int i = 0; core != pool.avoided && i < pool.worker_count && i < MOST_MOVED; i++)
+        pthread_setaffinity_np(pool.workers[i].thread, sizeof cores, &cores);
+    pool.avoided = core;
 }
 
 /* At exit, or when a library that contains this one is unloaded. The pool stays
