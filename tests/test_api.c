@@ -289,6 +289,12 @@ static void test_giant_shapes(void **state)
         /* nothing, with strides that no product of which fits */
         {"x + y", {0, 5, 5}, {INT64_MAX, INT64_MAX, INT64_MAX}, {1, 1, 1}, {0, 0, 0}, OGIVE_OK},
         {"sum(x + y, dim=1)", {5, 0, 5}, {INT64_MIN, 3, INT64_MAX}, {1, 1, 1}, {7, 7, 7}, OGIVE_OK},
+        {"x + y",
+         {0, (int64_t)1 << 40, (int64_t)1 << 40},
+         {0, 0, 0},
+         {1, 1, 1},
+         {0, 0, 0},
+         OGIVE_OK},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         ogive_formula *f = make(cases[i].text);
@@ -601,6 +607,34 @@ static void test_products(void **state)
     ogive_formula_release(f);
 }
 
+/* Sums of no columns, of many rows: row values have room for all of them. */
+static void test_no_columns(void **state)
+{
+    (void)state;
+    enum { ROWS = 100, GUARD = 4096 };
+    ogive_formula *f = make("sum(linear(x, w), 1)");
+    float x[ROWS][3] = {{0}}, w[1], result[ROWS];
+    const DLTensor *in[] = {TEST_TENSOR(x, test_float32, ROWS, 3),
+                            TEST_TENSOR(w, test_float32, 0, 3)};
+    ogive_plan *plan;
+    TEST_OK(ogive_plan_create(f, in, 2, NULL, 0, NULL, &plan, &error), error);
+    size_t bytes = ogive_plan_workspace(plan);
+    unsigned char *workspace = aligned_alloc(64, (bytes + GUARD + 63) & ~(size_t)63);
+    assert_non_null(workspace);
+    memset(workspace, 0x5a, bytes + GUARD);
+    memset(result, 0xff, sizeof result);
+    TEST_OK(ogive_plan_run(plan, (const void *[]){x, w}, (void *[]){result},
+                           bytes ? workspace : NULL, NULL, &error),
+            error);
+    for (int i = 0; i < ROWS; i++)
+        assert_true(result[i] == 0.0f);
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(workspace[bytes + (size_t)i], 0x5a);
+    free(workspace);
+    ogive_plan_release(plan);
+    ogive_formula_release(f);
+}
+
 /* ---- dtypes --------------------------------------------------------------------------- */
 
 /* The dtype of a formula over x (of dims or 0-d) and y. */
@@ -681,6 +715,32 @@ static void test_halves_round_once(void **state)
 }
 
 /* A plan may be run again and again, over other data. */
+/* A plan that is kept must not let through what planning refuses. */
+static void test_counts_after_a_run(void **state)
+{
+    (void)state;
+    ogive_formula *f = make("x + y");
+    float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, c[4], d[4];
+    const DLTensor *x = TEST_TENSOR(a, test_float32, 4), *y = TEST_TENSOR(b, test_float32, 4),
+                   *z = TEST_TENSOR(c, test_float32, 4), *other = TEST_TENSOR(d, test_float32, 4);
+    TEST_OK(ogive_run(f, (const DLTensor *[]){x, y}, 2, (const DLTensor *[]){z}, 1, NULL, &error),
+            error);
+    REFUSED(ogive_run(f, (const DLTensor *[]){x}, 1, (const DLTensor *[]){z, other}, 2, NULL,
+                      &error),
+            OGIVE_ARGUMENT, "the formula has 2 inputs, 1 were given");
+    ogive_formula_release(f);
+}
+
+static void test_unknown_device(void **state)
+{
+    (void)state;
+    void *data = &data;
+    DLDevice device = {.device_type = (DLDeviceType)5};
+    REFUSED(ogive_device_allocate(device, 4, &data, &error), OGIVE_ARGUMENT,
+            "device is of DLPack type 5: expected the CPU (1) or CUDA (2)");
+    assert_null(data);
+}
+
 static void test_plan_reuse(void **state)
 {
     (void)state;
@@ -721,8 +781,11 @@ int main(void)
         cmocka_unit_test(test_run_arguments),
         cmocka_unit_test(test_small_shapes),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_no_columns),
         cmocka_unit_test(test_promotion),
         cmocka_unit_test(test_halves_round_once),
+        cmocka_unit_test(test_counts_after_a_run),
+        cmocka_unit_test(test_unknown_device),
         cmocka_unit_test(test_plan_reuse),
     };
     return TEST_RUN(tests);

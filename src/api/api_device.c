@@ -23,10 +23,11 @@ static ogive_status find_services(DLDevice device, const og_device_services **ou
 ogive_status ogive_device_allocate(DLDevice device, size_t bytes, void **out, ogive_error *error)
 {
     const og_device_services *services;
+    if (out)
+        *out = NULL;
     OG_TRY(find_services(device, &services, error));
     if (!out)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "out is NULL");
-    *out = NULL;
     if (bytes == 0)
         return OGIVE_OK;
     if (services)

@@ -111,6 +111,14 @@ static ogive_status read_output(const DLTensor *tensor, const og_typed *type, co
     return check_distinct(layout, name, error);
 }
 
+/* Makes all strides 0, if the layout has no elements. */
+static bool make_still(og_layout *layout)
+{
+    int64_t count;
+    memset(layout->stride, 0, sizeof layout->stride);
+    return og_shape_count(layout->rank, layout->shape, &count) && count == 0;
+}
+
 static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *outputs,
                                  size_t count, og_making *m, ogive_error *error)
 {
@@ -127,18 +135,14 @@ static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *o
             OG_TRY(check_device(outputs[i], "output", name, m, error));
             continue;
         }
-        int64_t stride = 1;
-        bool fits = true;
         layout->dtype = type->dtype;
         layout->rank = type->rank;
-        for (int32_t d = type->rank - 1; d >= 0; d--) {
-            int64_t extent = type->shape[d] > 1 ? type->shape[d] : 1;
-            layout->shape[d] = type->shape[d];
-            layout->stride[d] = stride;
-            fits &= !__builtin_mul_overflow(stride, extent, &stride);
-        }
+        memcpy(layout->shape, type->shape, sizeof layout->shape);
+        bool fits = og_layout_contiguous(layout);
+        if (fits && !og_layout_fits(layout)) /* strides of no elements lead nowhere */
+            fits = make_still(layout);
         char shape[OG_SHAPE_TEXT];
-        if (!fits || !og_layout_fits(layout))
+        if (!fits)
             OG_FAIL(error, OGIVE_SHAPE, -1, "result '%s' of shape %s is larger than any memory",
                     name, og_shape_text(type->rank, type->shape, shape));
     }
@@ -204,7 +208,7 @@ static ogive_status check_packed(const ogive_plan *plan, const ogive_options *op
         return OGIVE_OK;
     if (inputs < 64 && options->packed >> inputs != 0)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                "options.packed is %#llx: the formula has no inputs beyond %d",
+                "options.packed is %#llx: the formula has %d inputs",
                 (unsigned long long)options->packed, (int)inputs);
     if (!plan->backend->pack)
         OG_FAIL(error, OGIVE_UNSUPPORTED, -1,

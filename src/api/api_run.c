@@ -234,13 +234,14 @@ ogive_status ogive_run(ogive_formula *formula, const DLTensor *const *inputs, si
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.cpu_level is not the name of a CPU level");
     int64_t few[STACK_WORDS];
     og_key key = {.words = few};
-    size_t words = 2 + key_words(inputs, input_count) + key_words(outputs, output_count);
+    size_t words = 3 + key_words(inputs, input_count) + key_words(outputs, output_count);
     if (words > STACK_WORDS && !(key.words = malloc(words * sizeof *key.words)))
         return og_fail_memory(error, words * sizeof *key.words);
     int64_t *word = key.words;
     /* An options struct of the wrong size is refused by planning: no plan has -1. */
     *word++ = valid ? options->threads : options ? -1 : 0;
     *word++ = valid ? (int64_t)options->precision : 0;
+    *word++ = (int64_t)input_count;
     for (size_t i = 0; i < input_count; i++)
         word = add_tensor(word, inputs[i]);
     for (size_t i = 0; i < output_count; i++)
