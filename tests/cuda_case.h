@@ -287,9 +287,8 @@ static inline void check_in_place(formula_case *c, DLTensor **inputs, DLTensor *
     device_copy((char *)both + (size_t)in->first * bytes, in->memory + (size_t)in->first * bytes,
                 (size_t)in->count * bytes);
     inputs[0]->data = outputs[0]->data = out->on_device = both;
-    ogive_status status =
-        device_run(c->formula, inputs, c->input_count, outputs, c->output_count, &case_options,
-                   &error);
+    ogive_status status = device_run(c->formula, inputs, c->input_count, outputs, c->output_count,
+                                     &case_options, &error);
     if (status == OGIVE_OK) {
         total.in_place++;
         compare(c, "in place: ");

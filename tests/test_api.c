@@ -725,9 +725,9 @@ static void test_counts_after_a_run(void **state)
                    *z = TEST_TENSOR(c, test_float32, 4), *other = TEST_TENSOR(d, test_float32, 4);
     TEST_OK(ogive_run(f, (const DLTensor *[]){x, y}, 2, (const DLTensor *[]){z}, 1, NULL, &error),
             error);
-    REFUSED(ogive_run(f, (const DLTensor *[]){x}, 1, (const DLTensor *[]){z, other}, 2, NULL,
-                      &error),
-            OGIVE_ARGUMENT, "the formula has 2 inputs, 1 were given");
+    REFUSED(
+        ogive_run(f, (const DLTensor *[]){x}, 1, (const DLTensor *[]){z, other}, 2, NULL, &error),
+        OGIVE_ARGUMENT, "the formula has 2 inputs, 1 were given");
     ogive_formula_release(f);
 }
 

@@ -12,7 +12,7 @@
 
 typedef struct {
     const char *formula, *shapes; /* as make_plan() reads them */
-    int kernels; /* that the plan must have */
+    int kernels;                  /* that the plan must have */
 } plan_case;
 
 static const plan_case cases[] = {

@@ -207,8 +207,7 @@ static ogive_status check_packed(const ogive_plan *plan, const ogive_options *op
     if (!options || !options->packed)
         return OGIVE_OK;
     if (inputs < 64 && options->packed >> inputs != 0)
-        OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                "options.packed is %#llx: the formula has %d inputs",
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.packed is %#llx: the formula has %d inputs",
                 (unsigned long long)options->packed, (int)inputs);
     if (!plan->backend->pack)
         OG_FAIL(error, OGIVE_UNSUPPORTED, -1,

@@ -126,8 +126,8 @@ typedef struct {
     int32_t kept_count;
     og_cpu_reduction *reductions;
     int32_t reduction_count;
-    int32_t load;       /* access of the first load of blocks, or -1: fetched ahead */
-    int32_t sliced;     /* pointwise: a step between whose slices late memory is fetched, or -1 */
+    int32_t load;   /* access of the first load of blocks, or -1: fetched ahead */
+    int32_t sliced; /* pointwise: a step between whose slices late memory is fetched, or -1 */
     int32_t late[OG_CPU_LATE]; /* contiguous accesses that only later steps touch */
     int32_t late_count;
     bool only_loads;    /* no steps: reductions read memory themselves */
@@ -233,7 +233,6 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_kernels *kernels, const og_cpu_geometry *elements,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
-
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

@@ -342,8 +342,8 @@ static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
     OG_TRY(allocate_compiler(c));
     find_outliving(c);
     if (elements->keeps)
-        OG_TRY(og_find_kept_terms(c->kernel, &c->scratch, c->kept, c->kept_stores,
-                                  &out->kept_count, c->error));
+        OG_TRY(og_find_kept_terms(c->kernel, &c->scratch, c->kept, c->kept_stores, &out->kept_count,
+                                  c->error));
     out->pass_count = c->kernel->pass_count;
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);
     if (!out->passes)

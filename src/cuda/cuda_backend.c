@@ -275,10 +275,9 @@ static uint64_t address_of(const og_plan *plan, const state *s, int32_t buffer,
 }
 
 static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_map *map,
-                             const run_memory *memory, unsigned char *argument,
-                             ogive_error *error)
+                             const run_memory *memory, unsigned char *argument, ogive_error *error)
 {
-    enum { FLOAT16 = 6, FLOAT32 = 7 };                    /* CUtensorMapDataType */
+    enum { FLOAT16 = 6, FLOAT32 = 7 };                     /* CUtensorMapDataType */
     enum { SWIZZLE_128 = 3, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMapSwizzle and so on */
     uint64_t address = map->offset + address_of(plan, s, map->buffer, memory);
     const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows};

@@ -202,8 +202,8 @@ ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid)
             at->stage = arg->stage > at->stage ? arg->stage : at->stage;
         }
         /* A kernel with a product makes one pass. */
-        *valid &= !(b->drafts[draft].product_count && at->stage > 0 &&
-                    (at->has_product || at->varies));
+        *valid &=
+            !(b->drafts[draft].product_count && at->stage > 0 && (at->has_product || at->varies));
     }
     return OGIVE_OK;
 }
