@@ -111,14 +111,6 @@ static ogive_status read_output(const DLTensor *tensor, const og_typed *type, co
     return check_distinct(layout, name, error);
 }
 
-/* Makes all strides 0, if the layout has no elements. */
-static bool make_still(og_layout *layout)
-{
-    int64_t count;
-    memset(layout->stride, 0, sizeof layout->stride);
-    return og_shape_count(layout->rank, layout->shape, &count) && count == 0;
-}
-
 static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *outputs,
                                  size_t count, og_making *m, ogive_error *error)
 {
@@ -138,11 +130,8 @@ static ogive_status read_outputs(const og_graph *graph, const DLTensor *const *o
         layout->dtype = type->dtype;
         layout->rank = type->rank;
         memcpy(layout->shape, type->shape, sizeof layout->shape);
-        bool fits = og_layout_contiguous(layout);
-        if (fits && !og_layout_fits(layout)) /* strides of no elements lead nowhere */
-            fits = make_still(layout);
         char shape[OG_SHAPE_TEXT];
-        if (!fits)
+        if (!og_layout_contiguous(layout) || !og_layout_fits(layout))
             OG_FAIL(error, OGIVE_SHAPE, -1, "result '%s' of shape %s is larger than any memory",
                     name, og_shape_text(type->rank, type->shape, shape));
     }

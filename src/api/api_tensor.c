@@ -43,7 +43,9 @@ const char *og_device_text(DLDevice device, char text[OG_DEVICE_TEXT])
 
 bool og_layout_fits(const og_layout *layout)
 {
-    int64_t reach = (int64_t)og_dtype_bytes(layout->dtype);
+    int64_t reach = (int64_t)og_dtype_bytes(layout->dtype), count;
+    if (og_shape_count(layout->rank, layout->shape, &count) && count == 0)
+        return true; /* strides of no elements lead nowhere */
     for (int32_t d = 0; d < layout->rank; d++) {
         int64_t step, span;
         if (layout->shape[d] < 2)
@@ -64,7 +66,7 @@ static bool read_strides(const DLTensor *tensor, og_layout *layout)
     if (!og_shape_count(layout->rank, layout->shape, &count))
         return false;
     if (count == 0)
-        return true; /* all 0, as they are */
+        return true;
     if (!tensor->strides)
         return og_layout_contiguous(layout);
     for (int32_t d = 0; d < layout->rank; d++)

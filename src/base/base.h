@@ -46,6 +46,22 @@ void og_error_clear(ogive_error *error);
 bool og_mul_size(size_t a, size_t b, size_t *out);
 bool og_add_size(size_t a, size_t b, size_t *out);
 
+static inline int64_t og_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t og_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* a / b rounded up, for a >= 0 and b > 0. */
+static inline int64_t og_divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
 /* Number of elements of a shape whose dims are >= 0; false above INT64_MAX. */
 bool og_shape_count(int rank, const int64_t *shape, int64_t *out);
 

@@ -19,11 +19,6 @@ typedef struct {
 
 _Static_assert(sizeof(header) == 32 && sizeof(header) <= OG_CPU_PACKED_HEADER, "header");
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 bool og_cpu_is_packed(const og_cpu_state *state, const og_buffer *buffer)
 {
     return buffer->kind == OG_BUFFER_INPUT && buffer->index < 64 &&
@@ -188,7 +183,7 @@ void og_cpu_pack(const og_plan *plan, const void *state, int32_t input, const vo
         for (int64_t k = 0; k < h->k; k += BLOCK) {
             void *to = (char *)packed + OG_CPU_PACKED_HEADER + (n * h->k + k * h->sliver) * bytes;
             const void *from = (const char *)data + (n * m.stride + k * m.k_stride) * bytes;
-            int64_t columns = min_of(h->sliver, h->n - n), count = min_of(BLOCK, h->k - k);
+            int64_t columns = og_min(h->sliver, h->n - n), count = og_min(BLOCK, h->k - k);
             if (bytes == 2)
                 copy_2(to, from, &m, columns, count);
             else if (bytes == 4)

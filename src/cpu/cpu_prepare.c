@@ -28,21 +28,6 @@ enum {
 /* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take. */
 static const og_cpu_tuning default_tuning = {.block_bytes = 24 * 1024, .thread_ps = 8000000};
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* ---- axes -------------------------------------------------------------------- */
 
 static void add_dim(og_cpu_geometry *g, int axis, int32_t dim)
@@ -156,8 +141,8 @@ static int64_t guess_work(const og_kernel *kernel)
             cost += pass->reductions[r].op == OG_OP_sumexp ? 400 : 60;
     }
     for (int32_t d = 0; d < kernel->space.rank; d++)
-        count = min_of(count * min_of(kernel->space.extent[d], 1 << 20), (int64_t)1 << 40);
-    return min_of(cost, 1 << 20) * count;
+        count = og_min(count * og_min(kernel->space.extent[d], 1 << 20), (int64_t)1 << 40);
+    return og_min(cost, 1 << 20) * count;
 }
 
 /* ---- pieces and tiles ---------------------------------------------------------- */
@@ -176,7 +161,7 @@ static int32_t count_reductions(const og_cpu_kernel *k)
     int32_t most = 0;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++)
-            most = (int32_t)max_of(most, k->passes[p].elements[aliased]->reduction_count);
+            most = (int32_t)og_max(most, k->passes[p].elements[aliased]->reduction_count);
     return most;
 }
 
@@ -200,16 +185,16 @@ static int64_t choose_block(const og_cpu_state *state, const og_cpu_kernel *k, i
 static void cut_pointwise(const og_cpu_state *state, og_cpu_kernel *k, bool transposed)
 {
     int64_t block = choose_block(state, k, k->register_count + count_directs(k));
-    k->piece_inner = min_of(k->inner_count, block);
+    k->piece_inner = og_min(k->inner_count, block);
     k->piece_outer = 1;
     if (transposed) {
-        k->piece_inner = min_of(k->inner_count, block == MAX_BLOCK ? TRANSPOSED : TRANSPOSED / 2);
-        k->piece_outer = min_of(k->outer_count, max_of(block / k->piece_inner, 1));
+        k->piece_inner = og_min(k->inner_count, block == MAX_BLOCK ? TRANSPOSED : TRANSPOSED / 2);
+        k->piece_outer = og_min(k->outer_count, og_max(block / k->piece_inner, 1));
     } else if (k->many) {
-        k->piece_outer = min_of(k->outer_count, max_of(block / k->piece_inner, 1));
+        k->piece_outer = og_min(k->outer_count, og_max(block / k->piece_inner, 1));
     }
-    k->inner_tiles = divide_up(k->inner_count, k->piece_inner);
-    k->outer_tiles = divide_up(k->outer_count, k->piece_outer);
+    k->inner_tiles = og_divide_up(k->inner_count, k->piece_inner);
+    k->outer_tiles = og_divide_up(k->outer_count, k->piece_outer);
     k->tile_count = k->base_count * k->outer_tiles * k->inner_tiles;
     k->tile_rows = 1;
 }
@@ -226,16 +211,16 @@ static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kerne
     k->row_count = k->outer_count;
     k->n = k->inner_count;
     k->tile_rows = k->piece_outer = 1;
-    k->piece_inner = min_of(block, k->n);
+    k->piece_inner = og_min(block, k->n);
     if (k->many) {
         k->piece_inner = k->n;
-        k->tile_rows = min_of(k->row_count, max_of(block / max_of(k->n, 1), 1));
+        k->tile_rows = og_min(k->row_count, og_max(block / og_max(k->n, 1), 1));
         k->piece_outer = k->tile_rows;
     }
-    k->tile_count = divide_up(k->row_count, k->tile_rows);
-    k->streams = k->row_count > STREAMED / max_of(k->n, 1);
+    k->tile_count = og_divide_up(k->row_count, k->tile_rows);
+    k->streams = k->row_count > STREAMED / og_max(k->n, 1);
     k->part_length = OG_CHUNK;
-    k->part_count = divide_up(k->n, OG_CHUNK);
+    k->part_count = og_divide_up(k->n, OG_CHUNK);
     k->split =
         !k->many && k->part_count > 1 &&
         (k->tile_count < k->threads || (k->tile_count < 4 * k->threads && k->part_count >= 8));
@@ -259,20 +244,20 @@ static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     k->row_count = k->base_count * k->inner_count;
     k->n = k->outer_count;
     int64_t block = choose_block(state, k, k->register_count + count_reductions(k));
-    int64_t width = min_of(block, has_sumexp(kernel) ? SUMEXP_COLUMNS : MAX_COLUMNS);
+    int64_t width = og_min(block, has_sumexp(kernel) ? SUMEXP_COLUMNS : MAX_COLUMNS);
     while (width > MIN_BLOCK &&
-           k->base_count * divide_up(k->inner_count, width) < 4 * (int64_t)k->threads)
+           k->base_count * og_divide_up(k->inner_count, width) < 4 * (int64_t)k->threads)
         width /= 2;
-    k->tile_rows = min_of(width, k->inner_count);
+    k->tile_rows = og_min(width, k->inner_count);
     k->piece_inner = k->tile_rows;
-    k->inner_tiles = divide_up(k->inner_count, k->tile_rows);
+    k->inner_tiles = og_divide_up(k->inner_count, k->tile_rows);
     k->tile_count = k->base_count * k->inner_tiles;
     choose_outer_steps(k, block);
     k->total_levels = 1;
-    for (int64_t runs = divide_up(k->n, OG_RUN); runs > 1; runs = divide_up(runs, OG_RUN))
+    for (int64_t runs = og_divide_up(k->n, OG_RUN); runs > 1; runs = og_divide_up(runs, OG_RUN))
         k->total_levels++;
     k->levels = k->total_levels;
-    k->part_length = max_of(k->n, 1);
+    k->part_length = og_max(k->n, 1);
     k->part_count = k->n > 0;
     k->split = k->tile_count < 2 * (int64_t)k->threads && k->n >= 2 * OG_RUN && k->threads > 1 &&
                k->tile_count % k->threads != 0;
@@ -285,7 +270,7 @@ static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
         k->part_length *= OG_RUN;
         k->levels++;
     }
-    k->part_count = divide_up(k->n, k->part_length);
+    k->part_count = og_divide_up(k->n, k->part_length);
 }
 
 static bool reduces(const og_kernel *kernel)
@@ -334,15 +319,15 @@ static void cut_product(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     if (k->many) {
         int64_t block = choose_block(state, k, k->register_count + 3);
         k->piece_inner = k->n;
-        k->piece_outer = min_of(k->outer_count, max_of(block / max_of(k->n, 1), 1));
+        k->piece_outer = og_min(k->outer_count, og_max(block / og_max(k->n, 1), 1));
     }
-    k->tile_rows = k->piece_outer * divide_up(max_of(k->piece_inner, 1), OG_PRODUCT_COLUMNS);
-    k->threads = (int32_t)min_of(k->threads, max_of(p->tile_count, 1));
+    k->tile_rows = k->piece_outer * og_divide_up(og_max(k->piece_inner, 1), OG_PRODUCT_COLUMNS);
+    k->threads = (int32_t)og_min(k->threads, og_max(p->tile_count, 1));
 }
 
 static void choose_threads(const og_cpu_state *state, og_cpu_kernel *k, int64_t work)
 {
-    k->threads = (int32_t)max_of(1, min_of(state->max_threads, work / state->tuning.thread_ps));
+    k->threads = (int32_t)og_max(1, og_min(state->max_threads, work / state->tuning.thread_ps));
 }
 
 /* ---- the workspace ------------------------------------------------------------- */
@@ -366,15 +351,15 @@ static bool lay_out_program(const og_cpu_kernel *k, og_cpu_program *program, siz
         if (k->layout == OG_CPU_PRODUCT) {
             fits &= add_bytes(thread_bytes, OG_LANES, at->bytes, &at->accumulators);
         } else if (k->layout == OG_CPU_COLUMNS) {
-            int64_t runs = divide_up(k->n, OG_RUN);
+            int64_t runs = og_divide_up(k->n, OG_RUN);
             int64_t partials = at->is_sumexp ? 2 * runs : k->part_count;
             fits &= add_bytes(thread_bytes, k->total_levels * k->tile_rows, at->bytes,
                               &at->accumulators);
-            fits &= add_bytes(tile_bytes, max_of(partials, 1), (size_t)k->tile_rows * at->bytes,
+            fits &= add_bytes(tile_bytes, og_max(partials, 1), (size_t)k->tile_rows * at->bytes,
                               &at->partials);
         } else if (!k->many) {
             fits &= add_bytes(thread_bytes, OG_LANES, at->bytes, &at->accumulators);
-            fits &= add_bytes(tile_bytes, max_of(k->part_count, 1), at->bytes, &at->partials);
+            fits &= add_bytes(tile_bytes, og_max(k->part_count, 1), at->bytes, &at->partials);
         }
     }
     return fits;
@@ -385,7 +370,7 @@ static bool lay_out_passes(og_cpu_kernel *k)
     size_t thread_start = k->thread_bytes, tile_start = k->tile_bytes;
     bool fits = true;
     int64_t staged =
-        k->layout == OG_CPU_COLUMNS ? min_of(k->n, OG_RUN) * k->tile_rows : min_of(k->n, OG_CHUNK);
+        k->layout == OG_CPU_COLUMNS ? og_min(k->n, OG_RUN) * k->tile_rows : og_min(k->n, OG_CHUNK);
     k->stage_bytes = (size_t)staged * k->element_bytes;
     k->stage_bytes = (k->stage_bytes + LINE - 1) / LINE * LINE;
     for (int32_t p = 0; p < k->pass_count; p++)
@@ -395,8 +380,8 @@ static bool lay_out_passes(og_cpu_kernel *k)
             fits &= add_bytes(&thread_bytes, program->stage_count, k->stage_bytes,
                               &k->passes[p].stages);
             fits &= lay_out_program(k, program, &thread_bytes, &tile_bytes);
-            k->thread_bytes = (size_t)max_of((int64_t)thread_bytes, (int64_t)k->thread_bytes);
-            k->tile_bytes = (size_t)max_of((int64_t)tile_bytes, (int64_t)k->tile_bytes);
+            k->thread_bytes = (size_t)og_max((int64_t)thread_bytes, (int64_t)k->thread_bytes);
+            k->tile_bytes = (size_t)og_max((int64_t)tile_bytes, (int64_t)k->tile_bytes);
         }
     return fits;
 }
@@ -404,12 +389,12 @@ static bool lay_out_passes(og_cpu_kernel *k)
 static int64_t count_block(const og_cpu_kernel *k)
 {
     if (k->layout != OG_CPU_COLUMNS)
-        return max_of(k->piece_outer * k->piece_inner, k->tile_rows);
+        return og_max(k->piece_outer * k->piece_inner, k->tile_rows);
     int64_t steps = 1;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++)
             if (!k->passes[p].elements[aliased]->only_loads)
-                steps = max_of(steps, k->passes[p].elements[aliased]->outer_step);
+                steps = og_max(steps, k->passes[p].elements[aliased]->outer_step);
     return steps * k->tile_rows;
 }
 
@@ -544,7 +529,7 @@ static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
         cut_columns(state, k, kernel);
     int64_t units = k->split ? k->tile_count * k->part_count : k->tile_count;
     if (!k->product)
-        k->threads = (int32_t)min_of(k->threads, units);
+        k->threads = (int32_t)og_min(k->threads, units);
     if (k->product ? !fit_product(state, kernel, k) : !lay_out(k, has_sumexp(kernel)))
         OG_FAIL(error, OGIVE_MEMORY, -1, "the workspace would be larger than the address space");
     return OGIVE_OK;

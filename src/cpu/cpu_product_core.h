@@ -111,7 +111,7 @@ static void P(close_group)(const REAL *restrict c, REAL *restrict groups, int64_
 /* Panel i of rows that are cut evenly, so that none is left nearly empty. */
 static inline int64_t P(panel_at)(int64_t rows, int64_t panels, int64_t i)
 {
-    return i * (rows / panels) + min_of(i, rows % panels);
+    return i * (rows / panels) + og_min(i, rows % panels);
 }
 
 typedef struct {
@@ -142,7 +142,7 @@ static P(slab) P(find_slab)(const P(tile_job) * j, int64_t k0, int64_t count, in
         return (P(slab)){data + ((j->n0 + n) * k + k0 * SLIVER) * bytes, right.dtype, k * bytes};
     }
     for (int64_t s = 0; s < columns; s += SLIVER) {
-        int64_t first = j->n0 + n + s, some = min_of(SLIVER, columns - s);
+        int64_t first = j->n0 + n + s, some = og_min(SLIVER, columns - s);
         if (j->prepacked) { /* a sliver is a matrix too, and whole */
             right.data = (const char *)j->right->data + first * k * bytes;
             right.stride = 1, right.k_stride = SLIVER;
@@ -186,8 +186,8 @@ static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
 {
     enum { SLIVER = VECTORS * LANES };
     const og_cpu_tiling *t = j->tiling;
-    int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
-    int64_t columns = min_of(t->slab_n, j->columns - n);
+    int64_t count = og_min(OG_PRODUCT_BLOCK, t->k - k0);
+    int64_t columns = og_min(t->slab_n, j->columns - n);
     int64_t panels = (j->rows + PANEL - 1) / PANEL;
     P(slab) slab = P(find_slab)(j, k0, count, n, columns);
     for (int64_t i = 0; i < panels; i++) {
@@ -196,7 +196,7 @@ static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
         if (panels > 1 || n == 0)
             P(copy_panel)(j->left, j->m0 + m, rows, k0, count, j->panel);
         for (int64_t s = 0; s < columns; s += SLIVER) {
-            int64_t vectors = (min_of(SLIVER, columns - s) + LANES - 1) / LANES;
+            int64_t vectors = (og_min(SLIVER, columns - s) + LANES - 1) / LANES;
             if (bytes_of(slab.dtype) < (int64_t)sizeof(REAL))
                 vectors = VECTORS;
             const char *ahead = slab.data;
@@ -232,10 +232,10 @@ static void P(run_dots)(const P(tile_job) * j)
     const og_cpu_tiling *t = j->tiling;
     REAL *left = j->slab, *right = j->slab + OG_PRODUCT_BLOCK * SLIVER;
     for (int64_t n = 0; n < j->columns; n += SLIVER) {
-        int64_t columns = min_of(SLIVER, j->columns - n);
+        int64_t columns = og_min(SLIVER, j->columns - n);
         int64_t vectors = (columns + LANES - 1) / LANES;
         for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
-            int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+            int64_t count = og_min(OG_PRODUCT_BLOCK, t->k - k0);
             if (k0 && k0 % OG_PRODUCT_GROUP == 0)
                 P(close_group)(j->c + n, j->groups + n, SLIVER, k0 == OG_PRODUCT_GROUP);
             P(pack_sliver)(j->left, j->n0 + n, columns, k0, count, left);

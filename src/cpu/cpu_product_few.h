@@ -19,7 +19,7 @@ OG_FN void P(multiply_direct)(const og_dtype dtype, const int rows, int64_t k,
     VECTOR groups[DIRECT_ROWS] = {{0}}, blocks[DIRECT_ROWS] = {{0}}, sum[DIRECT_ROWS];
     bool long_rows = k * bytes_of(dtype) >= 4 * AHEAD;
     for (int64_t k0 = 0; k0 < k; k0 += OG_PRODUCT_BLOCK) {
-        int64_t at = k0, end = min_of(k, k0 + OG_PRODUCT_BLOCK);
+        int64_t at = k0, end = og_min(k, k0 + OG_PRODUCT_BLOCK);
         UNROLL for (int i = 0; i < rows; i++) sum[i] = SPLAT(0);
         for (; at + count_turned(dtype) <= end; at += count_turned(dtype)) {
             VECTOR t[2 * LANES];
@@ -143,7 +143,7 @@ static void P(run_across)(const og_cpu_tiling *t, const REAL *const *left,
     int64_t step = right->k_stride * bytes_of(right->dtype);
     const char *from = find_row(right->dtype, right, n0, k0);
     for (int64_t i = 0; i < rows; i += ACROSS_ROWS) {
-        int64_t some = min_of(rows - i, ACROSS_ROWS);
+        int64_t some = og_min(rows - i, ACROSS_ROWS);
         REAL *to = c + i * t->tile_n;
         switch (right->dtype) {
 #define X(none, dtype)                                                                             \
@@ -166,7 +166,7 @@ static void P(run_turned)(const REAL *const *left, const og_cpu_factor *right, i
 {
     const char *from[LANES];
     for (int64_t i = 0; i < LANES; i++)
-        from[i] = find_row(right->dtype, right, n + min_of(i, columns - 1), k0);
+        from[i] = find_row(right->dtype, right, n + og_min(i, columns - 1), k0);
     P(direct_kernels)[rows][right->dtype](count, left, from, c, stride);
 }
 
@@ -184,7 +184,7 @@ static void P(run_blocks)(const og_cpu_tiling *t, const og_cpu_factors *factors,
     const REAL *from[DIRECT_ROWS];
     REAL *sums = copy + t->tile_m * OG_PRODUCT_BLOCK; /* of a block, rows x LANES */
     for (int64_t k0 = 0; k0 < t->k; k0 += OG_PRODUCT_BLOCK) {
-        int64_t count = min_of(OG_PRODUCT_BLOCK, t->k - k0);
+        int64_t count = og_min(OG_PRODUCT_BLOCK, t->k - k0);
         bool first = k0 % OG_PRODUCT_GROUP == 0;
         if (first && k0)
             P(close_group)(c, groups, rows * t->tile_n, k0 == OG_PRODUCT_GROUP);
@@ -225,7 +225,7 @@ static void P(run_direct)(const og_cpu_tiling *t, const og_cpu_factors *factors,
     for (int64_t i = 0; i < rows; i++, copy += t->k) {
         from[i] = is_plain(left) ? P(find_plain)(left, m0 + i, 0) : copy;
         for (int64_t k = 0; !is_plain(left) && k < t->k; k += OG_PRODUCT_BLOCK)
-            P(copy_panel)(left, m0 + i, 1, k, min_of(OG_PRODUCT_BLOCK, t->k - k), copy + k);
+            P(copy_panel)(left, m0 + i, 1, k, og_min(OG_PRODUCT_BLOCK, t->k - k), copy + k);
     }
     for (int64_t n = 0; n < columns; n += LANES)
         P(run_turned)(from, right, 0, t->k, rows, n0 + n, columns - n, c + n, t->tile_n);

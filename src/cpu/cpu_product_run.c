@@ -13,16 +13,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* ---- how the space is seen --------------------------------------------------------- */
 
 /* Left and right change places where it is left that moves along the last dim. */
@@ -82,7 +72,7 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
     out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
     out->k = kernel->products[0].k;
     out->bytes = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
-    out->groups = divide_up(out->n, OG_PRODUCT_COLUMNS);
+    out->groups = og_divide_up(out->n, OG_PRODUCT_COLUMNS);
     out->base_rank = last + 1;
     for (int32_t d = 0; d <= last; d++) {
         elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
@@ -112,11 +102,11 @@ void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes, bool lean)
 {
     og_cpu_product *p = k->product;
     og_cpu_tiling *t = &p->tiling;
-    int64_t tiles = divide_up(4 * (int64_t)k->threads, k->base_count);
+    int64_t tiles = og_divide_up(4 * (int64_t)k->threads, k->base_count);
     *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many, lean,
                          k->threads > 1 ? tiles : 1, scratch_bytes / (size_t)k->threads);
-    p->m_tiles = divide_up(p->m, t->tile_m);
-    p->n_tiles = divide_up(p->n, t->tile_n);
+    p->m_tiles = og_divide_up(p->m, t->tile_m);
+    p->n_tiles = og_divide_up(p->n, t->tile_n);
     p->tile_count = k->base_count * p->m_tiles * p->n_tiles;
 }
 
@@ -155,7 +145,7 @@ static void reduce_groups(og_cpu_worker *w, const og_cpu_program *program, int64
         const og_cpu_reduction *r = &program->reductions[i];
         int64_t per_row = w->kernel->product->groups;
         for (int64_t done = 0, some; done < groups; done += some) {
-            some = min_of(groups - done, per_row - first);
+            some = og_min(groups - done, per_row - first);
             memcpy(find_partials(w, i, row + done / per_row) + (size_t)first * r->bytes,
                    (char *)w->places[r->result] + (size_t)done * r->bytes, (size_t)some * r->bytes);
         }
@@ -194,7 +184,7 @@ static void reduce_partials(og_cpu_worker *w, const og_cpu_reduction *r, char *p
     while (count > 1) {
         int64_t chunks = 0;
         for (int64_t at = 0; at < count; at += OG_CHUNK, chunks++) {
-            int64_t n = min_of(count - at, OG_CHUNK);
+            int64_t n = og_min(count - at, OG_CHUNK);
             fold->lanes(lanes, partials + (size_t)at * r->bytes, n, true);
             fold->tree(lanes, n, partials + (size_t)chunks * r->bytes);
         }
@@ -211,7 +201,7 @@ static void find_greatest(og_cpu_worker *w, const og_cpu_reduction *r, const cha
     double both[2];
     char *pair = (char *)both;
     for (int64_t at = 0; at < count; at += OG_CHUNK) {
-        int64_t n = min_of(count - at, OG_CHUNK);
+        int64_t n = og_min(count - at, OG_CHUNK);
         char *to = at ? pair + r->bytes : pair;
         max->lanes(lanes, maxima + (size_t)at * r->bytes, n, true);
         max->tree(lanes, n, to);
@@ -300,7 +290,7 @@ static void run_tail(og_cpu_worker *w, int64_t base, int64_t m0, int64_t rows, i
     const og_cpu_program *program = k->passes[0].elements[w->job->aliased];
     size_t row_bytes = (size_t)product->tiling.tile_n * product->bytes;
     for (int64_t m = 0; m < rows; m += k->piece_outer) {
-        og_cpu_piece piece = {base, m0 + m, min_of(k->piece_outer, rows - m), n0, columns};
+        og_cpu_piece piece = {base, m0 + m, og_min(k->piece_outer, rows - m), n0, columns};
         for (int32_t p = 0; p < product->count; p++)
             if (product->places[p] >= 0)
                 w->places[product->places[p]] = find_sums(w, p) + (size_t)m * row_bytes;
@@ -323,7 +313,7 @@ static void run_product_tiles(void *context, int thread, int threads)
         int64_t m0 = index % product->m_tiles * t->tile_m;
         int64_t rest = index / product->m_tiles;
         int64_t n0 = rest % product->n_tiles * t->tile_n, base = rest / product->n_tiles;
-        int64_t rows = min_of(t->tile_m, t->m - m0), columns = min_of(t->tile_n, t->n - n0);
+        int64_t rows = og_min(t->tile_m, t->m - m0), columns = og_min(t->tile_n, t->n - n0);
         for (int32_t p = 0; p < product->count; p++) {
             og_cpu_factors factors;
             if (product->places[p] < 0) /* nobody wants it */
@@ -343,7 +333,7 @@ static void run_later_pass(og_cpu_worker *w, int32_t p, int64_t row, int64_t row
     const og_cpu_program *program = k->passes[p].elements[w->job->aliased];
     int64_t base = row / k->outer_count, outer = row % k->outer_count;
     for (int64_t n = 0; n < k->inner_count; n += k->piece_inner) {
-        og_cpu_piece piece = {base, outer, rows, n, min_of(k->piece_inner, k->inner_count - n)};
+        og_cpu_piece piece = {base, outer, rows, n, og_min(k->piece_inner, k->inner_count - n)};
         og_cpu_run_program(w, program, &piece);
         reduce_piece(w, program, &piece, row);
     }
@@ -357,7 +347,7 @@ static void run_product_rows(void *context, int thread, int threads)
     og_cpu_worker w = og_cpu_start_worker(job, thread);
     int64_t begin = k->row_count * thread / threads, end = k->row_count * (thread + 1) / threads;
     for (int64_t row = begin, rows; row < end; row += rows) {
-        rows = min_of(min_of(k->piece_outer, end - row), k->outer_count - row % k->outer_count);
+        rows = og_min(og_min(k->piece_outer, end - row), k->outer_count - row % k->outer_count);
         for (int32_t p = 0; p < k->pass_count; p++) {
             if (p > 0)
                 run_later_pass(&w, p, row, rows);
@@ -384,7 +374,7 @@ void og_cpu_explain_product(const og_cpu_kernel *k, og_text *text)
 {
     const og_cpu_product *product = k->product;
     const og_cpu_tiling *t = &product->tiling;
-    og_text_add(text, "tiles of %" PRId64 " x %" PRId64, t->tile_m, min_of(t->tile_n, t->n));
+    og_text_add(text, "tiles of %" PRId64 " x %" PRId64, t->tile_m, og_min(t->tile_n, t->n));
     if (t->way == OG_CPU_PRODUCT_DIRECT)
         og_text_add(text, ", operands as they lie in memory");
     else if (t->way == OG_CPU_PRODUCT_DOTS)

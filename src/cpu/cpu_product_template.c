@@ -36,11 +36,6 @@ enum {
     AHEAD = 1024      /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
 
-static inline int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static inline size_t round_up(size_t bytes)
 {
     return (bytes + LINE - 1) / LINE * LINE;
@@ -374,7 +369,7 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
         for (int64_t g = 0; g < columns; g += F32_LANES) {
             const char *rows[F32_LANES];
             for (int64_t i = 0; i < F32_LANES; i++) /* the last column again, for want of more */
-                rows[i] = find_row(dtype, right, n0 + min_of(g + i, columns - 1), k0);
+                rows[i] = find_row(dtype, right, n0 + og_min(g + i, columns - 1), k0);
             int64_t k = 0;
             for (; k + count_turned(dtype) <= count; k += count_turned(dtype)) {
                 vector_f32 t[2 * F32_LANES];
@@ -397,7 +392,7 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
             continue;
         }
         for (int64_t n = 0; n < padded; n++)
-            to[n] = load_element_f32(dtype, from, min_of(n, columns - 1) * right->stride);
+            to[n] = load_element_f32(dtype, from, og_min(n, columns - 1) * right->stride);
     }
 }
 
@@ -458,7 +453,7 @@ static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t colu
     for (int64_t n = 0; n < columns; n += F64_LANES) {
         const char *from[F64_LANES];
         for (int64_t i = 0; i < F64_LANES; i++)
-            from[i] = find_row(OG_FLOAT64, right, n0 + min_of(n + i, columns - 1), k0);
+            from[i] = find_row(OG_FLOAT64, right, n0 + og_min(n + i, columns - 1), k0);
         if (right->stride == 1 && n + F64_LANES <= columns)
             for (int64_t k = 0; k < count; k++)
                 *(memory_f64 *)(to + k * F64_SLIVER + n) =
@@ -553,7 +548,7 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *
             : factors[0].paired ? OG_CPU_PRODUCT_DOTS
             : direct            ? OG_CPU_PRODUCT_DIRECT
                                 : OG_CPU_PRODUCT_PACKED;
-    t.tile_m = min_of(m, direct ? DIRECT_ROWS : lean && prepacked ? F32_PANEL : TILE_M / count);
+    t.tile_m = og_min(m, direct ? DIRECT_ROWS : lean && prepacked ? F32_PANEL : TILE_M / count);
     t.tile_n = OG_PRODUCT_WHOLE;
     while (t.tile_n > OG_PRODUCT_COLUMNS && t.tile_n / 2 >= n)
         t.tile_n /= 2;

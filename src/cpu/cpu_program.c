@@ -203,6 +203,7 @@ static void add_late(og_cpu_program *program, int32_t access)
         program->late[program->late_count++] = access;
 }
 
+/* Places that a step does not use are 0. */
 static bool touches(const og_cpu_step *step, int32_t place)
 {
     bool found = step->dst == place;

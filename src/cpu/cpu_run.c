@@ -11,11 +11,6 @@
 
 #include <string.h>
 
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- memory of the caller ------------------------------------------------------ */
 
 char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index)
@@ -94,7 +89,7 @@ static void run_slices(const og_cpu_worker *w, const og_cpu_program *program,
         sizes[l] = access->bytes;
     }
     for (int64_t at = 0; at < n; at += SLICE) {
-        int64_t count = min_of(SLICE, n - at);
+        int64_t count = og_min(SLICE, n - at);
         for (int32_t l = 0; l < program->late_count; l++)
             for (int64_t b = at * sizes[l]; b < (at + count) * sizes[l]; b += 64)
                 __builtin_prefetch(late[l] + b);
@@ -176,12 +171,12 @@ static og_cpu_piece find_tile(const og_cpu_kernel *k, int64_t tile)
     og_cpu_piece piece = {0, 0, 1, 0, 1};
     if (k->layout == OG_CPU_ROWS) {
         piece.outer = tile * k->tile_rows;
-        piece.outer_count = min_of(k->tile_rows, k->row_count - piece.outer);
+        piece.outer_count = og_min(k->tile_rows, k->row_count - piece.outer);
         piece.inner_count = k->n;
     } else {
         piece.base = tile / k->inner_tiles;
         piece.inner = tile % k->inner_tiles * k->tile_rows;
-        piece.inner_count = min_of(k->tile_rows, k->inner_count - piece.inner);
+        piece.inner_count = og_min(k->tile_rows, k->inner_count - piece.inner);
         piece.outer_count = k->n;
     }
     return piece;
@@ -211,10 +206,10 @@ static void run_chunk(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pi
     char *stages = w->memory + pass->stages;
     og_cpu_piece chunk = piece;
     chunk.inner = part * OG_CHUNK;
-    chunk.inner_count = min_of(OG_CHUNK, k->n - chunk.inner);
+    chunk.inner_count = og_min(OG_CHUNK, k->n - chunk.inner);
     for (int64_t at = 0; at < chunk.inner_count; at += k->piece_inner) {
         piece.inner = chunk.inner + at;
-        piece.inner_count = min_of(k->piece_inner, chunk.inner_count - at);
+        piece.inner_count = og_min(k->piece_inner, chunk.inner_count - at);
         move_stages(w, program, stages, at);
         og_cpu_run_program(w, program, &piece);
         og_cpu_reduce_chunk(w, program, piece.inner_count, at == 0);
@@ -228,12 +223,12 @@ static void run_runs(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pie
     const og_cpu_kernel *k = w->kernel;
     const og_cpu_program *program = pass->elements[w->job->aliased];
     char *stages = w->memory + pass->stages;
-    int64_t begin = part * k->part_length, length = min_of(k->part_length, k->n - begin);
+    int64_t begin = part * k->part_length, length = og_min(k->part_length, k->n - begin);
     for (int64_t run = 0; run < length; run += OG_RUN) {
-        int64_t steps = min_of(OG_RUN, length - run);
+        int64_t steps = og_min(OG_RUN, length - run);
         for (int64_t at = 0; at < steps; at += program->outer_step) {
             piece.outer = begin + run + at;
-            piece.outer_count = min_of(program->outer_step, steps - at);
+            piece.outer_count = og_min(program->outer_step, steps - at);
             move_stages(w, program, stages, at * piece.inner_count);
             og_cpu_run_program(w, program, &piece);
             og_cpu_reduce_run(w, program, &piece, at);
@@ -308,7 +303,7 @@ og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread)
 static void find_share(int64_t count, int thread, int threads, int64_t *begin, int64_t *end)
 {
     int64_t each = count / threads, more = count % threads;
-    *begin = each * thread + min_of(thread, more);
+    *begin = each * thread + og_min(thread, more);
     *end = *begin + each + (thread < more);
 }
 
@@ -320,8 +315,8 @@ static void run_pointwise_tiles(og_cpu_worker *w, int64_t begin, int64_t end)
     int64_t outer = rest % k->outer_tiles, base = rest / k->outer_tiles;
     for (int64_t tile = begin; tile < end; tile++) {
         og_cpu_piece piece = {base, outer * k->piece_outer, 0, inner * k->piece_inner, 0};
-        piece.outer_count = min_of(k->piece_outer, k->outer_count - piece.outer);
-        piece.inner_count = min_of(k->piece_inner, k->inner_count - piece.inner);
+        piece.outer_count = og_min(k->piece_outer, k->outer_count - piece.outer);
+        piece.inner_count = og_min(k->piece_inner, k->inner_count - piece.inner);
         og_cpu_run_program(w, program, &piece);
         if (++inner == k->inner_tiles) {
             inner = 0;

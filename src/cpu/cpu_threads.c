@@ -53,29 +53,20 @@ enum { SPIN_NS = 50000, REGION_SPIN_NS = 200000, YIELD_NS = 5000 };
 
 /* ---- how many -------------------------------------------------------------- */
 
-/* The cores this thread may run on, to be given to CPU_FREE; NULL if unknown. */
-static cpu_set_t *read_cores(size_t *bytes)
+static int count_cores(void)
 {
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC(cpus);
         if (!set)
             break;
-        *bytes = CPU_ALLOC_SIZE(cpus);
-        CPU_ZERO_S(*bytes, set);
-        if (sched_getaffinity(0, *bytes, set) == 0)
-            return set;
-        CPU_FREE(set); /* the kernel's set is larger than ours */
+        size_t bytes = CPU_ALLOC_SIZE(cpus);
+        CPU_ZERO_S(bytes, set);
+        int cores = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (cores > 0) /* 0: the kernel's set is larger than ours */
+            return cores;
     }
-    return NULL;
-}
-
-static int count_cores(void)
-{
-    size_t bytes;
-    cpu_set_t *set = read_cores(&bytes);
-    int cores = set ? CPU_COUNT_S(bytes, set) : 1;
-    CPU_FREE(set);
-    return cores > 0 ? cores : 1;
+    return 1;
 }
 
 /* "8" or "8,4": the first number, or 0 if it is not one. */

@@ -5,6 +5,7 @@
  */
 #include "cuda/cuda_emit.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,20 @@ ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t p
     launch->grid[0] = (uint32_t)blocks;
     launch->block[0] = (uint32_t)threads;
     launch->grid[1] = launch->grid[2] = launch->block[1] = launch->block[2] = 1;
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
+{
+    enum { NAME_BYTES = 96 };
+    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, NAME_BYTES);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(name, NAME_BYTES, format, values);
+    va_end(values);
+    e->out->body = name;
     return OGIVE_OK;
 }
 

@@ -79,6 +79,8 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e);
 ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads);
+/* out->body, what explain calls the kernel: at most 95 characters. */
+ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...) OG_PRINTF(2, 3);
 /* Scratch: a.sums<p> and a.terms<p> of so many structs each, a.totals<p> (sums of a whole
  * column, for its terms) and, where a pass follows another, a.row_values of one a row. */
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
@@ -108,7 +110,6 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
 /* struct og_row, the kernel's row values, and struct og_kept. */
 void og_cuda_add_row(og_cuda_emitter *e);
 size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
-bool og_cuda_is_stored(const og_kernel *kernel, int32_t access);
 
 /* ---- cuda_emit_sums.c ---- */
 

@@ -178,7 +178,7 @@ void og_cuda_add_operands(og_cuda_emitter *e)
         const og_access *access = &e->kernel->accesses[i];
         char name[32], type[32];
         snprintf(name, sizeof name, "p%d", (int)i);
-        snprintf(type, sizeof type, "%s%s", og_cuda_is_stored(e->kernel, i) ? "" : "const ",
+        snprintf(type, sizeof type, "%s%s", og_kernel_stores(e->kernel, i) ? "" : "const ",
                  og_cuda_type_of(access->dtype));
         og_cuda_add_pointer(e, type, name, access->buffer, 0);
         if (is_moving(e, i))

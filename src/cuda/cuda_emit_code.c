@@ -28,20 +28,6 @@ static int32_t first_reduced(const og_kernel *kernel)
     return kernel->space.rank - kernel->space.n_reduced;
 }
 
-bool og_cuda_is_stored(const og_kernel *kernel, int32_t access)
-{
-    for (int32_t p = 0; p < kernel->pass_count; p++) {
-        const og_pass *pass = &kernel->passes[p];
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == OG_OP_STORE && pass->elements[i].index == access)
-                return true;
-        for (int32_t i = 0; i < pass->row_count; i++)
-            if (pass->rows[i].op == OG_OP_STORE && pass->rows[i].index == access)
-                return true;
-    }
-    return false;
-}
-
 /* ---- one instruction ------------------------------------------------------------ */
 
 static void print_value(const og_kernel *kernel, int32_t value, og_text *text)

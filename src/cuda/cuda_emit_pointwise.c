@@ -39,9 +39,9 @@ static void add_lead(og_cuda_emitter *e)
 {
     int32_t lead = -1;
     for (int32_t i = 0; i < e->kernel->access_count; i++) {
-        bool stored = og_cuda_is_stored(e->kernel, i);
+        bool stored = og_kernel_stores(e->kernel, i);
         if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_UNIT &&
-            (lead < 0 || (stored && !og_cuda_is_stored(e->kernel, lead))))
+            (lead < 0 || (stored && !og_kernel_stores(e->kernel, lead))))
             lead = i;
     }
     og_text_add(&e->places, "\nOG_FN int og_lead(const og_args &a, const og_offsets &at)\n{\n");
@@ -91,7 +91,7 @@ static bool is_turned(const og_cuda_emitter *e, int32_t access, int32_t dim)
 {
     const og_access *at = &e->kernel->accesses[access];
     int64_t across = llabs(at->stride[e->kernel->space.rank - 1]);
-    return !og_cuda_is_stored(e->kernel, access) && at->stride[dim] == 1 &&
+    return !og_kernel_stores(e->kernel, access) && at->stride[dim] == 1 &&
            across * (int64_t)og_dtype_bytes(at->dtype) >= SECTOR_BYTES;
 }
 

@@ -339,15 +339,9 @@ static void add_parts(og_cuda_emitter *e, const matrices *s)
 
 static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
 {
-    enum { NAME_BYTES = 96 };
-    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
-    if (!name)
-        return og_fail_memory(e->error, NAME_BYTES);
-    snprintf(name, NAME_BYTES, "product, the CPU's order on CUDA cores, %s of %d x %d%s",
-             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows, (int)tile->columns,
-             tile->part_blocks ? ", k in parts" : "");
-    e->out->body = name;
-    return OGIVE_OK;
+    return og_cuda_name_body(e, "product, the CPU's order on CUDA cores, %s of %d x %d%s",
+                             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows,
+                             (int)tile->columns, tile->part_blocks ? ", k in parts" : "");
 }
 
 /* All launches: products; sums of blocks, if k is split; sums of runs, if there are several. */

@@ -187,7 +187,7 @@ static void mark_kept(og_cuda_emitter *e)
         const og_instr *instr = &pass->elements[i];
         if (instr->op != OG_OP_LOAD)
             continue;
-        bool still = !og_cuda_is_stored(kernel, instr->index);
+        bool still = !og_kernel_stores(kernel, instr->index);
         for (int32_t d = 0; d < kernel->space.rank - 1; d++)
             still &= kernel->accesses[instr->index].stride[d] == 0;
         e->is_kept[instr->index] = still;
@@ -255,15 +255,9 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
 
 static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
 {
-    enum { NAME_BYTES = 96 };
-    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
-    if (!name)
-        return og_fail_memory(e->error, NAME_BYTES);
-    snprintf(name, NAME_BYTES, "product%s on tensor cores, tiles of %d x %d",
-             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows,
-             (int)s->groups * GROUP);
-    e->out->body = name;
-    return OGIVE_OK;
+    return og_cuda_name_body(e, "product%s on tensor cores, tiles of %d x %d",
+                             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows,
+                             (int)s->groups * GROUP);
 }
 
 static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)

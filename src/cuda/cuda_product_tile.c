@@ -36,11 +36,6 @@ int32_t og_cuda_product_levels(int64_t k)
     return k <= OG_PRODUCT_BLOCK ? 1 : k <= OG_PRODUCT_GROUP ? 2 : 3;
 }
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Numbers that a step of so many rows takes: og_part() of cuda_product.cuh. */
 static size_t count_part(int32_t step, int32_t rows)
 {
@@ -87,8 +82,8 @@ static double speed_of_warps(int64_t warps)
 
 double og_cuda_split_bytes(const og_cuda_product_shape *shape)
 {
-    return (double)divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch * (double)shape->m *
-           (double)(divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
+    return (double)og_divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch *
+           (double)shape->m * (double)(og_divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
            (shape->is_double ? 8 : 4);
 }
 
@@ -98,13 +93,14 @@ double og_cuda_split_bytes(const og_cuda_product_shape *shape)
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
-    int64_t blocks = shape->k > 0 ? divide_up(shape->k, OG_PRODUCT_BLOCK) : 1;
+    int64_t blocks = shape->k > 0 ? og_divide_up(shape->k, OG_PRODUCT_BLOCK) : 1;
     int64_t part = tile->part_blocks ? tile->part_blocks : blocks;
-    double tiles = (double)shape->batch * (double)divide_up(shape->m, tile->rows) *
-                   (double)divide_up(shape->n, tile->columns) * (double)divide_up(blocks, part);
+    double tiles = (double)shape->batch * (double)og_divide_up(shape->m, tile->rows) *
+                   (double)og_divide_up(shape->n, tile->columns) *
+                   (double)og_divide_up(blocks, part);
     int32_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
     double each = tiles / processors; /* of a multiprocessor, rounded up */
-    each = each < 1e15 ? (double)divide_up((int64_t)tiles, processors) : each;
+    each = each < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : each;
     int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
     double cycles = (double)tile->rows * tile->columns * (double)(part * OG_PRODUCT_BLOCK) / 128 /
                     (speed * speed_of_warps(at_once * tile->threads / 32));
@@ -139,7 +135,7 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 {
     og_cuda_tile best = {0};
     double least = 0;
-    int64_t blocks = divide_up(shape->k, OG_PRODUCT_BLOCK);
+    int64_t blocks = og_divide_up(shape->k, OG_PRODUCT_BLOCK);
     bool may_split =
         blocks > 1 && blocks <= MOST_BLOCKS && og_cuda_split_bytes(shape) <= MOST_SPLIT_BYTES;
     for (size_t i = 0; i < count; i++)
@@ -160,7 +156,7 @@ og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cu
 {
     og_cuda_tile few = take_few(shape);
     /* A block takes groups of k one after the other: with few blocks, parts are better. */
-    double few_blocks = (double)shape->batch * (double)divide_up(shape->n, few.columns);
+    double few_blocks = (double)shape->batch * (double)og_divide_up(shape->n, few.columns);
     bool fills = 4 * few_blocks >= limits->multiprocessors || shape->k <= OG_PRODUCT_GROUP;
     if (shape->m <= MOST_FEW_ROWS && fills && few.shared_bytes <= limits->shared_per_block)
         return few;

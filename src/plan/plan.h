@@ -163,6 +163,8 @@ void og_kernel_print(const og_plan *plan, int32_t index, const char *const *name
 /* What explain and benchmarks count: every element that an access touches, once. */
 void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,
                        int64_t *bytes_written);
+/* Does some instruction write through the access? */
+bool og_kernel_stores(const og_kernel *kernel, int32_t access);
 int64_t og_space_count(const og_space *space, bool rows_only);
 /* "pointwise", "rows sum", "columns amax sumexp", "two products": fits name[64]. */
 void og_kernel_name(const og_kernel *kernel, char name[64]);

@@ -26,7 +26,7 @@ static int64_t access_bytes(const og_space *space, const og_access *access)
     return bytes;
 }
 
-static bool is_stored(const og_kernel *kernel, int32_t access)
+bool og_kernel_stores(const og_kernel *kernel, int32_t access)
 {
     for (int32_t p = 0; p < kernel->pass_count; p++) {
         const og_pass *pass = &kernel->passes[p];
@@ -52,7 +52,7 @@ void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *by
             if (kernel->accesses[a].buffer != b)
                 continue;
             int64_t bytes = access_bytes(&kernel->space, &kernel->accesses[a]);
-            int64_t *most = is_stored(kernel, a) ? &written : &read;
+            int64_t *most = og_kernel_stores(kernel, a) ? &written : &read;
             *most = bytes > *most ? bytes : *most;
         }
         for (int32_t p = 0; p < kernel->product_count; p++)
