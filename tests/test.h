@@ -48,6 +48,17 @@ static inline bool test_full(void)
     return text && strcmp(text, "0") != 0;
 }
 
+/* Whether the CUDA libraries are those of tests/cuda/; if not, says so. */
+static inline bool test_on_stand_ins(void)
+{
+    const char *driver = getenv("OGIVE_LIBCUDA");
+    if (driver && strstr(driver, "ogive_fake_cuda") && getenv("OGIVE_NVRTC"))
+        return true;
+    fprintf(stderr, "OGIVE_LIBCUDA and OGIVE_NVRTC must name the stand-in libraries, as CTest "
+                    "has it\n");
+    return false;
+}
+
 /* ---- random numbers ------------------------------------------------------- */
 
 /* OGIVE_TEST_SEED of the environment, else always the same. */

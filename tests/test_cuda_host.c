@@ -788,12 +788,8 @@ static void test_memory(void **unused)
 
 int main(void)
 {
-    const char *driver = getenv("OGIVE_LIBCUDA");
-    if (!driver || !strstr(driver, "ogive_fake_cuda") || !getenv("OGIVE_NVRTC")) {
-        fprintf(stderr, "OGIVE_LIBCUDA and OGIVE_NVRTC must name the stand-in libraries, as CTest "
-                        "has it\n");
+    if (!test_on_stand_ins())
         return 2;
-    }
     const struct CMUnitTest tests[] = {
         TEST(test_missing_driver), TEST(test_missing_nvrtc), TEST(test_compiled_once),
         TEST(test_unknown_arch),   TEST(test_absent_gpu),    TEST(test_tensors),

@@ -4,59 +4,9 @@
  * device, emitting, compiling, loading, running. The status is then OGIVE_MEMORY (or it
  * worked without), nothing leaks, and the next try works. On the stand-in libraries,
  * whose own allocations do not count.
- *
- * Linked with --wrap for the functions below (CMakeLists.txt).
  */
 #include "test.h"
-
-static struct {
-    bool counting;
-    int64_t calls, fail_at, live;
-} memory;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void __real_free(void *block);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-void __wrap_free(void *block);
-
-static bool fails(void)
-{
-    return memory.counting && ++memory.calls == memory.fail_at;
-}
-
-static void *count_block(void *block)
-{
-    memory.live += memory.counting && block;
-    return block;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails() ? NULL : count_block(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails() ? NULL : count_block(__real_calloc(count, bytes));
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    if (fails())
-        return NULL;
-    void *block = __real_realloc(old, bytes);
-    return old ? block : count_block(block);
-}
-
-void __wrap_free(void *block)
-{
-    memory.live -= memory.counting && block;
-    __real_free(block);
-}
+#include "test_failing_memory.h"
 
 /* ---- a formula, from text to result -------------------------------------------------------- */
 
@@ -151,12 +101,8 @@ static void test_formulas(void **unused)
 
 int main(void)
 {
-    const char *driver = getenv("OGIVE_LIBCUDA");
-    if (!driver || !strstr(driver, "ogive_fake_cuda") || !getenv("OGIVE_NVRTC")) {
-        fprintf(stderr, "OGIVE_LIBCUDA and OGIVE_NVRTC must name the stand-in libraries, as CTest "
-                        "has it\n");
+    if (!test_on_stand_ins())
         return 2;
-    }
     setenv("OGIVE_CACHE_DIR", "/dev/null", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device), /* first: it finds the device */

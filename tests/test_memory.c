@@ -3,77 +3,24 @@
  * test_memory.c - every allocation fails once: for N = 1, 2, ... the Nth one of a
  * scenario returns NULL. The status is then OGIVE_MEMORY (or the scenario worked
  * without), *out is NULL, nothing leaks, and the formula works afterwards.
- *
- * Linked with --wrap for the functions below, so that only the library's and this
- * file's own calls are counted.
  */
 #include "test.h"
+#include "test_failing_memory.h"
 
 #include <pthread.h>
 
-/* ---- counting ------------------------------------------------------------------- */
+/* ---- what else fails ---------------------------------------------------------------- */
 
-/* The N that fails, or 0; what was allocated while counting and not freed. */
-static struct {
-    bool counting;
-    int64_t calls, fail_at, live;
-} memory;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void __real_free(void *block);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*start)(void *), void *argument);
-
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-void __wrap_free(void *block);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*start)(void *), void *argument);
-
-/* True if this call is to fail; else counts what it gives. */
-static bool fails(void)
-{
-    return memory.counting && ++memory.calls == memory.fail_at;
-}
-
-static void *count_block(void *block)
-{
-    memory.live += memory.counting && block;
-    return block;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails() ? NULL : count_block(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails() ? NULL : count_block(__real_calloc(count, bytes));
-}
 
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 {
     return fails() ? NULL : count_block(__real_aligned_alloc(alignment, bytes));
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    if (fails())
-        return NULL;
-    void *block = __real_realloc(old, bytes);
-    return old ? block : count_block(block);
-}
-
-void __wrap_free(void *block)
-{
-    memory.live -= memory.counting && block;
-    __real_free(block);
 }
 
 static bool no_threads;
