@@ -4,6 +4,8 @@
  */
 #include "cuda/cuda_choose.h"
 
+#include "cuda/cuda_emit.h"
+
 #include <string.h>
 
 enum {
@@ -13,6 +15,38 @@ enum {
     SHARED_BYTES = 227 * 1024, /* of an H100 */
     MOST = 1 << 30
 };
+
+static bool has_plain_dims(const og_kernel *kernel)
+{
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    if (last < 0 || kernel->space.n_reduced > 1 || product->left.stride[last] != 0)
+        return false;
+    for (int32_t d = 0; d < last; d++)
+        if (product->right.stride[d] != 0)
+            return false;
+    return product->right.stride[last] != 0;
+}
+
+og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
+{
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    og_cuda_product_facts facts = {.left = product->left.dtype,
+                                   .right = product->right.dtype,
+                                   .products = kernel->product_count,
+                                   .passes = kernel->pass_count,
+                                   .has_plain_dims = has_plain_dims(kernel),
+                                   .k = product->k,
+                                   .right_k_stride = product->right_k_stride,
+                                   .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
+    if (facts.has_plain_dims) {
+        facts.m = og_cuda_count(&kernel->space, 0, last);
+        facts.n = kernel->space.extent[last];
+        facts.right_pitch = product->right.stride[last];
+    }
+    return facts;
+}
 
 /* What TMA can fetch: see cuTensorMapEncodeTiled(). */
 static const char *refuse_layout(const og_cuda_product_facts *facts)

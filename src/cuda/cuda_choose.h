@@ -18,6 +18,8 @@ typedef struct {
     size_t sum_bytes;                    /* of what a pass reduces to */
 } og_cuda_product_facts;
 
+og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
+
 /* NULL: cuda_sm90.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
  * the value of OGIVE_PRODUCT ("cores", "sm90"), or NULL. */
 const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,

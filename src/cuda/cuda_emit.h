@@ -123,6 +123,7 @@ bool og_cuda_has_row_values(const og_pass *pass);
 ogive_status og_cuda_keep_terms(og_cuda_emitter *e);
 /* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
+size_t og_cuda_most_sum_bytes(const og_pass *pass); /* the larger of both, 0 if there are none */
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
 
 /* ---- cuda_emit_combine.c ---- */

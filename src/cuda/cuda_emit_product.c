@@ -1,78 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: how
- * the space is seen as matrices, the factors as CUDA C, and what is emitted around the
- * bodies: cuda_product_tiles.cuh, with cuda_product_split.cuh where k is split, or
- * cuda_product_few.cuh.
- *
- *     dims [0, base)   the batch: dims along which a right factor moves
- *     dims [base, n)   rows, as one dim of a.m
- *     dim n            columns, a.n: the last, where no left factor moves; -1: none, a.n is 1
+ * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: the
+ * factors as CUDA C, and what is emitted around the bodies: cuda_product_tiles.cuh, with
+ * cuda_product_split.cuh where k is split, or cuda_product_few.cuh. cuda_matrices.h says how
+ * the space is seen.
  */
 #include "cuda/cuda_emit.h"
+#include "cuda/cuda_matrices.h"
 #include "cuda/cuda_product_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct {
-    int32_t base_rank, n_dim; /* rows are dims [base_rank, row_rank) */
-    int32_t row_rank;
-    int64_t base, m, n, k;
-} matrices;
-
-/* One factor of a product. */
-typedef struct {
-    const og_access *access;
-    int64_t k_stride;
-    int32_t product;
-    bool is_right;
-} factor;
-
-/* ---- how the space is seen ------------------------------------------------------------- */
-
-/* Left and right change places where it is left that moves along the last dim. */
-static factor factor_of(const og_kernel *kernel, int32_t index, bool is_right)
-{
-    const og_product *product = &kernel->products[index];
-    int32_t last = kernel->space.rank - 1;
-    bool changed = last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
-    bool takes_right = is_right != changed;
-    return (factor){.access = takes_right ? &product->right : &product->left,
-                    .k_stride = takes_right ? product->right_k_stride : product->left_k_stride,
-                    .product = index,
-                    .is_right = is_right};
-}
-
-static bool any_moves(const og_kernel *kernel, bool is_right, int32_t dim)
-{
-    for (int32_t p = 0; p < kernel->product_count; p++)
-        if (factor_of(kernel, p, is_right).access->stride[dim] != 0)
-            return true;
-    return false;
-}
-
-static matrices see_matrices(const og_kernel *kernel)
-{
-    const og_space *space = &kernel->space;
-    matrices s = {.n_dim = -1, .row_rank = space->rank, .base = 1, .m = 1, .n = 1};
-    int32_t last = space->rank - 1;
-    if (last >= 0 && !any_moves(kernel, false, last)) {
-        s.n_dim = s.row_rank = last;
-        s.n = space->extent[last];
-    }
-    for (int32_t d = 0; d < s.row_rank; d++)
-        if (any_moves(kernel, true, d))
-            s.base_rank = d + 1;
-    for (int32_t d = 0; d < s.row_rank; d++)
-        *(d < s.base_rank ? &s.base : &s.m) *= space->extent[d];
-    s.k = kernel->products[0].k;
-    return s;
-}
-
 /* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
  * need 64 bits? */
-static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split)
+static bool needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split)
 {
     enum { SLACK = 256 };
     const int64_t most = INT32_MAX / 4;
@@ -82,7 +24,7 @@ static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split
         s->k > most - SLACK || (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
-        factor f = factor_of(kernel, i / 2, i % 2);
+        og_cuda_factor f = og_cuda_factor_of(kernel, i / 2, i % 2);
         int64_t reach;
         if (__builtin_mul_overflow(llabs(f.k_stride), s->k + SLACK, &reach))
             return true;
@@ -106,13 +48,13 @@ static bool needs_wide(const og_kernel *kernel, const matrices *s, bool is_split
 
 /* ---- factors ----------------------------------------------------------------------------- */
 
-static const char *side_of(const factor *f)
+static const char *side_of(const og_cuda_factor *f)
 {
     return f->is_right ? "right" : "left";
 }
 
 /* a.left0_2, added where first used: the stride along a dim. */
-static void add_move(og_cuda_emitter *e, const factor *f, int32_t dim, const char *index)
+static void add_move(og_cuda_emitter *e, const og_cuda_factor *f, int32_t dim, const char *index)
 {
     char name[32];
     if (f->access->stride[dim] == 0)
@@ -123,7 +65,7 @@ static void add_move(og_cuda_emitter *e, const factor *f, int32_t dim, const cha
 }
 
 /* Adds to `at` what index over dims [0, to), the last fastest, means. */
-static void add_moves(og_cuda_emitter *e, const factor *f, int32_t to, const char *index)
+static void add_moves(og_cuda_emitter *e, const og_cuda_factor *f, int32_t to, const char *index)
 {
     for (int32_t d = to - 1; d > 0; d--) {
         char divisor[16];
@@ -143,7 +85,7 @@ static void add_moves(og_cuda_emitter *e, const factor *f, int32_t to, const cha
 }
 
 /* What lies side by side in memory. */
-static const char *along_of(const factor *f, const matrices *s)
+static const char *along_of(const og_cuda_factor *f, const og_cuda_matrices *s)
 {
     int32_t dim = f->is_right ? s->n_dim : s->row_rank - s->base_rank == 1 ? s->base_rank : -1;
     if (f->k_stride == 1)
@@ -165,7 +107,7 @@ static const char before_factors[] = "\n/* What neighbours in memory are. */\n"
                                      "#endif\n}\n";
 
 /* struct og_left0: how a row of k is found and read. */
-static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
+static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cuda_matrices *s)
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT16] = "og_widen_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
@@ -209,7 +151,7 @@ static void add_factor(og_cuda_emitter *e, const factor *f, const matrices *s)
 /* ---- entries ----------------------------------------------------------------------------- */
 
 /* og_multiply_all() and og_slots_of() of cuda_product_tiles.cuh. */
-static void add_tile_products(og_cuda_emitter *e, const matrices *s)
+static void add_tile_products(og_cuda_emitter *e, const og_cuda_matrices *s)
 {
     og_text *to = &e->body;
     bool waits = og_cuda_product_levels(s->k) == 3; /* sums wait in slots: apart from buffers */
@@ -244,7 +186,7 @@ static void add_few_products(og_cuda_emitter *e)
 
 /* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
  * scratch for those of the others. */
-static void add_end_run(og_cuda_emitter *e, const matrices *s)
+static void add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
 {
     og_text *to = &e->body;
     const og_pass *pass = &e->kernel->passes[0];
@@ -275,7 +217,8 @@ static void add_end_run(og_cuda_emitter *e, const matrices *s)
     og_text_add(to, "}\n");
 }
 
-static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
+static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
+                             const og_cuda_tile *tile)
 {
     og_text_add(&e->numbers, "typedef %s og_number;\nenum { OG_PRODUCTS = %d, OG_BK = %d, ",
                 e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
@@ -293,19 +236,19 @@ static void add_tile_numbers(og_cuda_emitter *e, const matrices *s, const og_cud
                     tile->part_blocks > 0);
 }
 
-static int64_t count_blocks(const matrices *s)
+static int64_t count_blocks(const og_cuda_matrices *s)
 {
     return (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
 }
 
-static int64_t count_parts(const matrices *s, const og_cuda_tile *tile)
+static int64_t count_parts(const og_cuda_matrices *s, const og_cuda_tile *tile)
 {
     return tile->part_blocks ? (count_blocks(s) + tile->part_blocks - 1) / tile->part_blocks : 1;
 }
 
 /* Members of the arguments that only a split product has. */
-static void add_split_arguments(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile,
-                                const og_cuda_product_shape *shape)
+static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
+                                const og_cuda_tile *tile, const og_cuda_product_shape *shape)
 {
     og_cuda_add_pointer(e, "og_number", "block_sums", OG_CUDA_SCRATCH, e->out->scratch_bytes);
     og_cuda_add_index(e, "blocks_of_k", count_blocks(s));
@@ -316,7 +259,7 @@ static void add_split_arguments(og_cuda_emitter *e, const matrices *s, const og_
 }
 
 /* Everything before the entries. */
-static void add_parts(og_cuda_emitter *e, const matrices *s)
+static void add_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
 {
     const og_space *space = &e->kernel->space;
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
@@ -332,7 +275,7 @@ static void add_parts(og_cuda_emitter *e, const matrices *s)
     og_text_add(&e->passes, "%s", before_factors);
     for (int32_t p = 0; p < e->kernel->product_count; p++)
         for (int side = 0; side < 2; side++) {
-            factor f = factor_of(e->kernel, p, side);
+            og_cuda_factor f = og_cuda_factor_of(e->kernel, p, side);
             add_factor(e, &f, s);
         }
 }
@@ -345,7 +288,8 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
 }
 
 /* All launches: products; sums of blocks, if k is split; sums of runs, if there are several. */
-static ogive_status add_entries(og_cuda_emitter *e, const matrices *s, const og_cuda_tile *tile)
+static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
+                                const og_cuda_tile *tile)
 {
     int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
     int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
@@ -378,7 +322,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const matrices *s, const og_
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    matrices s = see_matrices(kernel);
+    og_cuda_matrices s = og_cuda_see_matrices(kernel);
     og_cuda_product_shape shape = {.m = s.m,
                                    .n = s.n,
                                    .k = s.k,

@@ -34,53 +34,9 @@ enum {
     REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
 };
 
-/* ---- which kernels ------------------------------------------------------------------------ */
-
-static size_t sum_bytes(const og_pass *pass)
-{
-    size_t sums = og_cuda_has_row_values(pass) ? og_cuda_sums_bytes(pass, false) : 0;
-    size_t terms = og_cuda_has_terms(pass) ? og_cuda_sums_bytes(pass, true) : 0;
-    return sums > terms ? sums : terms;
-}
-
-static bool has_plain_dims(const og_kernel *kernel)
-{
-    const og_product *product = &kernel->products[0];
-    int32_t last = kernel->space.rank - 1;
-    if (last < 0 || kernel->space.n_reduced > 1 || product->left.stride[last] != 0)
-        return false;
-    for (int32_t d = 0; d < last; d++)
-        if (product->right.stride[d] != 0)
-            return false;
-    return product->right.stride[last] != 0;
-}
-
-static int64_t count_rows(const og_space *space)
-{
-    int64_t rows = 1;
-    for (int32_t d = 0; d < space->rank - 1; d++)
-        rows *= space->extent[d];
-    return rows;
-}
-
 bool og_cuda_takes_sm90(og_cuda_emitter *e)
 {
-    const og_kernel *kernel = e->kernel;
-    const og_product *product = &kernel->products[0];
-    int32_t last = kernel->space.rank - 1;
-    og_cuda_product_facts facts = {.left = product->left.dtype,
-                                   .right = product->right.dtype,
-                                   .products = kernel->product_count,
-                                   .passes = kernel->pass_count,
-                                   .has_plain_dims = has_plain_dims(kernel),
-                                   .k = product->k,
-                                   .right_k_stride = product->right_k_stride,
-                                   .sum_bytes = sum_bytes(&kernel->passes[0])};
-    if (facts.has_plain_dims) {
-        facts.m = count_rows(&kernel->space);
-        facts.n = kernel->space.extent[last];
-        facts.right_pitch = product->right.stride[last];
-    }
+    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
     e->out->note = og_cuda_refuse_sm90(&facts, e->limits, e->strict, getenv("OGIVE_PRODUCT"));
     return !e->out->note;
 }
@@ -93,6 +49,11 @@ typedef struct {
     int32_t groups;    /* of GROUP columns; 1 if there is a multiprocessor for each */
     bool is_half;      /* float16 or bfloat16 */
 } matrices;
+
+static int64_t count_rows(const og_space *space)
+{
+    return og_cuda_count(space, 0, space->rank - 1);
+}
 
 static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limits)
 {
@@ -270,7 +231,7 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
                 "#define OG_BM %d\n#define OG_GROUPS %d\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
-                (int)sum_bytes(pass), (int)shared_bytes, REDO_BYTES, (int)s->tile_rows,
+                (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, REDO_BYTES, (int)s->tile_rows,
                 (int)s->groups, og_cuda_has_row_values(pass), og_cuda_has_terms(pass));
     if (s->is_half)
         og_text_add(to, "#define OG_MMA_TYPE \"%s\"\n", is_bfloat ? "bf16" : "f16");
@@ -288,7 +249,7 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     const og_pass *pass = &e->kernel->passes[0];
     matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
-    size_t shared_bytes = RING_BYTES + 256 * sum_bytes(pass) + FIXED_BYTES;
+    size_t shared_bytes = RING_BYTES + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
     int64_t x_bytes;
     if (__builtin_mul_overflow(s.m_tiles * s.tile_rows * 4, s.k_padded, &x_bytes) ||
         x_bytes > INT64_MAX / 4)

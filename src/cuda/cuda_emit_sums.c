@@ -121,6 +121,13 @@ size_t og_cuda_sums_bytes(const og_pass *pass, bool terms)
     return bytes ? bytes : 1; /* an empty struct */
 }
 
+size_t og_cuda_most_sum_bytes(const og_pass *pass)
+{
+    size_t sums = og_cuda_has_row_values(pass) ? og_cuda_sums_bytes(pass, false) : 0;
+    size_t terms = og_cuda_has_terms(pass) ? og_cuda_sums_bytes(pass, true) : 0;
+    return sums > terms ? sums : terms;
+}
+
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms)
 {
     member m;
