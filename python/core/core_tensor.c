@@ -34,8 +34,9 @@ static PyObject *call_dlpack(PyObject *object, PyObject *arguments)
 }
 
 /* Asks for a versioned capsule first, so that read-only arrays can be lent. A CUDA
- * tensor is asked to be ready on the legacy default stream, where we then work. */
-static PyObject *export_capsule(PyObject *object)
+ * tensor is asked to be ready on the legacy default stream, where we then work; one of
+ * PyTorch for nothing (-1), its own stream being known. */
+static PyObject *export_capsule(PyObject *object, core_family family)
 {
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     PyObject *first = device ? PySequence_GetItem(device, 0) : NULL;
@@ -45,13 +46,14 @@ static PyObject *export_capsule(PyObject *object)
     if (PyErr_Occurred())
         return NULL;
     const char *stream = type == kDLCUDA ? "stream" : NULL;
+    int ready_on = family == FAMILY_TORCH ? -1 : 1;
     PyObject *capsule =
         call_dlpack(object, Py_BuildValue(stream ? "{s(ii)si}" : "{s(ii)}", "max_version",
-                                          DLPACK_MAJOR, DLPACK_MINOR, stream, 1));
+                                          DLPACK_MAJOR, DLPACK_MINOR, stream, ready_on));
     if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError))
         return capsule;
     PyErr_Clear(); /* NumPy before 2.1 knows no max_version */
-    return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, 1));
+    return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, ready_on));
 }
 
 static int take_capsule(core_operand *operand, PyObject *capsule)
@@ -90,7 +92,7 @@ static int borrow_view(core_operand *operand)
         operand->read_only = operand->versioned->flags & DLPACK_READ_ONLY;
         return 0;
     }
-    PyObject *capsule = export_capsule(operand->object);
+    PyObject *capsule = export_capsule(operand->object, operand->kind.family);
     int status = capsule ? take_capsule(operand, capsule) : -1;
     Py_XDECREF(capsule);
     return status;
@@ -225,8 +227,12 @@ PyObject *core_result_object(core_operand *result)
 int core_stream(const core_operand *model, void **stream)
 {
     *stream = NULL;
-    if (on_cpu(&model->view) || !model->kind.api)
-        return 0; /* __dlpack__ made the data ready on the legacy default stream, NULL */
-    return model->kind.api->current_work_stream(model->view.device.device_type,
-                                                model->view.device.device_id, stream);
+    DLDevice device = model->view.device;
+    if (on_cpu(&model->view))
+        return 0;
+    if (model->kind.api)
+        return model->kind.api->current_work_stream(device.device_type, device.device_id, stream);
+    if (model->kind.family == FAMILY_TORCH)
+        return core_torch_stream(device.device_id, stream);
+    return 0; /* __dlpack__ made the data ready on the legacy default stream, NULL */
 }

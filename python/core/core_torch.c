@@ -25,14 +25,15 @@ enum {
     TRACING,        /* -> state or None */
     IS_NEGATIVE,    /* (tensor) -> bool */
     WRITTEN,        /* (tensor): its version changes */
+    STREAM,         /* (device index) -> int */
     OPERATOR,       /* (formula, inputs, out) -> result */
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
     FUNCTIONS
 };
 
 static const char *const names[FUNCTIONS] = {
-    "grad_mode", "functorch",   "dispatch_modes", "function_modes", "autocast",
-    "tracing",   "is_negative", "written",        "operator",       "gradient"};
+    "grad_mode",   "functorch", "dispatch_modes", "function_modes", "autocast", "tracing",
+    "is_negative", "written",   "stream",         "operator",       "gradient"};
 static PyObject *functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
 static PyObject *requires_grad, *current_level; /* names */
@@ -230,6 +231,14 @@ PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects)
         value = PyObject_CallObject(functions[GRADIENT], arguments);
     Py_XDECREF(arguments);
     return value;
+}
+
+int core_torch_stream(int32_t device, void **stream)
+{
+    PyObject *answer = PyObject_CallFunction(functions[STREAM], "i", (int)device);
+    *stream = answer ? PyLong_AsVoidPtr(answer) : NULL;
+    Py_XDECREF(answer);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int core_torch_written(PyObject *tensor)

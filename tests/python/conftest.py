@@ -13,6 +13,8 @@ import torch  # noqa: E402
 hypothesis.settings.register_profile("ogive", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.load_profile("ogive")
 
+# What a test that takes device, or data, runs on: the GPU by scripts/test-gpu.
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
@@ -27,12 +29,17 @@ def assert_close(got, want, dtype=None):
     torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
 
 
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
 @pytest.fixture
-def data():
-    """data(*shape, dtype=...): different numbers in every place."""
+def data(device):
+    """data(*shape, dtype=...): different numbers in every place, on device."""
     generator = torch.Generator().manual_seed(1)
 
     def make(*shape, dtype=torch.float32):
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
     return make

@@ -63,14 +63,14 @@ def test_all_examples_are_here():
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_kernelbench(name):
+def test_kernelbench(name, device):
     reference, arguments, shape = PROBLEMS[name]
     torch.manual_seed(5)
-    want_model = reference(*arguments)
+    want_model = reference(*arguments).to(device)
     torch.manual_seed(5)
-    model = load(KERNELBENCH / name).ModelNew(*arguments)
+    model = load(KERNELBENCH / name).ModelNew(*arguments).to(device)
     assert list(model.state_dict()) == list(want_model.state_dict())
-    for x in (torch.rand(shape), torch.randn(shape) * 4):
+    for x in (torch.rand(shape, device=device), torch.randn(shape, device=device) * 4):
         x.requires_grad_()
         before = x.detach().clone()
         want, got = want_model(x), model(x)

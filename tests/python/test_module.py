@@ -26,7 +26,7 @@ def reference(fc, x):
 
 
 def test_bound_modules_are_shared(x):
-    fc = nn.Linear(3, 5)
+    fc = nn.Linear(3, 5, device=x.device)
     tail = ot.Formula(TEXT, fc=fc)
     assert tail.fc is fc and list(tail.state_dict()) == ["fc.weight", "fc.bias"]
     torch.testing.assert_close(tail(x), reference(fc, x))
@@ -38,8 +38,8 @@ def test_bound_modules_are_shared(x):
 
 
 def test_parameters_buffers_and_nested_modules(x):
-    scale, shift = nn.Parameter(torch.rand(3)), torch.rand(3)
-    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    scale, shift = nn.Parameter(torch.rand(3, device=x.device)), torch.rand(3, device=x.device)
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3)).to(x.device)
     formula = ot.Formula("linear(relu(linear(x * scale, net.0.weight, net.0.bias)), net.2.weight)"
                          " + shift", scale=scale, shift=shift, net=net)
     assert dict(formula.named_parameters())["scale"] is scale
@@ -52,13 +52,13 @@ def test_parameters_buffers_and_nested_modules(x):
 
 def test_dotted_names_by_themselves(x):
     formula = ot.Formula("linear(x, layers.0.weight, layers.0.bias)", **{
-        "layers.0.weight": nn.Parameter(torch.rand(5, 3)), "layers.0.bias": torch.rand(5)})
+        "layers.0.weight": nn.Parameter(torch.rand(5, 3)), "layers.0.bias": torch.rand(5)}).to(x.device)
     assert list(formula.state_dict()) == ["layers.0.weight", "layers.0.bias"]
     assert formula(x).shape == (4, 5)
 
 
 def test_free_inputs_in_order_of_appearance(x):
-    formula = ot.Formula("a * w - b", w=torch.ones(3))
+    formula = ot.Formula("a * w - b", w=torch.ones(3, device=x.device))
     torch.testing.assert_close(formula(x, 2.0), x - 2)
     torch.testing.assert_close(formula(b=x, a=2 * x), x)
     torch.testing.assert_close(formula(x, b=x), x * 0)
@@ -69,7 +69,7 @@ def test_free_inputs_in_order_of_appearance(x):
 
 
 def test_several_results_and_precision(x):
-    formula = ot.Formula("x * w, x + w", precision="strict", w=torch.ones(3))
+    formula = ot.Formula("x * w, x + w", precision="strict", w=torch.ones(3, device=x.device))
     assert formula.formula.precision == "strict" and len(formula(x)) == 2
 
 
@@ -91,9 +91,9 @@ def test_wrong_text():
 
 
 def test_state_dict_deepcopy_pickle(x):
-    tail = ot.Formula(TEXT, fc=nn.Linear(3, 5))
+    tail = ot.Formula(TEXT, fc=nn.Linear(3, 5)).to(x.device)
     want = tail(x)
-    other = ot.Formula(TEXT, fc=nn.Linear(3, 5))
+    other = ot.Formula(TEXT, fc=nn.Linear(3, 5)).to(x.device)
     other.load_state_dict(tail.state_dict())
     twin = copy.deepcopy(tail)
     assert twin.fc.weight is not tail.fc.weight
@@ -108,6 +108,7 @@ def test_state_dict_deepcopy_pickle(x):
 def test_hooks_and_containers(x):
     seen = []
     model = nn.Sequential(nn.Linear(3, 3), ot.Formula("softmax(x * s, 1)", s=torch.tensor(2.0)))
+    model.to(x.device)
     model[1].register_forward_hook(lambda module, args, result: seen.append(result.shape))
     assert model(x).shape == (4, 3) and seen == [(4, 3)]
     model.eval().requires_grad_(False)

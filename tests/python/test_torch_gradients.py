@@ -25,8 +25,9 @@ def reference(name):
 
 
 @pytest.fixture
-def x():
-    return torch.linspace(-2.3, 2.9, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+def x(device):
+    x = torch.linspace(-2.3, 2.9, 12, dtype=torch.float64, device=device)
+    return x.reshape(3, 4).requires_grad_()
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -49,9 +50,8 @@ def test_functions(name, x):
     ("mean((x - y)**2)", [(3, 4), (3, 4)]),
     ("transpose(x, 0, 1) @ x", [(3, 4)]),
 ])
-def test_formulas(text, shapes):
-    generator = torch.Generator().manual_seed(3)
-    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+def test_formulas(text, shapes, data):
+    inputs = [data(*s, dtype=torch.float64).requires_grad_() for s in shapes]
     f = ogive.compile(text)
     assert torch.autograd.gradcheck(f, inputs)
     assert torch.autograd.gradgradcheck(f, inputs)
@@ -61,7 +61,7 @@ def test_formulas(text, shapes):
 
 
 def test_only_what_is_asked_for(x):
-    w = torch.ones(4, dtype=torch.float64)
+    w = torch.ones(4, dtype=torch.float64, device=x.device)
     f = ogive.compile("x * w, x + w")
     a, b = f(x, w)
     b.sum().backward()  # the other result has no gradient
@@ -69,8 +69,8 @@ def test_only_what_is_asked_for(x):
     assert a.grad_fn is b.grad_fn
 
 
-def test_third_derivative():
-    x = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+def test_third_derivative(device):
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64, device=device, requires_grad=True)
     f = ogive.compile("x ** 4 * 2")
     g = x
     y = f(x).sum()
@@ -82,9 +82,9 @@ def test_third_derivative():
 
 @pytest.mark.parametrize("name", KINKED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_kinks(name, dtype):
+def test_kinks(name, dtype, device):
     points = [-6.0, -3.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 3.0, 6.0, 20.0, 20.5]
-    a = torch.tensor(points, dtype=dtype, requires_grad=True)
+    a = torch.tensor(points, dtype=dtype, device=device, requires_grad=True)
     b = a.detach().clone().requires_grad_()
     getattr(ot, name)(a).sum().backward()
     reference(name)(b).sum().backward()
@@ -99,9 +99,9 @@ def test_kinks(name, dtype):
     ("minimum(x, y)", torch.minimum),
     ("clamp(x, -1, 1)", lambda x, y: torch.clamp(x, -1, 1)),
 ])
-def test_ties(text, function):
-    x = torch.tensor([[1.0, 1, -1], [0, 0, 0]], requires_grad=True)
-    y = torch.tensor([[1.0, 0, -1], [0, 1, 0]], requires_grad=True)
+def test_ties(text, function, device):
+    x = torch.tensor([[1.0, 1, -1], [0, 0, 0]], device=device, requires_grad=True)
+    y = torch.tensor([[1.0, 0, -1], [0, 1, 0]], device=device, requires_grad=True)
     inputs = (x, y) if "y" in text else (x,)
     got = torch.autograd.grad(ogive.compile(text)(*inputs).sum(), inputs)
     want = torch.autograd.grad(function(x, y).sum(), inputs)
@@ -130,10 +130,10 @@ def test_saved_inputs_must_not_change(x):
 
 def test_module_parameters_train(data):
     torch.manual_seed(0)
-    fc = torch.nn.Linear(4, 3)
+    x = data(16, 4)
+    fc = torch.nn.Linear(4, 3, device=x.device)
     tail = ot.Formula("z = linear(x, fc.weight, fc.bias); sum((z + sigmoid(z))**2)", fc=fc)
     optimizer = torch.optim.SGD(tail.parameters(), 1e-3)
-    x = data(16, 4)
     before = tail(x).item()
     for _ in range(20):
         optimizer.zero_grad()

@@ -335,6 +335,7 @@ doors: dict[str, Any] = {
     "tracing": torch._C._get_tracing_state,
     "is_negative": torch._C.TensorBase.is_neg,
     "written": torch.autograd.graph.increment_version,
+    "stream": lambda device: torch.cuda.current_stream(device).cuda_stream,
     "operator": _operator,
     "gradient": _Run.apply,
     "forward_ad": vars(forward_ad),
