@@ -135,6 +135,17 @@ void og_cuda_add_finish(og_cuda_emitter *e, int32_t p);
 void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts);
 ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts);
 
+/* ---- products on tensor cores ---- */
+
+/* Of cuda_tensor_split.cuh and cuda_tensor_redo.cuh. */
+enum {
+    OG_CUDA_SPLIT_THREADS = 512,
+    OG_CUDA_REDO_THREADS = 256,
+    OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
+    OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
+    OG_CUDA_REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
+};
+
 /* ---- bodies: a file each ---- */
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);

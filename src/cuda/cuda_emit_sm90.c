@@ -16,22 +16,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern const char og_text_of_cuda_sm90_base[], og_text_of_cuda_sm90_split[],
-    og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[],
-    og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
+extern const char og_text_of_cuda_tensor[], og_text_of_cuda_sm90_base[],
+    og_text_of_cuda_tensor_split[], og_text_of_cuda_tensor_redo[], og_text_of_cuda_sm90_ptx[],
+    og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[], og_text_of_cuda_sm90[],
+    og_text_of_cuda_sm90_redo[];
 
 enum {
     TILE = 128,   /* the most rows of a tile */
     GROUP = 64,   /* columns of a warpgroup */
     BLOCK_K = 64, /* k of a box, of 128 bytes; of w in float32 half of that */
-    SPLIT_THREADS = 512,
-    REDO_THREADS = 256,
-    REDO_BLOCKS = 3,  /* of a multiprocessor */
-    REDO_GROUP = 128, /* rows that og_redo looks at together */
     /* Shared memory: the kernels assert that it is theirs. */
     RING_BYTES = 14 * 16384,
-    FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
-    REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
+    FIXED_BYTES = 256 + 8 * 64 /* votes, barriers */
 };
 
 bool og_cuda_takes_sm90(og_cuda_emitter *e)
@@ -62,7 +58,7 @@ static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limi
                   .k = kernel->products[0].k};
     s.tile_rows = s.rows <= 32 ? 32 : s.rows <= 64 ? 64 : TILE;
     s.m_tiles = (s.rows + s.tile_rows - 1) / s.tile_rows;
-    s.redo_groups = (s.rows + REDO_GROUP - 1) / REDO_GROUP;
+    s.redo_groups = (s.rows + OG_CUDA_REDO_GROUP - 1) / OG_CUDA_REDO_GROUP;
     s.groups = s.m_tiles * ((s.n + GROUP - 1) / GROUP) <= limits->multiprocessors ? 1 : 2;
     s.n_tiles = (s.n + s.groups * GROUP - 1) / (s.groups * GROUP);
     s.is_half = kernel->products[0].right.dtype != OG_FLOAT32;
@@ -184,7 +180,7 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "tiles", s->m_tiles * s->n_tiles);
     og_cuda_add_index(e, "runs", s->runs);
     og_cuda_add_index(e, "redo_pitch", s->m_tiles * s->tile_rows);
-    og_cuda_add_index(e, "redo_groups", s->redo_groups);
+    og_cuda_add_index(e, "redo_items", s->runs * s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
     add_x(e);
@@ -195,12 +191,12 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
 static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
-    int64_t items = s->runs * s->redo_groups, most = processors * REDO_BLOCKS;
+    int64_t items = s->runs * s->redo_groups, most = processors * OG_CUDA_REDO_BLOCKS;
     OG_TRY(og_cuda_make_launches(e, 4));
-    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, SPLIT_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, OG_CUDA_SPLIT_THREADS));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
                               128 * (s->groups + 1)));
-    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, REDO_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, OG_CUDA_REDO_THREADS));
     og_cuda_launch *tensor = &e->out->launches[1];
     og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
     if (!maps)
@@ -210,7 +206,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     tensor->maps = maps;
     tensor->map_count = e->arguments.map_count;
     tensor->shared_bytes = shared_bytes;
-    e->out->launches[2].shared_bytes = REDO_BYTES;
+    e->out->launches[2].shared_bytes = OG_CUDA_REDO_BYTES;
     return OGIVE_OK;
 }
 
@@ -230,9 +226,11 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                 "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
                 "#define OG_BM %d\n#define OG_GROUPS %d\n"
+                "#define OG_SPLIT_ROWS OG_BM\n#define OG_SPLIT_SHUFFLES 1\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
-                (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, REDO_BYTES, (int)s->tile_rows,
-                (int)s->groups, og_cuda_has_row_values(pass), og_cuda_has_terms(pass));
+                (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,
+                (int)s->tile_rows, (int)s->groups, og_cuda_has_row_values(pass),
+                og_cuda_has_terms(pass));
     if (s->is_half)
         og_text_add(to, "#define OG_MMA_TYPE \"%s\"\n", is_bfloat ? "bf16" : "f16");
     og_text_add(to,
@@ -256,7 +254,7 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
     e->vector_dim = e->kernel->space.rank - 1;
     e->vector = 1;
-    e->threads = SPLIT_THREADS;
+    e->threads = OG_CUDA_SPLIT_THREADS;
     widen(e, &s);
     mark_kept(e);
     add_numbers(e, &s, shared_bytes);
@@ -264,10 +262,11 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     add_arguments(e, &s);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
-    og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_sm90_base,
-                s.is_half ? "" : og_text_of_cuda_sm90_split, og_text_of_cuda_sm90_ptx,
+    og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
+                og_text_of_cuda_sm90_base, s.is_half ? "" : og_text_of_cuda_tensor_split,
+                og_text_of_cuda_sm90_ptx,
                 s.is_half ? og_text_of_cuda_sm90_halves : og_text_of_cuda_sm90_pairs,
-                og_text_of_cuda_sm90, og_text_of_cuda_sm90_redo);
+                og_text_of_cuda_sm90, og_text_of_cuda_tensor_redo, og_text_of_cuda_sm90_redo);
     OG_TRY(name_body(e, &s));
     OG_TRY(add_launches(e, &s, shared_bytes));
     if (!reduces)

@@ -4,46 +4,38 @@
  * are read, which tile is a block's, where a thread is in it.
  *
  * PARAMETERS
- *   og_element  of x and w: float, or og_half; og_widen() makes a float of it
+ *   og_element  of x and w: float, or og_half
  *   OG_BM       rows of a tile: 32, 64 or 128
  *   OG_GROUPS   warpgroups that multiply, 64 columns of a tile each: 1 or 2
  * No bit depends on the last two.
  */
+/* Column n of w, of product `base` of a batch: there is no batch. */
+OG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)
+{
+    (void)base;
+    return a.w + n * (int64_t)a.w_pitch;
+}
+
+/* Elements from one k of w to the next. */
+OG_FN int64_t og_w_stride(const og_args &)
+{
+    return 1;
+}
+
+/* Rows [m, end) of product `base` of a batch, of which og_redo looks at 128. */
+struct og_band {
+    og_index base, m, end;
+};
+
+OG_FN og_band og_find_band(const og_args &a, og_index i)
+{
+    return {0, i * 128, a.rows};
+}
+
 /* Has og_redo everything to do? TMA takes no other addresses. */
 OG_FN bool og_redoes_all(const og_args &a)
 {
     return (uint64_t)a.w % 16 != 0;
-}
-
-struct alignas(16) og_four {
-    float e[4];
-};
-
-struct alignas(4 * sizeof(og_element)) og_raw_four {
-    og_element e[4];
-};
-
-/* Elements k .. k + 3 of a row of `limit`; beyond: missing. */
-OG_FN og_four og_load_four(const og_element *row, int64_t stride, bool aligned, og_index k,
-                           og_index limit, float missing)
-{
-    og_four x;
-    if (aligned && k + 4 <= limit) {
-        og_raw_four raw = *(const og_raw_four *)(row + k);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x.e[i] = og_widen(raw.e[i]);
-        return x;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        x.e[i] = k + i < limit ? og_widen(row[(k + i) * stride]) : missing;
-    return x;
-}
-
-OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
-{
-    return stride == 1 && (uint64_t)row % sizeof(og_raw_four) == 0;
 }
 
 /* ---- tiles of OG_BM rows and OG_BN columns ------------------------------------------------- */

@@ -5,7 +5,7 @@
  *
  * With v s = hi + lo (v scaled by a power of two s, hi and lo float16), x w is hi hi + hi lo +
  * lo hi up to 2^-22: three tensor-core products whose sum is kept in float32. x was split
- * before (cuda_sm90_split.cuh); w is read as it is, and split in registers: each 64 k of a row
+ * before (cuda_tensor_split.cuh); w is read as it is, and split in registers: each 64 k of a row
  * of w take the power of two that brings their greatest magnitude into [2^14, 2^15). Tensor
  * cores truncate what they add, so a chain of products is 64 k long, its small terms first;
  * then the float32 sum takes it, with w's scale undone.
@@ -14,7 +14,7 @@
  * column is which thread's makes its reads of w free of bank conflicts.
  *
  * A sum that is not finite or too small to be trusted has all 64 columns of its row left to
- * cuda_sm90_redo.cuh. So bits depend on a row of x and on w, never on other rows.
+ * cuda_tensor_redo.cuh. So bits depend on a row of x and on w, never on other rows.
  */
 enum {
     OG_W_BYTES = OG_BN * 32 * 4, /* a box of w: OG_BN rows of 32 */
@@ -105,23 +105,6 @@ struct og_fragment {
     uint32_t hi[16], lo[16];
     float undo[2];
 };
-
-/* greatest * scale is in [2^14, 2^15), by its exponent. Of 0 and of what is below 2^-112 the
- * scale is 2^126; og_is_doubtful() finds what that may lose. */
-OG_FN void og_find_scale(float greatest, float &scale, float &undo)
-{
-    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
-    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
-    scale = og_float_bits(0x86000000u - exponent);
-    undo = og_float_bits(exponent - 0x07000000u);
-}
-
-OG_FN float og_greatest(float m, const og_four &v)
-{
-    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
-                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
-                      fabsf(v.e[3]));
-}
 
 struct og_reader {
     uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
@@ -269,14 +252,6 @@ OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
     c.reader.turn = {0, 0};
     c.turn = {0, 0};
     return c;
-}
-
-/* Not finite, or so small that elements of w below 2^-112 may have lost bits that count:
- * 2^-99 is 2^22 times their greatest error over all k. */
-OG_FN bool og_is_doubtful(float sum)
-{
-    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
-    return bits >= 0x7f800000u || bits - 1u < 0x0e000000u - 1u;
 }
 
 /* Undoes x's scales; returns the rows (bit i) that are left to og_redo. */

@@ -171,21 +171,3 @@ template <int adds> OG_FN void og_multiply_shared_16(og_held &d, uint64_t left, 
                  : "l"(left), "l"(right), "n"(adds));
 }
 #endif
-
-/* x0 and x1 times scale as pairs of float16, x0 the lower half. */
-OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32_t &lo)
-{
-    float y0 = x0 * scale, y1 = x1 * scale, h0, h1;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(hi) : "f"(y1), "f"(y0));
-    asm("{\n .reg .b16 a, b;\n mov.b32 {a, b}, %2;\n cvt.f32.f16 %0, a;\n cvt.f32.f16 %1, b;\n}"
-        : "=f"(h0), "=f"(h1)
-        : "r"(hi));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(lo) : "f"(y1 - h1), "f"(y0 - h0));
-}
-
-/* PTX's max: a NaN loses against a number. */
-OG_FN float og_greater(float a, float b)
-{
-    asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-    return a;
-}

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_sm90_split.cuh - x as pairs of float16, for cuda_sm90.cuh: a block a row.
+ * cuda_tensor_split.cuh - x as pairs of float16, for products on tensor cores: a block a row.
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
  * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
  * row's greatest, so that elements above 2^-19 of it have float32's accuracy, 2^-21 at
  * least. A row of which more than 1 in OG_FEW nonzero elements lie below, or that is not
  * finite, or whose greatest is below 2^-112, cannot be held like this: its scale is NaN, and
- * cuda_sm90_redo.cuh computes it.
+ * cuda_tensor_redo.cuh computes it.
  *
- * Scratch: a.x_pairs, rows in tiles of OG_BM: those of hi, then those of lo, a.k_padded each,
- * with zeros from a.k on. In each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
- * a thread of a tensor-core product holds is then four neighbours of w.
+ * Scratch: a.x_pairs, rows in tiles of OG_SPLIT_ROWS: those of hi, then those of lo,
+ * a.k_padded each, with zeros from a.k on.
+ *
+ * PARAMETERS
+ *   OG_SPLIT_ROWS      rows of a tile
+ *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
+ *                      a thread of a tensor-core product holds is then four neighbours of w
  */
 enum { OG_SPLIT_THREADS = 512, OG_SPLIT_WARPS = OG_SPLIT_THREADS / 32, OG_FEW = 64 };
 
@@ -33,16 +37,6 @@ OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
         x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
     __syncthreads(); /* before the next one writes */
     return x;
-}
-
-/* Two neighbours; the first is the lower half. */
-OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
-{
-    uint16_t h0 = og_f16_from_f32(x0), h1 = og_f16_from_f32(x1);
-    uint16_t l0 = og_f16_from_f32(x0 - og_f32_from_f16(h0));
-    uint16_t l1 = og_f16_from_f32(x1 - og_f32_from_f16(h1));
-    hi = (uint32_t)h1 << 16 | h0;
-    lo = (uint32_t)l1 << 16 | l0;
 }
 
 OG_KERNEL(og_split, OG_SPLIT_THREADS)
@@ -68,9 +62,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     float inverse = holds && most ? og_float_bits(exponent - 0x07000000u) : 1.0f;
     float least = og_float_bits(most) * scale * 0x1p-19f;
 
-    int64_t tile = (int64_t)(row / OG_BM), in_tile = (int64_t)(row % OG_BM);
-    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_BM + in_tile) * (a.k_padded / 2);
-    uint32_t *lo = hi + OG_BM * (int64_t)(a.k_padded / 2);
+    int64_t tile = (int64_t)(row / OG_SPLIT_ROWS), in_tile = (int64_t)(row % OG_SPLIT_ROWS);
+    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_SPLIT_ROWS + in_tile) * (a.k_padded / 2);
+    uint32_t *lo = hi + OG_SPLIT_ROWS * (int64_t)(a.k_padded / 2);
     for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * OG_SPLIT_THREADS) {
         og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
 #pragma unroll
@@ -79,9 +73,10 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
             v.e[i] = v.e[i] * scale;
             small += og_float_bits(og_bits_f32(v.e[i]) & 0x7fffffffu) < least;
         }
-        og_index at = k / 16 * 8 + k % 16 / 4; /* in pairs */
+        og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
+        og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
         og_split_pair(v.e[0], v.e[1], hi[at], lo[at]);
-        og_split_pair(v.e[2], v.e[3], hi[at + 4], lo[at + 4]);
+        og_split_pair(v.e[2], v.e[3], hi[next], lo[next]);
     }
     zeros = og_meet_block(zeros, false);
     small = og_meet_block(small, false); /* zeros too */
