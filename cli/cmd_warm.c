@@ -32,27 +32,45 @@ static const char help[] =
     "\n"
     "exit status: 0 all are in the cache; 4 they cannot be compiled or kept\n";
 
+/* Without a GPU, one has to be named. */
+static bool suggest_arch(const char *arch, failure *why)
+{
+    static ogive_cuda_info info;
+    size_t length = strlen(why->message);
+
+    if (arch || why->library != OGIVE_DEVICE)
+        return false;
+    ogive_cuda_describe(&info);
+    if (info.device_count == 0)
+        snprintf(why->message + length, sizeof(why->message) - length,
+                 "; --arch 90a compiles for an H100, which need not be here");
+    return false;
+}
+
 /* For one architecture; arch NULL: the machine's GPU. */
 static bool warm_one(const char *arch, const char *file, const text_list *arguments,
                      const text_list *gradient, request *r, failure *why)
 {
     const device_options device = {.device = "cuda", .arch = arch};
     double start = clock_seconds();
-    size_t compiled = 0;
+    ogive_warm_info info;
     ogive_error error;
-    char time[32];
+    char time[32], name[64];
 
     if (!request_prepare(r, file, arguments, gradient, &device, why))
-        return false;
-    if (ogive_plan_warm(r->plan, &compiled, &error))
+        return suggest_arch(arch, why);
+    if (ogive_plan_warm(r->plan, &info, &error))
         return fail_library(why, &error);
-    size_t kernels = ogive_plan_kernel_count(r->plan);
+    snprintf(name, sizeof(name), "%s%s", arch && strncmp(arch, "sm_", 3) ? "sm_" : "",
+             arch ? arch : "this GPU");
     text_seconds(time, sizeof(time), clock_seconds() - start);
-    printf("%s%s: %zu kernel%s in the cache", arch && strncmp(arch, "sm_", 3) ? "sm_" : "",
-           arch ? arch : "this GPU", kernels, kernels == 1 ? "" : "s");
+    printf("%s: %zu kernel%s in the cache", name, info.kernels, info.kernels == 1 ? "" : "s");
     if (arch) /* planning for a GPU that is there has compiled them already */
-        printf(", %zu compiled now", compiled);
+        printf(", %zu compiled now", info.compiled);
     printf(" (%s)\n", time);
+    if (!strncmp(info.target, "compute_", 8))
+        printf("%s: as PTX of %s, since NVRTC does not know %s: the driver finishes it\n", name,
+               info.target, name);
     return true;
 }
 

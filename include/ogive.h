@@ -245,10 +245,17 @@ OGIVE_API size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t
  * length of all of it. 0 if there is none: on the CPU, or a kernel that does nothing. */
 OGIVE_API size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer,
                                    size_t capacity);
+typedef struct {
+    size_t kernels;  /* that are in the cache now: those that have something to do */
+    size_t compiled; /* of these, were not there yet */
+    char target[32]; /* "sm_90a"; "compute_120": PTX of that, which the driver finishes, since
+                        NVRTC does not know the GPU; "": nothing is compiled */
+} ogive_warm_info;
+
 /* Compiles plan's kernels into the cache on disk, for processes to come; needs NVRTC
- * but no GPU (see ogive_options.cuda_arch). *compiled, if not NULL: how many were not
- * there yet. Fails, unlike planning, if they cannot be kept. */
-OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, size_t *compiled,
+ * but no GPU (see ogive_options.cuda_arch). info may be NULL. Fails, unlike planning, if
+ * they cannot be kept. */
+OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *info,
                                        ogive_error *error);
 
 /* CPU levels this machine can run, lowest first ("x86-64", "x86-64-v3",

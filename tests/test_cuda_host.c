@@ -3,181 +3,12 @@
  * test_cuda_host.c - the host side of the CUDA backend on the stand-in libraries of
  * tests/cuda: what is missing is told, what fails is told and leaks nothing, contexts
  * stay as they were, and what has been compiled is not compiled again.
- *
- * A process finds its driver once, so every test is a child of its own, with its own
- * environment.
  */
-#include "test.h"
+#include "cuda_host.h"
 
-#include "cuda/cuda_driver.h"
-
-#include <dlfcn.h>
 #include <pthread.h>
-#include <sys/wait.h>
 
-/* ---- children ------------------------------------------------------------------------- */
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                    \
-                    getenv("FAULT") ? getenv("FAULT") : "");                                       \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CHECK_OK(call)                                                                             \
-    do {                                                                                           \
-        if ((call) != OGIVE_OK) {                                                                  \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, error.message);          \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CHECK_FAILS(call, want, part)                                                              \
-    do {                                                                                           \
-        ogive_status got_ = (call);                                                                \
-        if (got_ != (want) || error.status != (want) || !strstr(error.message, part)) {            \
-            fprintf(stderr, "%s:%d: %s: %s, \"%s\": expected %s, \"%s\"\n", __FILE__, __LINE__,    \
-                    #call, ogive_status_name(got_), error.message, ogive_status_name(want), part); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-static char folder[256]; /* of the cache */
-
-static int make_folder(void **unused)
-{
-    (void)unused;
-    const char *temporary = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/ogive-host-XXXXXX", temporary ? temporary : "/tmp");
-    if (!mkdtemp(folder))
-        return -1;
-    return setenv("OGIVE_CACHE_DIR", folder, 1);
-}
-
-static int remove_folder(void **unused)
-{
-    (void)unused;
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-/* Runs body in a child with "NAME=value" set; ends with NULL. "NAME" alone unsets. */
-static void in_child(void (*body)(void), ...)
-{
-    int status;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        va_list list;
-        va_start(list, body);
-        for (char *text; (text = va_arg(list, char *));)
-            putenv(text); /* "NAME" removes it */
-        va_end(list);
-        body();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-/* ---- formulas on the device --------------------------------------------------------------- */
-
-enum { N = 1000 };
-static const DLDevice gpu = {kDLCUDA, 0};
-static _Thread_local ogive_error error;
 static char went_wrong[] = "what a thread returns that failed";
-
-static ogive_formula *parse(const char *text)
-{
-    ogive_formula *formula = NULL;
-    CHECK_OK(ogive_formula_create(text, OGIVE_TEXT, &formula, &error));
-    return formula;
-}
-
-static float value_of(int i)
-{
-    return (float)(i % 37) * 0.25f - 3;
-}
-
-/* A tensor (4, n / 4) on device; NULL data. */
-static DLTensor *describe(test_tensor *t, DLDevice device, int64_t n)
-{
-    test_tensor_init(t, NULL, test_float32, 2, (int64_t[]){4, n / 4}, NULL);
-    t->tensor.device = device;
-    return &t->tensor;
-}
-
-static void *upload(DLDevice device)
-{
-    float values[N];
-    void *data = NULL;
-    for (int i = 0; i < N; i++)
-        values[i] = value_of(i);
-    CHECK_OK(ogive_device_allocate(device, sizeof values, &data, &error));
-    CHECK_OK(ogive_device_copy(device, data, values, sizeof values, &error));
-    return data;
-}
-
-static ogive_status plan_text(const char *text, int64_t n, const ogive_options *options,
-                              ogive_plan **plan)
-{
-    test_tensor x;
-    const DLTensor *inputs[] = {describe(&x, gpu, n)};
-    ogive_formula *formula = parse(text);
-    ogive_status status = ogive_plan_create(formula, inputs, 1, NULL, 0, options, plan, &error);
-    ogive_formula_release(formula);
-    return status;
-}
-
-/* A formula of one input on the device and on the CPU: the same bits. */
-static ogive_status run_formula(ogive_formula *formula, void *stream)
-{
-    test_tensor x, y, host_x, host_y;
-    float values[N], want[N] = {0}, got[N];
-    const ogive_options options = {.size = sizeof options, .stream = stream};
-    ogive_status status;
-    const DLDevice cpu = {kDLCPU, 0};
-    DLTensor *gpu_x = describe(&x, gpu, N), *gpu_y = describe(&y, gpu, N);
-    DLTensor *cpu_x = describe(&host_x, cpu, N), *cpu_y = describe(&host_y, cpu, N);
-    for (int i = 0; i < N; i++)
-        values[i] = value_of(i);
-    cpu_x->data = values;
-    cpu_y->data = want;
-    CHECK_OK(ogive_run(formula, (const DLTensor *const[]){cpu_x}, 1,
-                       (const DLTensor *const[]){cpu_y}, 1, NULL, &error));
-    status = ogive_device_allocate(gpu, sizeof values, &gpu_x->data, &error);
-    if (status == OGIVE_OK)
-        status = ogive_device_allocate(gpu, sizeof values, &gpu_y->data, &error);
-    if (status == OGIVE_OK)
-        status = ogive_device_copy(gpu, gpu_x->data, values, sizeof values, &error);
-    if (status == OGIVE_OK)
-        status = ogive_run(formula, (const DLTensor *const[]){gpu_x}, 1,
-                           (const DLTensor *const[]){gpu_y}, 1, &options, &error);
-    if (status == OGIVE_OK)
-        status = ogive_device_synchronize(gpu, stream, &error);
-    if (status == OGIVE_OK)
-        status = ogive_device_copy(gpu, got, gpu_y->data, sizeof got, &error);
-    if (status == OGIVE_OK)
-        CHECK(memcmp(got, want, sizeof got) == 0);
-    ogive_error kept = error;
-    (void)ogive_device_free(gpu, gpu_x->data, NULL);
-    (void)ogive_device_free(gpu, gpu_y->data, NULL);
-    error = kept;
-    return status;
-}
-
-static ogive_status run_text(const char *text, void *stream)
-{
-    ogive_formula *formula = parse(text);
-    ogive_status status = run_formula(formula, stream);
-    ogive_formula_release(formula);
-    return status;
-}
-
-/* Two kernels and a temporary between them. */
-static const char two_kernels[] = "x + sum(x, dim=0) + sum(x, dim=1, keepdim=true)";
 
 /* ---- what is missing ------------------------------------------------------------------------ */
 
@@ -390,7 +221,7 @@ static void plan_without_gpu(void)
     ogive_plan *plan;
     char text[4000];
     static char source[100000];
-    size_t compiled = 7;
+    ogive_warm_info warmed;
     ogive_options options = {.size = sizeof options, .cuda_arch = "sm_80"};
     CHECK_OK(plan_text("sigmoid(x)", N, &options, &plan));
     ogive_plan_explain(plan, text, sizeof text);
@@ -400,10 +231,10 @@ static void plan_without_gpu(void)
     CHECK(length > 100 && length == strlen(source) && strstr(source, "__global__"));
     CHECK(ogive_plan_source(plan, 0, source, 10) == length && strlen(source) == 9);
     CHECK(ogive_plan_source(plan, 1, source, 10) == 0 && !source[0]);
-    CHECK_OK(ogive_plan_warm(plan, &compiled, &error));
-    CHECK(compiled == 1);
-    CHECK_OK(ogive_plan_warm(plan, &compiled, &error));
-    CHECK(compiled == 0);
+    CHECK_OK(ogive_plan_warm(plan, &warmed, &error));
+    CHECK(warmed.kernels == 1 && warmed.compiled == 1 && !strcmp(warmed.target, "sm_80"));
+    CHECK_OK(ogive_plan_warm(plan, &warmed, &error));
+    CHECK(warmed.kernels == 1 && warmed.compiled == 0);
     float memory[N];
     CHECK_FAILS(ogive_plan_run(plan, (const void *const[]){memory}, (void *const[]){memory}, NULL,
                                NULL, &error),
@@ -412,8 +243,18 @@ static void plan_without_gpu(void)
     static const char *const wrong[] = {"", "9", "90b", "ninety", "sm90", "12345", "35"};
     for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
         options.cuda_arch = wrong[i];
-        CHECK_FAILS(plan_text("x", N, &options, &plan), OGIVE_ARGUMENT, "options.cuda_arch is '");
+        CHECK_FAILS(plan_text("x", N, &options, &plan), OGIVE_ARGUMENT,
+                    "(options.cuda_arch) is not known: expected");
     }
+    options.cuda_arch = "150"; /* NVRTC does not know it */
+    CHECK_OK(plan_text("sigmoid(x)", N, &options, &plan));
+    CHECK_OK(ogive_plan_warm(plan, &warmed, &error));
+    CHECK(warmed.compiled == 1 && !strncmp(warmed.target, "compute_", 8));
+    ogive_plan_release(plan);
+    CHECK_OK(plan_text("sigmoid(x)", 0, &options, &plan)); /* nothing to compute */
+    CHECK_OK(ogive_plan_warm(plan, &warmed, &error));
+    CHECK(warmed.kernels == 0 && !warmed.target[0]);
+    ogive_plan_release(plan);
     setenv("OGIVE_CACHE_DIR", "/dev/null", 1);
     options.cuda_arch = "90a";
     CHECK_OK(plan_text("sigmoid(x)", N, &options, &plan));
@@ -533,26 +374,6 @@ static void test_tensors(void **unused)
 }
 
 /* ---- faults ------------------------------------------------------------------------------------- */
-
-/* The driver's context of this thread: none may be left by us. */
-static void expect_no_context(void)
-{
-    og_cu_context *context = NULL;
-    CHECK(og_cuda_driver()->call.cuCtxPopCurrent(&context) != 0);
-    int mode = 0;
-    CHECK(og_cuda_driver()->call.cuThreadExchangeStreamCaptureMode(&mode) == 0 && mode == 0);
-}
-
-static size_t free_bytes(void)
-{
-    const og_cuda_device *device;
-    size_t free = 0, total;
-    CHECK_OK(og_cuda_find_device(0, &device, &error));
-    CHECK_OK(og_cuda_enter(device, &error));
-    CHECK(og_cuda_driver()->call.cuMemGetInfo(&free, &total) == 0);
-    CHECK_OK(og_cuda_leave(device, OGIVE_OK, &error));
-    return free;
-}
 
 /* names: " first second ". */
 static bool is_one_of(const char *name, const char *names)
@@ -784,16 +605,16 @@ static void test_memory(void **unused)
     in_child(hash_functions, NULL);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
 int main(void)
 {
     if (!test_on_stand_ins())
         return 2;
     const struct CMUnitTest tests[] = {
-        TEST(test_missing_driver), TEST(test_missing_nvrtc), TEST(test_compiled_once),
-        TEST(test_unknown_arch),   TEST(test_absent_gpu),    TEST(test_tensors),
-        TEST(test_faults),         TEST(test_contexts),      TEST(test_memory),
+        HOST_TEST(test_missing_driver), HOST_TEST(test_missing_nvrtc),
+        HOST_TEST(test_compiled_once),  HOST_TEST(test_unknown_arch),
+        HOST_TEST(test_absent_gpu),     HOST_TEST(test_tensors),
+        HOST_TEST(test_faults),         HOST_TEST(test_contexts),
+        HOST_TEST(test_memory),
     };
     return TEST_RUN(tests);
 }

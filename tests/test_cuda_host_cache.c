@@ -366,7 +366,16 @@ static int store_read_only(void)
 {
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
         return 9;
-    return store() ? 2 : loads() ? 0 : 3;
+    char state[OG_CUDA_FOLDER_TEXT];
+    if (store() || !loads())
+        return 2;
+    const char *problem = og_cuda_cache_state(state, reason);
+    if (!problem || strcmp(problem, "it is only read: Permission denied") != 0)
+        return 3;
+    strcat(state, "/new/folder");
+    setenv("OGIVE_CACHE_DIR", state, 1);
+    problem = og_cuda_cache_state(state, reason);
+    return problem && strcmp(problem, "it cannot be made: Permission denied") == 0 ? 0 : 4;
 }
 
 static void test_read_only_folder(void **unused)
@@ -512,6 +521,13 @@ static void test_where(void **unused)
     assert_string_equal(og_cuda_cache_state(state, reason),
                         "none of OGIVE_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     assert_false(store());
+    static char long_name[OG_CUDA_FOLDER_TEXT + 1];
+    memset(long_name, 'a', OG_CUDA_FOLDER_TEXT);
+    setenv("OGIVE_CACHE_DIR", long_name, 1);
+    assert_string_equal(og_cuda_cache_state(state, reason), "the folder's name is too long");
+    assert_false(store());
+    setenv("OGIVE_CACHE_DIR", "no/relative/folder/", 1); /* it would be made where we are */
+    assert_null(og_cuda_cache_state(state, reason));
     setenv("OGIVE_CACHE_DIR", "/dev/null", 1);
     assert_false(store());
     assert_false(is_there(13, 0));

@@ -476,15 +476,15 @@ size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, si
     return copy_text(text, text ? strlen(text) : 0, buffer, capacity);
 }
 
-ogive_status ogive_plan_warm(const ogive_plan *plan, size_t *compiled, ogive_error *error)
+ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *info, ogive_error *error)
 {
-    size_t unused;
+    ogive_warm_info unused;
     og_error_clear(error);
-    if (compiled)
-        *compiled = 0;
+    info = info ? info : &unused;
+    memset(info, 0, sizeof *info);
     if (!plan)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "plan is NULL");
     if (!plan->backend->warm)
         return OGIVE_OK; /* the CPU compiles nothing */
-    return plan->backend->warm(&plan->plan, plan->state, compiled ? compiled : &unused, error);
+    return plan->backend->warm(&plan->plan, plan->state, info, error);
 }

@@ -124,7 +124,8 @@ static ogive_status choose_device(const ogive_options *options, state *s, ogive_
     int32_t number = og_cuda_read_arch(arch);
     if (number < 70)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                "options.cuda_arch is '%s': expected an architecture such as 80, 90a or sm_100",
+                "architecture '%s' (options.cuda_arch) is not known: expected one such as 80, 90a "
+                "or sm_100",
                 arch);
     og_cuda_assume_limits(number, &s->limits, &s->like);
     return OGIVE_OK;
@@ -246,9 +247,9 @@ static ogive_status check_pointers(const og_plan *plan, const state *s, const ru
 }
 
 static ogive_status fail_launch(int result, const state *s, const og_cuda_launch *launch,
-                                ogive_error *error)
+                                const og_cu_stream *stream, ogive_error *error)
 {
-    if (result == OG_CUDA_INVALID_HANDLE)
+    if (result == OG_CUDA_INVALID_HANDLE && stream) /* the default one is every device's */
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "stream is no stream of CUDA device %d, where the plan's tensors are "
                 "(cuLaunchKernel: CUDA_ERROR_INVALID_HANDLE)",
@@ -311,7 +312,7 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
     int result = og_cuda_driver()->call.cuLaunchKernel(
         entry->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
         (unsigned)l->shared_bytes, memory->stream, parameters, NULL);
-    return result == 0 ? OGIVE_OK : fail_launch(result, s, l, error);
+    return result == 0 ? OGIVE_OK : fail_launch(result, s, l, memory->stream, error);
 }
 
 static ogive_status launch_all(const og_plan *plan, const state *s, const run_memory *memory,
@@ -354,10 +355,15 @@ static ogive_status run(const og_plan *plan, const void *opaque, const void *con
 static ogive_status take_memory(const state *s, size_t bytes, og_cu_stream *stream,
                                 og_cu_address *out, ogive_error *error)
 {
-    if (s->device->pool)
-        OG_CUDA_TRY(s->device, error, cuMemAllocFromPoolAsync, out, bytes, s->device->pool, stream);
-    else
-        OG_CUDA_TRY(s->device, error, cuMemAlloc, out, bytes);
+    const og_cuda_functions *call = &og_cuda_driver()->call;
+    og_cu_pool *pool = s->device->pool;
+    int result = pool ? call->cuMemAllocFromPoolAsync(out, bytes, pool, stream)
+                      : call->cuMemAlloc(out, bytes);
+    if (result == OG_CUDA_OUT_OF_MEMORY)
+        return og_cuda_fail_full(s->device, bytes, error);
+    if (result != 0)
+        return og_cuda_fail(result, pool ? "cuMemAllocFromPoolAsync" : "cuMemAlloc", s->device,
+                            error);
     return OGIVE_OK;
 }
 
@@ -487,11 +493,10 @@ static const char *find_source(const og_plan *plan, const void *opaque, int32_t 
 
 /* ---- for processes to come ------------------------------------------------------------ */
 
-static ogive_status warm(const og_plan *plan, const void *opaque, size_t *compiled,
+static ogive_status warm(const og_plan *plan, const void *opaque, ogive_warm_info *info,
                          ogive_error *error)
 {
     const state *s = opaque;
-    *compiled = 0;
     for (int32_t i = 0; i < plan->kernel_count; i++) {
         const og_cuda_work *work = &s->kernels[i].work;
         og_cuda_image image;
@@ -502,10 +507,15 @@ static ogive_status warm(const og_plan *plan, const void *opaque, size_t *compil
         if (!image.is_kept) {
             char folder[OG_CUDA_FOLDER_TEXT], unused[160];
             (void)og_cuda_cache_state(folder, unused);
+            if (!folder[0])
+                OG_FAIL(error, OGIVE_DEVICE, -1, "a compiled kernel cannot be kept: %s",
+                        image.not_kept);
             OG_FAIL(error, OGIVE_DEVICE, -1, "a compiled kernel cannot be kept in '%s': %s", folder,
                     image.not_kept);
         }
-        *compiled += !image.was_cached;
+        info->kernels++;
+        info->compiled += !image.was_cached;
+        snprintf(info->target, sizeof info->target, "%s", image.target.name);
     }
     return OGIVE_OK;
 }

@@ -28,8 +28,8 @@ static const char temporary_prefix[] = ".writing-";
 
 /* ---- the folder ------------------------------------------------------------------- */
 
-/* false: nothing in the environment says where. */
-static bool choose_folder(char folder[OG_CUDA_FOLDER_TEXT])
+/* NULL, or why the environment does not say where. */
+static const char *choose_folder(char folder[OG_CUDA_FOLDER_TEXT])
 {
     const char *given = secure_getenv("OGIVE_CACHE_DIR");
     const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
@@ -40,9 +40,11 @@ static bool choose_folder(char folder[OG_CUDA_FOLDER_TEXT])
         length = snprintf(folder, OG_CUDA_FOLDER_TEXT, "%s/ogive", xdg);
     else if (home && home[0] == '/')
         length = snprintf(folder, OG_CUDA_FOLDER_TEXT, "%s/.cache/ogive", home);
-    if (length < 0 || length >= OG_CUDA_FOLDER_TEXT)
-        folder[0] = 0;
-    return folder[0] != 0;
+    if (length >= 0 && length < OG_CUDA_FOLDER_TEXT)
+        return NULL;
+    folder[0] = 0;
+    return length < 0 ? "none of OGIVE_CACHE_DIR, XDG_CACHE_HOME and HOME is set"
+                      : "the folder's name is too long";
 }
 
 /* The folder and those above it that are missing. */
@@ -79,8 +81,9 @@ static cache open_cache(bool make, char folder[OG_CUDA_FOLDER_TEXT], char reason
 {
     cache c = {.fd = -1};
     struct stat about;
-    if (!choose_folder(folder)) {
-        snprintf(reason, 160, "none of OGIVE_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+    const char *nowhere = choose_folder(folder);
+    if (nowhere) {
+        snprintf(reason, 160, "%s", nowhere);
         return c;
     }
     c.fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -102,13 +105,39 @@ static cache open_cache(bool make, char folder[OG_CUDA_FOLDER_TEXT], char reason
     return c;
 }
 
+/* Could the folder be made? It is not there. */
+static bool can_be_made(const char *folder, char reason[160])
+{
+    char above[OG_CUDA_FOLDER_TEXT];
+    snprintf(above, sizeof above, "%s", folder);
+    do {
+        char *slash = strrchr(above, '/');
+        if (!slash || slash == above)
+            snprintf(above, sizeof above, "%s", slash ? "/" : ".");
+        else
+            *slash = 0;
+    } while (access(above, F_OK) != 0 && errno == ENOENT);
+    if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0)
+        return true;
+    snprintf(reason, 160, "it cannot be made: %s", strerror(errno));
+    return false;
+}
+
 const char *og_cuda_cache_state(char folder[OG_CUDA_FOLDER_TEXT], char reason[160])
 {
+    reason[0] = 0;
     cache c = open_cache(false, folder, reason);
-    bool made_when_needed = c.fd < 0 && folder[0] && access(folder, F_OK) != 0;
-    if (c.fd >= 0)
-        close(c.fd);
-    return (c.fd >= 0 && c.writable) || made_when_needed ? NULL : reason;
+    if (c.fd < 0)
+        return folder[0] && access(folder, F_OK) != 0 && errno == ENOENT &&
+                       can_be_made(folder, reason)
+                   ? NULL
+                   : reason;
+    if (c.writable && faccessat(c.fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+        snprintf(reason, 160, "it is only read: %s", strerror(errno));
+        c.writable = false;
+    }
+    close(c.fd);
+    return c.writable ? NULL : reason;
 }
 
 /* ---- names ------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@
  * are made anew. */
 enum { MAX_FORK_HANDLERS = 8 };
 static void (*fork_handlers[MAX_FORK_HANDLERS])(void);
+static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* of writing them */
 static atomic_int fork_handler_count;
 static atomic_bool is_started, is_forked;
 
@@ -26,6 +27,7 @@ static void handle_fork(void)
 {
     if (atomic_load_explicit(&is_started, memory_order_relaxed))
         atomic_store_explicit(&is_forked, true, memory_order_relaxed);
+    pthread_mutex_init(&fork_lock, NULL);
     int count = atomic_load_explicit(&fork_handler_count, memory_order_acquire);
     for (int i = 0; i < count; i++)
         fork_handlers[i]();
@@ -40,9 +42,8 @@ static void watch_forks(void)
 void og_cuda_on_fork(void (*child)(void))
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fork_lock);
     int count = atomic_load_explicit(&fork_handler_count, memory_order_relaxed);
     bool known = !child || count == MAX_FORK_HANDLERS;
     for (int i = 0; i < count; i++)
@@ -51,7 +52,7 @@ void og_cuda_on_fork(void (*child)(void))
         fork_handlers[count] = child;
         atomic_store_explicit(&fork_handler_count, count + 1, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fork_lock);
 }
 
 bool og_cuda_is_forked(void)
@@ -63,7 +64,7 @@ bool og_cuda_is_forked(void)
 
 static og_cuda_driver_state driver;
 
-static const char *result_name(int result)
+const char *og_cuda_result_name(int result)
 {
     const char *name = NULL;
     if (!driver.call.cuGetErrorName || driver.call.cuGetErrorName(result, &name) != 0 || !name)
@@ -109,7 +110,7 @@ static void start_driver(const char *path)
                  getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
     else if (result != 0)
         snprintf(driver.problem, sizeof driver.problem,
-                 "the CUDA driver (%s) does not start: %s (%s)", path, result_name(result),
+                 "the CUDA driver (%s) does not start: %s (%s)", path, og_cuda_result_name(result),
                  result_text(result));
     if (result != 0)
         driver.device_count = 0;
@@ -168,6 +169,7 @@ static bool is_sticky(int result)
     static const int sticky[] = {
         214, /* CUDA_ERROR_ECC_UNCORRECTABLE */
         220, /* CUDA_ERROR_NVLINK_UNCORRECTABLE */
+        226, /* CUDA_ERROR_CONTAINED */
         700, /* CUDA_ERROR_ILLEGAL_ADDRESS */
         702, /* CUDA_ERROR_LAUNCH_TIMEOUT */
         709, /* CUDA_ERROR_CONTEXT_IS_DESTROYED */
@@ -178,6 +180,7 @@ static bool is_sticky(int result)
         717, /* CUDA_ERROR_INVALID_ADDRESS_SPACE */
         718, /* CUDA_ERROR_INVALID_PC */
         719, /* CUDA_ERROR_LAUNCH_FAILED */
+        721, /* CUDA_ERROR_TENSOR_MEMORY_LEAK */
     };
     for (size_t i = 0; i < sizeof sticky / sizeof *sticky; i++)
         if (sticky[i] == result)
@@ -206,8 +209,17 @@ ogive_status og_cuda_fail(int result, const char *call, const og_cuda_device *de
     char where[40] = "";
     if (device)
         snprintf(where, sizeof where, " on CUDA device %d", (int)device->index);
-    OG_FAIL(error, status, -1, "%s%s: %s (%s)%s", call, where, result_name(result),
+    OG_FAIL(error, status, -1, "%s%s: %s (%s)%s", call, where, og_cuda_result_name(result),
             result_text(result), advice(result));
+}
+
+ogive_status og_cuda_fail_full(const og_cuda_device *device, size_t bytes, ogive_error *error)
+{
+    size_t left = 0, total = 0;
+    (void)driver.call.cuMemGetInfo(&left, &total);
+    OG_FAIL(error, OGIVE_MEMORY, -1,
+            "CUDA device %d (%s) has no %zu bytes of memory left: %zu of %zu are free",
+            (int)device->index, device->name, bytes, left, total);
 }
 
 /* ---- devices ---------------------------------------------------------------------- */

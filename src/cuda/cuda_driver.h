@@ -165,6 +165,10 @@ ogive_status og_cuda_leave_relaxed(const og_cuda_device *device, int mode, ogive
 ogive_status og_cuda_fail(int result, const char *call, const og_cuda_device *device,
                           ogive_error *error);
 
+const char *og_cuda_result_name(int result); /* "CUDA_ERROR_INVALID_VALUE" */
+/* The device has no bytes left; its context is current. */
+ogive_status og_cuda_fail_full(const og_cuda_device *device, size_t bytes, ogive_error *error);
+
 #define OG_CUDA_TRY(device, error, name, ...)                                                      \
     do {                                                                                           \
         int og_result_ = og_cuda_driver()->call.name(__VA_ARGS__);                                 \

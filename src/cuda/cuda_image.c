@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A new number makes all that is cached unknown. */
@@ -30,8 +31,8 @@ void og_cuda_image_key(const char *source, const og_cuda_target *target,
     og_sha256_finish(&hash, key);
 }
 
-/* Writes text to KEY-TARGET.SUFFIX in the folder OGIVE_DUMP. It is for looking at:
- * nothing depends on it. */
+/* Writes text to KEY-TARGET.SUFFIX in the folder OGIVE_DUMP, which is made if it is not
+ * there. It is for looking at: nothing depends on it. */
 static void dump(const og_cuda_image *image, const char *suffix, const char *text, size_t bytes)
 {
     const char *folder = secure_getenv("OGIVE_DUMP");
@@ -39,7 +40,11 @@ static void dump(const og_cuda_image *image, const char *suffix, const char *tex
     if (!folder || !*folder || !text)
         return;
     og_sha256_text(image->key, key);
-    snprintf(path, sizeof path, "%s/%.16s-%s.%s", folder, key, image->target.name, suffix);
+    int length =
+        snprintf(path, sizeof path, "%s/%.16s-%s.%s", folder, key, image->target.name, suffix);
+    if (length >= (int)sizeof path)
+        return;
+    (void)mkdir(folder, 0777);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     while (fd >= 0 && bytes) {
         ssize_t part = write(fd, text, bytes);

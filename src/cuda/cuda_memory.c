@@ -14,15 +14,6 @@
 
 /* ---- memory --------------------------------------------------------------------------- */
 
-static ogive_status fail_full(const og_cuda_device *d, size_t bytes, ogive_error *error)
-{
-    size_t left = 0, total = 0;
-    (void)og_cuda_driver()->call.cuMemGetInfo(&left, &total);
-    OG_FAIL(error, OGIVE_MEMORY, -1,
-            "CUDA device %d (%s) has no %zu bytes of memory left: %zu of %zu are free",
-            (int)d->index, d->name, bytes, left, total);
-}
-
 static ogive_status allocate(int32_t device, size_t bytes, void **out, ogive_error *error)
 {
     const og_cuda_device *d;
@@ -33,7 +24,7 @@ static ogive_status allocate(int32_t device, size_t bytes, void **out, ogive_err
     int result = og_cuda_driver()->call.cuMemAlloc(&address, bytes);
     ogive_status status = OGIVE_OK;
     if (result == OG_CUDA_OUT_OF_MEMORY)
-        status = fail_full(d, bytes, error);
+        status = og_cuda_fail_full(d, bytes, error);
     else if (result != 0)
         status = og_cuda_fail(result, "cuMemAlloc", d, error);
     status = og_cuda_leave_relaxed(d, mode, status, error);
@@ -111,6 +102,8 @@ void ogive_cuda_describe(ogive_cuda_info *info)
     const og_cuda_nvrtc *nvrtc;
     ogive_error error;
     char folder[OG_CUDA_FOLDER_TEXT], reason[160];
+    if (!info)
+        return;
     memset(info, 0, sizeof *info);
     if (og_cuda_need_driver(&error) != OGIVE_OK)
         copy_text(info->driver_problem, sizeof info->driver_problem, error.message);

@@ -45,14 +45,18 @@ static ogive_status fail_load(int result, const og_cuda_device *device, const og
                               const char *log, ogive_error *error)
 {
     int version = og_cuda_driver()->version;
+    char maker[40] = "";
+    if (image->nvrtc_major)
+        snprintf(maker, sizeof maker, " that NVRTC %d.%d made", image->nvrtc_major,
+                 image->nvrtc_minor);
     if (result == OG_CUDA_INVALID_IMAGE || result == OG_CUDA_NO_BINARY ||
         result == OG_CUDA_INVALID_PTX || result == OG_CUDA_UNSUPPORTED_PTX)
         OG_FAIL(error, OGIVE_DEVICE, -1,
-                "CUDA device %d takes no %s that NVRTC %d.%d made; its driver is for CUDA %d.%d%s: "
-                "%s%s(an NVRTC that is not newer helps; OGIVE_NVRTC names its file)",
-                (int)device->index, image->target.name, image->nvrtc_major, image->nvrtc_minor,
-                version / 1000, version % 1000 / 10, image->was_cached ? " (it was cached)" : "",
-                log, *log ? " " : "");
+                "CUDA device %d refuses code for %s%s%s; its driver is for CUDA %d.%d: %s%s%s (an "
+                "NVRTC that is not newer helps; OGIVE_NVRTC names its file)",
+                (int)device->index, image->target.name, maker,
+                image->was_cached ? " (it was cached)" : "", version / 1000, version % 1000 / 10,
+                og_cuda_result_name(result), *log ? ", " : "", log);
     return og_cuda_fail(result, "cuModuleLoadDataEx", device, error);
 }
 

@@ -52,7 +52,7 @@ typedef struct {
     /* The source of kernel index, or NULL if it has none. */
     const char *(*source)(const og_plan *plan, const void *state, int32_t kernel);
     /* Compiles all kernels, for processes to come; *compiled: those that had not been. */
-    ogive_status (*warm)(const og_plan *plan, const void *state, size_t *compiled,
+    ogive_status (*warm)(const og_plan *plan, const void *state, ogive_warm_info *info,
                          ogive_error *error);
 } og_backend;
 

@@ -13,9 +13,11 @@ ogive warm 'x + 1' x=8x8
 export OGIVE_NVRTC=$FAKE_NVRTC
 ogive warm 'x + 1' x=8x8 --arch 80 --arch sm_90a | sed 's/(.*)/(TIME)/'
 ogive warm 'x + 1' x=16x16 --arch 90a | sed 's/(.*)/(TIME)/'
+ogive warm 'x + 1' x=16x16 --arch 150 | sed 's/(.*)/(TIME)/' # NVRTC does not know it
+ogive warm 'x + 1' x=0x16 --arch 90a | sed 's/(.*)/(TIME)/'
 ls "$OGIVE_CACHE_DIR" | wc -l
 OGIVE_CACHE_DIR=/proc/self ogive warm 'x + 2 * x' x=16x16 --arch 90a
 echo "exit $?"
-mkdir dump
+OGIVE_CACHE_DIR=$(printf 'a%.0s' {1..5000}) ogive warm 'x + 2 * x' x=16x16 --arch 90a
 OGIVE_DUMP=dump ogive warm 'x + 1' x=16x16 --arch 90a > /dev/null
 ls dump | sed 's/^[0-9a-f]*/KEY/'

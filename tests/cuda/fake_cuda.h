@@ -30,7 +30,8 @@ enum {
     CUDA_NOT_FOUND = 500,
     CUDA_ILLEGAL_ADDRESS = 700,
     CUDA_LAUNCH_OUT_OF_RESOURCES = 701,
-    CUDA_LAUNCH_FAILED = 719
+    CUDA_LAUNCH_FAILED = 719,
+    CUDA_CAPTURE_UNSUPPORTED = 900
 };
 
 /* ---- memory ----------------------------------------------------------------------- */

@@ -3,14 +3,16 @@
  * fake_driver.c - a library that stands in for libcuda (OGIVE_LIBCUDA=) where there is
  * no GPU. It exports exactly what cuda_driver.h lists, and behaves as the driver does
  * where Ogive could go wrong: no call without a current context, no launch beyond a
- * device's limits, copies inside of one block only. Streams run at once. Devices look
- * like an H200 with 8 GiB.
+ * device's limits, of another device's module or on its stream, copies inside of one
+ * block only. Streams run at once; one is any number that is not 0, device * 256 and up.
+ * Devices look like an H200 with 8 GiB.
  *
  *     OGIVE_SHIM_DEVICES          how many (1)
  *     OGIVE_SHIM_ARCH             compute capability (90)
  *     OGIVE_SHIM_MULTIPROCESSORS  (132)
  *     OGIVE_SHIM_MEMORY           bytes, over all devices
  *     OGIVE_SHIM_CAPTURING        1: every stream is being captured
+ *     OGIVE_SHIM_LOST             contexts are lost, by this CUresult
  *     OGIVE_SHIM_FAIL             see fake_fault.h; by names without _v2
  */
 #ifndef _GNU_SOURCE
@@ -73,7 +75,22 @@ static int count_devices(void)
         FAKE_FAULT(name, code);                                                                    \
         if (!current.depth)                                                                        \
             return CUDA_INVALID_CONTEXT;                                                           \
+        if (setting("OGIVE_SHIM_LOST", 0))                                                         \
+            return setting("OGIVE_SHIM_LOST", 0);                                                  \
     } while (0)
+
+/* For those that are not allowed while a stream is captured, but in relaxed mode. */
+#define ENTER_UNCAPTURED(name, code)                                                               \
+    do {                                                                                           \
+        ENTER(name, code);                                                                         \
+        if (setting("OGIVE_SHIM_CAPTURING", 0) && current.capture_mode != 2)                       \
+            return CUDA_CAPTURE_UNSUPPORTED;                                                       \
+    } while (0)
+
+static int current_device(void)
+{
+    return current.stack[current.depth - 1]->device;
+}
 
 /* ---- errors and devices ------------------------------------------------------------- */
 
@@ -99,7 +116,7 @@ static const struct {
     {CUDA_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
     {CUDA_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    {CUDA_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
 };
 
@@ -230,7 +247,9 @@ int cuCtxPushCurrent(og_cu_context *context)
 
 int cuCtxPopCurrent(og_cu_context **context)
 {
-    ENTER("cuCtxPopCurrent", CUDA_INVALID_CONTEXT);
+    FAKE_FAULT("cuCtxPopCurrent", CUDA_INVALID_CONTEXT);
+    if (!current.depth) /* a lost one can be left */
+        return CUDA_INVALID_CONTEXT;
     og_cu_context *popped = current.stack[--current.depth];
     if (context)
         *context = popped;
@@ -239,7 +258,7 @@ int cuCtxPopCurrent(og_cu_context **context)
 
 int cuCtxSynchronize(void)
 {
-    ENTER("cuCtxSynchronize", CUDA_LAUNCH_FAILED);
+    ENTER_UNCAPTURED("cuCtxSynchronize", CUDA_LAUNCH_FAILED);
     return CUDA_OK;
 }
 
@@ -282,15 +301,13 @@ static int allocate(og_cu_address *address, size_t bytes, int device)
 
 int cuMemAlloc(og_cu_address *address, size_t bytes)
 {
-    ENTER("cuMemAlloc", CUDA_OUT_OF_MEMORY);
-    if (setting("OGIVE_SHIM_CAPTURING", 0) && current.capture_mode != 2)
-        return 900; /* as while a stream is being captured */
-    return allocate(address, bytes, current.stack[current.depth - 1]->device);
+    ENTER_UNCAPTURED("cuMemAlloc", CUDA_OUT_OF_MEMORY);
+    return allocate(address, bytes, current_device());
 }
 
 int cuMemFree(og_cu_address address)
 {
-    ENTER("cuMemFree", CUDA_INVALID_VALUE);
+    ENTER_UNCAPTURED("cuMemFree", CUDA_INVALID_VALUE);
     if (!address)
         return CUDA_OK;
     return fake_free((void *)(uintptr_t)address) ? CUDA_OK : CUDA_INVALID_VALUE;
@@ -308,7 +325,7 @@ int cuMemcpy(og_cu_address to, og_cu_address from, size_t bytes)
 {
     void *target = (void *)(uintptr_t)to;
     const void *source = (const void *)(uintptr_t)from;
-    ENTER("cuMemcpy", CUDA_ILLEGAL_ADDRESS);
+    ENTER_UNCAPTURED("cuMemcpy", CUDA_ILLEGAL_ADDRESS);
     if ((fake_is_device(target) && !fake_is_inside(target, bytes)) ||
         (fake_is_device(source) && !fake_is_inside(source, bytes)))
         return CUDA_INVALID_VALUE;
@@ -319,7 +336,7 @@ int cuMemcpy(og_cu_address to, og_cu_address from, size_t bytes)
 int cuMemPoolCreate(og_cu_pool **pool, const og_cu_pool_properties *properties)
 {
     static og_cu_pool pools[MOST_DEVICES];
-    ENTER("cuMemPoolCreate", CUDA_OUT_OF_MEMORY);
+    ENTER_UNCAPTURED("cuMemPoolCreate", CUDA_OUT_OF_MEMORY);
     if (properties->allocation_type != 1 || properties->location_type != 1 ||
         properties->location_id < 0 || properties->location_id >= count_devices())
         return CUDA_INVALID_VALUE;
@@ -386,7 +403,15 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, og_cu
 struct og_cu_module {
     fake_module module;
     fake_function *functions;
+    int device;
 };
+
+/* 400 of a function of another device's module. */
+static int check_function(const fake_function *f)
+{
+    return ((const og_cu_module *)f->module)->device == current_device() ? CUDA_OK
+                                                                         : CUDA_INVALID_HANDLE;
+}
 
 /* The bytes of the shared object that fake_nvrtc.c made: it ends with its sections. */
 static size_t measure_image(const void *image)
@@ -439,7 +464,7 @@ int cuModuleLoadDataEx(og_cu_module **module, const void *image, unsigned option
                        int *options, void **option_values)
 {
     (void)option_count, (void)options, (void)option_values;
-    ENTER("cuModuleLoadDataEx", CUDA_INVALID_IMAGE);
+    ENTER_UNCAPTURED("cuModuleLoadDataEx", CUDA_INVALID_IMAGE);
     size_t bytes = measure_image(image);
     void *library = bytes ? open_image(image, bytes) : NULL;
     struct shim_link **link = library ? dlsym(library, "og_shim_link") : NULL;
@@ -450,6 +475,7 @@ int cuModuleLoadDataEx(og_cu_module **module, const void *image, unsigned option
             dlclose(library);
         return CUDA_INVALID_IMAGE;
     }
+    m->device = current_device();
     m->module.library = library;
     m->module.link = link;
     m->module.shared = *shared;
@@ -479,6 +505,8 @@ int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const c
 {
     char symbol[200];
     ENTER("cuModuleGetFunction", CUDA_NOT_FOUND);
+    if (module->device != current_device())
+        return CUDA_INVALID_HANDLE;
     snprintf(symbol, sizeof symbol, "og_entry_%s", name);
     void *entry = dlsym(module->module.library, symbol);
     snprintf(symbol, sizeof symbol, "og_bounds_%s", name);
@@ -519,7 +547,7 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
 int cuFuncLoad(og_cu_function *function)
 {
     (void)function;
-    ENTER("cuFuncLoad", CUDA_INVALID_IMAGE);
+    ENTER_UNCAPTURED("cuFuncLoad", CUDA_INVALID_IMAGE);
     return CUDA_OK;
 }
 
@@ -571,7 +599,6 @@ int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, u
 {
     fake_function *f = (fake_function *)function;
     unsigned most = f->bounds ? f->bounds : 1024;
-    (void)stream;
     ENTER("cuLaunchKernel", CUDA_LAUNCH_FAILED);
     void *buffer = NULL;
     if (!parameters && extra && extra[0] == (void *)1) /* CU_LAUNCH_PARAM_BUFFER_POINTER */
@@ -583,6 +610,8 @@ int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, u
         return CUDA_INVALID_VALUE;
     if (block_x * block_y * block_z > most)
         return CUDA_LAUNCH_OUT_OF_RESOURCES;
+    if (check_function(f) || (stream && (int)((uintptr_t)stream / 256) != current_device()))
+        return CUDA_INVALID_HANDLE;
     const fake_launch_shape shape = {
         {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters};
     return fake_launch(f, &shape);
