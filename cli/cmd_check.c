@@ -298,9 +298,7 @@ static bool check_all(check *c, const text_list *names, failure *why)
 
     if (!check_choice(names, why))
         return false;
-    if (gpu)
-        print_gpu_header(c);
-    else
+    if (!gpu)
         print_header(c);
     for (size_t i = 0; i < ogive_function_count(); i++) {
         ogive_function_info info;
@@ -314,6 +312,8 @@ static bool check_all(check *c, const text_list *names, failure *why)
             uint64_t got, want;
             if (!check_on_gpu(c, i, &info, &got, &want, why))
                 return false;
+            if (checked == 1) /* not before it is known that there is a GPU */
+                print_gpu_header(c);
             print_gpu_hash(c, info.name, got, want);
             wrong += got != want;
             continue;

@@ -176,8 +176,8 @@ static bool explain(const request *r, bool limit, bool json, failure *why)
     return true;
 }
 
-/* Without a GPU the plan for one can still be shown, if that is said. */
-static void assume_arch(device_options *device, bool json)
+/* Without a GPU the plan for one can still be shown, if that is said: *why_assumed. */
+static void assume_arch(device_options *device, const char **why_assumed)
 {
     static ogive_cuda_info info;
 
@@ -187,18 +187,14 @@ static void assume_arch(device_options *device, bool json)
     if (info.device_count > 0)
         return;
     device->arch = "90a";
-    if (json)
-        return;
-    printf("no GPU to plan for: ");
-    text_print_safe(stdout, info.driver_problem, strlen(info.driver_problem));
-    printf("\n\n");
+    *why_assumed = info.driver_problem;
 }
 
 static int run_explain(int argc, char **argv)
 {
     text_list arguments = {0}, gradient = {0};
     device_options device = {0};
-    const char *file = NULL;
+    const char *file = NULL, *why_assumed = NULL;
     bool json = false, no_limit = false;
     const option options[] = {
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
@@ -216,9 +212,14 @@ static int run_explain(int argc, char **argv)
     if (good && device.arch && !device.device)
         device.device = "cuda";
     if (good)
-        assume_arch(&device, json);
-    good = good && request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
-           explain(&r, !no_limit, json, &why);
+        assume_arch(&device, &why_assumed);
+    good = good && request_prepare(&r, file, &arguments, &gradient, &device, &why);
+    if (good && why_assumed && !json) {
+        printf("no GPU to plan for: ");
+        text_print_safe(stdout, why_assumed, strlen(why_assumed));
+        printf("\n\n");
+    }
+    good = good && explain(&r, !no_limit, json, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);

@@ -153,8 +153,10 @@ bool device_options_apply(const device_options *device, ogive_options *out, DLDe
         return false;
     if (!read_device(device->device ? device->device : "cpu", where, why))
         return false;
+    if (device->arch && where->device_type == kDLCPU)
+        return failed(why, STATUS_USAGE, "--arch is for GPUs, --device is cpu");
     out->cpu_level = device->cpu;
-    out->cuda_arch = where->device_type == kDLCUDA ? device->arch : NULL;
+    out->cuda_arch = device->arch;
     return true;
 }
 
