@@ -3,7 +3,7 @@
  * fake_memory.c - device memory of the fake driver: host memory between pages that
  * cannot be touched, the end of every block against the second one. What alignment
  * leaves between the two is filled with a pattern that fake_free() and every launch
- * look at. A new block is full of NaNs. Addresses are never used again, so that a
+ * look at. A new block is full of NaNs, one of gigabytes full of zeros. Addresses are never used again, so that a
  * kernel or a copy that comes after a free is caught too.
  */
 #ifndef _GNU_SOURCE
@@ -20,7 +20,7 @@
 
 enum { PATTERN = 0xc7 };
 /* NaN as float32 and float64, and as each half of a float32. */
-enum { POISON = 0xff };
+enum { POISON = 0xff, MOST_POISON = 1 << 30 };
 
 static const size_t arena_bytes = (size_t)1 << 40;
 static char *arena, *arena_next;
@@ -77,8 +77,11 @@ void *fake_allocate(size_t bytes, int device)
         b->bytes = bytes;
         b->device = device;
         b->data = b->map + (inside - bytes) / alignment * alignment;
-        memset(b->map, PATTERN, inside);
-        memset(b->data, POISON, bytes);
+        size_t before = (size_t)(b->data - b->map);
+        memset(b->map, PATTERN, before);
+        memset(b->data + bytes, PATTERN, inside - before - bytes);
+        if (bytes < MOST_POISON) /* pages that are never touched take no memory */
+            memset(b->data, POISON, bytes);
         arena_next += needed;
         used += bytes;
         data = b->data;
