@@ -309,9 +309,11 @@ static bool load_nvrtc(void)
 
 /* Many kernels in one source: scalar functions once, the rest in a namespace each. */
 typedef struct {
-    og_text source;
+    og_text source, names; /* names: "k0 FORMULA [SHAPES]" and so on, a line each */
     int count;
 } unit;
+
+static int failed_units; /* of a test: all are compiled before it fails */
 
 static void add_kernel(unit *u, const char *formula, const char *shapes)
 {
@@ -323,25 +325,46 @@ static void add_kernel(unit *u, const char *formula, const char *shapes)
     const char *last =
         strstr(work.source, og_text_of_scalar_f64) ? og_text_of_scalar_f64 : og_text_of_scalar_f32;
     const char *rest = strstr(work.source, last) + strlen(last);
-    og_text_add(&u->source, "\n/* %s [%s] */\n", formula, shapes);
     for (int32_t l = 0; l < work.launch_count; l++)
         og_text_add(&u->source, "#undef %s\n#define %s k%d_%s\n", work.launches[l].entry,
                     work.launches[l].entry, u->count, work.launches[l].entry);
+    og_text_add(&u->names, "\nk%d_ %s [%s] %s", u->count, formula, shapes, work.body);
     og_text_add(&u->source, "namespace k%d {\n%s}\n", u->count++, rest);
     og_arena_free(&arena);
 }
 
-/* Compiles for sm_<arch>; a message, or a byte that is not in a register, fails. */
+/* Prints what the compiler says of a kernel, with the kernel's formula. */
+static void report_kernel(const unit *u, const char *arch, const char *kernel, const char *line)
+{
+    char number[16];
+    snprintf(number, sizeof number, "\n%.*s_ ", (int)strcspn(kernel, "_"), kernel);
+    const char *name = strstr(u->names.data, number);
+    int length = name ? (int)strcspn(name + 1, "\n") : 0;
+    print_error("sm_%s: %s: %.*s: %s\n", arch, kernel, length, name ? name + 1 : "", line);
+    failed_units++;
+}
+
+/* A warning, an error, or a byte that is not in a register. */
+static bool is_complaint(const char *line)
+{
+    return strstr(line, "warning") || strstr(line, "error") ||
+           (strstr(line, "bytes spill stores") &&
+            !strstr(line, ", 0 bytes spill stores, 0 bytes spill loads"));
+}
+
+/* Compiles for sm_<arch>; a complaint fails the test in the end. */
 static void compile_unit(unit *u, const char *arch)
 {
     char target[64];
-    snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
-    const char *const options[] = {target, "--std=c++17", "--fmad=false", "--ptxas-options=-v",
-                                   "-diag-suppress=177"};
+    const char *options[16] = {target, "--ptxas-options=-v", "-diag-suppress=177"};
+    int count = 3;
     void *program;
     size_t size;
+    snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
+    for (int i = 0; i < og_cuda_option_count; i++)
+        options[count++] = og_cuda_options[i];
     assert_int_equal(nvrtc.create(&program, u->source.data, "unit.cu", 0, NULL, NULL), 0);
-    int result = nvrtc.compile(program, (int)TEST_COUNT(options), options);
+    int result = nvrtc.compile(program, count, options);
     assert_int_equal(nvrtc.log_size(program, &size), 0);
     char *log = malloc(size + 1);
     assert_int_equal(nvrtc.log(program, log), 0);
@@ -352,14 +375,21 @@ static void compile_unit(unit *u, const char *arch)
         const char *name = strstr(line, "Function properties for ");
         if (name)
             kernel = name + strlen("Function properties for ");
-        if (strstr(line, "warning") || strstr(line, "error"))
-            fail_msg("sm_%s: %s", arch, line);
-        if (strstr(line, "bytes spill stores") &&
-            !strstr(line, "0 bytes spill stores, 0 bytes spill"))
-            fail_msg("sm_%s: %s: %s", arch, kernel, line);
+        if (is_complaint(line))
+            report_kernel(u, arch, kernel, line);
     }
     free(log);
     nvrtc.destroy(&program);
+    og_text_free(&u->source);
+    og_text_free(&u->names);
+}
+
+static void end_units(void)
+{
+    int failed = failed_units;
+    failed_units = 0;
+    if (failed)
+        fail_msg("%d complaints", failed);
 }
 
 /* A call of function op with its tensors x, y and its numbers; false if a formula cannot. */
@@ -388,7 +418,6 @@ static void compile_functions(const char *format, const char *shapes, const char
         if (print_call(op, format, formula, sizeof formula))
             add_kernel(&u, formula, shapes);
     compile_unit(&u, arch);
-    og_text_free(&u.source);
 }
 
 static void test_functions_compile(void **state)
@@ -416,6 +445,7 @@ static void test_functions_compile(void **state)
                 snprintf(shapes, sizeof shapes, bodies[b].shapes, dtypes[d]);
                 compile_functions(bodies[b].format, shapes, archs[a]);
             }
+    end_units();
 }
 
 /* Every body, size and dtype, with the passes that make them hard. */
@@ -444,8 +474,8 @@ static void test_bodies_compile(void **state)
                     add_kernel(&u, formula, shape);
                 }
             compile_unit(&u, archs[a]);
-            og_text_free(&u.source);
         }
+    end_units();
 }
 
 int main(void)
