@@ -44,6 +44,12 @@ static void expect_broken_driver(void)
     CHECK_FAILS(run_text("x + 1", NULL), OGIVE_DEVICE, "does not start: ");
 }
 
+static void expect_forked_driver(void)
+{
+    CHECK_FAILS(run_text("x + 1", NULL), OGIVE_DEVICE,
+                "CUDA_ERROR_NOT_INITIALIZED (initialization error), as after a fork");
+}
+
 static void expect_other_device(void)
 {
     test_tensor x;
@@ -66,7 +72,8 @@ static void test_missing_driver(void **unused)
     in_child(expect_no_device, "OGIVE_SHIM_DEVICES=0", "CUDA_VISIBLE_DEVICES=none", NULL);
     in_child(expect_no_device, "OGIVE_SHIM_FAIL=cuInit:0:100", "CUDA_VISIBLE_DEVICES=none", NULL);
     in_child(expect_broken_driver, "OGIVE_SHIM_FAIL=cuInit:0:999", NULL);
-    in_child(expect_broken_driver, "OGIVE_SHIM_FAIL=cuDeviceGetCount:0:3", NULL);
+    in_child(expect_broken_driver, "OGIVE_SHIM_FAIL=cuDeviceGetCount:0:999", NULL);
+    in_child(expect_forked_driver, "OGIVE_SHIM_FAIL=cuInit:0:3", NULL);
     in_child(expect_other_device, "OGIVE_SHIM_DEVICES=2", NULL);
 }
 
@@ -316,7 +323,7 @@ static void give_wrong_pointers(void)
     CHECK_OK(RUN(x, y, workspace, NULL));
     CHECK_FAILS(RUN(host, y, workspace, NULL), OGIVE_ARGUMENT, "the data of input 'x' (0x");
     CHECK_FAILS(RUN(host, y, workspace, NULL), OGIVE_ARGUMENT,
-                ") is ordinary host memory: expected memory of CUDA device 0");
+                ") is ordinary host memory, or freed: expected memory of CUDA device 0");
     CHECK_FAILS(RUN(x, host, workspace, NULL), OGIVE_ARGUMENT, "the data of output '0'");
     CHECK_FAILS(RUN(x, other, workspace, NULL), OGIVE_ARGUMENT,
                 ") is memory of CUDA device 1: expected CUDA device 0");

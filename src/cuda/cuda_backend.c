@@ -216,7 +216,7 @@ static ogive_status check_pointer(const state *s, const og_buffer *buffer, const
     OG_TRY(ask_pointer(s, data, &facts, error));
     if (facts.memory_type == 0 && !is_capturing(stream))
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                "%s (%p) is ordinary host memory: expected memory of CUDA device %d",
+                "%s (%p) is ordinary host memory, or freed: expected memory of CUDA device %d",
                 name_buffer(s, buffer, name), data, (int)s->device->index);
     if (facts.memory_type == 2 && !(facts.is_managed & 0xff) && facts.device != s->device->index)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,

@@ -110,8 +110,11 @@ static void start_driver(const char *path)
                  getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
     else if (result != 0)
         snprintf(driver.problem, sizeof driver.problem,
-                 "the CUDA driver (%s) does not start: %s (%s)", path, og_cuda_result_name(result),
-                 result_text(result));
+                 "the CUDA driver (%s) does not start: %s (%s)%s", path,
+                 og_cuda_result_name(result), result_text(result),
+                 result == OG_CUDA_NOT_INITIALIZED
+                     ? ", as after a fork of a process that had started CUDA"
+                     : "");
     if (result != 0)
         driver.device_count = 0;
 }

@@ -22,7 +22,7 @@ enum { PATTERN = 0xc7 };
 /* NaN as float32 and float64, and as each half of a float32. */
 enum { POISON = 0xff, MOST_POISON = 1 << 30 };
 
-static const size_t arena_bytes = (size_t)1 << 40;
+static size_t arena_bytes = (size_t)1 << 40;
 static char *arena, *arena_next;
 static fake_block *blocks; /* ascending */
 static size_t block_count, block_room, used;
@@ -42,13 +42,15 @@ size_t fake_memory_used(void)
 static bool grow_tables(void)
 {
     if (!arena) {
-        arena =
-            mmap(NULL, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena == MAP_FAILED) {
-            arena = NULL;
+        void *map = MAP_FAILED;
+        /* The thread sanitizer leaves less room for it. */
+        while (arena_bytes >> 34 &&
+               (map = mmap(NULL, arena_bytes, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) == MAP_FAILED)
+            arena_bytes /= 2;
+        if (map == MAP_FAILED)
             return false;
-        }
-        arena_next = arena;
+        arena = arena_next = map;
     }
     if (block_count < block_room)
         return true;
