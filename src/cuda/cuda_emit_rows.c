@@ -168,9 +168,13 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
 
 static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_shape *s)
 {
-    og_text_add(&e->body, "\nOG_KERNEL(og_rows, OG_THREADS)\n{\n"
-                          "    og_group g = og_find_row(a);\n"
-                          "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n");
+    /* ptxas 13.4 spills up to 24 bytes on sm_100 and later, for more blocks than it has to
+     * (64 registers instead of 56 of sum(rsqrt(x)) in halves). */
+    og_text_add(&e->body,
+                "\nOG_KERNEL(og_rows, OG_THREADS%s)\n{\n"
+                "    og_group g = og_find_row(a);\n"
+                "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n",
+                e->limits->arch >= 100 ? ", 1" : "");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p);
         og_cuda_add_finish(e, p);
