@@ -216,7 +216,7 @@ else:
 
 
 def test_without_the_table_of_c_functions():
-    """PyTorch before 2.9 lends its tensors through __dlpack__ only; streams count there too."""
+    """PyTorch before 2.10 lends its tensors through __dlpack__ only; streams count there too."""
     run_python("""
 import torch
 if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):

@@ -7,11 +7,23 @@
 
 Every function of the formula language that gives a tensor is here under its name, with
 PyTorch's meaning. Gradients of any order, autocast, torch.compile, torch.func and
-torch.export work as for PyTorch's own functions.
+torch.export work as for PyTorch's own functions. torch.compile(model, backend="ogive") finds
+what formulas can do in an ordinary model; explain(model, *args) says what that is.
 """
+
+from typing import Any
 
 from ._functions import *  # noqa: F403
 from ._functions import __all__ as _names
 from ._module import Formula
+from ._precision import set_precision
 
-__all__ = ["Formula", *_names]
+
+def __getattr__(name: str) -> Any:
+    if name in ("backend", "explain"):  # imports Dynamo
+        from . import _backend
+        return getattr(_backend, name)
+    raise AttributeError(f"module 'ogive.torch' has no attribute '{name}'")
+
+
+__all__ = ["Formula", "backend", "explain", "set_precision", *_names]

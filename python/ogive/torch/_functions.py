@@ -2,7 +2,7 @@
 """Every function of the formula language that gives a tensor, under its name.
 
 Made from the library's own table. A function of tensors alone (sigmoid) is the compiled
-formula itself. Others (softmax) are Python functions with the table's signature, whose
+formula itself. Others (softmax; products, whose precision may change) are Python functions with the table's signature, whose
 numbers become part of the formula's text.
 
 Left out: comparisons, whose masks are no tensors, casts (Tensor.to) and views, which PyTorch
@@ -22,6 +22,7 @@ from torch import Tensor
 from .. import _core
 from ._autocast import TENSORS, signatures
 from ._operator import call
+from ._precision import precision
 
 __all__: list[str] = ["where"]
 # The input is cast first, if dtype is given.
@@ -67,8 +68,8 @@ def _text(function: str, tensors: tuple[str, ...], dtype: torch.dtype | None,
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _compiled(*call_parts: Any) -> _core.Formula:
-    return _core.compile(_text(*call_parts))
+def _compiled(precision: str, *call_parts: Any) -> _core.Formula:
+    return _core.compile(_text(*call_parts), precision)
 
 
 def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any,
@@ -78,11 +79,11 @@ def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: 
     values = others.values()
     if torch.compiler.is_compiling():
         text = _text(*parts, *[_constant(value, True) for value in values])
-        return call(text, "", "float32", list(given.values()), out)
+        return call(text, "", precision(), list(given.values()), out)
     try:
-        formula = _compiled(*parts, *values)
+        formula = _compiled(precision(), *parts, *values)
     except TypeError:  # a list or a size, which are no keys of a cache
-        formula = _compiled(*parts, *[_constant(value, False) for value in values])
+        formula = _compiled(precision(), *parts, *[_constant(value, False) for value in values])
     return formula(*given.values(), out=out)
 
 
@@ -90,7 +91,7 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     signature = signatures()[name].parameters
     tensors = [each for each in signature if each in TENSORS]
     others = [each for each in signature if each not in TENSORS]
-    if not others and all(signature[each].default is signature[each].empty for each in tensors):
+    if name != "matmul" and not others and all(signature[each].default is signature[each].empty for each in tensors):
         return _core.compile(f"{name}({', '.join(tensors)})")
     keywords = "" if "*" in parameters else ", *"
     if name in _WITH_DTYPE:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _core
+from . import _precision
 
 
 class Formula(nn.Module):
@@ -18,13 +19,14 @@ class Formula(nn.Module):
 
     What is given by name, an nn.Module, nn.Parameter or tensor, is registered under it and
     shared, not copied; dotted names of the formula reach into it. forward() takes the
-    inputs that are left, in order of first appearance, or by name.
+    inputs that are left, in order of first appearance, or by name. precision, if not given,
+    is what set_precision() says now.
     """
 
-    def __init__(self, text: str, *, precision: str = "float32",
+    def __init__(self, text: str, *, precision: str | None = None,
                  **named: nn.Module | Tensor | None) -> None:
         super().__init__()
-        self.formula = _core.compile(text, precision)
+        self.formula = _core.compile(text, precision or _precision.precision())
         for name, value in named.items():
             self._bind(name, value)
         self._inputs = self.formula.inputs  # of a formula Dynamo sees only the call

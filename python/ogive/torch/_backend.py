@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""torch.compile(model, backend="ogive"): finds what formulas can do in an ordinary model.
+
+Dynamo hands over a graph of PyTorch's functions. Calls that the formula language has
+(_translate.py) and that feed each other become regions (_regions.py); a region becomes one
+formula, a function of tensors like any other in the graph, with gradients, autocast and
+dynamic shapes as every formula has them. The rest stays what it was and runs eagerly, or by
+another backend: options={"rest": "inductor"}.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from .. import _core
+from ._precision import precision
+from ._regions import Analysis, Region
+
+
+def _caller(formula: _core.Formula, index: int) -> Callable[..., Any]:
+    def region(*inputs: Any) -> Any:
+        return formula(*inputs)
+
+    region.__name__ = region.__qualname__ = f"ogive_region_{index}"
+    return region
+
+
+def _insert(graph: Graph, region: Region, index: int, copies: dict[Node, Node]) -> None:
+    """One call in place of a region's."""
+    formula = _core.compile(region.text, precision())
+    call = graph.call_function(_caller(formula, index), tuple(copies[n] for n in region.inputs))
+    for i, node in enumerate(region.outputs):
+        result = call if formula.results == 1 else graph.call_function(operator.getitem, (call, i))
+        result.meta = dict(node.meta)
+        copies[node] = result
+
+
+def rewrite(module: GraphModule, analysis: Analysis) -> GraphModule:
+    """module with a call of a formula for each region."""
+    graph, count = Graph(), 0
+    copies: dict[Node, Node] = {}
+    for unit in analysis.order():
+        if isinstance(unit, Region):
+            _insert(graph, unit, count, copies)
+            count += 1
+        else:
+            copies[unit] = graph.node_copy(unit, copies.__getitem__)
+    result = GraphModule(module, graph)
+    result.meta = dict(module.meta)
+    return result
+
+
+def backend(module: GraphModule, example_inputs: Sequence[Any], *,
+            options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's."""
+    rest = (options or {}).get("rest", "eager")
+    unknown = set(options or {}) - {"rest"}
+    if unknown:
+        raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest'")
+    analysis = Analysis(module)
+    if analysis.regions:
+        module = rewrite(module, analysis)
+    compiled: Callable[..., Any] = module.forward
+    if rest != "eager":
+        from torch._dynamo.backends.registry import lookup_backend
+        compiled = lookup_backend(rest)(module, example_inputs)
+    return compiled
+
+
+# ---- explain ------------------------------------------------------------------------
+
+
+def _report(analysis: Analysis) -> list[str]:
+    lines = []
+    for region in analysis.regions:
+        count = len(region.nodes)
+        lines.append(f"taken: {', '.join(analysis.names[node] for node in region.nodes)} "
+                     f"({count} {'call' if count == 1 else 'calls'}, one formula)")
+        lines.append(f"    {region.text}")
+    left: dict[str, list[str]] = {}
+    for node, reason in analysis.left.items():
+        left.setdefault(reason, []).append(analysis.call_name(node))
+    for reason, names in left.items():
+        calls = [name if count == 1 else f"{name} ({count} calls)"
+                 for name, count in Counter(names).items()]
+        lines.append(f"left: {', '.join(calls)}: {reason}")
+    return lines
+
+
+def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """What torch.compile(model, backend="ogive") does with these arguments: the calls that
+    become formulas, and why others are left to PyTorch. Calls the model once."""
+    graphs: list[list[str]] = []
+
+    def look(module: GraphModule, example_inputs: Sequence[Any]) -> Any:
+        graphs.append(_report(Analysis(module)))
+        return module.forward
+
+    with torch.random.fork_rng():
+        torch.compile(getattr(model, "_orig_mod", model), backend=look)(*args, **kwargs)
+    lines = []
+    for i, graph in enumerate(graphs):
+        if len(graphs) > 1:
+            lines.append(f"graph {i} of {len(graphs)}: Dynamo cannot trace the model as one")
+        lines += graph or ["nothing to do"]
+    return "\n".join(lines)

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: MIT
+"""Which calls of a graph become formulas together.
+
+A call joins the region of what it reads, if the graph can still be put into an order: with
+regions as single calls, nothing waits for itself. A matrix product begins a region, since
+what comes before it would be computed again for every tile; all that follows belongs to its
+kernel or to ones that read what it kept. Calls keep their order around what writes to
+tensors, draws random numbers or changes PyTorch's state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from ._autocast import signatures
+from ._operator import run
+from ._precision import precision
+from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, is_harmless, is_number,
+                         may_write, name_of, translate, value_of, why_unknown)
+
+# From this k and n on float32 products run on a Hopper GPU's tensor cores (docs/cuda.md).
+_TENSOR_CORES = 128
+_NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY}
+
+
+class Region:
+    """Calls that become one formula; nodes are in the graph's order."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes, self.inside = nodes, set(nodes)
+        self.outputs: list[Node] = []
+        self.inputs: list[Node] = []
+        self.kept: set[Node] = set()  # stay in the graph, too
+        self.text = ""
+
+    def find_outputs(self, parts: dict[Node, list[Part]]) -> None:
+        """What others read. What a formula cannot give as PyTorch does (masks; results that
+        are not contiguous, or the argument itself) is computed once more by PyTorch."""
+        pending = [n for n in self.nodes if any(user not in self.inside for user in n.users)]
+        while pending:
+            node = pending.pop()
+            if node in self.kept or node in self.outputs:
+                continue
+            value = value_of(node)
+            if value.dtype in FLOATS and value.is_contiguous() and name_of(node) != IDENTITY:
+                self.outputs.append(node)
+            else:
+                self.kept.add(node)
+                pending += [part for part in parts[node] if part in self.inside]
+        self.outputs.sort(key=self.nodes.index)
+
+    def write(self, parts: dict[Node, list[Part]]) -> None:
+        """Fills inputs and text."""
+        uses = dict.fromkeys(self.outputs, 0)  # of what outputs need
+        for node in reversed(self.nodes):
+            for part in parts[node] if node in uses else ():
+                if part in self.inside:
+                    uses[part] = uses.get(part, 0) + 1
+        names: dict[Any, str] = {}
+        bound: list[str] = []
+        for node in self.nodes:
+            if node not in uses:
+                continue
+            text = ""
+            for part in parts[node]:
+                if isinstance(part, Node) and part not in names:
+                    names[part] = _name_input(part, set(names.values()))
+                text += names[part] if isinstance(part, Node) else part
+            if uses[node] > 1 or uses[node] and node in self.outputs:
+                name = _free_name("z", set(names.values()))
+                bound.append(f"{name} = {_unwrapped(text)}")
+                text = name
+            names[node] = text
+        self.text = "; ".join([*bound, ", ".join(_unwrapped(names[n]) for n in self.outputs)])
+        nodes = {name: node for node, name in names.items() if node not in self.inside}
+        self.inputs = [nodes[name] for name in _core.compile(self.text).inputs]
+
+
+def _free_name(letter: str, taken: set[str]) -> str:
+    return next(name for i in range(len(taken) + 1) if (name := f"{letter}{i}") not in taken)
+
+
+def _name_input(node: Node, taken: set[str]) -> str:
+    """A parameter's name in its module, or the argument's: Dynamo has made l_x_ of x, and
+    l_self_modules_fc_parameters_weight_ of self.fc.weight."""
+    name = re.sub(r"^[lL]_|_$", "", node.name)
+    name = re.sub(r"^[a-z]+_(?=(modules|parameters|buffers)_)", "", name)
+    name = re.sub(r"_?\b_?(modules|parameters|buffers)_|_(modules|parameters|buffers)_", ".", name)
+    name = name.strip("._")
+    if (name in taken or name in signatures() or name in ("inf", "nan", "true", "false")
+            or not re.fullmatch(r"[A-Za-z_]\w*(\.([A-Za-z_]\w*|\d+))*", name)):
+        return _free_name("x", taken)
+    return name
+
+
+def _unwrapped(text: str) -> str:
+    """Without a pair of brackets around all of it."""
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[1:-1] if i == len(text) - 1 and text[0] == "(" else text
+    return text
+
+
+def _why_not_product(name: str, node: Node) -> str | None:
+    """Products that PyTorch's libraries do faster (docs/cuda.md has the times)."""
+    x, w = (value_of(part) for part in node.args[:2])
+    if x.device.type != "cuda":
+        return None
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return "PyTorch's products of half types are faster on a GPU"
+    if name == "matmul" or w.dim() != 2 or x.dtype != torch.float32 or any(
+            not isinstance(size, int) or size < _TENSOR_CORES for size in w.shape):
+        return "such products do not run on tensor cores here"
+    return None
+
+
+class Analysis:
+    """A graph's regions, the names of its calls in the language, and why others are left."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.nodes = list(module.graph.nodes)
+        self.index = {node: i for i, node in enumerate(self.nodes)}
+        self.names: dict[Node, str] = {}
+        self.parts: dict[Node, list[Part]] = {}
+        self.left: dict[Node, str] = {}
+        self.regions: list[Region] = []
+        self._group: dict[Node, int] = {}
+        self._translate_all()
+        self._before = dict(self._predecessors())
+        self._join_all()
+        self._settle()
+
+    @staticmethod
+    def call_name(node: Node) -> str:
+        name = node.target if isinstance(node.target, str) else getattr(
+            node.target, "__name__", str(node.target))
+        return name_of(node) or name
+
+    # ---- calls ----
+
+    def _translate_all(self) -> None:
+        for node in self.nodes:
+            if node.op not in ("call_function", "call_method", "call_module"):
+                continue
+            name = name_of(node)
+            if name is None:
+                if isinstance(value_of(node), Tensor) and not is_view(node):
+                    self.left[node] = why_unknown(node)
+                continue
+            if not isinstance(value_of(node), Tensor) or name in ("t", "transpose"):
+                continue  # sizes; views cost nothing
+            try:
+                parts = translate(name, node)
+                reason = _why_not_product(name, node) if name in PRODUCTS else None
+                if reason:
+                    raise Left(reason)
+                condition = node.args[0] if name == "where" else None
+                if condition is not None and condition not in self.parts:
+                    raise Left("its condition is no comparison of this graph")
+                self.names[node], self.parts[node] = name, parts
+            except Left as reason:
+                self.left[node] = str(reason)
+
+    # ---- order ----
+
+    def _predecessors(self) -> Iterator[tuple[Node, list[Node]]]:
+        """What has to come before each node: what it reads, and the last call that others
+        must not change places with; for such a call all since the one before."""
+        fence: Node | None = None
+        since: list[Node] = []
+        for node in self.nodes:
+            before = list(node.all_input_nodes)
+            if is_harmless(node):
+                since.append(node)
+                if fence is not None and node.op != "placeholder":
+                    before.append(fence)
+            else:
+                before += since if fence is None else [*since, fence]
+                fence, since = node, []
+            yield node, before
+
+    def _sorted(self, group: dict[Node, int]) -> list[Any] | None:
+        """Nodes and groups, so that each comes after what it needs; None: impossible."""
+        members: dict[Any, list[Node]] = {}
+        for node in self.nodes:
+            members.setdefault(group.get(node, node), []).append(node)
+        waits = {unit: {group.get(p, p) for node in nodes for p in self._before[node]} - {unit}
+                 for unit, nodes in members.items()}
+        users: dict[Any, list[Any]] = {unit: [] for unit in members}
+        for unit, needed in waits.items():
+            for other in needed:
+                users[other].append(unit)
+        missing = {unit: len(needed) for unit, needed in waits.items()}
+        ready = [(self.index[members[unit][-1]], i, unit)
+                 for i, unit in enumerate(members) if missing[unit] == 0]
+        heapq.heapify(ready)
+        position = {unit: i for i, unit in enumerate(members)}
+        done = []
+        while ready:
+            unit = heapq.heappop(ready)[2]
+            done.append(unit)
+            for user in users[unit]:
+                missing[user] -= 1
+                if missing[user] == 0:
+                    heapq.heappush(ready, (self.index[members[user][-1]], position[user], user))
+        return done if len(done) == len(members) else None
+
+    def order(self) -> Iterator[Node | Region]:
+        """What the new graph computes, in order."""
+        group = {n: i for i, region in enumerate(self.regions) for n in region.nodes
+                 if n not in region.kept}
+        units = self._sorted(group)
+        assert units is not None
+        for unit in units:
+            yield self.regions[unit] if isinstance(unit, int) else unit
+
+    # ---- regions ----
+
+    def _join_all(self) -> None:
+        for i, node in enumerate(self.parts):
+            self._group[node] = i
+            if self.names[node] in PRODUCTS:
+                continue
+            for part in self.parts[node]:
+                if part in self._group:
+                    self._join(self._group[node], self._group[part])
+
+    def _join(self, one: int, other: int) -> None:
+        if one == other:
+            return
+        joined = {n: one if g == other else g for n, g in self._group.items()}
+        if self._sorted(joined) is not None:
+            self._group = joined
+
+    def _settle(self) -> None:
+        """Regions of groups that are worth it."""
+        groups: dict[int, list[Node]] = {}
+        for node, group in self._group.items():
+            groups.setdefault(group, []).append(node)
+        autocasts = self._autocasts()
+        for nodes in groups.values():
+            region = Region(nodes)
+            reason = self._why_not(region, autocasts)
+            if reason is None:
+                self.regions.append(region)
+            else:
+                self.left.update(dict.fromkeys(nodes, reason))
+        while self._sorted({n: i for i, r in enumerate(self.regions) for n in r.nodes
+                            if n not in r.kept}) is None:  # a kept node ties two regions up
+            region = self.regions.pop(next(i for i, r in enumerate(self.regions) if r.kept))
+            self.left.update(dict.fromkeys(region.nodes, "its results are not contiguous"))
+
+    def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
+        work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
+        alone = len(work) < 2 and not (work and self.names[work[0]] in PRODUCTS and
+                                       value_of(work[0]).device.type == "cuda")
+        if alone:
+            return "nothing beside it that a formula could join it with"
+        for node in region.nodes:
+            if self.names[node] == "where" and node.args[0] not in region.inside:
+                return "a condition is needed elsewhere before"
+        if self._is_written_later(region):
+            return "one of its inputs is written to later, which its gradient needs"
+        region.find_outputs(self.parts)
+        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept):
+            return "its results are not contiguous"
+        region.write(self.parts)
+        return _why_different(region, autocasts.get(region.nodes[0]))
+
+    def _is_written_later(self, region: Region) -> bool:
+        """A formula keeps its inputs for its gradient, where PyTorch may keep results."""
+        inputs = {_storage(part) for node in region.nodes for part in self.parts[node]
+                  if isinstance(part, Node) and part not in region.inside}
+        first = self.index[region.nodes[0]]
+        return any(may_write(node) and not inputs.isdisjoint(map(_storage, node.all_input_nodes))
+                   for node in self.nodes[first:])
+
+    def _autocasts(self) -> dict[Node, Any]:
+        """The arguments of the autocast around each node, where the graph has one."""
+        stack: list[Any] = []
+        found = {}
+        for node in self.nodes:
+            name = getattr(node.target, "__name__", "")
+            if name == "_enter_autocast":
+                stack.append(node.args)
+            elif name == "_exit_autocast" and stack:
+                stack.pop()
+            elif stack:
+                found[node] = stack[-1]
+        return found
+
+
+def _storage(node: Node) -> Any:
+    """What tells the memory of a tensor from that of others; of something else, the node."""
+    value = value_of(node)
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+
+
+def is_view(node: Node) -> bool:
+    return any(_storage(node) == _storage(each) for each in node.all_input_nodes)
+
+
+def _why_different(region: Region, autocast: Any) -> str | None:
+    """Asks the operator for its results' shapes and dtypes, which must be PyTorch's."""
+    values = [value_of(node) for node in region.inputs]
+    mode = next((value.fake_mode for value in values if hasattr(value, "fake_mode")), None)
+    context = torch.autocast(*autocast) if autocast else contextlib.nullcontext()
+    device = value_of(region.outputs[0]).device
+    try:
+        with mode or contextlib.nullcontext(), context, torch.no_grad():
+            tensors = [torch.ones((), device=device) if is_number(node) else value
+                       for node, value in zip(region.inputs, values)]
+            results = run(tensors, region.text, "", precision())
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+        return f"a formula refuses it: {str(error).splitlines()[0]}"
+    for node, result in zip(region.outputs, results):
+        want = value_of(node)
+        if result.dtype != want.dtype or result.dim() != want.dim() or not all(
+                a == b for a, b in zip(result.shape, want.shape)):
+            return (f"a formula would give {result.dtype} {tuple(result.shape)}, "
+                    f"PyTorch gives {want.dtype} {tuple(want.shape)}")
+    return None

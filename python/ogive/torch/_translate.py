@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""A call in a graph of torch.fx as a call in the formula language: which functions of
+PyTorch those are, with which arguments, and why not if not. Knows one node at a time;
+_backend.py joins them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx import Node
+
+from ._autocast import TENSORS, signatures
+
+FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
+          torch.float64: "float64"}
+PRODUCTS = {"linear", "matmul"}
+IDENTITY = "dropout"  # while it is not training
+COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+_OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
+                "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs",
+                "float": "float32", "half": "float16", "double": "float64", "mm": "matmul",
+                "truediv": "div"}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "lt": "<", "le": "<=",
+          "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+# Arguments of PyTorch's that the language does not have, with the values that change nothing.
+_WITHOUT_EFFECT = {"inplace": (False,), "dtype": (None,), "alpha": (1,), "rounding_mode": (None,),
+                   "_stacklevel": (3, 5), "out": (None,)}
+# The same by position, after those that the language has.
+_FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dtype"),
+            "log_softmax": ("_stacklevel", "dtype")}
+# What is left to PyTorch but changes nothing that others read: the order of these and of
+# the calls around them does not matter.
+_HARMLESS = {
+    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze",
+    "expand", "expand_as", "repeat", "contiguous", "chunk", "split", "unbind", "cat", "stack",
+    "narrow", "select", "movedim", "getitem", "getattr", "size", "dim", "numel", "item", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
+    "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "group_norm", "bmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
+    "tril", "triu", "masked_fill", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
+    "full", "zeros_like", "ones_like", "empty_like", "sin", "cos", "floor", "round", "type_as", "to",
+    "logical_not", "logical_and", "logical_or", "add", "sub", "mul", "floordiv", "mod", "truediv"}
+
+
+class Left(Exception):
+    """Why a node is left to PyTorch."""
+
+
+@functools.cache
+def _functions() -> dict[Any, str]:
+    """PyTorch's functions, and Python's operators, by what the language calls them."""
+    names = {name: name for name in signatures()} | _OTHER_NAMES
+    found: dict[Any, str] = {}
+    for space in (torch, F, torch._C._nn, operator):
+        for name, meaning in names.items():
+            function = getattr(space, name, None)
+            if callable(function) and not isinstance(function, (type, torch.dtype)):
+                found[function] = meaning
+    return found
+
+
+def name_of(node: Node) -> str | None:
+    """The language's name for what node calls; None: it has none."""
+    if node.op == "call_function":
+        if node.target is F.dropout and not _drops(node):
+            return IDENTITY
+        return _functions().get(node.target)
+    if node.op != "call_method" or not isinstance(node.target, str):
+        return None
+    if node.target == "to":
+        dtypes = [value for value in (*node.args[1:], *node.kwargs.values())]
+        return FLOATS.get(dtypes[0]) if len(dtypes) == 1 else None
+    name = _OTHER_NAMES.get(node.target, node.target)
+    return name if name in signatures() and hasattr(Tensor, node.target) else None
+
+
+def _drops(node: Node) -> bool:
+    training = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
+    return training is not False or may_write(node)
+
+
+def is_harmless(node: Node) -> bool:
+    """Whether other calls may change places with this one: it writes to nothing, draws no
+    random number, changes no state. Nothing is known of what is not listed."""
+    if node.op in ("placeholder", "get_attr"):
+        return True
+    if node.op not in ("call_function", "call_method") or may_write(node):
+        return False
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return not any(tag == torch.Tag.nondeterministic_seeded for tag in target.tags)
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return name_of(node) is not None or name in _HARMLESS
+
+
+def may_write(node: Node) -> bool:
+    """Whether node writes to a tensor that it reads, as far as its name tells."""
+    if node.op not in ("call_function", "call_method"):
+        return node.op == "call_module"
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable)
+    name = target if isinstance(target, str) else getattr(target, "__name__", "_")
+    space = "torch" if isinstance(target, str) else getattr(target, "__module__", None) or "torch"
+    written = "out" in node.kwargs or node.kwargs.get("inplace") or any(
+        value is True for value in node.args[1:]) and "inplace" in _parameters(target)
+    if space == "_operator":
+        return name == "setitem" or name in ("iadd", "isub", "imul", "itruediv", "ipow", "imatmul",
+                                             "ifloordiv", "imod", "iand", "ior", "ixor")
+    return bool(written) or name.endswith("_") or space.partition(".")[0] not in ("torch", "builtins")
+
+
+@functools.cache
+def _parameters(function: Any) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a built-in function, or a method's name
+        return ()
+
+
+def value_of(node: Node) -> Any:
+    """What PyTorch says a node gives: a tensor without data, a symbol, or nothing."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def is_number(value: Any) -> bool:
+    """As an argument: also a node that stands for one."""
+    if isinstance(value, Node):
+        value = value_of(value)
+        return isinstance(value, (torch.SymInt, torch.SymFloat))
+    return isinstance(value, (bool, int, float))
+
+
+def _constant(value: Any) -> Any:
+    """For the formula's text; symbols become numbers, with a guard."""
+    if isinstance(value, (tuple, list)):
+        return [_constant(item) for item in value]
+    if isinstance(value, Node) and is_number(value):
+        from torch.fx.experimental.symbolic_shapes import guard_scalar
+        return guard_scalar(value_of(value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise Left(f"an argument is a {type(value).__name__}")
+
+
+def _check_tensor(node: Node, device: torch.device | None) -> torch.device:
+    value = value_of(node)
+    if not isinstance(value, Tensor):
+        raise Left("an argument is no tensor")
+    if value.layout != torch.strided or value.device.type not in ("cpu", "cuda"):
+        raise Left(f"a tensor is {value.layout} on {value.device}")
+    if value.dim() > 8:
+        raise Left(f"a tensor has {value.dim()} dims")
+    if device is not None and value.device != device:
+        raise Left("its tensors are on different devices")
+    return value.device
+
+
+def _bind(name: str, node: Node) -> dict[str, Any]:
+    """The language's parameters and their arguments; raises Left for one it lacks."""
+    parameters = signatures()[name].parameters
+    positional = [each.name for each in parameters.values() if each.kind != each.KEYWORD_ONLY]
+    names = [*positional, *(_FURTHER.get(name) or ("inplace",))]
+    if name in FLOATS.values():
+        return {"input": node.args[0]}
+    if name in ("var", "std") and any(isinstance(value, bool) for value in node.args[1:]):
+        raise Left(f"{name} with unbiased=")
+    if len(node.args) > len(names):
+        raise Left(f"{name} with {len(node.args)} arguments")
+    given = {**dict(zip(names, node.args)), **{
+        {"axis": "dim", "self": "input"}.get(key, key): value for key, value in node.kwargs.items()}}
+    if name == "softmax" and isinstance(given.get("_stacklevel"), torch.dtype):
+        given["dtype"] = given.pop("_stacklevel")  # torch.softmax(input, dim, dtype)
+    for key in [key for key in given if key not in parameters]:
+        value = given.pop(key)
+        if key == "_stacklevel":
+            continue
+        if key == "dtype" and value in FLOATS:
+            given["input"] = (FLOATS[value], given["input"])
+        elif not any(value is each or value == each for each in _WITHOUT_EFFECT.get(key, ())):
+            raise Left(f"{name} with {key}={value}")
+    return given
+
+
+Part = Any  # text, or a node whose text belongs there
+
+
+def translate(name: str, node: Node) -> list[Part]:
+    """The call as text in which nodes stand for their own. Raises Left."""
+    result = value_of(node)
+    mask = name in COMPARISONS
+    if not isinstance(result, Tensor):
+        raise Left("its result is no tensor")
+    if not mask and result.dtype not in FLOATS:
+        raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
+    if name == IDENTITY:
+        _check_tensor(node, None)
+        return [node.args[0]]
+    given = _bind(name, node)
+    device, numbers = None, 0
+    infix = _INFIX.get(name)
+    parts: list[Part] = ["" if infix else name, "("]
+    for key, value in given.items():
+        if value is None:
+            continue
+        cast = None
+        if isinstance(value, tuple) and len(value) == 2 and value[0] in FLOATS.values():
+            cast, value = value
+        parts.append("" if len(parts) == 2 else f" {infix} " if infix else ", ")
+        if key not in TENSORS:
+            parts.append(f"{key}={_literal(_constant(value))}")
+            continue
+        if key in ("weight", "bias"):
+            parts.append(f"{key}=")
+        if isinstance(value, Node) and not is_number(value):
+            device = _check_tensor(value, device)
+            if value_of(value).dtype not in FLOATS and key != "condition":
+                raise Left(f"an argument is {str(value_of(value).dtype).removeprefix('torch.')}")
+            parts += [f"{cast}(", value, ")"] if cast else [value]
+        elif is_number(value):
+            numbers += 1
+            parts.append(value if isinstance(value, Node) else _literal(float(value)))
+        else:
+            raise Left(f"an argument is a {type(value).__name__}")
+    if device is None or numbers and name in PRODUCTS:
+        raise Left("it has no tensor")
+    if name in FLOATS.values() and value_of(given["input"]).dtype == result.dtype:
+        raise Left("it changes nothing")
+    return [*parts, ")"]
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join([_literal(item) for item in value]) + "]"
+    return repr(value)
+
+
+def why_unknown(node: Node) -> str:
+    """What is wrong with a node that has no name in the language."""
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return f"the formula language has no {name}"

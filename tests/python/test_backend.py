@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""torch.compile(model, backend="ogive"): the same results and gradients as eagerly, which
+calls become formulas, and what is left alone."""
+
+import pytest
+import torch
+import torch._dynamo.testing
+import torch.nn as nn
+import torch.nn.functional as F
+
+import ogive.torch as ot
+from ogive.torch import _backend
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def formulas(monkeypatch):
+    """The texts that the backend found, in order."""
+    found = []
+    insert = _backend._insert
+
+    def spy(graph, region, *others):
+        found.append(region.text)
+        insert(graph, region, *others)
+
+    monkeypatch.setattr(_backend, "_insert", spy)
+    return found
+
+
+def check(function, *inputs, rest="eager", grad=True, tolerance=2e-5, **options):
+    """function compiled beside itself: results, and gradients of what requires them."""
+    call = torch.compile(function, backend=ot.backend, options={"rest": rest}, fullgraph=True,
+                         **options)
+    ours = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+    got, want = call(*ours), function(*inputs)
+    flat_got, flat_want = (r if isinstance(r, tuple) else (r,) for r in (got, want))
+    for a, b in zip(flat_got, flat_want):
+        assert a.dtype == b.dtype and a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    if grad:
+        parameters = list(function.parameters()) if isinstance(function, nn.Module) else []
+        by_ours, by_theirs = ([*(t for t in ts if t.requires_grad), *parameters]
+                              for ts in (ours, inputs))
+        a = torch.autograd.grad([r.float().sin().sum() for r in flat_got if r.requires_grad], by_ours)
+        b = torch.autograd.grad([r.float().sin().sum() for r in flat_want if r.requires_grad], by_theirs)
+        for x, y in zip(a, b):
+            torch.testing.assert_close(x, y, rtol=10 * tolerance, atol=10 * tolerance)
+    return call
+
+
+class Block(nn.Module):
+    """Half a transformer's layer."""
+
+    def __init__(self, n=16):
+        super().__init__()
+        self.norm = nn.LayerNorm(n)
+        self.up, self.down = nn.Linear(n, 2 * n), nn.Linear(2 * n, n)
+        self.drop = nn.Dropout(0.25)
+
+    def forward(self, x):
+        h = self.drop(F.gelu(self.up(self.norm(x))))
+        return x + self.drop(self.down(h)) * 0.5
+
+
+@pytest.mark.parametrize("rest", ["eager", "aot_eager"])
+def test_a_block(rest, data, device, formulas):
+    check(Block().to(device).eval(), data(6, 16).requires_grad_(), rest=rest)
+    assert formulas == [
+        "gelu(linear(x0, weight=up.weight, bias=up.bias))",
+        "x + (linear(h, weight=down.weight, bias=down.bias) * 0.5)"] or device == "cuda"
+
+
+def test_random_numbers_are_pytorchs(data, device):
+    """The same seed drops the same elements, in the same order."""
+    block = Block().to(device)
+    call = torch.compile(block, backend=ot.backend)
+    x = data(6, 16)
+    call(x)
+    torch.manual_seed(3)
+    want = block(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(call(x), want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("function, text", [
+    (lambda x, y: torch.sigmoid(x) * 2 + y, "(sigmoid(x) * 2.0) + y"),
+    (lambda x, y: x.sigmoid().mul(2).add(y), "(sigmoid(x) * 2.0) + y"),
+    (lambda x, y: torch.where(x > y, x, -y).clamp(min=-0.5),
+     "clamp(where((x > y), x, neg(y)), min=-0.5)"),
+    (lambda x, y: (1 - torch.softmax(x / y.abs(), -1)) ** 2,
+     "pow((1.0 - softmax((x / abs(y)), dim=-1)), exponent=2)"),
+    (lambda x, y: F.leaky_relu(x - y.mean(1, True), 0.2), None),
+    (lambda x, y: (x.exp().sum(dim=(0, 1)), y.double() * 2, (x * y).amax(0)), None),
+    (lambda x, y: F.layer_norm(x * y, (8,)) + F.rms_norm(x, (8,)), None),
+    (lambda x, y: torch.logsumexp(x * y, 1) / torch.var(y, 1, correction=0), None),
+    (lambda x, y: F.softmax(x * y, 1, dtype=torch.float64), "softmax(float64((x * y)), dim=1)"),
+    (lambda x, y: torch.add(x, y) - torch.true_divide(x, 3), None),
+    (lambda x, y: F.hardtanh(x * 3) * F.elu(y, 0.5) * F.logsigmoid(x), None),
+])
+def test_functions_and_operators(function, text, data, formulas):
+    check(function, data(6, 8).requires_grad_(), data(6, 8).requires_grad_())
+    assert len(formulas) >= 1 and text in (None, formulas[0])
+
+
+def test_one_value_for_several_users(data, formulas):
+    def function(x):
+        z = torch.tanh(x) + 1
+        return z * 2, z, z.sum(1)
+
+    check(function, data(5, 7).requires_grad_())
+    assert formulas == ["z0 = tanh(x) + 1.0; z0, z0 * 2.0, sum(z0, dim=1)"]
+
+
+def test_no_region_waits_for_itself(data, formulas):
+    """tanh and the sum cannot be one formula: the cumulative sum lies between them."""
+    def function(x):
+        z = torch.tanh(x) * 3
+        return torch.exp(torch.cumsum(z, 1)) + z
+
+    check(function, data(5, 7).requires_grad_())
+    assert len(formulas) == 2 and "tanh(x) * 3.0" == formulas[0]
+
+
+def test_two_regions_do_not_wait_for_each_other(data):
+    def function(x, y):
+        a, c = torch.tanh(x) * 2, torch.exp(y) * 2
+        return torch.cumsum(a, 0) * c.neg(), torch.cumsum(c, 0) * a.neg()
+
+    check(function, data(4, 4).requires_grad_(), data(4, 4).requires_grad_())
+
+
+def test_writes_keep_their_place(data, formulas):
+    def function(x):
+        y = x * 2 + 1
+        y.add_(x)
+        z = y * 3 + x
+        y[0] = 0
+        return z * 2 - y, y
+
+    check(function, data(4, 4), grad=False)
+    check(function, data(4, 4).requires_grad_())
+
+
+def test_an_input_that_is_written_to_later(data, formulas):
+    def function(x):
+        y = torch.cumsum(x, 0)
+        z = torch.sigmoid(y) * 2
+        y.add_(1)  # PyTorch's sigmoid has kept its result, not y
+        return z, y
+
+    check(function, data(4, 4).requires_grad_())
+    assert formulas == []
+
+
+def test_results_that_are_not_contiguous_stay_so(data):
+    def function(x):
+        y = torch.sigmoid(x.t()) * 2
+        return y, y.t().view(-1)
+
+    check(function, data(4, 6).requires_grad_())
+    images = data(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    check(lambda x: torch.sigmoid(x) * 2 + x.mean(), images.requires_grad_())
+
+
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+def test_autocast(low, data, device):
+    fc = nn.Linear(8, 8, device=device)
+
+    def inside(x):
+        with torch.autocast(device, low):
+            z = fc(x)
+            return z + 2 * torch.sigmoid(z), torch.softmax(z * 2, 1)
+
+    check(inside, data(4, 8), grad=False, tolerance=2e-2)
+    with torch.autocast(device, low):
+        check(lambda x: torch.sigmoid(fc(x)) * 2, data(4, 8), grad=False, tolerance=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_dtypes(dtype, data):
+    check(lambda x, y: (torch.sigmoid(x) * y + 1, x.float() * y), data(4, 8, dtype=dtype),
+          data(8, dtype=dtype), grad=False, tolerance=2e-2)
+
+
+def test_dynamic_shapes(data, formulas):
+    block = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU(), nn.Softmax(1))
+    block.to(data(1).device)
+    counter = torch._dynamo.testing.CompileCounterWithBackend(ot.backend)
+    call = torch.compile(block, backend=counter, fullgraph=True)
+    for n in (3, 4, 5, 9):
+        x = data(n, 8)
+        torch.testing.assert_close(call(x), block(x), rtol=2e-5, atol=2e-5)
+    assert counter.frame_count == 2  # the second makes the size dynamic
+
+
+def test_numbers_do_not_recompile(data):
+    counter = torch._dynamo.testing.CompileCounterWithBackend(ot.backend)
+    call = torch.compile(lambda x, s: torch.sigmoid(x) * s + x, backend=counter, fullgraph=True)
+    for s in (0.5, 1.5, 2.5, 3.5):
+        x = data(3, 4)
+        torch.testing.assert_close(call(x, s), torch.sigmoid(x) * s + x)
+    assert counter.frame_count == 2
+
+
+def test_no_grad_and_inference_mode(data):
+    call = torch.compile(lambda x: torch.sigmoid(x) * 2 + x, backend=ot.backend)
+    x = data(3, 4).requires_grad_()
+    with torch.no_grad():
+        assert not call(x).requires_grad
+    assert call(x).requires_grad
+    with torch.inference_mode():
+        assert call(x).is_inference()
+
+
+def test_what_a_formula_is_not_for(data, formulas):
+    def function(x):
+        a = x.long() * 2 + 1
+        b = torch.fft.fft(x * 1.0)
+        return a, b.abs(), x.t()
+
+    check(function, data(4, 6), grad=False)
+    assert formulas == []
+    check(lambda x: torch.sigmoid(x), data(4, 6), grad=False)  # nothing to join it with
+    assert formulas == []
+
+
+def test_other_backends_for_the_rest(data):
+    conv = nn.Conv1d(3, 4, 2).to(data(1).device)
+    check(lambda x: torch.sigmoid(conv(x)) * 2 + 1, data(2, 3, 8).requires_grad_(), rest="inductor",
+          tolerance=1e-4)
+    with pytest.raises(Exception, match="no option 'speed'"):
+        torch.compile(conv, backend=ot.backend, options={"speed": 1})(data(2, 3, 8))
+
+
+def test_explain(data, device):
+    text = ot.explain(Block().to(device), data(6, 16))
+    assert "left: dropout (2 calls): the formula language has no dropout\n" in text
+    assert "layer_norm, linear: nothing beside it that a formula could join it with" in text
+    if device == "cpu":
+        assert text.startswith("taken: linear, gelu (2 calls, one formula)\n    gelu(linear(")
+
+    def broken(x):
+        y = torch.sigmoid(x) * 2
+        torch._dynamo.graph_break()
+        return y + 1 - x
+
+    assert "graph 1 of 2" in ot.explain(broken, data(3))
+
+
+def test_precision(data, formulas):
+    x = data(4, 4)
+    try:
+        ot.set_precision("strict")
+        assert ot.Formula("x @ x").formula.precision == "strict"
+        assert torch.equal(ot.matmul(x, x), ot.matmul(x, x))
+        assert ot.Formula("x @ x", precision="float32").formula.precision == "float32"
+        check(lambda x: torch.sigmoid(x @ x) * 2, x, grad=False)
+    finally:
+        ot.set_precision(None)
+    assert ot.Formula("x @ x").formula.precision == "float32"
+    with pytest.raises(ValueError, match="'strict'"):
+        ot.set_precision("highest")
