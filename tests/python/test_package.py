@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The installed package: what is in it, its types, its one binary."""
 
+import importlib.metadata
 import pathlib
 import subprocess
 import sys
+
+import pytest
 
 import ogive
 import ogive.torch as ot
@@ -66,6 +69,19 @@ def test_stubs_name_every_function():
     tree = ast.parse((PACKAGE / "torch" / "_functions.pyi").read_text())
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert names == set(ot.__all__) - OTHERS
+
+
+def test_the_backend_needs_no_import():
+    if not list(importlib.metadata.entry_points(group="torch_dynamo_backends", name="ogive")):
+        pytest.skip("the package is not installed")
+    code = """
+import sys, torch
+call = torch.compile(lambda x: torch.sigmoid(x) * 2 + x, backend="ogive")
+x = torch.randn(5)
+torch.testing.assert_close(call(x), torch.sigmoid(x) * 2 + x)
+assert "ogive" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_the_table_of_c_functions():

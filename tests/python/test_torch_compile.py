@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import ogive
 import ogive.torch as ot
+from ogive.torch import _functions
 
 LINEAR = "z = linear(x, w, b); sum(z * tanh(z), 1)"
 
@@ -101,6 +102,7 @@ def test_numbers_do_not_recompile(data):
     assert counter.frame_count == 2  # the first float is taken for a constant
 
 
+@pytest.mark.skipif(not _functions._TRACES_GUARDS, reason="PyTorch before 2.9")
 def test_numbers_from_sizes(data):
     """A size in a number is a symbol while PyTorch traces, in a list of sizes it is fixed."""
     class Scaled(torch.nn.Module):
@@ -141,7 +143,7 @@ def test_modules_and_wrong_calls(data):
     assert torch.equal(call(data(4, 3)), tail(data(4, 3))) is False  # other numbers each time
     x = data(4, 3)
     assert torch.equal(call(x), tail(x)) and counter.frame_count == 1
-    with pytest.raises(Exception, match="missing"):
+    with pytest.raises(Exception, match="missing|Observed exception"):
         compiled(lambda v: f(v))[0](x)
     with pytest.raises(Exception, match="linear|shapes|columns"):
         compiled(lambda v: f(v, v[:, :2], v[:, 0]))[0](x)

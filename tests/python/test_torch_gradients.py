@@ -83,6 +83,8 @@ def test_third_derivative(device):
 @pytest.mark.parametrize("name", KINKED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kinks(name, dtype, device):
+    if name == "hardswish" and torch.__version__ < "2.7":
+        pytest.skip("PyTorch changed its derivative at the kinks")
     points = [-6.0, -3.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 3.0, 6.0, 20.0, 20.5]
     a = torch.tensor(points, dtype=dtype, device=device, requires_grad=True)
     b = a.detach().clone().requires_grad_()

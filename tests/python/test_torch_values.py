@@ -15,6 +15,7 @@ from hypothesis import given
 
 import ogive
 import ogive.torch as ot
+from ogive.torch import _operator
 from ogive.torch._autocast import signatures
 
 try:
@@ -211,6 +212,10 @@ def test_out_and_numbers(data):
     assert_close(ot.gelu(x, approximate="tanh"), F.gelu(x, approximate="tanh"))
 
 
+# By our own words, or by those of PyTorch's __dlpack__ where it has no table of C functions.
+UNLENT = TypeError if _operator._has_table else (TypeError, BufferError, RuntimeError)
+
+
 def without_memory(x):
     y = x.clone()
     y.untyped_storage().resize_(0)
@@ -235,12 +240,12 @@ def without_memory(x):
     (lambda x: ot.sigmoid(x.expand(2, 3, 4), out=x.expand(2, 3, 4)), ValueError),
     (lambda x: ot.sigmoid(x[0, 0].expand((1,) * 9)), ValueError),
     (lambda x: ot.sigmoid(torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)), NotImplementedError),
-    (lambda x: ot.sigmoid(x.to(torch.float8_e4m3fn)), TypeError),
+    (lambda x: ot.sigmoid(x.to(torch.float8_e4m3fn)), UNLENT),
     (lambda x: ot.sigmoid(x.cpu().to_mkldnn()), NotImplementedError),
     (lambda x: ot.sigmoid(x.to_sparse_csr()), NotImplementedError),
     (lambda x: ot.sigmoid(torch.nested.nested_tensor([x, x[:2]])), NotImplementedError),
-    (lambda x: ot.sigmoid(without_memory(x)), (TypeError, BufferError)),
-    (lambda x: ot.sigmoid(x, out=without_memory(x)), (TypeError, BufferError)),
+    (lambda x: ot.sigmoid(without_memory(x)), UNLENT),
+    (lambda x: ot.sigmoid(x, out=without_memory(x)), UNLENT),
     (lambda x: ot.sigmoid(x, out=x.to("meta")), (RuntimeError, ValueError)),
     (lambda x: ot.sigmoid(x, out=x.int()), TypeError),
     (lambda x: ogive.compile("x + y")(x[:2], x[1:], out=x[:2]), ValueError),

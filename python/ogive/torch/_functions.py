@@ -25,6 +25,8 @@ from ._operator import call
 from ._precision import precision
 
 __all__: list[str] = ["where"]
+# Older versions (2.6 was looked at) trace numbers here, but not those made of sizes.
+_TRACES_GUARDS = [int(part) for part in torch.__version__.split(".")[:2]] >= [2, 9]
 # The input is cast first, if dtype is given.
 _WITH_DTYPE = {"sum", "mean", "softmax", "softmin", "log_softmax"}
 
@@ -35,7 +37,7 @@ def _constant(value: Any, compiling: bool) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple([_constant(item, compiling) for item in value])
     number = not (value is None or isinstance(value, (bool, str, Tensor)))
-    if isinstance(value, (torch.SymInt, torch.SymFloat)) or compiling and number:
+    if isinstance(value, (torch.SymInt, torch.SymFloat)) or compiling and number and _TRACES_GUARDS:
         from torch.fx.experimental.symbolic_shapes import guard_scalar  # imports sympy
         return guard_scalar(value)
     return value
@@ -111,8 +113,8 @@ def where(condition: Tensor, input: Any, other: Any, *, out: Any = None) -> Any:
     """where(condition, input, other), as PyTorch's: condition is a tensor of bool."""
     if not isinstance(condition, Tensor) or condition.dtype != torch.bool:
         raise TypeError("where expected condition to be a tensor of bool")
-    model = next((value for value in (input, other) if isinstance(value, Tensor)), None)
-    if model is None:
+    model = input if isinstance(input, Tensor) else other
+    if not isinstance(model, Tensor):
         raise TypeError("where: input and other are numbers: expected at least one tensor")
     mask = condition.to(model.dtype)
     return _apply_where(mask, input, other, out=out)

@@ -83,7 +83,7 @@ def name_of(node: Node) -> str | None:
 
 def _drops(node: Node) -> bool:
     training = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
-    return training is not False or may_write(node)
+    return bool(training is not False or may_write(node))
 
 
 def is_harmless(node: Node) -> bool:
@@ -103,7 +103,7 @@ def is_harmless(node: Node) -> bool:
 def may_write(node: Node) -> bool:
     """Whether node writes to a tensor that it reads, as far as its name tells."""
     if node.op not in ("call_function", "call_method"):
-        return node.op == "call_module"
+        return bool(node.op == "call_module")
     target: Any = node.target
     if isinstance(target, torch._ops.OpOverload):
         return bool(target._schema.is_mutable)
