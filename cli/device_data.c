@@ -4,6 +4,7 @@
  */
 #include "device_data.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "progress.h"
@@ -16,9 +17,11 @@ bool device_copy(DLDevice device, void *to, const void *from, size_t bytes, cons
 {
     ogive_error error;
     bool good = true;
+    char text[40];
 
+    snprintf(text, sizeof(text), "copying %.30s", label);
     if (bytes > COPY_BYTES)
-        progress_start(label, (double)bytes);
+        progress_start(text, (double)bytes);
     for (size_t at = 0; good && at < bytes; at += COPY_BYTES) {
         size_t part = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
         if (ogive_device_copy(device, (char *)to + at, (const char *)from + at, part, &error))

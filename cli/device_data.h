@@ -27,8 +27,8 @@ bool device_data_wait(const device_data *d, failure *why);
 bool device_data_take(device_data *d, size_t index, size_t bytes, void **out, failure *why);
 void device_data_release(device_data *d);
 
-/* Between the device and the process's memory, with a bar named label where it takes
- * long. */
+/* Between the device and the process's memory, with a bar, "copying LABEL", where it
+ * takes long. */
 bool device_copy(DLDevice device, void *to, const void *from, size_t bytes, const char *label,
                  failure *why);
 

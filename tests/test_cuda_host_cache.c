@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -537,10 +538,51 @@ static void test_where(void **unused)
     assert_int_equal(system(command), 0);
 }
 
+/* A setuid program: its environment is the caller's, who must not say whose code it runs. */
+static int run_raised(void)
+{
+    char program[300];
+    snprintf(program, sizeof program, "%s/raised", folder);
+    if (setgid(12345) != 0 || setuid(12345) != 0)
+        return 9;
+    execl(program, program, "raised", (char *)NULL);
+    return 8;
+}
+
+/* What the copy does. */
+static int look_raised(void)
+{
+    char state[OG_CUDA_FOLDER_TEXT];
+    if (!getauxval(AT_SECURE))
+        return 77; /* a file system without setuid programs */
+    const char *problem = og_cuda_cache_state(state, reason);
+    return problem && strstr(problem, "none of OGIVE_CACHE_DIR") ? 0 : 2;
+}
+
+static void test_raised_privileges(void **unused)
+{
+    (void)unused;
+    char command[1000];
+    if (geteuid() != 0)
+        skip();
+    snprintf(command, sizeof command,
+             "cp /proc/%d/exe '%s/raised' && chown 65534 '%s/raised' && chmod 4755 '%s/raised'",
+             (int)getpid(), folder, folder, folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    setenv("HOME", folder, 1);
+    int status = in_child(run_raised);
+    if (status == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "raised") == 0)
+        return look_raised();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sha256),
         TEST(test_keeps),
@@ -556,6 +598,7 @@ int main(void)
         TEST(test_killed),
         TEST(test_race),
         TEST(test_where),
+        TEST(test_raised_privileges),
     };
     return TEST_RUN(tests);
 }
