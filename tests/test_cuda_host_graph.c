@@ -3,7 +3,7 @@
  * test_cuda_host_graph.c - what only a real driver shows: runs captured into a CUDA
  * graph that outlives its plan, planning while a stream is captured, streams that do not
  * wait for each other, pinned and managed memory, a host pointer that does not end the
- * context. Skipped on the stand-in libraries, which have no graphs.
+ * context, and a kernel that does. Skipped on the stand-in libraries, which have no graphs.
  */
 #include "test.h"
 
@@ -300,15 +300,57 @@ static void test_pointers(void **unused)
     end(&p);
 }
 
+#define EXPECT_LOST(call) TEST_FAILS(call, OGIVE_DEVICE, error, "its context is lost")
+
+/* A tensor that is shorter than it says: the kernel ends the context, and every call says
+ * so. The CPU still works. */
+static void test_lost_context(void **unused)
+{
+    NEEDS_DEVICE();
+    enum { SHORT = 1 << 20 };
+    const int64_t shape[] = {1 << 30};
+    test_tensor in, out;
+    problem p;
+    ogive_formula *formula;
+    void *data = NULL;
+    start(&p);
+    TEST_OK(ogive_formula_create("x * 3", OGIVE_TEXT, &formula, &error), error);
+    DLTensor *x = test_tensor_init(&in, NULL, test_float32, 1, shape, NULL);
+    DLTensor *y = test_tensor_init(&out, NULL, test_float32, 1, shape, NULL);
+    x->device = y->device = gpu;
+    TEST_OK(ogive_device_allocate(gpu, SHORT, &x->data, &error), error);
+    TEST_OK(ogive_device_allocate(gpu, (size_t)shape[0] * sizeof(float), &y->data, &error), error);
+    TEST_OK(ogive_run(formula, (const DLTensor *const[]){x}, 1, (const DLTensor *const[]){y}, 1,
+                      NULL, &error),
+            error);
+    EXPECT_LOST(ogive_device_synchronize(gpu, NULL, &error));
+    EXPECT_LOST(ogive_device_synchronize(gpu, NULL, &error));
+    EXPECT_LOST(run(&p, NULL)); /* has to be planned first */
+    EXPECT_LOST(ogive_run(formula, (const DLTensor *const[]){x}, 1, (const DLTensor *const[]){y}, 1,
+                          NULL, &error));
+    EXPECT_LOST(ogive_device_allocate(gpu, 64, &data, &error));
+    assert_null(data);
+    EXPECT_LOST(ogive_device_copy(gpu, p.host, y->data, 64, &error));
+    EXPECT_LOST(ogive_device_free(gpu, y->data, &error));
+    const DLTensor *inputs[] = {
+        test_tensor_init(&in, p.host, test_float32, 1, (int64_t[]){N}, NULL)};
+    TEST_OK(ogive_run(formula, inputs, 1, inputs, 1, NULL, &error), error);
+    for (int i = 0; i < N; i++)
+        assert_true(p.host[i] == 3 * value_of(i, 0));
+    ogive_formula_release(formula);
+    ogive_formula_release(p.formula);
+    free(p.host);
+    device = NULL; /* nothing is left to be left */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_captured_run), /* first: nothing is planned yet */
-        TEST(test_captured_plan),
-        TEST(test_two_streams),
-        TEST(test_pointers),
+        TEST(test_captured_plan), TEST(test_two_streams),
+        TEST(test_pointers),      TEST(test_lost_context), /* last: nothing works after it */
     };
     return TEST_RUN(tests);
 }
