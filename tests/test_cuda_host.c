@@ -220,6 +220,7 @@ static void test_unknown_arch(void **unused)
 {
     (void)unused;
     in_child(expect_ptx, "OGIVE_SHIM_ARCH=150", NULL);
+    in_child(expect_run, "OGIVE_SHIM_ARCH=150", "OGIVE_NVRTC=/no/nvrtc", NULL); /* the same PTX */
     in_child(expect_too_old, "OGIVE_SHIM_ARCH=35", NULL);
 }
 

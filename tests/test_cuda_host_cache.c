@@ -208,6 +208,17 @@ static void test_newest(void **unused)
     assert_true(og_cuda_cache_load(key, 0, 0, &data, &bytes));
     assert_int_equal(bytes, 101);
     free(data);
+    /* A damaged one is passed over. */
+    static const size_t older[] = {102, 100, 103};
+    static const char *const newest[] = {"13.10", "13.2", "12.9", "9.99"};
+    for (size_t i = 0; i < TEST_COUNT(newest); i++) {
+        snprintf(name, sizeof name, "%s/%s-%s.image", folder, text, newest[i]);
+        assert_int_equal(truncate(name, 90), 0);
+        bool found = og_cuda_cache_load(key, 0, 0, &data, &bytes);
+        assert_int_equal(found, i < TEST_COUNT(older));
+        assert_int_equal(bytes, i < TEST_COUNT(older) ? older[i] : 0);
+        free(data);
+    }
 }
 
 static void flip_byte(off_t at)

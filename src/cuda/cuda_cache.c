@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,8 +161,9 @@ static DIR *list_folder(const cache *c)
     return folder;
 }
 
-/* The newest version of key in the folder; false: none. */
-static bool find_newest(const cache *c, const unsigned char *key, char name[NAME_TEXT])
+/* The newest version of key in the folder that is older than *version, which it becomes;
+ * false: none. */
+static bool find_older(const cache *c, const unsigned char *key, int *version, char name[NAME_TEXT])
 {
     char text[OG_SHA256_TEXT];
     int best = -1;
@@ -173,12 +175,14 @@ static bool find_newest(const cache *c, const unsigned char *key, char name[NAME
         int major, minor, end = 0;
         if (strncmp(entry->d_name, text, strlen(text)) != 0 ||
             sscanf(entry->d_name + strlen(text), "-%4d.%4d.image%n", &major, &minor, &end) != 2 ||
-            end == 0 || entry->d_name[strlen(text) + (size_t)end] || major * 10000 + minor <= best)
+            end == 0 || entry->d_name[strlen(text) + (size_t)end] ||
+            major * 10000 + minor <= best || major * 10000 + minor >= *version)
             continue;
         best = major * 10000 + minor;
     }
     closedir(folder);
     name_image(key, best / 10000, best % 10000, name);
+    *version = best;
     return best >= 0;
 }
 
@@ -244,6 +248,17 @@ static bool read_image(int fd, const unsigned char *key, unsigned char **image, 
     return good;
 }
 
+static bool load_file(const cache *c, const char *name, const unsigned char *key,
+                      unsigned char **image, size_t *bytes)
+{
+    /* Not blocking: it could be a pipe. */
+    int fd = openat(c->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool good = fd >= 0 && read_image(fd, key, image, bytes);
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
 bool og_cuda_cache_load(const unsigned char key[OG_SHA256_BYTES], int major, int minor,
                         unsigned char **image, size_t *bytes)
 {
@@ -253,16 +268,14 @@ bool og_cuda_cache_load(const unsigned char key[OG_SHA256_BYTES], int major, int
     cache c = open_cache(false, folder, reason);
     if (c.fd < 0)
         return false;
-    bool good = true;
-    if (major)
+    bool good = false;
+    int version = INT_MAX;
+    if (major) {
         name_image(key, major, minor, name);
-    else
-        good = find_newest(&c, key, name);
-    /* Not blocking: it could be a pipe. */
-    int fd = good ? openat(c.fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
-    good = fd >= 0 && read_image(fd, key, image, bytes);
-    if (fd >= 0)
-        close(fd);
+        good = load_file(&c, name, key, image, bytes);
+    }
+    while (!major && !good && find_older(&c, key, &version, name))
+        good = load_file(&c, name, key, image, bytes);
     close(c.fd);
     return good;
 }

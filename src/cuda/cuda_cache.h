@@ -29,7 +29,7 @@ enum { OG_CUDA_FOLDER_TEXT = 4096 };
  * why not. reason is room for it. */
 const char *og_cuda_cache_state(char folder[OG_CUDA_FOLDER_TEXT], char reason[160]);
 
-/* The image of key made by NVRTC major.minor; major 0: by any, the newest that is there.
+/* The image of key made by NVRTC major.minor; major 0: by any, the newest whole one.
  * *image is malloc'ed. False: there is none. */
 bool og_cuda_cache_load(const unsigned char key[OG_SHA256_BYTES], int major, int minor,
                         unsigned char **image, size_t *bytes);

@@ -73,6 +73,31 @@ static ogive_status compile(const og_cuda_nvrtc *nvrtc, const char *source, og_c
     return OGIVE_OK;
 }
 
+/* Looks for source's image for out->target in the cache. */
+static bool load(const char *source, og_cuda_image *out)
+{
+    og_cuda_image_key(source, &out->target, out->key);
+    out->was_cached =
+        og_cuda_cache_load(out->key, out->nvrtc_major, out->nvrtc_minor, &out->data, &out->bytes);
+    if (out->was_cached && out->target.is_ptx && out->data[out->bytes - 1] != 0) {
+        og_cuda_image_free(out);
+        out->was_cached = false;
+    }
+    return out->was_cached;
+}
+
+/* The same where there is no NVRTC to say what it would make: PTX will do. */
+static bool load_any(const char *source, int32_t arch, og_cuda_image *out)
+{
+    enum { OLDEST_ARCH = 70 };
+    bool found = load(source, out);
+    for (int32_t older = arch; !found && older >= OLDEST_ARCH; older--) {
+        og_cuda_ptx_target(older, &out->target);
+        found = load(source, out);
+    }
+    return found;
+}
+
 ogive_status og_cuda_build(const char *source, int32_t arch, og_cuda_image *out, ogive_error *error)
 {
     const og_cuda_nvrtc *nvrtc;
@@ -87,13 +112,7 @@ ogive_status og_cuda_build(const char *source, int32_t arch, og_cuda_image *out,
     }
     og_cuda_image_key(source, &out->target, out->key);
     dump(out, "cu", source, strlen(source));
-    out->was_cached =
-        og_cuda_cache_load(out->key, out->nvrtc_major, out->nvrtc_minor, &out->data, &out->bytes);
-    if (out->was_cached && out->target.is_ptx && out->data[out->bytes - 1] != 0) {
-        og_cuda_image_free(out);
-        out->was_cached = false;
-    }
-    if (out->was_cached) {
+    if (nvrtc ? load(source, out) : load_any(source, arch, out)) {
         og_error_clear(error);
         out->is_kept = true;
         return OGIVE_OK;

@@ -313,6 +313,12 @@ void og_cuda_exact_target(int32_t arch, og_cuda_target *out)
     out->is_ptx = false;
 }
 
+void og_cuda_ptx_target(int32_t arch, og_cuda_target *out)
+{
+    snprintf(out->name, sizeof out->name, "compute_%d", (int)arch);
+    out->is_ptx = true;
+}
+
 ogive_status og_cuda_choose_target(const og_cuda_nvrtc *with, int32_t arch, og_cuda_target *out,
                                    ogive_error *error)
 {
@@ -327,8 +333,7 @@ ogive_status og_cuda_choose_target(const og_cuda_nvrtc *with, int32_t arch, og_c
         OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
                 "NVRTC %d.%d (%s) does not compile for sm_%d: sm_%d is the oldest", with->major,
                 with->minor, with->path, (int)arch, with->archs[0]);
-    snprintf(out->name, sizeof out->name, "compute_%d", newest);
-    out->is_ptx = true;
+    og_cuda_ptx_target(newest, out);
     return OGIVE_OK;
 }
 

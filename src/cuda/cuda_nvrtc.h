@@ -35,6 +35,7 @@ ogive_status og_cuda_choose_target(const og_cuda_nvrtc *nvrtc, int32_t arch, og_
                                    ogive_error *error);
 /* The target that og_cuda_choose_target() gives if NVRTC knows arch. */
 void og_cuda_exact_target(int32_t arch, og_cuda_target *out);
+void og_cuda_ptx_target(int32_t arch, og_cuda_target *out);
 
 /* The options of every compilation, but the target: part of a cached image's key. */
 extern const char *const og_cuda_options[];
