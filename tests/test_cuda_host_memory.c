@@ -99,6 +99,39 @@ static void test_formulas(void **unused)
     TEST_OK(ogive_device_free(gpu, y, &error), error);
 }
 
+/* A run of a plan allocates nothing at all. */
+static void test_runs(void **unused)
+{
+    (void)unused;
+    void *x = upload(), *y = upload();
+    for (size_t i = 0; i < TEST_COUNT(formulas); i++) {
+        test_tensor in;
+        ogive_formula *formula;
+        ogive_plan *plan;
+        void *workspace;
+        DLTensor *input =
+            test_tensor_init(&in, x, test_float32, 2, (int64_t[]){ROWS, COLUMNS}, NULL);
+        input->device = gpu;
+        TEST_OK(ogive_formula_create(formulas[i], OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_plan_create(formula, (const DLTensor *const[]){input}, 1, NULL, 0, NULL,
+                                  &plan, &error),
+                error);
+        TEST_OK(ogive_device_allocate(gpu, ogive_plan_workspace(plan), &workspace, &error), error);
+        memory.calls = memory.fail_at = 0;
+        memory.counting = true;
+        ogive_status status = ogive_plan_run(plan, (const void *const[]){x}, (void *const[]){y},
+                                             workspace, NULL, &error);
+        memory.counting = false;
+        assert_int_equal(status, OGIVE_OK);
+        assert_int_equal(memory.calls, 0);
+        TEST_OK(ogive_device_free(gpu, workspace, &error), error);
+        ogive_plan_release(plan);
+        ogive_formula_release(formula);
+    }
+    TEST_OK(ogive_device_free(gpu, x, &error), error);
+    TEST_OK(ogive_device_free(gpu, y, &error), error);
+}
+
 int main(void)
 {
     if (!test_on_stand_ins())
@@ -107,6 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device), /* first: it finds the device */
         cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_runs),
     };
     return TEST_RUN(tests);
 }
