@@ -139,6 +139,8 @@ enum { CORE_NOTHING, CORE_OPERATOR, CORE_GRADIENT /* to be recorded, nothing els
 int core_torch_needs_operator(const core_operand *operands, Py_ssize_t count, PyObject *out);
 PyObject *core_torch_operator(core_formula *self, PyObject *const *objects, PyObject *out);
 PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects);
+/* What a gradient of this call would keep, as str; "" if none is wanted. */
+PyObject *core_torch_explain(core_formula *self, PyObject *const *objects);
 /* PyTorch's current stream of a CUDA device, for a PyTorch without a table that has it. */
 int core_torch_stream(int32_t device, void **stream);
 /* Tells autograd that tensor is about to be written to. */

@@ -389,6 +389,15 @@ static PyObject *explain_plan(const ogive_plan *plan)
     return value;
 }
 
+/* Both are stolen. */
+static PyObject *append(PyObject *text, PyObject *more)
+{
+    PyObject *value = more ? PyUnicode_Concat(text, more) : NULL;
+    Py_DECREF(text);
+    Py_XDECREF(more);
+    return value;
+}
+
 PyObject *core_explain(core_formula *self, PyObject *const *objects)
 {
     Py_ssize_t count = PyTuple_Size(self->inputs), model;
@@ -402,6 +411,8 @@ PyObject *core_explain(core_formula *self, PyObject *const *objects)
         if (core_plan_find(self, operands, count, NULL, 0, &plan) == 0) {
             value = explain_plan(plan.plan);
             ogive_plan_release(plan.plan);
+            if (value && core_is_torch(&operands[model].kind))
+                value = append(value, core_torch_explain(self, objects));
         }
         core_release(operands, count);
     }

@@ -28,12 +28,13 @@ enum {
     STREAM,         /* (device index) -> int */
     OPERATOR,       /* (formula, inputs, out) -> result */
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
+    EXPLAIN,        /* (formula, inputs) -> str: what a gradient keeps */
     FUNCTIONS
 };
 
 static const char *const names[FUNCTIONS] = {
     "grad_mode",   "functorch", "dispatch_modes", "function_modes", "autocast", "tracing",
-    "is_negative", "written",   "stream",         "operator",       "gradient"};
+    "is_negative", "written",   "stream",         "operator",       "gradient", "explain"};
 static PyObject *functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
 static PyObject *requires_grad, *current_level; /* names */
@@ -231,6 +232,20 @@ PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects)
         value = PyObject_CallObject(functions[GRADIENT], arguments);
     Py_XDECREF(arguments);
     return value;
+}
+
+PyObject *core_torch_explain(core_formula *self, PyObject *const *objects)
+{
+    Py_ssize_t count = PyTuple_Size(self->inputs);
+    PyObject *inputs = PyTuple_New(count), *text = NULL;
+    for (Py_ssize_t i = 0; inputs && i < count; i++) {
+        Py_INCREF(objects[i]);
+        PyTuple_SetItem(inputs, i, objects[i]);
+    }
+    if (inputs)
+        text = PyObject_CallFunctionObjArgs(functions[EXPLAIN], (PyObject *)self, inputs, NULL);
+    Py_XDECREF(inputs);
+    return text;
 }
 
 int core_torch_stream(int32_t device, void **stream)

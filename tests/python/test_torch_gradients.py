@@ -12,6 +12,7 @@ from conftest import assert_close
 
 import ogive
 import ogive.torch as ot
+from ogive.torch import _kept
 from ogive.torch._autocast import signatures
 
 SMOOTH = ["sigmoid", "silu", "gelu", "mish", "softplus", "logsigmoid", "tanhshrink", "exp", "expm1",
@@ -58,6 +59,52 @@ def test_formulas(text, shapes, data):
     strided = [t.detach().repeat_interleave(2, -1)[..., ::2].requires_grad_() if t.dim() else t
                for t in inputs]
     assert torch.autograd.gradcheck(f, strided)
+
+
+PRODUCTS = [
+    ("z = linear(x, w, b); z + 2.0 * sigmoid(z)", [(3, 4), (5, 4), (5,)]),
+    ("a * linear(relu(linear(x, fc.0)), fc.1) + x @ t(lambda)", [(3, 2), (3, 4), (5, 4), (2, 5), (2, 4)]),
+    ("h = tanh(x); z = linear(h, w); softmax(z, 1), sum(z), h", [(3, 4), (5, 4)]),
+    ("x @ x * y, matmul(input=x, other=x)", [(4, 4), (4, 4)]),
+    ("linear(linear(x, w), w) * s", [(3, 4), (4, 4), ()]),
+]
+
+
+@pytest.mark.parametrize("text, shapes", PRODUCTS, ids=[text for text, _ in PRODUCTS])
+def test_products_that_are_kept(text, shapes, data, monkeypatch):
+    f = ogive.compile(text)
+    inputs = [data(*s, dtype=torch.float64).requires_grad_() for s in shapes]
+    assert _kept.find_cut(f, inputs) is None  # few terms: computed again
+    want = f(*inputs)
+    monkeypatch.setattr(_kept, "FEWEST_TERMS", 2)
+    assert _kept.find_cut(f, inputs) is not None
+    got = f(*inputs)
+    for a, b in zip(got, want) if isinstance(want, tuple) else [(got, want)]:
+        assert torch.equal(a, b) and a.requires_grad
+    assert torch.autograd.gradcheck(f, inputs)
+    assert torch.autograd.gradgradcheck(f, inputs)
+    for i in range(len(inputs)):  # one gradient at a time
+        some = [t if j == i else t.detach() for j, t in enumerate(inputs)]
+        assert torch.autograd.gradcheck(f, some)
+    call = torch.compile(lambda *args: f(*args), backend="aot_eager", fullgraph=True)
+    by_call, by_f = (torch.autograd.grad([r.sin().sum() for r in (
+        y if isinstance(y, tuple) else (y,))], inputs) for y in (call(*inputs), f(*inputs)))
+    for a, b in zip(by_call, by_f):
+        assert_close(a, b)
+    torch._dynamo.reset()
+
+
+def test_a_kept_product_is_not_computed_again(data, monkeypatch):
+    """Whatever is in memory where the product was kept is what the gradient sees."""
+    f = ogive.compile("z = linear(x, w); sum(z * z)")
+    x, w = data(4, 256), data(8, 256).requires_grad_()
+    (saved,) = [t for t in f(x, w).grad_fn.saved_tensors if t.shape == (4, 8)]
+    assert torch.equal(saved, ot.linear(x, w.detach()))
+    assert "gradient: keeps the inputs and linear(x, w): " in f.explain(x, w)
+    assert "computes what else it needs again" in f.explain(x[:, :8], w[:, :8])
+    assert "gradient" not in f.explain(x, w.detach())
+    small = f(x[:, :8], w[:, :8])
+    assert [tuple(t.shape) for t in small.grad_fn.saved_tensors] == [(4, 8), (8, 8)]
 
 
 def test_only_what_is_asked_for(x):

@@ -3,8 +3,7 @@
 arguments of its function of that name, so that results have the dtypes of the eager chain.
 
 Which functions those are is asked of PyTorch itself, by a call on one element: its lists
-differ between devices and versions. Formulas are read with Python's own grammar, of which
-theirs is a part once dotted names and Python's keywords have stand-ins.
+differ between devices and versions.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import keyword
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,13 +19,12 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
+from ._text import Program, read
 
 TENSORS = {"input", "other", "weight", "bias", "condition"}
 # For parameters without a default, in a call on a (1, 1) tensor.
 _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (1,), "exponent": 3,
             "threshold": 0.0, "value": 0.0}
-_WORDS = re.compile(r"""(?P<string>'[^']*'|"[^"]*")|(?P<comment>\#[^\n]*)
-                        |(?P<name>[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|\d+))*)""", re.X)
 
 
 @functools.cache
@@ -100,25 +96,11 @@ class _Caster(ast.NodeTransformer):
 @functools.lru_cache(maxsize=1024)
 def cast_as_autocast(text: str, device: str, low: torch.dtype) -> str:
     """text with the casts that autocast to low would make on device."""
-    stand_ins: dict[str, str] = {}
-
-    def replace(match: re.Match[str]) -> str:
-        word = match.group()
-        if match["comment"]:
-            return ""
-        if match["string"] or word in ("None", "True", "False") or (
-                "." not in word and not keyword.iskeyword(word)):
-            return word
-        return stand_ins.setdefault(word, f"ogive_stand_in_{len(stand_ins)}_")
-
     try:
-        tree = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip())
+        program = read(text)
+        caster = _Caster(device, low)
+        return Program([(name, caster.visit(value)) for name, value in program.bindings],
+                       [caster.visit(result) for result in program.results],
+                       program.stand_ins).text()
     except (SyntaxError, RecursionError) as error:
         raise NotImplementedError(f"autocast cannot read this formula: {error}") from None
-    *bindings, last = _Caster(device, low).visit(tree).body
-    results = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-    cast = "; ".join([ast.unparse(binding) for binding in bindings]
-                     + [", ".join([ast.unparse(result) for result in results])])
-    for word, stand_in in stand_ins.items():
-        cast = cast.replace(stand_in, word)
-    return cast

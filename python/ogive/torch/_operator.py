@@ -27,6 +27,7 @@ from torch.autograd import forward_ad
 
 from .. import _core
 from ._autocast import cast_as_autocast
+from ._kept import Cut, describe_gradient, find_cut, has_products
 from ._shapes import infer
 
 library = torch.library.Library("ogive", "FRAGMENT")
@@ -127,6 +128,75 @@ class _Dispatch(torch.autograd.Function):
     jvp = staticmethod(_jvp)
 
 
+def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    """From the last part of the formula to the first, by the products between them."""
+    cut, layouts = ctx.cut, ctx.layouts
+    products = [name for name, _ in cut.products]
+    values = dict(zip((*ctx.names, *products), ctx.saved_tensors))
+    needed = [name for name, need in zip(ctx.names, ctx.needs_input_grad[3:]) if need]
+    wanted = set(needed)
+    for name, formula in cut.products:
+        if not wanted.isdisjoint(formula.inputs):
+            wanted.add(name)
+    sums = {name: grad for name, grad in zip(products, grads[cut.results:]) if grad is not None}
+
+    def add_gradients(formula: _core.Formula, *by_results: Tensor) -> None:
+        names = [name for name in formula.inputs if name in wanted]
+        if not names:
+            return
+        results = _gradient(formula, names)(*[values[n] for n in formula.inputs], *by_results)
+        for name, grad in zip(names, results if len(names) > 1 else (results,)):
+            sums[name] = sums[name] + grad if name in sums else grad
+
+    by_results = grads[:cut.results]
+    if any(grad is not None for grad in by_results):
+        model = ctx.saved_tensors[0]
+        add_gradients(cut.tail, *(model.new_zeros(shape, dtype=dtype) if grad is None else grad
+                                  for grad, (shape, dtype) in zip(by_results, layouts)))
+    for name, formula in reversed(cut.products):
+        if name in sums:
+            add_gradients(formula, sums[name])
+    return (None, None, None, *(
+        None if name not in needed else sums[name] if name in sums else torch.zeros_like(values[name])
+        for name in ctx.names))
+
+
+class _Cut(torch.autograd.Function):
+    """A formula whose products are kept for the gradient: they are results, too. straight:
+    not through the dispatcher."""
+
+    @staticmethod
+    def forward(ctx: Any, cut: Cut, names: tuple[str, ...], straight: bool,
+                *inputs: Tensor) -> tuple[Tensor, ...]:
+        whole, values = cut.whole, dict(zip(names, inputs))
+        ordered = [values[name] for name in whole.inputs]
+        results: tuple[Tensor, ...]
+        if straight:
+            results = whole._straight(*[_lend(tensor) for tensor in ordered])
+        else:
+            with torch._C._AutoDispatchBelowAutograd():
+                results = tuple(run(ordered, whole.text, "", whole.precision))
+        ctx.cut, ctx.names = cut, names
+        ctx.layouts = [(result.shape, result.dtype) for result in results]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, *results[cut.results:])
+        return results
+
+    backward = staticmethod(_backward_of_cut)
+
+
+def _record(formula: _core.Formula, *inputs: Any) -> Any:
+    """formula of inputs, with a gradient and nothing else that needs the dispatcher."""
+    cut = None
+    if has_products(formula):
+        inputs = tuple(_as_tensors(inputs))
+        cut = find_cut(formula, inputs)
+    if cut is None:
+        return _Run.apply(formula, *inputs)
+    results = _Cut.apply(cut, formula.inputs, True, *inputs)
+    return results[0] if cut.results == 1 else results[:cut.results]
+
+
 class _Transform(torch.autograd.Function):
     """The same under torch.func's transforms, in the form that they ask for."""
 
@@ -159,8 +229,12 @@ def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
         return list(result) if found.results > 1 else [result]
     if forward_ad._current_level >= 0 or torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in inputs):
-        way = _Dispatch if torch._C._functorch.maybe_current_level() is None else _Transform
-        return list(way.apply(found, *inputs))
+        if torch._C._functorch.maybe_current_level() is not None:
+            return list(_Transform.apply(found, *inputs))
+        cut = find_cut(found, inputs) if forward_ad._current_level < 0 else None
+        if cut is None:
+            return list(_Dispatch.apply(found, *inputs))
+        return list(_Cut.apply(cut, found.inputs, False, *inputs)[:cut.results])
     with torch._C._AutoDispatchBelowAutograd():
         below: list[Tensor] = run(inputs, formula, gradients, precision)
         return below
@@ -337,7 +411,8 @@ doors: dict[str, Any] = {
     "written": torch.autograd.graph.increment_version,
     "stream": lambda device: torch.cuda.current_stream(device).cuda_stream,
     "operator": _operator,
-    "gradient": _Run.apply,
+    "gradient": _record,
+    "explain": describe_gradient,
     "forward_ad": vars(forward_ad),
     "quick": _find_quick(),
 }
