@@ -141,10 +141,15 @@ PyObject *core_torch_operator(core_formula *self, PyObject *const *objects, PyOb
 PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects);
 /* What a gradient of this call would keep, as str; "" if none is wanted. */
 PyObject *core_torch_explain(core_formula *self, PyObject *const *objects);
+/* The operator, by PyTorch's dispatcher: arguments as a vectorcall has them. */
+PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject *names);
 /* PyTorch's current stream of a CUDA device, for a PyTorch without a table that has it. */
 int core_torch_stream(int32_t device, void **stream);
 /* Tells autograd that tensor is about to be written to. */
 int core_torch_written(PyObject *tensor);
+
+/* _operator(inputs, formula, gradients="", precision="float32") -> list (core_operator.c) */
+PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
 /* ---- the module ----------------------------------------------------------------------- */
 

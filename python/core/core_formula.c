@@ -222,30 +222,17 @@ static PyObject *gradient(PyObject *object, PyObject *names)
     return core_formula_derive((core_formula *)object, names);
 }
 
-static PyObject *call_by_door(PyObject *object, PyObject *const *args, Py_ssize_t count,
-                              core_door door)
-{
-    core_formula *self = (core_formula *)object;
-    if (count == PyTuple_Size(self->inputs))
-        return core_call(self, args, NULL, door);
-    PyErr_Format(PyExc_TypeError, "the formula has %zd inputs %R, %zd were given",
-                 PyTuple_Size(self->inputs), self->inputs, count);
-    return NULL;
-}
-
 PyDoc_STRVAR(straight_doc,
              "_straight(*inputs): the results, whatever PyTorch may want of the call.");
 
 static PyObject *straight(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
-    return call_by_door(object, args, count, CORE_STRAIGHT);
-}
-
-PyDoc_STRVAR(try_doc, "_try(*inputs): the results, or None if PyTorch's dispatcher is needed.");
-
-static PyObject *try(PyObject *object, PyObject *const *args, Py_ssize_t count)
-{
-    return call_by_door(object, args, count, CORE_TRY);
+    core_formula *self = (core_formula *)object;
+    if (count == PyTuple_Size(self->inputs))
+        return core_call(self, args, NULL, CORE_STRAIGHT);
+    PyErr_Format(PyExc_TypeError, "the formula has %zd inputs %R, %zd were given",
+                 PyTuple_Size(self->inputs), self->inputs, count);
+    return NULL;
 }
 
 static PyObject *reduce(PyObject *object, PyObject *unused)
@@ -312,7 +299,6 @@ static PyMethodDef methods[] = {
     {"explain", (PyCFunction)(void (*)(void))explain, METH_FASTCALL | METH_KEYWORDS, explain_doc},
     {"gradient", gradient, METH_VARARGS, gradient_doc},
     {"_straight", (PyCFunction)(void (*)(void))straight, METH_FASTCALL, straight_doc},
-    {"_try", (PyCFunction)(void (*)(void))try, METH_FASTCALL, try_doc},
     {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
      "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
     {"__reduce__", reduce, METH_NOARGS, NULL},

@@ -70,6 +70,8 @@ static PyMethodDef functions[] = {
     {"_restore", restore, METH_VARARGS, restore_doc},
     {"_register_torch", core_torch_register, METH_O,
      "_register_torch(table): the functions that core_torch.c asks."},
+    {"_operator", (PyCFunction)(void (*)(void))core_operator, METH_FASTCALL | METH_KEYWORDS,
+     "_operator(inputs, formula, ...): torch.ops.ogive.run for plain tensors, else PyTorch's."},
     {0}};
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "ogive._core",

@@ -29,12 +29,14 @@ enum {
     OPERATOR,       /* (formula, inputs, out) -> result */
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
     EXPLAIN,        /* (formula, inputs) -> str: what a gradient keeps */
+    DISPATCH,       /* torch.ops.ogive.run as PyTorch made it */
     FUNCTIONS
 };
 
 static const char *const names[FUNCTIONS] = {
-    "grad_mode",   "functorch", "dispatch_modes", "function_modes", "autocast", "tracing",
-    "is_negative", "written",   "stream",         "operator",       "gradient", "explain"};
+    "grad_mode", "functorch",   "dispatch_modes", "function_modes", "autocast",
+    "tracing",   "is_negative", "written",        "stream",         "operator",
+    "gradient",  "explain",     "dispatch"};
 static PyObject *functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
 static PyObject *requires_grad, *current_level; /* names */
@@ -246,6 +248,23 @@ PyObject *core_torch_explain(core_formula *self, PyObject *const *objects)
         text = PyObject_CallFunctionObjArgs(functions[EXPLAIN], (PyObject *)self, inputs, NULL);
     Py_XDECREF(inputs);
     return text;
+}
+
+PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyObject *arguments = PyTuple_New(count), *named = PyDict_New(), *value = NULL;
+    bool good = arguments && named;
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SetItem(arguments, i, args[i]);
+    }
+    for (Py_ssize_t i = 0; good && keywords && i < PyTuple_Size(keywords); i++)
+        good = PyDict_SetItem(named, PyTuple_GetItem(keywords, i), args[count + i]) == 0;
+    if (good)
+        value = PyObject_Call(functions[DISPATCH], arguments, named);
+    Py_XDECREF(arguments);
+    Py_XDECREF(named);
+    return value;
 }
 
 int core_torch_stream(int32_t device, void **stream)

@@ -274,3 +274,52 @@ def test_functional_wrappers_have_no_memory(doors, x):
         torch._disable_functionalization()
     check(result, x)
     assert doors == ["operator"]
+
+
+def test_the_operator_itself(x, doors):
+    """torch.ops.ogive.run comes to the dispatcher only with what needs it, too."""
+    dispatched = []
+
+    def spy(*args, **named):
+        dispatched.append(len(args))
+        return _operator.doors["dispatch"](*args, **named)
+
+    _core._register_torch(dict(_operator.doors, dispatch=spy))
+    run = torch.ops.ogive.run
+    for call in (run, run.default):
+        check(call([x], "sigmoid(x)")[0], x)
+        check(call([x], "sigmoid(x)", "", "float32")[0], x)
+        assert [r.shape for r in call([x], "sum(x), x * 2")] == [(), (3, 4)]
+    assert dispatched == []
+    run([x], formula="x * 2")
+    run([x], "x * 2", "", "strict")
+    run([x, x], "x * 2", "x")  # the gradient
+    run([x.detach().requires_grad_()], "x * 2")
+    run([x.as_subclass(Logged)], "x * 2")
+    run([x.to("meta")], "x * 2")
+    with torch.autocast(x.device.type, torch.bfloat16):
+        assert run([x, x.t()], "x @ y")[0].dtype == torch.bfloat16
+    torch.vmap(lambda v: run([v], "x * 2")[0])(x)
+    mode = Modes.Dispatch()
+    mode.seen = []
+    with mode:
+        run([x], "x * 2")
+    assert "ogive.run.default" in mode.seen and len(dispatched) >= 9
+
+
+@pytest.mark.parametrize("arguments, exception", [
+    (([], "x * 2"), NotImplementedError),
+    ((["x"], "x * 2"), RuntimeError),
+    (([2.0], "x * 2"), RuntimeError),
+    ((None, "x * 2"), RuntimeError),
+    (([torch.ones(2)], 3), RuntimeError),
+    (([torch.ones(2)], "sigmod(x)"), ogive.FormulaError),
+    (([torch.ones(2), torch.ones(2)], "x * 2"), TypeError),
+    (([torch.ones(2), torch.ones(3)], "x * y"), ValueError),
+    (([torch.ones(2, dtype=torch.int32)], "x * 2"), TypeError),
+    (([torch.ones(2)], "x * 2", "w"), ValueError),
+    (([torch.ones(2)], "x * 2", "", "fast"), ValueError),
+])
+def test_wrong_calls_of_the_operator(doors, arguments, exception):
+    with pytest.raises(exception):
+        torch.ops.ogive.run(*arguments)
