@@ -135,9 +135,10 @@ class Analysis:
         self.parts: dict[Node, list[Part]] = {}
         self.left: dict[Node, str] = {}
         self.regions: list[Region] = []
-        self._group: dict[Node, int] = {}
+        self._unit: dict[Node, list[Node]] = {}  # those that are joined, of each
         self._translate_all()
         self._before = dict(self._predecessors())
+        self._writers = [node for node in self.nodes if may_write(node)]
         self._join_all()
         self._settle()
 
@@ -228,28 +229,40 @@ class Analysis:
     # ---- regions ----
 
     def _join_all(self) -> None:
-        for i, node in enumerate(self.parts):
-            self._group[node] = i
+        for node in self.parts:
+            self._unit[node] = [node]
             if self.names[node] in PRODUCTS:
                 continue
             for part in self.parts[node]:
-                if part in self._group:
-                    self._join(self._group[node], self._group[part])
+                if part in self.parts and self._unit[part] is not self._unit[node] and (
+                        not self._is_around(self._unit[part], self._unit[node])):
+                    joined = sorted(self._unit[part] + self._unit[node], key=self.index.__getitem__)
+                    self._unit.update(dict.fromkeys(joined, joined))
 
-    def _join(self, one: int, other: int) -> None:
-        if one == other:
-            return
-        joined = {n: one if g == other else g for n, g in self._group.items()}
-        if self._sorted(joined) is not None:
-            self._group = joined
+    def _is_around(self, first: list[Node], last: list[Node]) -> bool:
+        """Whether there is a way from first to last, which reads it, by something else: joined
+        they would wait for it, and it for them."""
+        pending = [last]
+        seen = set()
+        while pending:
+            unit = pending.pop()
+            for node in unit:
+                for before in self._before[node]:
+                    other = self._unit.get(before, [before])
+                    if other is first:
+                        if unit is not last:
+                            return True
+                    # What lies before first altogether does not depend on it.
+                    elif other is not last and other[0] not in seen and (
+                            self.index[other[-1]] > self.index[first[0]]):
+                        seen.add(other[0])
+                        pending.append(other)
+        return False
 
     def _settle(self) -> None:
         """Regions of groups that are worth it."""
-        groups: dict[int, list[Node]] = {}
-        for node, group in self._group.items():
-            groups.setdefault(group, []).append(node)
         autocasts = self._autocasts()
-        for nodes in groups.values():
+        for nodes in {id(unit): unit for unit in self._unit.values()}.values():
             region = Region(nodes)
             reason = self._why_not(region, autocasts)
             if reason is None:
@@ -283,8 +296,9 @@ class Analysis:
         inputs = {_storage(part) for node in region.nodes for part in self.parts[node]
                   if isinstance(part, Node) and part not in region.inside}
         first = self.index[region.nodes[0]]
-        return any(may_write(node) and not inputs.isdisjoint(map(_storage, node.all_input_nodes))
-                   for node in self.nodes[first:])
+        return any(self.index[node] > first and
+                   not inputs.isdisjoint(map(_storage, node.all_input_nodes))
+                   for node in self._writers)
 
     def _autocasts(self) -> dict[Node, Any]:
         """The arguments of the autocast around each node, where the graph has one."""
