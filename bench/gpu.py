@@ -211,6 +211,11 @@ def list_works(small):
         Work("sigmoid", "sigmoid(x)", wide, torch.sigmoid, most=("copy", 1.005)),
         Work("hardsigmoid", "hardsigmoid(x)", wide, nn.hardsigmoid, most=("copy", 1.005)),
         Work("sigmoid", "sigmoid(x)", half, torch.sigmoid, f16, most=(None, 0.775)),
+        Work("gelu", "gelu(x)", half, nn.gelu, f16),
+        Work("tanh", "tanh(x)", half, torch.tanh),
+        Work("gelu", "gelu(x)", half, nn.gelu),
+        Work("x * sigmoid(x) + y", "x * sigmoid(x) + y", half,
+             lambda x, y: x * torch.sigmoid(x) + y, make=lambda rand: [rand(*half), rand(*half)]),
         Work("sigmoid", "sigmoid(x)", half, torch.sigmoid, layout="x[:, ::2]",
              make=lambda rand: sliced(rand, *half), most=(None, 2.35)),
         Work("sigmoid", "sigmoid(x)", s(65536, 4096), torch.sigmoid, layout="transposed slice",
@@ -259,7 +264,7 @@ def first_rows(work, inputs):
     if "columns" in work.name:
         return [x[:, :max(2**26 // rows, 1)]], (slice(None, max(2**26 // rows, 1)),)
     count = max(2**26 // max(x.numel() // rows, 1), 1)
-    return [x[:count], *inputs[1:]], (slice(None, count),)
+    return [t[:count] if t.shape == x.shape else t for t in inputs], (slice(None, count),)
 
 
 def find_error(work, inputs, result):
