@@ -57,6 +57,7 @@ static const struct {
     {"cuda/cuda_prologue.cuh", og_text_of_cuda_prologue},
     {"cuda/cuda_reduce.cuh", og_text_of_cuda_reduce},
     {"cuda/cuda_pointwise.cuh", og_text_of_cuda_pointwise},
+    {"cuda/cuda_table.cuh", og_text_of_cuda_table},
     {"cuda/cuda_transpose.cuh", og_text_of_cuda_transpose},
     {"cuda/cuda_rows.cuh", og_text_of_cuda_rows},
     {"cuda/cuda_rows_split.cuh", og_text_of_cuda_rows_split},
@@ -112,6 +113,7 @@ static void test_golden_sources(void **state)
     } cases[] = {
         {"cuda/contiguous.cu", "sigmoid(x)", "4096x1000"},
         {"cuda/broadcast.cu", "where(x > 0, softplus(x, 2), y)", "30x40h 30x1b"},
+        {"cuda/table.cu", "gelu(x) * y", "30000000b -"},
         {"cuda/transposing.cu", "t(x) + y", "300x200 200x300"},
         {"cuda/rows.cu", "x - mean(x, 1, true)", "400x5001d"},
         {"cuda/rows_kept.cu", "softmax(x, 1)", "400x1024"},
@@ -142,6 +144,15 @@ static void test_bodies(void **state)
         {"sigmoid(x)", "0x5", "empty", 0},
         {"x + 1", "1099511627776x1099511627776x0", "empty", 0},
         {"sigmoid(x)", "-", "contiguous", 1},
+        {"sigmoid(x)", "25952256h", "contiguous, by table", 2},
+        {"bfloat16(tanh(x * y))", "30000000h -", "contiguous, by table", 2},
+        {"sigmoid(x)", "25952255h", "contiguous", 1},
+        {"sigmoid(x)", "30000000", "contiguous", 1},
+        {"x / 6 + abs(x)", "30000000h", "contiguous", 1}, /* costs too little */
+        {"sigmoid(x) * y", "30000000h 30000000h", "contiguous", 1},
+        {"sigmoid(x), tanh(x)", "30000000b", "contiguous", 1},
+        {"float32(sigmoid(x))", "30000000b", "contiguous", 1},
+        {"sigmoid(x)", "30000000hs", "strided", 1},
         {"x + y", "40x50 50", "strided", 1},
         {"sigmoid(x)", "40x50s", "strided", 1},
         {"sigmoid(x)", "40x50t", "transposing", 1},
@@ -184,6 +195,20 @@ static void test_bodies(void **state)
     }
 }
 
+/* A table takes shared memory and time to fill. */
+static void test_table_pays(void **state)
+{
+    (void)state;
+    og_cuda_limits few = limits, small = limits;
+    few.multiprocessors = 2;
+    small.shared_per_block = 99 << 10;
+    assert_true(og_cuda_table_pays(3 * 65536 * 132, &limits));
+    assert_false(og_cuda_table_pays(3 * 65536 * 132 - 1, &limits));
+    assert_true(og_cuda_table_pays(INT64_MAX, &limits));
+    assert_true(og_cuda_table_pays(3 * 65536 * 2, &few));
+    assert_false(og_cuda_table_pays(INT64_MAX, &small));
+}
+
 /* Shapes, strides and constants are arguments. */
 static void test_shapes_share_a_source(void **state)
 {
@@ -195,6 +220,11 @@ static void test_shapes_share_a_source(void **state)
         {"sigmoid(x)", "4x5", "sigmoid(x)", "1000x77x3", true},
         {"sigmoid(x)", "4x5", "sigmoid(x)", "4x5h", false},
         {"sigmoid(x)", "4x5", "sigmoid(x)", "50000x50000", false}, /* 64-bit indices */
+        {"sigmoid(x)", "4x5", "sigmoid(x)", "4325376", false},     /* several vectors a thread */
+        {"sigmoid(x)", "4325375", "sigmoid(x)", "4325376", false},
+        {"sigmoid(x)", "4325376", "sigmoid(x)", "99999999", true},
+        {"abs(x)", "4x5", "abs(x)", "4325376", true},
+        {"sigmoid(x)", "30000000h", "sigmoid(x)", "99999999h", true},
         {"softplus(x, 2) + 3", "4x5", "softplus(x, 5, 6) + 7", "9", true},
         {"x + y", "40x50 50", "x + y", "99x100001 100001", true},
         {"x + y", "40x50 50", "x + y", "40x50 40x1", false},
@@ -459,13 +489,14 @@ static void compile_functions(const char *format, const char *shapes, const char
 static void test_functions_compile(void **state)
 {
     (void)state;
-    enum { ALWAYS = 6 }; /* the others if OGIVE_TEST_FULL is set */
+    enum { ALWAYS = 7 }; /* the others if OGIVE_TEST_FULL is set */
     static const struct {
         const char *format, *shapes;
     } bodies[] = {
-        {"%s", "1000%s"},          {"%s", "50x60s%s"},          {"%s", "50x60t%s"},
-        {"sum(%s, 1)", "90x64%s"}, {"sum(%s, 1)", "90x4096%s"}, {"sum(%s, 0)", "900x64%s"},
-        {"sum(%s, 1)", "90x3%s"},  {"sum(%s, 1)", "9x50000%s"}, {"sum(%s, 0)", "9000x7%s"},
+        {"%s", "1000%s"},           {"%s", "50x60s%s"},          {"%s", "50x60t%s"},
+        {"sum(%s, 1)", "90x64%s"},  {"sum(%s, 1)", "90x4096%s"}, {"sum(%s, 0)", "900x64%s"},
+        {"%s", "30000000%s"},       {"sum(%s, 1)", "90x3%s"},    {"sum(%s, 1)", "9x50000%s"},
+        {"sum(%s, 0)", "9000x7%s"},
     };
     static const char *const dtypes[] = {"", "h", "b", "d"};
     if (!load_nvrtc())
@@ -516,16 +547,37 @@ static void test_bodies_compile(void **state)
     end_units();
 }
 
+/* What only big tensors take. */
+static void test_big_bodies_compile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes;
+    } cases[] = {{"gelu(x)", "5000000"},  {"x * sigmoid(x) + y", "5000000 5000000"},
+                 {"tanh(x)", "5000000d"}, {"x * sigmoid(x) + y", "5000000h 5000000h"},
+                 {"erf(x)", "5000000b"},  {"sigmoid(x)", "30000000h"},
+                 {"mish(x)", "30000000b"}};
+    if (!load_nvrtc())
+        skip();
+    for (size_t a = 0; a < TEST_COUNT(archs); a++) {
+        unit u = start_unit(archs[a]);
+        if (!nvrtc_knows(archs[a]))
+            continue;
+        for (size_t c = 0; c < TEST_COUNT(cases); c++)
+            add_kernel(&u, cases[c].formula, cases[c].shapes);
+        compile_unit(&u);
+    }
+    end_units();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_division),
-        cmocka_unit_test(test_functions_compile),
-        cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
+        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_big_bodies_compile),
     };
     return TEST_RUN(tests);
 }

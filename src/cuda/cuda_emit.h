@@ -59,10 +59,10 @@ typedef struct {
 /* Made by cmake/embed.cmake: the texts of src/math/NAME.h and src/cuda/NAME.cuh. */
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
-    og_text_of_cuda_reduce[], og_text_of_cuda_rows[], og_text_of_cuda_rows_split[],
-    og_text_of_cuda_combine[], og_text_of_cuda_product[], og_text_of_cuda_product_few[],
-    og_text_of_cuda_product_split[], og_text_of_cuda_product_tiles[], og_text_of_cuda_columns[],
-    og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
+    og_text_of_cuda_table[], og_text_of_cuda_reduce[], og_text_of_cuda_rows[],
+    og_text_of_cuda_rows_split[], og_text_of_cuda_combine[], og_text_of_cuda_product[],
+    og_text_of_cuda_product_few[], og_text_of_cuda_product_split[], og_text_of_cuda_product_tiles[],
+    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */
 
@@ -149,6 +149,11 @@ enum {
 /* ---- bodies: a file each ---- */
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
+/* Can results of a contiguous, costly kernel be looked up, and does that pay? Then its
+ * arguments, body and launches. */
+bool og_cuda_takes_table(const og_cuda_emitter *e);
+ogive_status og_cuda_add_table(og_cuda_emitter *e);
+bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);

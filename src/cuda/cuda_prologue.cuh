@@ -3,9 +3,10 @@
  * cuda_prologue.cuh - what every emitted kernel stands on: vectors of OG_V elements
  * in memory, spans of valid elements, division by numbers known at planning time.
  *
- * The only CUDA that emitted code uses: threadIdx, blockIdx, __shared__,
+ * The only CUDA that emitted code uses: threadIdx, blockIdx, gridDim, __shared__,
  * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
- * __grid_constant__, __umul64hi; products on tensor cores use more. No header is needed.
+ * __grid_constant__, __umul64hi, atomicAdd of integers; products on tensor cores use more. No
+ * header is needed.
  *
  * PARAMETERS (defined before this text)
  *   OG_V         elements that a thread takes at once: 1, 2, 4 or 8
@@ -145,6 +146,13 @@ template <class T> OG_FN void og_store_pack(T *p, const og_pack<T> &pack)
 #define OG_AFTER_LOADS() asm volatile("" ::: "memory")
 #else
 #define OG_AFTER_LOADS()
+#endif
+
+/* Something that the compiler may rely on. */
+#if defined(__CUDA_ARCH__)
+#define OG_ASSUME(condition) __builtin_assume(condition)
+#else
+#define OG_ASSUME(condition)
 #endif
 
 /* Missing elements are 0. */

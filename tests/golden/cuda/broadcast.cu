@@ -10,7 +10,7 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_OUTER = 1 };
+enum { OG_OUTER = 1, OG_BATCH = 1 };
 enum { OG_V = 8, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -26,11 +26,11 @@ struct og_args {
     float c2;
     og_index n;
     og_index vectors;
-    og_index whole;
     og_divisor per_row;
     og_index s0_0;
     og_index s1_0;
     og_index s2_0;
+    og_index full;
 };
 
 /* Where each access is, in elements from its pointer. */
@@ -65,6 +65,11 @@ OG_FN void og_step_inner(const og_args &a, og_index index, og_offsets &at)
 OG_FN int og_lead(const og_args &a, const og_offsets &at)
 {
     return og_elements_past(a.p2 + at.o2);
+}
+
+OG_FN bool og_lead_is_aligned(const og_args &a, const og_offsets &at)
+{
+    return og_is_aligned(a.p2 + at.o2);
 }
 
 /* Values of a row. */

@@ -1,6 +1,6 @@
 // sigmoid(x)  [4096x1000]
 // contiguous, scratch 0
-// og_pointwise<<<4001, 256>>>, 40 bytes of arguments, pointers at 0:0+0 8:1+0
+// og_pointwise<<<8001, 128>>>, 40 bytes of arguments, pointers at 0:0+0 8:1+0
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -10,8 +10,8 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_OUTER = 0 };
-enum { OG_V = 4, OG_THREADS = 256 };
+enum { OG_OUTER = 0, OG_BATCH = 1 };
+enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
@@ -22,8 +22,8 @@ struct og_args {
     float *p1;
     og_index n;
     og_index vectors;
-    og_index whole;
     og_divisor per_row;
+    og_index full;
 };
 
 /* Where each access is, in elements from its pointer. */
@@ -53,6 +53,11 @@ OG_FN void og_step_inner(const og_args &a, og_index index, og_offsets &at)
 OG_FN int og_lead(const og_args &a, const og_offsets &at)
 {
     return og_elements_past(a.p1 + at.o1);
+}
+
+OG_FN bool og_lead_is_aligned(const og_args &a, const og_offsets &at)
+{
+    return og_is_aligned(a.p1 + at.o1);
 }
 
 /* Values of a row. */

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_table.c - which contiguous kernels look their results up (cuda_table.cuh), and
+ * what those have besides the arguments and the pass of any other (cuda_emit_pointwise.c).
+ */
+#include "cuda/cuda_emit.h"
+
+enum {
+    CODES = 65536,
+    TABLE_BYTES = 2 * CODES,
+    TABLE_THREADS = 1024,
+    FILL_THREADS = 128, /* OG_FILL_THREADS */
+    /* Elements of a multiprocessor for each code of its table. H200, sigmoid of float16, without
+     * and with a table: 2^24 elements 27 and 31 us, 2^25 46 and 46, 2^26 86 and 78; gelu of 2^24
+     * 48 and 31. */
+    LEAST_PER_CODE = 3,
+    FLIGHT = 4,
+    STEPS = 4,
+    DIVIDED = 3,   /* quarters of the elements that are divided beforehand; H200: with 0.94 of */
+    DIVIDED_OF = 4 /* them 824 us, with 7/8 812, with 3/4 801 */
+};
+
+bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits)
+{
+    return limits->shared_per_block >= TABLE_BYTES &&
+           n / LEAST_PER_CODE / CODES >= limits->multiprocessors;
+}
+
+static bool is_half(og_dtype dtype)
+{
+    return dtype == OG_FLOAT16 || dtype == OG_BFLOAT16;
+}
+
+/* The access that is read, or written, at each element; -1: there is none, or several. */
+static int32_t find_moving(const og_cuda_emitter *e, bool stored)
+{
+    int32_t found = -1, count = 0;
+    for (int32_t i = 0; i < e->kernel->access_count; i++)
+        if (og_kernel_stores(e->kernel, i) == stored &&
+            og_cuda_motion_of(e, &e->kernel->accesses[i]) != OG_CUDA_STILL) {
+            found = i;
+            count++;
+        }
+    return count == 1 && is_half(e->kernel->accesses[found].dtype) ? found : -1;
+}
+
+bool og_cuda_takes_table(const og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    return space->rank == 1 && find_moving(e, false) >= 0 && find_moving(e, true) >= 0 &&
+           og_cuda_table_pays(space->extent[0], e->limits);
+}
+
+/* What of the pass cuda_table.cuh needs by name. */
+static void add_names(og_cuda_emitter *e)
+{
+    int from = (int)find_moving(e, false), to = (int)find_moving(e, true);
+    og_text_add(&e->body,
+                "\nOG_FN og_pack<og_half> &og_table_codes(og_loads0 &x)\n{\n    return x.x%d;\n}\n"
+                "\nOG_FN const og_half *og_table_from(const og_args &a)\n{\n    return a.p%d;\n}\n"
+                "\nOG_FN og_half *&og_table_to(og_args &a)\n{\n    return a.p%d;\n}\n\n",
+                from, from, to);
+}
+
+ogive_status og_cuda_add_table(og_cuda_emitter *e)
+{
+    int64_t n = e->kernel->space.extent[0], blocks = e->limits->multiprocessors;
+    int64_t round = blocks * TABLE_THREADS * FLIGHT * e->vector; /* elements */
+    e->threads = TABLE_THREADS;
+    og_cuda_add_pointer(e, "og_half", "table", OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    e->out->scratch_bytes += TABLE_BYTES;
+    og_cuda_add_pointer(e, "uint32_t", "next", OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    e->out->scratch_bytes += 64;
+    og_cuda_add_index(e, "whole", n / e->vector); /* vectors, if all is aligned */
+    og_cuda_add_index(e, "rounds", n / DIVIDED_OF * DIVIDED / round);
+    og_text_add(&e->numbers, "enum { OG_FLIGHT = %d, OG_STEPS = %d };\n", FLIGHT, STEPS);
+    add_names(e);
+    og_text_add(&e->body, "%s", og_text_of_cuda_table);
+    e->out->body = "contiguous, by table";
+    OG_TRY(og_cuda_make_launches(e, 2));
+    OG_TRY(og_cuda_add_launch(e, "og_fill_table", -1, CODES / (FILL_THREADS * e->vector),
+                              FILL_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_table", -1, blocks, TABLE_THREADS));
+    e->out->launches[1].shared_bytes = TABLE_BYTES;
+    return OGIVE_OK;
+}
