@@ -7,7 +7,6 @@
 #include "cuda_host.h"
 
 #include <pthread.h>
-#include <sys/stat.h>
 
 static const DLDevice second = {kDLCUDA, 1};
 

@@ -111,13 +111,15 @@ static bool can_be_made(const char *folder, char reason[160])
 {
     char above[OG_CUDA_FOLDER_TEXT];
     snprintf(above, sizeof above, "%s", folder);
-    do {
+    for (bool there = false; !there;) {
         char *slash = strrchr(above, '/');
-        if (!slash || slash == above)
+        bool is_last = !slash || slash == above;
+        if (is_last)
             snprintf(above, sizeof above, "%s", slash ? "/" : ".");
         else
             *slash = 0;
-    } while (access(above, F_OK) != 0 && errno == ENOENT);
+        there = is_last || access(above, F_OK) == 0 || errno != ENOENT;
+    }
     if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0)
         return true;
     snprintf(reason, 160, "it cannot be made: %s", strerror(errno));
