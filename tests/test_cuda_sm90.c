@@ -8,11 +8,10 @@
  * checks that no register is spilt.
  */
 #include "cuda_case.h"
+#include "cuda_compiled.h"
 
 #include "cuda/cuda_choose.h"
-#include "cuda/cuda_nvrtc.h"
 
-#include <elf.h>
 #include <math.h>
 
 static const og_cuda_limits hopper = {.arch = 90,
@@ -28,6 +27,7 @@ static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
                                             .right = OG_FLOAT32,
                                             .products = 1,
                                             .passes = 1,
+                                            .has_columns = true,
                                             .has_plain_dims = true,
                                             .m = 100,
                                             .n = 128,
@@ -182,6 +182,7 @@ static void test_redo(void **unused)
     test_random random = test_random_named("redo");
     (void)unused;
     case_options.precision = OGIVE_FLOAT32;
+    setenv("OGIVE_PRODUCT", "sm90", 1); /* what TMA cannot take is for CUDA cores */
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
         for (int turn = 0; turn < 4; turn++) {
             const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
@@ -202,6 +203,7 @@ static void test_redo(void **unused)
             run_placed(&c, CONTIGUOUS, &random);
         }
     case_options.precision = OGIVE_STRICT;
+    unsetenv("OGIVE_PRODUCT");
     end_cases("redo");
 }
 
@@ -282,89 +284,18 @@ static void test_tensor_cores(void **unused)
 
 /* ---- a real compiler ------------------------------------------------------------------------ */
 
-/* The most bytes of stack that an entry of a cubin takes: EIATTR_FRAME_SIZE and
- * EIATTR_MIN_STACK_SIZE of its section .nv.info. */
-static uint32_t find_stack(const unsigned char *cubin)
-{
-    enum { FRAME_SIZE = 0x11, MIN_STACK_SIZE = 0x12, SIZED = 0x04 };
-    Elf64_Ehdr header;
-    Elf64_Shdr section, names;
-    uint32_t most = 0, found = 0;
-    memcpy(&header, cubin, sizeof header);
-    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
-    for (int s = 0; s < header.e_shnum; s++) {
-        memcpy(&section, cubin + header.e_shoff + (size_t)s * sizeof section, sizeof section);
-        if (strcmp((const char *)cubin + names.sh_offset + section.sh_name, ".nv.info") != 0)
-            continue;
-        for (uint64_t at = 0; at + 4 <= section.sh_size;) {
-            const unsigned char *record = cubin + section.sh_offset + at;
-            uint16_t bytes = 0;
-            uint32_t value[2];
-            if (record[0] == SIZED)
-                memcpy(&bytes, record + 2, 2);
-            if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
-                memcpy(value, record + 4, sizeof value);
-                most = value[1] > most ? value[1] : most;
-                found++;
-            }
-            at += 4 + (uint64_t)bytes;
-        }
-    }
-    assert_true(found > 0);
-    return most;
-}
-
-static void compile_formula(const char *text, const case_shape *shapes, og_dtype dtype,
-                            const og_cuda_nvrtc *nvrtc)
-{
-    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
-    ogive_formula *formula = find_formula(text);
-    size_t count = ogive_formula_input_count(formula), bytes;
-    const DLTensor *inputs[8];
-    test_tensor at[8];
-    ogive_plan *plan;
-    ogive_error error;
-    unsigned char *cubin;
-    og_cuda_target target;
-    og_text log = {0};
-    for (size_t i = 0; i < count; i++) {
-        DLTensor *tensor =
-            test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank, shapes[i].shape, NULL);
-        tensor->device = cuda_device;
-        inputs[i] = tensor;
-    }
-    TEST_OK(ogive_plan_create(formula, inputs, count, NULL, 0, &options, &plan, &error), error);
-    size_t length = ogive_plan_source(plan, 0, NULL, 0);
-    char *source = malloc(length + 1);
-    assert_non_null(source);
-    ogive_plan_source(plan, 0, source, length + 1);
-    assert_non_null(strstr(source, "og_tensor"));
-    TEST_OK(og_cuda_choose_target(nvrtc, 90, &target, &error), error);
-    TEST_OK(og_cuda_compile(nvrtc, source, &target, &cubin, &bytes, &log, &error), error);
-    printf("%s: %zu bytes, %u of stack\n", text, bytes, find_stack(cubin));
-    assert_int_equal(find_stack(cubin), 0);
-    /* C75xx: products that wait for each other, registers that cannot be moved. */
-    assert_true(!log.data || !strstr(log.data, "C75"));
-    og_text_free(&log);
-    free(source);
-    free(cubin);
-    ogive_plan_release(plan);
-}
-
 static void test_compile(void **unused)
 {
-    const og_cuda_nvrtc *nvrtc;
-    ogive_error error;
     (void)unused;
-    TEST_OK(og_cuda_find_nvrtc(&nvrtc, &error), error);
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
-        compile_formula(tails[i].text, tails[i].shapes, OG_FLOAT32, nvrtc);
+        compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
     /* 64-bit indices, functions that take many registers. */
     const case_shape large[] = {SHAPE(70000, 128), SHAPE(32768, 128), SHAPE(32768)};
-    compile_formula("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, nvrtc);
-    compile_formula("sum(gelu(linear(x, w, b)), dim=1)", large, OG_FLOAT32, nvrtc);
-    compile_formula("linear(x, w, b)", large, OG_FLOAT16, nvrtc);
-    compile_formula("sum(sigmoid(linear(x, w, b)), dim=1)", large, OG_BFLOAT16, nvrtc);
+    compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, "90a",
+                    "wgmma");
+    compile_unspilt("sum(gelu(linear(x, w, b)), dim=1)", large, OG_FLOAT32, "90a", "wgmma");
+    compile_unspilt("linear(x, w, b)", large, OG_FLOAT16, "90a", "wgmma");
+    compile_unspilt("sum(sigmoid(linear(x, w, b)), dim=1)", large, OG_BFLOAT16, "90a", "wgmma");
 }
 
 int main(int argc, char **argv)

@@ -479,7 +479,7 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
         explain_launch(&k->work.launches[l], &k->entries[l], text);
     }
     if (k->work.note)
-        og_text_add(text, "\n  not on tensor cores: %s", k->work.note);
+        og_text_add(text, "\n  no %s: %s", k->work.unused, k->work.note);
     og_text_add(text, "\n  ");
     explain_origin(s, k->module, text);
 }

@@ -9,23 +9,28 @@
 #include <string.h>
 
 enum {
-    LEAST_N = 128,             /* a tile of columns: fewer would idle the tensor cores */
-    LEAST_K = 128,             /* shorter sums gain nothing: x has to be split first */
-    MOST_SUM_BYTES = 8,        /* that shared memory has room for beside the rings */
-    SHARED_BYTES = 227 * 1024, /* of an H100 */
+    LEAST_N = 128,                /* a tile of columns: fewer would idle the tensor cores */
+    LEAST_K = 128,                /* shorter sums gain nothing: x has to be split first */
+    MOST_SUM_BYTES = 8,           /* that shared memory has room for beside the rings */
+    SHARED_BYTES = 227 * 1024,    /* of an H100 */
+    MMA_SHARED_BYTES = 99 * 1024, /* of sm_86: the least from sm_80 on */
     MOST = 1 << 30
 };
 
-static bool has_plain_dims(const og_kernel *kernel)
+static bool has_columns(const og_kernel *kernel)
 {
     const og_product *product = &kernel->products[0];
     int32_t last = kernel->space.rank - 1;
-    if (last < 0 || kernel->space.n_reduced > 1 || product->left.stride[last] != 0)
-        return false;
-    for (int32_t d = 0; d < last; d++)
-        if (product->right.stride[d] != 0)
-            return false;
-    return product->right.stride[last] != 0;
+    return last >= 0 && kernel->space.n_reduced <= 1 && product->left.stride[last] == 0 &&
+           product->right.stride[last] != 0;
+}
+
+static bool has_batch(const og_kernel *kernel)
+{
+    for (int32_t d = 0; d < kernel->space.rank - 1; d++)
+        if (kernel->products[0].right.stride[d] != 0)
+            return true;
+    return false;
 }
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
@@ -36,11 +41,12 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .right = product->right.dtype,
                                    .products = kernel->product_count,
                                    .passes = kernel->pass_count,
-                                   .has_plain_dims = has_plain_dims(kernel),
+                                   .has_columns = has_columns(kernel),
                                    .k = product->k,
                                    .right_k_stride = product->right_k_stride,
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
-    if (facts.has_plain_dims) {
+    facts.has_plain_dims = facts.has_columns && !has_batch(kernel);
+    if (facts.has_columns) {
         facts.m = og_cuda_count(&kernel->space, 0, last);
         facts.n = kernel->space.extent[last];
         facts.right_pitch = product->right.stride[last];
@@ -62,17 +68,13 @@ static const char *refuse_layout(const og_cuda_product_facts *facts)
     return NULL;
 }
 
-const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                                bool strict, const char *forced)
+/* What no tensor cores take. */
+static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, const char *forced)
 {
     if (strict)
         return "strict";
     if (forced && strcmp(forced, "cores") == 0)
         return "OGIVE_PRODUCT=cores";
-    if (limits->arch != 90)
-        return "tensor cores are used on sm_90 only";
-    if (limits->shared_per_block < SHARED_BYTES)
-        return "too little shared memory for tensor cores";
     if (facts->right == OG_FLOAT64)
         return "float64";
     if (facts->left != facts->right)
@@ -81,11 +83,45 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
         return "two products in one kernel";
     if (facts->passes != 1)
         return "several passes";
-    if (!facts->has_plain_dims)
-        return "a batch of products, or a transposed result";
+    if (!facts->has_columns)
+        return "a transposed result";
     if (facts->n < LEAST_N || facts->k < LEAST_K)
         return "too small for tensor cores";
+    return NULL;
+}
+
+const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                bool strict, const char *forced)
+{
+    const char *refused = refuse_any(facts, strict, forced);
+    if (refused)
+        return refused;
+    if (forced && strcmp(forced, "mma") == 0)
+        return "OGIVE_PRODUCT=mma";
+    if (limits->arch != 90)
+        return "it is of sm_90 only";
+    if (limits->shared_per_block < SHARED_BYTES)
+        return "too little shared memory";
+    if (!facts->has_plain_dims)
+        return "a batch of products";
     if (facts->sum_bytes > MOST_SUM_BYTES)
         return "more reductions than shared memory has room for";
     return refuse_layout(facts);
+}
+
+const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                               bool strict, const char *forced)
+{
+    const char *refused = refuse_any(facts, strict, forced);
+    if (refused)
+        return refused;
+    if (forced && strcmp(forced, "sm90") == 0)
+        return "OGIVE_PRODUCT=sm90";
+    if (limits->arch < 80)
+        return "they are used from sm_80 on";
+    if (limits->shared_per_block < MMA_SHARED_BYTES)
+        return "too little shared memory";
+    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+        return "an extent beyond 30 bits";
+    return NULL;
 }

@@ -12,7 +12,8 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool has_plain_dims; /* the last dim is the right factor's, the others are not */
+    bool has_columns;    /* the last dim is the right factor's and not the left's */
+    bool has_plain_dims; /* and no other is the right factor's: no batch */
     int64_t m, n, k;     /* m: all rows */
     int64_t right_k_stride, right_pitch; /* of the right factor's rows; elements */
     size_t sum_bytes;                    /* of what a pass reduces to */
@@ -21,8 +22,12 @@ typedef struct {
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
 
 /* NULL: cuda_sm90.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
- * the value of OGIVE_PRODUCT ("cores", "sm90"), or NULL. */
+ * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
 const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
                                 bool strict, const char *forced);
+
+/* The same of cuda_mma.cuh, for what cuda_sm90.cuh does not take. */
+const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                               bool strict, const char *forced);
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "cuda/cuda_emit.h"
 
+#include "cuda/cuda_choose.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,6 +257,25 @@ static void add_numbers(og_cuda_emitter *e)
 
 /* ---- entry ---------------------------------------------------------------------------- */
 
+/* On the best units that take it; the note says why not on better ones. */
+static ogive_status emit_product(og_cuda_emitter *e)
+{
+    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
+    const char *forced = getenv("OGIVE_PRODUCT");
+    const char *refused = og_cuda_refuse_sm90(&facts, e->limits, e->strict, forced);
+    if (!refused)
+        return og_cuda_emit_sm90(e);
+    e->out->note = og_cuda_refuse_mma(&facts, e->limits, e->strict, forced);
+    e->out->unused = "tensor cores";
+    if (e->out->note)
+        return og_cuda_emit_product(e);
+    if (e->limits->arch == 90) {
+        e->out->note = refused;
+        e->out->unused = "wgmma";
+    }
+    return og_cuda_emit_mma(e);
+}
+
 static ogive_status emit(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
@@ -271,10 +292,8 @@ static ogive_status emit(og_cuda_emitter *e)
         return OGIVE_OK;
     }
     e->wide = needs_wide(kernel);
-    if (kernel->product_count && og_cuda_takes_sm90(e))
-        OG_TRY(og_cuda_emit_sm90(e));
-    else if (kernel->product_count)
-        OG_TRY(og_cuda_emit_product(e));
+    if (kernel->product_count)
+        OG_TRY(emit_product(e));
     else if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
         OG_TRY(og_cuda_emit_columns(e));
     else if (kernel->space.n_reduced)

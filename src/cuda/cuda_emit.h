@@ -139,12 +139,19 @@ ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, in
 
 /* Of cuda_tensor_split.cuh and cuda_tensor_redo.cuh. */
 enum {
-    OG_CUDA_SPLIT_THREADS = 512,
+    OG_CUDA_SPLIT_THREADS = 512, /* at most */
     OG_CUDA_REDO_THREADS = 256,
     OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
     OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
     OG_CUDA_REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
 };
+
+/* Threads that split a row of so many: four elements each, at least. */
+static inline int32_t og_cuda_split_threads(int64_t k)
+{
+    return k >= 4 * OG_CUDA_SPLIT_THREADS ? OG_CUDA_SPLIT_THREADS
+                                          : (int32_t)og_divide_up(k, 128) * 32;
+}
 
 /* ---- bodies: a file each ---- */
 
@@ -157,8 +164,7 @@ bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
+ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
 ogive_status og_cuda_emit_sm90(og_cuda_emitter *e);
-/* Is the kernel's product for og_cuda_emit_sm90()? If not, e->out->note says why. */
-bool og_cuda_takes_sm90(og_cuda_emitter *e);
 
 #endif

@@ -5,16 +5,13 @@
  * cuda_product_split.cuh where k is split, or cuda_product_few.cuh. cuda_matrices.h says how
  * the space is seen.
  */
-#include "cuda/cuda_emit.h"
-#include "cuda/cuda_matrices.h"
+#include "cuda/cuda_emit_product.h"
 #include "cuda/cuda_product_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
- * need 64 bits? */
-static bool needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split)
+bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split)
 {
     enum { SLACK = 256 };
     const int64_t most = INT32_MAX / 4;
@@ -184,9 +181,7 @@ static void add_few_products(og_cuda_emitter *e)
     og_text_add(to, "}\n");
 }
 
-/* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
- * scratch for those of the others. */
-static void add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
+void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
 {
     og_text *to = &e->body;
     const og_pass *pass = &e->kernel->passes[0];
@@ -258,8 +253,7 @@ static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
     e->out->scratch_bytes += ((size_t)og_cuda_split_bytes(shape) + 63) / 64 * 64;
 }
 
-/* Everything before the entries. */
-static void add_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
+void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
 {
     const og_space *space = &e->kernel->space;
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
@@ -308,7 +302,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
         add_few_products(e);
     else
         add_tile_products(e, s);
-    add_end_run(e, s);
+    og_cuda_add_end_run(e, s);
     if (m_tiles * n_tiles > 0) {
         OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
                                   s->base * m_tiles * n_tiles * parts, tile->threads));
@@ -335,12 +329,12 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a matrix product takes %zu bytes of shared memory, this GPU has %zu",
                 tile.shared_bytes, e->limits->shared_per_block);
-    e->wide |= needs_wide(kernel, &s, tile.part_blocks > 0);
+    e->wide |= og_cuda_product_needs_wide(kernel, &s, tile.part_blocks > 0);
     e->vector_dim = s.n_dim;
     e->vector = 4;
     e->threads = tile.threads;
     add_tile_numbers(e, &s, &tile);
-    add_parts(e, &s);
+    og_cuda_add_product_parts(e, &s);
     if (tile.part_blocks)
         add_split_arguments(e, &s, &tile, &shape);
     OG_TRY(name_body(e, &tile));

@@ -10,16 +10,15 @@
  * The last dim of the space is the columns, a row each of w, the right factor; all others
  * together are the rows.
  */
-#include "cuda/cuda_choose.h"
 #include "cuda/cuda_emit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 extern const char og_text_of_cuda_tensor[], og_text_of_cuda_sm90_base[],
-    og_text_of_cuda_tensor_split[], og_text_of_cuda_tensor_redo[], og_text_of_cuda_sm90_ptx[],
-    og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[], og_text_of_cuda_sm90[],
-    og_text_of_cuda_sm90_redo[];
+    og_text_of_cuda_tensor_split[], og_text_of_cuda_tensor_copy[], og_text_of_cuda_tensor_redo[],
+    og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[],
+    og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
 
 enum {
     TILE = 128,   /* the most rows of a tile */
@@ -29,13 +28,6 @@ enum {
     RING_BYTES = 14 * 16384,
     FIXED_BYTES = 256 + 8 * 64 /* votes, barriers */
 };
-
-bool og_cuda_takes_sm90(og_cuda_emitter *e)
-{
-    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
-    e->out->note = og_cuda_refuse_sm90(&facts, e->limits, e->strict, getenv("OGIVE_PRODUCT"));
-    return !e->out->note;
-}
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
@@ -193,7 +185,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
     int64_t items = s->runs * s->redo_groups, most = processors * OG_CUDA_REDO_BLOCKS;
     OG_TRY(og_cuda_make_launches(e, 4));
-    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, OG_CUDA_SPLIT_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, og_cuda_split_threads(s->k)));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
                               128 * (s->groups + 1)));
     OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, OG_CUDA_REDO_THREADS));
@@ -263,7 +255,8 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
-                og_text_of_cuda_sm90_base, s.is_half ? "" : og_text_of_cuda_tensor_split,
+                og_text_of_cuda_sm90_base,
+                s.is_half ? og_text_of_cuda_tensor_copy : og_text_of_cuda_tensor_split,
                 og_text_of_cuda_sm90_ptx,
                 s.is_half ? og_text_of_cuda_sm90_halves : og_text_of_cuda_sm90_pairs,
                 og_text_of_cuda_sm90, og_text_of_cuda_tensor_redo, og_text_of_cuda_sm90_redo);

@@ -38,6 +38,8 @@ OG_FN bool og_redoes_all(const og_args &a)
     return (uint64_t)a.w % 16 != 0;
 }
 
+enum { OG_REDO_BLOCKS = 2 }; /* of a multiprocessor: it may have everything to do */
+
 /* ---- tiles of OG_BM rows and OG_BN columns ------------------------------------------------- */
 
 enum {

@@ -4,7 +4,7 @@
  * Products of halves are exact in float32; a chain of 128 k is summed by the tensor cores,
  * which truncate, chains in float32.
  *
- * x was copied before, with zeros from a.k on; w is read as it is. Both
+ * x was copied before (cuda_tensor_copy.cuh), with zeros from a.k on; w is read as it is. Both
  * stay in shared memory.
  *
  * PARAMETERS
@@ -14,31 +14,9 @@ enum {
     OG_W_BYTES = OG_BN * 64 * 2, /* a box of w: OG_BN rows of 64 */
     OG_X_BYTES = OG_BM * 64 * 2, /* of x */
     OG_STAGE_BYTES = OG_W_BYTES + OG_X_BYTES,
-    OG_STAGES = OG_RING_BYTES / OG_STAGE_BYTES,
-    OG_SPLIT_THREADS = 512
+    OG_STAGES = OG_RING_BYTES / OG_STAGE_BYTES
 };
 static_assert(2 * OG_STAGES <= OG_BARRIERS, "");
-
-/* A block a row of x. */
-OG_KERNEL(og_split, OG_SPLIT_THREADS)
-{
-    const og_index row = (og_index)blockIdx.x;
-    const og_element *x = og_x_row(a, row);
-    const bool aligned = og_is_by_fours(x, a.x_k);
-    og_element *to = (og_element *)a.x_pairs + (int64_t)row * a.k_padded;
-    if (row == 0 && threadIdx.x == 0)
-        *(uint32_t *)a.any_redo = 0;
-    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * OG_SPLIT_THREADS) {
-        og_raw_four v;
-        if (aligned && k + 4 <= a.k)
-            v = *(const og_raw_four *)(x + k);
-        else
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
-        *(og_raw_four *)(to + k) = v;
-    }
-}
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 

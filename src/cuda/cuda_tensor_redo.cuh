@@ -97,7 +97,7 @@ OG_FN void og_redo_products(const og_args &a, og_index base, og_index m, og_inde
         __syncthreads();
         if (k + 64 < a.k)
             og_fetch_step(a, base, n, x, k + 64, step);
-#pragma unroll 2
+#pragma unroll 1
         for (int j = 0; j < 64; j += 4) {
             og_four w = *(const og_four *)&shared.w[column][j];
 #pragma unroll
@@ -131,7 +131,7 @@ OG_FN void og_redo_products(const og_args &a, og_index base, og_index m, og_inde
 OG_FN void og_finish_redone(const og_args &a, og_index base, og_index m, og_index n, int first,
                             int count, og_redo_shared &shared);
 
-OG_KERNEL(og_redo, OG_REDO_THREADS, 1)
+OG_KERNEL(og_redo, OG_REDO_THREADS, OG_REDO_BLOCKS)
 {
     extern __shared__ __align__(16) char og_redo_memory[];
     og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;

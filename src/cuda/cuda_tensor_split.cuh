@@ -17,12 +17,12 @@
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w
  */
-enum { OG_SPLIT_THREADS = 512, OG_SPLIT_WARPS = OG_SPLIT_THREADS / 32, OG_FEW = 64 };
+enum { OG_SPLIT_THREADS = 512, OG_FEW = 64 }; /* at most; a launch may have fewer */
 
 /* The sum, or (greatest) the greatest, of a block's numbers; every thread's. */
 OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
 {
-    __shared__ uint32_t met[OG_SPLIT_WARPS];
+    __shared__ uint32_t met[OG_SPLIT_THREADS / 32];
 #pragma unroll
     for (int delta = 16; delta; delta /= 2) {
         uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
@@ -32,8 +32,7 @@ OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
         met[threadIdx.x / 32] = x;
     __syncthreads();
     x = met[0];
-#pragma unroll
-    for (int w = 1; w < OG_SPLIT_WARPS; w++)
+    for (int w = 1; w < (int)blockDim.x / 32; w++)
         x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
     __syncthreads(); /* before the next one writes */
     return x;
@@ -47,7 +46,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     uint32_t most = 0, small = 0, zeros = 0; /* bits of the greatest: NaN above inf */
     if (row == 0 && threadIdx.x == 0)
         *(uint32_t *)a.any_redo = 0;
-    for (og_index k = 4 * threadIdx.x; k < a.k; k += 4 * OG_SPLIT_THREADS) {
+    for (og_index k = 4 * threadIdx.x; k < a.k; k += 4 * blockDim.x) {
         og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -65,7 +64,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     int64_t tile = (int64_t)(row / OG_SPLIT_ROWS), in_tile = (int64_t)(row % OG_SPLIT_ROWS);
     uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_SPLIT_ROWS + in_tile) * (a.k_padded / 2);
     uint32_t *lo = hi + OG_SPLIT_ROWS * (int64_t)(a.k_padded / 2);
-    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * OG_SPLIT_THREADS) {
+    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * blockDim.x) {
         og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
 #pragma unroll
         for (int i = 0; i < 4; i++) {

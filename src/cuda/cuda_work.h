@@ -67,7 +67,8 @@ typedef struct {
 typedef struct {
     const char *source;       /* complete, needs no header; the same for all shapes of its kind */
     const char *body;         /* "contiguous", "rows, a warp a row", ...: for explain */
-    const char *note;         /* of a product: why tensor cores are not used, or NULL */
+    const char *unused;       /* by a product: "tensor cores" or "wgmma", or NULL */
+    const char *note;         /* ... and why */
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */

@@ -379,6 +379,79 @@ static inline void __trap()
     og_shim_link->fail("__trap()");
 }
 
+/* ---- tensor cores: what cuda_mma_ptx.cuh has on a GPU -------------------------------------- */
+
+/* Every lane's numbers; all lanes of a warp come. */
+template <int n> struct shim_lanes {
+    unsigned of[32][n];
+};
+template <int n> static const shim_lanes<n> &shim_exchange(const unsigned *mine)
+{
+    static shim_lanes<n> met[32]; /* of each warp */
+    shim_lanes<n> &warp = met[og_shim_link->thread.x / 32];
+    __syncwarp(); /* whoever reads what was here before has done so */
+    for (int i = 0; i < n; i++)
+        warp.of[shim_lane()][i] = mine[i];
+    __syncwarp();
+    return warp;
+}
+
+static inline void og_copy_16(void *to, const void *from)
+{
+    *(uint4 *)to = *(const uint4 *)from;
+}
+static inline void og_end_copies()
+{
+}
+template <int most> static inline void og_await_copies()
+{
+}
+
+static inline void og_load_matrices(unsigned *to, const void *row)
+{
+    const unsigned long long address = (unsigned long long)row;
+    const unsigned mine[] = {(unsigned)address, (unsigned)(address >> 32)};
+    const shim_lanes<2> &rows = shim_exchange<2>(mine);
+    for (int i = 0; i < 4; i++) {
+        const unsigned *at = rows.of[8 * i + shim_lane() / 4];
+        const char *from = (const char *)((unsigned long long)at[1] << 32 | at[0]);
+        if ((unsigned long long)from % 16)
+            og_shim_link->fail("a row of a matrix is not aligned");
+        to[i] = ((const unsigned *)from)[shim_lane() % 4];
+    }
+}
+
+/* Element 0 or 1 of a register. */
+template <bool is_bfloat> static inline float shim_half(unsigned both, int element)
+{
+    unsigned bits = both >> 16 * element & 0xffff, exponent = bits >> 10 & 31;
+    if (is_bfloat)
+        return __uint_as_float(bits << 16);
+    float magnitude = exponent == 31 ? ((bits & 1023) ? __builtin_nanf("") : __builtin_inff())
+                      : exponent == 0
+                          ? (float)(bits & 1023) * 0x1p-24f
+                          : __uint_as_float((exponent + 112) << 23 | (bits & 1023) << 13);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+/* Summed in float64, rounded once: a GPU truncates. */
+template <bool is_bfloat>
+static inline void og_multiply_16(float *d, const unsigned *x, const unsigned *w)
+{
+    const unsigned mine[] = {x[0], x[1], x[2], x[3], w[0], w[1]};
+    const shim_lanes<6> &lanes = shim_exchange<6>(mine);
+    for (int i = 0; i < 4; i++) { /* row g + 8 (i / 2), column 2 t + i % 2 */
+        const int row = shim_lane() / 4 * 4, column = (shim_lane() % 4 * 2 + i % 2) * 4;
+        double sum = d[i];
+        for (int k = 0; k < 16; k++) {
+            const int t = k % 8 / 2;
+            sum += (double)shim_half<is_bfloat>(lanes.of[row + t][k / 8 * 2 + i / 2], k % 2) *
+                   shim_half<is_bfloat>(lanes.of[column + t][4 + k / 8], k % 2);
+        }
+        d[i] = (float)sum;
+    }
+}
+
 /* ---- entries ------------------------------------------------------------------------ */
 
 /* A kernel has one parameter, by value (cuda_work.h); the caller's bytes may lie anywhere,

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_compiled.h - products on tensor cores through a real NVRTC, without a GPU: they
+ * compile, and no register is spilt.
+ */
+#ifndef OG_CUDA_COMPILED_H
+#define OG_CUDA_COMPILED_H
+
+#include "cuda_case.h"
+
+#include "cuda/cuda_driver.h"
+#include "cuda/cuda_nvrtc.h"
+
+#include <elf.h>
+
+/* The most bytes of stack that an entry of a cubin takes: EIATTR_FRAME_SIZE and
+ * EIATTR_MIN_STACK_SIZE of its section .nv.info. */
+static inline uint32_t find_stack(const unsigned char *cubin)
+{
+    enum { FRAME_SIZE = 0x11, MIN_STACK_SIZE = 0x12, SIZED = 0x04 };
+    Elf64_Ehdr header;
+    Elf64_Shdr section, names;
+    uint32_t most = 0, found = 0;
+    memcpy(&header, cubin, sizeof header);
+    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
+    for (int s = 0; s < header.e_shnum; s++) {
+        memcpy(&section, cubin + header.e_shoff + (size_t)s * sizeof section, sizeof section);
+        if (strcmp((const char *)cubin + names.sh_offset + section.sh_name, ".nv.info") != 0)
+            continue;
+        for (uint64_t at = 0; at + 4 <= section.sh_size;) {
+            const unsigned char *record = cubin + section.sh_offset + at;
+            uint16_t bytes = 0;
+            uint32_t value[2];
+            if (record[0] == SIZED)
+                memcpy(&bytes, record + 2, 2);
+            if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
+                memcpy(value, record + 4, sizeof value);
+                most = value[1] > most ? value[1] : most;
+                found++;
+            }
+            at += 4 + (uint64_t)bytes;
+        }
+    }
+    assert_true(found > 0);
+    return most;
+}
+
+/* Compiles a formula of one kernel, whose source contains `mark`, for arch. */
+static inline void compile_unspilt(const char *text, const case_shape *shapes, og_dtype dtype,
+                                   const char *arch, const char *mark)
+{
+    const ogive_options options = {.size = sizeof options, .cuda_arch = arch};
+    const og_cuda_nvrtc *nvrtc;
+    ogive_formula *formula = find_formula(text);
+    size_t count = ogive_formula_input_count(formula), bytes;
+    const DLTensor *inputs[8];
+    test_tensor at[8];
+    ogive_plan *plan;
+    ogive_error error;
+    unsigned char *cubin;
+    og_cuda_target target;
+    og_text log = {0};
+    for (size_t i = 0; i < count; i++) {
+        DLTensor *tensor =
+            test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank, shapes[i].shape, NULL);
+        tensor->device = cuda_device;
+        inputs[i] = tensor;
+    }
+    TEST_OK(og_cuda_find_nvrtc(&nvrtc, &error), error);
+    TEST_OK(ogive_plan_create(formula, inputs, count, NULL, 0, &options, &plan, &error), error);
+    size_t length = ogive_plan_source(plan, 0, NULL, 0);
+    char *source = malloc(length + 1);
+    assert_non_null(source);
+    ogive_plan_source(plan, 0, source, length + 1);
+    assert_non_null(strstr(source, mark));
+    TEST_OK(og_cuda_choose_target(nvrtc, og_cuda_read_arch(arch), &target, &error), error);
+    TEST_OK(og_cuda_compile(nvrtc, source, &target, &cubin, &bytes, &log, &error), error);
+    printf("sm_%s: %s: %zu bytes, %u of stack\n", arch, text, bytes, find_stack(cubin));
+    assert_int_equal(find_stack(cubin), 0);
+    /* C75xx: products that wait for each other, registers that cannot be moved. */
+    assert_true(!log.data || !strstr(log.data, "C75"));
+    og_text_free(&log);
+    free(source);
+    free(cubin);
+    ogive_plan_release(plan);
+}
+
+#endif
