@@ -176,7 +176,8 @@ static void test_many_elements(void **unused)
         int rank;
         int64_t shape[MOST_RANK], strides[MOST_RANK];
     } cases[] = {
-        {"x * sigmoid(x)", "contiguous", 2, {ROWS, COLUMNS}, {COLUMNS, 1}},
+        {"x * 2", "contiguous: ", 2, {ROWS, COLUMNS}, {COLUMNS, 1}},
+        {"x * sigmoid(x)", "contiguous, by table: ", 2, {ROWS, COLUMNS}, {COLUMNS, 1}},
         {"x + 1", "transposing", 2, {COLUMNS, ROWS}, {1, COLUMNS}},
         {"sum(x, 1)", "rows", 2, {ROWS, COLUMNS}, {COLUMNS, 1}},
         {"sum(x, 0)", "columns", 2, {ROWS, COLUMNS}, {COLUMNS, 1}},
