@@ -120,6 +120,35 @@ static void only_launch(void)
     ogive_plan_release(plan);
 }
 
+/* Factors of a product on tensor cores are checked too, however the kernel gets at them. */
+static void give_wrong_factors(void)
+{
+    enum { SIDE = 256 };
+    static _Alignas(64) float host[SIDE * SIDE];
+    test_tensor in, weights;
+    ogive_plan *plan;
+    void *x, *y, *workspace;
+    ogive_formula *formula = parse("linear(x, w)");
+    test_tensor *const tensors[] = {&in, &weights};
+    for (int i = 0; i < 2; i++) {
+        test_tensor_init(tensors[i], NULL, test_float32, 2, (int64_t[]){SIDE, SIDE}, NULL);
+        tensors[i]->tensor.device = gpu;
+    }
+    CHECK_OK(ogive_plan_create(formula, (const DLTensor *const[]){&in.tensor, &weights.tensor}, 2,
+                               NULL, 0, NULL, &plan, &error));
+    CHECK_OK(ogive_device_allocate(gpu, sizeof host, &x, &error));
+    CHECK_OK(ogive_device_allocate(gpu, sizeof host, &y, &error));
+    CHECK_OK(ogive_device_allocate(gpu, ogive_plan_workspace(plan), &workspace, &error));
+    CHECK_FAILS(ogive_plan_run(plan, (const void *const[]){x, host}, (void *const[]){y}, workspace,
+                               NULL, &error),
+                OGIVE_ARGUMENT, "the data of input 'w'");
+    CHECK_FAILS(ogive_plan_run(plan, (const void *const[]){host, x}, (void *const[]){y}, workspace,
+                               NULL, &error),
+                OGIVE_ARGUMENT, "the data of input 'x'");
+    ogive_plan_release(plan);
+    ogive_formula_release(formula);
+}
+
 /* Planning in one thread while others capture, and while others plan and run. */
 static void *plan_and_run(void *text)
 {
@@ -149,6 +178,7 @@ static void test_running(void **unused)
 {
     (void)unused;
     in_child(only_launch, NULL);
+    in_child(give_wrong_factors, NULL);
     in_child(run_mixed, NULL);
     in_child(run_mixed, "OGIVE_SHIM_CAPTURING=1", NULL);
 }

@@ -75,6 +75,15 @@ static bool is_empty(const og_buffer *buffer)
     return false;
 }
 
+static void mark_used(const og_plan *plan, state *s, int32_t buffer, bool *seen)
+{
+    if (buffer < 0 || seen[buffer] || is_empty(&plan->buffers[buffer]) ||
+        plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY)
+        return;
+    seen[buffer] = true;
+    s->used[s->used_count++] = buffer;
+}
+
 /* Which of the caller's pointers kernels use: those are checked in each run. */
 static ogive_status find_used(const og_plan *plan, state *s, ogive_error *error)
 {
@@ -84,14 +93,10 @@ static ogive_status find_used(const og_plan *plan, state *s, ogive_error *error)
     for (int32_t i = 0; i < plan->kernel_count; i++)
         for (int32_t l = 0; l < s->kernels[i].work.launch_count; l++) {
             const og_cuda_launch *launch = &s->kernels[i].work.launches[l];
-            for (int32_t p = 0; p < launch->pointer_count; p++) {
-                int32_t buffer = launch->pointers[p].buffer;
-                if (buffer < 0 || seen[buffer] || is_empty(&plan->buffers[buffer]) ||
-                    plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY)
-                    continue;
-                seen[buffer] = true;
-                s->used[s->used_count++] = buffer;
-            }
+            for (int32_t p = 0; p < launch->pointer_count; p++)
+                mark_used(plan, s, launch->pointers[p].buffer, seen);
+            for (int32_t m = 0; m < launch->map_count; m++)
+                mark_used(plan, s, launch->maps[m].buffer, seen);
         }
     return OGIVE_OK;
 }
