@@ -34,9 +34,8 @@ static PyObject *call_dlpack(PyObject *object, PyObject *arguments)
 }
 
 /* Asks for a versioned capsule first, so that read-only arrays can be lent. A CUDA
- * tensor is asked to be ready on the legacy default stream, where we then work; one of
- * PyTorch for nothing (-1), its own stream being known. */
-static PyObject *export_capsule(PyObject *object, core_family family)
+ * tensor is asked to be ready on stream: 1 is the legacy default stream, -1 nothing. */
+static PyObject *ask_for_capsule(PyObject *object, int ready_on)
 {
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     PyObject *first = device ? PySequence_GetItem(device, 0) : NULL;
@@ -46,7 +45,6 @@ static PyObject *export_capsule(PyObject *object, core_family family)
     if (PyErr_Occurred())
         return NULL;
     const char *stream = type == kDLCUDA ? "stream" : NULL;
-    int ready_on = family == FAMILY_TORCH ? -1 : 1;
     PyObject *capsule =
         call_dlpack(object, Py_BuildValue(stream ? "{s(ii)si}" : "{s(ii)}", "max_version",
                                           DLPACK_MAJOR, DLPACK_MINOR, stream, ready_on));
@@ -54,6 +52,18 @@ static PyObject *export_capsule(PyObject *object, core_family family)
         return capsule;
     PyErr_Clear(); /* NumPy before 2.1 knows no max_version */
     return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, ready_on));
+}
+
+/* PyTorch lends no tensor that requires grad, but the same without; of its tensors we know
+ * the stream. Others are to be ready on the one where we then work. */
+static PyObject *export_capsule(PyObject *object, core_family family)
+{
+    if (family != FAMILY_TORCH)
+        return ask_for_capsule(object, 1);
+    PyObject *detached = PyObject_CallMethod(object, "detach", NULL);
+    PyObject *capsule = detached ? ask_for_capsule(detached, -1) : NULL;
+    Py_XDECREF(detached);
+    return capsule;
 }
 
 static int take_capsule(core_operand *operand, PyObject *capsule)

@@ -159,8 +159,6 @@ static int tensor_needs_operator(PyObject *tensor, const core_kind *kind, bool *
     int answer = needs_grad(tensor);
     if (answer < 0)
         return -1;
-    if (answer && !kind->api)
-        return 1; /* __dlpack__ refuses it; the operator gets it detached */
     *differentiable |= answer;
     return ask(IS_NEGATIVE, tensor);
 }

@@ -13,8 +13,6 @@ from ogive import _core
 from ogive.torch import _operator
 
 f = ogive.compile("sigmoid(x)")
-# Without the table of C functions, PyTorch lends no tensor that requires grad.
-lent = pytest.mark.skipif(not _operator._has_table, reason="PyTorch before 2.10")
 
 
 @pytest.fixture(autouse=True, params=["quick", "slow"])
@@ -61,7 +59,6 @@ def test_plain_tensors_go_straight(doors, x):
     assert doors == (["operator"] if x.is_cuda else [])  # the number has to get to the GPU
 
 
-@lent
 def test_no_grad_mode_and_inference_mode_go_straight(doors, x):
     parameter = torch.nn.Parameter(x)
     with torch.no_grad():
@@ -74,7 +71,6 @@ def test_no_grad_mode_and_inference_mode_go_straight(doors, x):
     assert doors == []
 
 
-@lent
 def test_requires_grad(doors, x):
     x.requires_grad_()
     result = f(x)
@@ -83,7 +79,6 @@ def test_requires_grad(doors, x):
     torch.testing.assert_close(x.grad, want(x) * (1 - want(x)), rtol=1e-5, atol=1e-6)
 
 
-@lent
 def test_requires_grad_of_any_input(doors, x):
     w = torch.ones(4, device=x.device, requires_grad=True)
     ogive.compile("x * s * w")(x, 2.0, w).sum().backward()

@@ -95,15 +95,19 @@ def _report(analysis: Analysis) -> list[str]:
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     """What torch.compile(model, backend="ogive") does with these arguments: the calls that
-    become formulas, and why others are left to PyTorch. Calls the model once."""
+    become formulas, and why others are left to PyTorch. Calls the model once; as by
+    torch._dynamo.explain, what was compiled before is forgotten."""
     graphs: list[list[str]] = []
 
     def look(module: GraphModule, example_inputs: Sequence[Any]) -> Any:
         graphs.append(_report(Analysis(module)))
         return module.forward
 
-    with torch.random.fork_rng():
-        torch.compile(getattr(model, "_orig_mod", model), backend=look)(*args, **kwargs)
+    try:
+        with torch.random.fork_rng():
+            torch.compile(getattr(model, "_orig_mod", model), backend=look)(*args, **kwargs)
+    finally:
+        torch._dynamo.reset()
     lines = []
     for i, graph in enumerate(graphs):
         if len(graphs) > 1:

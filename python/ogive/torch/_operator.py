@@ -41,21 +41,13 @@ def restore(text: str, gradients: str, precision: str) -> _core.Formula:
     return _core._restore(text, gradients, precision)
 
 
-def _lend(tensor: Tensor) -> Tensor:
-    """Without the table of C functions, a tensor that requires grad is not lent."""
-    return tensor if _has_table else tensor.detach()
-
-
-_has_table = hasattr(Tensor, "__dlpack_c_exchange_api__")
-
-
 # ---- what runs it -------------------------------------------------------------------
 
 
 def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "",
             precision: str = "float32") -> list[Tensor]:
     found = restore(formula, gradients, precision)
-    result = found._straight(*[_lend(tensor) for tensor in inputs])
+    result = found._straight(*inputs)
     return list(result) if found.results > 1 else [result]
 
 
@@ -108,7 +100,7 @@ class _Run(torch.autograd.Function):
         tensors = _as_tensors(inputs)
         ctx.formula = formula
         ctx.save_for_backward(*tensors)
-        return formula._straight(*[_lend(tensor) for tensor in tensors])
+        return formula._straight(*tensors)
 
     backward = staticmethod(_backward)
 
@@ -172,7 +164,7 @@ class _Cut(torch.autograd.Function):
         ordered = [values[name] for name in whole.inputs]
         results: tuple[Tensor, ...]
         if straight:
-            results = whole._straight(*[_lend(tensor) for tensor in ordered])
+            results = whole._straight(*ordered)
         else:
             with torch._C._AutoDispatchBelowAutograd():
                 results = tuple(run(ordered, whole.text, "", whole.precision))

@@ -94,8 +94,7 @@ def _name_input(node: Node, taken: set[str]) -> str:
     l_self_modules_fc_parameters_weight_ of self.fc.weight."""
     name = re.sub(r"^[lL]_|_$", "", node.name)
     name = re.sub(r"^[a-z]+_(?=(modules|parameters|buffers)_)", "", name)
-    name = re.sub(r"_?\b_?(modules|parameters|buffers)_|_(modules|parameters|buffers)_", ".", name)
-    name = name.strip("._")
+    name = re.sub(r"(^|_)(modules|parameters|buffers)_", ".", name).strip("._")
     if (name in taken or name in signatures() or name in ("inf", "nan", "true", "false")
             or not re.fullmatch(r"[A-Za-z_]\w*(\.([A-Za-z_]\w*|\d+))*", name)):
         return _free_name("x", taken)
@@ -288,7 +287,10 @@ class Analysis:
         region.find_outputs(self.parts)
         if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept):
             return "its results are not contiguous"
-        region.write(self.parts)
+        try:
+            region.write(self.parts)
+        except ValueError as error:  # softmax without dim
+            return f"a formula refuses it: {str(error).splitlines()[0]}"
         return _why_different(region, autocasts.get(region.nodes[0]))
 
     def _is_written_later(self, region: Region) -> bool:

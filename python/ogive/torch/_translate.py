@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A call in a graph of torch.fx as a call in the formula language: which functions of
 PyTorch those are, with which arguments, and why not if not. Knows one node at a time;
-_backend.py joins them.
+_regions.py joins them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dty
 _HARMLESS = {
     "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze",
     "expand", "expand_as", "repeat", "contiguous", "chunk", "split", "unbind", "cat", "stack",
-    "narrow", "select", "movedim", "getitem", "getattr", "size", "dim", "numel", "item", "conv1d",
+    "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel", "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "group_norm", "bmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
@@ -75,8 +75,8 @@ def name_of(node: Node) -> str | None:
     if node.op != "call_method" or not isinstance(node.target, str):
         return None
     if node.target == "to":
-        dtypes = [value for value in (*node.args[1:], *node.kwargs.values())]
-        return FLOATS.get(dtypes[0]) if len(dtypes) == 1 else None
+        others = [*node.args[1:], *node.kwargs.values()]
+        return FLOATS.get(others[0]) if len(others) == 1 else None
     name = _OTHER_NAMES.get(node.target, node.target)
     return name if name in signatures() and hasattr(Tensor, node.target) else None
 
@@ -186,7 +186,7 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
             given["input"] = (FLOATS[value], given["input"])
         elif not any(value is each or value == each for each in _WITHOUT_EFFECT.get(key, ())):
             raise Left(f"{name} with {key}={value}")
-    return given
+    return {key: given[key] for key in parameters if given.get(key) is not None}
 
 
 Part = Any  # text, or a node whose text belongs there
@@ -208,8 +208,6 @@ def translate(name: str, node: Node) -> list[Part]:
     infix = _INFIX.get(name)
     parts: list[Part] = ["" if infix else name, "("]
     for key, value in given.items():
-        if value is None:
-            continue
         cast = None
         if isinstance(value, tuple) and len(value) == 2 and value[0] in FLOATS.values():
             cast, value = value
