@@ -11,12 +11,16 @@ Parts (all by default):
     errors    the error by distribution: ||e|| / ||z||, and the greatest |e| / sum |x||w|, of
               Ogive and of torch's SGEMM (TF32 off)
     halves    float16 and bfloat16: error, a row alone, repeats
+    cover     layouts, batches, small and odd shapes against float64, a row alone, repeats
+    half_cover  the same of float16 and bfloat16
     times     medians, L2 flushed before each call, ours and torch's in turn
+    half_times  the same of float16 and bfloat16
 
 Ends with status 1 if anything is wrong. OGIVE_PRODUCT=cores takes the CUDA cores
 instead, OGIVE_PRODUCT=mma mma.sync instead of wgmma.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import os
 import pathlib
@@ -54,7 +58,7 @@ class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32),
                 ("cpu_level", ctypes.c_char_p), ("precision", ctypes.c_int),
                 ("stream", ctypes.c_void_p), ("cuda_arch", ctypes.c_char_p),
-                ("packed", ctypes.c_void_p)]
+                ("packed", ctypes.c_uint64)]
 
 
 def describe(tensors):
@@ -87,7 +91,7 @@ class Formula:
         """A function that runs the formula on these tensors."""
         ins, outs = describe(inputs), describe([output])
         options = Options(ctypes.sizeof(Options), 0, None, int(strict),
-                          torch.cuda.current_stream().cuda_stream, None, None)
+                          torch.cuda.current_stream().cuda_stream, None, 0)
 
         def run():
             self.call("ogive_run", self.handle, ins, ctypes.c_size_t(len(inputs)), outs,
@@ -98,10 +102,11 @@ class Formula:
 formulas = {}
 
 
-def run(text, inputs, shape, strict=False, dtype=torch.float32):
+def run(text, inputs, shape, strict=False, dtype=torch.float32, turned=False):
     if text not in formulas:
         formulas[text] = Formula(text)
     out = torch.full(shape, 60000, device="cuda", dtype=dtype)
+    out = out.transpose(-1, -2) if turned else out
     formulas[text].bind(inputs, out, strict)()
     torch.cuda.synchronize()
     return out
@@ -116,7 +121,9 @@ def check(good, what):
 def different(a, b):
     """Elements whose bits differ, NaNs apart."""
     both_nan = a.isnan() & b.isnan()
-    return int(((a.view(torch.int32) != b.view(torch.int32)) & ~both_nan).sum())
+    a, b = a.contiguous(), b.contiguous()
+    bits = torch.int32 if a.dtype == torch.float32 else torch.int16
+    return int(((a.view(bits) != b.view(bits)) & ~both_nan).sum())
 
 
 def product64(x, w):
@@ -286,7 +293,7 @@ def part_halves(_):
             e = ((y.double() - z).abs() / scale).max().item()
             peer = ((torch.nn.functional.linear(x, w).double() - z).abs() / scale).max().item()
             print(f"halves {m} x {n} x {k} {dtype}: {e:.1e} {peer:.1e}", flush=True)
-            check(e < strict_bound, f"{dtype} {m}x{n}x{k}: {e}")
+            check(e < 2.0 ** -19, f"{dtype} {m}x{n}x{k}: {e}")
             want = z.sigmoid().sum(1)
             e = ((run(total, [x, w], (m,), dtype=dtype).double() - want).abs() / want).max().item()
             check(e < (5e-4 if dtype == torch.float16 else 4e-3), f"{total} {dtype}: {e}")
@@ -303,6 +310,85 @@ def part_halves(_):
     x[0, 5], w[7, 9] = float("inf"), float("nan")
     y, want = run(plain, [x, w, b], (m, n)), torch.nn.functional.linear(x.float(), w.float())
     check(bool((y.isnan() == want.isnan()).all() and (y.isinf() == want.isinf()).all()), "NaN, inf")
+
+
+# ---- layouts ---------------------------------------------------------------------------
+
+def lay_out(order, *shape):
+    """Random numbers of this shape whose dims lie in memory in this order, the last fastest."""
+    t = random(*[shape[d] for d in order])
+    return t.permute([order.index(d) for d in range(len(shape))])
+
+
+def cover_cases(dtype):
+    """(name, formula, inputs, float64's result, float64's sum of magnitudes, batched dims)"""
+    def case(name, text, x, w, turn):
+        x, w = x.to(dtype), w.to(dtype)  # keeps strides
+        xd, wd = x.double(), w.double()
+        wd = wd.transpose(-1, -2) if turn else wd
+        return name, text, [x, w], xd @ wd, xd.abs() @ wd.abs()
+    matmul, linear = "x @ w", "linear(x, w)"
+    rm, cm = (0, 1), (1, 0)  # rows of neighbours, columns of neighbours
+    out = [case(f"linear {m}x{n}x{k}", linear, random(m, k), random(n, k), True)
+           for m, n, k in ((1, 16, 16), (3, 20, 24), (70, 64, 32), (257, 33, 100), (130, 1000, 520),
+                           (257, 4100, 264), (1000, 200, 5000), (300, 777, 2053), (40, 300, 20008),
+                           (600, 520, 1000))]
+    for left in (rm, cm):
+        for right in (rm, cm):
+            for m, n, k in ((300, 520, 1032), (77, 136, 64), (129, 131, 133)):
+                out.append(case(f"matmul {left}{right} {m}x{n}x{k}", matmul, lay_out(left, m, k),
+                                lay_out(right, k, n), False))
+    out += [case("batch", matmul, random(5, 70, 264), random(5, 264, 136), False),
+            case("batch, odd", matmul, random(3, 70, 101), random(3, 101, 77), False),
+            case("batch, one x", matmul, random(70, 264), random(5, 264, 136), False),
+            case("batch, one w", matmul, random(5, 70, 264), random(264, 136), False),
+            case("heads", matmul, lay_out((0, 2, 1, 3), 2, 3, 130, 64),
+                 lay_out((0, 3, 1, 2), 2, 3, 64, 136), False),
+            case("two dims of rows", linear, lay_out((1, 0, 2), 50, 3, 256), random(200, 256), True)]
+    return out
+
+
+def check_case(dtype, name, text, inputs, z, scale):
+    shape = z.shape
+    y = run(text, inputs, shape, dtype=dtype)
+    rounding = {torch.float32: 0, torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}[dtype]
+    over = ((y.double() - z).abs() - rounding * z.abs()).clamp(min=0) / scale
+    e = over.max().item()
+    check(e < 2.0 ** -19, f"{dtype} {name}: {e}")
+    again = sum(different(run(text, inputs, shape, dtype=dtype), y) for _ in range(3))
+    check(again == 0, f"{dtype} {name}: repeats differ")
+    turned = run(text, inputs, shape[:-2] + (shape[-1], shape[-2]), dtype=dtype, turned=True)
+    check(different(turned, y) == 0, f"{dtype} {name}: {different(turned, y)} differ in a "
+          "transposed result")
+    for rows in (slice(shape[-2] // 2, shape[-2] // 2 + 1), slice(3, 103)):
+        x = inputs[0][..., rows, :]
+        some = run(text, [x, inputs[1]], z[..., rows, :].shape, dtype=dtype)
+        n = different(some, y[..., rows, :].contiguous())
+        check(n == 0, f"{dtype} {name}: rows {rows.start}..{rows.stop} alone: {n} differ")
+    return e
+
+
+def part_cover(_, dtypes=(torch.float32,)):
+    for dtype in dtypes:
+        cases = cover_cases(dtype)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:  # compiles
+            worst = list(pool.map(lambda c: check_case(dtype, *c), cases))
+        for c, e in zip(cases, worst):
+            print(f"cover  {str(dtype)[6:]} {c[0]}: {e:.1e} of sum |x||w|", flush=True)
+
+
+def part_half_cover(_):
+    part_cover(_, (torch.float16,))
+    for dtype in (torch.float16, torch.bfloat16):
+        for k in (128, 1024, 8192, 32768):
+            x, w = torch.rand(128, k, device="cuda").to(dtype), torch.rand(512, k,
+                                                                           device="cuda").to(dtype)
+            z, scale = product64(x, w)
+            e = (run("linear(x, w) + b", [x, w, torch.zeros(512, device="cuda")],
+                     (128, 512)).double() - z) / scale
+            print(f"cover  {str(dtype)[6:]} all positive, k = {k}: {e.min().item():.1e} .. "
+                  f"{e.max().item():.1e}", flush=True)
+            check(e.abs().max().item() < 2.0 ** -14, f"{dtype} positive {k}: {e.min().item()}")
 
 
 def median_times(calls, seconds):
@@ -338,8 +424,6 @@ def part_times(seconds):
     works = [(text, *work, torch.float32) for text, work in works.items()]
     works += [(plain, shape, linear, torch.float32) for shape in (
         (512, 2048, 2048), (128, 4096, 4096), (64, 8192, 8192), (16, 8192, 8192), (1, 8192, 8192))]
-    works += [(plain, shape, linear, dtype) for dtype in (torch.float16, torch.bfloat16)
-              for shape in ((4096, 4096, 4096), (1024, 8192, 8192), (16, 8192, 8192))]
     for text, (m, n, k), peer, dtype in works:
         x, w, b = torch.rand(m, k, device="cuda"), random(n, k) / k ** 0.5, random(n)
         x, w, b = x.to(dtype), w.to(dtype), b.to(dtype)
@@ -364,9 +448,42 @@ def part_times(seconds):
               f"{t[2] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
 
 
+def part_half_times(seconds):
+    linear = torch.nn.functional.linear
+    plain = "linear(x, w, b)"
+    works = [
+        ("sum(sigmoid(linear(x, w, b)), dim=1)", (128, 32768, 32768),
+         lambda x, w, b: torch.sum(torch.sigmoid(linear(x, w, b)), 1)),
+        ("z = linear(x, w, b); z + 2 * sigmoid(z)", (1024, 8192, 8192),
+         lambda x, w, b: (z := linear(x, w, b)) + 2 * torch.sigmoid(z))]
+    works += [(plain, (m, n, n), linear) for m, n in (
+        (4096, 4096), (1024, 8192), (8192, 8192), (256, 8192), (128, 8192), (64, 8192), (16, 8192),
+        (1, 8192))]
+    bound = []
+    for dtype in (torch.bfloat16, torch.float16):
+        for text, (m, n, k), peer in works[:3] if dtype == torch.float16 else works:
+            x = torch.rand(m, k, device="cuda").to(dtype)
+            w, b = (random(n, k) / k ** 0.5).to(dtype), random(n).to(dtype)
+            out = torch.empty_like(peer(x, w, b))
+            bound.append((text, (m, n, k), peer, dtype, [x, w, b], out,
+                          Formula(text).bind([x, w, b], out)))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:  # compiles
+        list(pool.map(lambda c: c[-1](), bound))
+    for text, (m, n, k), peer, dtype, inputs, out, ours in bound:
+        want = peer(*inputs)
+        ours()
+        e = ((out - want).abs().max() / want.abs().max()).item()
+        check(e < 1e-2, f"{text}: {e} from torch's")
+        t = median_times([ours, lambda: peer(*inputs)], seconds)
+        print(f"times  {m}x{n}x{k} {str(dtype)[6:]} {text}: Ogive {t[0]:.4f} ms, torch {t[1]:.4f}: "
+              f"{t[1] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
+
+
 def main():
     parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors,
-             "halves": part_halves, "times": part_times}
+             "halves": part_halves, "cover": part_cover,
+             "half_cover": part_half_cover, "times": part_times,
+             "half_times": part_half_times}
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])

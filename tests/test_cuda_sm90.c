@@ -11,6 +11,7 @@
 #include "cuda_compiled.h"
 
 #include "cuda/cuda_choose.h"
+#include "cuda/cuda_half_tile.h"
 
 #include <math.h>
 
@@ -79,29 +80,78 @@ static void test_choice(void **unused)
     REFUSED(right_pitch, (int64_t)1 << 31);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
-    f = plain;
+}
+
+/* Halves are copied where TMA cannot fetch them, so layouts do not matter. */
+static void test_choice_of_halves(void **unused)
+{
+    og_cuda_product_facts f = plain;
+    (void)unused;
     f.left = f.right = OG_BFLOAT16;
-    assert_true(is_taken(&f));
-    f.right_pitch = 132; /* 264 bytes */
-    assert_true(!is_taken(&f));
+    f.has_any_columns = true;
+    f.has_columns = f.has_plain_dims = false;
+    f.right_pitch = 133;
+    f.right_k_stride = -7;
+    f.n = f.k = 16;
+    f.sum_bytes = 40;
+    const og_cuda_product_facts half = f;
+    assert_true(is_taken(&half));
+#define REFUSED(member, value)                                                                     \
+    f = half;                                                                                      \
+    f.member = value;                                                                              \
+    assert_true(!is_taken(&f))
+    REFUSED(left, OG_FLOAT16);
+    REFUSED(has_any_columns, false);
+    REFUSED(n, 15);
+    REFUSED(k, 15);
+    REFUSED(products, 2);
+    REFUSED(m, (int64_t)1 << 31);
+#undef REFUSED
+}
+
+/* What was fastest on an H200, and what the kernel can do at all. */
+static void test_half_tiles(void **unused)
+{
+    static const struct {
+        int64_t m, n;
+        og_cuda_half_tile tile;
+    } best[] = {
+        {1, 8192, {1, 64, false}},    {16, 8192, {1, 64, false}},    {64, 8192, {1, 64, false}},
+        {128, 8192, {1, 128, true}},  {256, 8192, {2, 128, true}},   {1024, 8192, {2, 256, true}},
+        {4096, 4096, {2, 256, true}}, {128, 32768, {2, 256, false}},
+    };
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(best); i++) {
+        og_cuda_half_tile tile = og_cuda_choose_half_tile(
+            &(og_cuda_half_shape){1, best[i].m, best[i].n, false}, hopper.multiprocessors);
+        assert_int_equal(tile.groups, best[i].tile.groups);
+        assert_int_equal(tile.width, best[i].tile.width);
+        assert_int_equal(tile.shares_w, best[i].tile.shares_w);
+    }
+    for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1)
+        for (int64_t n = 1; n < 1 << 20; n = n * 5 + 2) {
+            og_cuda_half_tile tile = og_cuda_choose_half_tile(
+                &(og_cuda_half_shape){m % 3 + 1, m, n, true}, hopper.multiprocessors);
+            assert_true(!tile.shares_w || (tile.width >= 128 && m > 64 * tile.groups));
+        }
 }
 
 /* ---- the launches ------------------------------------------------------------------------ */
 
-/* linear(x, w) of x (m, k) and w (n, k) with rows of `pitch`. */
-static void emit_linear(int64_t m, int64_t n, int64_t k, int64_t pitch, og_arena *arena,
-                        og_cuda_work *work)
+/* x (m, k) times w, both of dtype. */
+static void emit_product(og_dtype dtype, int64_t m, int64_t n, int64_t k, const int64_t x_stride[2],
+                         const int64_t w_stride[2], og_arena *arena, og_cuda_work *work)
 {
     og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
                            {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
     og_pass pass = {.elements = elements, .element_count = 2};
-    og_access output = {.buffer = 2, .stride = {n, 1}};
+    og_access output = {.buffer = 2, .dtype = dtype, .stride = {n, 1}};
     og_value value = {.type = OG_F32, .level = OG_ELEMENT};
-    og_product product = {.left = {.buffer = 0, .stride = {k, 0}},
-                          .right = {.buffer = 1, .stride = {0, pitch}},
+    og_product product = {.left = {.buffer = 0, .dtype = dtype, .stride = {x_stride[0], 0}},
+                          .right = {.buffer = 1, .dtype = dtype, .stride = {0, w_stride[0]}},
                           .k = k,
-                          .left_k_stride = 1,
-                          .right_k_stride = 1};
+                          .left_k_stride = x_stride[1],
+                          .right_k_stride = w_stride[1]};
     og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
                         .accesses = &output,
                         .access_count = 1,
@@ -114,6 +164,13 @@ static void emit_linear(int64_t m, int64_t n, int64_t k, int64_t pitch, og_arena
     og_plan plan = {.kernels = &kernel, .kernel_count = 1};
     ogive_error error;
     TEST_OK(og_cuda_emit(&plan, 0, &hopper, false, arena, work, &error), error);
+}
+
+/* linear(x, w) of x (m, k) and w (n, k) with rows of `pitch`. */
+static void emit_linear(int64_t m, int64_t n, int64_t k, int64_t pitch, og_arena *arena,
+                        og_cuda_work *work)
+{
+    emit_product(OG_FLOAT32, m, n, k, (int64_t[]){k, 1}, (int64_t[]){pitch, 1}, arena, work);
 }
 
 static void test_launches(void **unused)
@@ -159,6 +216,81 @@ static void test_launches(void **unused)
     og_arena_free(&arena);
 }
 
+/* The launch called so; NULL: there is none. */
+static const og_cuda_launch *find_launch(const og_cuda_work *work, const char *entry)
+{
+    for (int32_t l = 0; l < work->launch_count; l++)
+        if (strcmp(work->launches[l].entry, entry) == 0)
+            return &work->launches[l];
+    return NULL;
+}
+
+/* Factors of halves that TMA fetches as they lie. */
+static void test_half_launches(void **unused)
+{
+    og_arena arena = {0};
+    og_cuda_work work;
+    (void)unused;
+    emit_product(OG_FLOAT16, 1000, 8192, 1000, (int64_t[]){1000, 1}, (int64_t[]){1008, 1}, &arena,
+                 &work);
+    const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+    assert_int_equal(tensor->grid[0], 132);
+    assert_int_equal(tensor->block[0], 384);
+    assert_true(tensor->shared_bytes <= hopper.shared_per_block);
+    assert_int_equal(tensor->when, OG_CUDA_IF_MAPPED);
+    assert_int_equal(find_launch(&work, "og_copy_x")->when, OG_CUDA_IF_COPIED);
+    assert_int_equal(find_launch(&work, "og_redo")->when, OG_CUDA_IF_UNMAPPED);
+    assert_null(find_launch(&work, "og_copy_w"));
+    const og_cuda_map *x = &tensor->maps[0], *w = &tensor->maps[1];
+    assert_int_equal(x->buffer, 0);
+    assert_int_equal(x->columns, 1000); /* beyond, TMA gives zeros */
+    assert_int_equal(x->rows, 1000);
+    assert_int_equal(x->pitch_bytes, 2000);
+    assert_int_equal(x->box_rows, 128);
+    assert_true(x->may_copy && x->copy_pitch_bytes == 2000);
+    assert_int_equal(w->buffer, 1);
+    assert_int_equal(w->pitch_bytes, 2016);
+    assert_int_equal(w->box_columns * 2, 128); /* a row of the swizzle */
+    assert_int_equal(w->box_rows, 128);        /* half of 256 columns, for two blocks */
+    assert_true(!w->may_copy);
+    assert_true(work.scratch_bytes >= 1000 * 2000);
+
+    /* x @ w and its gradients: lines across k. */
+    emit_product(OG_BFLOAT16, 1000, 8192, 512, (int64_t[]){1, 1000}, (int64_t[]){1, 8192}, &arena,
+                 &work);
+    tensor = find_launch(&work, "og_tensor");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tensor->maps[i].buffer, i);
+        assert_int_equal(tensor->maps[i].columns, i ? 8192 : 1000);
+        assert_int_equal(tensor->maps[i].rows, 512);
+        assert_int_equal(tensor->maps[i].box_columns, 64);
+        assert_int_equal(tensor->maps[i].box_rows, 64);
+    }
+    og_arena_free(&arena);
+}
+
+/* ... and those that go to the scratch first. */
+static void test_half_copies(void **unused)
+{
+    static const int64_t strides[][2] = {{1003, 1}, {2000, 2}, {-1000, 1}, {1000, -1}, {8, 1}};
+    og_arena arena = {0};
+    og_cuda_work work;
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(strides); i++) {
+        emit_product(OG_FLOAT16, 300, 500, 1000, strides[i], strides[i], &arena, &work);
+        const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+        assert_int_equal(find_launch(&work, "og_copy_x")->when, OG_CUDA_ALWAYS);
+        assert_int_equal(find_launch(&work, "og_copy_x")->grid[0], 300);
+        assert_int_equal(find_launch(&work, "og_copy_w")->grid[0], 500);
+        for (int m = 0; m < 2; m++) {
+            assert_int_equal(tensor->maps[m].buffer, OG_CUDA_SCRATCH);
+            assert_int_equal(tensor->maps[m].pitch_bytes, 2000);
+            assert_int_equal(tensor->maps[m].offset, m ? 300 * 2000 : 0);
+        }
+    }
+    og_arena_free(&arena);
+}
+
 /* ---- what is left to CUDA cores ------------------------------------------------------------ */
 
 static const struct {
@@ -197,6 +329,8 @@ static void test_redo(void **unused)
                                                             : CONTIGUOUS,
                               .rank = tails[i].shapes[t].rank};
                 memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
+                if (turn >= 2 && t < 2) /* other rows of halves are copied, then TMA takes them */
+                    p->shape[p->rank - 1] = (p->shape[p->rank - 1] + 7) / 8 * 8;
                 place(p, &random, true);
                 fill(p, &random, special ? SPECIAL : ORDINARY);
             }
@@ -294,17 +428,31 @@ static void test_compile(void **unused)
     compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, "90a",
                     "wgmma");
     compile_unspilt("sum(gelu(linear(x, w, b)), dim=1)", large, OG_FLOAT32, "90a", "wgmma");
-    compile_unspilt("linear(x, w, b)", large, OG_FLOAT16, "90a", "wgmma");
-    compile_unspilt("sum(sigmoid(linear(x, w, b)), dim=1)", large, OG_BFLOAT16, "90a", "wgmma");
+    /* Halves: all tiles, lines across k, copies, batches, more k than tensor cores sum at once. */
+    const case_shape shapes[][4] = {
+        {SHAPE(16, 256), SHAPE(512, 256), SHAPE(512), SHAPE(16, 512)},
+        {SHAPE(128, 256), SHAPE(8192, 256), SHAPE(8192), SHAPE(128, 8192)},
+        {SHAPE(200, 250), SHAPE(8192, 250), SHAPE(8192), SHAPE(200, 8192)},
+        {SHAPE(4096, 16384), SHAPE(4096, 16384), SHAPE(4096), SHAPE(4096, 4096)},
+    };
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++)
+        compile_unspilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shapes[i],
+                        i % 2 ? OG_FLOAT16 : OG_BFLOAT16, "90a", "wgmma");
+    const case_shape batch[] = {SHAPE(9, 300, 256), SHAPE(9, 256, 512)};
+    compile_unspilt("x @ w", batch, OG_FLOAT16, "90a", "wgmma");
+    compile_unspilt("logsumexp(x @ w, dim=2)", batch, OG_BFLOAT16, "90a", "wgmma");
+    compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT16, "90a",
+                    "wgmma");
+    compile_unspilt("sum(gelu(linear(x, w, b)), dim=1)", large, OG_BFLOAT16, "90a", "wgmma");
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_launches),
-        cmocka_unit_test(test_redo),
-        cmocka_unit_test(test_tensor_cores),
+        cmocka_unit_test(test_choice),        cmocka_unit_test(test_choice_of_halves),
+        cmocka_unit_test(test_half_tiles),    cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_half_launches), cmocka_unit_test(test_half_copies),
+        cmocka_unit_test(test_redo),          cmocka_unit_test(test_tensor_cores),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     const char *nvrtc = getenv("OGIVE_TEST_NVRTC");

@@ -280,24 +280,57 @@ static uint64_t address_of(const og_plan *plan, const state *s, int32_t buffer,
     return (uintptr_t)memory->workspace + at->offset;
 }
 
+static bool is_aligned(const og_plan *plan, const state *s, const og_cuda_map *map,
+                       const run_memory *memory)
+{
+    return (map->offset + address_of(plan, s, map->buffer, memory)) % 16 == 0;
+}
+
+/* Is the launch to be left out? The addresses of its maps decide. */
+static bool is_left_out(const og_plan *plan, const state *s, const og_cuda_launch *l,
+                        const run_memory *memory)
+{
+    bool mapped = true, copied = false;
+    for (int32_t m = 0; m < l->map_count; m++) {
+        bool aligned = is_aligned(plan, s, &l->maps[m], memory);
+        mapped &= aligned || l->maps[m].may_copy;
+        copied |= !aligned && l->maps[m].may_copy;
+    }
+    switch (l->when) {
+    case OG_CUDA_IF_MAPPED:
+        return !mapped;
+    case OG_CUDA_IF_UNMAPPED:
+        return mapped;
+    case OG_CUDA_IF_COPIED:
+        return !copied;
+    default:
+        return false;
+    }
+}
+
 static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_map *map,
                              const run_memory *memory, unsigned char *argument, ogive_error *error)
 {
-    enum { FLOAT16 = 6, FLOAT32 = 7 };                     /* CUtensorMapDataType */
-    enum { SWIZZLE_128 = 3, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMapSwizzle and so on */
-    uint64_t address = map->offset + address_of(plan, s, map->buffer, memory);
-    const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows};
-    const uint64_t pitches[] = {(uint64_t)map->pitch_bytes};
-    const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows};
-    const uint32_t steps[] = {1, 1};
+    enum { FLOAT16 = 6, FLOAT32 = 7 }; /* CUtensorMapDataType */
+    enum { SWIZZLE_128 = 3, PROMOTION_128 = 2, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMap... */
+    bool copied = map->may_copy && !is_aligned(plan, s, map, memory);
+    uint64_t address = copied ? map->copy_offset + address_of(plan, s, OG_CUDA_SCRATCH, memory)
+                              : map->offset + address_of(plan, s, map->buffer, memory);
+    int64_t pitch = copied ? map->copy_pitch_bytes : map->pitch_bytes;
+    int64_t slab = copied ? pitch * map->rows : map->slab_bytes;
+    const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows, (uint64_t)map->depth};
+    const uint64_t pitches[] = {(uint64_t)pitch, (uint64_t)slab};
+    const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows, 1};
+    const uint32_t steps[] = {1, 1, 1};
     if (address % 16)
         return OGIVE_OK;
     if (!og_cuda_driver()->call.cuTensorMapEncodeTiled)
         OG_FAIL(error, OGIVE_DEVICE, -1,
                 "the driver has no cuTensorMapEncodeTiled: expected one for CUDA 12 or later");
     OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
-                og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 2, (void *)(uintptr_t)address,
-                extents, pitches, box, steps, NONE, SWIZZLE_128, PROMOTION_256, NONE);
+                og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 3, (void *)(uintptr_t)address,
+                extents, pitches, box, steps, NONE, SWIZZLE_128,
+                map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
     return OGIVE_OK;
 }
 
@@ -305,13 +338,15 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
                            const og_cuda_entry *entry, const run_memory *memory, ogive_error *error)
 {
     _Alignas(64) unsigned char argument[OG_CUDA_ARGUMENT_BYTES];
+    if (is_left_out(plan, s, l, memory))
+        return OGIVE_OK;
     memcpy(argument, l->argument, l->argument_bytes);
     for (int32_t p = 0; p < l->pointer_count; p++) {
         const og_cuda_pointer *at = &l->pointers[p];
         uint64_t address = at->offset + address_of(plan, s, at->buffer, memory);
         memcpy(argument + at->at, &address, sizeof address);
     }
-    for (int32_t m = 0; m < l->map_count; m++)
+    for (int32_t m = 0; l->when <= OG_CUDA_IF_MAPPED && m < l->map_count; m++)
         OG_TRY(make_map(plan, s, &l->maps[m], memory, argument, error));
     void *parameters[] = {argument};
     int result = og_cuda_driver()->call.cuLaunchKernel(
@@ -449,6 +484,13 @@ static void explain_launch(const og_cuda_launch *l, const og_cuda_entry *entry, 
         og_text_add(text, ", %d bytes local", entry->local_bytes);
 }
 
+static const char *name_when(og_cuda_when when)
+{
+    return when == OG_CUDA_IF_UNMAPPED ? "instead, if w is unaligned, "
+           : when == OG_CUDA_IF_COPIED ? "if x is unaligned, "
+                                       : "";
+}
+
 static void explain_origin(const state *s, const og_cuda_module *module, og_text *text)
 {
     char arch[OG_CUDA_ARCH_TEXT];
@@ -480,7 +522,7 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
     }
     og_text_add(text, "%s: ", k->work.body);
     for (int32_t l = 0; l < k->work.launch_count; l++) {
-        og_text_add(text, "%s", l ? "; then " : "");
+        og_text_add(text, "%s%s", l ? "; then " : "", name_when(k->work.launches[l].when));
         explain_launch(&k->work.launches[l], &k->entries[l], text);
     }
     if (k->work.note)

@@ -5,12 +5,15 @@
 #include "cuda/cuda_choose.h"
 
 #include "cuda/cuda_emit.h"
+#include "cuda/cuda_matrices.h"
 
 #include <string.h>
 
 enum {
     LEAST_N = 128,                /* a tile of columns: fewer would idle the tensor cores */
     LEAST_K = 128,                /* shorter sums gain nothing: x has to be split first */
+    LEAST_HALF_N = 16,            /* one result a thread would be a dot product */
+    LEAST_HALF_K = 16,            /* a step of the tensor cores */
     MOST_SUM_BYTES = 8,           /* that shared memory has room for beside the rings */
     SHARED_BYTES = 227 * 1024,    /* of an H100 */
     MMA_SHARED_BYTES = 99 * 1024, /* of sm_86: the least from sm_80 on */
@@ -37,6 +40,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
 {
     const og_product *product = &kernel->products[0];
     int32_t last = kernel->space.rank - 1;
+    og_cuda_matrices s = og_cuda_see_matrices(kernel);
     og_cuda_product_facts facts = {.left = product->left.dtype,
                                    .right = product->right.dtype,
                                    .products = kernel->product_count,
@@ -46,11 +50,13 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .right_k_stride = product->right_k_stride,
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
     facts.has_plain_dims = facts.has_columns && !has_batch(kernel);
-    if (facts.has_columns) {
-        facts.m = og_cuda_count(&kernel->space, 0, last);
-        facts.n = kernel->space.extent[last];
-        facts.right_pitch = product->right.stride[last];
+    facts.has_any_columns = s.n_dim >= 0 && kernel->space.n_reduced <= 1;
+    if (facts.has_any_columns) {
+        facts.m = s.base * s.m;
+        facts.n = s.n;
     }
+    if (facts.has_columns)
+        facts.right_pitch = product->right.stride[last];
     return facts;
 }
 
@@ -83,10 +89,27 @@ static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, c
         return "two products in one kernel";
     if (facts->passes != 1)
         return "several passes";
+    return NULL;
+}
+
+static const char *refuse_shape(const og_cuda_product_facts *facts)
+{
     if (!facts->has_columns)
         return "a transposed result";
     if (facts->n < LEAST_N || facts->k < LEAST_K)
         return "too small for tensor cores";
+    return NULL;
+}
+
+/* What TMA cannot fetch as it lies is copied first, so layouts do not matter. */
+static const char *refuse_half(const og_cuda_product_facts *facts)
+{
+    if (!facts->has_any_columns)
+        return "no dim is of one factor alone and last";
+    if (facts->n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
+        return "too small for tensor cores";
+    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+        return "an extent beyond 30 bits";
     return NULL;
 }
 
@@ -102,6 +125,11 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
         return "it is of sm_90 only";
     if (limits->shared_per_block < SHARED_BYTES)
         return "too little shared memory";
+    if (facts->right != OG_FLOAT32)
+        return refuse_half(facts);
+    refused = refuse_shape(facts);
+    if (refused)
+        return refused;
     if (!facts->has_plain_dims)
         return "a batch of products";
     if (facts->sum_bytes > MOST_SUM_BYTES)
@@ -113,6 +141,8 @@ const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda
                                bool strict, const char *forced)
 {
     const char *refused = refuse_any(facts, strict, forced);
+    if (!refused)
+        refused = refuse_shape(facts);
     if (refused)
         return refused;
     if (forced && strcmp(forced, "sm90") == 0)

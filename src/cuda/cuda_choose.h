@@ -12,9 +12,10 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool has_columns;    /* the last dim is the right factor's and not the left's */
-    bool has_plain_dims; /* and no other is the right factor's: no batch */
-    int64_t m, n, k;     /* m: all rows */
+    bool has_columns;                    /* the last dim is the right factor's and not the left's */
+    bool has_plain_dims;                 /* and no other is the right factor's: no batch */
+    bool has_any_columns;                /* the last dim is one factor's and not the other's */
+    int64_t m, n, k;                     /* m: all rows */
     int64_t right_k_stride, right_pitch; /* of the right factor's rows; elements */
     size_t sum_bytes;                    /* of what a pass reduces to */
 } og_cuda_product_facts;

@@ -153,6 +153,9 @@ static inline int32_t og_cuda_split_threads(int64_t k)
                                           : (int32_t)og_divide_up(k, 128) * 32;
 }
 
+/* What elements load and is the same for all rows is loaded once a tile: marks is_kept. */
+void og_cuda_keep_still(og_cuda_emitter *e);
+
 /* ---- bodies: a file each ---- */
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
@@ -166,5 +169,6 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
 ogive_status og_cuda_emit_sm90(og_cuda_emitter *e);
+ogive_status og_cuda_emit_halves(og_cuda_emitter *e); /* sm_90, float16 and bfloat16 */
 
 #endif

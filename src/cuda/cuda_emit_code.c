@@ -4,7 +4,7 @@
  *
  *     loads     a vector of every operand that the pass reads, as it lies in memory
  *     values    of one element: what is stored or reduced
- *     compute (of element i of a vector), store
+ *     compute (of element i of a vector), store, store_whole (of kernels with products)
  *
  * and og_rows<p>(), its row instructions. Element values are v<n>, row values
  * row.v<n>; functions are those of src/math, by the names in functions.def.
@@ -278,11 +278,10 @@ static void add_unit_stores(og_cuda_emitter *e, const og_pass *pass)
     og_text_add(to, any ? "        }\n" : "");
 }
 
-static void add_store(og_cuda_emitter *e, const og_pass *pass)
+/* The vectors that are stored, x<access> each, and where: p<access>. */
+static void add_stored(og_cuda_emitter *e, const og_pass *pass)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "    OG_FN void store(const og_args &a, const og_offsets &at, const og_span "
-                    "&span,\n                     const og_row *row, const values *y)\n    {\n");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         if (instr->op != OG_OP_STORE)
@@ -302,7 +301,12 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
         print_stored(instr->type, dtype, value, to);
         og_text_add(to, ";\n");
     }
-    add_unit_stores(e, pass);
+}
+
+/* Stores along other dims than neighbours' go element by element. */
+static void add_strided_stores(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
     for (int32_t i = 0; i < pass->element_count; i++) {
         int32_t at = pass->elements[i].index;
         if (pass->elements[i].op != OG_OP_STORE || motion_of(e, at) == OG_CUDA_UNIT)
@@ -311,6 +315,43 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
         og_cuda_print_stride(e, at, to);
         og_text_add(to, ", span, x%d);\n", (int)at);
     }
+}
+
+static void add_store(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text_add(&e->passes,
+                "    OG_FN void store(const og_args &a, const og_offsets &at, const og_span "
+                "&span,\n                     const og_row *row, const values *y)\n    {\n");
+    add_stored(e, pass);
+    add_unit_stores(e, pass);
+    add_strided_stores(e, pass);
+    og_text_add(&e->passes, "    }\n");
+}
+
+/* store_whole(): store() of a full vector where is_aligned() was true, without branches. */
+static void add_store_whole(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)\n    {\n"
+                    "        return true");
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op != OG_OP_STORE || motion_of(e, instr->index) != OG_CUDA_UNIT)
+            continue;
+        og_text_add(to, " && og_is_aligned(");
+        print_address(e, instr->index, to);
+        og_text_add(to, ")");
+    }
+    og_text_add(to, ";\n    }\n    OG_FN void store_whole(const og_args &a, const og_offsets &at, "
+                    "const og_row *row,\n                           const values *y)\n    {\n"
+                    "        const og_span span = {0, OG_V};\n");
+    add_stored(e, pass);
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        int32_t at = pass->elements[i].index;
+        if (pass->elements[i].op == OG_OP_STORE && motion_of(e, at) == OG_CUDA_UNIT)
+            og_text_add(to, "        og_store_pack(p%d, x%d);\n", (int)at, (int)at);
+    }
+    add_strided_stores(e, pass);
     og_text_add(to, "    }\n");
 }
 
@@ -449,6 +490,8 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
     add_values(e, pass);
     add_compute(e, pass);
     add_store(e, pass);
+    if (e->kernel->product_count)
+        add_store_whole(e, pass);
     og_text_add(&e->passes, "};\n");
     if (e->kernel->space.n_reduced)
         og_cuda_add_sums(e, p);

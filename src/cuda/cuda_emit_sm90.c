@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_sm90.c - products on Hopper's tensor cores: the launches around cuda_sm90.cuh.
+ * cuda_emit_sm90.c - products of float32 on Hopper's tensor cores: the launches around
+ * cuda_sm90.cuh.
  *
- *     og_split      x becomes pairs of float16 in the scratch; float16 and bfloat16 as they are
+ *     og_split      x becomes pairs of float16 in the scratch
  *     og_tensor     the product and pass 0
  *     og_redo       what tensor cores cannot hold, in plan.h's order; mostly nothing
  *     og_combine0   if the pass reduces
@@ -16,9 +17,8 @@
 #include <stdlib.h>
 
 extern const char og_text_of_cuda_tensor[], og_text_of_cuda_sm90_base[],
-    og_text_of_cuda_tensor_split[], og_text_of_cuda_tensor_copy[], og_text_of_cuda_tensor_redo[],
-    og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90_halves[],
-    og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
+    og_text_of_cuda_tensor_split[], og_text_of_cuda_tensor_redo[], og_text_of_cuda_sm90_ptx[],
+    og_text_of_cuda_sm90_pairs[], og_text_of_cuda_sm90[], og_text_of_cuda_sm90_redo[];
 
 enum {
     TILE = 128,   /* the most rows of a tile */
@@ -35,7 +35,6 @@ typedef struct {
     int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs, redo_groups;
     int32_t tile_rows; /* of x: few rows leave time only for w */
     int32_t groups;    /* of GROUP columns; 1 if there is a multiprocessor for each */
-    bool is_half;      /* float16 or bfloat16 */
 } matrices;
 
 static int64_t count_rows(const og_space *space)
@@ -53,9 +52,7 @@ static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limi
     s.redo_groups = (s.rows + OG_CUDA_REDO_GROUP - 1) / OG_CUDA_REDO_GROUP;
     s.groups = s.m_tiles * ((s.n + GROUP - 1) / GROUP) <= limits->multiprocessors ? 1 : 2;
     s.n_tiles = (s.n + s.groups * GROUP - 1) / (s.groups * GROUP);
-    s.is_half = kernel->products[0].right.dtype != OG_FLOAT32;
-    int64_t chain = s.is_half ? 2 * BLOCK_K : BLOCK_K;
-    s.k_padded = (s.k + chain - 1) / chain * chain;
+    s.k_padded = (s.k + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
     s.runs = (s.n + OG_RUN - 1) / OG_RUN;
     return s;
 }
@@ -71,33 +68,40 @@ static void add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
 static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
     const og_access *w = &e->kernel->products[0].right;
-    int32_t box_rows = s->is_half ? s->tile_rows : 2 * s->tile_rows; /* hi, then lo */
+    int32_t box_rows = 2 * s->tile_rows; /* hi, then lo */
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
-    og_cuda_add_map(e, "w_map",
-                    &(og_cuda_map){.buffer = w->buffer,
-                                   .dtype = w->dtype,
-                                   .columns = s->k,
-                                   .rows = s->n,
-                                   .pitch_bytes = w->stride[e->kernel->space.rank - 1] *
-                                                  (int64_t)og_dtype_bytes(w->dtype),
-                                   .box_columns = s->is_half ? BLOCK_K : BLOCK_K / 2,
-                                   .box_rows = s->groups * GROUP});
+    og_cuda_add_map(
+        e, "w_map",
+        &(og_cuda_map){
+            .buffer = w->buffer,
+            .dtype = w->dtype,
+            .columns = s->k,
+            .rows = s->n,
+            .depth = 1,
+            .slab_bytes = w->stride[e->kernel->space.rank - 1] * (int64_t)og_dtype_bytes(w->dtype),
+            .fetches_256 = true,
+            .pitch_bytes = w->stride[e->kernel->space.rank - 1] * (int64_t)og_dtype_bytes(w->dtype),
+            .box_columns = BLOCK_K / 2,
+            .box_rows = s->groups * GROUP});
     og_cuda_add_map(e, "x_map",
                     &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                    .offset = e->out->scratch_bytes,
-                                   .dtype = OG_FLOAT16, /* or bfloat16: bits are bits */
+                                   .dtype = OG_FLOAT16,
                                    .columns = s->k_padded,
                                    .rows = s->m_tiles * box_rows,
+                                   .depth = 1,
+                                   .slab_bytes = s->k_padded * 2,
+                                   .fetches_256 = true,
                                    .pitch_bytes = s->k_padded * 2,
                                    .box_columns = BLOCK_K,
                                    .box_rows = box_rows});
     add_scratch(e, "x_pairs", s->m_tiles * box_rows * s->k_padded * 2);
-    add_scratch(e, "x_scales", s->is_half ? 0 : s->rows * 4);
-    add_scratch(e, "redo", s->is_half ? 0 : s->runs * s->m_tiles * s->tile_rows);
+    add_scratch(e, "x_scales", s->rows * 4);
+    add_scratch(e, "redo", s->runs * s->m_tiles * s->tile_rows);
     add_scratch(e, "any_redo", 4);
 }
 
-/* og_x_row(): where a row of x begins. */
+/* og_x_row(): where a row of x begins; og_w_row(), og_w_stride(): the same of w. */
 static void add_x(og_cuda_emitter *e)
 {
     const og_product *product = &e->kernel->products[0];
@@ -125,10 +129,12 @@ static void add_x(og_cuda_emitter *e)
                     divisor, divisor, stride);
     }
     og_text_add(to, "    return a.x + at;\n}\n");
+    og_text_add(to, "\nOG_FN const og_element *og_w_row(const og_args &a, og_index, og_index n)\n"
+                    "{\n    return a.w + n * (int64_t)a.w_pitch;\n}\n"
+                    "\nOG_FN int64_t og_w_stride(const og_args &)\n{\n    return 1;\n}\n");
 }
 
-/* What elements load and is the same for all rows is loaded once a tile. */
-static void mark_kept(og_cuda_emitter *e)
+void og_cuda_keep_still(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
     const og_pass *pass = &kernel->passes[0];
@@ -172,6 +178,8 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "tiles", s->m_tiles * s->n_tiles);
     og_cuda_add_index(e, "runs", s->runs);
     og_cuda_add_index(e, "redo_pitch", s->m_tiles * s->tile_rows);
+    og_cuda_add_index(e, "m", s->rows);
+    og_cuda_add_index(e, "redo_groups", s->redo_groups);
     og_cuda_add_index(e, "redo_items", s->runs * s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
@@ -204,39 +212,33 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
 
 static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
 {
-    return og_cuda_name_body(e, "product%s on tensor cores, tiles of %d x %d",
-                             s->is_half ? "" : ", float32 as pairs of float16", (int)s->tile_rows,
-                             (int)s->groups * GROUP);
+    return og_cuda_name_body(
+        e, "product, float32 as pairs of float16 on tensor cores, tiles of %d x %d",
+        (int)s->tile_rows, (int)s->groups * GROUP);
 }
 
 static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    bool is_bfloat = e->kernel->products[0].right.dtype == OG_BFLOAT16;
     og_text *to = &e->numbers;
     og_text_add(to,
                 "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d };\n"
-                "#define OG_BM %d\n#define OG_GROUPS %d\n"
+                "#define OG_BM %d\n#define OG_WIDTH OG_BM\n#define OG_GROUPS %d\n"
                 "#define OG_SPLIT_ROWS OG_BM\n#define OG_SPLIT_SHUFFLES 1\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n",
                 (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,
                 (int)s->tile_rows, (int)s->groups, og_cuda_has_row_values(pass),
                 og_cuda_has_terms(pass));
-    if (s->is_half)
-        og_text_add(to, "#define OG_MMA_TYPE \"%s\"\n", is_bfloat ? "bf16" : "f16");
-    og_text_add(to,
-                "typedef %s og_element;\nOG_FN float og_widen(og_element x)\n{\n"
-                "    return %s(x);\n}\n",
-                s->is_half ? "uint16_t" : "float",
-                !s->is_half ? ""
-                : is_bfloat ? "og_f32_from_bf16"
-                            : "og_f32_from_f16");
+    og_text_add(to, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
+                    "    return x;\n}\n");
 }
 
 ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
 {
     const og_pass *pass = &e->kernel->passes[0];
+    if (e->kernel->products[0].right.dtype != OG_FLOAT32)
+        return og_cuda_emit_halves(e);
     matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
     size_t shared_bytes = RING_BYTES + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
@@ -248,18 +250,16 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;
     widen(e, &s);
-    mark_kept(e);
+    og_cuda_keep_still(e);
     add_numbers(e, &s, shared_bytes);
     og_text_add(&e->places, "\n%s", og_text_of_cuda_reduce);
     add_arguments(e, &s);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
-                og_text_of_cuda_sm90_base,
-                s.is_half ? og_text_of_cuda_tensor_copy : og_text_of_cuda_tensor_split,
-                og_text_of_cuda_sm90_ptx,
-                s.is_half ? og_text_of_cuda_sm90_halves : og_text_of_cuda_sm90_pairs,
-                og_text_of_cuda_sm90, og_text_of_cuda_tensor_redo, og_text_of_cuda_sm90_redo);
+                og_text_of_cuda_sm90_base, og_text_of_cuda_tensor_split, og_text_of_cuda_sm90_ptx,
+                og_text_of_cuda_sm90_pairs, og_text_of_cuda_sm90, og_text_of_cuda_tensor_redo,
+                og_text_of_cuda_sm90_redo);
     OG_TRY(name_body(e, &s));
     OG_TRY(add_launches(e, &s, shared_bytes));
     if (!reduces)

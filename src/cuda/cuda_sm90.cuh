@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_sm90.cuh - a product on Hopper's tensor cores and pass 0 on its tiles of OG_BM rows
- * and OG_BN columns.
+ * cuda_sm90.cuh - a product of float32 on Hopper's tensor cores and pass 0 on its tiles of OG_BM
+ * rows and OG_BN columns.
  *
  * A block stays on its multiprocessor and takes tile after tile. Of its warpgroups the first
  * brings boxes of w and x into rings in shared memory (TMA), the others multiply 64 columns
- * each: og_multiply_tile() of cuda_sm90_pairs.cuh or cuda_sm90_halves.cuh. Thread
- * 4 g + t of a warp then holds two columns of the warp's 16, and rows 2 t and 2 t + 1 of
+ * each: og_multiply_tile() of cuda_sm90_pairs.cuh. Thread 4 g + t of a warp then holds two columns of the warp's 16, and rows 2 t and 2 t + 1 of
  * each 8.
  *
  * PARAMETERS
@@ -170,9 +169,9 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
     for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
         og_multiply_tile(a, c, sum, chain);
         og_tile tile = og_find_tile(a, i);
-        at.m = tile.m + 2 * at.t;
-        at.n = tile.n + column;
-        at.run = tile.n / 64 + at.group;
+        at.m = tile.m * OG_BM + 2 * at.t;
+        at.n = tile.n * OG_BN + column;
+        at.run = tile.n * OG_GROUPS + at.group;
         og_finish_tile(a, at, sum, (uint32_t *)(shared + OG_VOTES_AT) + turn * 32 + at.group * 16,
                        shared + OG_SUMS_AT + at.group * 128 * OG_SUM_BYTES);
         turn ^= 1;

@@ -1,22 +1,45 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_sm90_halves.cuh - a tile of a product of float16 or bfloat16 on Hopper's tensor cores.
- * Products of halves are exact in float32; a chain of 128 k is summed by the tensor cores,
- * which truncate, chains in float32.
+ * cuda_sm90_halves.cuh - products of float16 or bfloat16 on Hopper's tensor cores, and pass 0 on
+ * their tiles. Products of halves are exact in float32. The tensor cores sum OG_CHAIN k of them,
+ * 16 by 16, and truncate what they add; the sums of chains are added in float32.
  *
- * x was copied before (cuda_tensor_copy.cuh), with zeros from a.k on; w is read as it is. Both
- * stay in shared memory.
+ * A block stays on its multiprocessor and takes tile after tile. Its first warpgroup brings
+ * boxes of x and w into a ring in shared memory (TMA), the others multiply 64 rows each. Two
+ * blocks may be a cluster that works on two tiles in the same columns: each brings one half of w
+ * for both. A warp then passes 16 rows of the result through shared memory,
+ * 64 columns at a time, so that pass 0 reads and writes memory in whole sectors.
  *
  * PARAMETERS
- *   OG_MMA_TYPE  "f16" or "bf16"
+ *   OG_MMA_TYPE    "f16" or "bf16"
+ *   OG_GROUPS      warpgroups that multiply: 1 or 2
+ *   OG_WIDTH       columns of a tile: 64, 128 or 256
+ *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
+ *                  others is multiplied in vain
+ *   OG_SHARES_W    1: there are clusters, of two tiles in the same columns; half of a box of w
+ *                  that lies across k is at least 64 columns
+ *   OG_X_ACROSS, OG_W_ACROSS   1: neighbours in memory are rows of x, columns of the product; 0: k
+ *   OG_ACROSS      "0, 0": both as text
+ *   OG_CHAIN       k that tensor cores sum
+ *   OG_LONG        1: k is more than OG_CHAIN
+ *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
+ * No bit depends on any but OG_MMA_TYPE and OG_CHAIN.
  */
 enum {
-    OG_W_BYTES = OG_BN * 64 * 2, /* a box of w: OG_BN rows of 64 */
-    OG_X_BYTES = OG_BM * 64 * 2, /* of x */
-    OG_STAGE_BYTES = OG_W_BYTES + OG_X_BYTES,
-    OG_STAGES = OG_RING_BYTES / OG_STAGE_BYTES
+    OG_CLUSTER = OG_SHARES_W ? 2 : 1,
+    OG_BM = 64 * OG_GROUPS,
+    OG_X_BYTES = OG_BM * 64 * 2,    /* of a stage: OG_BM rows of 64 k */
+    OG_W_BYTES = OG_WIDTH * 64 * 2, /* OG_WIDTH columns */
+    OG_BROUGHT_BYTES = OG_X_ROWS * 64 * 2 + OG_W_BYTES,
+    OG_STAGE_BYTES = OG_X_BYTES + OG_W_BYTES,
+    OG_STAGES = 12 * 16384 / OG_STAGE_BYTES,
+    OG_WARP_BYTES = 16 * 64 * 4, /* what a warp passes through shared memory at a time */
+    OG_STAGING_AT = 12 * 16384,
+    OG_BARRIERS_AT = OG_STAGING_AT + 4 * OG_GROUPS * OG_WARP_BYTES,
+    OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * 64,
+    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
 };
-static_assert(2 * OG_STAGES <= OG_BARRIERS, "");
+static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED && 2 * OG_STAGES <= 64, "the launch gives it");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -25,102 +48,294 @@ struct og_rings {
     uint32_t stages, full, empty;
 };
 
-OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
+OG_FN og_rings og_start_rings(uint32_t base)
 {
-    og_rings rings = {base, barriers, barriers + 8 * OG_STAGES};
+    og_rings rings = {base, base + OG_BARRIERS_AT, base + OG_BARRIERS_AT + 8 * OG_STAGES};
     for (int i = 0; threadIdx.x == 0 && i < OG_STAGES; i++) {
         og_barrier_init(rings.full + 8 * i, 1);
-        og_barrier_init(rings.empty + 8 * i, 4 * OG_GROUPS); /* warps that read */
+        og_barrier_init(rings.empty + 8 * i, 4 * OG_GROUPS * OG_CLUSTER); /* warps that read */
     }
     return rings;
+}
+
+/* The tile of a block: number i of its cluster. */
+OG_FN og_tile og_find_own(const og_args &a, og_index i)
+{
+    og_tile tile = og_find_tile(a, i);
+    int rank = OG_CLUSTER == 2 ? blockIdx.x % 2 : 0;
+    tile.m = (tile.m * (OG_SHARES_W + 1) + OG_SHARES_W * rank) * OG_BM;
+    tile.n = tile.n * OG_WIDTH;
+    return tile;
+}
+
+/* ---- the producer ------------------------------------------------------------------------ */
+
+/* 64 k of so many rows (of x, or columns of the product) from `row` on. */
+template <int rows, int across, int shared>
+OG_FN void og_bring(uint32_t to, const og_map *map, int k, int row, int base, uint32_t full,
+                    uint64_t policy)
+{
+    const int part = shared ? rows / 2 : rows, step = across ? 64 : part;
+    const int first = shared ? blockIdx.x % 2 * part : 0;
+#pragma unroll
+    for (int i = 0; i < part; i += step) {
+        const int at = row + first + i;
+        if constexpr (shared)
+            og_copy_box_to_both(to + (first + i) * 128, map, across ? at : k, across ? k : at, base,
+                                full, policy);
+        else
+            og_copy_box(to + (first + i) * 128, map, across ? at : k, across ? k : at, base, full,
+                        policy);
+    }
 }
 
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce(const og_args &a, const og_rings &rings)
 {
-    const uint64_t normal = 0x1000000000000000ull; /* createpolicy's evict_normal */
+    const uint64_t of_w = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
     og_turn turn = {0, 1};
     if (threadIdx.x != 0)
         return;
-    og_fetch_map(&a.w_map);
     og_fetch_map(&a.x_map);
-    for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
-        og_tile tile = og_find_tile(a, i);
-        for (int k = 0; k < (int)a.k_padded; k += 64) {
+    og_fetch_map(&a.w_map);
+    for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
+        og_tile tile = og_find_own(a, i);
+        for (int k = 0; k < (int)a.k; k += 64) {
             uint32_t to = rings.stages + turn.stage * OG_STAGE_BYTES;
             uint32_t full = rings.full + 8 * turn.stage;
             og_barrier_wait(rings.empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(full, OG_STAGE_BYTES);
-            og_copy_box(to, &a.w_map, k, (int)tile.n, full, normal);
-            og_copy_box(to + OG_W_BYTES, &a.x_map, k, (int)tile.m, full, normal);
+            og_barrier_expect(full, OG_BROUGHT_BYTES);
+            og_bring<OG_X_ROWS, OG_X_ACROSS, 0>(to, &a.x_map, k, (int)tile.m,
+                                                (int)(tile.base * a.x_moves), full,
+                                                OG_READ_NORMALLY);
+            og_bring<OG_WIDTH, OG_W_ACROSS, OG_SHARES_W>(to + OG_X_BYTES, &a.w_map, k, (int)tile.n,
+                                                         (int)(tile.base * a.w_moves), full, of_w);
             og_advance<OG_STAGES>(turn);
         }
     }
 }
 
+/* ---- the consumers ----------------------------------------------------------------------- */
+
 struct og_consumer {
     og_rings rings;
     og_turn turn;
-    uint32_t w; /* of the group, from a stage's beginning */
+    uint32_t x; /* of the group, from a stage's beginning */
 };
 
-OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
+/* A stage was read by this warp: whoever brings something into it may know. */
+OG_FN void og_release(const og_consumer &c, uint32_t stage)
 {
-    (void)t;
-    return {rings, {0, 0}, (uint32_t)(column / 64 * 64 * 128)};
+    const uint32_t lane = threadIdx.x % 32, empty = c.rings.empty + 8 * stage;
+    if (OG_CLUSTER == 1 && lane == 0)
+        og_barrier_arrive(empty);
+    if (OG_CLUSTER == 2 && lane < 2)
+        og_barrier_arrive_at(empty, lane);
 }
 
-/* Starts the products of a stage. */
-template <int adds> OG_FN void og_multiply_stage(const og_consumer &c, og_held &chain)
+/* z = the sums of k in [from, to). While a stage is multiplied, the next one is waited for. */
+OG_FN void og_multiply_chain(og_consumer &c, int from, int to, og_held &z)
 {
-    uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
-    uint64_t w = og_describe(at + c.w), x = og_describe(at + OG_W_BYTES);
-    og_barrier_wait(c.rings.full + 8 * c.turn.stage, c.turn.phase);
-    og_products_fence();
-    og_multiply_shared_16<adds>(chain, w, x);
+    const uint32_t x_step = OG_X_ACROSS ? 128 : 2, w_step = OG_W_ACROSS ? 128 : 2;
+    uint32_t before = 0;
+    for (int k = from; k < to; k += 64) {
+        uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
+        og_barrier_wait(c.rings.full + 8 * c.turn.stage, c.turn.phase);
+        og_products_fence();
+        uint64_t x = og_describe<OG_X_ACROSS>(at + c.x);
+        uint64_t w = og_describe<OG_W_ACROSS>(at + OG_X_BYTES);
 #pragma unroll
-    for (int k = 1; k < 4; k++)
-        og_multiply_shared_16<1>(chain, w + 2 * k, x + 2 * k);
-    og_products_commit();
-}
-
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &sum, og_held &chain)
-{
-#pragma unroll
-    for (int i = 0; i < OG_HELD; i++)
-        sum[i] = 0.0f;
-    for (int k = 0; k < (int)a.k_padded; k += 128) {
-        og_pin(chain);
-        og_turn first = c.turn;
-        og_multiply_stage<0>(c, chain);
+        for (int i = 0; i < 4; i++)
+            og_multiply_16(z, x + i * x_step, w + i * w_step, k > from || i > 0);
+        og_products_commit();
+        og_products_wait<1>();
+        if (k > from)
+            og_release(c, before);
+        before = c.turn.stage;
         og_advance<OG_STAGES>(c.turn);
-        og_multiply_stage<1>(c, chain);
-        og_products_wait();
-        og_pin(chain);
-        if (threadIdx.x % 32 == 0) {
-            og_barrier_arrive(c.rings.empty + 8 * first.stage);
-            og_barrier_arrive(c.rings.empty + 8 * c.turn.stage);
+    }
+    og_products_wait<0>();
+    og_pin(z);
+    og_release(c, before);
+}
+
+#if OG_LONG
+/* Adds what the chains before have left in the scratch, leaves the sum there if more follow. */
+OG_FN void og_meet_chains(const og_args &a, og_held &z, bool adds, bool leaves)
+{
+    const int threads = 128 * OG_GROUPS;
+    og_quad *waiting = (og_quad *)a.chains +
+                       (int64_t)blockIdx.x * (OG_HELD / 4 * threads) +
+                       (threadIdx.x - 128);
+#pragma unroll
+    for (int i = 0; i < OG_HELD / 4; i++) {
+        og_quad sum = {{z[4 * i], z[4 * i + 1], z[4 * i + 2], z[4 * i + 3]}};
+        if (adds) {
+            og_quad other = waiting[i * threads];
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                z[4 * i + j] = sum.e[j] = other.e[j] + sum.e[j];
         }
-        og_advance<OG_STAGES>(c.turn);
+        if (leaves)
+            waiting[i * threads] = sum;
+    }
+}
+#endif
+
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+{
+#if OG_LONG
+    for (int k = 0; k < (int)a.k; k += OG_CHAIN) {
+        bool last = a.k - k <= OG_CHAIN;
+        og_multiply_chain(c, k, last ? (int)a.k : k + OG_CHAIN, z);
+        og_meet_chains(a, z, k > 0, !last);
+    }
+#else
+    og_multiply_chain(c, 0, (int)a.k, z);
+#endif
+}
+
+/* ---- pass 0 ------------------------------------------------------------------------------ */
+
+/* Where element (row, column) of a warp's 16 x 64 is: no two lanes in the same bank, whether
+ * pairs are written as the tensor cores leave them or quads of a row are read. */
+OG_FN int og_staged(int row, int column)
+{
+    return row * 64 + (column ^ (row & 3) << 3);
+}
+
+/* Columns 8 j + 2 t of the warp's rows g and g + 8, for all j. */
+OG_FN void og_stage_columns(float *to, const float *z)
+{
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
-        for (int i = 0; i < OG_HELD; i++)
-            sum[i] = sum[i] + chain[i];
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            *(float2 *)&to[og_staged(g + 8 * h, 8 * j + 2 * t)] =
+                make_float2(z[4 * j + 2 * h], z[4 * j + 2 * h + 1]);
+}
+
+/* Finishes columns c of a warp's 16 rows, the first of which is row m of its product. With
+ * OG_EARLY, what a row reads is on its way while the one before is finished. */
+OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_columns &c,
+                            const float *staged)
+{
+    const int first = threadIdx.x % 32 / 8, column = threadIdx.x % 8 * 4;
+    const og_index rest = a.m - m, index = base * a.m + m;
+    og_place next = og_find_place(a, index + (first < rest ? first : rest - 1), first < rest, c);
+#pragma unroll 1 /* the formula is long enough once */
+    for (int r = first; r < 16; r += 4) {
+        og_quad z[2];
+        og_place p = next;
+        if (OG_EARLY && r + 4 < 16)
+            next = og_find_place(a, index + (r + 4 < rest ? r + 4 : rest - 1), r + 4 < rest, c);
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            z[h] = *(const og_quad *)&staged[og_staged(r, column + 32 * h)];
+        og_finish_quads(a, p, c, z);
+        if (!OG_EARLY && r + 4 < 16)
+            next = og_find_place(a, index + (r + 4 < rest ? r + 4 : rest - 1), r + 4 < rest, c);
     }
 }
 
-/* ---- for pass 0: see cuda_sm90_pairs.cuh ---------------------------------------------------- */
-
-OG_FN int og_column_of(int g)
+/* c: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is on its way while
+ * these are finished. */
+OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_columns c,
+                          char *shared)
 {
-    return g;
+    const int warp = threadIdx.x / 32 - 4;
+    float *staged = (float *)(shared + OG_STAGING_AT + warp * OG_WARP_BYTES);
+#pragma unroll 1
+    for (int i = 0; i < OG_WIDTH / 64; i++) {
+        const og_index n = tile.n + 64 * i;
+        if (n >= a.n || tile.m + warp * 16 >= a.m)
+            return;
+        __syncwarp(); /* what was there has been read */
+#pragma unroll
+        for (int j = 0; j < OG_WIDTH / 64; j++) /* registers have no index */
+            if (i == j)
+                og_stage_columns(staged, z + 32 * j);
+        __syncwarp();
+        if (!OG_EARLY)
+            c = og_find_columns(a, n);
+        og_columns next = c;
+        if (OG_EARLY && i + 1 < OG_WIDTH / 64)
+            next = og_find_columns(a, n + 64);
+        og_finish_staged(a, tile.base, tile.m + warp * 16, c, staged);
+        c = next;
+    }
 }
 
-enum { OG_STEP_1 = 4, OG_STEP_2 = 8, OG_STEP_4 = 16 };
+/* ---- the kernel -------------------------------------------------------------------------- */
 
-/* Halves need no scales: nothing is left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &, const og_place &, og_held &, uint32_t *)
+OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 {
-    return 0;
+    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128)};
+    for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
+        og_held z;
+        og_tile tile = og_find_own(a, i);
+        og_columns columns;
+        if (OG_EARLY)
+            columns = og_find_columns(a, tile.n); /* on its way meanwhile */
+        og_multiply_tile(a, c, z);
+        og_finish_tile(a, tile, z, columns, shared);
+    }
+}
+
+#if OG_SHARES_W
+#define OG_IN_CLUSTERS __cluster_dims__(2, 1, 1)
+#else
+#define OG_IN_CLUSTERS
+#endif
+
+extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_TENSOR_THREADS, 1)
+    og_tensor(const __grid_constant__ og_args a)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
+    if (base % 1024)
+        __trap(); /* the swizzle is by address */
+    og_rings rings = og_start_rings(base);
+    og_publish_barriers();
+    __syncthreads();
+    if constexpr (OG_CLUSTER == 2)
+        og_meet_cluster(); /* barriers are there before the other block uses them */
+    /* Registers go from those that only copy to those that compute; 256 threads have enough. */
+    if (threadIdx.x < 128) {
+        if constexpr (OG_GROUPS > 1)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        og_produce(a, rings);
+    } else {
+        if constexpr (OG_GROUPS > 1)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        og_consume(a, rings, og_shared);
+    }
+    if constexpr (OG_CLUSTER == 2) {
+        __syncwarp();
+        og_meet_cluster(); /* the other may still signal this one's barriers */
+    }
+}
+
+#else /* where there are no such instructions, nothing can launch this */
+
+OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
+{
+    __trap();
 }
 
 #endif
+
+/* A thread has quads of one of the 32 rows. */
+OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first, int count,
+                            og_redo_shared &shared)
+{
+    const int row = threadIdx.x / 8, at = first + row;
+    og_columns c = og_find_columns(a, n);
+    og_quad z[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        z[h] = *(const og_quad *)&shared.product[row][threadIdx.x % 8 * 4 + 32 * h];
+    og_index index = m + shared.list[at < count ? at : count - 1];
+    og_finish_quads(a, og_find_place(a, index, at < count, c), c, z);
+}

@@ -15,8 +15,16 @@
  *
  * A sum that is not finite or too small to be trusted has all 64 columns of its row left to
  * cuda_tensor_redo.cuh. So bits depend on a row of x and on w, never on other rows.
+ *
+ * PARAMETERS
+ *   OG_BM       rows of a tile: 32, 64 or 128
+ *   OG_GROUPS   warpgroups that multiply, 64 columns of a tile each: 1 or 2
+ * No bit depends on them.
  */
 enum {
+    OG_BN = 64 * OG_GROUPS,
+    OG_RING_BYTES = 14 * 16384,
+    OG_BARRIERS = 64, /* at most */
     OG_W_BYTES = OG_BN * 32 * 4, /* a box of w: OG_BN rows of 32 */
     OG_X_STAGES = 4,
     OG_X_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
@@ -25,7 +33,28 @@ enum {
 };
 static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
 
+/* Has og_redo everything to do? TMA takes no other addresses. */
+OG_FN bool og_redoes_all(const og_args &a)
+{
+    return (uint64_t)a.w % 16 != 0;
+}
+
+enum { OG_REDO_BLOCKS = 2 }; /* of a multiprocessor: it may have everything to do */
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* A thread's place in a tile: columns n and n + 8, rows m + 8 (i / 2) + i % 2, i below
+ * OG_BM / 4. */
+struct og_place {
+    og_index m, n, run; /* run: of OG_RUN columns, its group's */
+    int group, warp, t;
+    bool first; /* g is 0 */
+};
+
+OG_FN og_index og_row_of(const og_place &at, int i)
+{
+    return at.m + i / 2 * 8 + i % 2;
+}
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_rings {
@@ -56,8 +85,6 @@ OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
 
 OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
 {
-    /* Read once, w need not stay in L2. These are createpolicy's results for all of a box. */
-    const uint64_t first = 0x12f0000000000000ull, normal = 0x1000000000000000ull;
     og_turn turn = {0, 1};
     og_fetch_map(&a.w_map);
     for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
@@ -65,8 +92,9 @@ OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
         for (int k = 0; k < (int)a.k_padded; k += 32) {
             og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BYTES);
-            og_copy_box(rings.w + turn.stage * OG_W_BYTES, &a.w_map, k, (int)tile.n,
-                        rings.w_full + 8 * turn.stage, a.m_tiles == 1 ? first : normal);
+            og_copy_box(rings.w + turn.stage * OG_W_BYTES, &a.w_map, k,
+                        (int)tile.n * OG_BN, (int)tile.base, rings.w_full + 8 * turn.stage,
+                        a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY);
             og_advance<OG_W_STAGES>(turn);
         }
     }
@@ -74,7 +102,6 @@ OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
 
 OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
 {
-    const uint64_t last = 0x14f0000000000000ull; /* x stays in L2 */
     og_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
     for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
@@ -82,8 +109,9 @@ OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
         for (int k = 0; k < (int)a.k_padded; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BYTES);
-            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k, (int)tile.m * 2,
-                        rings.x_full + 8 * turn.stage, last);
+            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k,
+                        (int)((tile.base * a.m_tiles + tile.m) * 2 * OG_BM), 0,
+                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
             og_advance<OG_X_STAGES>(turn);
         }
     }
@@ -161,7 +189,7 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
 /* Starts the products of a block: small terms first. */
 OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
-    uint64_t hi = og_describe(x), lo = og_describe(x + OG_X_BYTES / 2);
+    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BYTES / 2);
     og_pin(chain);
     og_products_fence();
     og_multiply_16<0>(chain, f.lo, hi);
@@ -202,7 +230,7 @@ OG_FN void og_end_block(og_consumer &c, og_held &sum, og_held &chain, const og_f
         og_advance<OG_X_STAGES>(following);
         og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
     }
-    og_products_wait();
+    og_products_wait<0>();
     og_pin(chain);
     if (threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);

@@ -35,21 +35,34 @@ typedef struct {
     size_t offset;  /* bytes into it */
 } og_cuda_pointer;
 
-/* A tensor map (CUtensorMap) that a run makes in a launch's argument: a matrix whose rows
- * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes; what lies beyond the
- * matrix is 0. Where the address is no multiple of 16 there can be none: the map stays
- * zeros, and the kernel has to know by itself. */
+/* A tensor map (CUtensorMap) that a run makes in a launch's argument: matrices whose rows
+ * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes; what lies beyond a
+ * matrix is 0. Where the address is no multiple of 16 there can be none: it is made of a copy in
+ * the scratch, if the matrices may be copied; else it stays zeros, and the kernel has to know by
+ * itself, or is not launched. */
 typedef struct {
     size_t at;      /* byte in the argument, a multiple of OG_CUDA_MAP_ALIGNMENT */
     int32_t buffer; /* as in og_cuda_pointer */
     size_t offset;
-    og_dtype dtype;        /* copies are of bits: only its size counts */
-    int64_t columns, rows; /* of the matrix, below 2^32 */
-    int64_t pitch_bytes;   /* a multiple of 16, below 2^40 */
+    og_dtype dtype;                  /* copies are of bits: only its size counts */
+    int64_t columns, rows, depth;    /* of a matrix, and how many: below 2^32 */
+    int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
     int32_t box_columns, box_rows;
+    bool fetches_256; /* bytes that L2 reads from memory at a time; else 128 */
+    bool may_copy;
+    size_t copy_offset;
+    int64_t copy_pitch_bytes; /* matrices follow each other */
 } og_cuda_map;
 
 enum { OG_CUDA_MAP_BYTES = 128, OG_CUDA_MAP_ALIGNMENT = 64 };
+
+/* Is a launch left out? By whether all its maps can be made, or one is made of a copy. */
+typedef enum {
+    OG_CUDA_ALWAYS,
+    OG_CUDA_IF_MAPPED,
+    OG_CUDA_IF_UNMAPPED,
+    OG_CUDA_IF_COPIED
+} og_cuda_when;
 
 typedef struct {
     const char *entry; /* extern "C" name in the source */
@@ -62,6 +75,7 @@ typedef struct {
     int32_t pointer_count;
     const og_cuda_map *maps;
     int32_t map_count;
+    og_cuda_when when;
 } og_cuda_launch;
 
 typedef struct {

@@ -525,7 +525,7 @@ int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const c
     return CUDA_OK;
 }
 
-/* Of two dims without interleaving; the limits are those in the driver's manual. */
+/* Of three dims without interleaving; the limits are those in the driver's manual. */
 int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
                            const uint64_t *extents, const uint64_t *pitches, const uint32_t *box,
                            const uint32_t *steps, int interleave, int swizzle, int promotion,
@@ -533,12 +533,13 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
 {
     const uint32_t bytes = type == 6 ? 2 : 4;
     ENTER("cuTensorMapEncodeTiled", CUDA_INVALID_VALUE);
-    if ((uintptr_t)map % 64 || (type != 6 && type != 7) || rank != 2 || (uintptr_t)address % 16 ||
+    if ((uintptr_t)map % 64 || (type != 6 && type != 7) || rank != 3 || (uintptr_t)address % 16 ||
         extents[0] == 0 || extents[0] >> 32 || extents[1] == 0 || extents[1] >> 32 ||
-        pitches[0] % 16 || pitches[0] >> 40 || pitches[0] < extents[0] * bytes || box[0] == 0 ||
-        box[0] > 256 || box[1] == 0 || box[1] > 256 || box[0] * bytes % 16 ||
-        (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 || steps[1] != 1 || interleave ||
-        promotion < 0 || promotion > 3 || fill)
+        extents[2] == 0 || extents[2] >> 32 || pitches[0] % 16 || pitches[0] >> 40 ||
+        pitches[0] < extents[0] * bytes || pitches[1] == 0 || pitches[1] % 16 || pitches[1] >> 40 ||
+        box[0] == 0 || box[0] > 256 || box[1] == 0 || box[1] > 256 || box[2] != 1 ||
+        box[0] * bytes % 16 || (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 ||
+        steps[1] != 1 || steps[2] != 1 || interleave || promotion < 0 || promotion > 3 || fill)
         return CUDA_INVALID_VALUE;
     memset(map, 0x5a, OG_CUDA_MAP_BYTES);
     return CUDA_OK;

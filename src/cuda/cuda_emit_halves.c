@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_halves.c - products of float16 and bfloat16 on Hopper's tensor cores: the launches
+ * around cuda_sm90_halves.cuh.
+ *
+ *     og_copy_x, og_copy_w   a factor that TMA cannot fetch as it lies goes to the scratch; x also
+ *                            if its address is no multiple of 16
+ *     og_tensor              the product and pass 0
+ *     og_redo                instead, if w's address is no multiple of 16: in plan.h's order
+ *     og_combine0            if the pass reduces more than OG_RUN columns
+ */
+#include "cuda/cuda_emit_product.h"
+#include "cuda/cuda_half_tile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern const char og_text_of_cuda_tensor[], og_text_of_cuda_tensor_redo[],
+    og_text_of_cuda_sm90_base[], og_text_of_cuda_sm90_ptx[], og_text_of_cuda_sm90_rows[],
+    og_text_of_cuda_sm90_copy[], og_text_of_cuda_sm90_halves[];
+
+enum {
+    BOX = 64,          /* k of a box; rows of one that lies across k */
+    CHAIN = 8192,      /* k that tensor cores sum: 512 truncations, 5e-5 of positive numbers */
+    TMA_UNIT = 8,      /* elements of 16 bytes */
+    COPY_THREADS = 256 /* of cuda_sm90_copy.cuh */
+};
+
+/* How TMA sees a factor: lines of neighbours in memory. */
+typedef struct {
+    og_cuda_factor factor;
+    bool is_across;               /* lines are across k */
+    bool is_copied;               /* to the scratch first */
+    int64_t length, lines, pitch; /* of a line, of them in a matrix, from one to the next */
+    int64_t matrices, slab;       /* of a batch, from one to the next */
+} operand;
+
+typedef struct {
+    og_cuda_matrices of;
+    operand x, w;
+    og_cuda_half_tile tile;
+    int32_t x_rows;           /* of a tile that there are at most: a power of two */
+    int64_t m_tiles, n_tiles; /* of clusters, where there are */
+} halves;
+
+/* ---- factors ------------------------------------------------------------------------------- */
+
+static bool fits(int64_t stride, int64_t least)
+{
+    return stride >= least && stride % TMA_UNIT == 0 && stride < INT32_MAX;
+}
+
+static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, bool is_right)
+{
+    operand o = {.factor = og_cuda_factor_of(kernel, 0, is_right)};
+    const int64_t *stride = o.factor.access->stride;
+    int32_t row_dims = is_right ? 1 : s->row_rank - s->base_rank;
+    int64_t rows = is_right ? s->n : s->m;
+    int64_t row_stride = is_right ? stride[s->n_dim] : row_dims == 1 ? stride[s->base_rank] : 0;
+    o.slab = s->base_rank == 1 ? stride[0] : 0;
+    o.matrices = o.slab ? s->base : 1;
+    o.is_across = o.factor.k_stride != 1 && s->k > 1 && row_dims == 1 && row_stride == 1;
+    o.length = o.is_across ? rows : s->k;
+    o.lines = o.is_across ? s->k : rows;
+    o.pitch = o.is_across ? o.factor.k_stride : row_stride;
+    o.is_copied = row_dims > 1 || s->base_rank > 1 || (o.factor.k_stride != 1 && !o.is_across) ||
+                  (o.lines > 1 && !fits(o.pitch, o.length)) ||
+                  (o.matrices > 1 && !fits(o.slab, o.pitch));
+    if (o.is_copied || o.lines == 1)
+        o.pitch = og_divide_up(o.length, TMA_UNIT) * TMA_UNIT;
+    if (o.is_copied) {
+        o.matrices = 1;
+        for (int32_t d = 0; d < s->base_rank; d++)
+            o.matrices = stride[d] ? s->base : o.matrices;
+        o.slab = o.lines * o.pitch;
+    }
+    if (o.matrices == 1)
+        o.slab = o.pitch;
+    return o;
+}
+
+/* For experiments: "64x128", "128x256w" with w shared. */
+static void read_tile(const char *text, og_cuda_half_tile *tile)
+{
+    int rows, width;
+    char shares = 0;
+    if (!text || sscanf(text, "%dx%d%c", &rows, &width, &shares) < 2 ||
+        (rows != 64 && rows != 128) || (width != 64 && width != 128 && width != 256))
+        return;
+    *tile = (og_cuda_half_tile){rows / 64, width, shares == 'w'};
+}
+
+static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
+{
+    halves h = {.of = og_cuda_see_matrices(kernel)};
+    h.x = see_operand(kernel, &h.of, false);
+    h.w = see_operand(kernel, &h.of, true);
+    h.tile = og_cuda_choose_half_tile(
+        &(og_cuda_half_shape){h.of.base, h.of.m, h.of.n, h.w.is_across}, limits->multiprocessors);
+    read_tile(getenv("OGIVE_TILE"), &h.tile);
+    h.x_rows = h.tile.groups * 64;
+    if (!h.x.is_across && h.of.m < h.x_rows)
+        h.x_rows = og_cuda_power_above(h.of.m);
+    h.m_tiles = og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
+    h.n_tiles = og_divide_up(h.of.n, h.tile.width);
+    return h;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+static ogive_status add_scratch(og_cuda_emitter *e, const char *name, double bytes)
+{
+    og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    if (bytes > 0x1p62 - (double)e->out->scratch_bytes)
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "a factor's copy is larger than any memory");
+    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    return OGIVE_OK;
+}
+
+/* Elements from a line of a copy to the next. */
+static int64_t copied_pitch(const operand *o)
+{
+    return og_divide_up(o->length, TMA_UNIT) * TMA_UNIT;
+}
+
+/* x has room for a copy in any case: its address may be one that TMA does not take. */
+static double copied_bytes(const operand *o)
+{
+    bool may = o->is_copied || !o->factor.is_right;
+    return may ? 2.0 * (double)o->matrices * (double)o->lines * (double)copied_pitch(o) : 0;
+}
+
+/* Rows of x, or columns of w, that a block brings at once. */
+static int32_t rows_at_once(const halves *h, bool is_right)
+{
+    if (!is_right)
+        return h->x_rows;
+    return h->tile.shares_w ? h->tile.width / 2 : h->tile.width;
+}
+
+/* at: of the factor's copy, in the scratch. */
+static void add_map(og_cuda_emitter *e, const halves *h, const operand *o, const char *name,
+                    size_t at)
+{
+    og_cuda_add_map(
+        e, name,
+        &(og_cuda_map){.buffer = o->is_copied ? OG_CUDA_SCRATCH : o->factor.access->buffer,
+                       .offset = o->is_copied ? at : 0,
+                       .dtype = o->factor.access->dtype,
+                       .columns = o->length,
+                       .rows = o->lines,
+                       .depth = o->matrices,
+                       .pitch_bytes = o->pitch * 2,
+                       .slab_bytes = o->slab * 2,
+                       .may_copy = !o->is_copied && !o->factor.is_right,
+                       .copy_offset = at,
+                       .copy_pitch_bytes = copied_pitch(o) * 2,
+                       .box_columns = BOX,
+                       .box_rows = o->is_across ? BOX : rows_at_once(h, o->factor.is_right)});
+}
+
+static int64_t count_clusters(const halves *h)
+{
+    return h->of.base * h->m_tiles * h->n_tiles;
+}
+
+/* Blocks of og_tensor: whole clusters that stay on their multiprocessors. */
+static int64_t count_blocks(const og_cuda_emitter *e, const halves *h)
+{
+    int32_t each = h->tile.shares_w ? 2 : 1;
+    return each * og_min(count_clusters(h), e->limits->multiprocessors / each);
+}
+
+/* Maps come first: they are aligned more than all others. */
+static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
+{
+    const og_cuda_matrices *s = &h->of;
+    int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
+    double chains =
+        s->k > CHAIN ? 4.0 * (double)count_blocks(e, h) * h->tile.groups * 64 * h->tile.width : 0;
+    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
+    add_map(e, h, &h->x, "x_map", 0);
+    add_map(e, h, &h->w, "w_map", (size_t)(copied_bytes(&h->x) + 63) / 64 * 64);
+    OG_TRY(add_scratch(e, "x_copy", copied_bytes(&h->x)));
+    OG_TRY(add_scratch(e, "w_copy", copied_bytes(&h->w)));
+    OG_TRY(add_scratch(e, "chains", chains));
+    OG_TRY(add_scratch(e, "redo", 0));
+    OG_TRY(add_scratch(e, "any_redo", 0));
+    og_cuda_add_product_parts(e, s);
+    og_cuda_add_index(e, "x_pitch", copied_pitch(&h->x));
+    og_cuda_add_index(e, "w_pitch", copied_pitch(&h->w));
+    og_cuda_add_index(e, "x_moves", h->x.matrices > 1);
+    og_cuda_add_index(e, "w_moves", h->w.matrices > 1);
+    og_cuda_add_index(e, "m_tiles", h->m_tiles);
+    og_cuda_add_index(e, "n_tiles", h->n_tiles);
+    og_cuda_add_index(e, "tiles", count_clusters(h));
+    og_cuda_add_index(e, "runs", runs);
+    og_cuda_add_index(e, "redo_pitch", 0);
+    og_cuda_add_index(e, "redo_groups", groups);
+    og_cuda_add_index(e, "redo_items", s->base * groups * runs);
+    og_cuda_add_index(e, "x_k", h->x.factor.k_stride);
+    return OGIVE_OK;
+}
+
+/* ---- entry --------------------------------------------------------------------------------- */
+
+/* How cuda_tensor_redo.cuh finds the factors. */
+static const char factors[] =
+    "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
+    "    return og_left0::row(a, 0, index);\n}\n"
+    "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
+    "    return og_right0::row(a, base, n);\n}\n"
+    "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
+    "    return og_right0::k_stride(a);\n}\n";
+
+static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
+{
+    bool is_bfloat = h->w.factor.access->dtype == OG_BFLOAT16;
+    og_text_add(&e->numbers,
+                "typedef float og_number;\ntypedef uint16_t og_element;\n"
+                "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = 2, OG_SHARED_BYTES = %zu, "
+                "OG_REDO_BYTES = %d, OG_CHAIN = %d, "
+                "OG_EARLY = %d };\n"
+                "#define OG_MMA_TYPE \"%s\"\n#define OG_GROUPS %d\n#define OG_WIDTH %d\n"
+                "#define OG_X_ROWS %d\n"
+                "#define OG_SHARES_W %d\n"
+                "#define OG_X_ACROSS %d\n#define OG_W_ACROSS %d\n#define OG_ACROSS \"%d, %d\"\n"
+                "#define OG_COPIES_W %d\n#define OG_LONG %d\n"
+                "OG_FN float og_widen(og_element x)\n{\n    return og_f32_from_%s(x);\n}\n",
+                BOX, shared_bytes, OG_CUDA_REDO_BYTES, CHAIN, !e->wide, is_bfloat ? "bf16" : "f16",
+                (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows, h->tile.shares_w,
+                h->x.is_across, h->w.is_across, h->x.is_across, h->w.is_across, h->w.is_copied,
+                h->of.k > CHAIN, is_bfloat ? "bf16" : "f16");
+}
+
+static ogive_status add_copy(og_cuda_emitter *e, const operand *o, const char *entry,
+                             const og_cuda_map *map)
+{
+    if (!o->is_copied && !map->may_copy)
+        return OGIVE_OK;
+    OG_TRY(og_cuda_add_launch(e, entry, -1, o->matrices * o->lines, COPY_THREADS));
+    og_cuda_launch *launch = &e->out->launches[e->out->launch_count - 1];
+    if (!o->is_copied) {
+        launch->maps = map;
+        launch->map_count = 1;
+        launch->when = OG_CUDA_IF_COPIED;
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
+{
+    const og_cuda_matrices *s = &h->of;
+    int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
+    int64_t most = (int64_t)e->limits->multiprocessors * OG_CUDA_REDO_BLOCKS;
+    og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
+    if (!maps)
+        return og_fail_memory(e->error, sizeof *maps);
+    for (int32_t i = 0; i < e->arguments.map_count; i++)
+        maps[i] = e->arguments.maps[i];
+    OG_TRY(og_cuda_make_launches(e, 5));
+    OG_TRY(add_copy(e, &h->x, "og_copy_x", &maps[0]));
+    OG_TRY(add_copy(e, &h->w, "og_copy_w", &maps[1]));
+    OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, count_blocks(e, h), 128 * (h->tile.groups + 1)));
+    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, og_min(s->base * groups * runs, most),
+                              OG_CUDA_REDO_THREADS));
+    og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
+    tensor->maps = redo->maps = maps;
+    tensor->map_count = redo->map_count = e->arguments.map_count;
+    tensor->when = OG_CUDA_IF_MAPPED;
+    redo->when = OG_CUDA_IF_UNMAPPED;
+    tensor->shared_bytes = shared_bytes;
+    redo->shared_bytes = OG_CUDA_REDO_BYTES;
+    if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
+        return OGIVE_OK;
+    return og_cuda_add_combine(e, 0, s->base * s->m, runs);
+}
+
+static ogive_status name_body(og_cuda_emitter *e, const halves *h)
+{
+    return og_cuda_name_body(e, "product on tensor cores, tiles of %d x %d%s",
+                             (int)h->tile.groups * 64, (int)h->tile.width,
+                             h->tile.shares_w ? ", two sharing their columns" : "");
+}
+
+ogive_status og_cuda_emit_halves(og_cuda_emitter *e)
+{
+    halves h = see_halves(e->kernel, e->limits);
+    int64_t runs = og_divide_up(h.of.n, OG_RUN);
+    /* The ring, what warps pass through shared memory, barriers: the kernel asserts it. */
+    size_t shared_bytes = 12 * 16384 + (size_t)h.tile.groups * 4 * 4096 + 8 * 64;
+    e->wide |= og_cuda_product_needs_wide(e->kernel, &h.of, false);
+    e->vector_dim = h.of.n_dim;
+    e->vector = 4;
+    e->threads = COPY_THREADS;
+    og_cuda_keep_still(e);
+    add_numbers(e, &h, shared_bytes);
+    OG_TRY(add_arguments(e, &h));
+    og_text_add(&e->passes, "%s", factors);
+    og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
+                og_text_of_cuda_sm90_base, og_text_of_cuda_sm90_copy, og_text_of_cuda_product,
+                og_text_of_cuda_sm90_rows, og_text_of_cuda_sm90_ptx, og_text_of_cuda_tensor_redo,
+                og_text_of_cuda_sm90_halves);
+    if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
+        og_cuda_begin_combine(e, h.of.base * h.of.m, runs);
+    og_cuda_add_end_run(e, &h.of);
+    OG_TRY(name_body(e, &h));
+    return add_launches(e, &h, shared_bytes);
+}
