@@ -251,7 +251,8 @@ OG_FN float og_exp_f32(float x)
 /* h = 2^(n-1): e^x - 1 = 2 ((h - 1/2) + h rh + h w), the first sum exact as a pair. */
 OG_FN float og_expm1_f32(float x)
 {
-    float z = og_at_most_f32(og_at_least_f32(x, -30.0f), 89.0f);
+    float z = x < -30.0f ? -30.0f : x;
+    z = z > 89.0f ? 89.0f : z;
     og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_HALF_F32);
     float b = p.scale * p.rh;
     float a = p.scale - 0.5f;
@@ -330,7 +331,7 @@ OG_FN float og_log1p_f32(float x)
  */
 OG_FN float og_log1p_exp_f32(float a)
 {
-    float z = -og_at_most_f32(a, 110.0f);
+    float z = a > 110.0f ? -110.0f : -a;
     og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
@@ -449,7 +450,7 @@ OG_FN float og_gelu_tanh_f32(float x)
 OG_FN float og_mish_f32(float x)
 {
     float a = fabsf(x);
-    float z = -og_at_most_f32(a, 120.0f);
+    float z = a > 120.0f ? -120.0f : -a;
     og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
@@ -504,7 +505,7 @@ OG_FN og_pair_f32 og_tanh_split_f32(float a)
 OG_FN float og_tanh_f32(float x)
 {
     float a = fabsf(x);
-    og_pair_f32 p = og_tanh_split_f32(og_at_most_f32(a, 8.66f));
+    og_pair_f32 p = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
     float y = a > 9.0109f ? 1.0f : p.hi + p.lo;
     uint32_t sign = og_bits_f32(x) & 0x80000000u;
     return og_float_bits(og_bits_f32(y) | sign);
@@ -527,7 +528,7 @@ OG_FN float og_tanhshrink_f32(float x)
     float c = a * u;
     float cl = og_fma_near_f32(a, og_fma_near_f32(a, a, -u), og_fma_near_f32(a, u, -c));
     float small = og_fma_near_f32(c, p, og_fma_near_f32(cl, p, c * -0x1.555556p-27f));
-    og_pair_f32 t = og_tanh_split_f32(og_at_most_f32(a, 8.66f));
+    og_pair_f32 t = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
     float large = (a - t.hi) - t.lo;
     float y = a < 0.75f ? small : large;
     uint32_t sign = x < 0.0f ? 0x80000000u : 0u;
@@ -550,7 +551,7 @@ OG_FN float og_erf_f32(float x)
     p2 = og_fma_near_f32(0x1.4771fcp-14f, u2, p2);
     float small = og_fma_near_f32(a, og_fma_near_f32(og_fma_near_f32(p2, u2, p1), u2, p0), a);
 
-    float b = og_at_most_f32(a, 4.0f);
+    float b = a > 4.0f ? 4.0f : a;
     float b2 = b * b, b4 = b2 * b2;
     float q0 = og_fma_near_f32(0x1.455644p-1f, b, 0x1.20ebb4p+0f);
     float q1 = og_fma_near_f32(-0x1.79e678p-6f, b, 0x1.b0b706p-4f);
@@ -573,7 +574,8 @@ OG_FN float og_erf_f32(float x)
  */
 OG_FN float og_gelu_f32(float x)
 {
-    float a = og_at_most_f32(fabsf(x), 14.5f);
+    float a0 = fabsf(x);
+    float a = a0 > 14.5f ? 14.5f : a0;
     float s = a * a;
     float sl = og_fma_near_f32(a, a, -s);
     og_exp_parts_f32 p = og_exp_split_f32(-0.5f * s, -0.5f * sl, OG_MAGIC_DOWN_F32);
