@@ -105,6 +105,7 @@ def test_random_numbers_are_pytorchs(data, device):
     (lambda x, y: F.softmax(x * y, 1, dtype=torch.float64), "softmax(float64((x * y)), dim=1)"),
     (lambda x, y: torch.add(x, y) - torch.true_divide(x, 3), None),
     (lambda x, y: torch.sub(other=x, input=y) * torch.div(x, other=y), "(y - x) * (x / y)"),
+    (lambda x, y: F.linear(input=x, weight=y) * F.dropout(input=x[:, :6] * 2, training=False), None),
     (lambda x, y: F.hardtanh(x * 3) * F.elu(y, 0.5) * F.logsigmoid(x), None),
 ])
 def test_functions_and_operators(function, text, data, formulas):
@@ -242,6 +243,12 @@ def test_other_backends_for_the_rest(data):
         torch.compile(conv, backend=ot.backend, options={"speed": 1})(data(2, 3, 8))
 
 
+def test_torch_func_is_left(data, formulas):
+    check(lambda x: torch.vmap(lambda v: torch.sigmoid(v) * 2 + v)(x), data(5, 4).requires_grad_())
+    assert formulas == []
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension")
 def test_explain(data, device):
     text = ot.explain(Block().to(device), data(6, 16))
     assert "left: dropout (2 calls): the formula language has no dropout\n" in text

@@ -24,8 +24,9 @@ from .. import _core
 from ._autocast import signatures
 from ._operator import run
 from ._precision import precision
-from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, is_harmless, is_number,
-                         may_write, name_of, translate, value_of, why_unknown)
+from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, argument,
+                         is_harmless, is_number, may_write, name_of, translate, value_of,
+                         why_unknown)
 
 # From this k and n on float32 products run on a Hopper GPU's tensor cores (docs/cuda.md).
 _TENSOR_CORES = 128
@@ -113,7 +114,8 @@ def _unwrapped(text: str) -> str:
 
 def _why_not_product(name: str, node: Node) -> str | None:
     """Products that PyTorch's libraries do faster (docs/cuda.md has the times)."""
-    x, w = (value_of(part) for part in node.args[:2])
+    x = value_of(argument(node, 0, "input"))
+    w = value_of(argument(node, 1, "weight" if name == "linear" else "other"))
     if x.device.type != "cuda":
         return None
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -165,8 +167,7 @@ class Analysis:
                 reason = _why_not_product(name, node) if name in PRODUCTS else None
                 if reason:
                     raise Left(reason)
-                condition = node.args[0] if name == "where" else None
-                if condition is not None and condition not in self.parts:
+                if name == "where" and argument(node, 0, "condition") not in self.parts:
                     raise Left("its condition is no comparison of this graph")
                 self.names[node], self.parts[node] = name, parts
             except Left as reason:
@@ -280,7 +281,8 @@ class Analysis:
         if alone:
             return "nothing beside it that a formula could join it with"
         for node in region.nodes:
-            if self.names[node] == "where" and node.args[0] not in region.inside:
+            if (self.names[node] == "where"
+                    and argument(node, 0, "condition") not in region.inside):
                 return "a condition is needed elsewhere before"
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
@@ -318,9 +320,12 @@ class Analysis:
 
 
 def _storage(node: Node) -> Any:
-    """What tells the memory of a tensor from that of others; of something else, the node."""
+    """What tells the memory of a tensor from that of others; where there is none, the node."""
     value = value_of(node)
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+    try:
+        return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+    except NotImplementedError:  # a tensor of torch.func
+        return node
 
 
 def is_view(node: Node) -> bool:

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx import Node
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ._autocast import TENSORS, signatures
 
@@ -81,8 +83,12 @@ def name_of(node: Node) -> str | None:
     return name if name in signatures() and hasattr(Tensor, node.target) else None
 
 
+def argument(node: Node, index: int, name: str, default: Any = None) -> Any:
+    return node.args[index] if len(node.args) > index else node.kwargs.get(name, default)
+
+
 def _drops(node: Node) -> bool:
-    training = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
+    training = argument(node, 2, "training", True)
     return bool(training is not False or may_write(node))
 
 
@@ -154,6 +160,8 @@ def _check_tensor(node: Node, device: torch.device | None) -> torch.device:
     value = value_of(node)
     if not isinstance(value, Tensor):
         raise Left("an argument is no tensor")
+    if is_traceable_wrapper_subclass(value) or is_functorch_wrapped_tensor(value):
+        raise Left("it works on a tensor subclass, or under torch.func")
     if value.layout != torch.strided or value.device.type not in ("cpu", "cuda"):
         raise Left(f"a tensor is {value.layout} on {value.device}")
     if value.dim() > 8:
@@ -202,7 +210,7 @@ def translate(name: str, node: Node) -> list[Part]:
         raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
     if name == IDENTITY:
         _check_tensor(node, None)
-        return [node.args[0]]
+        return [argument(node, 0, "input")]
     given = _bind(name, node)
     device, numbers = None, 0
     infix = _INFIX.get(name)
