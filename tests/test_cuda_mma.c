@@ -279,11 +279,12 @@ static void check_shape(const shape *s, test_random *random)
 static void test_shapes(void **unused)
 {
     static const shape shapes[] = {
-        {1, 1, 128, 128, OG_FLOAT32, false, false},  {1, 5, 130, 131, OG_FLOAT32, true, true},
-        {1, 70, 200, 196, OG_FLOAT32, false, true},  {1, 131, 129, 128, OG_FLOAT32, true, false},
-        {3, 33, 140, 130, OG_FLOAT32, true, false},  {2, 40, 128, 192, OG_FLOAT16, false, false},
-        {1, 130, 257, 200, OG_BFLOAT16, true, true}, {1, 3, 300, 333, OG_FLOAT16, true, false},
-        {1, 150, 400, 128, OG_FLOAT32, false, false}};
+        {1, 1, 128, 128, OG_FLOAT32, false, false},   {1, 5, 130, 131, OG_FLOAT32, true, true},
+        {1, 70, 200, 196, OG_FLOAT32, false, true},   {1, 131, 129, 128, OG_FLOAT32, true, false},
+        {3, 33, 140, 130, OG_FLOAT32, true, false},   {2, 40, 128, 192, OG_FLOAT16, false, false},
+        {1, 130, 257, 200, OG_BFLOAT16, true, true},  {1, 3, 300, 333, OG_FLOAT16, true, false},
+        {1, 150, 400, 192, OG_FLOAT32, false, false}, {1, 20, 300, 260, OG_FLOAT32, false, false},
+        {1, 129, 256, 321, OG_FLOAT32, true, false}};
     test_random random = test_random_named("mma");
     (void)unused;
     setenv("OGIVE_PRODUCT", "mma", 1);
@@ -379,5 +380,6 @@ int main(int argc, char **argv)
         setenv("OGIVE_NVRTC", nvrtc, 1);
         return cmocka_run_group_tests(compiled, NULL, NULL);
     }
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1); /* small shapes get wide tiles, too */
     return CASE_RUN(tests);
 }

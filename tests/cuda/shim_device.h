@@ -396,15 +396,46 @@ template <int n> static const shim_lanes<n> &shim_exchange(const unsigned *mine)
     return warp;
 }
 
+/* A thread's copies that have not arrived. In every other block they arrive at once, in the
+ * others as late as they may: what is overwritten too early, and what is read too early, both
+ * show. */
+struct shim_copies {
+    struct {
+        uint4 *to;
+        const uint4 *from;
+        int lot;
+    } waiting[64];
+    int count, lot;
+};
+static shim_copies shim_copies_of[1024];
+
+static inline void shim_arrive(shim_copies &copies, int before)
+{
+    int kept = 0;
+    for (int i = 0; i < copies.count; i++)
+        if (copies.waiting[i].lot < before)
+            *copies.waiting[i].to = *copies.waiting[i].from;
+        else
+            copies.waiting[kept++] = copies.waiting[i];
+    copies.count = kept;
+}
 static inline void og_copy_16(void *to, const void *from)
 {
-    *(uint4 *)to = *(const uint4 *)from;
+    shim_copies &copies = shim_copies_of[og_shim_link->thread.x];
+    if (copies.count == 64)
+        og_shim_link->fail("copies that nothing waits for");
+    copies.waiting[copies.count++] = {(uint4 *)to, (const uint4 *)from, copies.lot};
+    if (og_shim_link->block.x % 2)
+        shim_arrive(copies, copies.lot + 1);
 }
 static inline void og_end_copies()
 {
+    shim_copies_of[og_shim_link->thread.x].lot++;
 }
 template <int most> static inline void og_await_copies()
 {
+    shim_copies &copies = shim_copies_of[og_shim_link->thread.x];
+    shim_arrive(copies, copies.lot - most);
 }
 
 static inline void og_load_matrices(unsigned *to, const void *row)
