@@ -5,10 +5,10 @@
  * og_table keeps them in shared memory and looks each element up. Same bits, whatever the
  * formula costs.
  *
- * One block a multiprocessor, which stays. Multiprocessors are not equally fast (those of an
- * H200 share paths to memory with 15 to 17 others), so only the first part is divided
- * beforehand: a.rounds steps of each warp. Of the rest warps take tiles as they come. Which
- * warp looks an element up makes no difference to the result.
+ * One block a multiprocessor, which stays. Memory does not serve all of them equally (H200: with
+ * equal parts the first is done after 573 us, the last after 814), so only the first part is
+ * divided beforehand: a.rounds steps of each warp. Of the rest warps take tiles as they come.
+ * Which warp looks an element up makes no difference to the result.
  *
  * PARAMETERS  OG_FLIGHT  vectors a lane has under way: a step
  *             OG_STEPS   steps of a tile, at least 2
