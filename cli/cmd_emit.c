@@ -1,32 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_emit.c - ogive emit: the source of a formula's kernels.
+ * cmd_emit.c - ogive emit: the source of a formula's kernels, or a file for PyTorch.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "output.h"
 #include "report.h"
 #include "request.h"
 
 static const char help[] =
     "usage: ogive emit --cuda FORMULA [INPUT]... [OPTION]...\n"
+    "       ogive emit --pytorch FORMULA [NAME=SHAPE]... [OPTION]...\n"
     "\n"
-    "Prints the CUDA C that FORMULA is compiled from for inputs of these shapes, one source\n"
-    "for each kernel: complete, without headers, ready for NVRTC. Needs no GPU.\n"
+    "--cuda prints the CUDA C that FORMULA is compiled from for inputs of these shapes, one\n"
+    "source for each kernel: complete, without headers, ready for NVRTC. Needs no GPU.\n"
+    "\n"
+    "--pytorch writes a Python file that needs PyTorch but not Ogive: CUDA source, gradients and\n"
+    "class ModelNew. Its kernels take any size, stride and dtype; of the shapes it is made for,\n"
+    "only the number of dims counts, and which sizes are 1. Without a shape an input has 2 dims,\n"
+    "or what linear() wants.\n"
     "\n"
     "inputs are those of ogive run; for shapes alone, x=4096x4096:float32 is enough\n"
     "\n"
     "options:\n"
     "  --cuda              print CUDA C\n"
     "  --arch ARCH         for a GPU of this architecture, such as 80 (default: 90a, an H100)\n"
-    "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
     "  --gradient NAME     the gradient by this input, see ogive run; several share work\n"
+    "  --pytorch           write a file for PyTorch\n"
+    "  --init PARAMETERS   what ModelNew's constructor takes, as Python writes it\n"
+    "  --module NAME=WHAT  what ModelNew owns, such as 'fc=nn.Linear(in_features, out_features)';\n"
+    "                      fc.weight in FORMULA is then its own; several in their order\n"
+    "  --scalar NAME       an input that is a number given to the constructor\n"
+    "  -o, --output FILE   where the file goes (default: standard output)\n"
+    "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
     "\n"
     "examples:\n"
     "  ogive emit --cuda 'x * sigmoid(x) + y' x=4096x4096 y=4096x4096 > kernel.cu\n"
-    "  ogive emit --cuda 'softmax(x, dim=-1)' x=64x4096:float16 --arch 80\n";
+    "  ogive emit --cuda 'softmax(x, dim=-1)' x=64x4096:float16 --arch 80\n"
+    "  ogive emit --pytorch 'sum(sigmoid(linear(x, fc.weight, fc.bias)), dim=1)' x=128x512 \\\n"
+    "      --init 'inputs, outputs' --module 'fc=nn.Linear(inputs, outputs)' -o model.py\n";
 
 static bool print_sources(const ogive_plan *plan, failure *why)
 {
@@ -54,10 +69,75 @@ static bool print_sources(const ogive_plan *plan, failure *why)
     return true;
 }
 
+static bool write_text(const char *path, const char *text, size_t length, failure *why)
+{
+    output_file file = {0};
+
+    if (!path) {
+        fwrite(text, 1, length, stdout);
+        return true;
+    }
+    output_handle_signals();
+    bool good = output_open(path, &file, why) && output_write(&file, text, length, why) &&
+                output_sync(&file, why) && output_commit(&file, why);
+    output_discard(&file);
+    return good;
+}
+
+typedef struct {
+    bool wanted;
+    const char *init, *output;
+    text_list modules, scalars;
+} pytorch_options;
+
+static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
+{
+    ogive_pytorch_options options = {.size = sizeof(options),
+                                     .init = p->init,
+                                     .modules = p->modules.items,
+                                     .module_count = p->modules.count,
+                                     .scalars = p->scalars.items,
+                                     .scalar_count = p->scalars.count};
+    const DLTensor **tensors = calloc(r->in.count + 1, sizeof(*tensors));
+    char *text = NULL;
+    size_t length = 0, capacity = 0;
+    ogive_error error;
+
+    if (!tensors)
+        return fail_memory(why, (double)r->in.count, "the inputs");
+    for (size_t i = 0; i < r->in.count; i++)
+        tensors[i] = r->in.items[i].kind == INPUT_MISSING ? NULL : r->in.tensors[i];
+    bool good = true;
+    for (int round = 0; good && round < 2; round++) { /* its length, then the text */
+        if (ogive_formula_pytorch(r->formula, tensors, r->in.count, &options, text, capacity,
+                                  &length, &error))
+            good = fail_library(why, &error);
+        else if (!text && !(text = malloc(capacity = length + 1)))
+            good = fail_memory(why, (double)length, "the file");
+    }
+    good = good && write_text(p->output, text, length, why);
+    free(text);
+    free(tensors);
+    return good;
+}
+
+static bool check_choice(bool cuda, const pytorch_options *p, const text_list *gradient,
+                         failure *why)
+{
+    if (cuda == p->wanted)
+        return failed(why, STATUS_USAGE, "say what to write: --cuda or --pytorch");
+    if (p->wanted && gradient->count)
+        return failed(why, STATUS_USAGE, "--gradient goes with --cuda; a PyTorch file has all");
+    if (!p->wanted && (p->init || p->output || p->modules.count || p->scalars.count))
+        return failed(why, STATUS_USAGE, "--init, --module, --scalar, -o go with --pytorch");
+    return true;
+}
+
 static int run_emit(int argc, char **argv)
 {
     text_list arguments = {0}, gradient = {0};
     device_options device = {.device = "cuda", .arch = "90a"};
+    pytorch_options pytorch = {0};
     const char *file = NULL;
     bool cuda = false;
     const option options[] = {
@@ -65,22 +145,32 @@ static int run_emit(int argc, char **argv)
         {.name = "--arch", .kind = OPTION_TEXT, .value = &device.arch},
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
+        {.name = "--pytorch", .kind = OPTION_FLAG, .value = &pytorch.wanted},
+        {.name = "--init", .kind = OPTION_TEXT, .value = &pytorch.init},
+        {.name = "--module", .kind = OPTION_LIST, .value = &pytorch.modules},
+        {.name = "--scalar", .kind = OPTION_LIST, .value = &pytorch.scalars},
+        {.name = "--output", .letter = 'o', .kind = OPTION_TEXT, .value = &pytorch.output},
         {0},
     };
     request r = {0};
     failure why = {0};
 
-    bool good = options_parse(argc, argv, options, &arguments, &why);
-    if (good && !cuda)
-        good = failed(&why, STATUS_USAGE, "say what to print: --cuda");
-    good = good && request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
-           print_sources(r.plan, &why);
+    bool good = options_parse(argc, argv, options, &arguments, &why) &&
+                check_choice(cuda, &pytorch, &gradient, &why);
+    if (good && cuda)
+        good = request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
+               print_sources(r.plan, &why);
+    else if (good)
+        good = request_read(&r, file, &arguments, &why) && emit_pytorch(&r, &pytorch, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);
     text_list_release(&arguments);
     text_list_release(&gradient);
+    text_list_release(&pytorch.modules);
+    text_list_release(&pytorch.scalars);
     return good ? STATUS_DONE : why.status;
 }
 
-const command command_emit = {"emit", "print the source of a formula's kernels", help, run_emit};
+const command command_emit = {"emit", "print a formula's kernels, or a file for PyTorch", help,
+                              run_emit};

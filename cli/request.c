@@ -76,15 +76,13 @@ static bool resolve(request *r, const text_list *gradient, const text_list *argu
     return good;
 }
 
-bool request_prepare(request *r, const char *formula_file, const text_list *arguments,
-                     const text_list *gradient, const device_options *device, failure *why)
+/* The formula's text, from formula_file or else the first argument; rest: what follows. */
+static bool read_text(request *r, const char *formula_file, const text_list *arguments,
+                      text_list *rest, failure *why)
 {
-    text_list rest = *arguments;
     ogive_error error;
 
-    *r = (request){0};
-    if (!device_options_apply(device, &r->options, &r->device, why))
-        return false;
+    *rest = *arguments;
     if (formula_file) {
         if (!read_formula(r, formula_file, why))
             return false;
@@ -94,19 +92,38 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
     } else {
         r->text = arguments->items[0];
         r->length = strlen(r->text);
-        rest.items++;
-        rest.count--;
+        rest->items++;
+        rest->count--;
     }
-    for (size_t i = 0; i < rest.count; i++)
-        if (strchr(rest.items[i], '(') && !inputs_is_input(rest.items[i]))
+    for (size_t i = 0; i < rest->count; i++)
+        if (strchr(rest->items[i], '(') && !inputs_is_input(rest->items[i]))
             return failed(why, STATUS_USAGE, "'%s' is not an input; the formula comes first%s",
-                          rest.items[i], formula_file ? " or from -f, not both" : "");
-    if (ogive_formula_create(r->text, r->length, &r->formula, &error)) {
-        if (!formula_file && inputs_is_input(r->text) && !strchr(r->text, ';'))
-            return failed(why, STATUS_USAGE, "'%s' is an input; the formula comes first", r->text);
-        return fail_library(why, &error);
-    }
-    if (!resolve(r, gradient, &rest, why))
+                          rest->items[i], formula_file ? " or from -f, not both" : "");
+    if (!ogive_formula_create(r->text, r->length, &r->formula, &error))
+        return true;
+    if (!formula_file && inputs_is_input(r->text) && !strchr(r->text, ';'))
+        return failed(why, STATUS_USAGE, "'%s' is an input; the formula comes first", r->text);
+    return fail_library(why, &error);
+}
+
+bool request_read(request *r, const char *formula_file, const text_list *arguments, failure *why)
+{
+    text_list rest;
+
+    *r = (request){0};
+    return read_text(r, formula_file, arguments, &rest, why) &&
+           inputs_resolve(r->formula, &rest, 0, &r->in, why);
+}
+
+bool request_prepare(request *r, const char *formula_file, const text_list *arguments,
+                     const text_list *gradient, const device_options *device, failure *why)
+{
+    text_list rest;
+    ogive_error error;
+
+    *r = (request){0};
+    if (!device_options_apply(device, &r->options, &r->device, why) ||
+        !read_text(r, formula_file, arguments, &rest, why) || !resolve(r, gradient, &rest, why))
         return false;
     for (size_t i = 0; i < r->in.count; i++)
         r->in.items[i].tensor.device = r->device;

@@ -28,6 +28,8 @@ typedef struct {
  * its gradient by these inputs. On failure too: release with request_release(). */
 bool request_prepare(request *r, const char *formula_file, const text_list *arguments,
                      const text_list *gradient, const device_options *device, failure *why);
+/* Formula and inputs, which may be missing, but no plan. */
+bool request_read(request *r, const char *formula_file, const text_list *arguments, failure *why);
 void request_release(request *r);
 
 #endif

@@ -465,15 +465,16 @@ static ogive_status finish(og_planner *b)
     for (size_t k = 0; k < b->draft_count; k++) {
         og_kernel *kernel = &plan->kernels[plan->kernel_count++];
         OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
-        og_order_space(plan, kernel, b->drafts[k].reduced);
+        og_order_space(plan, kernel, b->drafts[k].reduced, b->apart);
     }
     return og_find_aliases(plan, b->error);
 }
 
-ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
-                           const og_layout *outputs, og_plan *plan, ogive_error *error)
+static ogive_status build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
+                          const og_layout *outputs, bool apart, og_plan *plan, ogive_error *error)
 {
-    og_planner b = {.graph = graph, .types = types, .plan = plan, .error = error};
+    og_planner b = {
+        .graph = graph, .types = types, .plan = plan, .error = error, .apart = apart};
     memset(plan, 0, sizeof *plan);
     ogive_status status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)
@@ -493,6 +494,19 @@ ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const o
     if (status != OGIVE_OK)
         og_plan_free(plan);
     return status;
+}
+
+ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
+                           const og_layout *outputs, og_plan *plan, ogive_error *error)
+{
+    return build(graph, types, inputs, outputs, false, plan, error);
+}
+
+ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
+                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                 ogive_error *error)
+{
+    return build(graph, types, inputs, outputs, true, plan, error);
 }
 
 void og_plan_free(og_plan *plan)

@@ -28,6 +28,10 @@ bool og_layout_contiguous(og_layout *layout);
  * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                            const og_layout *outputs, og_plan *plan, ogive_error *error);
+/* The same, but neighbouring dims are never made one: for code that has to serve every size. */
+ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
+                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                 ogive_error *error);
 void og_plan_free(og_plan *plan);
 
 /* ---- between the planner's files ------------------------------------------ */
@@ -88,6 +92,7 @@ typedef struct {
     const og_typed *types;
     og_plan *plan;
     ogive_error *error;
+    bool apart; /* og_plan_build_apart() */
     og_arena scratch;
 
     int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
@@ -162,7 +167,7 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
 
 /* plan_space.c */
-void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced);
+void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool apart);
 ogive_status og_find_aliases(og_plan *plan, ogive_error *error);
 
 #endif

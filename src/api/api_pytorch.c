@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_pytorch.c - ogive.h: a formula as a file for PyTorch.
+ */
+#include "api/api.h"
+#include "pytorch/pytorch.h"
+
+#include <string.h>
+
+static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pytorch_shape *shape,
+                               ogive_error *error)
+{
+    shape->rank = -1;
+    if (!tensor)
+        return OGIVE_OK;
+    if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK || (tensor->ndim && !tensor->shape))
+        OG_FAIL(error, OGIVE_SHAPE, -1, "input '%.200s' has %d dims: expected 0 to %d", name,
+                (int)tensor->ndim, OG_MAX_RANK);
+    shape->rank = tensor->ndim;
+    for (int32_t d = 0; d < tensor->ndim; d++)
+        shape->shape[d] = tensor->shape[d];
+    return OGIVE_OK;
+}
+
+static ogive_status emit(const og_graph *graph, const DLTensor *const *inputs,
+                         const ogive_pytorch_options *options, og_arena *arena, og_text *text,
+                         ogive_error *error)
+{
+    size_t count = (size_t)graph->input_count;
+    og_pytorch_shape *shapes = OG_ARENA_NEW(arena, og_pytorch_shape, count);
+    if (!shapes)
+        return og_fail_memory(error, count * sizeof *shapes);
+    for (size_t i = 0; i < count; i++)
+        OG_TRY(read_shape(inputs ? inputs[i] : NULL, graph->inputs[i].name, &shapes[i], error));
+    return og_pytorch_emit(graph, shapes, options, text, error);
+}
+
+ogive_status ogive_formula_pytorch(const ogive_formula *formula, const DLTensor *const *inputs,
+                                   size_t input_count, const ogive_pytorch_options *options,
+                                   char *buffer, size_t capacity, size_t *length,
+                                   ogive_error *error)
+{
+    static const ogive_pytorch_options none = {.size = sizeof none};
+    og_error_clear(error);
+    if (!formula || !length || (capacity && !buffer))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula, length or buffer is NULL");
+    *length = 0;
+    if (inputs && input_count != (size_t)formula->graph.input_count)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d inputs, %zu were given",
+                (int)formula->graph.input_count, input_count);
+    if (options && options->size != sizeof *options)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "options.size is %zu: expected sizeof(ogive_pytorch_options), %zu", options->size,
+                sizeof *options);
+    if (options && ((options->module_count && !options->modules) ||
+                    (options->scalar_count && !options->scalars)))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.modules or options.scalars is NULL");
+    og_arena arena = {0};
+    og_text text = {0};
+    ogive_status status =
+        emit(&formula->graph, inputs, options ? options : &none, &arena, &text, error);
+    if (status == OGIVE_OK) {
+        *length = text.length;
+        if (capacity) {
+            size_t kept = text.length < capacity ? text.length : capacity - 1;
+            memcpy(buffer, text.data, kept);
+            buffer[kept] = 0;
+        }
+    }
+    og_text_free(&text);
+    og_arena_free(&arena);
+    return status;
+}

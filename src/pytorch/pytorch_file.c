@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_file.c - the whole file: what it says of itself, CUDA sources as strings (base,
+ * functions, templates, kernels, launches), the extensions that load_inline() builds of
+ * them, torch.autograd.Function, the formula in plain PyTorch for the CPU, ModelNew.
+ *
+ * The benchmark that such files are submitted to refuses some words of Python wherever
+ * they stand; none of the texts has them.
+ */
+#include "pytorch/pytorch_program.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const char og_text_of_pytorch_base[], og_text_of_pytorch_pointwise[],
+    og_text_of_pytorch_terms[], og_text_of_pytorch_rows[], og_text_of_pytorch_product[],
+    og_text_of_pytorch_tensor[], og_text_of_pytorch_host[], og_text_of_pytorch_host_pointwise[],
+    og_text_of_pytorch_host_rows[], og_text_of_pytorch_host_product[];
+
+enum { NAME_SIZE = 256, MAX_INPUTS = 64 };
+
+typedef struct {
+    const og_graph *graph;
+    const ogive_pytorch_options *options;
+    og_arena arena;
+    og_pytorch_role *roles;  /* [input], then those of the gradient's */
+    const char **arguments;  /* [input] in Python: "x", "fc_weight" */
+    const char **owners;     /* [input] "self.fc.weight"; of an argument itself */
+    const char **cpp_names;  /* [input of the gradient] "x_" */
+    bool *is_number;         /* [input] */
+    og_pytorch_sizes sizes;
+    og_graph gradient_graph;
+    og_pytorch_program forward, backward;
+    bool used[OG_FUNCTION_COUNT];
+    og_text *text;
+    ogive_error *error;
+} file;
+
+/* ---- names ---------------------------------------------------------------------------- */
+
+/* Name may be cut at ':' or '=': "in_features: int = 4" is in_features. */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    int depth = 0;
+    bool at_start = true;
+    for (const char *c = list ? list : ""; *c; c++) {
+        if (at_start && !isspace((unsigned char)*c)) {
+            if (strncmp(c, name, length) == 0 && !isalnum((unsigned char)c[length]) &&
+                c[length] != '_')
+                return true;
+            at_start = false;
+        }
+        depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+        at_start |= *c == ',' && depth == 0;
+    }
+    return false;
+}
+
+/* The bytes of a module's name in "fc=nn.Linear(...)"; 0 if there is none. */
+static size_t module_name_length(const char *module)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)module[length]) || module[length] == '_')
+        length++;
+    size_t end = length + strspn(module + length, " ");
+    return module[end] == '=' && module[end + 1] && !isdigit((unsigned char)module[0]) ? length : 0;
+}
+
+static bool is_owned_by(const char *input, const char *module)
+{
+    size_t length = module_name_length(module);
+    return strncmp(input, module, length) == 0 && (!input[length] || input[length] == '.');
+}
+
+static ogive_status keep_name(file *f, const char *format, const char *name, const char **out)
+{
+    size_t bytes = strlen(format) + strlen(name) + 1;
+    char *kept = OG_ARENA_NEW(&f->arena, char, bytes);
+    if (!kept)
+        return og_fail_memory(f->error, bytes);
+    snprintf(kept, bytes, format, name);
+    *out = kept;
+    return OGIVE_OK;
+}
+
+/* fc.weight as fc_weight; a word of Python's or of the file's gets an underscore. */
+static void python_name(const char *name, char out[NAME_SIZE])
+{
+    static const char *const taken[] = {
+        "False", "None",  "True",   "and",    "as",   "assert", "async",  "await",    "break",
+        "class", "continue", "def", "del",    "elif", "else",   "ex" "cept", "finally", "for",
+        "from",  "global", "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+        "or",    "pa" "ss", "raise", "return", "tr" "y", "while", "with",  "yield",    "self",
+        "ctx",   "grad",   "torch", "nn",     "math", "F"};
+    size_t length = 0;
+    for (; name[length] && length < NAME_SIZE - 2; length++)
+        out[length] = name[length] == '.' ? '_' : name[length];
+    out[length] = 0;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (!strcmp(out, taken[i]))
+            strcat(out, "_");
+}
+
+/* self.layers[0].bias */
+static void owner_name(const char *name, char out[NAME_SIZE])
+{
+    size_t to = (size_t)snprintf(out, NAME_SIZE, "self");
+    for (const char *part = name; *part && to + 4 < NAME_SIZE;) {
+        size_t length = strcspn(part, ".");
+        bool is_index = isdigit((unsigned char)*part);
+        to += (size_t)snprintf(out + to, NAME_SIZE - to, is_index ? "[%.*s]" : ".%.*s",
+                               (int)length, part);
+        part += length + (part[length] == '.');
+    }
+}
+
+static ogive_status check_options(file *f)
+{
+    const ogive_pytorch_options *o = f->options;
+    for (size_t m = 0; m < o->module_count; m++)
+        if (!o->modules[m] || !module_name_length(o->modules[m]))
+            OG_FAIL(f->error, OGIVE_ARGUMENT, -1,
+                    "module '%.200s': expected a name, '=' and what it is, as in "
+                    "fc=nn.Linear(in_features, out_features)",
+                    o->modules[m] ? o->modules[m] : "");
+    for (size_t s = 0; s < o->scalar_count; s++) {
+        bool is_input = false;
+        for (int32_t i = 0; o->scalars[s] && i < f->graph->input_count; i++)
+            is_input |= !strcmp(f->graph->inputs[i].name, o->scalars[s]);
+        if (!is_input)
+            OG_FAIL(f->error, OGIVE_ARGUMENT, -1, "the formula has no input '%.200s'",
+                    o->scalars[s] ? o->scalars[s] : "");
+        if (!is_listed(o->init, o->scalars[s]))
+            OG_FAIL(f->error, OGIVE_ARGUMENT, -1,
+                    "scalar '%.200s' is not a parameter of the constructor (%.200s)",
+                    o->scalars[s], o->init ? o->init : "it has none");
+    }
+    if (f->graph->input_count > MAX_INPUTS - OG_MAX_RESULTS / 2)
+        OG_FAIL(f->error, OGIVE_UNSUPPORTED, -1, "%d inputs: a PyTorch file takes at most %d",
+                (int)f->graph->input_count, MAX_INPUTS - OG_MAX_RESULTS / 2);
+    return OGIVE_OK;
+}
+
+static og_pytorch_role role_of(const file *f, const char *name)
+{
+    for (size_t s = 0; s < f->options->scalar_count; s++)
+        if (!strcmp(f->options->scalars[s], name))
+            return OG_PYTORCH_SCALAR;
+    for (size_t m = 0; m < f->options->module_count; m++)
+        if (is_owned_by(name, f->options->modules[m]))
+            return OG_PYTORCH_OWNED;
+    return OG_PYTORCH_ARGUMENT;
+}
+
+static ogive_status name_inputs(file *f)
+{
+    size_t count = (size_t)(f->graph->input_count + f->graph->result_count);
+    f->roles = OG_ARENA_NEW(&f->arena, og_pytorch_role, count);
+    f->arguments = OG_ARENA_NEW(&f->arena, const char *, count);
+    f->owners = OG_ARENA_NEW(&f->arena, const char *, count);
+    f->cpp_names = OG_ARENA_NEW(&f->arena, const char *, count);
+    f->is_number = OG_ARENA_NEW(&f->arena, bool, count);
+    if (!f->roles || !f->arguments || !f->owners || !f->cpp_names || !f->is_number)
+        return og_fail_memory(f->error, count * sizeof *f->arguments);
+    bool any_tensor = false;
+    for (int32_t i = 0; i < f->graph->input_count; i++) {
+        const char *name = f->graph->inputs[i].name;
+        char python[NAME_SIZE], owner[NAME_SIZE];
+        if (strlen(name) > NAME_SIZE / 2)
+            OG_FAIL(f->error, OGIVE_UNSUPPORTED, -1, "'%.20s...': names of at most %d bytes", name,
+                    NAME_SIZE / 2);
+        f->roles[i] = role_of(f, name);
+        f->is_number[i] = f->roles[i] == OG_PYTORCH_SCALAR;
+        any_tensor |= !f->is_number[i];
+        python_name(name, python);
+        owner_name(name, owner);
+        OG_TRY(keep_name(f, "%s", python, &f->arguments[i]));
+        OG_TRY(keep_name(f, "%s", f->roles[i] == OG_PYTORCH_ARGUMENT ? python : owner,
+                         &f->owners[i]));
+        OG_TRY(keep_name(f, "%s_", python, &f->cpp_names[i]));
+        for (int32_t j = 0; j < i; j++)
+            if (!strcmp(f->arguments[i], f->arguments[j]))
+                OG_FAIL(f->error, OGIVE_ARGUMENT, -1, "'%.200s' and '%.200s' are one name in Python",
+                        f->graph->inputs[j].name, name);
+    }
+    if (!any_tensor)
+        OG_FAIL(f->error, OGIVE_ARGUMENT, -1, "every input is a scalar: expected a tensor");
+    return OGIVE_OK;
+}
+
+/* ---- shapes ----------------------------------------------------------------------------- */
+
+static int32_t find_input_node(const og_graph *graph, int32_t input)
+{
+    int32_t n = 0;
+    while (graph->nodes[n].op != OG_OP_INPUT || graph->nodes[n].index != input)
+        n++;
+    return n;
+}
+
+/* What is not given: a scalar has no dims; the weight of linear(x, ..) is (5, x's last), what
+ * is added to a linear (5,); anything else has two dims of 5, or of 4 with a weight. */
+static void guess_shape(const file *f, int32_t input, og_pytorch_shape *shapes)
+{
+    const og_graph *graph = f->graph;
+    int32_t node = find_input_node(graph, input);
+    og_pytorch_shape *shape = &shapes[input];
+    *shape = (og_pytorch_shape){.rank = 2, .shape = {5, 5}};
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *of = &graph->nodes[n];
+        if (of->op == OG_OP_linear_product && of->args[1] == node) {
+            const og_node *x = &graph->nodes[of->args[0]];
+            const og_pytorch_shape *given = x->op == OG_OP_INPUT ? &shapes[x->index] : NULL;
+            if (given && given->rank > 0)
+                shape->shape[1] = given->shape[given->rank - 1];
+            return;
+        }
+        if (of->op == OG_OP_add && of->args[1] == node &&
+            graph->nodes[of->args[0]].op == OG_OP_linear_product) {
+            shape->rank = 1;
+            return;
+        }
+    }
+}
+
+static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
+{
+    size_t count = (size_t)f->graph->input_count;
+    og_pytorch_shape *shapes = OG_ARENA_NEW(&f->arena, og_pytorch_shape, count);
+    if (!shapes)
+        return og_fail_memory(f->error, count * sizeof *shapes);
+    memcpy(shapes, given, count * sizeof *shapes);
+    for (int32_t i = 0; i < f->graph->input_count; i++) {
+        if (f->roles[i] == OG_PYTORCH_SCALAR)
+            shapes[i].rank = 0;
+        else if (shapes[i].rank < 0)
+            guess_shape(f, i, shapes);
+    }
+    return og_pytorch_find_sizes(f->graph, shapes, &f->arena, &f->sizes, f->error);
+}
+
+/* ---- programs ----------------------------------------------------------------------------- */
+
+static ogive_status make_backward(file *f)
+{
+    const char *names[MAX_INPUTS];
+    og_pytorch_shape shapes[MAX_INPUTS + OG_MAX_RESULTS];
+    size_t count = 0;
+    int32_t inputs = f->graph->input_count;
+    for (int32_t i = 0; i < inputs; i++) {
+        shapes[i] = f->sizes.shapes[i];
+        if (f->roles[i] != OG_PYTORCH_SCALAR)
+            names[count++] = f->graph->inputs[i].name;
+    }
+    OG_TRY(og_graph_gradient(f->graph, names, count, &f->gradient_graph, f->error));
+    for (int32_t r = 0; r < f->graph->result_count; r++) {
+        const og_typed *type = &f->forward.types[f->graph->results[r]];
+        char name[32];
+        shapes[inputs + r].rank = type->rank;
+        memcpy(shapes[inputs + r].shape, type->shape, sizeof type->shape);
+        f->roles[inputs + r] = OG_PYTORCH_ARGUMENT;
+        snprintf(name, sizeof name, "grad%d", (int)r);
+        OG_TRY(keep_name(f, "%s_", name, &f->cpp_names[inputs + r]));
+        OG_TRY(keep_name(f, "%s", name, &f->arguments[inputs + r]));
+    }
+    return og_pytorch_program_make(&f->gradient_graph, "Backward", shapes, f->roles, &f->arena,
+                                   &f->backward, f->error);
+}
+
+static bool has_form(const file *f, og_kernel_form form)
+{
+    const og_plan *plans[] = {&f->forward.plan, &f->backward.plan};
+    for (int i = 0; i < 2; i++)
+        for (int32_t k = 0; k < plans[i]->kernel_count; k++)
+            if (og_pytorch_form(&plans[i]->kernels[k]) == form)
+                return true;
+    return false;
+}
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+static void add_sizes_comment(const file *f)
+{
+    char text[OG_SIZE_TEXT];
+    for (int32_t i = 0; i < f->graph->input_count; i++) {
+        const og_pytorch_shape *shape = &f->sizes.shapes[i];
+        og_text_add(f->text, "#   %-12s ", f->graph->inputs[i].name);
+        if (f->roles[i] == OG_PYTORCH_SCALAR) {
+            og_text_add(f->text, "a number\n");
+            continue;
+        }
+        if (f->forward.is_uniform && shape->rank) {
+            og_text_add(f->text, "any shape%s\n", f->graph->input_count > 1 ? ", the same for all" : "");
+            continue;
+        }
+        og_text_add(f->text, "(");
+        for (int32_t d = 0; d < shape->rank; d++)
+            og_text_add(f->text, "%s%s", d ? ", " : "",
+                        og_pytorch_size_text(&f->sizes, shape->shape[d], text));
+        og_text_add(f->text, shape->rank == 1 ? ",)\n" : ")\n");
+    }
+}
+
+static void add_lines(const file *f, const char *text, size_t length, const char *before)
+{
+    for (size_t at = 0; at < length;) {
+        size_t line = 0;
+        while (at + line < length && text[at + line] != '\n')
+            line++;
+        og_text_add(f->text, "%s%.*s\n", before, (int)line, text + at);
+        at += line + 1;
+    }
+}
+
+static void add_opening(const file *f)
+{
+    char kind[64];
+    og_text_add(f->text, "# Made by `ogive emit --pytorch` %s from\n#\n", ogive_version());
+    add_lines(f, f->graph->text, f->graph->length, "#     ");
+    og_text_add(f->text,
+                "#\n"
+                "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels are\n"
+                "# built at the first call (about a minute; PyTorch keeps them for the next process).\n"
+                "#\n"
+                "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
+    add_sizes_comment(f);
+    og_text_add(f->text,
+                "# float32, float16, bfloat16 (computed in float32, rounded once) or float64, one dtype\n"
+                "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
+                "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
+                "#\n"
+                "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
+    for (int i = 0; i < 2; i++) {
+        const og_pytorch_program *p = i ? &f->backward : &f->forward;
+        for (int32_t k = 0; k < p->plan.kernel_count; k++) {
+            og_kernel_name(&p->plan.kernels[k], kind);
+            og_text_add(f->text, "#   %s%-3d %s\n", p->name, (int)k, kind);
+        }
+    }
+    og_text_add(f->text, "import functools\n"
+                         "import hashlib\n"
+                         "import math\n"
+                         "import os\n"
+                         "import shutil\n"
+                         "\n"
+                         "import torch\n"
+                         "import torch.nn as nn\n"
+                         "import torch.nn.functional as F\n"
+                         "from torch.autograd.function import once_differentiable\n"
+                         "from torch.utils import cpp_extension\n");
+}
+
+static void add_kernels(file *f, const og_pytorch_program *program, og_text *text)
+{
+    for (int32_t k = 0; k < program->plan.kernel_count; k++)
+        og_pytorch_add_kernel(program, f->roles, k, f->used, text);
+}
+
+static void add_sources(file *f)
+{
+    og_text kernels[2] = {{0}, {0}};
+    bool rows = has_form(f, OG_KERNEL_ROWS), product = has_form(f, OG_KERNEL_PRODUCT);
+    bool pointwise = has_form(f, OG_KERNEL_POINTWISE);
+    add_kernels(f, &f->forward, &kernels[0]);
+    add_kernels(f, &f->backward, &kernels[1]);
+    og_text_add(f->text, "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''\n%s\n",
+                og_text_of_pytorch_base);
+    if (rows || product)
+        f->used[OG_OP_exp] = true;
+    og_pytorch_add_math(f->used, f->text);
+    og_text_add(f->text, "%s%s", pointwise ? "\n" : "",
+                pointwise ? og_text_of_pytorch_pointwise : "");
+    if (rows || product)
+        og_text_add(f->text, "\n%s\n%s", og_text_of_pytorch_terms, og_text_of_pytorch_rows);
+    if (product)
+        og_text_add(f->text, "\n%s\n%s", og_text_of_pytorch_product, og_text_of_pytorch_tensor);
+    og_text_add(f->text, "'''\n\n# The formula, kernel by kernel.\nCUDA_FORWARD = r'''%s'''\n",
+                kernels[0].data ? kernels[0].data : "");
+    og_text_add(f->text, "\n# Its derivative.\nCUDA_BACKWARD = r'''%s'''\n",
+                kernels[1].data ? kernels[1].data : "");
+    og_text_add(f->text, "\nHOST_SHARED = r'''\n%s%s%s%s'''\n", og_text_of_pytorch_host,
+                pointwise ? og_text_of_pytorch_host_pointwise : "",
+                rows ? og_text_of_pytorch_host_rows : "",
+                product ? og_text_of_pytorch_host_product : "");
+    for (int i = 0; i < 2; i++) {
+        const og_pytorch_program *p = i ? &f->backward : &f->forward;
+        const char *name = i ? "BACKWARD" : "FORWARD";
+        og_text_add(f->text, "\nHOST_%s = r'''", name);
+        og_pytorch_add_launches(p, &f->sizes, f->roles, f->cpp_names, i, f->text);
+        og_text_add(f->text, "'''\n\nDECLARE_%s = '''\n", name);
+        og_pytorch_add_signature(p, f->roles, f->cpp_names, i, f->text);
+        og_text_add(f->text, ";\n'''\n");
+        f->text->failed |= kernels[i].failed;
+        og_text_free(&kernels[i]);
+    }
+}
+
+static void add_extensions(const file *f)
+{
+    og_text_add(
+        f->text,
+        "\n\n"
+        "def _build(kernels, host, declaration, function):\n"
+        "    home = cpp_extension.CUDA_HOME\n"
+        "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
+        "        raise RuntimeError(\n"
+        "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: \"\n"
+        "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed\")\n"
+        "    source = CUDA_SHARED + kernels + HOST_SHARED + host\n"
+        "    return cpp_extension.load_inline(\n"
+        "        name=\"ogive_\" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=declaration, cuda_sources=source, functions=[function],\n"
+        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n"
+        "\n\n"
+        "@functools.lru_cache(maxsize=None)\n"
+        "def _forward():\n"
+        "    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, \"forward\").forward\n"
+        "\n\n"
+        "@functools.lru_cache(maxsize=None)\n"
+        "def _backward():\n"
+        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, \"backward\").backward\n");
+}
+
+/* names of inputs of some kind, by commas: tensors, scalars or both. */
+static void add_arguments(const file *f, const char *const *names, bool tensors, bool scalars)
+{
+    bool any = false;
+    for (int32_t i = 0; i < f->graph->input_count; i++) {
+        bool is_scalar = f->roles[i] == OG_PYTORCH_SCALAR;
+        if (is_scalar ? !scalars : !tensors)
+            continue;
+        og_text_add(f->text, "%s%s", any ? ", " : "", names[i]);
+        any = true;
+    }
+}
+
+static int32_t count_tensors(const file *f)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        count += f->roles[i] != OG_PYTORCH_SCALAR;
+    return count;
+}
+
+static void add_function(const file *f)
+{
+    const og_graph *graph = f->graph;
+    og_text_add(f->text, "\n\nclass _Formula(torch.autograd.Function):\n"
+                         "    @staticmethod\n    def forward(ctx, ");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, "):\n        ctx.save_for_backward(");
+    add_arguments(f, f->arguments, true, false);
+    og_text_add(f->text, ")\n");
+    for (int32_t i = 0; i < graph->input_count; i++)
+        if (f->roles[i] == OG_PYTORCH_SCALAR)
+            og_text_add(f->text, "        ctx.%s = %s\n", f->arguments[i], f->arguments[i]);
+    og_text_add(f->text, "        results = _forward()(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, ")\n        return %s\n\n    @staticmethod\n    @once_differentiable\n"
+                         "    def backward(ctx, ",
+                graph->result_count == 1 ? "results[0]" : "tuple(results)");
+    for (int32_t r = 0; r < graph->result_count; r++)
+        og_text_add(f->text, "%sgrad%d", r ? ", " : "", (int)r);
+    og_text_add(f->text, "):\n        ");
+    add_arguments(f, f->arguments, true, false);
+    og_text_add(f->text, "%s = ctx.saved_tensors\n        needs = [",
+                count_tensors(f) == 1 ? "," : "");
+    bool any = false;
+    for (int32_t i = 0; i < graph->input_count; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR) {
+            og_text_add(f->text, "%sctx.needs_input_grad[%d]", any ? ", " : "", (int)i);
+            any = true;
+        }
+    og_text_add(f->text, "]\n        grads = _backward()(");
+    for (int32_t i = 0; i < graph->input_count; i++)
+        og_text_add(f->text, "%s%s, ", f->roles[i] == OG_PYTORCH_SCALAR ? "ctx." : "",
+                    f->arguments[i]);
+    for (int32_t r = 0; r < graph->result_count; r++)
+        og_text_add(f->text, "grad%d, ", (int)r);
+    og_text_add(f->text, "needs)\n        return (");
+    for (int32_t i = 0, t = 0; i < graph->input_count; i++)
+        if (f->roles[i] == OG_PYTORCH_SCALAR)
+            og_text_add(f->text, "None, ");
+        else
+            og_text_add(f->text, "grads[%d], ", (int)t++);
+    og_text_add(f->text, ")\n");
+}
+
+static ogive_status add_plain(const file *f)
+{
+    og_text_add(f->text, "\n\ndef _plain(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n");
+    return og_pytorch_add_formula(f->graph, f->arguments, f->is_number, f->text, f->error);
+}
+
+static void add_model(const file *f)
+{
+    const ogive_pytorch_options *o = f->options;
+    bool has_init = o->init && *o->init;
+    og_text_add(f->text, "\n\nclass ModelNew(nn.Module):\n");
+    if (has_init || o->module_count || o->scalar_count) {
+        og_text_add(f->text, "    def __init__(self%s%s):\n        super().__init__()\n",
+                    has_init ? ", " : "", has_init ? o->init : "");
+        for (size_t m = 0; m < o->module_count; m++) {
+            size_t length = module_name_length(o->modules[m]);
+            const char *value = o->modules[m] + length + strspn(o->modules[m] + length, " ") + 1;
+            og_text_add(f->text, "        self.%.*s = %s\n", (int)length, o->modules[m],
+                        value + strspn(value, " "));
+        }
+        for (size_t s = 0; s < o->scalar_count; s++)
+            og_text_add(f->text, "        self.%s = %s\n", o->scalars[s], o->scalars[s]);
+        og_text_add(f->text, "\n");
+    }
+    og_text_add(f->text, "    def forward(self");
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        if (f->roles[i] == OG_PYTORCH_ARGUMENT)
+            og_text_add(f->text, ", %s", f->arguments[i]);
+    og_text_add(f->text, "):\n        tensors = (");
+    add_arguments(f, f->owners, true, false);
+    og_text_add(f->text, ",)\n        if any(tensor.is_cuda for tensor in tensors):\n"
+                         "            return _Formula.apply(");
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        og_text_add(f->text,
+                    f->roles[i] == OG_PYTORCH_SCALAR ? "%sfloat(%s)" : "%s%s", i ? ", " : "",
+                    f->owners[i]);
+    og_text_add(f->text, ")\n        return _plain(");
+    add_arguments(f, f->owners, true, true);
+    og_text_add(f->text, ")\n");
+}
+
+static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
+{
+    OG_TRY(check_options(f));
+    OG_TRY(name_inputs(f));
+    OG_TRY(find_shapes(f, shapes));
+    OG_TRY(og_pytorch_program_make(f->graph, "Forward", f->sizes.shapes, f->roles, &f->arena,
+                                   &f->forward, f->error));
+    OG_TRY(make_backward(f));
+    add_opening(f);
+    add_sources(f);
+    add_extensions(f);
+    add_function(f);
+    OG_TRY(add_plain(f));
+    add_model(f);
+    return f->text->failed ? og_fail_memory(f->error, f->text->length) : OGIVE_OK;
+}
+
+ogive_status og_pytorch_emit(const og_graph *graph, const og_pytorch_shape *shapes,
+                             const ogive_pytorch_options *options, og_text *text,
+                             ogive_error *error)
+{
+    file f = {.graph = graph, .options = options, .text = text, .error = error};
+    ogive_status status = write_file(&f, shapes);
+    og_pytorch_program_free(&f.forward);
+    og_pytorch_program_free(&f.backward);
+    og_graph_free(&f.gradient_graph);
+    og_arena_free(&f.arena);
+    return status;
+}

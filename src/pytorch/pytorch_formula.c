@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_formula.c - a formula's text in Python. A function of the language is PyTorch's
+ * of the same name, so tokens are written as they come: names get their Python form,
+ * functions their module, and a number where PyTorch wants a tensor becomes one.
+ */
+#include "formula/lexer.h"
+#include "pytorch/pytorch_program.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_BINDINGS = 256 };
+
+typedef struct {
+    const og_graph *graph;
+    const char *const *names;
+    const bool *is_number;
+    og_lexer lexer;
+    struct {
+        size_t offset, length;
+        bool is_constant;
+    } bindings[MAX_BINDINGS];
+    int32_t binding_count;
+    ogive_error *error;
+} translator;
+
+static const og_token *token_of(const translator *t)
+{
+    return &t->lexer.token;
+}
+
+static bool is_word(const translator *t, const char *word)
+{
+    const og_token *token = token_of(t);
+    return token->length == strlen(word) &&
+           memcmp(t->graph->text + token->offset, word, token->length) == 0;
+}
+
+static bool same_text(const translator *t, size_t a, size_t b, size_t length)
+{
+    return memcmp(t->graph->text + a, t->graph->text + b, length) == 0;
+}
+
+/* A binding's name: its own, with an underscore behind it, so that it is no input's. */
+static void add_binding(const translator *t, size_t offset, size_t length, og_text *out)
+{
+    for (size_t i = 0; i < length; i++) {
+        char c = t->graph->text[offset + i];
+        og_text_add(out, "%c", c == '.' ? '_' : c);
+    }
+    og_text_add(out, "_");
+}
+
+static void translate_name(translator *t, og_text *out, bool *is_constant)
+{
+    static const char *const words[][2] = {{"inf", "math.inf"}, {"nan", "math.nan"},
+                                           {"true", "True"},    {"True", "True"},
+                                           {"false", "False"},  {"False", "False"}};
+    const og_token *token = token_of(t);
+    for (int32_t b = 0; b < t->binding_count; b++)
+        if (t->bindings[b].length == token->length &&
+            same_text(t, t->bindings[b].offset, token->offset, token->length)) {
+            add_binding(t, token->offset, token->length, out);
+            *is_constant &= t->bindings[b].is_constant;
+            return;
+        }
+    for (int32_t i = 0; i < t->graph->input_count; i++)
+        if (is_word(t, t->graph->inputs[i].name)) {
+            og_text_add(out, "%s", t->names[i]);
+            *is_constant &= t->is_number[i];
+            return;
+        }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is_word(t, words[i][0]))
+            og_text_add(out, "%s", words[i][1]);
+}
+
+/* Python reads no integer with a zero in front. */
+static void translate_number(const translator *t, og_text *out)
+{
+    const og_token *token = token_of(t);
+    const char *text = t->graph->text + token->offset;
+    char digits[OG_NUMBER_TEXT];
+    if (token->length > 1 && text[0] == '0' && isdigit((unsigned char)text[1]))
+        og_text_add(out, "%s", og_number_text(token->number, digits));
+    else
+        og_text_add(out, "%.*s", (int)token->length, text);
+}
+
+static ogive_status translate_expression(translator *t, og_text *out, bool *is_constant);
+
+static const og_parameter *find_parameter(const og_function *function, const char *name,
+                                          size_t length, int32_t place)
+{
+    int32_t at = 0;
+    for (const og_parameter *p = function->parameters; p->kind != OG_PARAMETER_NONE; p++) {
+        if (p->kind == OG_PARAMETER_KEYWORD)
+            continue;
+        if (name ? strlen(p->name) == length && !memcmp(p->name, name, length) : at == place)
+            return p;
+        at++;
+    }
+    return NULL;
+}
+
+/* An argument, written so that PyTorch takes it for this parameter. */
+static ogive_status translate_argument(translator *t, const og_function *function,
+                                       const og_parameter *parameter, og_text *out,
+                                       bool *is_constant)
+{
+    og_text inner = {0};
+    bool is_list = token_of(t)->kind == OG_TOKEN_OPEN || token_of(t)->kind == OG_TOKEN_OPEN_LIST;
+    bool constant = true;
+    int64_t offset = (int64_t)token_of(t)->offset;
+    ogive_status status = translate_expression(t, &inner, &constant);
+    bool is_tensor = parameter && parameter->kind == OG_PARAMETER_TENSOR;
+    if (status == OGIVE_OK && is_tensor && constant && strcmp(function->name, "where") != 0) {
+        bool has_shape = !strcmp(function->group, "product") ||
+                         (!strcmp(function->group, "normalisation") && parameter->name[0] != 'i');
+        if (has_shape)
+            status = og_fail(t->error, OGIVE_UNSUPPORTED, offset,
+                             "%s: a number as %s has no form in PyTorch; give a tensor",
+                             function->name, parameter->name);
+        og_text_add(out, "torch.tensor(%s, dtype=torch.float64)", inner.data ? inner.data : "");
+    } else if (parameter && parameter->kind == OG_PARAMETER_SIZES && !is_list) {
+        og_text_add(out, "(%s,)", inner.data ? inner.data : "");
+    } else {
+        og_text_add(out, "%s", inner.data ? inner.data : "");
+    }
+    *is_constant &= constant || !is_tensor;
+    out->failed |= inner.failed;
+    og_text_free(&inner);
+    return status;
+}
+
+/* name ( arguments ): the name is the token before; the open parenthesis the current one. */
+static ogive_status translate_call(translator *t, og_op op, og_text *out, bool *is_constant)
+{
+    const og_function *function = og_function_of(op);
+    bool is_functional = !strcmp(function->group, "activation") ||
+                         !strcmp(function->group, "normalisation") || op == OG_OP_linear;
+    int32_t place = 0;
+    og_text_add(out, "%s.%s(", is_functional ? "F" : "torch", function->name);
+    OG_TRY(og_lexer_next(&t->lexer));
+    while (token_of(t)->kind != OG_TOKEN_CLOSE) {
+        const og_parameter *parameter = find_parameter(function, NULL, 0, place++);
+        og_lexer before = t->lexer;
+        if (token_of(t)->kind == OG_TOKEN_NAME) { /* name = value? */
+            og_token name = *token_of(t);
+            OG_TRY(og_lexer_next(&t->lexer));
+            if (token_of(t)->kind == OG_TOKEN_ASSIGN) {
+                parameter = find_parameter(function, t->graph->text + name.offset, name.length, 0);
+                og_text_add(out, "%.*s=", (int)name.length, t->graph->text + name.offset);
+                OG_TRY(og_lexer_next(&t->lexer));
+            } else {
+                t->lexer = before;
+            }
+        }
+        OG_TRY(translate_argument(t, function, parameter, out, is_constant));
+        if (token_of(t)->kind == OG_TOKEN_COMMA) {
+            og_text_add(out, ", ");
+            OG_TRY(og_lexer_next(&t->lexer));
+        }
+    }
+    og_text_add(out, ")");
+    return og_lexer_next(&t->lexer);
+}
+
+/* Everything up to a comma, semicolon or closing bracket that is not its own. */
+static ogive_status translate_expression(translator *t, og_text *out, bool *is_constant)
+{
+    for (int32_t depth = 0;;) {
+        const og_token token = *token_of(t);
+        bool opens = token.kind == OG_TOKEN_OPEN || token.kind == OG_TOKEN_OPEN_LIST;
+        bool closes = token.kind == OG_TOKEN_CLOSE || token.kind == OG_TOKEN_CLOSE_LIST;
+        bool ends = token.kind == OG_TOKEN_END || token.kind == OG_TOKEN_SEMICOLON || closes ||
+                    token.kind == OG_TOKEN_COMMA;
+        if (ends && depth == 0)
+            return OGIVE_OK;
+        depth += opens - closes;
+        if (token.kind == OG_TOKEN_NAME) {
+            og_lexer before = t->lexer;
+            og_op op = og_function_find(t->graph->text + token.offset, token.length, false);
+            OG_TRY(og_lexer_next(&t->lexer));
+            if (token_of(t)->kind == OG_TOKEN_OPEN && op != OG_FUNCTION_COUNT) {
+                OG_TRY(translate_call(t, op, out, is_constant));
+                continue;
+            }
+            t->lexer = before;
+            translate_name(t, out, is_constant);
+        } else if (token.kind == OG_TOKEN_NUMBER) {
+            translate_number(t, out);
+        } else {
+            bool spaced = !opens && !closes && token.kind != OG_TOKEN_COMMA &&
+                          token.kind != OG_TOKEN_STRING && token.kind != OG_TOKEN_POWER;
+            og_text_add(out, spaced ? " %.*s " : "%.*s", (int)token.length,
+                        t->graph->text + token.offset);
+            og_text_add(out, token.kind == OG_TOKEN_COMMA ? " " : "");
+        }
+        OG_TRY(og_lexer_next(&t->lexer));
+    }
+}
+
+/* name = expression; */
+static ogive_status translate_binding(translator *t, const og_token *name, og_text *text)
+{
+    bool is_constant = true;
+    if (t->binding_count == MAX_BINDINGS)
+        OG_FAIL(t->error, OGIVE_UNSUPPORTED, (int64_t)name->offset,
+                "a PyTorch file takes at most %d names", MAX_BINDINGS);
+    og_text_add(text, "    ");
+    add_binding(t, name->offset, name->length, text);
+    og_text_add(text, " = ");
+    OG_TRY(og_lexer_next(&t->lexer));
+    OG_TRY(translate_expression(t, text, &is_constant));
+    og_text_add(text, "\n");
+    t->bindings[t->binding_count].offset = name->offset;
+    t->bindings[t->binding_count].length = name->length;
+    t->bindings[t->binding_count++].is_constant = is_constant;
+    return og_lexer_next(&t->lexer);
+}
+
+ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,
+                                    const bool *is_number, og_text *text, ogive_error *error)
+{
+    translator t = {.graph = graph,
+                    .names = names,
+                    .is_number = is_number,
+                    .lexer = {.text = graph->text, .length = graph->length, .error = error},
+                    .error = error};
+    OG_TRY(og_lexer_next(&t.lexer));
+    while (token_of(&t)->kind == OG_TOKEN_NAME) {
+        og_token name = *token_of(&t);
+        og_lexer before = t.lexer;
+        OG_TRY(og_lexer_next(&t.lexer));
+        if (token_of(&t)->kind != OG_TOKEN_ASSIGN) {
+            t.lexer = before;
+            break;
+        }
+        OG_TRY(translate_binding(&t, &name, text));
+    }
+    og_text_add(text, "    return ");
+    for (;;) {
+        bool is_constant = true;
+        OG_TRY(translate_expression(&t, text, &is_constant));
+        if (token_of(&t)->kind != OG_TOKEN_COMMA)
+            break;
+        og_text_add(text, ", ");
+        OG_TRY(og_lexer_next(&t.lexer));
+    }
+    og_text_add(text, "\n");
+    return OGIVE_OK;
+}

@@ -1,0 +1,31 @@
+
+template <template <int> class K, class T> static void run_pointwise(Args a, int lead)
+{
+    typedef K<0> S;
+    typedef typename ComputedIn<T>::type C;
+    const int V = 16 / (int)sizeof(T), vectors = S::LOADS < 2 ? 4 : S::LOADS == 2 ? 2 : 1;
+    if (count_of(a, 0, a.kept) == 0)
+        return;
+    a.kept = simplify(a, S::OPERANDS, 0, a.kept, a.kept, lead);
+    if (a.kept == 0) {
+        a.extent[a.kept++] = 1;
+        for (int i = 0; i < S::OPERANDS; i++)
+            a.stride[i][0] = 1;
+    }
+    const int inner = a.kept - 1;
+    for (int i = 0; i < S::OPERANDS; i++) {
+        const int64_t size = (S::KEPT >> i & 1) ? sizeof(C) : sizeof(T);
+        bool whole = a.stride[i][inner] == 1 && (uintptr_t)a.data[i] % 16 == 0;
+        for (int d = 0; d < inner; d++)
+            whole = whole && a.stride[i][d] * size % 16 == 0;
+        a.vectors |= (unsigned)whole << i;
+    }
+    const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
+    const unsigned grid = grid_of(divide_up(all, THREADS * vectors));
+    const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+    if (std::max(all + THREADS * vectors, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
+        pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
+    else
+        pointwise<K, T, long long><<<grid, THREADS, 0, stream>>>(a);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_launch.c - the C++ function that checks tensors, makes results and runs the
+ * kernels of a program. Sizes are n0, n1, ...; tensors have the names that are given,
+ * what is kept between kernels is kept<n>, results are result<n>.
+ */
+#include "pytorch/pytorch_program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    const og_pytorch_program *program;
+    const og_pytorch_sizes *sizes;
+    const og_pytorch_role *roles;
+    const char *const *names;
+    bool is_gradient;
+    uint64_t *needs; /* [kernel] */
+    og_text *text;
+} writer;
+
+static bool is_tensor(const writer *w, int32_t input)
+{
+    return input < w->program->tensor_count && w->roles[input] != OG_PYTORCH_SCALAR;
+}
+
+static int32_t first_tensor(const writer *w)
+{
+    int32_t first = 0;
+    while (!is_tensor(w, first))
+        first++;
+    return first;
+}
+
+static void add_size(const writer *w, int64_t value)
+{
+    char text[OG_SIZE_TEXT];
+    og_text_add(w->text, "%s", og_pytorch_size_text(w->sizes, value, text));
+}
+
+/* "{n0, 1}" */
+static void add_sizes(const writer *w, int32_t rank, const int64_t *shape)
+{
+    og_text_add(w->text, "{");
+    for (int32_t d = 0; d < rank; d++) {
+        og_text_add(w->text, d ? ", " : "");
+        add_size(w, shape[d]);
+    }
+    og_text_add(w->text, "}");
+}
+
+/* ---- checks --------------------------------------------------------------------------- */
+
+static void add_dim_check(const writer *w, int32_t input, int32_t d, bool *known)
+{
+    int64_t value = w->program->plan.buffers[input].shape[d];
+    int32_t c = 0;
+    while (c < w->sizes->count && (w->sizes->is_fixed[c] || w->sizes->value[c] != value))
+        c++;
+    if (c < w->sizes->count && !known[c]) {
+        known[c] = true;
+        og_text_add(w->text, "    const int64_t n%d = %s.size(%d);\n", (int)c, w->names[input],
+                    (int)d);
+        return;
+    }
+    og_text_add(w->text, "    check_size(%s, \"%s\", %d, ", w->names[input],
+                w->program->graph.inputs[input].name, (int)d);
+    add_size(w, value);
+    og_text_add(w->text, ");\n");
+}
+
+static void add_checks(const writer *w)
+{
+    const og_pytorch_program *p = w->program;
+    bool known[OG_MAX_RANK * OG_MAX_RESULTS] = {false};
+    const char *first = w->names[first_tensor(w)];
+    for (int32_t i = 0; i < p->tensor_count; i++) {
+        const og_buffer *buffer = &p->plan.buffers[i];
+        if (!is_tensor(w, i))
+            continue;
+        bool any_rank = p->is_uniform && buffer->rank;
+        og_text_add(w->text, "    check_tensor(%s, \"%s\", ", w->names[i], p->graph.inputs[i].name);
+        if (any_rank)
+            og_text_add(w->text, "%s.dim(), %s);\n", first, first);
+        else
+            og_text_add(w->text, "%d, %s);\n", (int)buffer->rank, first);
+        for (int32_t d = 0; d < buffer->rank && !p->is_uniform; d++)
+            add_dim_check(w, i, d, known);
+        if (any_rank)
+            og_text_add(w->text, "    for (int64_t d = 0; d < %s.dim(); d++)\n"
+                                 "        check_size(%s, \"%s\", d, %s.size(d));\n",
+                        first, w->names[i], p->graph.inputs[i].name, first);
+    }
+    if (p->is_uniform)
+        og_text_add(w->text,
+                    "    TORCH_CHECK_VALUE(%s.dim() <= MAX_DIMS, \"%s has \", %s.dim(), \" dims: "
+                    "expected at most 8\");\n",
+                    first, p->graph.inputs[first_tensor(w)].name, first);
+}
+
+static void add_numbers(const writer *w)
+{
+    const og_pytorch_program *p = w->program;
+    char number[OG_NUMBER_TEXT];
+    bool any = false;
+    og_text_add(w->text, "    const std::vector<double> numbers = {");
+    for (int32_t i = 0; i < p->tensor_count; i++)
+        if (w->roles[i] == OG_PYTORCH_SCALAR) {
+            og_text_add(w->text, "%s%s", any ? ", " : "", w->names[i]);
+            any = true;
+        }
+    for (int32_t c = 0; c < p->count_count; c++) {
+        const og_pytorch_count *count = &p->counts[c];
+        og_text_add(w->text, "%sstd::max(1.0", any ? ", " : "");
+        for (int32_t d = 0; d < count->rank; d++) {
+            og_text_add(w->text, " * ");
+            add_size(w, count->factors[d]);
+        }
+        og_text_add(w->text, " - %s, 0.0)", og_number_text(count->correction, number));
+        any = true;
+    }
+    og_text_add(w->text, "};\n");
+}
+
+/* ---- which kernels a result needs -------------------------------------------------------- */
+
+static bool reads(const og_kernel *kernel, int32_t buffer)
+{
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        if (kernel->accesses[a].buffer == buffer && !og_kernel_stores(kernel, a))
+            return true;
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (kernel->products[p].left.buffer == buffer || kernel->products[p].right.buffer == buffer)
+            return true;
+    return false;
+}
+
+/* Bit r: kernel k has to run for result r. of: those of the kernels after it. */
+static uint64_t find_needs(const og_plan *plan, int32_t k, const uint64_t *of)
+{
+    const og_kernel *kernel = &plan->kernels[k];
+    uint64_t needs = 0;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        const og_buffer *buffer = &plan->buffers[kernel->accesses[a].buffer];
+        if (!og_kernel_stores(kernel, a))
+            continue;
+        if (buffer->kind == OG_BUFFER_OUTPUT)
+            needs |= UINT64_C(1) << buffer->index;
+        for (int32_t later = k + 1; later < plan->kernel_count; later++)
+            if (reads(&plan->kernels[later], kernel->accesses[a].buffer))
+                needs |= of[later];
+    }
+    return needs;
+}
+
+/* ---- a kernel -------------------------------------------------------------------------------- */
+
+static void add_buffer_name(const writer *w, int32_t index)
+{
+    const og_buffer *buffer = &w->program->plan.buffers[index];
+    if (buffer->kind == OG_BUFFER_INPUT)
+        og_text_add(w->text, "%s", w->names[buffer->index]);
+    else if (buffer->kind == OG_BUFFER_OUTPUT)
+        og_text_add(w->text, "result%d", (int)buffer->index);
+    else
+        og_text_add(w->text, "kept%d",
+                    (int)(index - w->program->plan.input_count - w->program->plan.output_count));
+}
+
+/* What the kernel stores is made first. */
+static void add_results(const writer *w, const og_kernel *kernel)
+{
+    const og_plan *plan = &w->program->plan;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        int32_t index = kernel->accesses[a].buffer;
+        const og_buffer *buffer = &plan->buffers[index];
+        if (!og_kernel_stores(kernel, a))
+            continue;
+        og_text_add(w->text, "        ");
+        add_buffer_name(w, index);
+        bool is_kept = buffer->kind == OG_BUFFER_TEMPORARY;
+        bool any_rank = w->program->is_uniform && buffer->rank;
+        og_text_add(w->text, is_kept ? " = at::empty(" : " = new_result(");
+        if (any_rank)
+            og_text_add(w->text, "%s.sizes()", w->names[first_tensor(w)]);
+        else
+            add_sizes(w, buffer->rank, buffer->shape);
+        if (!is_kept) {
+            bool any = false;
+            og_text_add(w->text, ", {");
+            for (int32_t i = 0; i < w->program->tensor_count; i++) {
+                const og_buffer *like = &plan->buffers[i];
+                if (is_tensor(w, i) && like->rank && like->rank == buffer->rank &&
+                    !memcmp(like->shape, buffer->shape, sizeof like->shape)) {
+                    og_text_add(w->text, "%s%s", any ? ", " : "", w->names[i]);
+                    any = true;
+                }
+            }
+            og_text_add(w->text, "}");
+        }
+        og_text_add(w->text, ", %s);\n", is_kept ? "kept_options" : "options");
+    }
+}
+
+/* bind(a, number, tensor, {dims in the order given}) */
+static void add_bind(const writer *w, const og_kernel *kernel, const og_access *access,
+                     int32_t number, const char *tensor, const int32_t *order)
+{
+    int32_t dims[OG_MAX_RANK];
+    og_pytorch_access_dims(&w->program->plan, kernel, access, dims);
+    og_text_add(w->text, "        bind(a, %d, ", (int)number);
+    if (tensor)
+        og_text_add(w->text, "%s", tensor);
+    else
+        add_buffer_name(w, access->buffer);
+    og_text_add(w->text, ", {");
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        og_text_add(w->text, "%s%d", d ? ", " : "", (int)dims[order[d]]);
+    og_text_add(w->text, "});\n");
+}
+
+static void add_operands(const writer *w, const og_kernel *kernel,
+                         const og_pytorch_operand *operands, const int32_t *order)
+{
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        if (operands[i].is_number)
+            continue;
+        int32_t rank = w->program->plan.buffers[kernel->accesses[i].buffer].rank;
+        if (!w->program->is_uniform) {
+            add_bind(w, kernel, &kernel->accesses[i], operands[i].index, NULL, order);
+            continue;
+        }
+        og_text_add(w->text, rank ? "        bind_all(a, %d, " : "        bind(a, %d, ",
+                    (int)operands[i].index);
+        add_buffer_name(w, kernel->accesses[i].buffer);
+        og_text_add(w->text, rank ? ");\n" : ", {});\n");
+    }
+}
+
+static void add_space(const writer *w, const og_kernel *kernel, const int32_t *order)
+{
+    int32_t rank = kernel->space.rank, kept = rank - kernel->space.n_reduced;
+    if (w->program->is_uniform) {
+        og_text_add(w->text, "        a.kept = (int)%s.dim();\n"
+                             "        std::copy(%s.sizes().begin(), %s.sizes().end(), a.extent);\n",
+                    w->names[first_tensor(w)], w->names[first_tensor(w)],
+                    w->names[first_tensor(w)]);
+    } else {
+        int64_t extents[OG_MAX_RANK];
+        for (int32_t d = 0; d < rank; d++)
+            extents[d] = kernel->space.extent[order[d]];
+        og_text_add(w->text, "        a.kept = %d;\n        a.reduced = %d;\n        ", (int)kept,
+                    (int)(rank - kept));
+        og_text_add(w->text, "set_extents(a, ");
+        add_sizes(w, rank, extents);
+        og_text_add(w->text, ");\n");
+    }
+    og_text_add(w->text, "        std::copy(numbers.begin(), numbers.end(), a.number);\n");
+}
+
+/* The operand by whose memory dims are ordered: what is stored first, or (rows) the load that
+ * has most of the space's dims. */
+static int32_t find_lead(const og_kernel *kernel, const og_pytorch_operand *operands, bool is_rows)
+{
+    int32_t lead = 0, most = -1;
+    for (int32_t a = 0; a < kernel->access_count; a++) {
+        int32_t moves = 0;
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            moves += kernel->accesses[a].stride[d] != 0;
+        if (!operands[a].is_number && og_kernel_stores(kernel, a) != is_rows && moves > most) {
+            most = moves;
+            lead = operands[a].index;
+        }
+    }
+    return lead;
+}
+
+/* The dims of a factor that are summed: all that are not the result's. */
+static void add_summed(const writer *w, const og_kernel *kernel, const og_access *access,
+                       bool sizes_only)
+{
+    const og_buffer *buffer = &w->program->plan.buffers[access->buffer];
+    int32_t dims[OG_MAX_RANK];
+    bool any = false;
+    og_pytorch_access_dims(&w->program->plan, kernel, access, dims);
+    for (int32_t e = 0; e < buffer->rank; e++) {
+        bool is_kept = buffer->shape[e] == 1;
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            is_kept |= dims[d] == e;
+        if (is_kept)
+            continue;
+        og_text_add(w->text, !any ? "" : sizes_only ? " * " : ", ");
+        any = true;
+        if (sizes_only)
+            add_size(w, buffer->shape[e]);
+        else
+            og_text_add(w->text, "%d", (int)e);
+    }
+    if (!any && sizes_only)
+        og_text_add(w->text, "1");
+}
+
+static void add_product(const writer *w, const og_kernel *kernel, int32_t operands,
+                        const og_pytorch_roles_of_dims *dims, const char *name)
+{
+    for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
+        const og_product *product = &kernel->products[i / 2];
+        const og_access *factor =
+            (i % 2 == 0) != dims->is_swapped ? &product->left : &product->right;
+        char tensor[32];
+        snprintf(tensor, sizeof tensor, "factor%d", (int)i);
+        og_text_add(w->text, "        Tensor %s = ", tensor);
+        add_buffer_name(w, factor->buffer);
+        og_text_add(w->text, ";\n        const int64_t step%d = join_summed(%s, {", (int)i, tensor);
+        add_summed(w, kernel, factor, false);
+        og_text_add(w->text, "});\n");
+        add_bind(w, kernel, factor, operands + i, tensor, dims->order);
+    }
+    og_text_add(w->text,
+                "        by_dtype(dtype, [&](auto t) {\n"
+                "            run_product<%s, decltype(t)>(a, %d, %d, %d, ",
+                name, (int)dims->batch, (int)dims->m, (int)dims->n);
+    add_summed(w, kernel, &kernel->products[0].left, true);
+    og_text_add(w->text, ", {");
+    for (int32_t i = 0; i < 2 * kernel->product_count; i++)
+        og_text_add(w->text, "%sstep%d", i ? ", " : "", (int)i);
+    og_text_add(w->text, "}, options);\n        });\n");
+}
+
+static void add_kernel(const writer *w, int32_t k)
+{
+    const og_kernel *kernel = &w->program->plan.kernels[k];
+    og_kernel_form form = og_pytorch_form(kernel);
+    og_pytorch_operand operands[64];
+    og_pytorch_roles_of_dims dims;
+    int32_t count;
+    char name[32], kind[64];
+    snprintf(name, sizeof name, "%s%d", w->program->name, (int)k);
+    og_kernel_name(kernel, kind);
+    og_pytorch_operands(w->program, w->roles, kernel, operands, &count);
+    for (int32_t d = 0; d < OG_MAX_RANK; d++)
+        dims.order[d] = d;
+    if (form == OG_KERNEL_PRODUCT)
+        og_pytorch_product_dims(kernel, &dims);
+    uint64_t needs = w->needs[k], all = 0;
+    for (int32_t r = 0; r < w->program->plan.output_count; r++)
+        all |= UINT64_C(1) << r;
+    og_text_add(w->text, "    ");
+    if (w->is_gradient && needs != all) {
+        bool any = false;
+        og_text_add(w->text, "if (");
+        for (int32_t r = 0; r < w->program->plan.output_count; r++)
+            if (needs >> r & 1) {
+                og_text_add(w->text, "%sneeds[%d]", any ? " || " : "", (int)r);
+                any = true;
+            }
+        og_text_add(w->text, ") ");
+    }
+    og_text_add(w->text, "{ /* %s: %s */\n", name, kind);
+    add_results(w, kernel);
+    og_text_add(w->text, "        Args a = {};\n");
+    add_space(w, kernel, dims.order);
+    add_operands(w, kernel, operands, dims.order);
+    if (form == OG_KERNEL_PRODUCT)
+        add_product(w, kernel, count, &dims, name);
+    else
+        og_text_add(w->text,
+                    "        by_dtype(dtype, [&](auto t) { run_%s<%s, decltype(t)>(a, %d%s); });\n",
+                    form == OG_KERNEL_ROWS ? "rows" : "pointwise", name,
+                    (int)find_lead(kernel, operands, form == OG_KERNEL_ROWS),
+                    form == OG_KERNEL_ROWS ? ", options" : "");
+    og_text_add(w->text, "    }\n");
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,
+                              const char *const *names, bool is_gradient, og_text *text)
+{
+    og_text_add(text, "std::vector<at::Tensor> %s(", is_gradient ? "backward" : "forward");
+    for (int32_t i = 0; i < program->tensor_count; i++)
+        og_text_add(text, "%s%s %s", i ? ", " : "",
+                    roles[i] == OG_PYTORCH_SCALAR ? "double" : "const at::Tensor &", names[i]);
+    og_text_add(text, is_gradient ? ", const std::vector<bool> &needs)" : ")");
+}
+
+void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
+                             const og_pytorch_role *roles, const char *const *names,
+                             bool is_gradient, og_text *text)
+{
+    writer w = {.program = program,
+                .sizes = sizes,
+                .roles = roles,
+                .names = names,
+                .is_gradient = is_gradient,
+                .text = text};
+    const og_plan *plan = &program->plan;
+    const char *first = names[first_tensor(&w)];
+    og_arena arena = {0};
+    w.needs = OG_ARENA_NEW(&arena, uint64_t, (size_t)plan->kernel_count);
+    if (!w.needs) {
+        text->failed = true;
+        return;
+    }
+    for (int32_t k = plan->kernel_count - 1; k >= 0; k--)
+        w.needs[k] = find_needs(plan, k, w.needs);
+    og_text_add(text, "\n");
+    og_pytorch_add_signature(program, roles, names, is_gradient, text);
+    og_text_add(text, "\n{\n");
+    add_checks(&w);
+    add_numbers(&w);
+    og_text_add(text,
+                "    const c10::cuda::CUDAGuard guard(%s.device());\n"
+                "    const at::ScalarType dtype = %s.scalar_type();\n"
+                "    const at::TensorOptions options = %s.options();\n",
+                first, first, first);
+    if (plan->buffer_count > plan->input_count + plan->output_count)
+        og_text_add(text, "    const at::TensorOptions kept_options =\n"
+                          "        options.dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);\n");
+    for (int32_t b = plan->input_count; b < plan->buffer_count; b++) {
+        og_text_add(text, b == plan->input_count ? "    Tensor " : ", ");
+        add_buffer_name(&w, b);
+    }
+    og_text_add(text, ";\n");
+    for (int32_t k = 0; k < plan->kernel_count; k++)
+        add_kernel(&w, k);
+    og_text_add(text, "    return {");
+    for (int32_t r = 0; r < plan->output_count; r++)
+        og_text_add(text, "%sresult%d", r ? ", " : "", (int)r);
+    og_text_add(text, "};\n}\n");
+    og_arena_free(&arena);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_program.h - between the files of this folder: a formula (or its gradient) as
+ * kernels that know which sizes are equal, but no size.
+ *
+ * Every size of an input's shape, unless it is 1, belongs to a class: sizes that the
+ * formula wants to be equal. The planner is run with a prime per class, so that the
+ * extents in its plan say which class they are of; a formula that names a size itself
+ * (layer_norm(x, 64)) has that size.
+ */
+#ifndef OG_PYTORCH_PROGRAM_H
+#define OG_PYTORCH_PROGRAM_H
+
+#include "plan/planner.h"
+#include "pytorch/pytorch.h"
+
+typedef struct {
+    int32_t count;
+    int64_t *value;  /* [class] the prime, or the size that the formula names */
+    bool *is_fixed;  /* [class] it names it */
+    int32_t *input;  /* [class] an input that has it, */
+    int32_t *dim;    /* [class] in this dim */
+    og_pytorch_shape *shapes; /* [input] with the values above */
+} og_pytorch_sizes;
+
+/* "n0", or "8" where the value is fixed or 1. */
+enum { OG_SIZE_TEXT = 32 };
+const char *og_pytorch_size_text(const og_pytorch_sizes *sizes, int64_t value,
+                                 char text[OG_SIZE_TEXT]);
+
+ogive_status og_pytorch_find_sizes(const og_graph *graph, const og_pytorch_shape *examples,
+                                   og_arena *arena, og_pytorch_sizes *sizes, ogive_error *error);
+
+/* How many elements a reduction takes, less a correction: a number at run time. */
+typedef struct {
+    int32_t rank;
+    int64_t factors[OG_MAX_RANK]; /* values of sizes */
+    double correction;
+} og_pytorch_count;
+
+typedef struct {
+    const char *name; /* "Forward", "Backward": what its kernels are called */
+    og_graph graph;   /* counts are inputs, after the formula's (and the gradients) */
+    og_typed *types;
+    og_plan plan;
+    int32_t tensor_count; /* inputs before the counts */
+    og_pytorch_count *counts;
+    int32_t count_count;
+    bool is_uniform; /* pointwise, every tensor of one shape: any rank will do */
+} og_pytorch_program;
+
+/* Plans graph, whose inputs have these shapes (values of sizes). The arena keeps what the
+ * program points to. Release with og_pytorch_program_free(). */
+ogive_status og_pytorch_program_make(const og_graph *graph, const char *name,
+                                     const og_pytorch_shape *shapes, const og_pytorch_role *roles,
+                                     og_arena *arena, og_pytorch_program *program,
+                                     ogive_error *error);
+void og_pytorch_program_free(og_pytorch_program *program);
+
+/* ---- a kernel's operands -------------------------------------------------------- */
+
+typedef enum { OG_KERNEL_POINTWISE, OG_KERNEL_ROWS, OG_KERNEL_PRODUCT } og_kernel_form;
+og_kernel_form og_pytorch_form(const og_kernel *kernel);
+
+/* What an access of a kernel is: operand number index, or (is_number) an argument. */
+typedef struct {
+    bool is_number;
+    int32_t index;
+} og_pytorch_operand;
+
+/* Of all accesses of a kernel; *count: of operands. numbers: inputs that are numbers are
+ * numbered by their place among the program's numbers (scalars, then counts). */
+void og_pytorch_operands(const og_pytorch_program *program, const og_pytorch_role *roles,
+                         const og_kernel *kernel, og_pytorch_operand *operands, int32_t *count);
+/* The number of input, a scalar or a count, among the program's numbers. */
+int32_t og_pytorch_number(const og_pytorch_program *program, const og_pytorch_role *roles,
+                          int32_t input);
+
+/* For every dim of the space the dim of the buffer that the access moves along, or -1. */
+void og_pytorch_access_dims(const og_plan *plan, const og_kernel *kernel, const og_access *access,
+                            int32_t dims[OG_MAX_RANK]);
+
+/* The order of a product kernel's dims in the emitted code: batch, m's, n's. If the dim
+ * that is reduced is the left factor's, the factors change places. */
+typedef struct {
+    int32_t order[OG_MAX_RANK];
+    int32_t batch, m, n;
+    bool is_swapped;
+} og_pytorch_roles_of_dims;
+void og_pytorch_product_dims(const og_kernel *kernel, og_pytorch_roles_of_dims *dims);
+
+/* ---- texts ------------------------------------------------------------------------ */
+
+/* pytorch_math.c: the parts of src/math that the functions marked in used[op] need. */
+void og_pytorch_add_math(const bool *used, og_text *text);
+/* pytorch_kernel.c: what a kernel computes, as device code; marks the functions in used[]. */
+void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
+                           int32_t kernel, bool *used, og_text *text);
+/* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.
+ * names: [tensor] in C++. */
+void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,
+                              const char *const *names, bool is_gradient, og_text *text);
+void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
+                             const og_pytorch_role *roles, const char *const *names,
+                             bool is_gradient, og_text *text);
+/* pytorch_formula.c: the formula in Python, as lines of a function's body. names: [input]
+ * in Python; is_number: [input] not a tensor there. */
+ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,
+                                    const bool *is_number, og_text *text, ogive_error *error);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_sizes.c - which sizes of the inputs' shapes a formula wants to be equal: those
+ * that meet by broadcasting, or that a product sums over. Found on the example shapes,
+ * which say what is broadcast (what is 1) and nothing else.
+ */
+#include "pytorch/pytorch_program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NONE = -1 };
+
+/* Sizes are known by input * OG_MAX_RANK + dim; equal ones share a root. */
+typedef struct {
+    const og_graph *graph;
+    const og_typed *types;
+    int32_t *parent;              /* [size] */
+    int64_t *fixed;               /* [size]: what the formula names, or 0; of roots */
+    int32_t (*sizes)[OG_MAX_RANK]; /* [node][dim]: a size, or NONE where it is 1 */
+} finding;
+
+static int32_t find_root(finding *f, int32_t size)
+{
+    while (f->parent[size] != size)
+        size = f->parent[size] = f->parent[f->parent[size]];
+    return size;
+}
+
+/* *to and from are the same size. */
+static void meet(finding *f, int32_t *to, int32_t from)
+{
+    if (from == NONE)
+        return;
+    if (*to == NONE) {
+        *to = from;
+        return;
+    }
+    int32_t a = find_root(f, *to), b = find_root(f, from);
+    int32_t first = a < b ? a : b, second = a < b ? b : a;
+    f->parent[second] = first;
+    if (!f->fixed[first])
+        f->fixed[first] = f->fixed[second];
+}
+
+/* Dims of arg meet those of node, from the last on. */
+static void meet_broadcast(finding *f, int32_t node, int32_t arg)
+{
+    int32_t rank = f->types[node].rank, own = f->types[arg].rank;
+    for (int32_t d = 0; d < own; d++)
+        if (rank - own + d >= 0)
+            meet(f, &f->sizes[node][rank - own + d], f->sizes[arg][d]);
+}
+
+static void find_reduced(finding *f, int32_t node, int32_t arg)
+{
+    const og_typed *type = &f->types[node], *from = &f->types[arg];
+    bool keepdim = type->rank == from->rank;
+    for (int32_t d = 0, to = 0; d < from->rank; d++) {
+        bool kept = !(type->reduced >> d & 1);
+        if (kept)
+            f->sizes[node][to] = f->sizes[arg][d];
+        to += kept || keepdim;
+    }
+}
+
+static void find_swapped(finding *f, int32_t node, int32_t arg)
+{
+    const og_typed *type = &f->types[node];
+    memcpy(f->sizes[node], f->sizes[arg], sizeof f->sizes[node]);
+    f->sizes[node][type->swap[0]] = f->sizes[arg][type->swap[1]];
+    f->sizes[node][type->swap[1]] = f->sizes[arg][type->swap[0]];
+}
+
+static void find_linear(finding *f, int32_t node, int32_t x, int32_t w)
+{
+    int32_t x_rank = f->types[x].rank, w_rank = f->types[w].rank;
+    for (int32_t d = 0; d + 1 < x_rank; d++)
+        f->sizes[node][d] = f->sizes[x][d];
+    if (w_rank == 2)
+        f->sizes[node][x_rank - 1] = f->sizes[w][0];
+    meet(f, &f->sizes[x][x_rank - 1], f->sizes[w][w_rank - 1]);
+}
+
+static void find_matmul(finding *f, int32_t node, int32_t x, int32_t y)
+{
+    int32_t rank = f->types[node].rank, x_rank = f->types[x].rank, y_rank = f->types[y].rank;
+    int32_t has_m = x_rank > 1, has_n = y_rank > 1;
+    meet(f, &f->sizes[x][x_rank - 1], f->sizes[y][has_n ? y_rank - 2 : 0]);
+    if (has_n)
+        f->sizes[node][rank - 1] = f->sizes[y][y_rank - 1];
+    if (has_m)
+        f->sizes[node][rank - 1 - has_n] = f->sizes[x][x_rank - 2];
+    for (int side = 0; side < 2; side++) {
+        int32_t batch = (side ? y_rank : x_rank) - 2, to = rank - has_m - has_n - batch;
+        for (int32_t d = 0; d < batch; d++)
+            meet(f, &f->sizes[node][to + d], f->sizes[side ? y : x][d]);
+    }
+}
+
+/* layer_norm(x, 64): the formula says what the last sizes are. */
+static void fix_sizes(finding *f, const og_node *node)
+{
+    int32_t arg = node->args[0], first = f->types[arg].rank - node->dim_count;
+    for (int32_t d = 0; d < node->dim_count; d++)
+        if (f->sizes[arg][first + d] != NONE)
+            f->fixed[find_root(f, f->sizes[arg][first + d])] = node->sizes[d];
+}
+
+static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
+{
+    const og_node *node = &f->graph->nodes[n];
+    if (node->has_sizes)
+        fix_sizes(f, node);
+    switch ((int)node->op) {
+    case OG_OP_INPUT:
+        for (int32_t d = 0; d < f->types[n].rank; d++)
+            if (f->types[n].shape[d] != 1)
+                f->sizes[n][d] = node->index * OG_MAX_RANK + d;
+        return OGIVE_OK;
+    case OG_OP_NUMBER:
+    case OG_OP_count:
+        return OGIVE_OK;
+    case OG_OP_t:
+    case OG_OP_transpose:
+        find_swapped(f, n, node->args[0]);
+        return OGIVE_OK;
+    case OG_OP_linear_product:
+        find_linear(f, n, node->args[0], node->args[1]);
+        return OGIVE_OK;
+    case OG_OP_matmul:
+        find_matmul(f, n, node->args[0], node->args[1]);
+        return OGIVE_OK;
+    case OG_OP_where:
+        break;
+    default:
+        if (og_op_is_reduction(node->op)) {
+            find_reduced(f, n, node->args[0]);
+            return OGIVE_OK;
+        }
+        if (og_function_of(node->op)->kind == OG_SPECIAL)
+            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
+                    "%s: a PyTorch file computes in one dtype, that of its inputs",
+                    og_node_label(f->graph, node));
+    }
+    for (int32_t a = 0; a < node->arg_count; a++)
+        meet_broadcast(f, n, node->args[a]);
+    return OGIVE_OK;
+}
+
+/* The least prime above *last that no formula's size is. */
+static int64_t next_prime(const finding *f, int32_t count, int64_t *last)
+{
+    for (;;) {
+        int64_t candidate = ++*last;
+        bool is_good = true;
+        for (int64_t d = 2; d * d <= candidate; d++)
+            is_good &= candidate % d != 0;
+        for (int32_t s = 0; s < count; s++)
+            is_good &= f->fixed[s] != candidate;
+        if (is_good)
+            return candidate;
+    }
+}
+
+static void number_classes(finding *f, og_pytorch_sizes *sizes)
+{
+    int32_t count = f->graph->input_count * OG_MAX_RANK;
+    int64_t last = 4;
+    for (int32_t n = 0; n < f->graph->node_count; n++) {
+        const og_node *node = &f->graph->nodes[n];
+        if (node->op != OG_OP_INPUT)
+            continue;
+        og_pytorch_shape *shape = &sizes->shapes[node->index];
+        shape->rank = f->types[n].rank;
+        for (int32_t d = 0; d < shape->rank; d++) {
+            shape->shape[d] = 1;
+            if (f->sizes[n][d] == NONE)
+                continue;
+            int32_t root = find_root(f, f->sizes[n][d]), c = 0;
+            while (c < sizes->count &&
+                   find_root(f, sizes->input[c] * OG_MAX_RANK + sizes->dim[c]) != root)
+                c++;
+            if (c == sizes->count) {
+                sizes->input[c] = node->index;
+                sizes->dim[c] = d;
+                sizes->is_fixed[c] = f->fixed[root] != 0;
+                sizes->value[c] = f->fixed[root] ? f->fixed[root] : next_prime(f, count, &last);
+                sizes->count++;
+            }
+            shape->shape[d] = sizes->value[c];
+        }
+    }
+}
+
+static ogive_status new_finding(const og_graph *graph, og_arena *arena, finding *f,
+                                og_pytorch_sizes *sizes, ogive_error *error)
+{
+    size_t nodes = (size_t)graph->node_count, inputs = (size_t)graph->input_count;
+    size_t count = inputs * OG_MAX_RANK;
+    *f = (finding){.graph = graph};
+    f->parent = OG_ARENA_NEW(arena, int32_t, count);
+    f->fixed = OG_ARENA_NEW(arena, int64_t, count);
+    f->sizes = og_arena_alloc(arena, nodes, sizeof *f->sizes);
+    sizes->value = OG_ARENA_NEW(arena, int64_t, count);
+    sizes->is_fixed = OG_ARENA_NEW(arena, bool, count);
+    sizes->input = OG_ARENA_NEW(arena, int32_t, count);
+    sizes->dim = OG_ARENA_NEW(arena, int32_t, count);
+    sizes->shapes = OG_ARENA_NEW(arena, og_pytorch_shape, inputs);
+    if (!f->parent || !f->fixed || !f->sizes || !sizes->value || !sizes->is_fixed ||
+        !sizes->input || !sizes->dim || !sizes->shapes)
+        return og_fail_memory(error, nodes * sizeof *f->sizes);
+    memset(f->sizes, -1, nodes * sizeof *f->sizes);
+    for (size_t s = 0; s < count; s++)
+        f->parent[s] = (int32_t)s;
+    return OGIVE_OK;
+}
+
+ogive_status og_pytorch_find_sizes(const og_graph *graph, const og_pytorch_shape *examples,
+                                   og_arena *arena, og_pytorch_sizes *sizes, ogive_error *error)
+{
+    finding f;
+    og_typed *types = OG_ARENA_NEW(arena, og_typed, (size_t)graph->node_count);
+    og_input_type *inputs = OG_ARENA_NEW(arena, og_input_type, (size_t)graph->input_count);
+    if (!types || !inputs)
+        return og_fail_memory(error, (size_t)graph->node_count * sizeof *types);
+    OG_TRY(new_finding(graph, arena, &f, sizes, error));
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        inputs[i].rank = examples[i].rank;
+        memcpy(inputs[i].shape, examples[i].shape, sizeof inputs[i].shape);
+    }
+    OG_TRY(og_infer(graph, inputs, types, error));
+    f.types = types;
+    for (int32_t n = 0; n < graph->node_count; n++)
+        OG_TRY(find_node(&f, n, error));
+    number_classes(&f, sizes);
+    return OGIVE_OK;
+}
+
+const char *og_pytorch_size_text(const og_pytorch_sizes *sizes, int64_t value,
+                                 char text[OG_SIZE_TEXT])
+{
+    snprintf(text, OG_SIZE_TEXT, "%lld", (long long)value);
+    for (int32_t c = 0; c < sizes->count; c++)
+        if (sizes->value[c] == value && !sizes->is_fixed[c])
+            snprintf(text, OG_SIZE_TEXT, "n%d", (int)c);
+    return text;
+}

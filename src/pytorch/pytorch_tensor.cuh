@@ -1,0 +1,383 @@
+/* Tensor cores, for float, float16 and bfloat16 (compute capability 8.0 and later).
+ *
+ * float: each row of a chunk of 32 k is scaled by the power of two that brings its greatest
+ * magnitude into [2^14, 2^15) and written as a pair of halves, hi = half(x) and lo =
+ * half(x - hi). Three products, lo*hi + hi*lo + hi*hi, are summed over the chunk, unscaled
+ * (exactly: powers of two) and added to a float. What a pair loses of an element is below
+ * 2^-22 of itself or 2^-40 of the greatest in its chunk of the row, whichever is more; and
+ * tensor cores truncate, but over 32 k only. The largest error is at or below that of a
+ * plain float product (SGEMM). A chunk that pairs cannot hold (infinities, NaN, magnitudes
+ * beyond 2^100 or below 2^-100, or nonzero elements below 2^-30 of its greatest) is
+ * multiplied in float instead, by the same block: never less accurate for any data.
+ *
+ * Halves: their products are exact, the same tile without the split.
+ *
+ * A block of 8 warps computes 128 x 128, a warp 64 x 32 of it. While tensor cores work on
+ * chunk c, chunk c + 1 is split (thread t takes row t of the 128 + 128) and chunk c + 2 is on
+ * its way from memory (cp.async). */
+enum { TILE = 128, CHUNK = 32, PAIR_PITCH = CHUNK + 8, FINISH_PITCH = TILE + 4 };
+
+template <class T> struct RawTile {
+    /* Rows of k (ways 0, 1) or k's of rows (ways 2, 3); pitches keep 16-byte alignment and
+     * spread rows over the banks. */
+    enum { PITCH = CHUNK + 16 / sizeof(T), ROW_PITCH = TILE + 16 / sizeof(T) };
+    enum { COUNT = TILE * PITCH };
+};
+
+template <class P> struct TensorShared {
+    enum { PARTS = sizeof(P) == 4 ? 2 : 1 }; /* hi and lo, or the half itself */
+    P raw[2][2][RawTile<P>::COUNT];          /* [stage][left, right] */
+    unsigned short half[2][PARTS][2 * TILE][PAIR_PITCH];
+    float scale[2][2 * TILE]; /* to multiply the chunk's sums by */
+    long long row_offset[2 * TILE];
+};
+
+__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, int size)
+{
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    if (size == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
+                     "r"(bytes));
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
+                     "r"(bytes));
+}
+
+/* Rows [0, rows) of a chunk of k into raw, zeros beyond. way: 1 rows of k by 16 bytes,
+ * 2 k's of rows by 16 bytes, 0 and 3 the same by elements. E is what lies in memory. */
+template <class E, class P>
+__device__ __forceinline__ void load_tile(const Factor &f, long long first, const long long *offset,
+                                          long long rows, long long k, long long k_end, P *raw)
+{
+    typedef RawTile<P> R;
+    const bool by_rows = f.way >= 2;
+    const int each = f.way == 1 || f.way == 2 ? 16 / (int)sizeof(P) : 1;
+    const int line = (by_rows ? (int)TILE : (int)CHUNK) / each;
+    const E *from = (const E *)f.data + first;
+    for (int i = threadIdx.x; i < TILE * CHUNK / each; i += THREADS) {
+        const int r = by_rows ? i % line * each : i / line;
+        const int q = by_rows ? i / line : i % line * each;
+        P *to = raw + (by_rows ? q * R::ROW_PITCH + r : r * R::PITCH + q);
+        const long long left = by_rows ? rows - r : k_end - (k + q);
+        const bool inside = by_rows ? k + q < k_end : r < rows;
+        const int count = !inside || left <= 0 ? 0 : left < each ? (int)left : each;
+        const E *source = count ? from + offset[r] + (k + q) * f.k_stride : from;
+        if constexpr (sizeof(E) == sizeof(P)) {
+            if (each > 1)
+                copy_async(to, source, count * (int)sizeof(P), 16);
+            else if (sizeof(P) == 4)
+                copy_async(to, source, count * (int)sizeof(P), 4);
+            else if (count)
+                *to = *(const P *)source;
+            else
+                *to = P{};
+        } else {
+            *to = count ? (P)number_of(*source) : (P)0;
+        }
+    }
+}
+
+template <class T> __device__ __forceinline__ T raw_at(const T *raw, int way, int r, int q)
+{
+    return raw[way >= 2 ? q * RawTile<T>::ROW_PITCH + r : r * RawTile<T>::PITCH + q];
+}
+
+/* The 32 elements of row r. */
+template <class T>
+__device__ __forceinline__ void read_row(const T *raw, int way, int r, T *x)
+{
+    enum { V = 16 / sizeof(T) };
+    if (way >= 2) {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++)
+            x[q] = raw[q * RawTile<T>::ROW_PITCH + r];
+    } else {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q += V)
+            *(uint4 *)(x + q) = *(const uint4 *)(raw + r * RawTile<T>::PITCH + q);
+    }
+}
+
+/* half(low) | half(high) << 16 */
+__device__ __forceinline__ unsigned pack_halves(float low, float high)
+{
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+/* Row r as pairs of halves; true if they cannot hold it. */
+__device__ __forceinline__ bool prepare_row(const float *raw, int way, int r,
+                                            unsigned short *hi, unsigned short *lo, float *scale)
+{
+    alignas(16) float x[CHUNK];
+    read_row(raw, way, r, x);
+    unsigned most = 0, least = 0xffffffffu; /* of magnitudes, as bits; least - 1 of those not 0 */
+#pragma unroll
+    for (int q = 0; q < CHUNK; q++) {
+        const unsigned bits = og_bits_f32(x[q]) & 0x7fffffffu;
+        most = max(most, bits);
+        least = min(least, bits - 1u);
+    }
+    const unsigned exponent = most >> 23;
+    const bool holds = most == 0 || (exponent >= 27 && exponent < 227 &&
+                                     og_float_bits(least + 1u) >= og_float_bits(most) * 0x1p-30f);
+    const float up = holds && most ? og_float_bits((268u - exponent) << 23) : 1.0f;
+    *scale = holds && most ? og_float_bits((exponent - 14u) << 23) : 1.0f;
+#pragma unroll
+    for (int q = 0; q < CHUNK; q += 8) {
+        unsigned h[4], l[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float x0 = x[q + 2 * i] * up, x1 = x[q + 2 * i + 1] * up;
+            h[i] = pack_halves(x0, x1);
+            l[i] = pack_halves(x0 - og_f32_from_f16((unsigned short)h[i]),
+                               x1 - og_f32_from_f16((unsigned short)(h[i] >> 16)));
+        }
+        *(uint4 *)(hi + q) = make_uint4(h[0], h[1], h[2], h[3]);
+        *(uint4 *)(lo + q) = make_uint4(l[0], l[1], l[2], l[3]);
+    }
+    return !holds;
+}
+
+/* Halves are as they are. */
+template <class T>
+__device__ __forceinline__ bool prepare_row(const T *raw, int way, int r, unsigned short *to,
+                                            unsigned short *, float *scale)
+{
+    alignas(16) T x[CHUNK];
+    read_row(raw, way, r, x);
+#pragma unroll
+    for (int q = 0; q < CHUNK; q += 8)
+        *(uint4 *)(to + q) = *(const uint4 *)(x + q);
+    *scale = 1.0f;
+    return false;
+}
+
+__device__ __forceinline__ void load_matrices(unsigned *to, const unsigned short *from)
+{
+    const unsigned at = (unsigned)__cvta_generic_to_shared(from);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(at));
+}
+
+template <class P> struct IsBfloat16 {
+    enum { value = 0 };
+};
+template <> struct IsBfloat16<Bfloat16> {
+    enum { value = 1 };
+};
+
+/* sum (16 x 8) += left (16 x 16) right (16 x 8) */
+template <class T>
+__device__ __forceinline__ void multiply(float *sum, const unsigned *left, const unsigned *right)
+{
+#define MULTIPLY(type)                                                                         \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                      \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),      \
+                   "r"(right[1]))
+    if (IsBfloat16<T>::value)
+        MULTIPLY("bf16");
+    else
+        MULTIPLY("f16");
+#undef MULTIPLY
+}
+
+/* total += the products of a prepared chunk, for this warp's 64 x 32. */
+template <class T>
+__device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int stage, int warp_m,
+                                               int warp_n, float (*total)[4][4])
+{
+    enum { PARTS = TensorShared<T>::PARTS };
+    const int lane = threadIdx.x % 32;
+    float sum[4][4][4] = {};
+#pragma unroll
+    for (int q = 0; q < CHUNK; q += 16) {
+        unsigned left[PARTS][4][4], right[PARTS][2][4];
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+            const unsigned short(*half)[PAIR_PITCH] = s.half[stage][part];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                load_matrices(left[part][i],
+                              &half[64 * warp_m + 16 * i + lane % 16][q + lane / 16 * 8]);
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                load_matrices(right[part][j], &half[TILE + 32 * warp_n + 16 * j + lane / 16 * 8 +
+                                                    lane % 8][q + lane / 8 % 2 * 8]);
+        }
+#pragma unroll
+        for (int which = PARTS == 2 ? 0 : 2; which < 3; which++) /* lo*hi, hi*lo, hi*hi */
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    multiply<T>(sum[i][j], left[which == 0 ? PARTS - 1 : 0][i],
+                                right[which == 1 ? PARTS - 1 : 0][j / 2] + j % 2 * 2);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
+                const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
+                total[i][j][e] += PARTS == 1 ? sum[i][j][e]
+                                             : sum[i][j][e] * s.scale[stage][r] *
+                                                   s.scale[stage][TILE + c];
+            }
+}
+
+/* The same in float, for what pairs cannot hold. */
+template <class P>
+__device__ __forceinline__ void multiply_plainly(const TensorShared<P> &s, int stage, int left_way,
+                                                 int right_way, int warp_m, int warp_n,
+                                                 float (*total)[4][4])
+{
+    const int lane = threadIdx.x % 32;
+    float sum[4][4][4] = {};
+#pragma unroll 1
+    for (int q = 0; q < CHUNK; q++) {
+        float left[8], right[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            left[i] = number_of(
+                raw_at(s.raw[stage][0], left_way, 64 * warp_m + 8 * i + lane / 4, q));
+            right[i] = number_of(raw_at(s.raw[stage][1], right_way,
+                                        32 * warp_n + i / 2 * 8 + lane % 4 * 2 + i % 2, q));
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[i][j][e] =
+                        fmaf(left[2 * i + e / 2], right[2 * j + e % 2], sum[i][j][e]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                total[i][j][e] += sum[i][j][e];
+}
+
+/* One product of the tile, left in registers. kept: which of its factors is a float that an
+ * earlier kernel kept (1: left, 2: right); P is what is multiplied, float if either is. */
+template <int kept, class T, class P>
+__device__ __forceinline__ void multiply_tile(const ProductArgs &p, const Factor *f,
+                                              TensorShared<P> &s, long long batch,
+                                              long long m_tile, long long n_tile,
+                                              float (*total)[4][4])
+{
+    enum { PARTS = TensorShared<P>::PARTS };
+    const int thread = threadIdx.x, warp = thread / 32, warp_m = warp / 4, warp_n = warp % 4;
+    const int side = thread / TILE, mine = thread % TILE;
+    long long first[2], rows[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        first[i] = factor_offset(p, f[i], batch, 0, p.batch_dims);
+        rows[i] = (i ? p.n - n_tile * TILE : p.m - m_tile * TILE);
+    }
+    if (mine < (side ? rows[1] : rows[0]))
+        s.row_offset[thread] =
+            factor_offset(p, f[side], (side ? n_tile : m_tile) * TILE + mine,
+                          p.batch_dims + (side ? p.m_dims : 0), side ? p.n_dims : p.m_dims);
+    __syncthreads();
+    const long long chunks = (p.k + CHUNK - 1) / CHUNK;
+    /* Chunk c into stage c % 2; nothing is under way for those that do not exist. */
+#define LOAD_SIDE(c, i, E)                                                                     \
+    load_tile<E, P>(f[i], first[i], s.row_offset + i * TILE, rows[i], (c) * CHUNK, p.k,        \
+                    s.raw[(c) % 2][i])
+#define LOAD(c)                                                                                \
+    do {                                                                                       \
+        if ((c) < chunks) {                                                                    \
+            if constexpr (kept & 1)                                                            \
+                LOAD_SIDE(c, 0, float);                                                        \
+            else                                                                               \
+                LOAD_SIDE(c, 0, T);                                                            \
+            if constexpr (kept & 2)                                                            \
+                LOAD_SIDE(c, 1, float);                                                        \
+            else                                                                               \
+                LOAD_SIDE(c, 1, T);                                                            \
+        }                                                                                      \
+        asm volatile("cp.async.commit_group;");                                                \
+    } while (0)
+#define PREPARE(c)                                                                             \
+    prepare_row(s.raw[(c) % 2][side], f[side].way, mine, s.half[(c) % 2][0][thread],           \
+                s.half[(c) % 2][PARTS - 1][thread], &s.scale[(c) % 2][thread])
+    LOAD(0LL);
+    LOAD(1LL);
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    __syncthreads();
+    bool mine_fails = chunks > 0 && PREPARE(0LL);
+    for (long long c = 0; c < chunks; c++) {
+        asm volatile("cp.async.wait_group 0;" ::: "memory"); /* chunk c + 1 is there */
+        const bool fails = __syncthreads_or(mine_fails);
+        if (fails) {
+            multiply_plainly(s, (int)(c % 2), f[0].way, f[1].way, warp_m, warp_n, total);
+            __syncthreads(); /* before the chunk's stage is written again */
+        }
+        LOAD(c + 2);
+        /* Half of the warps split first, half multiply first: both units are busy. */
+        mine_fails = false;
+        if (warp % 2 && c + 1 < chunks)
+            mine_fails = PREPARE(c + 1);
+        if (!fails)
+            multiply_chunk(s, (int)(c % 2), warp_m, warp_n, total);
+        if (warp % 2 == 0 && c + 1 < chunks)
+            mine_fails = PREPARE(c + 1);
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+#undef LOAD
+#undef LOAD_SIDE
+#undef PREPARE
+}
+
+template <class T, bool is_any_kept> struct Multiplied {
+    typedef T type;
+};
+template <class T> struct Multiplied<T, true> {
+    typedef float type;
+};
+
+template <template <int> class K, class T>
+__global__ void __launch_bounds__(THREADS, 1) product_tensor(const ProductArgs p)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    typedef K<0> S;
+    extern __shared__ __align__(16) unsigned char shared[];
+    const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128, warp_n = threadIdx.x / 32 % 4;
+    const long long m_tile = blockIdx.x % p.m_tiles, n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
+    const long long batch = blockIdx.x / p.m_tiles / p.n_tiles;
+    float total[S::PRODUCTS][4][4][4] = {};
+    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
+    TensorShared<P> &s = *(TensorShared<P> *)shared;
+    multiply_tile<S::KEPT_FACTORS & 3, T, P>(p, p.factor, s, batch, m_tile, n_tile, total[0]);
+    if constexpr (S::PRODUCTS > 1)
+        multiply_tile<(S::KEPT_FACTORS >> 2), T, P>(p, p.factor + 2, s, batch, m_tile, n_tile,
+                                                    total[1]);
+    float *tile = (float *)shared;
+#pragma unroll
+    for (int n = 0; n < S::PRODUCTS; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
+                    const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
+                    tile[(n * TILE + r) * FINISH_PITCH + c] = total[n][i][j][e];
+                }
+    __syncthreads();
+    finish_tile<K, T, float, TILE, TILE, FINISH_PITCH>(p, tile, batch, m_tile, n_tile);
+#endif
+}
