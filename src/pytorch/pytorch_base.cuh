@@ -55,7 +55,7 @@ template <class C> OG_FN C infinity() { return (C)og_float_bits(0x7f800000u); }
  * what one kernel keeps for the next) are read and written by strides over these dims,
  * so that any shape, stride and broadcast is the same code. Sizes and strides are
  * arguments: nothing is compiled again for another shape. */
-enum { MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256 };
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
 
 struct Args {
     int kept, reduced;
@@ -127,10 +127,10 @@ __device__ __forceinline__ void move(const Args &a, long long index, int first, 
  * It says which operands a sweep loads and stores, by place, has element() and, after it,
  * finish() for a row, and leaves out what is as here. */
 struct Sweep {
-    enum { SWEEPS = 1, LOADS = 0, STORES = 0, TERMS = 0, MOST_TERMS = 0 };
-    enum { ROW_LOADS = 0, ROW_STORES = 0, ROW_VALUES = 0 };
-    enum { KEPT = 0 };                       /* bit i: operand i is kept between kernels */
-    enum { PRODUCTS = 0, KEPT_FACTORS = 0 }; /* bit 2p, 2p + 1: so is a factor of product p */
+    static constexpr int SWEEPS = 1, LOADS = 0, STORES = 0, TERMS = 0, MOST_TERMS = 0;
+    static constexpr int ROW_LOADS = 0, ROW_STORES = 0, ROW_VALUES = 0;
+    static constexpr int KEPT = 0;                       /* bit i: operand i is kept between kernels */
+    static constexpr int PRODUCTS = 0, KEPT_FACTORS = 0; /* bit 2p, 2p + 1: so is a factor of product p */
     static __device__ constexpr int loaded(int) { return 0; }
     static __device__ constexpr int stored(int) { return 0; }
     static __device__ constexpr int row_loaded(int) { return 0; }

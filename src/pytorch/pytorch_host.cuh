@@ -1,8 +1,8 @@
 /* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
  * device and its current stream; errors become Python exceptions. */
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
@@ -117,6 +117,14 @@ static unsigned grid_of(int64_t blocks)
     TORCH_CHECK_VALUE(blocks < INT64_C(1) << 31, "a tensor too large for one launch: ", blocks,
                       " blocks");
     return (unsigned)blocks;
+}
+
+/* Of the current device. */
+static int attribute(cudaDeviceAttr which)
+{
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, c10::cuda::current_device()));
+    return value;
 }
 
 /* f(element of that dtype) */

@@ -22,7 +22,7 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
     }
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
     const unsigned grid = grid_of(divide_up(all, THREADS * vectors));
-    const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (std::max(all + THREADS * vectors, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else

@@ -57,7 +57,7 @@ static void launch_product(Kernel kernel, const ProductArgs &p, int64_t blocks, 
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, at::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -93,7 +93,6 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     p.a = a;
     if (p.rows == 0)
         return;
-    const cudaDeviceProp *device = at::cuda::getCurrentDeviceProperties();
     bool tensor = false;
     int64_t side = PLAIN_TILE;
     size_t shared = S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C);
@@ -101,7 +100,8 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
         typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
         const size_t needed = std::max(sizeof(TensorShared<P>),
                                        S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float));
-        tensor = device->major >= 8 && device->sharedMemPerBlockOptin >= needed;
+        tensor = attribute(cudaDevAttrComputeCapabilityMajor) >= 8 &&
+                 (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= needed;
         side = tensor ? (int64_t)TILE : side;
         shared = tensor ? needed : shared;
     }
@@ -121,7 +121,7 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
         launch_product(product_plain<K, T>, p, blocks, shared);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
-                               at::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
+                               c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
                                                                    (void *)0);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }

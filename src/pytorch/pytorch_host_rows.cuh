@@ -5,7 +5,7 @@ static void run_segments(const Args &a, int lanes, bool by_columns, dim3 grid, i
                          void *terms, void *values)
 {
     typedef K<sweep> S;
-    const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     sweep_segments<K, sweep, T>
         <<<grid, THREADS, 0, stream>>>(a, lanes, by_columns, segment, terms, values);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -37,7 +37,7 @@ static void run_rows(Args a, int lead, const at::TensorOptions &options)
     while (lanes > 4 && lanes * 4 > elements)
         lanes /= 2;
     const int64_t blocks = divide_up(rows, THREADS / lanes);
-    const int64_t wanted = 4 * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const int64_t wanted = INT64_C(4) * attribute(cudaDevAttrMultiProcessorCount);
     const int64_t segments =
         std::min(divide_up(wanted, blocks), divide_up(elements, lanes * INT64_C(32)));
     if (segments > 1 && blocks < wanted / 4) {
@@ -51,7 +51,7 @@ static void run_rows(Args a, int lead, const at::TensorOptions &options)
                               values.data_ptr());
         return;
     }
-    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, at::cuda::getCurrentCUDAStream()>>>(
+    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
         a, lanes, by_columns);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

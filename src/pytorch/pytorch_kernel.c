@@ -309,7 +309,7 @@ static void add_sweep(writer *w, const char *name, int32_t p)
     list stores = list_moved(w, pass->elements, pass->element_count, OG_OP_STORE);
     list row_loads = list_moved(w, pass->rows, pass->row_count, OG_OP_LOAD);
     list row_stores = list_moved(w, pass->rows, pass->row_count, OG_OP_STORE);
-    og_text_add(w->text, "template <> struct %s<%d> : Sweep {\n    enum { OPERANDS = %d", name,
+    og_text_add(w->text, "template <> struct %s<%d> : Sweep {\n    static constexpr int OPERANDS = %d", name,
                 (int)p, (int)w->operand_count);
     add_constant(w, "SWEEPS", w->kernel->pass_count, 1);
     add_constant(w, "LOADS", loads.count, 0);
@@ -322,7 +322,7 @@ static void add_sweep(writer *w, const char *name, int32_t p)
     add_constant(w, "PRODUCTS", w->kernel->product_count, 0);
     add_constant(w, "KEPT", (int32_t)kept_mask(w), 0);
     add_constant(w, "KEPT_FACTORS", (int32_t)kept_factors(w), 0);
-    og_text_add(w->text, " };\n");
+    og_text_add(w->text, ";\n");
     add_list(w, "loaded", &loads);
     add_list(w, "stored", &stores);
     add_list(w, "row_loaded", &row_loads);

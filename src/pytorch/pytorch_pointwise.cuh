@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Args a)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
-    enum { V = 16 / sizeof(T), VECTORS = S::LOADS < 2 ? 4 : S::LOADS == 2 ? 2 : 1 };
+    constexpr int V = 16 / sizeof(T), VECTORS = S::LOADS < 2 ? 4 : S::LOADS == 2 ? 2 : 1;
     const int inner = a.kept - 1;
     const Index extent = (Index)a.extent[inner], along = (extent + V - 1) / V;
     Index outer = 1;

@@ -40,7 +40,7 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
                                             long long m_tile, long long n_tile)
 {
     typedef K<0> S;
-    enum { EACH = COLS / 32, WARPS = THREADS / 32 };
+    constexpr int EACH = COLS / 32, WARPS = THREADS / 32;
     const Args &a = p.a;
     const int lane = threadIdx.x % 32, n_first = p.batch_dims + p.m_dims;
     long long columns[EACH][S::OPERANDS];
@@ -107,7 +107,7 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
 
 /* CUDA cores: for double, and for GPUs that lack what product_tensor() needs. Tiles of
  * 64 x 64, a thread 4 x 4 of it; k is summed in runs of 256, whose sums are added. */
-enum { PLAIN_TILE = 64, PLAIN_K = 16, PLAIN_RUN = 256, PLAIN_PITCH = PLAIN_TILE + 1 };
+constexpr int PLAIN_TILE = 64, PLAIN_K = 16, PLAIN_RUN = 256, PLAIN_PITCH = PLAIN_TILE + 1;
 
 template <template <int> class K, class T>
 __global__ void __launch_bounds__(THREADS) product_plain(const ProductArgs p)

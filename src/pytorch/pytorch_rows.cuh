@@ -7,7 +7,7 @@ __device__ __forceinline__ void sweep_elements(const Args &a, const long long *a
                                                long long begin, long long end, long long step,
                                                Partial<C> *terms)
 {
-    enum { UNROLL = 4 };
+    constexpr int UNROLL = 4;
     for (long long first = begin; first < end; first += UNROLL * step) {
         C in[UNROLL][S::LOADS ? S::LOADS : 1];
 #pragma unroll
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     typedef K<sweep> S;
     typedef typename ComputedIn<T>::type C;
-    enum { LANES = 32 };
+    constexpr int LANES = 32;
     const long long rows = count_elements(a, 0, a.kept);
     const int lane = threadIdx.x % LANES;
     const long long number = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;

@@ -15,17 +15,17 @@
  * A block of 8 warps computes 128 x 128, a warp 64 x 32 of it. While tensor cores work on
  * chunk c, chunk c + 1 is split (thread t takes row t of the 128 + 128) and chunk c + 2 is on
  * its way from memory (cp.async). */
-enum { TILE = 128, CHUNK = 32, PAIR_PITCH = CHUNK + 8, FINISH_PITCH = TILE + 4 };
+constexpr int TILE = 128, CHUNK = 32, PAIR_PITCH = CHUNK + 8, FINISH_PITCH = TILE + 4;
 
 template <class T> struct RawTile {
     /* Rows of k (ways 0, 1) or k's of rows (ways 2, 3); pitches keep 16-byte alignment and
      * spread rows over the banks. */
-    enum { PITCH = CHUNK + 16 / sizeof(T), ROW_PITCH = TILE + 16 / sizeof(T) };
-    enum { COUNT = TILE * PITCH };
+    static constexpr int PITCH = CHUNK + 16 / sizeof(T), ROW_PITCH = TILE + 16 / sizeof(T);
+    static constexpr int COUNT = TILE * PITCH;
 };
 
 template <class P> struct TensorShared {
-    enum { PARTS = sizeof(P) == 4 ? 2 : 1 }; /* hi and lo, or the half itself */
+    static constexpr int PARTS = sizeof(P) == 4 ? 2 : 1; /* hi and lo, or the half itself */
     P raw[2][2][RawTile<P>::COUNT];          /* [stage][left, right] */
     unsigned short half[2][PARTS][2 * TILE][PAIR_PITCH];
     float scale[2][2 * TILE]; /* to multiply the chunk's sums by */
@@ -86,7 +86,7 @@ template <class T> __device__ __forceinline__ T raw_at(const T *raw, int way, in
 template <class T>
 __device__ __forceinline__ void read_row(const T *raw, int way, int r, T *x)
 {
-    enum { V = 16 / sizeof(T) };
+    constexpr int V = 16 / sizeof(T);
     if (way >= 2) {
 #pragma unroll
         for (int q = 0; q < CHUNK; q++)
@@ -163,10 +163,10 @@ __device__ __forceinline__ void load_matrices(unsigned *to, const unsigned short
 }
 
 template <class P> struct IsBfloat16 {
-    enum { value = 0 };
+    static constexpr int value = 0;
 };
 template <> struct IsBfloat16<Bfloat16> {
-    enum { value = 1 };
+    static constexpr int value = 1;
 };
 
 /* sum (16 x 8) += left (16 x 16) right (16 x 8) */
@@ -191,7 +191,7 @@ template <class T>
 __device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int stage, int warp_m,
                                                int warp_n, float (*total)[4][4])
 {
-    enum { PARTS = TensorShared<T>::PARTS };
+    constexpr int PARTS = TensorShared<T>::PARTS;
     const int lane = threadIdx.x % 32;
     float sum[4][4][4] = {};
 #pragma unroll
@@ -276,7 +276,7 @@ __device__ __forceinline__ void multiply_tile(const ProductArgs &p, const Factor
                                               long long m_tile, long long n_tile,
                                               float (*total)[4][4])
 {
-    enum { PARTS = TensorShared<P>::PARTS };
+    constexpr int PARTS = TensorShared<P>::PARTS;
     const int thread = threadIdx.x, warp = thread / 32, warp_m = warp / 4, warp_n = warp % 4;
     const int side = thread / TILE, mine = thread % TILE;
     long long first[2], rows[2];

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Formulas for the tests of `ogive emit --pytorch`, with PyTorch's own answer to each:
+tests/python/test_emitted.py takes them on the CPU, tests/pytorch/emitted_gpu.py on a GPU."""
+import torch
+import torch.nn.functional as F
+
+# name -> formula, shapes for the tool, shapes to run with (others), reference
+CASES = {}
+
+
+def case(name, formula, shapes, runs, reference, low=-3.0, high=3.0):
+    CASES[name] = (formula, shapes, runs, reference, low, high)
+
+
+def linear(x, w, b):
+    return F.linear(x, w, b)
+
+
+# Every function of one tensor, a dozen to a file: {0} is the input.
+UNARY = {
+    "a": ["sigmoid", "hardsigmoid", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu",
+          "gelu", "mish", "softplus"],
+    "b": ["logsigmoid", "hardtanh", "hardswish", "softsign", "tanhshrink", "softshrink",
+          "hardshrink", "tanh", "erf", "square", "abs", "expm1"],
+}
+for key, names in UNARY.items():
+    case("unary_" + key, ", ".join(f"{n}(x)" for n in names), {"x": (3, 4)},
+         [{"x": (37, 129)}, {"x": (5,)}, {"x": (2, 3, 4, 5)}],
+         lambda x, names=names: tuple(getattr(F if hasattr(F, n) else torch, n)(x) for n in names))
+case("unary_positive", "exp(x), log(x), log1p(x), sqrt(x), rsqrt(x), reciprocal(x), -x, x ** 1.5, "
+     "clamp(x, 0.5, 2), threshold(x, 1, 0.25), gelu(x, approximate='tanh'), leaky_relu(x - 1, 0.2)",
+     {"x": (3, 4)}, [{"x": (64, 100)}, {"x": (1,)}, {"x": (0, 7)}],
+     lambda x: (x.exp(), x.log(), x.log1p(), x.sqrt(), x.rsqrt(), x.reciprocal(), -x, x ** 1.5,
+                x.clamp(0.5, 2), F.threshold(x, 1, 0.25), F.gelu(x, approximate="tanh"),
+                F.leaky_relu(x - 1, 0.2)), 0.1, 3.0)
+case("binary", "a = maximum(x, y); where(x > 0.25, a * b, minimum(x, 0.5) - y / (2 + abs(b)))",
+     {"x": (3, 4), "y": (3, 4), "b": (4,)},
+     [{"x": (33, 64), "y": (33, 64), "b": (64,)}, {"x": (7, 5), "y": (7, 5), "b": (5,)}],
+     lambda x, y, b: torch.where(x > 0.25, torch.maximum(x, y) * b,
+                                 torch.clamp(x, max=0.5) - y / (2 + b.abs())))
+case("broadcast", "x * c + r", {"x": (2, 3, 4), "c": (2, 1, 1), "r": (3, 1)},
+     [{"x": (6, 5, 32), "c": (6, 1, 1), "r": (5, 1)}], lambda x, c, r: x * c + r)
+case("softmax", "softmax(x, dim=-1)", {"x": (3, 4)}, [{"x": (5, 1000)}, {"x": (300, 33)},
+                                                      {"x": (2, 70000)}],
+     lambda x: x.softmax(-1))
+case("softmax_columns", "log_softmax(x, dim=0)", {"x": (3, 4)}, [{"x": (129, 65)}],
+     lambda x: x.log_softmax(0))
+case("reductions", "sum(x, dim=1), mean(x, dim=(0, 2)), amax(x, dim=-1, keepdim=true), "
+     "logsumexp(x, dim=1), var(x, dim=2), amin(x, dim=0)", {"x": (2, 3, 4)},
+     [{"x": (9, 34, 65)}],
+     lambda x: (x.sum(1), x.mean((0, 2)), x.amax(-1, keepdim=True), x.logsumexp(1), x.var(2),
+                x.amin(0)))
+case("all", "x / sqrt(sum(x * x) + 1)", {"x": (3, 4)}, [{"x": (300, 700)}, {"x": (2, 3)}],
+     lambda x: x / torch.sqrt((x * x).sum() + 1))
+case("layer_norm", "layer_norm(x, 64, w, b)", {"x": (3, 64), "w": (64,), "b": (64,)},
+     [{"x": (33, 64), "w": (64,), "b": (64,)}], lambda x, w, b: F.layer_norm(x, (64,), w, b))
+case("rows_tail", "m = mean(x, dim=1, keepdim=true); gelu((x - m) * s) + y",
+     {"x": (3, 4), "s": (4,), "y": (3, 4)},
+     [{"x": (17, 300), "s": (300,), "y": (17, 300)}],
+     lambda x, s, y: F.gelu((x - x.mean(1, keepdim=True)) * s) + y)
+case("linear", "linear(x, w, b)", {"x": (3, 4), "w": (5, 4), "b": (5,)},
+     [{"x": (33, 70), "w": (45, 70), "b": (45,)}, {"x": (260, 64), "w": (132, 64), "b": (132,)},
+      {"x": (1, 5), "w": (3, 5), "b": (3,)}], linear)
+case("linear3", "gelu(linear(x, w, b))", {"x": (2, 3, 4), "w": (5, 4), "b": (5,)},
+     [{"x": (3, 50, 96), "w": (136, 96), "b": (136,)}], lambda x, w, b: F.gelu(linear(x, w, b)))
+case("linear_sum", "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)",
+     {"x": (3, 4), "w": (5, 4), "b": (5,)},
+     [{"x": (130, 64), "w": (300, 64), "b": (300,)}],
+     lambda x, w, b: linear(x, w, b).sigmoid().sum(1, keepdim=True))
+case("linear_lse", "mish(logsumexp(linear(x, w, b), dim=1))", {"x": (3, 4), "w": (5, 4), "b": (5,)},
+     [{"x": (65, 48), "w": (200, 48), "b": (200,)}],
+     lambda x, w, b: F.mish(linear(x, w, b).logsumexp(1)))
+case("linear_softmax", "softmax(gelu(linear(x, w, b)), dim=1)",
+     {"x": (3, 4), "w": (5, 4), "b": (5,)}, [{"x": (65, 48), "w": (200, 48), "b": (200,)}],
+     lambda x, w, b: F.gelu(linear(x, w, b)).softmax(1))
+case("two_linears", "linear(relu(linear(x, w, b)), v)",
+     {"x": (3, 4), "w": (5, 4), "b": (5,), "v": (6, 5)},
+     [{"x": (40, 33), "w": (130, 33), "b": (130,), "v": (20, 130)}],
+     lambda x, w, b, v: F.linear(linear(x, w, b).relu(), v))
+case("gated", "silu(linear(x, w)) * linear(x, v)", {"x": (3, 4), "w": (5, 4), "v": (5, 4)},
+     [{"x": (40, 72), "w": (136, 72), "v": (136, 72)}],
+     lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v))
+case("batched", "tanh(a @ b)", {"a": (2, 3, 4), "b": (2, 4, 5)},
+     [{"a": (3, 70, 40), "b": (3, 40, 90)}], lambda a, b: torch.tanh(a @ b))
+case("transposed", "t(a) @ t(b)", {"a": (4, 3), "b": (5, 4)}, [{"a": (100, 70), "b": (90, 100)}],
+     lambda a, b: a.t() @ b.t())
