@@ -79,7 +79,8 @@ def load(path):
 
 def build(make, arguments, device):
     torch.manual_seed(42)
-    return make(*arguments).to(device)
+    with torch.device(device):
+        return make(*arguments)
 
 
 def time_all(calls, rounds, device):

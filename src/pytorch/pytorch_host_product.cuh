@@ -50,14 +50,15 @@ template <template <int> class K, class T> static void set_ways(ProductArgs &p)
     }
 }
 
-template <class Kernel>
-static void launch_product(Kernel kernel, const ProductArgs &p, int64_t blocks, size_t shared)
+template <class Kernel, class... More>
+static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const ProductArgs &p,
+                           More... more)
 {
     if (blocks == 0)
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(p, more...);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -93,17 +94,18 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     p.a = a;
     if (p.rows == 0)
         return;
-    bool tensor = false;
+    bool tensor = false, has_room = false;
     int64_t side = PLAIN_TILE;
     size_t shared = S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C);
     if constexpr (sizeof(T) < 8) {
         typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-        const size_t needed = std::max(sizeof(TensorShared<P>),
-                                       S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float));
-        tensor = attribute(cudaDevAttrComputeCapabilityMajor) >= 8 &&
-                 (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= needed;
+        const size_t room = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+        const size_t tile = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
+        const size_t least = std::max(sizeof(TensorShared<P>), tile);
+        tensor = attribute(cudaDevAttrComputeCapabilityMajor) >= 8 && room >= least;
+        has_room = S::PRODUCTS == 1 && room >= sizeof(TensorShared<P>) + tile;
         side = tensor ? (int64_t)TILE : side;
-        shared = tensor ? needed : shared;
+        shared = has_room ? sizeof(TensorShared<P>) + tile : tensor ? least : shared;
     }
     p.m_tiles = divide_up(p.m, side);
     p.n_tiles = divide_up(p.n, side);
@@ -114,11 +116,11 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     if constexpr (sizeof(T) < 8) {
         if (tensor) {
             set_ways<K, T>(p);
-            launch_product(product_tensor<K, T>, p, blocks, shared);
+            launch_product(product_tensor<K, T>, blocks, shared, p, has_room);
         }
     }
     if (!tensor)
-        launch_product(product_plain<K, T>, p, blocks, shared);
+        launch_product(product_plain<K, T>, blocks, shared, p);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
                                c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,

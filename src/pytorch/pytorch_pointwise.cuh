@@ -1,6 +1,5 @@
-/* Pointwise: a thread takes vectors of 16 bytes along the innermost dim. Each operand
- * moves as whole vectors where it lies so (a.vectors), else element by element. Loads come
- * first, so that all of them are under way at once. Index is int where that is enough. */
+/* Pointwise: a thread takes a vector of 16 bytes along the innermost dim. Each operand moves
+ * as a whole vector where it lies so (a.vectors), else element by element. */
 template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) Vector {
     E e[V];
 };
@@ -21,16 +20,30 @@ __device__ __forceinline__ void load_vector(const E *from, bool whole, long long
     }
 }
 
+/* In so many words: the compiler else makes several stores of it, to share them with those
+ * element by element. */
+__device__ __forceinline__ void store_words(void *to, const uint4 &w)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y),
+                 "r"(w.z), "r"(w.w)
+                 : "memory");
+}
+
 template <class E, class C, int V>
 __device__ __forceinline__ void store_vector(E *to, bool whole, long long step, int count,
                                              const C *from)
 {
     if (whole) {
-        Vector<E, V> v;
+        union {
+            Vector<E, V> v;
+            uint4 words[sizeof(E) * V / 16];
+        } x;
 #pragma unroll
         for (int e = 0; e < V; e++)
-            put(from[e], v.e[e]);
-        *(Vector<E, V> *)to = v;
+            put(from[e], x.v.e[e]);
+#pragma unroll
+        for (int w = 0; w < (int)sizeof(E) * V / 16; w++)
+            store_words((uint4 *)to + w, x.words[w]);
     } else {
 #pragma unroll
         for (int e = 0; e < V; e++)
@@ -39,69 +52,84 @@ __device__ __forceinline__ void store_vector(E *to, bool whole, long long step, 
     }
 }
 
+/* The vector whose first element is at at[]; flat: all that moves moves by 16 bytes. */
+template <class S, class T, bool flat>
+__device__ __forceinline__ void apply_vector(const Args &a, const long long *at, int inner,
+                                             int count)
+{
+    typedef typename ComputedIn<T>::type C;
+    constexpr int V = 16 / sizeof(T);
+    C in[S::LOADS ? S::LOADS : 1][V], out[S::STORES][V];
+#pragma unroll
+    for (int l = 0; l < S::LOADS; l++) {
+        const int i = S::loaded(l);
+        const long long step = a.stride[i][inner];
+        const bool whole = flat ? step != 0 : (a.vectors >> i & 1) && count == V;
+        if (S::KEPT >> i & 1)
+            load_vector<C, C, V>((const C *)a.data[i] + at[i], whole, step, count, in[l]);
+        else
+            load_vector<T, C, V>((const T *)a.data[i] + at[i], whole, step, count, in[l]);
+    }
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        C x[S::LOADS ? S::LOADS : 1], y[S::STORES];
+#pragma unroll
+        for (int l = 0; l < S::LOADS; l++)
+            x[l] = in[l][v];
+        S::template element<C>(a.number, x, (const C *)0, (const C *)0, y, (C *)0);
+#pragma unroll
+        for (int s = 0; s < S::STORES; s++)
+            out[s][v] = y[s];
+    }
+#pragma unroll
+    for (int s = 0; s < S::STORES; s++) {
+        const int i = S::stored(s);
+        const long long step = a.stride[i][inner];
+        const bool whole = flat || ((a.vectors >> i & 1) && count == V);
+        if (S::KEPT >> i & 1)
+            store_vector<C, C, V>((C *)a.data[i] + at[i], whole, step, count, out[s]);
+        else
+            store_vector<T, C, V>((T *)a.data[i] + at[i], whole, step, count, out[s]);
+    }
+}
+
+/* One dim, along which every operand lies in vectors or stands still. */
+template <template <int> class K, class T>
+__global__ void __launch_bounds__(THREADS) pointwise_flat(const Args a)
+{
+    typedef K<0> S;
+    constexpr int V = 16 / sizeof(T);
+    const long long e = ((long long)blockIdx.x * THREADS + threadIdx.x) * V;
+    const long long left = a.extent[0] - e;
+    long long at[S::OPERANDS];
+#pragma unroll
+    for (int i = 0; i < S::OPERANDS; i++)
+        at[i] = e * a.stride[i][0];
+    if (left >= V)
+        apply_vector<S, T, true>(a, at, 0, V);
+    else if (left > 0)
+        apply_vector<S, T, false>(a, at, 0, (int)left);
+}
+
+/* Any strides. Index is int where that is enough. */
 template <template <int> class K, class T, class Index>
 __global__ void __launch_bounds__(THREADS) pointwise(const Args a)
 {
     typedef K<0> S;
-    typedef typename ComputedIn<T>::type C;
-    constexpr int V = 16 / sizeof(T), VECTORS = S::LOADS < 2 ? 4 : S::LOADS == 2 ? 2 : 1;
+    constexpr int V = 16 / sizeof(T);
     const int inner = a.kept - 1;
     const Index extent = (Index)a.extent[inner], along = (extent + V - 1) / V;
-    Index outer = 1;
+    const Index vector = (Index)blockIdx.x * THREADS + threadIdx.x;
+    const Index line = vector / along, e = (vector - line * along) * V;
+    Index lines = 1;
     for (int d = 0; d < inner; d++)
-        outer *= (Index)a.extent[d];
-    const Index first = (Index)blockIdx.x * (THREADS * VECTORS) + threadIdx.x;
-    C in[VECTORS][S::LOADS ? S::LOADS : 1][V];
+        lines *= (Index)a.extent[d];
+    if (line >= lines)
+        return;
+    long long at[S::OPERANDS] = {};
+    move<S::OPERANDS>(a, line, 0, inner, at);
 #pragma unroll
-    for (int u = 0; u < VECTORS; u++) {
-        const Index index = first + u * THREADS;
-        if (index >= outer * along)
-            continue;
-        const Index line = inner ? index / along : 0, e = (index - line * along) * V;
-        const int count = extent - e < V ? (int)(extent - e) : V;
-        long long at[S::OPERANDS] = {};
-        move<S::OPERANDS>(a, line, 0, inner, at);
-#pragma unroll
-        for (int l = 0; l < S::LOADS; l++) {
-            const int i = S::loaded(l);
-            const long long step = a.stride[i][inner], from = at[i] + e * step;
-            const bool whole = (a.vectors >> i & 1) && count == V;
-            if ((S::KEPT >> i & 1))
-                load_vector<C, C, V>((const C *)a.data[i] + from, whole, step, count, in[u][l]);
-            else
-                load_vector<T, C, V>((const T *)a.data[i] + from, whole, step, count, in[u][l]);
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < VECTORS; u++) {
-        const Index index = first + u * THREADS;
-        if (index >= outer * along)
-            continue;
-        const Index line = inner ? index / along : 0, e = (index - line * along) * V;
-        const int count = extent - e < V ? (int)(extent - e) : V;
-        long long at[S::OPERANDS] = {};
-        move<S::OPERANDS>(a, line, 0, inner, at);
-        C out[S::STORES][V];
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            C x[S::LOADS ? S::LOADS : 1], y[S::STORES];
-#pragma unroll
-            for (int l = 0; l < S::LOADS; l++)
-                x[l] = in[u][l][v];
-            S::template element<C>(a.number, x, (const C *)0, (const C *)0, y, (C *)0);
-#pragma unroll
-            for (int s = 0; s < S::STORES; s++)
-                out[s][v] = y[s];
-        }
-#pragma unroll
-        for (int s = 0; s < S::STORES; s++) {
-            const int i = S::stored(s);
-            const long long step = a.stride[i][inner], to = at[i] + e * step;
-            const bool whole = (a.vectors >> i & 1) && count == V;
-            if ((S::KEPT >> i & 1))
-                store_vector<C, C, V>((C *)a.data[i] + to, whole, step, count, out[s]);
-            else
-                store_vector<T, C, V>((T *)a.data[i] + to, whole, step, count, out[s]);
-        }
-    }
+    for (int i = 0; i < S::OPERANDS; i++)
+        at[i] += e * a.stride[i][inner];
+    apply_vector<S, T, false>(a, at, inner, extent - e < V ? (int)(extent - e) : V);
 }

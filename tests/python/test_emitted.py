@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""`ogive emit --pytorch`: the files it writes, on the CPU. tests/pytorch/emitted_gpu.py runs
+the same formulas on a GPU, tests/test_pytorch_emit.c compiles their kernels."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
+from emitted_cases import CASES  # noqa: E402
+
+COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
+pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
+
+
+def emit(*arguments):
+    return subprocess.run([COMMAND, "emit", "--pytorch", *arguments], capture_output=True, text=True)
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("emitted", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def emit_module(folder, *arguments):
+    path = folder / "emitted.py"
+    done = emit(*arguments, "-o", path)
+    assert done.returncode == 0, done.stderr
+    text = path.read_text()
+    assert not re.search(r"pass|\b(try|except)\b", text, re.I)  # what KernelBench refuses
+    return load(path)
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def shape_arguments(shapes):
+    return [f"{name}={'x'.join(map(str, shape))}:float32" for name, shape in shapes.items()]
+
+
+def test_examples_are_what_the_tool_writes(tmp_path):
+    subprocess.run([ROOT / "scripts" / "emit-kernelbench", COMMAND, tmp_path], check=True)
+    committed = ROOT / "examples" / "kernelbench" / "emitted"
+    names = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*.py"))
+    assert names == sorted(str(p.relative_to(committed)) for p in committed.glob("*/*.py"))
+    for name in names:
+        assert (tmp_path / name).read_text() == (committed / name).read_text(), name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cpu(name, tmp_path):
+    formula, shapes, runs, reference, low, high = CASES[name]
+    model = emit_module(tmp_path, formula, *shape_arguments(shapes)).ModelNew()
+    torch.manual_seed(3)
+    for run in runs:
+        inputs = [torch.empty(s, dtype=torch.float64).uniform_(low, high) for s in run.values()]
+        for got, want in zip(as_tuple(model(*inputs)), as_tuple(reference(*inputs)), strict=True):
+            torch.testing.assert_close(got, want)
+    small = [torch.empty(s, dtype=torch.float64).uniform_(low, high).requires_grad_()
+             for s in shapes.values()]
+    assert torch.autograd.gradcheck(lambda *x: model(*x), small)
+
+
+def table():
+    done = subprocess.run([COMMAND, "functions"], capture_output=True, text=True, check=True)
+    return re.findall(r"^  ([a-z]\w*)\(input[,)]", done.stdout, re.M)
+
+
+def test_every_function_of_one_tensor(tmp_path):
+    """Each has a file, whose formula for the CPU PyTorch takes."""
+    names = table()
+    assert len(names) > 30
+    extra = {"pow": "2", "threshold": "0.5, 0.25", "softmax": "1", "log_softmax": "1", "softmin": "1",
+             "logsumexp": "1", "layer_norm": "7", "rms_norm": "7", "transpose": "0, 1"}
+    two = {"add", "sub", "mul", "div", "minimum", "maximum", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
+           "linear"}
+    x = torch.rand(5, 7, dtype=torch.float64) + 0.1
+    for name in names:
+        if name in two or name in ("where", "float32", "float16", "bfloat16", "float64"):
+            continue
+        formula = f"{name}(x{', ' + extra[name] if name in extra else ''})"
+        model = emit_module(tmp_path, formula, "x=5x7:float32").ModelNew()
+        if name == "rms_norm" and not hasattr(torch.nn.functional, "rms_norm"):
+            continue
+        assert as_tuple(model(x))[0].isfinite().all(), name
+
+
+def test_model(tmp_path):
+    module = emit_module(
+        tmp_path, "z = linear(x, layers.0.weight, layers.0.bias); z * scale + shift", "x=4x3:float32",
+        "shift=1:float32", "--init", "inputs, outputs: int = 5, scale=2.0", "--scalar", "scale",
+        "--module", "layers=nn.Sequential(nn.Linear(inputs, outputs))",
+        "--module", "shift=nn.Parameter(torch.ones(1))")
+    model = module.ModelNew(3, scale=0.5)
+    x = torch.rand(4, 3)
+    torch.testing.assert_close(model(x), model.layers[0](x) * 0.5 + 1)
+    assert list(model.state_dict()) == ["shift", "layers.0.weight", "layers.0.bias"]
+
+
+def test_without_nvcc(tmp_path, monkeypatch):
+    module = emit_module(tmp_path, "sigmoid(x)")
+    monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", None)
+    with pytest.raises(RuntimeError, match="need nvcc"):
+        module._forward()
+    assert module.ModelNew()(torch.zeros(3)).tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["float16(x)"], "one dtype"),
+    (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
+    (["x * s", "--scalar", "s"], "not a parameter of the constructor"),
+    (["x + fc.weight", "--module", "fc"], "expected a name"),
+    (["linear(x, w, 0.5)"], "give a tensor"),
+    (["s * t", "--scalar", "s", "--scalar", "t", "--init", "s, t"], "expected a tensor"),
+    (["x + x_y + x.y"], "one name in Python"),
+    (["x +"], "expected"),
+    (["linear(x, w)", "x=3x4", "w=5x6"], "4"),
+])
+def test_refused(arguments, message):
+    done = emit(*arguments)
+    assert done.returncode != 0 and message in done.stderr, done.stderr
