@@ -244,14 +244,13 @@ __device__ __forceinline__ void store_vector(E *to, bool whole, long long step, 
     }
 }
 
-/* The vector whose first element is at at[]; flat: all that moves moves by 16 bytes. */
-template <class S, class T, bool flat>
-__device__ __forceinline__ void apply_vector(const Args &a, const long long *at, int inner,
-                                             int count)
+/* The vector whose first element is at at[], of which count elements are there. flat: all that
+ * moves moves by 16 bytes. in: [load][element] */
+template <class S, class T, class C, bool flat>
+__device__ __forceinline__ void load_operands(const Args &a, const long long *at, int inner,
+                                              int count, C (*in)[16 / sizeof(T)])
 {
-    typedef typename ComputedIn<T>::type C;
     constexpr int V = 16 / sizeof(T);
-    C in[S::LOADS ? S::LOADS : 1][V], out[S::STORES][V];
 #pragma unroll
     for (int l = 0; l < S::LOADS; l++) {
         const int i = S::loaded(l);
@@ -262,6 +261,14 @@ __device__ __forceinline__ void apply_vector(const Args &a, const long long *at,
         else
             load_vector<T, C, V>((const T *)a.data[i] + at[i], whole, step, count, in[l]);
     }
+}
+
+template <class S, class T, class C, bool flat>
+__device__ __forceinline__ void finish_vector(const Args &a, const long long *at, int inner,
+                                              int count, const C (*in)[16 / sizeof(T)])
+{
+    constexpr int V = 16 / sizeof(T);
+    C out[S::STORES][V];
 #pragma unroll
     for (int v = 0; v < V; v++) {
         C x[S::LOADS ? S::LOADS : 1], y[S::STORES];
@@ -285,22 +292,52 @@ __device__ __forceinline__ void apply_vector(const Args &a, const long long *at,
     }
 }
 
-/* One dim, along which every operand lies in vectors or stands still. */
+template <class S, class T>
+__device__ __forceinline__ void apply_vector(const Args &a, const long long *at, int inner,
+                                             int count)
+{
+    typedef typename ComputedIn<T>::type C;
+    C in[S::LOADS ? S::LOADS : 1][16 / sizeof(T)];
+    load_operands<S, T, C, false>(a, at, inner, count, in);
+    finish_vector<S, T, C, false>(a, at, inner, count, in);
+}
+
+/* One dim, along which every operand lies in vectors or stands still. Small blocks, of one or
+ * two vectors a thread, whose loads are all under way before anything is computed. */
+constexpr int FLAT_THREADS = 128;
+template <class S> struct Batch {
+    static constexpr int count = S::LOADS > 1 ? 1 : 2;
+};
+
 template <template <int> class K, class T>
-__global__ void __launch_bounds__(THREADS) pointwise_flat(const Args a)
+__global__ void __launch_bounds__(FLAT_THREADS) pointwise_flat(const Args a)
 {
     typedef K<0> S;
-    constexpr int V = 16 / sizeof(T);
-    const long long e = ((long long)blockIdx.x * THREADS + threadIdx.x) * V;
-    const long long left = a.extent[0] - e;
-    long long at[S::OPERANDS];
+    typedef typename ComputedIn<T>::type C;
+    constexpr int V = 16 / sizeof(T), BATCH = Batch<S>::count;
+    const long long first = (long long)blockIdx.x * (FLAT_THREADS * BATCH * V);
+    long long at[BATCH][S::OPERANDS];
 #pragma unroll
-    for (int i = 0; i < S::OPERANDS; i++)
-        at[i] = e * a.stride[i][0];
-    if (left >= V)
-        apply_vector<S, T, true>(a, at, 0, V);
-    else if (left > 0)
-        apply_vector<S, T, false>(a, at, 0, (int)left);
+    for (int b = 0; b < BATCH; b++)
+#pragma unroll
+        for (int i = 0; i < S::OPERANDS; i++)
+            at[b][i] = (first + (b * FLAT_THREADS + (int)threadIdx.x) * V) * a.stride[i][0];
+    if (a.extent[0] - first >= FLAT_THREADS * BATCH * V) {
+        C in[BATCH][S::LOADS ? S::LOADS : 1][V];
+#pragma unroll
+        for (int b = 0; b < BATCH; b++)
+            load_operands<S, T, C, true>(a, at[b], 0, V, in[b]);
+#pragma unroll
+        for (int b = 0; b < BATCH; b++)
+            finish_vector<S, T, C, true>(a, at[b], 0, V, in[b]);
+        return;
+    }
+#pragma unroll
+    for (int b = 0; b < BATCH; b++) {
+        const long long left = a.extent[0] - first - (b * FLAT_THREADS + (int)threadIdx.x) * V;
+        if (left > 0)
+            apply_vector<S, T>(a, at[b], 0, left < V ? (int)left : V);
+    }
 }
 
 /* Any strides. Index is int where that is enough. */
@@ -323,7 +360,7 @@ __global__ void __launch_bounds__(THREADS) pointwise(const Args a)
 #pragma unroll
     for (int i = 0; i < S::OPERANDS; i++)
         at[i] += e * a.stride[i][inner];
-    apply_vector<S, T, false>(a, at, inner, extent - e < V ? (int)(extent - e) : V);
+    apply_vector<S, T>(a, at, inner, extent - e < V ? (int)(extent - e) : V);
 }
 '''
 
@@ -541,10 +578,11 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
         is_flat = is_flat && (whole || a.stride[i][inner] == 0);
     }
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
-    const unsigned grid = grid_of(divide_up(all, THREADS));
+    const int each = is_flat ? FLAT_THREADS * Batch<S>::count : THREADS;
+    const unsigned grid = grid_of(divide_up(all, each));
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (is_flat)
-        pointwise_flat<K, T><<<grid, THREADS, 0, stream>>>(a);
+        pointwise_flat<K, T><<<grid, FLAT_THREADS, 0, stream>>>(a);
     else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else

@@ -652,7 +652,7 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
                                             long long m_tile, long long n_tile)
 {
     typedef K<0> S;
-    constexpr int EACH = COLS / 32;
+    constexpr int EACH = COLS / 32, WARPS = THREADS / 32;
     const Args &a = p.a;
     const int lane = threadIdx.x % 32, n_first = p.batch_dims + p.m_dims;
     long long columns[EACH][S::OPERANDS];
@@ -667,7 +667,7 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
             move<S::OPERANDS>(a, batch, 0, p.batch_dims, columns[j]);
         }
     }
-    for (int r = threadIdx.x / 32; r < ROWS; r += blockDim.x / 32) {
+    for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
         const long long m = m_tile * ROWS + r;
         if (m >= p.m)
             break;
@@ -796,11 +796,10 @@ __global__ void __launch_bounds__(THREADS) product_plain(const ProductArgs p)
  *
  * Halves: their products are exact, the same tile without the split.
  *
- * A block of 16 warps computes 128 x 128, a warp 32 x 32 of it. While tensor cores work on
- * chunk c, chunk c + 1 is split (two threads take a row of the 128 + 128) and chunk c + 2 is on
+ * A block of 8 warps computes 128 x 128, a warp 64 x 32 of it. While tensor cores work on
+ * chunk c, chunk c + 1 is split (thread t takes row t of the 128 + 128) and chunk c + 2 is on
  * its way from memory (cp.async). */
 constexpr int TILE = 128, CHUNK = 32, PAIR_PITCH = CHUNK + 8, FINISH_PITCH = TILE + 4;
-constexpr int TENSOR_THREADS = 4 * TILE, SHARE = CHUNK / 2; /* of a row, a thread's part */
 
 template <class T> struct RawTile {
     /* Rows of k (ways 0, 1) or k's of rows (ways 2, 3); pitches keep 16-byte alignment and
@@ -828,11 +827,23 @@ __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes
                      "r"(bytes));
 }
 
+/* What was copied since the last of these is a group; all but the last `under_way` groups are
+ * there after wait_copies(). */
+__device__ __forceinline__ void end_copies()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int under_way> __device__ __forceinline__ void wait_copies()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
+}
+
 /* One factor's way into shared memory, chunk by chunk. way: 1 rows of k by 16 bytes, 2 k's
  * of rows by 16 bytes, of which a thread moves COPIES a chunk, always the same place of it;
  * 0 and 3 the same by elements. E is what lies in memory, P what is multiplied. */
 template <class E, class P> struct Stream {
-    static constexpr int V = 16 / sizeof(P), COPIES = TILE * CHUNK / V / TENSOR_THREADS;
+    static constexpr int V = 16 / sizeof(P), COPIES = TILE * CHUNK / V / THREADS;
     static constexpr int K_LINE = CHUNK / V, ROW_LINE = TILE / V; /* threads along k, along rows */
     const P *from[COPIES];
 
@@ -843,8 +854,8 @@ template <class E, class P> struct Stream {
 #pragma unroll
         for (int i = 0; i < COPIES; i++) {
             const int t = threadIdx.x;
-            const int r = f.way == 2 ? t % ROW_LINE * V : t / K_LINE + i * (TENSOR_THREADS / K_LINE);
-            const int q = f.way == 2 ? t / ROW_LINE + i * (TENSOR_THREADS / ROW_LINE)
+            const int r = f.way == 2 ? t % ROW_LINE * V : t / K_LINE + i * (THREADS / K_LINE);
+            const int q = f.way == 2 ? t / ROW_LINE + i * (THREADS / ROW_LINE)
                                      : t % K_LINE * V;
             from[i] = (const P *)f.data;
             if (f.way == 1 || f.way == 2)
@@ -862,7 +873,7 @@ template <class E, class P> struct Stream {
             const int q = t % K_LINE * V, count = min(max(ks - q, 0), V);
 #pragma unroll
             for (int i = 0; i < COPIES; i++) {
-                const int r = t / K_LINE + i * (TENSOR_THREADS / K_LINE);
+                const int r = t / K_LINE + i * (THREADS / K_LINE);
                 copy_async(raw + r * RawTile<P>::PITCH + q, from[i] + (count ? k : 0),
                            r < rows ? count * (int)sizeof(P) : 0, 16);
             }
@@ -870,7 +881,7 @@ template <class E, class P> struct Stream {
             const int r = t % ROW_LINE * V, count = min(max(rows - r, 0), V);
 #pragma unroll
             for (int i = 0; i < COPIES; i++) {
-                const int q = t / ROW_LINE + i * (TENSOR_THREADS / ROW_LINE);
+                const int q = t / ROW_LINE + i * (THREADS / ROW_LINE);
                 copy_async(raw + q * RawTile<P>::ROW_PITCH + r,
                            from[i] + (q < ks ? k * f.k_stride : 0),
                            q < ks ? count * (int)sizeof(P) : 0, 16);
@@ -886,7 +897,7 @@ template <class E, class P> struct Stream {
     {
         const bool by_rows = f.way == 3;
         const E *base = (const E *)f.data + first;
-        for (int i = threadIdx.x; i < TILE * CHUNK; i += TENSOR_THREADS) {
+        for (int i = threadIdx.x; i < TILE * CHUNK; i += THREADS) {
             const int r = by_rows ? i % TILE : i / CHUNK, q = by_rows ? i / TILE : i % CHUNK;
             P *to = raw + (by_rows ? q * RawTile<P>::ROW_PITCH + r : r * RawTile<P>::PITCH + q);
             const bool inside = r < rows && q < ks;
@@ -906,19 +917,19 @@ template <class T> __device__ __forceinline__ T raw_at(const T *raw, int way, in
     return raw[way >= 2 ? q * RawTile<T>::ROW_PITCH + r : r * RawTile<T>::PITCH + q];
 }
 
-/* This thread's share of row r, from k = first on. */
+/* The 32 elements of row r. */
 template <class T>
-__device__ __forceinline__ void read_row(const T *raw, int way, int r, int first, T *x)
+__device__ __forceinline__ void read_row(const T *raw, int way, int r, T *x)
 {
     constexpr int V = 16 / sizeof(T);
     if (way >= 2) {
 #pragma unroll
-        for (int q = 0; q < SHARE; q++)
-            x[q] = raw[(first + q) * RawTile<T>::ROW_PITCH + r];
+        for (int q = 0; q < CHUNK; q++)
+            x[q] = raw[q * RawTile<T>::ROW_PITCH + r];
     } else {
 #pragma unroll
-        for (int q = 0; q < SHARE; q += V)
-            *(uint4 *)(x + q) = *(const uint4 *)(raw + r * RawTile<T>::PITCH + first + q);
+        for (int q = 0; q < CHUNK; q += V)
+            *(uint4 *)(x + q) = *(const uint4 *)(raw + r * RawTile<T>::PITCH + q);
     }
 }
 
@@ -937,18 +948,16 @@ __device__ __forceinline__ unsigned lesser_halves(unsigned a, unsigned b)
     return a;
 }
 
-/* Half of row r (its other half is the neighbouring lane's) as pairs of halves; true if they
- * cannot hold it. (NaN they do: the product is NaN.) */
-__device__ __forceinline__ bool prepare_row(const float *raw, int way, int r, int first,
+/* Row r as pairs of halves; true if they cannot hold it. (NaN they do: the product is NaN.) */
+__device__ __forceinline__ bool prepare_row(const float *raw, int way, int r,
                                             unsigned short *hi, unsigned short *lo, float *scale)
 {
-    alignas(16) float x[SHARE];
-    read_row(raw, way, r, first, x);
+    alignas(16) float x[CHUNK];
+    read_row(raw, way, r, x);
     float greatest = 0.0f;
 #pragma unroll
-    for (int q = 0; q < SHARE; q++)
+    for (int q = 0; q < CHUNK; q++)
         greatest = fmaxf(greatest, fabsf(x[q]));
-    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, 1));
     const unsigned exponent = og_bits_f32(greatest) >> 23;
     bool holds = greatest == 0.0f || (exponent >= 27 && exponent < 227);
     const bool scales = holds && greatest != 0.0f;
@@ -956,7 +965,7 @@ __device__ __forceinline__ bool prepare_row(const float *raw, int way, int r, in
     *scale = scales ? og_float_bits((exponent - 14u) << 23) : 1.0f;
     unsigned least = 0x7bff7bffu;
 #pragma unroll
-    for (int q = 0; q < SHARE; q += 8) {
+    for (int q = 0; q < CHUNK; q += 8) {
         unsigned h[4], l[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -966,13 +975,13 @@ __device__ __forceinline__ bool prepare_row(const float *raw, int way, int r, in
                                x1 - og_f32_from_f16((unsigned short)(h[i] >> 16)));
             least = lesser_halves(least, h[i]);
         }
-        *(uint4 *)(hi + first + q) = make_uint4(h[0], h[1], h[2], h[3]);
-        *(uint4 *)(lo + first + q) = make_uint4(l[0], l[1], l[2], l[3]);
+        *(uint4 *)(hi + q) = make_uint4(h[0], h[1], h[2], h[3]);
+        *(uint4 *)(lo + q) = make_uint4(l[0], l[1], l[2], l[3]);
     }
     /* 2^-14, the least normal half: something here is small, or 0. */
     if ((least & 0xffffu) < 0x0400u || least >> 16 < 0x0400u)
-        for (int q = 0; q < SHARE; q++) {
-            const float magnitude = fabsf(raw_at(raw, way, r, first + q));
+        for (int q = 0; q < CHUNK; q++) {
+            const float magnitude = fabsf(raw_at(raw, way, r, q));
             holds = holds && (magnitude == 0.0f || !(magnitude < greatest * 0x1p-30f));
         }
     return !holds;
@@ -980,14 +989,14 @@ __device__ __forceinline__ bool prepare_row(const float *raw, int way, int r, in
 
 /* Halves are as they are. */
 template <class T>
-__device__ __forceinline__ bool prepare_row(const T *raw, int way, int r, int first,
-                                            unsigned short *to, unsigned short *, float *scale)
+__device__ __forceinline__ bool prepare_row(const T *raw, int way, int r, unsigned short *to,
+                                            unsigned short *, float *scale)
 {
-    alignas(16) T x[SHARE];
-    read_row(raw, way, r, first, x);
+    alignas(16) T x[CHUNK];
+    read_row(raw, way, r, x);
 #pragma unroll
-    for (int q = 0; q < SHARE; q += 8)
-        *(uint4 *)(to + first + q) = *(const uint4 *)(x + q);
+    for (int q = 0; q < CHUNK; q += 8)
+        *(uint4 *)(to + q) = *(const uint4 *)(x + q);
     *scale = 1.0f;
     return false;
 }
@@ -1029,24 +1038,24 @@ __device__ __forceinline__ void multiply(float *sum, const unsigned *left, const
 #undef MULTIPLY
 }
 
-/* total += the products of a prepared chunk, for this warp's 32 x 32. */
+/* total += the products of a prepared chunk, for this warp's 64 x 32. */
 template <class T>
 __device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int stage, int warp_m,
                                                int warp_n, float (*total)[4][4])
 {
     constexpr int PARTS = TensorShared<T>::PARTS;
     const int lane = threadIdx.x % 32;
-    float sum[2][4][4];
+    float sum[4][4][4];
 #pragma unroll
     for (int q = 0; q < CHUNK; q += 16) {
-        unsigned left[PARTS][2][4], right[PARTS][2][4];
+        unsigned left[PARTS][4][4], right[PARTS][2][4];
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
             const unsigned short(*half)[PAIR_PITCH] = s.half[stage][part];
 #pragma unroll
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < 4; i++)
                 load_matrices(left[part][i],
-                              &half[32 * warp_m + 16 * i + lane % 16][q + lane / 16 * 8]);
+                              &half[64 * warp_m + 16 * i + lane % 16][q + lane / 16 * 8]);
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 load_matrices(right[part][j], &half[TILE + 32 * warp_n + 16 * j + lane / 16 * 8 +
@@ -1055,7 +1064,7 @@ __device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int sta
 #pragma unroll
         for (int which = PARTS == 2 ? 0 : 2; which < 3; which++) /* lo*hi, hi*lo, hi*hi */
 #pragma unroll
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < 4; i++)
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     multiply<T>(sum[i][j], left[which == 0 ? PARTS - 1 : 0][i],
@@ -1063,12 +1072,12 @@ __device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int sta
                                 q == 0 && which == (PARTS == 2 ? 0 : 2));
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int r = 32 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
+                const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
                 const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
                 total[i][j][e] =
                     PARTS == 1 ? total[i][j][e] + sum[i][j][e]
@@ -1084,20 +1093,19 @@ __device__ __forceinline__ void multiply_plainly(const TensorShared<P> &s, int s
                                                  float (*total)[4][4])
 {
     const int lane = threadIdx.x % 32;
-    float sum[2][4][4] = {};
+    float sum[4][4][4] = {};
 #pragma unroll 1
     for (int q = 0; q < CHUNK; q++) {
-        float left[4], right[8];
+        float left[8], right[8];
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 8; i++) {
             left[i] = number_of(
-                raw_at(s.raw[stage][0], left_way, 32 * warp_m + 8 * i + lane / 4, q));
-#pragma unroll
-        for (int i = 0; i < 8; i++)
+                raw_at(s.raw[stage][0], left_way, 64 * warp_m + 8 * i + lane / 4, q));
             right[i] = number_of(raw_at(s.raw[stage][1], right_way,
                                         32 * warp_n + i / 2 * 8 + lane % 4 * 2 + i % 2, q));
+        }
 #pragma unroll
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -1106,7 +1114,7 @@ __device__ __forceinline__ void multiply_plainly(const TensorShared<P> &s, int s
                         fmaf(left[2 * i + e / 2], right[2 * j + e % 2], sum[i][j][e]);
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -1114,17 +1122,17 @@ __device__ __forceinline__ void multiply_plainly(const TensorShared<P> &s, int s
                 total[i][j][e] += sum[i][j][e];
 }
 
-/* This warp's 32 x 32 of a tile (TILE, FINISH_PITCH): set, or added to. */
+/* This warp's 64 x 32 of a tile (TILE, FINISH_PITCH): set, or added to. */
 __device__ __forceinline__ void put_total(float *tile, bool adds, const float (*total)[4][4])
 {
     const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128, warp_n = threadIdx.x / 32 % 4;
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int r = 32 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
+                const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
                 const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
                 float *to = &tile[r * FINISH_PITCH + c];
                 *to = adds ? *to + total[i][j][e] : total[i][j][e];
@@ -1148,12 +1156,10 @@ __device__ __forceinline__ bool multiply_tile(const ProductArgs &p, const Factor
                                               float (*total)[4][4])
 {
     constexpr int PARTS = TensorShared<P>::PARTS, RUN = 16;
-    const int warp = threadIdx.x / 32, warp_m = warp / 4, warp_n = warp % 4;
-    /* Two threads split a row of the left factor's or the right's. */
-    const int thread = threadIdx.x / 2, side = thread / TILE, mine = thread % TILE;
-    const int share = threadIdx.x % 2 * SHARE;
+    const int thread = threadIdx.x, warp = thread / 32, warp_m = warp / 4, warp_n = warp % 4;
+    const int side = thread / TILE, mine = thread % TILE; /* the row that this thread splits */
     const long long rows = side ? p.n - n_tile * TILE : p.m - m_tile * TILE;
-    if (share == 0 && mine < rows)
+    if (mine < rows)
         s.row_offset[thread] =
             factor_offset(p, f[side], (side ? n_tile : m_tile) * TILE + mine,
                           p.batch_dims + (side ? p.m_dims : 0), side ? p.n_dims : p.m_dims);
@@ -1178,18 +1184,18 @@ __device__ __forceinline__ bool multiply_tile(const ProductArgs &p, const Factor
             right.load(f[1], right_first, s.row_offset + TILE, right_rows,                     \
                        (long long)(c) * CHUNK, p.k, s.raw[(c) % 2][1]);                        \
         }                                                                                      \
-        asm volatile("cp.async.commit_group;");                                                \
+        end_copies();                                                                          \
     } while (0)
 #define PREPARE(c)                                                                             \
-    prepare_row(s.raw[(c) % 2][side], my_way, mine, share, s.half[(c) % 2][0][thread],                \
+    prepare_row(s.raw[(c) % 2][side], my_way, mine, s.half[(c) % 2][0][thread],                \
                 s.half[(c) % 2][PARTS - 1][thread], &s.scale[(c) % 2][thread])
     LOAD(0);
     LOAD(1);
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    wait_copies<1>();
     __syncthreads();
     bool mine_fails = chunks > 0 && PREPARE(0);
     for (int c = 0; c < chunks; c++) {
-        asm volatile("cp.async.wait_group 0;" ::: "memory"); /* chunk c + 1 is there */
+        wait_copies<0>(); /* chunk c + 1 is there */
         const bool fails = __syncthreads_or(mine_fails);
         if (fails) {
             multiply_plainly(s, c % 2, f[0].way, f[1].way, warp_m, warp_n, total);
@@ -1208,11 +1214,11 @@ __device__ __forceinline__ bool multiply_tile(const ProductArgs &p, const Factor
             put_total(tile, put, total);
             put = true;
 #pragma unroll
-            for (int i = 0; i < 32; i++)
+            for (int i = 0; i < 64; i++)
                 total[i / 16][i / 4 % 4][i % 4] = 0.0f;
         }
     }
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    wait_copies<0>();
     __syncthreads();
     return put;
 #undef LOAD
@@ -1227,7 +1233,7 @@ template <class T> struct Multiplied<T, true> {
 };
 
 template <template <int> class K, class T>
-__global__ void __launch_bounds__(TENSOR_THREADS, 1) product_tensor(const ProductArgs p, bool has_room)
+__global__ void __launch_bounds__(THREADS, 1) product_tensor(const ProductArgs p, bool has_room)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     typedef K<0> S;
@@ -1236,7 +1242,7 @@ __global__ void __launch_bounds__(TENSOR_THREADS, 1) product_tensor(const Produc
     TensorShared<P> &s = *(TensorShared<P> *)shared;
     const long long m_tile = blockIdx.x % p.m_tiles, n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
     const long long batch = blockIdx.x / p.m_tiles / p.n_tiles;
-    float total[S::PRODUCTS][2][4][4] = {};
+    float total[S::PRODUCTS][4][4][4] = {};
     float *tile = (float *)(shared + (has_room ? sizeof(TensorShared<P>) : 0));
     const bool put = multiply_tile<(S::KEPT_FACTORS & 3), T, P>(
         p, p.factor, s, batch, m_tile, n_tile, has_room ? tile : (float *)0, total[0]);
@@ -1608,14 +1614,14 @@ template <template <int> class K, class T> static void set_ways(ProductArgs &p)
 }
 
 template <class Kernel, class... More>
-static void launch_product(Kernel kernel, int64_t blocks, int threads, size_t shared,
-                           const ProductArgs &p, More... more)
+static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const ProductArgs &p,
+                           More... more)
 {
     if (blocks == 0)
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), threads, shared, c10::cuda::getCurrentCUDAStream()>>>(p, more...);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(p, more...);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -1673,11 +1679,11 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     if constexpr (sizeof(T) < 8) {
         if (tensor) {
             set_ways<K, T>(p);
-            launch_product(product_tensor<K, T>, blocks, TENSOR_THREADS, shared, p, has_room);
+            launch_product(product_tensor<K, T>, blocks, shared, p, has_room);
         }
     }
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks, THREADS, shared, p);
+        launch_product(product_plain<K, T>, blocks, shared, p);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
                                c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
