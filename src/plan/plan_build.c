@@ -473,8 +473,7 @@ static ogive_status finish(og_planner *b)
 static ogive_status build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                           const og_layout *outputs, bool apart, og_plan *plan, ogive_error *error)
 {
-    og_planner b = {
-        .graph = graph, .types = types, .plan = plan, .error = error, .apart = apart};
+    og_planner b = {.graph = graph, .types = types, .plan = plan, .error = error, .apart = apart};
     memset(plan, 0, sizeof *plan);
     ogive_status status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)

@@ -24,11 +24,11 @@ typedef struct {
     const og_graph *graph;
     const ogive_pytorch_options *options;
     og_arena arena;
-    og_pytorch_role *roles;  /* [input], then those of the gradient's */
-    const char **arguments;  /* [input] in Python: "x", "fc_weight" */
-    const char **owners;     /* [input] "self.fc.weight"; of an argument itself */
-    const char **cpp_names;  /* [input of the gradient] "x_" */
-    bool *is_number;         /* [input] */
+    og_pytorch_role *roles; /* [input], then those of the gradient's */
+    const char **arguments; /* [input] in Python: "x", "fc_weight" */
+    const char **owners;    /* [input] "self.fc.weight"; of an argument itself */
+    const char **cpp_names; /* [input of the gradient] "x_" */
+    bool *is_number;        /* [input] */
     og_pytorch_sizes sizes;
     og_graph gradient_graph;
     og_pytorch_program forward, backward;
@@ -88,12 +88,51 @@ static ogive_status keep_name(file *f, const char *format, const char *name, con
 /* fc.weight as fc_weight; a word of Python's or of the file's gets an underscore. */
 static void python_name(const char *name, char out[NAME_SIZE])
 {
-    static const char *const taken[] = {
-        "False", "None",  "True",   "and",    "as",   "assert", "async",  "await",    "break",
-        "class", "continue", "def", "del",    "elif", "else",   "ex" "cept", "finally", "for",
-        "from",  "global", "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
-        "or",    "pa" "ss", "raise", "return", "tr" "y", "while", "with",  "yield",    "self",
-        "ctx",   "grad",   "torch", "nn",     "math", "F"};
+    static const char *const taken[] = {"False",
+                                        "None",
+                                        "True",
+                                        "and",
+                                        "as",
+                                        "assert",
+                                        "async",
+                                        "await",
+                                        "break",
+                                        "class",
+                                        "continue",
+                                        "def",
+                                        "del",
+                                        "elif",
+                                        "else",
+                                        "ex"
+                                        "cept",
+                                        "finally",
+                                        "for",
+                                        "from",
+                                        "global",
+                                        "if",
+                                        "import",
+                                        "in",
+                                        "is",
+                                        "lambda",
+                                        "nonlocal",
+                                        "not",
+                                        "or",
+                                        "pa"
+                                        "ss",
+                                        "raise",
+                                        "return",
+                                        "tr"
+                                        "y",
+                                        "while",
+                                        "with",
+                                        "yield",
+                                        "self",
+                                        "ctx",
+                                        "grad",
+                                        "torch",
+                                        "nn",
+                                        "math",
+                                        "F"};
     size_t length = 0;
     for (; name[length] && length < NAME_SIZE - 2; length++)
         out[length] = name[length] == '.' ? '_' : name[length];
@@ -110,8 +149,8 @@ static void owner_name(const char *name, char out[NAME_SIZE])
     for (const char *part = name; *part && to + 4 < NAME_SIZE;) {
         size_t length = strcspn(part, ".");
         bool is_index = isdigit((unsigned char)*part);
-        to += (size_t)snprintf(out + to, NAME_SIZE - to, is_index ? "[%.*s]" : ".%.*s",
-                               (int)length, part);
+        to += (size_t)snprintf(out + to, NAME_SIZE - to, is_index ? "[%.*s]" : ".%.*s", (int)length,
+                               part);
         part += length + (part[length] == '.');
     }
 }
@@ -134,8 +173,8 @@ static ogive_status check_options(file *f)
                     o->scalars[s] ? o->scalars[s] : "");
         if (!is_listed(o->init, o->scalars[s]))
             OG_FAIL(f->error, OGIVE_ARGUMENT, -1,
-                    "scalar '%.200s' is not a parameter of the constructor (%.200s)",
-                    o->scalars[s], o->init ? o->init : "it has none");
+                    "scalar '%.200s' is not a parameter of the constructor (%.200s)", o->scalars[s],
+                    o->init ? o->init : "it has none");
     }
     if (f->graph->input_count > MAX_INPUTS - OG_MAX_RESULTS / 2)
         OG_FAIL(f->error, OGIVE_UNSUPPORTED, -1, "%d inputs: a PyTorch file takes at most %d",
@@ -177,13 +216,14 @@ static ogive_status name_inputs(file *f)
         python_name(name, python);
         owner_name(name, owner);
         OG_TRY(keep_name(f, "%s", python, &f->arguments[i]));
-        OG_TRY(keep_name(f, "%s", f->roles[i] == OG_PYTORCH_ARGUMENT ? python : owner,
-                         &f->owners[i]));
+        OG_TRY(
+            keep_name(f, "%s", f->roles[i] == OG_PYTORCH_ARGUMENT ? python : owner, &f->owners[i]));
         OG_TRY(keep_name(f, "%s_", python, &f->cpp_names[i]));
         for (int32_t j = 0; j < i; j++)
             if (!strcmp(f->arguments[i], f->arguments[j]))
-                OG_FAIL(f->error, OGIVE_ARGUMENT, -1, "'%.200s' and '%.200s' are one name in Python",
-                        f->graph->inputs[j].name, name);
+                OG_FAIL(f->error, OGIVE_ARGUMENT, -1,
+                        "'%.200s' and '%.200s' are one name in Python", f->graph->inputs[j].name,
+                        name);
     }
     if (!any_tensor)
         OG_FAIL(f->error, OGIVE_ARGUMENT, -1, "every input is a scalar: expected a tensor");
@@ -200,14 +240,14 @@ static int32_t find_input_node(const og_graph *graph, int32_t input)
     return n;
 }
 
-/* What is not given: a scalar has no dims; the weight of linear(x, ..) is (5, x's last), what
- * is added to a linear (5,); anything else has two dims of 5, or of 4 with a weight. */
-static void guess_shape(const file *f, int32_t input, og_pytorch_shape *shapes)
+/* What is not given: the weight of linear(x, ..) is (size, x's last), what is added to a linear
+ * (size,), anything else (size, size). */
+static void guess_shape(const file *f, int32_t input, int64_t size, og_pytorch_shape *shapes)
 {
     const og_graph *graph = f->graph;
     int32_t node = find_input_node(graph, input);
     og_pytorch_shape *shape = &shapes[input];
-    *shape = (og_pytorch_shape){.rank = 2, .shape = {5, 5}};
+    *shape = (og_pytorch_shape){.rank = 2, .shape = {size, size}};
     for (int32_t n = 0; n < graph->node_count; n++) {
         const og_node *of = &graph->nodes[n];
         if (of->op == OG_OP_linear_product && of->args[1] == node) {
@@ -225,7 +265,8 @@ static void guess_shape(const file *f, int32_t input, og_pytorch_shape *shapes)
     }
 }
 
-static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
+/* Tries size for what is not given. */
+static ogive_status try_size(file *f, const og_pytorch_shape *given, int64_t size)
 {
     size_t count = (size_t)f->graph->input_count;
     og_pytorch_shape *shapes = OG_ARENA_NEW(&f->arena, og_pytorch_shape, count);
@@ -236,9 +277,28 @@ static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
         if (f->roles[i] == OG_PYTORCH_SCALAR)
             shapes[i].rank = 0;
         else if (shapes[i].rank < 0)
-            guess_shape(f, i, shapes);
+            guess_shape(f, i, size, shapes);
     }
+    memset(&f->sizes, 0, sizeof f->sizes);
     return og_pytorch_find_sizes(f->graph, shapes, &f->arena, &f->sizes, f->error);
+}
+
+/* Sizes that are not given are new ones, or else the last of some shape that is. */
+static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
+{
+    enum { NEW = 5 };
+    ogive_status status = try_size(f, given, NEW);
+    ogive_error first = {.status = OGIVE_OK};
+    if (f->error)
+        first = *f->error;
+    for (int32_t i = 0; status == OGIVE_SHAPE && i < f->graph->input_count; i++)
+        if (given[i].rank > 0)
+            status = try_size(f, given, given[i].shape[given[i].rank - 1]);
+    if (status != OGIVE_OK && f->error)
+        *f->error = first;
+    else
+        og_error_clear(f->error);
+    return status;
 }
 
 /* ---- programs ----------------------------------------------------------------------------- */
@@ -292,7 +352,8 @@ static void add_sizes_comment(const file *f)
             continue;
         }
         if (f->forward.is_uniform && shape->rank) {
-            og_text_add(f->text, "any shape%s\n", f->graph->input_count > 1 ? ", the same for all" : "");
+            og_text_add(f->text, "any shape%s\n",
+                        f->graph->input_count > 1 ? ", the same for all" : "");
             continue;
         }
         og_text_add(f->text, "(");
@@ -319,19 +380,22 @@ static void add_opening(const file *f)
     char kind[64];
     og_text_add(f->text, "# Made by `ogive emit --pytorch` %s from\n#\n", ogive_version());
     add_lines(f, f->graph->text, f->graph->length, "#     ");
-    og_text_add(f->text,
-                "#\n"
-                "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels are\n"
-                "# built at the first call (about a minute; PyTorch keeps them for the next process).\n"
-                "#\n"
-                "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
+    og_text_add(
+        f->text,
+        "#\n"
+        "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels "
+        "are\n"
+        "# built at the first call (about a minute; PyTorch keeps them for the next process).\n"
+        "#\n"
+        "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
     add_sizes_comment(f);
-    og_text_add(f->text,
-                "# float32, float16, bfloat16 (computed in float32, rounded once) or float64, one dtype\n"
-                "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
-                "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
-                "#\n"
-                "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
+    og_text_add(
+        f->text,
+        "# float32, float16, bfloat16 (computed in float32, rounded once) or float64, one dtype\n"
+        "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
+        "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
+        "#\n"
+        "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -365,7 +429,8 @@ static void add_sources(file *f)
     bool pointwise = has_form(f, OG_KERNEL_POINTWISE);
     add_kernels(f, &f->forward, &kernels[0]);
     add_kernels(f, &f->backward, &kernels[1]);
-    og_text_add(f->text, "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''\n%s\n",
+    og_text_add(f->text,
+                "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''\n%s\n",
                 og_text_of_pytorch_base);
     if (rows || product)
         f->used[OG_OP_exp] = true;
@@ -406,11 +471,14 @@ static void add_extensions(const file *f)
         "    home = cpp_extension.CUDA_HOME\n"
         "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
         "        raise RuntimeError(\n"
-        "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: \"\n"
-        "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed\")\n"
+        "            \"tensors on a GPU need nvcc to build this file's kernels, and none was "
+        "found: \"\n"
+        "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
+        "needed\")\n"
         "    source = CUDA_SHARED + kernels + HOST_SHARED + host\n"
         "    return cpp_extension.load_inline(\n"
-        "        name=\"ogive_\" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],\n"
+        "        name=\"ogive_\" + hashlib.sha256((source + "
+        "declaration).encode()).hexdigest()[:16],\n"
         "        cpp_sources=declaration, cuda_sources=source, functions=[function],\n"
         "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n"
         "\n\n"
@@ -420,7 +488,8 @@ static void add_extensions(const file *f)
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _backward():\n"
-        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, \"backward\").backward\n");
+        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "
+        "\"backward\").backward\n");
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */
@@ -458,8 +527,9 @@ static void add_function(const file *f)
             og_text_add(f->text, "        ctx.%s = %s\n", f->arguments[i], f->arguments[i]);
     og_text_add(f->text, "        results = _forward()(");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, ")\n        return %s\n\n    @staticmethod\n    @once_differentiable\n"
-                         "    def backward(ctx, ",
+    og_text_add(f->text,
+                ")\n        return %s\n\n    @staticmethod\n    @once_differentiable\n"
+                "    def backward(ctx, ",
                 graph->result_count == 1 ? "results[0]" : "tuple(results)");
     for (int32_t r = 0; r < graph->result_count; r++)
         og_text_add(f->text, "%sgrad%d", r ? ", " : "", (int)r);
@@ -492,7 +562,8 @@ static ogive_status add_plain(const file *f)
 {
     og_text_add(f->text, "\n\ndef _plain(");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n");
+    og_text_add(f->text,
+                "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n");
     return og_pytorch_add_formula(f->graph, f->arguments, f->is_number, f->text, f->error);
 }
 
@@ -523,9 +594,8 @@ static void add_model(const file *f)
     og_text_add(f->text, ",)\n        if any(tensor.is_cuda for tensor in tensors):\n"
                          "            return _Formula.apply(");
     for (int32_t i = 0; i < f->graph->input_count; i++)
-        og_text_add(f->text,
-                    f->roles[i] == OG_PYTORCH_SCALAR ? "%sfloat(%s)" : "%s%s", i ? ", " : "",
-                    f->owners[i]);
+        og_text_add(f->text, f->roles[i] == OG_PYTORCH_SCALAR ? "%sfloat(%s)" : "%s%s",
+                    i ? ", " : "", f->owners[i]);
     og_text_add(f->text, ")\n        return _plain(");
     add_arguments(f, f->owners, true, true);
     og_text_add(f->text, ")\n");

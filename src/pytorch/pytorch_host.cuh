@@ -1,5 +1,5 @@
 /* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
- * device and its current stream; errors become Python exceptions. */
+ * device and its current stream; errors are raised in Python. */
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

@@ -135,13 +135,12 @@ static void add_call(writer *w, const og_instr *instr, int32_t pass, bool is_fin
 static const char *access_name(const writer *w, int32_t access)
 {
     const og_buffer *buffer = &w->program->plan.buffers[w->kernel->accesses[access].buffer];
-    return buffer->kind == OG_BUFFER_INPUT ? w->program->graph.inputs[buffer->index].name
+    return buffer->kind == OG_BUFFER_INPUT    ? w->program->graph.inputs[buffer->index].name
            : buffer->kind == OG_BUFFER_OUTPUT ? "a result"
                                               : "kept";
 }
 
-static void add_instr(writer *w, const og_instr *instr, int32_t place, int32_t pass,
-                      bool is_finish)
+static void add_instr(writer *w, const og_instr *instr, int32_t place, int32_t pass, bool is_finish)
 {
     const char *type =
         instr->op != OG_OP_STORE && w->kernel->values[instr->dst].type == OG_MASK32 ? "bool" : "C";
@@ -309,7 +308,8 @@ static void add_sweep(writer *w, const char *name, int32_t p)
     list stores = list_moved(w, pass->elements, pass->element_count, OG_OP_STORE);
     list row_loads = list_moved(w, pass->rows, pass->row_count, OG_OP_LOAD);
     list row_stores = list_moved(w, pass->rows, pass->row_count, OG_OP_STORE);
-    og_text_add(w->text, "template <> struct %s<%d> : Sweep {\n    static constexpr int OPERANDS = %d", name,
+    og_text_add(w->text,
+                "template <> struct %s<%d> : Sweep {\n    static constexpr int OPERANDS = %d", name,
                 (int)p, (int)w->operand_count);
     add_constant(w, "SWEEPS", w->kernel->pass_count, 1);
     add_constant(w, "LOADS", loads.count, 0);

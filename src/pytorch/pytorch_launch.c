@@ -87,8 +87,9 @@ static void add_checks(const writer *w)
         for (int32_t d = 0; d < buffer->rank && !p->is_uniform; d++)
             add_dim_check(w, i, d, known);
         if (any_rank)
-            og_text_add(w->text, "    for (int64_t d = 0; d < %s.dim(); d++)\n"
-                                 "        check_size(%s, \"%s\", d, %s.size(d));\n",
+            og_text_add(w->text,
+                        "    for (int64_t d = 0; d < %s.dim(); d++)\n"
+                        "        check_size(%s, \"%s\", d, %s.size(d));\n",
                         first, w->names[i], p->graph.inputs[i].name, first);
     }
     if (p->is_uniform)
@@ -241,8 +242,9 @@ static void add_space(const writer *w, const og_kernel *kernel, const int32_t *o
 {
     int32_t rank = kernel->space.rank, kept = rank - kernel->space.n_reduced;
     if (w->program->is_uniform) {
-        og_text_add(w->text, "        a.kept = (int)%s.dim();\n"
-                             "        std::copy(%s.sizes().begin(), %s.sizes().end(), a.extent);\n",
+        og_text_add(w->text,
+                    "        a.kept = (int)%s.dim();\n"
+                    "        std::copy(%s.sizes().begin(), %s.sizes().end(), a.extent);\n",
                     w->names[first_tensor(w)], w->names[first_tensor(w)],
                     w->names[first_tensor(w)]);
     } else {
@@ -415,8 +417,9 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
                 "    const at::TensorOptions options = %s.options();\n",
                 first, first, first);
     if (plan->buffer_count > plan->input_count + plan->output_count)
-        og_text_add(text, "    const at::TensorOptions kept_options =\n"
-                          "        options.dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);\n");
+        og_text_add(text,
+                    "    const at::TensorOptions kept_options =\n"
+                    "        options.dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);\n");
     for (int32_t b = plan->input_count; b < plan->buffer_count; b++) {
         og_text_add(text, b == plan->input_count ? "    Tensor " : ", ");
         add_buffer_name(&w, b);

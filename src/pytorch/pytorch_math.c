@@ -3,7 +3,7 @@
  * pytorch_math.c - of src/math's text, what some functions need and nothing else: a file
  * that computes a sigmoid holds one function, not a library.
  *
- * The text is cut at blank lines outside of functions. A block defines the names behind
+ * The text is cut at blank lines outside of functions and #if. A block defines the names behind
  * "OG_FN type", "#define" and a struct's "}"; it needs what defines the og_ and OG_ names in it.
  */
 #include "pytorch/pytorch_program.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const char og_text_of_scalar_f32[], og_text_of_scalar_f64[];
+extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
+    og_text_of_pytorch_base[];
 
 enum { MAX_BLOCKS = 400 };
 
@@ -55,10 +56,12 @@ static void cut(blocks *to, const char *text)
 {
     const char *from = skip_opening(text);
     bool inside = false; /* a function's body */
+    int depth = 0;       /* of #if */
     for (const char *line = from; *line; line = line_end(line)) {
         inside = starts(line, "{") || (inside && !starts(line, "}"));
+        depth += starts(line, "#if") - starts(line, "#endif");
         bool blank = *line == '\n', last = !*line_end(line);
-        if (inside || (!blank && !last))
+        if (inside || depth > 0 || (!blank && !last))
             continue;
         if (line > from && to->count < MAX_BLOCKS)
             to->blocks[to->count++] = (block){.text = from, .length = (size_t)(line - from)};
@@ -96,6 +99,9 @@ static bool defines(const block *b, const char *name, size_t length)
 
 static void need(blocks *all, const char *name, size_t length)
 {
+    const block base = {.text = og_text_of_pytorch_base, .length = strlen(og_text_of_pytorch_base)};
+    if (defines(&base, name, length)) /* which every file has */
+        return;
     for (int i = 0; i < all->count; i++)
         if (defines(&all->blocks[i], name, length))
             all->blocks[i].needed = true;
@@ -139,6 +145,7 @@ void og_pytorch_add_math(const bool *used, og_text *text)
         text->failed = true;
         return;
     }
+    cut(all, og_text_of_scalar_base);
     cut(all, og_text_of_scalar_f32);
     cut(all, og_text_of_scalar_f64);
     for (og_op op = 0; op < OG_FUNCTION_COUNT; op++)

@@ -235,8 +235,8 @@ void og_pytorch_operands(const og_pytorch_program *program, const og_pytorch_rol
     for (int32_t a = 0; a < kernel->access_count; a++) {
         const og_buffer *buffer = &program->plan.buffers[kernel->accesses[a].buffer];
         bool is_number =
-            buffer->kind == OG_BUFFER_INPUT && (buffer->index >= program->tensor_count ||
-                                                roles[buffer->index] == OG_PYTORCH_SCALAR);
+            buffer->kind == OG_BUFFER_INPUT &&
+            (buffer->index >= program->tensor_count || roles[buffer->index] == OG_PYTORCH_SCALAR);
         operands[a].is_number = is_number;
         operands[a].index =
             is_number ? og_pytorch_number(program, roles, buffer->index) : (*count)++;

@@ -16,10 +16,10 @@
 
 typedef struct {
     int32_t count;
-    int64_t *value;  /* [class] the prime, or the size that the formula names */
-    bool *is_fixed;  /* [class] it names it */
-    int32_t *input;  /* [class] an input that has it, */
-    int32_t *dim;    /* [class] in this dim */
+    int64_t *value;           /* [class] the prime, or the size that the formula names */
+    bool *is_fixed;           /* [class] it names it */
+    int32_t *input;           /* [class] an input that has it, */
+    int32_t *dim;             /* [class] in this dim */
     og_pytorch_shape *shapes; /* [input] with the values above */
 } og_pytorch_sizes;
 

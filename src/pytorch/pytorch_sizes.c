@@ -15,8 +15,8 @@ enum { NONE = -1 };
 typedef struct {
     const og_graph *graph;
     const og_typed *types;
-    int32_t *parent;              /* [size] */
-    int64_t *fixed;               /* [size]: what the formula names, or 0; of roots */
+    int32_t *parent;               /* [size] */
+    int64_t *fixed;                /* [size]: what the formula names, or 0; of roots */
     int32_t (*sizes)[OG_MAX_RANK]; /* [node][dim]: a size, or NONE where it is 1 */
 } finding;
 

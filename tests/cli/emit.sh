@@ -21,3 +21,19 @@ echo "exit $?"
 OGIVE_CACHE_DIR=$(printf 'a%.0s' {1..5000}) ogive warm 'x + 2 * x' x=16x16 --arch 90a
 OGIVE_DUMP=dump ogive warm 'x + 1' x=16x16 --arch 90a > /dev/null
 ls dump | sed 's/^[0-9a-f]*/KEY/'
+# A file for PyTorch.
+ogive emit --pytorch 'sigmoid(x)' | grep -cE '^class ModelNew|pass'
+ogive emit --pytorch 'z = linear(x, fc.weight, fc.bias); z * s' x=4x3 --init 'n, m, s' \
+    --module 'fc=nn.Linear(n, m)' --scalar s -o model.py
+sed -n '/^def _plain/,$p' model.py
+sed -n '/^# Tensors/,/^# float32/p' model.py
+ogive emit --pytorch 'x * s' --scalar s
+ogive emit --pytorch 'x * s' --scalar t --init t
+ogive emit --pytorch 'float16(x)'
+ogive emit --pytorch 'x + fc.weight' --module fc
+ogive emit --pytorch 'linear(x, w)' x=3x4 w=5x6
+ogive emit --pytorch --cuda 'x' x=3
+ogive emit --pytorch 'x' --gradient x
+ogive emit --cuda 'x' x=3 -o kernel.cu
+ogive emit --pytorch 'x' -o /no/such/folder/model.py
+echo "exit $?"

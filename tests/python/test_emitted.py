@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""`ogive emit --pytorch`: the files it writes, on the CPU. tests/pytorch/emitted_gpu.py runs
-the same formulas on a GPU, tests/test_pytorch_emit.c compiles their kernels."""
+"""`ogive emit --pytorch`: the files it writes, on the CPU, and their CUDA sources under an
+emulator (tests/pytorch/emulator.h). tests/pytorch/emitted_gpu.py runs the same formulas on a
+GPU, tests/test_cuda_pytorch.c has NVRTC compile such files."""
 
-import importlib.util
 import os
 import pathlib
 import re
@@ -15,6 +15,8 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
 from emitted_cases import CASES  # noqa: E402
+from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
+from emulated import Emulated  # noqa: E402
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -24,13 +26,6 @@ def emit(*arguments):
     return subprocess.run([COMMAND, "emit", "--pytorch", *arguments], capture_output=True, text=True)
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location("emitted", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def emit_module(folder, *arguments):
     path = folder / "emitted.py"
     done = emit(*arguments, "-o", path)
@@ -38,10 +33,6 @@ def emit_module(folder, *arguments):
     text = path.read_text()
     assert not re.search(r"pass|\b(try|except)\b", text, re.I)  # what KernelBench refuses
     return load(path)
-
-
-def as_tuple(results):
-    return results if isinstance(results, tuple) else (results,)
 
 
 def shape_arguments(shapes):
@@ -81,7 +72,8 @@ def test_every_function_of_one_tensor(tmp_path):
     names = table()
     assert len(names) > 30
     extra = {"pow": "2", "threshold": "0.5, 0.25", "softmax": "1", "log_softmax": "1", "softmin": "1",
-             "logsumexp": "1", "layer_norm": "7", "rms_norm": "7", "transpose": "0, 1"}
+             "logsumexp": "1", "layer_norm": "7", "rms_norm": "7", "transpose": "0, 1",
+             "clamp": "-1, 0.5"}
     two = {"add", "sub", "mul", "div", "minimum", "maximum", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
            "linear"}
     x = torch.rand(5, 7, dtype=torch.float64) + 0.1
@@ -121,7 +113,7 @@ def test_without_nvcc(tmp_path, monkeypatch):
     (["x * s", "--scalar", "s"], "not a parameter of the constructor"),
     (["x + fc.weight", "--module", "fc"], "expected a name"),
     (["linear(x, w, 0.5)"], "give a tensor"),
-    (["s * t", "--scalar", "s", "--scalar", "t", "--init", "s, t"], "expected a tensor"),
+    (["s * u", "--scalar", "s", "--scalar", "u", "--init", "s, u"], "expected a tensor"),
     (["x + x_y + x.y"], "one name in Python"),
     (["x +"], "expected"),
     (["linear(x, w)", "x=3x4", "w=5x6"], "4"),
@@ -129,3 +121,75 @@ def test_without_nvcc(tmp_path, monkeypatch):
 def test_refused(arguments, message):
     done = emit(*arguments)
     assert done.returncode != 0 and message in done.stderr, done.stderr
+
+
+# ---- the CUDA source, emulated ------------------------------------------------------------
+
+def check_emulated(emulated, name, run, dtype, layout):
+    _, _, _, reference, low, high = CASES[name]
+    inputs = [torch.empty(s, dtype=torch.float64).uniform_(low, high).to(dtype) for s in run.values()]
+    inputs = [dict(layouts(x)).get(layout, x) for x in inputs]
+    exact = [x.double().requires_grad_() for x in inputs]
+    want = as_tuple(reference(*exact))
+    what = f"{name} {run} {dtype} {layout}"
+    for i, (g, w) in enumerate(zip(emulated.call("forward", inputs), want, strict=True)):
+        compare(g, w, dtype, f"{what} result {i}")
+    grads = [torch.rand_like(w).to(dtype) for w in want]
+    theirs = torch.autograd.grad(want, exact, [g.double() for g in grads])
+    mine = emulated.call("backward", [*inputs, *grads], needs=[True] * len(inputs))
+    for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
+        compare(g, w, dtype, f"{what} gradient {i}")
+
+
+@pytest.fixture
+def emulate(tmp_path):
+    def make(name):
+        formula, shapes = CASES[name][:2]
+        emit_module(tmp_path, formula, *shape_arguments(shapes))
+        return Emulated(tmp_path / "emitted.py", tmp_path)
+    return make
+
+
+EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "reductions", "all",
+            "layer_norm", "linear_sum", "two_linears", "gated", "batched", "transposed"]
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_emulated(name, emulate):
+    emulated = emulate(name)
+    torch.manual_seed(1)
+    run = CASES[name][2][0]
+    for layout in ("contiguous", "transposed", "strided"):
+        check_emulated(emulated, name, run, torch.float32, layout)
+    for dtype in TOLERANCE:
+        if dtype != torch.float32:
+            check_emulated(emulated, name, run, dtype, "contiguous")
+    for bad in ([x[..., None] for x in map(torch.zeros, run.values())],):
+        if name != "unary_a":  # which takes any shape
+            with pytest.raises(ValueError, match="dims|size"):
+                emulated.call("forward", bad)
+
+
+SETTINGS = {"late copies": {"EMULATOR_LATE": "1"}, "reverse order": {"EMULATOR_ORDER": "1"},
+            "less shared memory": {"EMULATOR_SHARED": "166912"},
+            "no tensor cores": {"EMULATOR_SHARED": "99000"}}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_emulated_products(setting, emulate, monkeypatch):
+    """A missing barrier or wait, GPUs with less shared memory; infinities and wide ranges."""
+    for variable, value in SETTINGS[setting].items():
+        monkeypatch.setenv(variable, value)
+    emulated = emulate("linear")
+    torch.manual_seed(2)
+    check_emulated(emulated, "linear", CASES["linear"][2][0], torch.float32, "contiguous")
+    x, w, b = torch.randn(20, 70), torch.randn(30, 70), torch.randn(30)
+    x[3, 5], x[4, 6], x[7, 0], x[9], x[12, 1::2] = float("inf"), float("nan"), 3e38, 0.0, 1e-25
+    w[2, 9], w[5] = -float("inf"), 1e-42
+    w[11, ::2] *= 1e30
+    got = emulated.call("forward", [x, w, b])[0].double()
+    want = torch.nn.functional.linear(x.double(), w.double(), b.double())
+    bound = x.abs().double() @ w.abs().double().t() + b.abs()
+    assert torch.equal(got.isnan(), want.isnan())
+    fits = want.abs() < 3e38
+    assert ((got - want).abs() / bound)[fits].nan_to_num(0.0).max() < 2.0 ** -21

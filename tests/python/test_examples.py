@@ -12,7 +12,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-KERNELBENCH = ROOT / "examples" / "kernelbench" / "formula"
+KERNELBENCH = ROOT / "examples" / "kernelbench"
+KINDS = ("formula", "emitted")
 
 
 def load(path):
@@ -58,17 +59,20 @@ PROBLEMS = {
 }
 
 
-def test_all_examples_are_here():
-    assert sorted(str(p.relative_to(KERNELBENCH)) for p in KERNELBENCH.glob("*/*.py")) == sorted(PROBLEMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_examples_are_here(kind):
+    folder = KERNELBENCH / kind
+    assert sorted(str(p.relative_to(folder)) for p in folder.glob("*/*.py")) == sorted(PROBLEMS)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_kernelbench(name, device):
+def test_kernelbench(name, kind, device):
     reference, arguments, shape = PROBLEMS[name]
     torch.manual_seed(5)
     want_model = reference(*arguments).to(device)
     torch.manual_seed(5)
-    model = load(KERNELBENCH / name).ModelNew(*arguments).to(device)
+    model = load(KERNELBENCH / kind / name).ModelNew(*arguments).to(device)
     assert list(model.state_dict()) == list(want_model.state_dict())
     for x in (torch.rand(shape, device=device), torch.randn(shape, device=device) * 4):
         x.requires_grad_()
@@ -82,7 +86,7 @@ def test_kernelbench(name, device):
         for a, b in zip(torch.autograd.grad(got.sum(), parameters),
                         torch.autograd.grad(want.sum(), wanted)):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-    text = (KERNELBENCH / name).read_text()
+    text = (KERNELBENCH / kind / name).read_text()
     assert not re.search(r"\b(pass|try|except)\b", text)  # words that the benchmark refuses
 
 

@@ -75,7 +75,6 @@ def replace_launches(text):
 def translate(kernels, host):
     for name in REPLACED:
         kernels = remove_function(kernels, name)
-    assert "asm" not in kernels
     kernels = kernels.replace("extern __shared__ __align__(16) unsigned char shared[];",
                               "unsigned char *shared = emulator_shared;")
     host = re.sub(r"#include <(c10|ATen).*\n", "", host)

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_pytorch.c - files for PyTorch (src/pytorch): what they must not hold, what is
+ * refused and why, and, where the real NVRTC is found, that their
+ * device code compiles for sm_80 and sm_90. tests/python/test_emitted.py runs them on the
+ * CPU, their kernels under an emulator.
+ *
+ *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
+ */
+#include "test.h"
+
+#include "cuda/cuda_nvrtc.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *formula;
+    const char *sizes[4]; /* of the inputs: "ab" is 5 x 6, "1" is 1 */
+} file_case;
+
+static const file_case cases[] = {
+    {.formula = "x * sigmoid(x) + 2.0 * tanh(y)", .sizes = {"ab", "ab"}},
+    {.formula = "x / b + c", .sizes = {"abc", "c", "b1"}},
+    {.formula = "softmax(x, dim=1)", .sizes = {"ab"}},
+    {.formula = "layer_norm(x, 7, w, b)", .sizes = {"ac", "c", "c"}},
+    {.formula = "var(x, dim=(0, 2)), logsumexp(x, dim=1), amin(x)", .sizes = {"abc"}},
+    {.formula = "sum(sigmoid(linear(x, w, b)), dim=1)", .sizes = {"ab", "cb", "c"}},
+    {.formula = "linear(gelu(linear(x, w)), v)", .sizes = {"ab", "cb", "dc"}},
+    {.formula = "silu(linear(x, w)) * linear(x, v)", .sizes = {"ab", "cb", "cb"}},
+    {.formula = "tanh(a @ b)", .sizes = {"abc", "acd"}},
+};
+
+static ogive_status emit(const file_case *of, const ogive_pytorch_options *options, char **text,
+                         ogive_error *error)
+{
+    ogive_formula *formula;
+    DLTensor tensors[4];
+    int64_t shapes[4][8];
+    const DLTensor *inputs[4];
+    size_t count = 0, length = 0;
+    *text = NULL;
+    ogive_status status = ogive_formula_create(of->formula, OGIVE_TEXT, &formula, error);
+    if (status)
+        return status;
+    for (; count < 4 && of->sizes[count]; count++) {
+        const char *sizes = of->sizes[count];
+        for (size_t d = 0; d < strlen(sizes); d++)
+            shapes[count][d] = sizes[d] == '1' ? 1 : sizes[d] - 'a' + 5;
+        tensors[count] = (DLTensor){.ndim = (int32_t)strlen(sizes), .shape = shapes[count]};
+        inputs[count] = &tensors[count];
+    }
+    status = ogive_formula_pytorch(formula, count ? inputs : NULL, count, options, NULL, 0, &length,
+                                   error);
+    if (status == OGIVE_OK && (*text = malloc(length + 1)))
+        status = ogive_formula_pytorch(formula, count ? inputs : NULL, count, options, *text,
+                                       length + 1, &length, error);
+    ogive_formula_release(formula);
+    return status;
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_error error;
+        char *text;
+        if (emit(&cases[i], NULL, &text, &error))
+            fail_msg("%s: %s", cases[i].formula, error.message);
+        assert_non_null(strstr(text, "class ModelNew(nn.Module):"));
+        assert_null(strstr(text, "pass")); /* words that a benchmark refuses anywhere */
+        assert_null(strstr(text, "try:"));
+        assert_null(strstr(text, "except"));
+        free(text);
+    }
+}
+
+static void test_text_is_cut(void **state)
+{
+    (void)state;
+    ogive_formula *formula;
+    ogive_error error;
+    char text[11];
+    size_t length;
+    assert_int_equal(ogive_formula_create("sigmoid(x)", OGIVE_TEXT, &formula, &error), OGIVE_OK);
+    assert_int_equal(
+        ogive_formula_pytorch(formula, NULL, 0, NULL, text, sizeof text, &length, &error),
+        OGIVE_OK);
+    assert_int_equal(strlen(text), 10);
+    assert_true(length > 1000);
+    assert_int_equal(ogive_formula_pytorch(formula, NULL, 0, NULL, NULL, 1, &length, &error),
+                     OGIVE_ARGUMENT);
+    assert_int_equal(ogive_formula_pytorch(NULL, NULL, 0, NULL, NULL, 0, &length, &error),
+                     OGIVE_ARGUMENT);
+    ogive_pytorch_options old = {.size = 8};
+    assert_int_equal(ogive_formula_pytorch(formula, NULL, 0, &old, NULL, 0, &length, &error),
+                     OGIVE_ARGUMENT);
+    ogive_formula_release(formula);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        file_case of;
+        ogive_status status;
+        const char *message;
+    } refused[] = {
+        {{.formula = "float16(x)", .sizes = {"ab"}}, OGIVE_UNSUPPORTED, "one dtype"},
+        {{.formula = "linear(x, w)", .sizes = {"ab", "dc"}}, OGIVE_SHAPE, "linear"},
+        {{.formula = "x + x_y + x.y"}, OGIVE_ARGUMENT, "one name in Python"},
+        {{.formula = "linear(x, w, 0.5)"}, OGIVE_UNSUPPORTED, "give a tensor"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(refused); i++) {
+        ogive_error error;
+        char *text;
+        assert_int_equal(emit(&refused[i].of, NULL, &text, &error), refused[i].status);
+        if (!strstr(error.message, refused[i].message))
+            fail_msg("%s: %s", refused[i].of.formula, error.message);
+        assert_null(text);
+    }
+}
+
+/* ---- compiling ------------------------------------------------------------------------- */
+
+static struct {
+    int (*create)(void **, const char *, const char *, int, const char *const *,
+                  const char *const *);
+    int (*compile)(void *, int, const char *const *);
+    int (*log_size)(void *, size_t *);
+    int (*log)(void *, char *);
+    int (*destroy)(void **);
+} nvrtc;
+
+/* The real one: CTest points OGIVE_NVRTC to another. */
+static bool load_nvrtc(void)
+{
+    const og_cuda_nvrtc *info;
+    ogive_error error;
+    if (getenv("OGIVE_TEST_NVRTC"))
+        setenv("OGIVE_NVRTC", getenv("OGIVE_TEST_NVRTC"), 1);
+    else
+        unsetenv("OGIVE_NVRTC");
+    if (og_cuda_find_nvrtc(&info, &error))
+        return false;
+    void *library = dlopen(info->path, RTLD_NOW);
+    if (!library)
+        return false;
+    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
+    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
+    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
+    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
+    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
+    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.destroy;
+}
+
+static void compile(const char *formula, const char *source, const char *arch)
+{
+    char target[64];
+    snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
+    const char *const options[] = {target, "--std=c++17", "--fmad=false", "-diag-suppress=177"};
+    void *program;
+    size_t size;
+    assert_int_equal(nvrtc.create(&program, source, "emitted.cu", 0, NULL, NULL), 0);
+    int result = nvrtc.compile(program, (int)TEST_COUNT(options), options);
+    assert_int_equal(nvrtc.log_size(program, &size), 0);
+    char *log = malloc(size + 1);
+    assert_int_equal(nvrtc.log(program, log), 0);
+    log[size] = 0;
+    if (result || strstr(log, "error") || strstr(log, "warning"))
+        fail_msg("%s, sm_%s: %.2000s", formula, arch, log);
+    free(log);
+    nvrtc.destroy(&program);
+}
+
+/* What stands between NAME = r''' and ''' in the file. */
+static void add_string(const char *text, const char *name, og_text *to)
+{
+    char start[64];
+    snprintf(start, sizeof start, "%s = r'''", name);
+    const char *from = strstr(text, start);
+    assert_non_null(from);
+    from += strlen(start);
+    og_text_add(to, "%.*s", (int)(strstr(from, "'''") - from), from);
+}
+
+/* The templates of every kernel in source, which says "Forward0: product" of each, for type. */
+static void add_instances(const char *source, const char *type, og_text *to)
+{
+    char name[32], kind[64];
+    for (const char *at = source; (at = strstr(at, "\ntemplate <int sweep> struct ")); at++) {
+        const char *comment = at;
+        while (strncmp(comment, "/* ", 3) != 0)
+            comment--;
+        assert_int_equal(sscanf(comment, "/* %31[^:]: %63[^*]", name, kind), 2);
+        og_text_add(to, "template __global__ void ");
+        if (strstr(kind, "product") && strcmp(type, "double") != 0)
+            og_text_add(to, "product_tensor<%s, %s>(const ProductArgs, bool);\n", name, type);
+        else if (strstr(kind, "product"))
+            og_text_add(to, "product_plain<%s, %s>(const ProductArgs);\n", name, type);
+        else if (strstr(kind, "pointwise"))
+            og_text_add(to,
+                        "pointwise_flat<%s, %s>(const Args);\n"
+                        "template __global__ void pointwise<%s, %s, int>(const Args);\n",
+                        name, type, name, type);
+        else
+            og_text_add(to,
+                        "whole_rows<%s, %s>(const Args, int, bool);\n"
+                        "template __global__ void sweep_segments<%s, 0, %s>(const Args, int, bool, "
+                        "long long, void *, const void *);\n"
+                        "template __global__ void finish_rows<%s, 0, %s>(const Args, long long, "
+                        "const void *, void *);\n",
+                        name, type, name, type, name, type);
+    }
+}
+
+static void test_kernels_compile(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"float", "Float16", "Bfloat16", "double"};
+    if (!load_nvrtc())
+        skip();
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_error error;
+        char *text;
+        assert_int_equal(emit(&cases[i], NULL, &text, &error), OGIVE_OK);
+        for (int part = 0; part < 2; part++) {
+            og_text source = {0}, kernels = {0};
+            add_string(text, "CUDA_SHARED", &source);
+            add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
+            og_text_add(&source, "%s", kernels.data);
+            /* float of all; another type in turn, all of them only when asked for. */
+            for (size_t t = 0; t < TEST_COUNT(types); t++)
+                if (test_full() || t == 0 || t == 1 + (i + (size_t)part) % 3)
+                    add_instances(kernels.data, types[t], &source);
+            compile(cases[i].formula, source.data, (i + (size_t)part) % 2 ? "80" : "90");
+            og_text_free(&source);
+            og_text_free(&kernels);
+        }
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_text_is_cut),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_kernels_compile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
