@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifdef __CUDACC_RTC__
 typedef int int32_t;
 typedef unsigned int uint32_t;

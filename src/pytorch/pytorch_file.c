@@ -378,7 +378,9 @@ static void add_lines(const file *f, const char *text, size_t length, const char
 static void add_opening(const file *f)
 {
     char kind[64];
-    og_text_add(f->text, "# Made by `ogive emit --pytorch` %s from\n#\n", ogive_version());
+    og_text_add(f->text,
+                "# SPDX-License-Identifier: MIT\n# Made by `ogive emit --pytorch` %s from\n#\n",
+                ogive_version());
     add_lines(f, f->graph->text, f->graph->length, "#     ");
     og_text_add(
         f->text,
@@ -416,6 +418,12 @@ static void add_opening(const file *f)
                          "from torch.utils import cpp_extension\n");
 }
 
+/* A template's text without its own first line, the licence's. */
+static const char *body_of(const char *text)
+{
+    return strchr(text, '\n') + 1;
+}
+
 static void add_kernels(file *f, const og_pytorch_program *program, og_text *text)
 {
     for (int32_t k = 0; k < program->plan.kernel_count; k++)
@@ -431,24 +439,26 @@ static void add_sources(file *f)
     add_kernels(f, &f->backward, &kernels[1]);
     og_text_add(f->text,
                 "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''\n%s\n",
-                og_text_of_pytorch_base);
+                body_of(og_text_of_pytorch_base));
     if (rows || product)
         f->used[OG_OP_exp] = true;
     og_pytorch_add_math(f->used, f->text);
     og_text_add(f->text, "%s%s", pointwise ? "\n" : "",
-                pointwise ? og_text_of_pytorch_pointwise : "");
+                pointwise ? body_of(og_text_of_pytorch_pointwise) : "");
     if (rows || product)
-        og_text_add(f->text, "\n%s\n%s", og_text_of_pytorch_terms, og_text_of_pytorch_rows);
+        og_text_add(f->text, "\n%s\n%s", body_of(og_text_of_pytorch_terms),
+                    body_of(og_text_of_pytorch_rows));
     if (product)
-        og_text_add(f->text, "\n%s\n%s", og_text_of_pytorch_product, og_text_of_pytorch_tensor);
+        og_text_add(f->text, "\n%s\n%s", body_of(og_text_of_pytorch_product),
+                    body_of(og_text_of_pytorch_tensor));
     og_text_add(f->text, "'''\n\n# The formula, kernel by kernel.\nCUDA_FORWARD = r'''%s'''\n",
                 kernels[0].data ? kernels[0].data : "");
     og_text_add(f->text, "\n# Its derivative.\nCUDA_BACKWARD = r'''%s'''\n",
                 kernels[1].data ? kernels[1].data : "");
-    og_text_add(f->text, "\nHOST_SHARED = r'''\n%s%s%s%s'''\n", og_text_of_pytorch_host,
-                pointwise ? og_text_of_pytorch_host_pointwise : "",
-                rows ? og_text_of_pytorch_host_rows : "",
-                product ? og_text_of_pytorch_host_product : "");
+    og_text_add(f->text, "\nHOST_SHARED = r'''\n%s%s%s%s'''\n", body_of(og_text_of_pytorch_host),
+                pointwise ? body_of(og_text_of_pytorch_host_pointwise) : "",
+                rows ? body_of(og_text_of_pytorch_host_rows) : "",
+                product ? body_of(og_text_of_pytorch_host_product) : "");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         const char *name = i ? "BACKWARD" : "FORWARD";

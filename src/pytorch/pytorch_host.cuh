@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
  * device and its current stream; errors are raised in Python. */
 #include <c10/cuda/CUDAException.h>

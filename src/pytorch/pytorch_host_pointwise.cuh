@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 
 template <template <int> class K, class T> static void run_pointwise(Args a, int lead)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 
 /* Dims `dims` of t as the one dim that is summed; its stride, or t is copied so that it
  * has one. */

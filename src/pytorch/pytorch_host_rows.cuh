@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 
 /* Sweeps of few long rows, one after the other. */
 template <template <int> class K, int sweep, class T>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pointwise: a thread takes a vector of 16 bytes along the innermost dim. Each operand moves
  * as a whole vector where it lies so (a.vectors), else element by element. */
 template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) Vector {

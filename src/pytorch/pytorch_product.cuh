@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Products: left (m, k) times right (n, k), summed over k. The space's dims are batch dims,
  * then m's, then n's; a block computes one tile of m x n and applies the rest of the formula
  * to it while it is in shared memory. A reduction over n leaves one term a row and tile, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows: what is reduced, and what follows from it, in one or more sweeps over the same
  * rows. `lanes` threads share a row; a block holds THREADS / lanes rows. In memory the
  * neighbours of an element are in its own row, or (by_columns) in the next rows: threads

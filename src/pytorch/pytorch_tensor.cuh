@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensor cores, for float, float16 and bfloat16 (compute capability 8.0 and later).
  *
  * float: each row of a chunk of 32 k is scaled by the power of two that brings its greatest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a row is reduced by. No atomics: the same input gives the same bits every run.
  * LOG_SUM keeps the greatest element seen (a) and the sum of exp(x - a) (b) together, so
  * that a softmax reads its row twice, not three times. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Made by `ogive emit --pytorch` 0.1.0 from
 #
 #     sum(sigmoid(linear(x, linear.weight, linear.bias)), dim=1, keepdim=true)
