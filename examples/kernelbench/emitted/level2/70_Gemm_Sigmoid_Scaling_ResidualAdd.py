@@ -177,32 +177,17 @@ struct Sweep {
     template <class C> static __device__ void finish(const double *, const C *, C *, C *) {}
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define OG_HAS_NAN_MINIMUM 1 /* one instruction, which no comparison is made into */
-#endif
-
-/* x, but at most, or at least, limit, which is not 0; NaN stays NaN. */
-OG_FN float og_at_most_f32(float x, float limit)
-{
-#ifdef OG_HAS_NAN_MINIMUM
-    float y;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(limit));
-    return y;
-#else
-    return x > limit ? limit : x;
-#endif
-}
-
 /*
- * The smaller of |x| and limit; of a NaN, NaN or limit: og_restore_nan_f32() brings it back.
+ * The smaller of |x| and limit; of a NaN, limit or NaN: og_restore_nan_f32() brings it back.
  * An integer minimum is one short instruction in every vector unit; gcc 12 makes two long
  * ones of a comparison of floats that keeps a NaN (sigmoid: 0.44 against 0.39 ns an
- * element, Zen 4).
+ * element, Zen 4).  A GPU has one for that comparison, |x| included.
  */
 OG_FN float og_magnitude_f32(float x, float limit)
 {
-#ifdef OG_HAS_NAN_MINIMUM
-    return og_at_most_f32(fabsf(x), limit);
+#ifdef __CUDA_ARCH__
+    float a = fabsf(x);
+    return a > limit ? limit : a;
 #else
     uint32_t u = og_bits_f32(x) & 0x7fffffffu;
     uint32_t most = og_bits_f32(limit);
@@ -213,7 +198,7 @@ OG_FN float og_magnitude_f32(float x, float limit)
 /* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
 OG_FN float og_restore_nan_f32(float x, float y)
 {
-#ifdef OG_HAS_NAN_MINIMUM
+#ifdef __CUDA_ARCH__
     (void)x;
     return y;
 #else
