@@ -416,6 +416,66 @@ static void test_tensor_cores(void **unused)
         check_linear(shapes[i][0], shapes[i][1], shapes[i][2], &random);
 }
 
+/* Odd multiples of 1/32 below 2: sums of up to 4096 products are exact in float32, so whoever
+ * multiplies must have the CPU's bits, and the tail after that. */
+static void fill_exact(placed *p, test_random *random)
+{
+    for (int64_t i = 0; i < p->elements; i++)
+        reference_store(p->memory, p->dtype, i,
+                        (double)(2 * test_random_below(random, 64) - 63) / 32);
+}
+
+static const struct {
+    const char *text;
+    case_shape shapes[5];
+    case_layout layouts[2]; /* of x and w */
+} exact[] = {
+    {"linear(x, w)", {SHAPE(130, 260), SHAPE(200, 260)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w)", {SHAPE(70, 264), SHAPE(136, 264)}, {MISALIGNED, PADDED}},
+    {"linear(x, w, b)", {SHAPE(300, 136), SHAPE(300, 136), SHAPE(300)}, {TRANSPOSED, SLICED}},
+    {"z = linear(x, w, b); z + 2 * sigmoid(z)",
+     {SHAPE(3, 2056), SHAPE(130, 2056), SHAPE(130)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w) * y + r",
+     {SHAPE(2, 35, 128), SHAPE(150, 128), SHAPE(2, 35, 150), SHAPE(35, 1)},
+     {STRIDED, CONTIGUOUS}},
+    {"sum(sigmoid(linear(x, w, b)), dim=1)",
+     {SHAPE(137, 520), SHAPE(300, 520), SHAPE(300)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}, {CONTIGUOUS, TRANSPOSED}},
+    {"x @ w", {SHAPE(77, 136), SHAPE(136, 130)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(200, 64), SHAPE(64, 24)}, {TRANSPOSED, CONTIGUOUS}},
+    {"x @ w", {SHAPE(5, 70, 264), SHAPE(5, 264, 136)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(3, 70, 101), SHAPE(3, 101, 77)}, {CONTIGUOUS, TRANSPOSED}},
+    {"x @ w + y", {SHAPE(70, 264), SHAPE(4, 264, 136), SHAPE(70, 136)}, {CONTIGUOUS, STRIDED}},
+};
+
+/* On the fake device, which has no tensor cores, strict. */
+static void test_exact(void **unused)
+{
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+    test_random random = test_random_named("exact");
+    (void)unused;
+    case_options.precision = device_is_fake() ? OGIVE_STRICT : OGIVE_FLOAT32;
+    for (size_t i = 0; i < 2 * TEST_COUNT(exact) * TEST_COUNT(dtypes); i++) {
+        size_t which = i / 2 % TEST_COUNT(exact);
+        formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
+        c.input_count = ogive_formula_input_count(c.formula);
+        for (size_t t = 0; t < c.input_count; t++) {
+            placed *p = &c.inputs[t];
+            *p = (placed){.dtype = dtypes[i / 2 / TEST_COUNT(exact)],
+                          .layout = t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
+                          .rank = exact[which].shapes[t].rank};
+            memcpy(p->shape, exact[which].shapes[t].shape, sizeof p->shape);
+            place(p, &random, true);
+            fill_exact(p, &random);
+        }
+        run_placed(&c, i % 2 ? TRANSPOSED : CONTIGUOUS, &random);
+    }
+    case_options.precision = OGIVE_STRICT;
+    end_cases("exact");
+}
+
 /* ---- a real compiler ------------------------------------------------------------------------ */
 
 static void test_compile(void **unused)
@@ -453,6 +513,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_half_tiles),    cmocka_unit_test(test_launches),
         cmocka_unit_test(test_half_launches), cmocka_unit_test(test_half_copies),
         cmocka_unit_test(test_redo),          cmocka_unit_test(test_tensor_cores),
+        cmocka_unit_test(test_exact),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
