@@ -308,6 +308,40 @@ static const struct {
     {"linear(x, w), sum(linear(x, w), dim=1)", {SHAPE(9, 136), SHAPE(200, 136)}},
 };
 
+/* Halves lie in any way, and in batches. w's last dim is n. */
+static const struct {
+    const char *text;
+    case_shape shapes[3];
+    case_layout x;
+} half_tails[] = {
+    {"x @ w", {SHAPE(37, 136), SHAPE(136, 72)}, CONTIGUOUS},
+    {"x @ w", {SHAPE(130, 64), SHAPE(64, 200)}, TRANSPOSED},
+    {"x @ w", {SHAPE(3, 37, 101), SHAPE(3, 101, 72)}, PADDED},
+    {"x @ w + y", {SHAPE(130, 64), SHAPE(4, 64, 16), SHAPE(130, 16)}, SLICED},
+    {"sum(sigmoid(x @ w), dim=2)", {SHAPE(2, 9, 300), SHAPE(2, 300, 136)}, STRIDED},
+};
+
+static void redo_halves(test_random *random)
+{
+    for (size_t i = 0; i < 2 * TEST_COUNT(half_tails); i++) {
+        const char *text = half_tails[i / 2].text;
+        formula_case c = {.text = text, .formula = find_formula(text)};
+        c.input_count = ogive_formula_input_count(c.formula);
+        for (size_t t = 0; t < c.input_count; t++) {
+            placed *p = &c.inputs[t];
+            *p = (placed){.dtype = i % 2 ? OG_BFLOAT16 : OG_FLOAT16,
+                          .layout = t == 0   ? half_tails[i / 2].x
+                                    : t == 1 ? MISALIGNED
+                                             : CONTIGUOUS,
+                          .rank = half_tails[i / 2].shapes[t].rank};
+            memcpy(p->shape, half_tails[i / 2].shapes[t].shape, sizeof p->shape);
+            place(p, random, true);
+            fill(p, random, ORDINARY);
+        }
+        run_placed(&c, CONTIGUOUS, random);
+    }
+}
+
 /* TMA takes no w that begins beside a multiple of 16 bytes: og_redo computes all of it. */
 static void test_redo(void **unused)
 {
@@ -336,6 +370,7 @@ static void test_redo(void **unused)
             }
             run_placed(&c, CONTIGUOUS, &random);
         }
+    redo_halves(&random);
     case_options.precision = OGIVE_STRICT;
     unsetenv("OGIVE_PRODUCT");
     end_cases("redo");
