@@ -80,6 +80,14 @@ static void test_choice(void **unused)
     REFUSED(right_pitch, (int64_t)1 << 31);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
+    assert_true(!og_cuda_turns_right(&plain));
+    f = plain;
+    f.right_k_stride = 128;
+    f.right_pitch = 1; /* x @ w */
+    assert_true(og_cuda_turns_right(&f));
+    assert_true(og_cuda_refuse_sm90(&f, &hopper, false, "sm90") == NULL);
+    f.n = (int64_t)1 << 22;
+    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, false, "sm90"));
 }
 
 /* Halves are copied where TMA cannot fetch them, so layouts do not matter. */
@@ -206,6 +214,19 @@ static void test_launches(void **unused)
     assert_int_equal(x->box_rows, 256);
     assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
 
+    setenv("OGIVE_PRODUCT", "sm90", 1);
+    emit_product(OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1000}, &arena,
+                 &work);
+    unsetenv("OGIVE_PRODUCT");
+    tensor = &work.launches[2];
+    assert_int_equal(work.launches[0].grid[0], 16 * 17); /* og_turn_w */
+    assert_int_equal(tensor->maps[0].buffer, OG_CUDA_SCRATCH);
+    assert_int_equal(tensor->maps[0].offset, 0);
+    assert_int_equal(tensor->maps[0].columns, 1030);
+    assert_int_equal(tensor->maps[0].pitch_bytes, 4 * 1032);
+    assert_true(tensor->maps[1].offset >= 1000 * 4 * 1032);
+    assert_int_equal(tensor->maps[1].at, OG_CUDA_MAP_BYTES);
+
     emit_linear(5, 100000, 128, 128, &arena, &work);
     assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
     assert_int_equal(work.launches[1].block[0], 384);
@@ -306,6 +327,8 @@ static const struct {
     {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}},
     {"amax(linear(x, w), dim=1) + y", {SHAPE(9, 136), SHAPE(200, 136), SHAPE(9)}},
     {"linear(x, w), sum(linear(x, w), dim=1)", {SHAPE(9, 136), SHAPE(200, 136)}},
+    {"linear(x, w)", {SHAPE(9, 131), SHAPE(140, 131)}}, /* w of float32 is turned first: og_redo */
+    {"x @ w + y", {SHAPE(37, 137), SHAPE(137, 136), SHAPE(37, 136)}}, /* reads the copy */
 };
 
 /* Halves lie in any way, and in batches. w's last dim is n. */
@@ -363,7 +386,8 @@ static void test_redo(void **unused)
                                                             : CONTIGUOUS,
                               .rank = tails[i].shapes[t].rank};
                 memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
-                if (turn >= 2 && t < 2) /* other rows of halves are copied, then TMA takes them */
+                /* Other rows of halves are copied, then TMA takes them. */
+                if (turn >= 2 && t < 2 && tails[i].text[0] != 'x')
                     p->shape[p->rank - 1] = (p->shape[p->rank - 1] + 7) / 8 * 8;
                 place(p, &random, true);
                 fill(p, &random, special ? SPECIAL : ORDINARY);
@@ -516,8 +540,10 @@ static void test_exact(void **unused)
 static void test_compile(void **unused)
 {
     (void)unused;
+    setenv("OGIVE_PRODUCT", "sm90", 1); /* w turned, too */
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
         compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
+    unsetenv("OGIVE_PRODUCT");
     /* 64-bit indices, functions that take many registers. */
     const case_shape large[] = {SHAPE(70000, 128), SHAPE(32768, 128), SHAPE(32768)};
     compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, "90a",

@@ -22,6 +22,9 @@ typedef struct {
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
 
+/* Float32: must w be brought into another layout before TMA can fetch it? */
+bool og_cuda_turns_right(const og_cuda_product_facts *facts);
+
 /* NULL: cuda_sm90.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
  * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
 const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
