@@ -143,7 +143,9 @@ PyObject *core_torch_gradient(core_formula *self, PyObject *const *objects);
 PyObject *core_torch_explain(core_formula *self, PyObject *const *objects);
 /* The operator, by PyTorch's dispatcher: arguments as a vectorcall has them. */
 PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject *names);
-/* PyTorch's current stream of a CUDA device, for a PyTorch without a table that has it. */
+/* A tensor as a DLPack capsule, ready or not, and PyTorch's current stream of a CUDA device,
+ * for a PyTorch without a table that has them. __dlpack__ would take 4 us. */
+PyObject *core_torch_lend(PyObject *tensor);
 int core_torch_stream(int32_t device, void **stream);
 /* Tells autograd that tensor is about to be written to. */
 int core_torch_written(PyObject *tensor);

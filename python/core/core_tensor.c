@@ -34,8 +34,8 @@ static PyObject *call_dlpack(PyObject *object, PyObject *arguments)
 }
 
 /* Asks for a versioned capsule first, so that read-only arrays can be lent. A CUDA
- * tensor is asked to be ready on stream: 1 is the legacy default stream, -1 nothing. */
-static PyObject *ask_for_capsule(PyObject *object, int ready_on)
+ * tensor is asked to be ready on the legacy default stream, where we then work. */
+static PyObject *export_capsule(PyObject *object)
 {
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     PyObject *first = device ? PySequence_GetItem(device, 0) : NULL;
@@ -47,23 +47,11 @@ static PyObject *ask_for_capsule(PyObject *object, int ready_on)
     const char *stream = type == kDLCUDA ? "stream" : NULL;
     PyObject *capsule =
         call_dlpack(object, Py_BuildValue(stream ? "{s(ii)si}" : "{s(ii)}", "max_version",
-                                          DLPACK_MAJOR, DLPACK_MINOR, stream, ready_on));
+                                          DLPACK_MAJOR, DLPACK_MINOR, stream, 1));
     if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError))
         return capsule;
     PyErr_Clear(); /* NumPy before 2.1 knows no max_version */
-    return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, ready_on));
-}
-
-/* PyTorch lends no tensor that requires grad, but the same without; of its tensors we know
- * the stream. Others are to be ready on the one where we then work. */
-static PyObject *export_capsule(PyObject *object, core_family family)
-{
-    if (family != FAMILY_TORCH)
-        return ask_for_capsule(object, 1);
-    PyObject *detached = PyObject_CallMethod(object, "detach", NULL);
-    PyObject *capsule = detached ? ask_for_capsule(detached, -1) : NULL;
-    Py_XDECREF(detached);
-    return capsule;
+    return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, 1));
 }
 
 static int take_capsule(core_operand *operand, PyObject *capsule)
@@ -102,7 +90,8 @@ static int borrow_view(core_operand *operand)
         operand->read_only = operand->versioned->flags & DLPACK_READ_ONLY;
         return 0;
     }
-    PyObject *capsule = export_capsule(operand->object, operand->kind.family);
+    PyObject *capsule = operand->kind.family == FAMILY_TORCH ? core_torch_lend(operand->object)
+                                                             : export_capsule(operand->object);
     int status = capsule ? take_capsule(operand, capsule) : -1;
     Py_XDECREF(capsule);
     return status;

@@ -25,6 +25,7 @@ enum {
     TRACING,        /* -> state or None */
     IS_NEGATIVE,    /* (tensor) -> bool */
     WRITTEN,        /* (tensor): its version changes */
+    LEND,           /* (tensor) -> DLPack capsule */
     STREAM,         /* (device index) -> int */
     OPERATOR,       /* (formula, inputs, out) -> result */
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
@@ -34,9 +35,21 @@ enum {
 };
 
 static const char *const names[FUNCTIONS] = {
-    "grad_mode", "functorch",   "dispatch_modes", "function_modes", "autocast",
-    "tracing",   "is_negative", "written",        "stream",         "operator",
-    "gradient",  "explain",     "dispatch"};
+    [GRAD_MODE] = "grad_mode",
+    [FUNCTORCH] = "functorch",
+    [DISPATCH_MODES] = "dispatch_modes",
+    [FUNCTION_MODES] = "function_modes",
+    [AUTOCAST] = "autocast",
+    [TRACING] = "tracing",
+    [IS_NEGATIVE] = "is_negative",
+    [WRITTEN] = "written",
+    [LEND] = "lend",
+    [STREAM] = "stream",
+    [OPERATOR] = "operator",
+    [GRADIENT] = "gradient",
+    [EXPLAIN] = "explain",
+    [DISPATCH] = "dispatch",
+};
 static PyObject *functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
 static PyObject *requires_grad, *current_level; /* names */
@@ -263,6 +276,11 @@ PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject 
     Py_XDECREF(arguments);
     Py_XDECREF(named);
     return value;
+}
+
+PyObject *core_torch_lend(PyObject *tensor)
+{
+    return PyObject_CallFunctionObjArgs(functions[LEND], tensor, NULL);
 }
 
 int core_torch_stream(int32_t device, void **stream)

@@ -235,7 +235,7 @@ else:
 
 
 def test_without_the_table_of_c_functions():
-    """PyTorch before 2.10 lends its tensors through __dlpack__ only; streams count there too."""
+    """PyTorch 2.9 has none, and lends its tensors by DLPack's capsules; streams count there too."""
     run_python("""
 import torch
 if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):

@@ -85,7 +85,7 @@ assert "ogive" in sys.modules
 
 
 def test_without_the_table_of_c_functions():
-    """PyTorch before 2.10 lends its tensors through __dlpack__ only."""
+    """PyTorch 2.9 has none, and lends its tensors by DLPack's capsules."""
     code = """
 import torch
 if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):

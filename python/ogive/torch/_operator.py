@@ -398,6 +398,7 @@ doors: dict[str, Any] = {
     "tracing": torch._C._get_tracing_state,
     "is_negative": torch._C.TensorBase.is_neg,
     "written": torch.autograd.graph.increment_version,
+    "lend": torch._C._to_dlpack,
     "stream": lambda device: torch.cuda.current_stream(device).cuda_stream,
     "operator": _operator,
     "gradient": _record,
