@@ -7,8 +7,8 @@
  * A block stays on its multiprocessor and takes tile after tile. Its first warpgroup brings
  * boxes of x and w into a ring in shared memory (TMA), the others multiply 64 rows each. Two
  * blocks may be a cluster that works on two tiles in the same columns: each brings one half of w
- * for both. A warp then passes 16 rows of the result through shared memory,
- * 64 columns at a time, so that pass 0 reads and writes memory in whole sectors.
+ * for both. A warp then passes 16 rows of the result through shared memory, 64 columns at a time,
+ * so that pass 0 reads and writes memory in whole sectors.
  *
  * PARAMETERS
  *   OG_MMA_TYPE    "f16" or "bf16"
