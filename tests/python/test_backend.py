@@ -254,7 +254,7 @@ def test_explain(data, device):
     assert "left: dropout (2 calls): the formula language has no dropout\n" in text
     assert "left: layer_norm, " in text
     if device == "cuda":
-        assert "left: linear (2 calls): such products do not run on tensor cores here\n" in text
+        assert "left: linear (2 calls): such products are left to PyTorch's libraries on a GPU\n" in text
     else:
         assert "layer_norm, linear: nothing beside it that a formula could join it with" in text
         assert text.startswith("taken: linear, gelu (2 calls, one formula)\n    gelu(linear(")

@@ -28,7 +28,7 @@ from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, ar
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# From this k and n on float32 products run on a Hopper GPU's tensor cores (docs/cuda.md).
+# From this k and n on float32 products run on tensor cores (docs/cuda.md).
 _TENSOR_CORES = 128
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY}
 
@@ -113,16 +113,17 @@ def _unwrapped(text: str) -> str:
 
 
 def _why_not_product(name: str, node: Node) -> str | None:
-    """Products that PyTorch's libraries do faster (docs/cuda.md has the times)."""
+    """Products that PyTorch's libraries do as fast or faster, or that were not measured
+    (docs/cuda.md has the times)."""
     x = value_of(argument(node, 0, "input"))
     w = value_of(argument(node, 1, "weight" if name == "linear" else "other"))
     if x.device.type != "cuda":
         return None
     if x.dtype in (torch.float16, torch.bfloat16):
-        return "PyTorch's products of half types are faster on a GPU"
+        return "PyTorch's products of half types are as fast on a GPU"
     if name == "matmul" or w.dim() != 2 or x.dtype != torch.float32 or any(
             not isinstance(size, int) or size < _TENSOR_CORES for size in w.shape):
-        return "such products do not run on tensor cores here"
+        return "such products are left to PyTorch's libraries on a GPU"
     return None
 
 
