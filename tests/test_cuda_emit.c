@@ -61,6 +61,8 @@ static const struct {
     {"cuda/cuda_transpose.cuh", og_text_of_cuda_transpose},
     {"cuda/cuda_rows.cuh", og_text_of_cuda_rows},
     {"cuda/cuda_rows_split.cuh", og_text_of_cuda_rows_split},
+    {"cuda/cuda_rows_shared.cuh", og_text_of_cuda_rows_shared},
+    {"cuda/cuda_copies.cuh", og_text_of_cuda_copies},
     {"cuda/cuda_combine.cuh", og_text_of_cuda_combine},
     {"cuda/cuda_columns.cuh", og_text_of_cuda_columns},
     {"cuda/cuda_columns_split.cuh", og_text_of_cuda_columns_split},
@@ -117,6 +119,7 @@ static void test_golden_sources(void **state)
         {"cuda/transposing.cu", "t(x) + y", "300x200 200x300"},
         {"cuda/rows.cu", "x - mean(x, 1, true)", "400x5001d"},
         {"cuda/rows_kept.cu", "softmax(x, 1)", "400x1024"},
+        {"cuda/rows_shared.cu", "softmax(x, 1)", "400x16384b"},
         {"cuda/rows_split.cu", "logsumexp(x, 1)", "40x50000"},
         {"cuda/columns.cu", "sum(sigmoid(x), 1)", "30x40x50"},
         {"cuda/columns_split.cu", "softmax(x, 0)", "50000x40"},
@@ -167,8 +170,17 @@ static void test_bodies(void **state)
         {"softmax(x, 1)", "40x30", "rows, several a warp, kept", 1},
         {"softmax(x, 1)", "40x1000", "rows, a warp a row, kept", 1},
         {"softmax(x, 1)", "40x16384", "rows, a block a row, kept", 1},
-        {"softmax(x + y, 1)", "40x16000d 40x16000d", "rows, a block a row", 1},
+        {"softmax(x, 1)", "40x16384b", "rows, a block a row, kept in shared memory", 1},
+        {"softmax(x + y, 1)", "40x16000d 40x16000d", "rows, a block a row, kept in shared memory",
+         1},
+        {"softmax(x + y + z, 1)", "40x16000d 40x16000d 40x16000d", "rows, a block a row", 1},
         {"softmax(x, 1)", "40x16385", "rows, a block a chunk", 3},
+        {"softmax(x, 1)", "131x16388", "rows, a block a chunk", 3}, /* too few for all */
+        {"softmax(x, 1)", "132x16388", "rows, a block a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "132x16389", "rows, a block a chunk", 3}, /* single elements */
+        {"softmax(x, 1)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "4096x65540", "rows, a block a chunk", 3},
+        {"softmax(x, 1)", "4096x114688b", "rows, a block a row, kept in shared memory", 1},
         {"sum(x, 0)", "40x50", "columns", 1},
         {"sum(x, 0)", "4096x50", "columns", 1},
         {"sum(x, 0)", "4097x50", "columns, a block a tile", 2},
@@ -524,8 +536,8 @@ static void test_bodies_compile(void **state)
     (void)state;
     static const char *const formulas[] = {"softmax(x, %d)", "var(x, %d)",
                                            "exp(x), sum(x, %d), amax(x * 2, %d), amin(x, %d)"};
-    static const char *const shapes[] = {"90x3",    "90x64",   "90x1000", "90x4096", "90x9999",
-                                         "9x16384", "9x50000", "9000x7",  "600x600"};
+    static const char *const shapes[] = {"90x3",    "90x64",   "90x1000",   "90x4096", "90x9999",
+                                         "9x16384", "9x50000", "900x65536", "9000x7",  "600x600"};
     static const char *const dtypes[] = {"", "h", "d"};
     if (!load_nvrtc())
         skip();
@@ -537,7 +549,7 @@ static void test_bodies_compile(void **state)
             for (size_t s = 0; s < TEST_COUNT(shapes); s++)
                 for (size_t f = 0; f < TEST_COUNT(formulas); f++) {
                     char formula[128], shape[64];
-                    int dim = s < 7;
+                    int dim = s < 8;
                     snprintf(shape, sizeof shape, "%s%s", shapes[s], dtypes[d]);
                     snprintf(formula, sizeof formula, formulas[f], dim, dim, dim);
                     add_kernel(&u, formula, shape);

@@ -11,6 +11,7 @@
  *   OG_RUNS      the most runs of a tile, 1 to OG_RUN
  *   OG_SHARED_BYTES  what the runs' sums take, a multiple of 8
  *   OG_FLIGHT    elements of a run whose loads are under way at once
+ *   OG_BLOCKS    blocks that a multiprocessor should hold
  */
 enum {
     OG_ACROSS = OG_X * OG_V,
@@ -79,21 +80,23 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
-            typename P::pass::values y[OG_V];
+            typename P::pass::values y[1][OG_V];
             if (e + f >= count)
                 break;
+            P::pass::template compute_all<1>(a, row, 1, &kept, 0, x + f, y);
 #pragma unroll
-            for (int i = 0; i < OG_V; i++) {
-                P::pass::compute(a, row[i], kept, x[f], i, y[i]);
-                P::add(s[i], row[i], peaks[i], y[i]);
-            }
+            for (int i = 0; i < OG_V; i++)
+                P::add(s[i], row[i], peaks[i], y[0][i]);
             if constexpr (P::stores) {
                 og_offsets at = c.at;
                 og_step_row(a, from + e + f, at);
-                P::pass::store(a, at, c.span, row, y);
+                P::pass::store(a, at, c.span, row, y[0]);
             }
         }
     }
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        P::mend(s[i], peaks[i]);
 }
 
 /* ---- what a run's sums are ----------------------------------------------------------- */

@@ -83,6 +83,7 @@ OG_FN typename P::sums og_combine_by_block(const Partials &from, int thread, og_
                 P::merge(s, first ? Partials::get(from, i) : level[i]);
             og_grow_over_warp<P, 32>(s);
             s = og_grow_over_block<P, 16>(s);
+            __syncthreads();
             if (thread == 0 && chunks > 1)
                 level[count + c] = s;
         }

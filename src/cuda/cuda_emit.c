@@ -314,6 +314,7 @@ ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_lim
                          .strict = strict,
                          .arena = arena,
                          .error = error,
+                         .lender = -1,
                          .out = out};
     *out = (og_cuda_work){0};
     ogive_status status = emit(&e);

@@ -44,9 +44,12 @@ typedef struct {
     int32_t vector;     /* OG_V */
     int32_t threads;    /* OG_THREADS */
 
-    bool *is_kept;       /* [access]: read once for all passes, see og_kept */
-    int32_t *kept_terms; /* [value]: see og_find_kept_terms(); NULL: none are kept */
-    int32_t kept_term_count;
+    bool *is_kept;           /* [access]: read once for all passes, see og_kept */
+    int32_t *kept_terms;     /* [value]: see og_find_kept_terms(), or NULL */
+    int32_t kept_term_count; /* 0: none are kept */
+    bool shelves;            /* kept in shared memory, see og_shelf */
+    int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
+    bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
 
     og_cuda_arguments arguments;
     int32_t *list;                 /* [access]: room for a list of them */
@@ -60,9 +63,10 @@ typedef struct {
 extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
     og_text_of_half[], og_text_of_cuda_prologue[], og_text_of_cuda_pointwise[],
     og_text_of_cuda_table[], og_text_of_cuda_reduce[], og_text_of_cuda_rows[],
-    og_text_of_cuda_rows_split[], og_text_of_cuda_combine[], og_text_of_cuda_product[],
-    og_text_of_cuda_product_few[], og_text_of_cuda_product_split[], og_text_of_cuda_product_tiles[],
-    og_text_of_cuda_columns[], og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
+    og_text_of_cuda_rows_split[], og_text_of_cuda_rows_shared[], og_text_of_cuda_copies[],
+    og_text_of_cuda_combine[], og_text_of_cuda_product[], og_text_of_cuda_product_few[],
+    og_text_of_cuda_product_split[], og_text_of_cuda_product_tiles[], og_text_of_cuda_columns[],
+    og_text_of_cuda_columns_split[], og_text_of_cuda_transpose[];
 
 /* ---- cuda_emit.c ---- */
 
@@ -107,9 +111,11 @@ const char *og_cuda_type_of(og_dtype dtype);
 
 /* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
-/* struct og_row, the kernel's row values, and struct og_kept. */
+/* struct og_row, the kernel's row values, struct og_kept and, where shelves are, og_shelf. */
 void og_cuda_add_row(og_cuda_emitter *e);
 size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
+/* Is an element divided by a row value? Then vectors are better computed together. */
+bool og_cuda_divides_by_row(const og_kernel *kernel);
 
 /* ---- cuda_emit_sums.c ---- */
 
@@ -118,9 +124,9 @@ void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
 bool og_cuda_has_terms(const og_pass *pass);
 /* Does the pass end with anything that is a row's? */
 bool og_cuda_has_row_values(const og_pass *pass);
-/* Has terms of sumexp kept that later passes use: rows must be one chunk, and
- * og_kept live from pass to pass. */
-ogive_status og_cuda_keep_terms(og_cuda_emitter *e);
+/* Finds terms of sumexp that later passes use. keep: has them kept, for which rows must be
+ * one chunk, and og_kept live from pass to pass; else they are computed as such again. */
+ogive_status og_cuda_find_terms(og_cuda_emitter *e, bool keep);
 /* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 size_t og_cuda_most_sum_bytes(const og_pass *pass); /* the larger of both, 0 if there are none */
@@ -155,6 +161,17 @@ static inline int32_t og_cuda_split_threads(int64_t k)
 
 /* What elements load and is the same for all rows is loaded once a tile: marks is_kept. */
 void og_cuda_keep_still(og_cuda_emitter *e);
+
+/* ---- cuda_emit_rows_shared.c ---- */
+
+/* Is this for og_cuda_emit_rows_shared()? */
+bool og_cuda_takes_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
+ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
+
+/* ---- cuda_emit_rows.c ---- */
+
+/* Everything before the entries. */
+void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n);
 
 /* ---- bodies: a file each ---- */
 

@@ -4,7 +4,8 @@
  *
  *     loads     a vector of every operand that the pass reads, as it lies in memory
  *     values    of one element: what is stored or reduced
- *     compute (of element i of a vector), store, store_whole (of kernels with products)
+ *     compute (of element i of a vector), compute_all (of reductions, all i), store,
+ *     store_whole (of kernels with products, or rows in shared memory)
  *
  * and og_rows<p>(), its row instructions. Element values are v<n>, row values
  * row.v<n>; functions are those of src/math, by the names in functions.def.
@@ -181,18 +182,11 @@ static void add_pointer(og_cuda_emitter *e, int32_t access, bool written)
     og_text_add(&e->passes, ";\n");
 }
 
-/* Members of a struct of loads, and is_aligned(): may load() move whole vectors? */
-static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32_t count)
+/* is_aligned(): may load(), or store(), move whole vectors? */
+static void add_is_aligned(og_cuda_emitter *e, const int32_t *accesses, int32_t count)
 {
     og_text *to = &e->passes;
-    for (int32_t i = 0; i < count; i++) {
-        const char *type = og_cuda_type_of(e->kernel->accesses[accesses[i]].dtype);
-        if (motion_of(e, accesses[i]) == OG_CUDA_STILL)
-            og_text_add(to, "    %s x%d;\n", type, (int)accesses[i]);
-        else
-            og_text_add(to, "    og_pack<%s> x%d;\n", type, (int)accesses[i]);
-    }
-    og_text_add(to, "\n    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)\n    {\n"
+    og_text_add(to, "    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)\n    {\n"
                     "        return true");
     for (int32_t i = 0; i < count; i++)
         if (motion_of(e, accesses[i]) == OG_CUDA_UNIT) {
@@ -203,12 +197,27 @@ static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32
     og_text_add(to, ";\n    }\n");
 }
 
+/* Members of a struct of loads. */
+static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32_t count)
+{
+    og_text *to = &e->passes;
+    for (int32_t i = 0; i < count; i++) {
+        const char *type = og_cuda_type_of(e->kernel->accesses[accesses[i]].dtype);
+        if (motion_of(e, accesses[i]) == OG_CUDA_STILL)
+            og_text_add(to, "    %s x%d;\n", type, (int)accesses[i]);
+        else
+            og_text_add(to, "    og_pack<%s> x%d;\n", type, (int)accesses[i]);
+    }
+    og_text_add(to, "\n");
+    add_is_aligned(e, accesses, count);
+}
+
 static void add_kept_terms(og_cuda_emitter *e)
 {
     for (int32_t number = 0; number < e->kept_term_count; number++)
         for (int32_t v = 0; v < e->kernel->value_count; v++)
             if (e->kept_terms[v] == number && is_row_value(e->kernel, v))
-                og_text_add(&e->passes, "    %s t%d[OG_V];\n",
+                og_text_add(&e->passes, "    og_pack<%s> t%d;\n",
                             type_names[e->kernel->values[v].type], (int)number);
 }
 
@@ -249,6 +258,52 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
             og_text_add(to, ", span);\n");
         }
     }
+    og_text_add(to, "    }\n};\n");
+}
+
+/* struct og_shelf: what of og_kept is in shared memory, of one step and all threads. */
+static void add_shelf(og_cuda_emitter *e)
+{
+    og_text *to = &e->passes;
+    int32_t *accesses = e->list, count = list_loads(e, -1, accesses);
+    og_text_add(to, "\nstruct og_shelf {\n");
+    for (int32_t i = 0; i < count; i++) {
+        const char *type = og_cuda_type_of(e->kernel->accesses[accesses[i]].dtype);
+        og_text_add(to, "    union {\n        og_pack<%s> x;\n", type);
+        if (accesses[i] == e->lender)
+            og_text_add(to, "        og_pack<%s> t;\n", strcmp(type, "double") ? "float" : type);
+        og_text_add(to, "    } x%d[OG_THREADS];\n", (int)accesses[i]);
+    }
+    og_text_add(to,
+                "\n    OG_FN void copy(const og_args &a, const og_offsets &at, bool whole, const "
+                "og_span &span,\n                    og_shelf &shelf)\n    {\n");
+    for (int32_t i = 0; i < count; i++) {
+        const int at = (int)accesses[i];
+        bool unit = motion_of(e, at) == OG_CUDA_UNIT;
+        add_pointer(e, at, false);
+        if (unit)
+            og_text_add(to,
+                        "        if (whole)\n"
+                        "            og_copy_pack(shelf.x%d[threadIdx.x].x, p%d);\n"
+                        "        else\n    ",
+                        at, at);
+        og_text_add(to, "        shelf.x%d[threadIdx.x].x = og_gather(p%d, ", at, at);
+        if (unit)
+            og_text_add(to, "1");
+        else
+            og_cuda_print_stride(e, at, to);
+        og_text_add(to, ", span);\n");
+    }
+    og_text_add(to, "    }\n    OG_FN void take(const og_shelf &shelf, og_kept &kept)\n    {\n");
+    for (int32_t i = 0; i < count; i++)
+        og_text_add(to, "        kept.x%d = og_load_pack(shelf.x%d[threadIdx.x].x.e);\n",
+                    (int)accesses[i], (int)accesses[i]);
+    if (e->lender >= 0)
+        og_text_add(to, "        kept.t0 = og_load_pack(shelf.x%d[threadIdx.x].t.e);\n",
+                    (int)e->lender);
+    og_text_add(to, "    }\n    OG_FN void put(const og_kept &kept, og_shelf &shelf)\n    {\n");
+    if (e->lender >= 0)
+        og_text_add(to, "        shelf.x%d[threadIdx.x].t = kept.t0;\n", (int)e->lender);
     og_text_add(to, "    }\n};\n");
 }
 
@@ -332,17 +387,12 @@ static void add_store(og_cuda_emitter *e, const og_pass *pass)
 static void add_store_whole(og_cuda_emitter *e, const og_pass *pass)
 {
     og_text *to = &e->passes;
-    og_text_add(to, "    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)\n    {\n"
-                    "        return true");
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        const og_instr *instr = &pass->elements[i];
-        if (instr->op != OG_OP_STORE || motion_of(e, instr->index) != OG_CUDA_UNIT)
-            continue;
-        og_text_add(to, " && og_is_aligned(");
-        print_address(e, instr->index, to);
-        og_text_add(to, ")");
-    }
-    og_text_add(to, ";\n    }\n    OG_FN void store_whole(const og_args &a, const og_offsets &at, "
+    int32_t count = 0;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (pass->elements[i].op == OG_OP_STORE)
+            e->list[count++] = pass->elements[i].index;
+    add_is_aligned(e, e->list, count);
+    og_text_add(to, "    OG_FN void store_whole(const og_args &a, const og_offsets &at, "
                     "const og_row *row,\n                           const values *y)\n    {\n"
                     "        const og_span span = {0, OG_V};\n");
     add_stored(e, pass);
@@ -381,24 +431,78 @@ static void add_values(og_cuda_emitter *e, const og_pass *pass)
     og_text_add(to, "    };\n");
 }
 
-static void add_compute(og_cuda_emitter *e, const og_pass *pass)
+/* An element by what is its row's: og_divide_quickly() saves most of a division. */
+static bool divides_by_row(const og_kernel *kernel, const og_instr *instr)
+{
+    return instr->op == OG_OP_div && instr->type == OG_F32 &&
+           !is_row_value(kernel, instr->args[0]) && is_row_value(kernel, instr->args[1]);
+}
+
+bool og_cuda_divides_by_row(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t i = 0; i < kernel->passes[p].element_count; i++)
+            if (divides_by_row(kernel, &kernel->passes[p].elements[i]))
+                return true;
+    return false;
+}
+
+static void print_quick_division(const og_kernel *kernel, const og_pass *pass,
+                                 const og_instr *instr, og_text *text)
+{
+    bool positive = false;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        positive |= pass->elements[i].dst == instr->args[0] && pass->elements[i].op == OG_OP_exp;
+    og_text_add(text, "og_divide_%s(", positive ? "positive" : "quickly");
+    print_value(kernel, instr->args[0], text);
+    og_text_add(text, ", ");
+    print_value(kernel, instr->args[1], text);
+    og_text_add(text, ", farthest)");
+}
+
+/* exp(x - m), which sumexp has computed before. */
+static void print_term(const og_cuda_emitter *e, const og_instr *instr, og_text *text)
+{
+    if (e->kept_term_count)
+        og_text_add(text, "kept.t%d.e[i]", (int)e->kept_terms[instr->dst]);
+    else
+        og_text_add(text, "og_%s(v%d)", instr->type == OG_F64 ? "exp_f64" : "fall_f32",
+                    (int)instr->args[0]);
+}
+
+/* Does it load a vector of bfloat16, for a reduction? */
+static bool is_pair(const og_cuda_emitter *e, const og_instr *instr)
+{
+    return e->kernel->space.n_reduced && !e->kernel->product_count && instr->op == OG_OP_LOAD &&
+           e->kernel->accesses[instr->index].dtype == OG_BFLOAT16 &&
+           motion_of(e, instr->index) != OG_CUDA_STILL;
+}
+
+/* compute(), or compute_quickly(). */
+static void add_compute(og_cuda_emitter *e, const og_pass *pass, bool quick)
 {
     og_text *to = &e->passes;
     og_text_add(to,
-                "    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, "
-                "const loads &x,\n                       int i, values &y)\n    {\n");
+                "    OG_FN void compute%s(const og_args &a, const og_row &row, const og_kept "
+                "&kept, const loads &x,\n                       int i, values &y%s)\n    {\n",
+                quick ? "_quickly" : "", quick ? ", uint32_t &farthest" : "");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         char operand[32] = "";
         if (instr->op == OG_OP_STORE)
             continue;
+        bool still = instr->op != OG_OP_LOAD || motion_of(e, instr->index) == OG_CUDA_STILL;
         if (instr->op == OG_OP_LOAD)
             snprintf(operand, sizeof operand, "%s.x%d%s", e->is_kept[instr->index] ? "kept" : "x",
-                     (int)instr->index, motion_of(e, instr->index) == OG_CUDA_STILL ? "" : ".e[i]");
+                     (int)instr->index, still || is_pair(e, instr) ? "" : ".e[i]");
         og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
                     (int)instr->dst);
         if (e->kept_terms && e->kept_terms[instr->dst] >= 0)
-            og_text_add(to, "kept.t%d[i]", (int)e->kept_terms[instr->dst]);
+            print_term(e, instr, to);
+        else if (is_pair(e, instr))
+            og_text_add(to, "og_f32_at_bf16(%s, i)", operand);
+        else if (quick && divides_by_row(e->kernel, instr))
+            print_quick_division(e->kernel, pass, instr, to);
         else
             print_expression(e->kernel, instr, operand, to);
         og_text_add(to, ";\n");
@@ -406,6 +510,37 @@ static void add_compute(og_cuda_emitter *e, const og_pass *pass)
             og_text_add(to, "        y.v%d = v%d;\n", (int)instr->dst, (int)instr->dst);
     }
     og_text_add(to, "    }\n");
+}
+
+/* compute_all(): `count` vectors, of kept[v * apart] and x[v], element i with row[i * each]. */
+static void add_compute_all(og_cuda_emitter *e, const og_pass *pass)
+{
+    static const char loop[] = "#pragma unroll\n        for (int v = 0; v < count; v++)\n"
+                               "#pragma unroll\n            for (int i = 0; i < OG_V; i++)\n";
+    static const char arguments[] = "(a, row[i * each], kept[v * apart], x[v], i, y[v][i]";
+    og_text *to = &e->passes;
+    bool divides = false;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        divides |= divides_by_row(e->kernel, &pass->elements[i]);
+    if (divides)
+        add_compute(e, pass, true);
+    og_text_add(to, "    template <int count>\n"
+                    "    OG_FN void compute_all(const og_args &a, const og_row *row, int each, "
+                    "const og_kept *kept, int apart,\n                           const loads *x, "
+                    "values (*y)[OG_V])\n    {\n");
+    if (divides) {
+        og_text_add(to, "        uint32_t farthest = 0;\n"
+                        "#pragma unroll\n        for (int i = 0; i < OG_V; i++)\n"
+                        "            farthest |= 0");
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (divides_by_row(e->kernel, &pass->elements[i]))
+                og_text_add(to, " | og_is_far(row[i * each].v%d)", (int)pass->elements[i].args[1]);
+        og_text_add(to,
+                    ";\n%s                compute_quickly%s, farthest);\n"
+                    "        if (farthest <= OG_QUICK_RANGE)\n            return;\n",
+                    loop, arguments);
+    }
+    og_text_add(to, "%s                compute%s);\n    }\n", loop, arguments);
 }
 
 /* Element i of the vector dim, of an access that rows read or write. */
@@ -478,6 +613,8 @@ void og_cuda_add_row(og_cuda_emitter *e)
             og_text_add(&e->passes, "    %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
     og_text_add(&e->passes, "};\n\n/* What is read once for several passes. */");
     add_loads(e, "og_kept", -1);
+    if (e->shelves)
+        add_shelf(e);
 }
 
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
@@ -488,9 +625,11 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
     add_loads(e, loads, p);
     og_text_add(&e->passes, "\nstruct og_pass%d {\n    typedef %s loads;\n", (int)p, loads);
     add_values(e, pass);
-    add_compute(e, pass);
+    add_compute(e, pass, false);
+    if (e->kernel->space.n_reduced && !e->kernel->product_count)
+        add_compute_all(e, pass);
     add_store(e, pass);
-    if (e->kernel->product_count)
+    if (e->kernel->product_count || e->shelves)
         add_store_whole(e, pass);
     og_text_add(&e->passes, "};\n");
     if (e->kernel->space.n_reduced)

@@ -16,12 +16,14 @@ enum {
     KEPT_ELEMENTS = 32,    /* of each operand, a thread */
     SUM_REGISTERS = 48,    /* that accumulators may take */
     FLIGHT_REGISTERS = 32, /* that loads under way may take */
+    TOGETHER = 8,          /* elements that are divided together: 16 would take more registers */
     FLIGHT_LOADS = 16,     /* 32 by single elements: 138 us, 16: 102 (100000x1001 on an H200) */
-    WARP_ROW = 1024        /* the longest row that a warp takes */
+    WARP_ROW = 1024        /* the longest row that a warp takes; half of that if by 8 halves:
+                              softmax of 4096x1024 on an H200 13.2 us, by a block 12.3 */
 };
 
 typedef struct {
-    int32_t group, vectors, steps, flight;
+    int32_t group, vectors, steps, flight, together;
     int32_t before; /* steps that rows of this shape have more than, if it keeps them */
     bool keeps, whole;
 } rows_shape;
@@ -60,6 +62,14 @@ static void keep_nothing(og_cuda_emitter *e)
     memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
 }
 
+static bool has_halves(const og_cuda_emitter *e)
+{
+    bool any = false;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        any |= e->is_kept[a] && og_dtype_bytes(e->kernel->accesses[a].dtype) == 2;
+    return any;
+}
+
 /* Registers of all accumulators of a lane, in the pass that has the most. */
 static int32_t sum_registers(const og_cuda_emitter *e)
 {
@@ -91,6 +101,15 @@ static int32_t steps_above(int64_t steps, int32_t *before)
 static int32_t most_kept(int32_t kept)
 {
     return KEPT_REGISTERS / kept < KEPT_ELEMENTS ? KEPT_REGISTERS / kept : KEPT_ELEMENTS;
+}
+
+/* May registers keep a row, even by single elements, but halves by four at least? If not,
+ * shared memory does. 4096x16384 on an H200: softmax of float32 149 us by single elements, in
+ * shared memory 172; layer_norm of bfloat16 87 by single elements, in shared memory 76. */
+static bool keeps_in_registers(const og_cuda_emitter *e, int64_t n, int32_t kept)
+{
+    int32_t vector = (int32_t)og_min(og_cuda_best_vector(e), has_halves(e) ? 4 : 1);
+    return n <= OG_CHUNK && og_divide_up(n, OG_LANES) * vector <= most_kept(kept);
 }
 
 /* A block of OG_LANES / vector threads, a step of 512 elements at a time. */
@@ -127,7 +146,7 @@ static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
 {
     rows_shape s;
     int32_t widest = e->vector = og_cuda_best_vector(e);
-    bool fits_warp = n <= WARP_ROW;
+    bool fits_warp = n <= (kept && widest > 4 ? WARP_ROW / 2 : WARP_ROW);
     if (fits_warp) {
         s = take_warp(e, n, kept);
         fits_warp =
@@ -145,6 +164,10 @@ static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
            ((s.keeps && s.steps % s.flight) || s.flight * s.vectors > FLIGHT_LOADS ||
             s.flight * s.vectors * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS))
         s.flight--;
+    s.together = og_cuda_divides_by_row(e->kernel) ? s.flight * s.vectors : 1;
+    while (s.together > 1 &&
+           (s.together * e->vector > TOGETHER || s.flight * s.vectors % s.together))
+        s.together--;
     int32_t width = s.group * s.vectors * e->vector;
     s.whole = n > 0 && n % width == 0 && n / width % (s.keeps ? s.steps : s.flight) == 0;
     if (s.whole)
@@ -166,15 +189,23 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
                     (int)p, (int)p, (int)p, (int)p);
 }
 
+static bool has_doubles(const og_kernel *kernel)
+{
+    bool any = false;
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        any |= kernel->values[v].type == OG_F64;
+    return any;
+}
+
 static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_shape *s)
 {
     /* ptxas 13.4 spills up to 24 bytes on sm_100 and later, for more blocks than it has to
-     * (64 registers instead of 56 of sum(rsqrt(x)) in halves). */
+     * (64 registers instead of 56 of sum(rsqrt(x)) in halves); of float64 also before. */
     og_text_add(&e->body,
                 "\nOG_KERNEL(og_rows, OG_THREADS%s)\n{\n"
                 "    og_group g = og_find_row(a);\n"
                 "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n",
-                e->limits->arch >= 100 ? ", 1" : "");
+                e->limits->arch >= 100 || has_doubles(e->kernel) ? ", 1" : "");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p);
         og_cuda_add_finish(e, p);
@@ -244,16 +275,15 @@ static void add_shape(og_cuda_emitter *e, const rows_shape *s)
 {
     og_text_add(&e->numbers,
                 "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d, "
-                "OG_KEEPS = %d, OG_FLAT = %d, OG_WHOLE = %d };\n",
-                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps,
-                e->kernel->space.n_reduced == 1,
+                "OG_TOGETHER = %d,\n       OG_KEEPS = %d, OG_FLAT = %d, OG_WHOLE = %d };\n",
+                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, (int)s->together,
+                s->keeps, e->kernel->space.n_reduced == 1,
                 s->keeps   ? (int)s->before
                 : s->whole ? OG_CHUNK
                            : 0);
 }
 
-/* Everything before the entries. */
-static void add_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
+void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
     const og_space *space = &e->kernel->space;
     int32_t kept_dims = space->rank - space->n_reduced;
@@ -276,15 +306,18 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     int64_t rows = og_cuda_count(space, 0, kept_dims);
     int64_t n = og_cuda_count(space, kept_dims, space->rank);
     e->vector_dim = space->rank - 1;
+    e->mends = true;
     bool split = n > OG_CHUNK;
+    int32_t kept = mark_kept(e);
+    if (kept && !keeps_in_registers(e, n, kept) && og_cuda_takes_rows_shared(e, rows, n))
+        return og_cuda_emit_rows_shared(e, rows, n);
     /* A chunk that a pass reads twice is read again: softmax of 4096x65536 on an H200 1301 us
      * with all of it in registers, which only 512 single loads a block allow, 1040 without. */
-    rows_shape s = choose_shape(e, split ? OG_CHUNK : n, split ? 0 : mark_kept(e));
+    rows_shape s = choose_shape(e, split ? OG_CHUNK : n, split ? 0 : kept);
     s.whole &= !split || n % OG_CHUNK == 0;
-    if (s.keeps)
-        OG_TRY(og_cuda_keep_terms(e));
+    OG_TRY(og_cuda_find_terms(e, s.keeps));
     add_shape(e, &s);
-    add_parts(e, rows, n);
+    og_cuda_add_rows_parts(e, rows, n);
     if (split)
         return add_split_entries(e, rows, n);
     e->out->body = body_name(&s);

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum { MEMBER_SUM, MEMBER_MAX, MEMBER_MIN } member_kind;
+/* MEMBER_PEAK: a maximum of which no result shows the sign of a zero, as that of softmax. */
+typedef enum { MEMBER_SUM, MEMBER_MAX, MEMBER_MIN, MEMBER_PEAK } member_kind;
 
 /* One member of sums. */
 typedef struct {
@@ -29,7 +30,7 @@ typedef struct {
 } member;
 
 static const char *const kind_functions[] = {
-    [MEMBER_MAX] = "og_maximum", [MEMBER_MIN] = "og_minimum"};
+    [MEMBER_MAX] = "og_maximum", [MEMBER_MIN] = "og_minimum", [MEMBER_PEAK] = "og_peak"};
 
 static const og_pass *pass_of(const og_cuda_emitter *e, int32_t p)
 {
@@ -84,7 +85,11 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
                 snprintf(out->peak, sizeof out->peak, "m%d", (int)r->dst);
             return true;
         }
-        out->kind = r->op == OG_OP_sum ? MEMBER_SUM : r->op == OG_OP_amin ? MEMBER_MIN : MEMBER_MAX;
+        out->kind = r->op == OG_OP_sum    ? MEMBER_SUM
+                    : r->op == OG_OP_amin ? MEMBER_MIN
+                    : r->op == OG_OP_amax ? MEMBER_MAX
+                    : out->is_double      ? MEMBER_MAX
+                                          : MEMBER_PEAK;
         if (r->op == OG_OP_row_max)
             out->empty = out->is_double ? "-OG_INF_F64" : "-OG_INF_F32";
         if (r->op == OG_OP_sumexp) {
@@ -96,7 +101,7 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
     return false;
 }
 
-ogive_status og_cuda_keep_terms(og_cuda_emitter *e)
+ogive_status og_cuda_find_terms(og_cuda_emitter *e, bool keep)
 {
     size_t count = (size_t)e->kernel->value_count + 1;
     int32_t *stores = OG_ARENA_NEW(e->arena, int32_t, count);
@@ -104,8 +109,10 @@ ogive_status og_cuda_keep_terms(og_cuda_emitter *e)
     if (!e->kept_terms || !stores)
         return og_fail_memory(e->error, count * sizeof *stores);
     memset(e->kept_terms, -1, count * sizeof *e->kept_terms);
-    return og_find_kept_terms(e->kernel, e->arena, e->kept_terms, stores, &e->kept_term_count,
-                              e->error);
+    OG_TRY(og_find_kept_terms(e->kernel, e->arena, e->kept_terms, stores, &e->kept_term_count,
+                              e->error));
+    e->kept_term_count = keep ? e->kept_term_count : 0;
+    return OGIVE_OK;
 }
 
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms)
@@ -166,13 +173,26 @@ static void add_members(og_text *to, const og_pass *pass, bool terms)
 /* What a missing element is. */
 static void add_neutral(og_text *to, const og_pass *pass, bool terms)
 {
-    static const char *const neutral[] = {
-        [MEMBER_SUM] = "-0.0f", [MEMBER_MAX] = "-OG_INF_F32", [MEMBER_MIN] = "OG_INF_F32"};
+    static const char *const neutral[] = {[MEMBER_SUM] = "-0.0f",
+                                          [MEMBER_MAX] = "-OG_INF_F32",
+                                          [MEMBER_MIN] = "OG_INF_F32",
+                                          [MEMBER_PEAK] = "-OG_INF_F32"};
     member m;
     og_text_add(to, "    OG_FN sums neutral()\n    {\n        sums s;\n");
     for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
         og_text_add(to, "        s.%s = %s;\n", m.name, neutral[m.kind]);
     og_text_add(to, "        return s;\n    }\n");
+}
+
+/* The term of an element. */
+static void print_term(const og_cuda_emitter *e, const member *m, const char *value, char *text,
+                       size_t capacity)
+{
+    if (e->mends)
+        snprintf(text, capacity, "og_%s(%s - m.%s)", m->is_double ? "exp_f64" : "fall_f32", value,
+                 m->peak);
+    else
+        snprintf(text, capacity, "og_exp_%s(%s - og_shift(m.%s))", suffix_of(m), value, m->peak);
 }
 
 static void add_add(const og_cuda_emitter *e, og_text *to, const og_pass *pass, bool terms)
@@ -185,7 +205,7 @@ static void add_add(const og_cuda_emitter *e, og_text *to, const og_pass *pass, 
         char x[96], value[32];
         snprintf(value, sizeof value, is_row ? "row.v%d" : "y.v%d", (int)m.source);
         if (terms)
-            snprintf(x, sizeof x, "og_exp_%s(%s - og_shift(m.%s))", suffix_of(&m), value, m.peak);
+            print_term(e, &m, value, x, sizeof x);
         else
             snprintf(x, sizeof x, "%s", value);
         og_text_add(to, "        ");
@@ -198,7 +218,7 @@ static void add_add(const og_cuda_emitter *e, og_text *to, const og_pass *pass, 
 /* The number under which the terms of a member are kept, or -1. */
 static int32_t kept_number(const og_cuda_emitter *e, const member *m, bool terms)
 {
-    return terms && e->kept_terms ? e->kept_terms[m->dst] : -1;
+    return terms && e->kept_term_count ? e->kept_terms[m->dst] : -1;
 }
 
 /* keep(): the terms that later passes use, in og_kept. */
@@ -206,20 +226,19 @@ static void add_keep(const og_cuda_emitter *e, og_text *to, const og_pass *pass,
 {
     member m;
     bool any = false;
+    char x[96], value[32];
     for (int32_t i = 0; find_member(pass, terms, i, &m); i++) {
         int32_t number = kept_number(e, &m, terms);
-        const char *suffix = suffix_of(&m), *peak = m.peak;
         if (number < 0)
             continue;
         if (!any)
             og_text_add(to, "    enum { keeps = 1 };\n"
-                            "    OG_FN void keep(og_kept &kept, int i, const og_row &row, const "
-                            "peaks &m, const pass::values &y)\n    {\n");
+                            "    OG_FN void keep(og_kept &kept, int i, const peaks &m, const "
+                            "pass::values &y)\n    {\n");
         any = true;
-        og_text_add(to,
-                    "        kept.t%d[i] = og_kept_term(og_exp_%s(y.v%d - og_shift(m.%s)), y.v%d, "
-                    "m.%s);\n",
-                    (int)number, suffix, (int)m.source, peak, (int)m.source, peak);
+        snprintf(value, sizeof value, "y.v%d", (int)m.source);
+        print_term(e, &m, value, x, sizeof x);
+        og_text_add(to, "        kept.t%d.e[i] = %s;\n", (int)number, x);
     }
     og_text_add(to, any ? "    }\n" : "    enum { keeps = 0 };\n");
 }
@@ -257,7 +276,7 @@ static void add_merge(og_text *to, const og_pass *pass, bool terms)
 }
 
 /* finish: sums become row values; scale: a chunk's or run's terms, to be added to
- * those of others. */
+ * those of others; mend: sums of exp(x - m) become those of sumexp. */
 static void add_finish(og_text *to, const og_pass *pass, bool terms)
 {
     member m;
@@ -270,6 +289,9 @@ static void add_finish(og_text *to, const og_pass *pass, bool terms)
     for (int32_t i = 0; terms && find_member(pass, terms, i, &m); i++)
         og_text_add(to, "        s.%s = s.%s * og_exp_%s(m.%s - og_shift(most.%s));\n", m.name,
                     m.name, suffix_of(&m), m.peak, m.peak);
+    og_text_add(to, "    }\n    OG_FN void mend(sums &s, const peaks &m)\n    {\n");
+    for (int32_t i = 0; terms && find_member(pass, terms, i, &m); i++)
+        og_text_add(to, "        s.%s = og_mend(s.%s, m.%s);\n", m.name, m.name, m.peak);
     og_text_add(to, "    }\n");
 }
 

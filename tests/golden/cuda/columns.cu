@@ -10,7 +10,7 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_X = 128, OG_Y = 1, OG_RUNS = 1, OG_FLIGHT = 8, OG_SHARED_BYTES = 1024 };
+enum { OG_X = 128, OG_Y = 1, OG_RUNS = 1, OG_FLIGHT = 8, OG_SHARED_BYTES = 1024, OG_BLOCKS = 1 };
 enum { OG_V = 2, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -112,6 +112,16 @@ struct og_pass0 {
         const float v1 = og_sigmoid_f32(v0);
         y.v1 = v1;
     }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+    }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
@@ -159,6 +169,9 @@ struct og_sums0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
@@ -169,7 +182,7 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
 
 #include "cuda/cuda_columns.cuh"
 
-OG_KERNEL(og_columns, OG_THREADS, 1)
+OG_KERNEL(og_columns, OG_THREADS, OG_BLOCKS)
 {
     og_column c = og_find_column(a, blockIdx.x);
     og_row row[OG_V];

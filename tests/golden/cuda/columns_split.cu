@@ -14,7 +14,7 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_X = 16, OG_Y = 32, OG_RUNS = 64, OG_FLIGHT = 4, OG_SHARED_BYTES = 32768 };
+enum { OG_X = 16, OG_Y = 32, OG_RUNS = 64, OG_FLIGHT = 4, OG_SHARED_BYTES = 32768, OG_BLOCKS = 2 };
 enum { OG_V = 4, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -122,6 +122,16 @@ struct og_pass0 {
         const float v0 = x.x0.e[i];
         y.v0 = v0;
     }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+    }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
@@ -143,12 +153,12 @@ struct og_sums0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v1 = og_maximum_f32(s.v1, y.v0);
+        s.v1 = og_peak_f32(s.v1, y.v0);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
     {
-        s.v1 = og_maximum_f32(s.v1, other.v1);
+        s.v1 = og_peak_f32(s.v1, other.v1);
     }
     OG_FN sums down(const sums &s, int delta, int width)
     {
@@ -169,6 +179,9 @@ struct og_sums0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 struct og_terms0 {
@@ -186,7 +199,7 @@ struct og_terms0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v2 = s.v2 + og_exp_f32(y.v0 - og_shift(m.v1));
+        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
@@ -212,6 +225,10 @@ struct og_terms0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
         s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
+    }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+        s.v2 = og_mend(s.v2, m.v1);
     }
 };
 
@@ -250,9 +267,39 @@ struct og_pass1 {
     {
         const float v5 = x.x0.e[i];
         const float v6 = v5 - row.v1;
-        const float v7 = og_exp_f32(v6);
+        const float v7 = og_fall_f32(v6);
         const float v8 = v7 / row.v4;
         y.v8 = v8;
+    }
+    OG_FN void compute_quickly(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, values &y, uint32_t &farthest)
+    {
+        const float v5 = x.x0.e[i];
+        const float v6 = v5 - row.v1;
+        const float v7 = og_fall_f32(v6);
+        const float v8 = og_divide_positive(v7, row.v4, farthest);
+        y.v8 = v8;
+    }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+        uint32_t farthest = 0;
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            farthest |= 0 | og_is_far(row[i * each].v4);
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute_quickly(a, row[i * each], kept[v * apart], x[v], i, y[v][i], farthest);
+        if (farthest <= OG_QUICK_RANGE)
+            return;
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
     }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
@@ -304,13 +351,16 @@ struct og_sums1 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 #include "cuda/cuda_columns.cuh"
 
 #include "cuda/cuda_columns_split.cuh"
 
-OG_KERNEL(og_part0, OG_THREADS, 1)
+OG_KERNEL(og_part0, OG_THREADS, OG_BLOCKS)
 {
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);
@@ -321,7 +371,7 @@ OG_KERNEL(og_part0, OG_THREADS, 1)
     og_store_columns(a.sums0, c, tile * a.vectors * OG_V, s0);
 }
 
-OG_KERNEL(og_combine0, OG_THREADS, 1)
+OG_KERNEL(og_combine0, OG_THREADS, OG_BLOCKS)
 {
     og_column c = og_find_column(a, blockIdx.x);
     og_row row[OG_V];
@@ -333,7 +383,7 @@ OG_KERNEL(og_combine0, OG_THREADS, 1)
     og_store_columns(a.totals0, c, 0, s0);
 }
 
-OG_KERNEL(og_part_terms0, OG_THREADS, 1)
+OG_KERNEL(og_part_terms0, OG_THREADS, OG_BLOCKS)
 {
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);
@@ -348,7 +398,7 @@ OG_KERNEL(og_part_terms0, OG_THREADS, 1)
     og_store_columns(a.terms0, c, tile * a.vectors * OG_V, t0);
 }
 
-OG_KERNEL(og_combine_terms0, OG_THREADS, 1)
+OG_KERNEL(og_combine_terms0, OG_THREADS, OG_BLOCKS)
 {
     og_column c = og_find_column(a, blockIdx.x);
     og_row row[OG_V];
@@ -369,7 +419,7 @@ OG_KERNEL(og_combine_terms0, OG_THREADS, 1)
     og_store_columns(a.row_values, c, 0, row);
 }
 
-OG_KERNEL(og_part1, OG_THREADS, 1)
+OG_KERNEL(og_part1, OG_THREADS, OG_BLOCKS)
 {
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);

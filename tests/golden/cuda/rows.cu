@@ -12,7 +12,8 @@
 
 #include "math/scalar_f64.h"
 
-enum { OG_GROUP = 512, OG_VECTORS = 1, OG_STEPS = 10, OG_FLIGHT = 10, OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 8 };
+enum { OG_GROUP = 512, OG_VECTORS = 1, OG_STEPS = 10, OG_FLIGHT = 10, OG_TOGETHER = 1,
+       OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 8 };
 enum { OG_V = 1, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -107,6 +108,16 @@ struct og_pass0 {
         const double v0 = kept.x0.e[i];
         y.v0 = v0;
     }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+    }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
@@ -154,6 +165,9 @@ struct og_sums0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
@@ -185,6 +199,16 @@ struct og_pass1 {
         const double v4 = kept.x0.e[i];
         const double v5 = v4 - row.v3;
         y.v5 = v5;
+    }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
     }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
@@ -236,11 +260,14 @@ struct og_sums1 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 #include "cuda/cuda_rows.cuh"
 
-OG_KERNEL(og_rows, OG_THREADS)
+OG_KERNEL(og_rows, OG_THREADS, 1)
 {
     og_group g = og_find_row(a);
     og_row row;

@@ -10,7 +10,8 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 32, OG_VECTORS = 4, OG_STEPS = 2, OG_FLIGHT = 2, OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 2 };
+enum { OG_GROUP = 32, OG_VECTORS = 4, OG_STEPS = 2, OG_FLIGHT = 2, OG_TOGETHER = 2,
+       OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 2 };
 enum { OG_V = 4, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -64,7 +65,7 @@ struct og_row {
 
 /* What is read once for several passes. */
 struct og_kept {
-    float t0[OG_V];
+    og_pack<float> t0;
     og_pack<float> x0;
 
     OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
@@ -106,6 +107,16 @@ struct og_pass0 {
         const float v0 = kept.x0.e[i];
         y.v0 = v0;
     }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+    }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
@@ -127,12 +138,12 @@ struct og_sums0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v1 = og_maximum_f32(s.v1, y.v0);
+        s.v1 = og_peak_f32(s.v1, y.v0);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
     {
-        s.v1 = og_maximum_f32(s.v1, other.v1);
+        s.v1 = og_peak_f32(s.v1, other.v1);
     }
     OG_FN sums down(const sums &s, int delta, int width)
     {
@@ -153,6 +164,9 @@ struct og_sums0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 struct og_terms0 {
@@ -170,12 +184,12 @@ struct og_terms0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v2 = s.v2 + og_exp_f32(y.v0 - og_shift(m.v1));
+        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
     }
     enum { keeps = 1 };
-    OG_FN void keep(og_kept &kept, int i, const og_row &row, const peaks &m, const pass::values &y)
+    OG_FN void keep(og_kept &kept, int i, const peaks &m, const pass::values &y)
     {
-        kept.t0[i] = og_kept_term(og_exp_f32(y.v0 - og_shift(m.v1)), y.v0, m.v1);
+        kept.t0.e[i] = og_fall_f32(y.v0 - m.v1);
     }
     OG_FN void merge(sums &s, const sums &other)
     {
@@ -200,6 +214,10 @@ struct og_terms0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
         s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
+    }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+        s.v2 = og_mend(s.v2, m.v1);
     }
 };
 
@@ -231,9 +249,39 @@ struct og_pass1 {
     {
         const float v5 = kept.x0.e[i];
         const float v6 = v5 - row.v1;
-        const float v7 = kept.t0[i];
+        const float v7 = kept.t0.e[i];
         const float v8 = v7 / row.v4;
         y.v8 = v8;
+    }
+    OG_FN void compute_quickly(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, values &y, uint32_t &farthest)
+    {
+        const float v5 = kept.x0.e[i];
+        const float v6 = v5 - row.v1;
+        const float v7 = kept.t0.e[i];
+        const float v8 = og_divide_positive(v7, row.v4, farthest);
+        y.v8 = v8;
+    }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+        uint32_t farthest = 0;
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            farthest |= 0 | og_is_far(row[i * each].v4);
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute_quickly(a, row[i * each], kept[v * apart], x[v], i, y[v][i], farthest);
+        if (farthest <= OG_QUICK_RANGE)
+            return;
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
     }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
@@ -283,6 +331,9 @@ struct og_sums1 {
     {
     }
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
+    {
+    }
+    OG_FN void mend(sums &s, const peaks &m)
     {
     }
 };

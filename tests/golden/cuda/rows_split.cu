@@ -11,7 +11,8 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_TOGETHER = 1,
+       OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
 enum { OG_COMBINERS = 32, OG_COMBINE_THREADS = 128 };
 enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
@@ -117,6 +118,16 @@ struct og_pass0 {
         const float v0 = x.x0.e[i];
         y.v0 = v0;
     }
+    template <int count>
+    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
+                           const loads *x, values (*y)[OG_V])
+    {
+#pragma unroll
+        for (int v = 0; v < count; v++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+    }
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
@@ -138,12 +149,12 @@ struct og_sums0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v1 = og_maximum_f32(s.v1, y.v0);
+        s.v1 = og_peak_f32(s.v1, y.v0);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
     {
-        s.v1 = og_maximum_f32(s.v1, other.v1);
+        s.v1 = og_peak_f32(s.v1, other.v1);
     }
     OG_FN sums down(const sums &s, int delta, int width)
     {
@@ -164,6 +175,9 @@ struct og_sums0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
     }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+    }
 };
 
 struct og_terms0 {
@@ -181,7 +195,7 @@ struct og_terms0 {
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v2 = s.v2 + og_exp_f32(y.v0 - og_shift(m.v1));
+        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
@@ -207,6 +221,10 @@ struct og_terms0 {
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
         s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
+    }
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+        s.v2 = og_mend(s.v2, m.v1);
     }
 };
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_shim_kept.c - rows that several passes read and that are too long for
+ * registers, on CUDA against the CPU's, bit by bit: of one chunk and of several, with more
+ * rows than a GPU has blocks for. See test_cuda_shim.c.
+ *
+ * The fake device is told to have three multiprocessors, so that few rows are many. On a
+ * real one only test_many_rows has enough.
+ */
+#include "cuda_case.h"
+
+static const char *const formulas[] = {
+    "softmax(x, dim=-1)",
+    "log_softmax(x, dim=-1)",
+    "softmax(x, dim=-1) * x",
+    "var(x, dim=-1), x / sum(x, dim=-1, keepdim=true)",
+    "(x - amax(x, dim=-1, keepdim=true)) / amin(x, dim=-1, keepdim=true)",
+    "softmax(x * sigmoid(x), dim=-1), logsumexp(x, dim=-1)",
+    "softmax(float64(x), dim=-1)",
+};
+
+/* Around what registers keep, a chunk, several, and what shared memory keeps. */
+static void test_lengths(void **unused)
+{
+    static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384, 16388,
+                                      20002, 32768, 40000, 49156, 65536, 65540, 100000};
+    test_random random = test_random_named("lengths");
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(formulas); f++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
+            case_shape shape = SHAPE(4 + (int64_t)(i % 2), lengths[i]);
+            for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+                if (test_full() || ((f + i) % 2 == 0 && dtype == (int)((f + i) / 2 % 4)))
+                    check_formula(formulas[f], &shape, (og_dtype)dtype, CONTIGUOUS, CONTIGUOUS,
+                                  dtype == OG_FLOAT64 || (f + i) % 3 ? ORDINARY : SPECIAL, &random);
+        }
+    end_cases("lengths");
+}
+
+static void test_layouts(void **unused)
+{
+    static const int64_t lengths[] = {5120, 20480};
+    test_random random = test_random_named("layouts of kept rows");
+    (void)unused;
+    for (int layout = 1; layout < LAYOUT_COUNT; layout++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
+            case_shape shape = SHAPE(5, lengths[i]);
+            og_dtype dtype = (og_dtype)((layout + (int)i) % 4);
+            check_formula(formulas[layout % 3], &shape, dtype, (case_layout)layout,
+                          (case_layout)(layout % 5), ORDINARY, &random);
+        }
+    case_shape dims = SHAPE(4, 30, 200), more = SHAPE(3, 80, 260);
+    check_formula("x - mean(x, dim=(1, 2), keepdim=true)", &dims, OG_FLOAT32, PADDED, CONTIGUOUS,
+                  ORDINARY, &random);
+    check_formula("x / sum(x, dim=(1, 2), keepdim=true)", &more, OG_BFLOAT16, PADDED, PADDED,
+                  ORDINARY, &random);
+    end_cases("layouts");
+}
+
+/* More of them than there are blocks, of an H200 and of the fake device. */
+static void test_many_rows(void **unused)
+{
+    test_random random = test_random_named("many rows");
+    int64_t rows = getenv("OGIVE_LIBCUDA") ? 20 : 301;
+    case_shape shape = SHAPE(rows, 16640), longer = SHAPE(rows / 2, 65536);
+    (void)unused;
+    check_formula(formulas[0], &shape, OG_BFLOAT16, CONTIGUOUS, CONTIGUOUS, ORDINARY, &random);
+    check_formula("layer_norm(x, 16640)", &shape, OG_FLOAT32, CONTIGUOUS, CONTIGUOUS, ORDINARY,
+                  &random);
+    check_formula(formulas[0], &longer, OG_FLOAT32, CONTIGUOUS, CONTIGUOUS, ORDINARY, &random);
+    end_cases("many rows");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_many_rows),
+    };
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
+    return CASE_RUN(tests);
+}
