@@ -2,7 +2,8 @@
 """Every function of the formula language that gives a tensor, under its name.
 
 Made from the library's own table. A function of tensors alone (sigmoid) is the compiled
-formula itself. Others (softmax; products, whose precision may change) are Python functions with the table's signature, whose
+formula itself. Others (softmax; products, whose precision may change) are Python functions
+with the table's signature, whose
 numbers become part of the formula's text.
 
 Left out: comparisons, whose masks are no tensors, casts (Tensor.to) and views, which PyTorch
@@ -93,7 +94,8 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     signature = signatures()[name].parameters
     tensors = [each for each in signature if each in TENSORS]
     others = [each for each in signature if each not in TENSORS]
-    if name != "matmul" and not others and all(signature[each].default is signature[each].empty for each in tensors):
+    if name != "matmul" and not others and all(
+            signature[each].default is signature[each].empty for each in tensors):
         return _core.compile(f"{name}({', '.join(tensors)})")
     keywords = "" if "*" in parameters else ", *"
     if name in _WITH_DTYPE:

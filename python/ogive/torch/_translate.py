@@ -42,7 +42,8 @@ _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dty
 _HARMLESS = {
     "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze",
     "expand", "expand_as", "repeat", "contiguous", "chunk", "split", "unbind", "cat", "stack",
-    "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel", "item", "conv1d",
+    "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel",
+    "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "group_norm", "bmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
