@@ -10,6 +10,7 @@
 #include "test.h"
 
 #include "cuda/cuda_nvrtc.h"
+#include "formula/functions.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -216,31 +217,66 @@ static void add_instances(const char *source, const char *type, og_text *to)
     }
 }
 
+/* Both parts of a file; float, and another type: all of them only when asked for. */
+static void compile_file(const file_case *of, size_t number)
+{
+    static const char *const types[] = {"float", "Float16", "Bfloat16", "double"};
+    ogive_error error;
+    char *text;
+    if (emit(of, NULL, &text, &error))
+        fail_msg("%s: %s", of->formula, error.message);
+    for (size_t part = 0; part < 2; part++) {
+        og_text source = {0}, kernels = {0};
+        add_string(text, "CUDA_SHARED", &source);
+        add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
+        og_text_add(&source, "%s", kernels.data);
+        for (size_t t = 0; t < TEST_COUNT(types); t++)
+            if (test_full() || t == 0 || t == 1 + (number + part) % 3)
+                add_instances(kernels.data, types[t], &source);
+        compile(of->formula, source.data, (number + part) % 2 ? "80" : "90");
+        og_text_free(&source);
+        og_text_free(&kernels);
+    }
+    free(text);
+}
+
 static void test_kernels_compile(void **state)
 {
     (void)state;
-    static const char *const types[] = {"float", "Float16", "Bfloat16", "double"};
     if (!load_nvrtc())
         skip();
-    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        ogive_error error;
-        char *text;
-        assert_int_equal(emit(&cases[i], NULL, &text, &error), OGIVE_OK);
-        for (int part = 0; part < 2; part++) {
-            og_text source = {0}, kernels = {0};
-            add_string(text, "CUDA_SHARED", &source);
-            add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
-            og_text_add(&source, "%s", kernels.data);
-            /* float of all; another type in turn, all of them only when asked for. */
-            for (size_t t = 0; t < TEST_COUNT(types); t++)
-                if (test_full() || t == 0 || t == 1 + (i + (size_t)part) % 3)
-                    add_instances(kernels.data, types[t], &source);
-            compile(cases[i].formula, source.data, (i + (size_t)part) % 2 ? "80" : "90");
-            og_text_free(&source);
-            og_text_free(&kernels);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        compile_file(&cases[i], i);
+}
+
+/* Every function of src/math, ten to a file. */
+static void test_functions_compile(void **state)
+{
+    (void)state;
+    enum { EACH = 10 };
+    og_text formula = {0};
+    size_t count = 0;
+    if (!load_nvrtc())
+        skip();
+    for (og_op op = 0; op <= OG_FUNCTION_COUNT; op++) {
+        const og_function *f = op < OG_FUNCTION_COUNT ? og_function_of(op) : NULL;
+        if (f && f->kind == OG_SCALAR && f->group) {
+            og_text_add(&formula, "%s%s(x%s%s)", formula.length ? ", " : "", f->name,
+                        f->args == 2 ? ", x * x" : "",
+                        strcmp(f->name, "threshold") == 0 ? ", 1, 2"
+                        : strcmp(f->name, "pow") == 0     ? ", 2.5"
+                        : strcmp(f->name, "clamp") == 0   ? ", -1, 1"
+                                                          : "");
+            count++;
         }
-        free(text);
+        if (formula.length && (!f || count % EACH == 0)) {
+            file_case of = {.formula = formula.data, .sizes = {"ab"}};
+            compile_file(&of, count / EACH);
+            og_text_free(&formula);
+            formula = (og_text){0};
+        }
     }
+    assert_true(count > 30);
 }
 
 int main(void)
@@ -250,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_text_is_cut),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_kernels_compile),
+        cmocka_unit_test(test_functions_compile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
