@@ -3,8 +3,7 @@
 
 Made from the library's own table. A function of tensors alone (sigmoid) is the compiled
 formula itself. Others (softmax; products, whose precision may change) are Python functions
-with the table's signature, whose
-numbers become part of the formula's text.
+with the table's signature, whose numbers become part of the formula's text.
 
 Left out: comparisons, whose masks are no tensors, casts (Tensor.to) and views, which PyTorch
 has for free.
