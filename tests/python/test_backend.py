@@ -10,6 +10,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from conftest import DEVICES
 from hypothesis import given, settings
+from torch.utils.checkpoint import checkpoint
 
 import ogive.torch as ot
 from ogive.torch import _backend
@@ -249,6 +250,86 @@ def test_torch_func_is_left(data, formulas):
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
+def test_only_what_depends_on_gradients_requires_them(data, formulas):
+    def function(x, w):
+        h = torch.sigmoid(x) * 2
+        return h, h * w, torch.where(w > 0, h, x + 1)
+
+    x, w = data(4), data(4).requires_grad_()
+    got = torch.compile(function, backend=ot.backend)(x, w)
+    assert [t.requires_grad for t in got] == [False, True, False] and len(formulas) == 1
+    for a, b in zip(got, function(x, w)):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_buffer_is_no_part_of_the_next_graph(data):
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.register_buffer("mean", torch.zeros(4))
+
+        def forward(self, x):
+            self.mean = self.mean * 0.9 + x.mean(0) * 0.1
+            return torch.sigmoid(self.fc(x) - self.mean) * 2
+
+    model = Centred().to(data(1).device)
+    call = torch.compile(model, backend=ot.backend)
+    for _ in range(3):
+        call(data(6, 4)).sum().backward()
+    assert not model.mean.requires_grad
+
+
+def test_a_hook_gets_the_gradient_of_a_value(data):
+    def function(x, w):
+        h = F.linear(x, w)
+        y = torch.sigmoid(h) * 2
+        h.register_hook(lambda grad: grad * 3)
+        return y
+
+    check(function, data(4, 5).requires_grad_(), data(3, 5))
+
+
+def test_numbers_that_depend_on_the_data(data):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(lambda x, t: torch.clamp(torch.sigmoid(x) * 2, max=t.item()) + t.item(),
+              data(10).requires_grad_(), torch.tensor(0.7))
+
+
+def test_the_dtype_of_log_softmax_by_position(data, formulas):
+    check(lambda x: torch.log_softmax(x * 2, 1, torch.float64).float() + 1,
+          data(3, 4).requires_grad_())
+    assert formulas == ["float32(log_softmax(float64((x * 2.0)), dim=1)) + 1.0"]
+
+
+@pytest.mark.parametrize("rest", ["eager", "aot_eager"])
+def test_checkpoint_in_a_model(rest, data, device, formulas):
+    """Computed again, with the same elements dropped."""
+    model = nn.Sequential(nn.Linear(4, 200), nn.Tanh(), nn.Dropout(0.5), nn.Linear(200, 3)).to(device)
+
+    def function(x):
+        return checkpoint(lambda h: torch.sigmoid(model(h)) * 2, x, use_reentrant=False) + 1
+
+    call = torch.compile(function, backend=ot.backend, options={"rest": rest}, fullgraph=True)
+    x, results = data(5, 4).requires_grad_(), []
+    for each in (call, function):
+        torch.manual_seed(3)
+        y = each(x)
+        torch.manual_seed(4)
+        results.append((y, *torch.autograd.grad(y.sum(), [x, *model.parameters()])))
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert len(formulas) == 2 or device == "cuda"
+
+
+def test_checkpoint_around_a_model(data, device):
+    model = nn.Sequential(nn.Linear(200, 8), nn.Tanh()).to(device)
+    x = data(5, 200).requires_grad_()
+    grads = [torch.autograd.grad(checkpoint(each, x, use_reentrant=False).sum(), x)[0]
+             for each in (torch.compile(model, backend=ot.backend), model)]
+    torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-5)
+
+
 def test_explain(data, device):
     text = ot.explain(Block().to(device), data(6, 16))
     assert "left: dropout (2 calls): the formula language has no dropout\n" in text

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.utils.checkpoint import checkpoint
 
 from .. import _core
 from ._precision import precision
@@ -37,6 +38,8 @@ def _insert(graph: Graph, region: Region, index: int, copies: dict[Node, Node]) 
     call = graph.call_function(_caller(formula, index), tuple(copies[n] for n in region.inputs))
     for i, node in enumerate(region.outputs):
         result = call if formula.results == 1 else graph.call_function(operator.getitem, (call, i))
+        if node in region.detached:
+            result = graph.call_method("detach", (result,))
         result.meta = dict(node.meta)
         copies[node] = result
 
@@ -56,6 +59,32 @@ def rewrite(module: GraphModule, analysis: Analysis) -> GraphModule:
     return result
 
 
+def _checkpoint(body: GraphModule, *inputs: Any, **options: Any) -> Any:
+    """PyTorch's own node, run eagerly, draws other random numbers when it computes again."""
+    if "_checkpoint_context_fn" in body.meta:
+        options["context_fn"] = body.meta["_checkpoint_context_fn"]
+    return checkpoint(body, *inputs, **{**options, "use_reentrant": False})
+
+
+def _checkpoints(module: GraphModule) -> Iterator[tuple[Node, str, GraphModule]]:
+    """The calls of torch.utils.checkpoint: node, the name of the graph in it, that graph."""
+    for node in module.graph.nodes:
+        if node.target is torch.ops.higher_order.tag_activation_checkpoint:
+            yield node, node.args[0].target, getattr(module, node.args[0].target)
+
+
+def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
+    analysis = Analysis(module)
+    if analysis.regions:
+        module = rewrite(module, analysis)
+    for node, name, body in _checkpoints(module):
+        setattr(module, name, _with_formulas(body, eagerly))
+        if eagerly:
+            node.target = _checkpoint
+    module.recompile()
+    return module
+
+
 def backend(module: GraphModule, example_inputs: Sequence[Any], *,
             options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's."""
@@ -63,9 +92,7 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], *,
     unknown = set(options or {}) - {"rest"}
     if unknown:
         raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest'")
-    analysis = Analysis(module)
-    if analysis.regions:
-        module = rewrite(module, analysis)
+    module = _with_formulas(module, rest == "eager")
     compiled: Callable[..., Any] = module.forward
     if rest != "eager":
         from torch._dynamo.backends.registry import lookup_backend
@@ -76,8 +103,8 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], *,
 # ---- explain ------------------------------------------------------------------------
 
 
-def _report(analysis: Analysis) -> list[str]:
-    lines = []
+def _report(module: GraphModule) -> list[str]:
+    analysis, lines = Analysis(module), list[str]()
     for region in analysis.regions:
         count = len(region.nodes)
         lines.append(f"taken: {', '.join(analysis.names[node] for node in region.nodes)} "
@@ -90,7 +117,7 @@ def _report(analysis: Analysis) -> list[str]:
         calls = [name if count == 1 else f"{name} ({count} calls)"
                  for name, count in Counter(names).items()]
         lines.append(f"left: {', '.join(calls)}: {reason}")
-    return lines
+    return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
@@ -100,7 +127,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     graphs: list[list[str]] = []
 
     def look(module: GraphModule, example_inputs: Sequence[Any]) -> Any:
-        graphs.append(_report(Analysis(module)))
+        graphs.append(_report(module))
         return module.forward
 
     try:

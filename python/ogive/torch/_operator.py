@@ -124,7 +124,8 @@ def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     """From the last part of the formula to the first, by the products between them."""
     cut, layouts = ctx.cut, ctx.layouts
     products = [name for name, _ in cut.products]
-    values = dict(zip((*ctx.names, *products), ctx.saved_tensors))
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint gives them no second time
+    values = dict(zip((*ctx.names, *products), saved))
     needed = [name for name, need in zip(ctx.names, ctx.needs_input_grad[3:]) if need]
     wanted = set(needed)
     for name, formula in cut.products:
@@ -142,8 +143,7 @@ def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
 
     by_results = grads[:cut.results]
     if any(grad is not None for grad in by_results):
-        model = ctx.saved_tensors[0]
-        add_gradients(cut.tail, *(model.new_zeros(shape, dtype=dtype) if grad is None else grad
+        add_gradients(cut.tail, *(saved[0].new_zeros(shape, dtype=dtype) if grad is None else grad
                                   for grad, (shape, dtype) in zip(by_results, layouts)))
     for name, formula in reversed(cut.products):
         if name in sums:

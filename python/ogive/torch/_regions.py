@@ -41,6 +41,7 @@ class Region:
         self.outputs: list[Node] = []
         self.inputs: list[Node] = []
         self.kept: set[Node] = set()  # stay in the graph, too
+        self.detached: set[Node] = set()  # outputs that do not require grad, as others do
         self.text = ""
 
     def find_outputs(self, parts: dict[Node, list[Part]]) -> None:
@@ -84,6 +85,22 @@ class Region:
         self.text = "; ".join([*bound, ", ".join(_unwrapped(names[n]) for n in self.outputs)])
         nodes = {name: node for node, name in names.items() if node not in self.inside}
         self.inputs = [nodes[name] for name in _core.compile(self.text).inputs]
+
+
+    def find_detached(self, names: dict[Node, str], parts: dict[Node, list[Part]]) -> None:
+        """A call's results require grad if one of its inputs does, whichever they depend on.
+        In PyTorch's chain each depends on its own: a buffer's update is no part of a graph."""
+        requires: dict[Any, bool] = {}
+        for node in self.nodes:
+            requires[node] = names[node] not in COMPARISONS and any(
+                requires.get(part, _requires_grad(part)) for part in parts[node])
+        if any(map(_requires_grad, self.inputs)):
+            self.detached = {node for node in self.outputs if not requires[node]}
+
+
+def _requires_grad(part: Part) -> bool:
+    value = value_of(part) if isinstance(part, Node) else None
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _free_name(letter: str, taken: set[str]) -> str:
@@ -285,6 +302,9 @@ class Analysis:
             if (self.names[node] == "where"
                     and argument(node, 0, "condition") not in region.inside):
                 return "a condition is needed elsewhere before"
+        if any(self.call_name(user) == "register_hook" and not node.users.keys().isdisjoint(
+                region.inside) for node in region.nodes for user in node.users):
+            return "a hook waits for the gradient of a value in it"
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
         region.find_outputs(self.parts)
@@ -294,6 +314,7 @@ class Analysis:
             region.write(self.parts)
         except ValueError as error:  # softmax without dim
             return f"a formula refuses it: {str(error).splitlines()[0]}"
+        region.find_detached(self.names, self.parts)
         return _why_different(region, autocasts.get(region.nodes[0]))
 
     def _is_written_later(self, region: Region) -> bool:
@@ -330,7 +351,9 @@ def _storage(node: Node) -> Any:
 
 
 def is_view(node: Node) -> bool:
-    return any(_storage(node) == _storage(each) for each in node.all_input_nodes)
+    """Also one of several results."""
+    return any(_storage(node) == _storage(each) or isinstance(value_of(each), (tuple, list))
+               for each in node.all_input_nodes)
 
 
 def _why_different(region: Region, autocast: Any) -> str | None:

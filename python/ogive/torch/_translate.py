@@ -151,6 +151,8 @@ def _constant(value: Any) -> Any:
         return [_constant(item) for item in value]
     if isinstance(value, Node) and is_number(value):
         from torch.fx.experimental.symbolic_shapes import guard_scalar
+        if not value_of(value).node.has_hint():
+            raise Left("an argument is a number that depends on the data")
         return guard_scalar(value_of(value))
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -185,7 +187,7 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
         raise Left(f"{name} with {len(node.args)} arguments")
     given = {**dict(zip(names, node.args)), **{
         {"axis": "dim", "self": "input"}.get(key, key): value for key, value in node.kwargs.items()}}
-    if name == "softmax" and isinstance(given.get("_stacklevel"), torch.dtype):
+    if isinstance(given.get("_stacklevel"), torch.dtype):
         given["dtype"] = given.pop("_stacklevel")  # torch.softmax(input, dim, dtype)
     for key in [key for key in given if key not in parameters]:
         value = given.pop(key)
