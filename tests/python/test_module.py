@@ -105,6 +105,12 @@ def test_state_dict_deepcopy_pickle(x):
         assert torch.equal(again(x), want)
 
 
+def test_an_input_called_text(x):
+    torch.testing.assert_close(ot.Formula("x + text", text=x)(x), x + x)
+    with pytest.raises(ValueError, match="expected 'float32' or 'strict'"):
+        ot.Formula("x + precision", precision=x)
+
+
 def test_hooks_and_containers(x):
     seen = []
     model = nn.Sequential(nn.Linear(3, 3), ot.Formula("softmax(x * s, 1)", s=torch.tensor(2.0)))

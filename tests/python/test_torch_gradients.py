@@ -107,6 +107,22 @@ def test_which_products_are_kept(data):
     assert [tuple(t.shape) for t in small.grad_fn.saved_tensors] == [(4, 8), (8, 8)]
 
 
+def test_errors_show_the_text_that_was_written(data):
+    f = ogive.compile("z = linear(x, w); z * sigmoid(z)")
+    x, w = data(3, 200).requires_grad_(), data(4, 201)
+    for call in (f, lambda *inputs: torch.ops.ogive.run(list(inputs), f.text)):
+        with pytest.raises(ValueError, match=r"\n  z = linear\(x, w\); z \* sigmoid\(z\)\n"):
+            call(x, w)
+
+
+def test_a_text_too_deep_for_pythons_grammar(data):
+    """Nothing is kept, and nothing else is wrong."""
+    x, w = data(3, 200).requires_grad_(), data(4, 200)
+    y = ogive.compile("linear(x, w)" + " + b" * 1500)(x, w, data(4))
+    got, = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(got, w.sum(0).expand(3, 200), rtol=1e-5, atol=1e-5)
+
+
 def test_only_what_is_asked_for(x):
     w = torch.ones(4, dtype=torch.float64, device=x.device)
     f = ogive.compile("x * w, x + w")

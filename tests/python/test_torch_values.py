@@ -250,6 +250,8 @@ def without_memory(x):
     (lambda x: ot.sigmoid(x, out=x.int()), TypeError),
     (lambda x: ogive.compile("x + y")(x[:2], x[1:], out=x[:2]), ValueError),
     (lambda x: ot.sigmoid(x.long().to("meta")), TypeError),
+    (lambda x: ot.add(x, x.to("meta")), RuntimeError),
+    (lambda x: ot.add(x.to("meta"), x), RuntimeError),
 ])
 def test_refused(call, exception, data):
     with pytest.raises(exception):

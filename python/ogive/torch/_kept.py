@@ -85,25 +85,32 @@ def _needed(bindings: Sequence[tuple[str, ast.expr]], results: list[ast.expr],
 
 @functools.lru_cache(maxsize=1024)
 def _left_sides(text: str) -> tuple[_core.Formula, ...]:
-    """The left side of each product, as a formula."""
+    """The left side of each product, as a formula; () too if Python's grammar, or its stack,
+    is too small for the text: nothing is kept then."""
+    finder, sides = _Finder(None), []
     try:
         program = read(text)
+        for i, (_, value) in enumerate([*program.bindings, *(("", r) for r in program.results)]):
+            count = len(finder.found)
+            finder.visit(value)
+            before = program.bindings[:i]
+            sides += [_core.compile(_needed(before, [_left_side(p)], program.stand_ins).text())
+                      for p in finder.found[count:] if not isinstance(_left_side(p), ast.Constant)]
     except (SyntaxError, RecursionError):
         return ()
-    finder = _Finder(None)
-    sides = []
-    for i, (_, value) in enumerate([*program.bindings, *(("", r) for r in program.results)]):
-        count = len(finder.found)
-        finder.visit(value)
-        before = program.bindings[:i]
-        sides += [_core.compile(_needed(before, [_left_side(p)], program.stand_ins).text())
-                  for p in finder.found[count:] if not isinstance(_left_side(p), ast.Constant)]
     return tuple(sides) if len(sides) == len(finder.found) else ()
 
 
 @functools.lru_cache(maxsize=1024)
-def _cut(text: str, precision: str, keep: tuple[bool, ...]) -> Cut:
-    program = read(text)
+def _cut(text: str, precision: str, keep: tuple[bool, ...]) -> Cut | None:
+    """None: as for _left_sides()."""
+    try:
+        return _cut_at(read(text), precision, keep)
+    except RecursionError:
+        return None
+
+
+def _cut_at(program: Program, precision: str, keep: tuple[bool, ...]) -> Cut:
     finder = _Finder(keep)
     bindings: list[tuple[str, ast.expr]] = []
     for name, value in program.bindings:

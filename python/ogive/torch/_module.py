@@ -23,10 +23,11 @@ class Formula(nn.Module):
     is what set_precision() says now.
     """
 
-    def __init__(self, text: str, *, precision: str | None = None,
+    def __init__(self, text: str, /, *, precision: str | None = None,
                  **named: nn.Module | Tensor | None) -> None:
         super().__init__()
-        self.formula = _core.compile(text, precision or _precision.precision())
+        self.formula = _core.compile(
+            text, _precision.precision() if precision is None else precision)
         for name, value in named.items():
             self._bind(name, value)
         self._inputs = self.formula.inputs  # of a formula Dynamo sees only the call

@@ -55,6 +55,10 @@ def _fake(inputs: Sequence[Tensor], formula: str, gradients: str = "",
           precision: str = "float32") -> list[Tensor]:
     layouts = infer(restore(formula, gradients, precision), inputs)
     model = next((tensor for tensor in inputs if tensor.dim() > 0), inputs[0])
+    for tensor in inputs:  # a meta tensor beside one with memory comes here, too
+        if tensor.dim() > 0 and tensor.device != model.device:
+            raise RuntimeError("Expected all tensors to be on the same device, but found at least "
+                               f"two devices, {model.device} and {tensor.device}!")
     return [model.new_empty(shape, dtype=dtype) for shape, dtype in layouts]
 
 
@@ -177,6 +181,16 @@ class _Cut(torch.autograd.Function):
     backward = staticmethod(_backward_of_cut)
 
 
+def _apply_cut(formula: _core.Formula, cut: Cut, straight: bool,
+               inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    try:
+        results: tuple[Tensor, ...] = _Cut.apply(cut, formula.inputs, straight, *inputs)
+        return results[:cut.results]
+    except (TypeError, ValueError):
+        infer(formula, inputs)  # says the same of the text that the caller wrote
+        raise
+
+
 def _record(formula: _core.Formula, *inputs: Any) -> Any:
     """formula of inputs, with a gradient and nothing else that needs the dispatcher."""
     cut = None
@@ -185,8 +199,8 @@ def _record(formula: _core.Formula, *inputs: Any) -> Any:
         cut = find_cut(formula, inputs)
     if cut is None:
         return _Run.apply(formula, *inputs)
-    results = _Cut.apply(cut, formula.inputs, True, *inputs)
-    return results[0] if cut.results == 1 else results[:cut.results]
+    results = _apply_cut(formula, cut, True, inputs)
+    return results[0] if len(results) == 1 else results
 
 
 class _Transform(torch.autograd.Function):
@@ -223,7 +237,7 @@ def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
         cut = find_cut(found, inputs) if forward_ad._current_level < 0 else None
         if cut is None:
             return list(_Dispatch.apply(found, *inputs))
-        return list(_Cut.apply(cut, found.inputs, False, *inputs)[:cut.results])
+        return list(_apply_cut(found, cut, False, inputs))
     with torch._C._AutoDispatchBelowAutograd():
         below: list[Tensor] = run(inputs, formula, gradients, precision)
         return below
