@@ -207,6 +207,44 @@ static void test_bodies(void **state)
     }
 }
 
+/* What several traversals compute of kept operands is derived from them once, if it costs
+ * something and takes no more room than they do. */
+static void test_derived(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes;
+        int derived;
+    } cases[] = {
+        {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096 40x4096", 1},
+        {"layer_norm(gelu(x) * 0.5 + y, 96)", "40x96b 40x96b", 1},
+        {"softmax(x * sigmoid(x), 1)", "40x1000", 1},
+        {"logsumexp(tanh(x), 1)", "40x1000d", 1},       /* two traversals of one pass */
+        {"softmax(gelu(x) * y, 1)", "40x1000 40x1", 1}, /* not of y: that is gelu(x) */
+        {"softmax(tanh(x) * sigmoid(y) * tanh(x), 1) + sigmoid(y)", "40x1000 40x1000", 2},
+        {"softmax(gelu(x), 1) * x", "40x1000", 0}, /* x is needed, too */
+        {"sum(gelu(x), 1)", "40x1000", 0},
+        {"softmax(x + y, 1)", "40x1000 40x1000", 0},   /* costs nothing */
+        {"softmax(gelu(x), 1)", "40x16384b", 0},       /* in shared memory */
+        {"softmax(gelu(x), 1)", "40x40000", 0},        /* chunks */
+        {"gelu(x) - mean(gelu(x), 0)", "400x1000", 0}, /* columns */
+    };
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_cuda_work work = emit(cases[c].formula, cases[c].shapes, &arena);
+        int derived = 0;
+        char store[32];
+        do
+            snprintf(store, sizeof store, "kept.d%d.e[i] = ", derived);
+        while (strstr(work.source, store) && ++derived);
+        if (derived != cases[c].derived)
+            fail_msg("%s [%s]: %d derived values, not %d", cases[c].formula, cases[c].shapes,
+                     derived, cases[c].derived);
+        assert_int_equal(strstr(work.source, "og_derive(a, kept)") != NULL, derived > 0);
+        og_arena_free(&arena);
+    }
+}
+
 /* A table takes shared memory and time to fill. */
 static void test_table_pays(void **state)
 {
@@ -565,10 +603,16 @@ static void test_big_bodies_compile(void **state)
     (void)state;
     static const struct {
         const char *formula, *shapes;
-    } cases[] = {{"gelu(x)", "5000000"},  {"x * sigmoid(x) + y", "5000000 5000000"},
-                 {"tanh(x)", "5000000d"}, {"x * sigmoid(x) + y", "5000000h 5000000h"},
-                 {"erf(x)", "5000000b"},  {"sigmoid(x)", "30000000h"},
-                 {"mish(x)", "30000000b"}};
+    } cases[] = {{"gelu(x)", "5000000"},
+                 {"x * sigmoid(x) + y", "5000000 5000000"},
+                 {"tanh(x)", "5000000d"},
+                 {"x * sigmoid(x) + y", "5000000h 5000000h"},
+                 {"erf(x)", "5000000b"},
+                 {"sigmoid(x)", "30000000h"},
+                 {"mish(x)", "30000000b"},
+                 {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096 40x4096"},
+                 {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096b 40x4096b"},
+                 {"softmax(gelu(x), 1)", "40x1024"}};
     if (!load_nvrtc())
         skip();
     for (size_t a = 0; a < TEST_COUNT(archs); a++) {
@@ -585,10 +629,15 @@ static void test_big_bodies_compile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
-        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_golden_sources),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_table_pays),
+        cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_division),
+        cmocka_unit_test(test_functions_compile),
+        cmocka_unit_test(test_bodies_compile),
         cmocka_unit_test(test_big_bodies_compile),
     };
     return TEST_RUN(tests);

@@ -57,6 +57,34 @@ static void test_layouts(void **unused)
     end_cases("layouts");
 }
 
+/* What passes share is computed once and kept in registers: by part of a warp, a warp, a
+ * block, with elements beyond the row. */
+static void test_derived(void **unused)
+{
+    static const char *const texts[] = {
+        "softmax(x * sigmoid(x), dim=-1)",
+        "layer_norm(gelu(x) * 0.5 + y, LENGTH)",
+        "logsumexp(tanh(x), dim=-1)",
+        "softmax(tanh(x) * sigmoid(y) * tanh(x), dim=-1) + sigmoid(y)",
+        "rms_norm(where(x > 0, exp(x), y), LENGTH)",
+    };
+    static const int64_t lengths[] = {1, 30, 500, 1024, 3001, 4096};
+    test_random random = test_random_named("derived");
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(texts); f++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
+            char text[128];
+            const char *at = strstr(texts[f], "LENGTH");
+            snprintf(text, sizeof text, "%.*s%lld%s", at ? (int)(at - texts[f]) : 0, texts[f],
+                     (long long)lengths[i], at ? at + strlen("LENGTH") : "");
+            case_shape shape = SHAPE(5, lengths[i]);
+            check_formula(at ? text : texts[f], &shape, (og_dtype)((f + i) % OG_DTYPE_COUNT),
+                          (case_layout)(i % 4), CONTIGUOUS, (f + i) % 3 ? ORDINARY : SPECIAL,
+                          &random);
+        }
+    end_cases("derived");
+}
+
 /* More of them than there are blocks, of an H200 and of the fake device. */
 static void test_many_rows(void **unused)
 {
@@ -76,6 +104,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_derived),
         cmocka_unit_test(test_many_rows),
     };
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);

@@ -47,6 +47,9 @@ typedef struct {
     bool *is_kept;           /* [access]: read once for all passes, see og_kept */
     int32_t *kept_terms;     /* [value]: see og_find_kept_terms(), or NULL */
     int32_t kept_term_count; /* 0: none are kept */
+    int32_t *derived;        /* [value]: number of what is computed once for all passes, or -1 */
+    int32_t derived_count;   /* 0: nothing is */
+    bool *derives;           /* [value]: the first of a number, or what one is computed from */
     bool shelves;            /* kept in shared memory, see og_shelf */
     int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
     bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
@@ -111,11 +114,25 @@ const char *og_cuda_type_of(og_dtype dtype);
 
 /* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
+/* og_derive(): all derived values of a row. */
+void og_cuda_add_derive(og_cuda_emitter *e);
 /* struct og_row, the kernel's row values, struct og_kept and, where shelves are, og_shelf. */
 void og_cuda_add_row(og_cuda_emitter *e);
 size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
 /* Is an element divided by a row value? Then vectors are better computed together. */
 bool og_cuda_divides_by_row(const og_kernel *kernel);
+
+/* ---- cuda_emit_derived.c ---- */
+
+/* Is it a function that calls others, as all do that are more than some instructions? */
+bool og_cuda_is_costly(og_op op);
+/* How often a pass computes each element. */
+int32_t og_cuda_traversals(const og_pass *pass);
+/* That a number kept takes; of float64 also what computing with it does. */
+int32_t og_cuda_kept_registers(bool is_double);
+/* Finds costly values that several traversals compute of kept loads alone, and has
+ * them derived, if og_kept then takes no more than so many registers an element. */
+ogive_status og_cuda_find_derived(og_cuda_emitter *e, int32_t registers);
 
 /* ---- cuda_emit_sums.c ---- */
 

@@ -212,13 +212,18 @@ static void add_loads_members(og_cuda_emitter *e, const int32_t *accesses, int32
     add_is_aligned(e, accesses, count);
 }
 
-static void add_kept_terms(og_cuda_emitter *e)
+/* Those that are kept of all values with a number: a vector each. */
+static void add_kept_values(og_cuda_emitter *e)
 {
     for (int32_t number = 0; number < e->kept_term_count; number++)
         for (int32_t v = 0; v < e->kernel->value_count; v++)
             if (e->kept_terms[v] == number && is_row_value(e->kernel, v))
                 og_text_add(&e->passes, "    og_pack<%s> t%d;\n",
                             type_names[e->kernel->values[v].type], (int)number);
+    for (int32_t v = 0, next = 0; next < e->derived_count; v++)
+        if (e->derived[v] == next)
+            og_text_add(&e->passes, "    og_pack<%s> d%d;\n", type_names[e->kernel->values[v].type],
+                        (int)next++);
 }
 
 static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
@@ -229,7 +234,7 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
     if (p < 0 && e->kernel->product_count)
         og_text_add(to, "    og_number product[OG_PRODUCTS];\n");
     if (p < 0)
-        add_kept_terms(e);
+        add_kept_values(e);
     add_loads_members(e, accesses, count);
     og_text_add(to,
                 "    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const "
@@ -478,6 +483,33 @@ static bool is_pair(const og_cuda_emitter *e, const og_instr *instr)
            motion_of(e, instr->index) != OG_CUDA_STILL;
 }
 
+/* "const float v5 = ...;", element i of a vector. */
+static void add_element(og_cuda_emitter *e, const og_pass *pass, const og_instr *instr, bool quick,
+                        og_text *to)
+{
+    char operand[32] = "";
+    bool still = instr->op != OG_OP_LOAD || motion_of(e, instr->index) == OG_CUDA_STILL;
+    if (instr->op == OG_OP_LOAD)
+        snprintf(operand, sizeof operand, "%s.x%d%s", e->is_kept[instr->index] ? "kept" : "x",
+                 (int)instr->index, still || is_pair(e, instr) ? "" : ".e[i]");
+    og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
+                (int)instr->dst);
+    if (e->kept_terms && e->kept_terms[instr->dst] >= 0)
+        print_term(e, instr, to);
+    else if (is_pair(e, instr))
+        og_text_add(to, "og_f32_at_bf16(%s, i)", operand);
+    else if (quick && divides_by_row(e->kernel, instr))
+        print_quick_division(e->kernel, pass, instr, to);
+    else
+        print_expression(e->kernel, instr, operand, to);
+    og_text_add(to, ";\n");
+}
+
+static bool is_derived(const og_cuda_emitter *e, int32_t value)
+{
+    return e->derived_count && e->derived[value] >= 0;
+}
+
 /* compute(), or compute_quickly(). */
 static void add_compute(og_cuda_emitter *e, const og_pass *pass, bool quick)
 {
@@ -488,28 +520,40 @@ static void add_compute(og_cuda_emitter *e, const og_pass *pass, bool quick)
                 quick ? "_quickly" : "", quick ? ", uint32_t &farthest" : "");
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
-        char operand[32] = "";
         if (instr->op == OG_OP_STORE)
             continue;
-        bool still = instr->op != OG_OP_LOAD || motion_of(e, instr->index) == OG_CUDA_STILL;
-        if (instr->op == OG_OP_LOAD)
-            snprintf(operand, sizeof operand, "%s.x%d%s", e->is_kept[instr->index] ? "kept" : "x",
-                     (int)instr->index, still || is_pair(e, instr) ? "" : ".e[i]");
-        og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
-                    (int)instr->dst);
-        if (e->kept_terms && e->kept_terms[instr->dst] >= 0)
-            print_term(e, instr, to);
-        else if (is_pair(e, instr))
-            og_text_add(to, "og_f32_at_bf16(%s, i)", operand);
-        else if (quick && divides_by_row(e->kernel, instr))
-            print_quick_division(e->kernel, pass, instr, to);
+        if (is_derived(e, instr->dst))
+            og_text_add(to, "        const %s v%d = kept.d%d.e[i];\n",
+                        type_names[e->kernel->values[instr->dst].type], (int)instr->dst,
+                        (int)e->derived[instr->dst]);
         else
-            print_expression(e->kernel, instr, operand, to);
-        og_text_add(to, ";\n");
+            add_element(e, pass, instr, quick, to);
         if (is_wanted(pass, instr->dst))
             og_text_add(to, "        y.v%d = v%d;\n", (int)instr->dst, (int)instr->dst);
     }
     og_text_add(to, "    }\n");
+}
+
+void og_cuda_add_derive(og_cuda_emitter *e)
+{
+    og_text *to = &e->body;
+    int32_t next = 0;
+    og_text_add(to, "\n/* What several passes need of a row, once. */\n"
+                    "OG_FN void og_derive(const og_args &a, og_kept_row &row)\n{\n"
+                    "#pragma unroll\n    for (int v = 0; v < OG_STEPS * OG_VECTORS; v++) {\n"
+                    "        og_kept &kept = (&row.of[0][0])[v];\n"
+                    "#pragma unroll\n        for (int i = 0; i < OG_V; i++) {\n");
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int32_t i = 0; i < e->kernel->passes[p].element_count; i++) {
+            const og_instr *instr = &e->kernel->passes[p].elements[i];
+            if (instr->dst < 0 || !e->derives[instr->dst])
+                continue;
+            og_text_add(to, "    ");
+            add_element(e, &e->kernel->passes[p], instr, false, to);
+            if (e->derived[instr->dst] == next)
+                og_text_add(to, "            kept.d%d.e[i] = v%d;\n", (int)next++, (int)instr->dst);
+        }
+    og_text_add(to, "        }\n    }\n}\n");
 }
 
 /* compute_all(): `count` vectors, of kept[v * apart] and x[v], element i with row[i * each]. */

@@ -66,21 +66,11 @@ static bool is_contiguous(const og_cuda_emitter *e)
     return e->kernel->space.rank <= 1;
 }
 
-/* Does the pass use a function that calls others, as all do that are more than some
- * instructions? Its text tells. */
 static bool is_costly(const og_pass *pass)
 {
-    for (int32_t i = 0; i < pass->element_count; i++) {
-        char head[64];
-        if (pass->elements[i].op >= OG_FUNCTION_COUNT)
-            continue;
-        snprintf(head, sizeof head, "OG_FN float og_%s_f32(",
-                 og_function_of(pass->elements[i].op)->name);
-        const char *text = strstr(og_text_of_scalar_f32, head);
-        const char *call = text ? strstr(text + strlen(head), "og_") : NULL;
-        if (call && call < strstr(text, "\n}\n"))
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (og_cuda_is_costly(pass->elements[i].op))
             return true;
-    }
     return false;
 }
 

@@ -30,11 +30,6 @@ typedef struct {
 
 /* ---- what a kernel does to a row ---------------------------------------------------- */
 
-static int32_t traversals(const og_pass *pass)
-{
-    return og_cuda_has_terms(pass) ? 2 : 1;
-}
-
 /* Marks what is read in several traversals as kept; returns the registers that an element
  * of all of it takes. */
 static int32_t mark_kept(og_cuda_emitter *e)
@@ -47,12 +42,12 @@ static int32_t mark_kept(og_cuda_emitter *e)
             bool read = false;
             for (int32_t i = 0; i < pass->element_count; i++)
                 read |= pass->elements[i].op == OG_OP_LOAD && pass->elements[i].index == a;
-            reads += read ? traversals(pass) : 0;
+            reads += read ? og_cuda_traversals(pass) : 0;
         }
         const og_access *access = &e->kernel->accesses[a];
         e->is_kept[a] = reads > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
-        if (e->is_kept[a]) /* of float64 also what computing with it takes */
-            registers += access->dtype == OG_FLOAT64 ? 4 : 1;
+        if (e->is_kept[a])
+            registers += og_cuda_kept_registers(access->dtype == OG_FLOAT64);
     }
     return registers;
 }
@@ -204,8 +199,9 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_
     og_text_add(&e->body,
                 "\nOG_KERNEL(og_rows, OG_THREADS%s)\n{\n"
                 "    og_group g = og_find_row(a);\n"
-                "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n",
-                e->limits->arch >= 100 || has_doubles(e->kernel) ? ", 1" : "");
+                "    og_row row;\n    og_kept_row kept;\n    og_keep(a, g, kept);\n%s",
+                e->limits->arch >= 100 || has_doubles(e->kernel) ? ", 1" : "",
+                e->derived_count ? "    og_derive(a, kept);\n" : "");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p);
         og_cuda_add_finish(e, p);
@@ -316,8 +312,12 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     rows_shape s = choose_shape(e, split ? OG_CHUNK : n, split ? 0 : kept);
     s.whole &= !split || n % OG_CHUNK == 0;
     OG_TRY(og_cuda_find_terms(e, s.keeps));
+    if (s.keeps)
+        OG_TRY(og_cuda_find_derived(e, kept));
     add_shape(e, &s);
     og_cuda_add_rows_parts(e, rows, n);
+    if (e->derived_count)
+        og_cuda_add_derive(e);
     if (split)
         return add_split_entries(e, rows, n);
     e->out->body = body_name(&s);

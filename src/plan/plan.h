@@ -169,6 +169,12 @@ int64_t og_space_count(const og_space *space, bool rows_only);
 /* "pointwise", "rows sum", "columns amax sumexp", "two products": fits name[64]. */
 void og_kernel_name(const og_kernel *kernel, char name[64]);
 
+/* For every value: (*by_value)[value], the element instruction that computes it, or NULL;
+ * (*same)[value], the first value, of any pass, that is the same for every element, or
+ * itself. Kernels of thousands of values are not searched. */
+ogive_status og_find_same(const og_kernel *kernel, og_arena *scratch, const og_instr ***by_value,
+                          int32_t **same, ogive_error *error);
+
 /* Sets kept[value] of the sumexp values whose terms later passes use, and of these uses,
  * to their number from 0; *count: how many. kept[] comes filled with -1. stores[number]:
  * the kernel's access that they may be kept in (unless an output is an input), or -1. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan_keep.c - finds exponentials that a sumexp has computed already.
+ * plan_keep.c - finds what passes compute again: values of the same meaning, and
+ * exponentials that a sumexp has computed already.
  *
  * In softmax a later pass computes exp(x - m) of the very x whose sumexp an earlier
  * pass took, m being its row maximum. Where a row is one chunk these are, bit for
@@ -14,37 +15,67 @@
 
 #include <string.h>
 
-enum { MOST_COMPARED = 100 }; /* instructions, so that shared arguments cannot explode */
+enum { MOST_VALUES = 2000 }; /* 2 million comparisons, some milliseconds */
 
 typedef struct {
     const og_kernel *kernel;
     const og_instr **by_value; /* the element instruction that computes a value, or NULL */
-    int32_t budget;
+    int32_t *same;             /* see og_find_same() */
 } search;
 
-/* Do values a and b, of any two passes, hold the same for every element? */
-static bool is_same(search *s, int32_t a, int32_t b)
+/* Do x and y compute the same of the same arguments? */
+static bool is_same(const og_kernel *kernel, const int32_t *same, const og_instr *x,
+                    const og_instr *y)
 {
-    if (a == b)
-        return true;
-    const og_instr *x = s->by_value[a], *y = s->by_value[b];
-    if (!x || !y || x->op != y->op || x->type != y->type || s->budget-- <= 0)
+    if (x->op != y->op || x->type != y->type)
         return false;
     int constants = x->op < OG_FUNCTION_COUNT ? og_function_of(x->op)->constants
                     : x->op == OG_OP_CONSTANT ? 1
                                               : 0;
-    if (constants && memcmp(&s->kernel->constants[x->index], &s->kernel->constants[y->index],
+    if (constants && memcmp(&kernel->constants[x->index], &kernel->constants[y->index],
                             (size_t)constants * sizeof(double)) != 0)
         return false;
-    if ((x->op == OG_OP_LOAD || x->op == OG_OP_CONVERT) && x->index != y->index)
+    if ((x->op == OG_OP_LOAD || x->op == OG_OP_CONVERT || x->op == OG_OP_PRODUCT) &&
+        x->index != y->index)
         return false;
     for (int i = 0; i < OG_MAX_ARGS; i++) {
         if ((x->args[i] < 0) != (y->args[i] < 0))
             return false;
-        if (x->args[i] >= 0 && !is_same(s, x->args[i], y->args[i]))
+        if (x->args[i] >= 0 && same[x->args[i]] != same[y->args[i]])
             return false;
     }
     return true;
+}
+
+static int32_t first_same(const og_kernel *kernel, const int32_t *same,
+                          const og_instr *const *by_value, int32_t value)
+{
+    for (int32_t v = 0; v < value; v++)
+        if (by_value[v] && same[v] == v && is_same(kernel, same, by_value[v], by_value[value]))
+            return v;
+    return value;
+}
+
+ogive_status og_find_same(const og_kernel *kernel, og_arena *scratch, const og_instr ***by_value,
+                          int32_t **same, ogive_error *error)
+{
+    size_t count = (size_t)kernel->value_count + 1;
+    *by_value = OG_ARENA_NEW(scratch, const og_instr *, count);
+    *same = OG_ARENA_NEW(scratch, int32_t, count);
+    if (!*by_value || !*same)
+        return og_fail_memory(error, count * sizeof **by_value);
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        (*same)[v] = v;
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t i = 0; i < kernel->passes[p].element_count; i++) {
+            const og_instr *at = &kernel->passes[p].elements[i];
+            if (at->dst < 0)
+                continue;
+            (*by_value)[at->dst] = at;
+            if (kernel->value_count <= MOST_VALUES)
+                (*same)[at->dst] = first_same(kernel, *same, *by_value, at->dst);
+        }
+    return OGIVE_OK;
 }
 
 static const og_reduce *find_maximum(const og_pass *pass, const og_reduce *sumexp)
@@ -82,8 +113,8 @@ static int32_t find_later_store(const search *s, const og_pass *pass, int32_t va
 
 /* Marks each exp(x - maximum) after pass p; false if there is none. *store is where the
  * terms may be kept, or -1. */
-static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_reduce *maximum,
-                       int32_t number, int32_t *kept, int32_t *store)
+static bool mark_users(const search *s, int32_t p, const og_reduce *sumexp,
+                       const og_reduce *maximum, int32_t number, int32_t *kept, int32_t *store)
 {
     bool found = false;
     *store = -1;
@@ -92,9 +123,8 @@ static bool mark_users(search *s, int32_t p, const og_reduce *sumexp, const og_r
         for (int32_t i = 0; i < pass->element_count; i++) {
             const og_instr *at = &pass->elements[i];
             const og_instr *difference = at->op == OG_OP_exp ? s->by_value[at->args[0]] : NULL;
-            s->budget = MOST_COMPARED;
             if (difference && difference->op == OG_OP_sub && difference->args[1] == maximum->dst &&
-                is_same(s, difference->args[0], sumexp->source)) {
+                s->same[difference->args[0]] == s->same[sumexp->source]) {
                 kept[at->dst] = number;
                 *store = found ? -1 : find_later_store(s, pass, at->dst);
                 found = true;
@@ -108,13 +138,9 @@ ogive_status og_find_kept_terms(const og_kernel *kernel, og_arena *scratch, int3
                                 int32_t *stores, int32_t *count, ogive_error *error)
 {
     search s = {.kernel = kernel};
-    s.by_value = OG_ARENA_NEW(scratch, const og_instr *, (size_t)kernel->value_count + 1);
-    if (!s.by_value)
-        return og_fail_memory(error, (size_t)kernel->value_count * sizeof *s.by_value);
-    for (int32_t p = 0; p < kernel->pass_count; p++)
-        for (int32_t i = 0; i < kernel->passes[p].element_count; i++)
-            if (kernel->passes[p].elements[i].dst >= 0)
-                s.by_value[kernel->passes[p].elements[i].dst] = &kernel->passes[p].elements[i];
+    if (kernel->pass_count < 2)
+        return OGIVE_OK;
+    OG_TRY(og_find_same(kernel, scratch, &s.by_value, &s.same, error));
     for (int32_t p = 0; p < kernel->pass_count; p++)
         for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++) {
             const og_reduce *sumexp = &kernel->passes[p].reductions[r];
