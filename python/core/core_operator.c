@@ -36,9 +36,13 @@ static PyObject *try_plain(core_formula *formula, PyObject *inputs)
     PyObject *few[FEW], *list = NULL;
     if (count > FEW || PyList_Size(inputs) != count)
         Py_RETURN_NONE;
-    for (Py_ssize_t i = 0; i < count; i++)
+    for (Py_ssize_t i = 0; i < count; i++) { /* the list may change while the GIL is released */
         few[i] = PyList_GetItem(inputs, i);
+        Py_INCREF(few[i]);
+    }
     PyObject *result = core_call(formula, few, NULL, CORE_TRY);
+    for (Py_ssize_t i = 0; i < count; i++)
+        Py_DECREF(few[i]);
     if (!result || result == Py_None)
         return result;
     if (ogive_formula_result_count(formula->formula) > 1)

@@ -140,4 +140,4 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
         if len(graphs) > 1:
             lines.append(f"graph {i} of {len(graphs)}: Dynamo cannot trace the model as one")
         lines += graph or ["nothing to do"]
-    return "\n".join(lines)
+    return "\n".join(lines) or "nothing to do"

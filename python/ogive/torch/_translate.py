@@ -33,7 +33,7 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "lt": "
           "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.
 _WITHOUT_EFFECT = {"inplace": (False,), "dtype": (None,), "alpha": (1,), "rounding_mode": (None,),
-                   "_stacklevel": (3, 5), "out": (None,)}
+                   "out": (None,)}
 # The same by position, after those that the language has.
 _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dtype"),
             "log_softmax": ("_stacklevel", "dtype")}
