@@ -122,10 +122,12 @@ static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
 }
 
 static bool check_choice(bool cuda, const pytorch_options *p, const text_list *gradient,
-                         failure *why)
+                         const char *arch, failure *why)
 {
     if (cuda == p->wanted)
         return failed(why, STATUS_USAGE, "say what to write: --cuda or --pytorch");
+    if (p->wanted && arch)
+        return failed(why, STATUS_USAGE, "--arch goes with --cuda; a PyTorch file fits any GPU");
     if (p->wanted && gradient->count)
         return failed(why, STATUS_USAGE, "--gradient goes with --cuda; a PyTorch file has all");
     if (!p->wanted && (p->init || p->output || p->modules.count || p->scalars.count))
@@ -136,7 +138,7 @@ static bool check_choice(bool cuda, const pytorch_options *p, const text_list *g
 static int run_emit(int argc, char **argv)
 {
     text_list arguments = {0}, gradient = {0};
-    device_options device = {.device = "cuda", .arch = "90a"};
+    device_options device = {.device = "cuda"};
     pytorch_options pytorch = {0};
     const char *file = NULL;
     bool cuda = false;
@@ -156,7 +158,9 @@ static int run_emit(int argc, char **argv)
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &arguments, &why) &&
-                check_choice(cuda, &pytorch, &gradient, &why);
+                check_choice(cuda, &pytorch, &gradient, device.arch, &why);
+    if (!device.arch)
+        device.arch = "90a";
     if (good && cuda)
         good = request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
                print_sources(r.plan, &why);

@@ -22,6 +22,9 @@ typedef struct {
         bool is_constant;
     } bindings[MAX_BINDINGS];
     int32_t binding_count;
+    int underscores;    /* behind a binding's name */
+    const char *tensor; /* some tensor, in Python */
+    bool has_doubles;   /* numbers that became float64 tensors */
     ogive_error *error;
 } translator;
 
@@ -42,21 +45,22 @@ static bool same_text(const translator *t, size_t a, size_t b, size_t length)
     return memcmp(t->graph->text + a, t->graph->text + b, length) == 0;
 }
 
-/* A binding's name: its own, with an underscore behind it, so that it is no input's. */
+/* A binding's name: its own, with more underscores behind it than any input has. */
 static void add_binding(const translator *t, size_t offset, size_t length, og_text *out)
 {
     for (size_t i = 0; i < length; i++) {
         char c = t->graph->text[offset + i];
         og_text_add(out, "%c", c == '.' ? '_' : c);
     }
-    og_text_add(out, "_");
+    for (int i = 0; i < t->underscores; i++)
+        og_text_add(out, "_");
 }
 
 static void translate_name(translator *t, og_text *out, bool *is_constant)
 {
-    static const char *const words[][2] = {{"inf", "math.inf"}, {"nan", "math.nan"},
-                                           {"true", "True"},    {"True", "True"},
-                                           {"false", "False"},  {"False", "False"}};
+    static const char *const words[][2] = {
+        {"inf", "math.inf"}, {"nan", "math.nan"}, {"true", "True"}, {"True", "True"},
+        {"false", "False"},  {"False", "False"},  {"None", "None"}};
     const og_token *token = token_of(t);
     for (int32_t b = 0; b < t->binding_count; b++)
         if (t->bindings[b].length == token->length &&
@@ -76,13 +80,15 @@ static void translate_name(translator *t, og_text *out, bool *is_constant)
             og_text_add(out, "%s", words[i][1]);
 }
 
-/* Python reads no integer with a zero in front. */
+/* Python reads no integer with a zero in front, and PyTorch none beyond int64. */
 static void translate_number(const translator *t, og_text *out)
 {
+    enum { MOST_DIGITS = 18 };
     const og_token *token = token_of(t);
     const char *text = t->graph->text + token->offset;
     char digits[OG_NUMBER_TEXT];
-    if (token->length > 1 && text[0] == '0' && isdigit((unsigned char)text[1]))
+    if (token->length > MOST_DIGITS ||
+        (token->length > 1 && text[0] == '0' && isdigit((unsigned char)text[1])))
         og_text_add(out, "%s", og_number_text(token->number, digits));
     else
         og_text_add(out, "%.*s", (int)token->length, text);
@@ -104,6 +110,31 @@ static const og_parameter *find_parameter(const og_function *function, const cha
     return NULL;
 }
 
+/* Where PyTorch wants a tensor and the formula has a number: one of no dims. It is a float64, so
+ * that nothing is lost; of where() it may decide the result's dtype. */
+static ogive_status tensor_of_number(translator *t, const og_function *function,
+                                     const og_parameter *parameter, int64_t offset,
+                                     const char *number, og_text *out)
+{
+    bool has_shape = !strcmp(function->group, "product") ||
+                     (!strcmp(function->group, "normalisation") && parameter->name[0] != 'i');
+    if (has_shape)
+        OG_FAIL(t->error, OGIVE_UNSUPPORTED, offset,
+                "%s: a number as %s has no form in PyTorch; give a tensor", function->name,
+                parameter->name);
+    if (strcmp(function->name, "where") != 0) {
+        t->has_doubles = true;
+        og_text_add(out, "torch.as_tensor(%s, dtype=torch.float64)", number);
+    } else if (!strcmp(parameter->name, "condition")) {
+        og_text_add(out, "torch.as_tensor(%s)", number);
+    } else if (!strcmp(parameter->name, "input")) {
+        og_text_add(out, "torch.as_tensor(%s, dtype=%s.dtype)", number, t->tensor);
+    } else {
+        og_text_add(out, "%s", number);
+    }
+    return OGIVE_OK;
+}
+
 /* An argument, written so that PyTorch takes it for this parameter. */
 static ogive_status translate_argument(translator *t, const og_function *function,
                                        const og_parameter *parameter, og_text *out,
@@ -111,23 +142,17 @@ static ogive_status translate_argument(translator *t, const og_function *functio
 {
     og_text inner = {0};
     bool is_list = token_of(t)->kind == OG_TOKEN_OPEN || token_of(t)->kind == OG_TOKEN_OPEN_LIST;
-    bool constant = true;
+    bool is_none = is_word(t, "None"), constant = true;
     int64_t offset = (int64_t)token_of(t)->offset;
     ogive_status status = translate_expression(t, &inner, &constant);
-    bool is_tensor = parameter && parameter->kind == OG_PARAMETER_TENSOR;
-    if (status == OGIVE_OK && is_tensor && constant && strcmp(function->name, "where") != 0) {
-        bool has_shape = !strcmp(function->group, "product") ||
-                         (!strcmp(function->group, "normalisation") && parameter->name[0] != 'i');
-        if (has_shape)
-            status = og_fail(t->error, OGIVE_UNSUPPORTED, offset,
-                             "%s: a number as %s has no form in PyTorch; give a tensor",
-                             function->name, parameter->name);
-        og_text_add(out, "torch.tensor(%s, dtype=torch.float64)", inner.data ? inner.data : "");
-    } else if (parameter && parameter->kind == OG_PARAMETER_SIZES && !is_list) {
-        og_text_add(out, "(%s,)", inner.data ? inner.data : "");
-    } else {
-        og_text_add(out, "%s", inner.data ? inner.data : "");
-    }
+    const char *text = inner.data ? inner.data : "";
+    bool is_tensor = parameter && parameter->kind == OG_PARAMETER_TENSOR && !is_none;
+    if (status == OGIVE_OK && is_tensor && constant)
+        status = tensor_of_number(t, function, parameter, offset, text, out);
+    else if (parameter && parameter->kind == OG_PARAMETER_SIZES && !is_list)
+        og_text_add(out, "(%s,)", text);
+    else
+        og_text_add(out, "%s", text);
     *is_constant &= constant || !is_tensor;
     out->failed |= inner.failed;
     og_text_free(&inner);
@@ -221,6 +246,42 @@ static ogive_status translate_binding(translator *t, const og_token *name, og_te
     return og_lexer_next(&t->lexer);
 }
 
+/* Sets what names of bindings and numbers need of the inputs. */
+static void look_at_inputs(translator *t)
+{
+    for (int32_t i = 0; i < t->graph->input_count; i++) {
+        const char *name = t->names[i];
+        int behind = 0;
+        for (size_t length = strlen(name); length && name[length - 1] == '_'; length--)
+            behind++;
+        if (t->underscores <= behind)
+            t->underscores = behind + 1;
+        if (!t->tensor && !t->is_number[i])
+            t->tensor = name;
+    }
+}
+
+static ogive_status add_results(translator *t, og_text *text)
+{
+    og_text_add(text, "    return ");
+    for (;;) {
+        og_text result = {0};
+        bool is_constant = true;
+        ogive_status status = translate_expression(t, &result, &is_constant);
+        og_text_add(text, t->has_doubles ? "(%s).to(%s.dtype)" : "%s",
+                    result.data ? result.data : "", t->tensor);
+        text->failed |= result.failed;
+        og_text_free(&result);
+        OG_TRY(status);
+        if (token_of(t)->kind != OG_TOKEN_COMMA)
+            break;
+        og_text_add(text, ", ");
+        OG_TRY(og_lexer_next(&t->lexer));
+    }
+    og_text_add(text, "\n");
+    return OGIVE_OK;
+}
+
 ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,
                                     const bool *is_number, og_text *text, ogive_error *error)
 {
@@ -229,6 +290,7 @@ ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *na
                     .is_number = is_number,
                     .lexer = {.text = graph->text, .length = graph->length, .error = error},
                     .error = error};
+    look_at_inputs(&t);
     OG_TRY(og_lexer_next(&t.lexer));
     while (token_of(&t)->kind == OG_TOKEN_NAME) {
         og_token name = *token_of(&t);
@@ -240,15 +302,5 @@ ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *na
         }
         OG_TRY(translate_binding(&t, &name, text));
     }
-    og_text_add(text, "    return ");
-    for (;;) {
-        bool is_constant = true;
-        OG_TRY(translate_expression(&t, text, &is_constant));
-        if (token_of(&t)->kind != OG_TOKEN_COMMA)
-            break;
-        og_text_add(text, ", ");
-        OG_TRY(og_lexer_next(&t.lexer));
-    }
-    og_text_add(text, "\n");
-    return OGIVE_OK;
+    return add_results(&t, text);
 }

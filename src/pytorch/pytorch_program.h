@@ -89,6 +89,19 @@ typedef struct {
 } og_pytorch_roles_of_dims;
 void og_pytorch_product_dims(const og_kernel *kernel, og_pytorch_roles_of_dims *dims);
 
+/* ---- options -------------------------------------------------------------------- */
+
+/* pytorch_options.c. Of the formula's inputs only the names count. */
+ogive_status og_pytorch_check_options(const og_graph *graph, const ogive_pytorch_options *options,
+                                      ogive_error *error);
+og_pytorch_role og_pytorch_role_of(const ogive_pytorch_options *options, const char *input);
+/* The bytes of the name in "fc=nn.Linear(...)", and where what it is begins; 0: neither. */
+size_t og_pytorch_module_name(const char *module, const char **value);
+/* Does Python, or the file, use the name for something else? */
+bool og_pytorch_is_taken(const char *name);
+/* A word in text that the benchmark such files are submitted to refuses anywhere, or NULL. */
+const char *og_pytorch_find_refused(const char *text);
+
 /* ---- texts ------------------------------------------------------------------------ */
 
 /* pytorch_math.c: the parts of src/math that the functions marked in used[op] need. */

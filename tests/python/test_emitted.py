@@ -3,8 +3,10 @@
 emulator (tests/pytorch/emulator.h). tests/pytorch/emitted_gpu.py runs the same formulas on a
 GPU, tests/test_cuda_pytorch.c has NVRTC compile such files."""
 
+import copy
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -31,7 +33,7 @@ def emit_module(folder, *arguments):
     done = emit(*arguments, "-o", path)
     assert done.returncode == 0, done.stderr
     text = path.read_text()
-    assert not re.search(r"pass|\b(try|except)\b", text, re.I)  # what KernelBench refuses
+    assert not re.search(r"\b(pass|try|except)\b", text, re.I)  # what KernelBench refuses
     return load(path)
 
 
@@ -99,6 +101,84 @@ def test_model(tmp_path):
     assert list(model.state_dict()) == ["shift", "layers.0.weight", "layers.0.bias"]
 
 
+def test_model_copies(tmp_path, monkeypatch):
+    module = emit_module(tmp_path, "linear(x, fc.weight, fc.bias) * scale", "x=4x3:float32",
+                         "--init", "n, scale", "--scalar", "scale", "--module", "fc=nn.Linear(3, n)")
+    monkeypatch.setitem(sys.modules, "emitted", module)  # where pickle looks for the class
+    torch.manual_seed(4)
+    model, other, x = module.ModelNew(5, 2.0), module.ModelNew(5, -1), torch.rand(4, 3)
+    torch.manual_seed(4)
+    reference = torch.nn.Linear(3, 5)  # which draws the same parameters
+    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.eval()):
+        with torch.no_grad():
+            torch.testing.assert_close(one(x), reference(x) * 2)
+    torch.testing.assert_close(other(x), -other.fc(x))
+
+
+# Words of Python, of the file and of C++, and a class's own names.
+NAMES = ["lambda", "in", "self", "ctx", "any", "float", "tuple", "tensors", "tensor", "needs", "grads",
+         "grad", "grad0", "results", "torch", "nn", "F", "math", "_Formula", "_plain", "_forward",
+         "_backward", "ModelNew", "int", "double", "x_", "n0", "a", "numbers", "__private", "bypass"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name, tmp_path):
+    """On the CPU, and as what autograd calls with a GPU, whose kernels are Python here."""
+    module = emit_module(tmp_path, f"q = {name} * s; q + x", "--init", "s", "--scalar", "s")
+    a, b = torch.rand(3, 4, requires_grad=True), torch.rand(3, 4, requires_grad=True)
+    torch.testing.assert_close(module.ModelNew(2.0)(a, b), a * 2 + b)
+    module._forward = lambda: lambda first, s, second: [first * s + second]
+    module._backward = lambda: lambda first, s, second, grad, needs: [grad * s, grad]
+    module._Formula.apply(a, 2.0, b).sum().backward()
+    assert (a.grad == 2).all() and (b.grad == 1).all()
+    for part in ("FORWARD", "BACKWARD"):
+        words = re.findall(r"(\w+)[,)]", getattr(module, f"DECLARE_{part}"))
+        assert len(set(words)) == len(words), words
+
+
+@pytest.mark.parametrize("formula, function", [
+    ("where(x > 0, 1, 0)", lambda x: (x > 0).to(x.dtype)),
+    ("where(1 < 2, x, 3)", lambda x: x),
+    ("maximum(x, 0.5)", lambda x: x.clamp(min=0.5)),
+    ("exp(exp(1)) * x", lambda x: x * 15.154262241479259),
+    ("clamp(x, None, 0.5)", lambda x: x.clamp(max=0.5)),
+    ("amax(x, None, true)", lambda x: x.amax(keepdim=True)),
+    ("linear(x, x, bias=None)", lambda x: x @ x.t()),
+    ("z = x * 2; z + z_", lambda x, y: x * 2 + y),
+    ("x / 100000000000000000000", lambda x: x / 1e20),
+])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_plain_formula(formula, function, dtype, tmp_path):
+    inputs = [torch.linspace(-2, 2, 9, dtype=torch.float64).reshape(3, 3).to(dtype),
+              torch.rand(3, 3).to(dtype)][:function.__code__.co_argcount]
+    model = emit_module(tmp_path, formula).ModelNew()
+    torch.testing.assert_close(model(*inputs), function(*inputs))
+    if formula.startswith(("where", "max", "exp", "x")):  # no dims
+        assert model(*(x[0, 0] for x in inputs)).dtype == dtype
+
+
+def test_scalar_condition(tmp_path):
+    module = emit_module(tmp_path, "where(s > 0, x, 0)", "--init", "s", "--scalar", "s")
+    x = torch.rand(3)
+    assert torch.equal(module.ModelNew(1)(x), x) and not module.ModelNew(-1)(x).any()
+
+
+def test_formula_in_the_opening(tmp_path):
+    """Comments of the formula are left out: they may hold what Python or KernelBench refuses."""
+    module = emit_module(tmp_path, "z = x + 1; # pass, \u201ctry\u201d\rraise Exception\n\n\n\t2 *\r\n z # \\")
+    text = pathlib.Path(module.__file__).read_text()
+    assert "from\n#\n#     z = x + 1;\n#      2 *\n#      z\n#\n" in text
+    assert module.ModelNew()(torch.zeros(2)).tolist() == [2, 2]
+
+
+def test_any_shape_is_said_of_both_directions(tmp_path):
+    """The gradient of s is a sum over x's two dims."""
+    module = emit_module(tmp_path, "x * s", "s=2.0")
+    for host in (module.HOST_FORWARD, module.HOST_BACKWARD):
+        assert 'check_tensor(x_, "x", 2, x_)' in host
+    assert "#   x            (n0, n1)\n" in pathlib.Path(module.__file__).read_text()
+
+
 def test_without_nvcc(tmp_path, monkeypatch):
     module = emit_module(tmp_path, "sigmoid(x)")
     monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", None)
@@ -117,10 +197,38 @@ def test_without_nvcc(tmp_path, monkeypatch):
     (["x + x_y + x.y"], "one name in Python"),
     (["x +"], "expected"),
     (["linear(x, w)", "x=3x4", "w=5x6"], "4"),
+    (["pass * 2"], "the word 'pass'"),
+    (["try = x; try + 1"], "the word 'try'"),
+    (["x * s", "--scalar", "s", "--scalar", "s", "--init", "s"], "given twice"),
+    (["x * lambda", "--scalar", "lambda", "--init", "lambda"], "constructor"),
+    (["x * forward", "--scalar", "forward", "--init", "forward"], "attribute"),
+    (["x * s", "--init", "s t"], "constructor"),
+    (["x * s", "--init", "s, s"], "constructor"),
+    (["x * s", "--init", "self, s"], "constructor"),
+    (["x * s", "--init", "s=(1"], "expected ) at its end"),
+    (["x * s", "--init", "s\nimport os"], "one line"),
+    (["x * s", "--init", "s # t"], "comment"),
+    (["x + fc", "--module", "fc=nn.Linear(3, 4"], "expected ) at its end"),
+    (["x + fc", "--module", "fc= "], "expected a name"),
+    (["x + fc", "--module", "fc=f()", "--module", "fc=g()"], "given twice"),
+    (["x + fc", "--module", "fc=f()", "--scalar", "fc", "--init", "fc"], "a module and a scalar"),
+    (["x + class.weight", "--module", "class=f()"], "expected a name"),
+    (["x + fc.lambda", "--module", "fc=f()"], "no attribute in Python"),
+    (["x", "--arch", "80"], "goes with --cuda"),
 ])
 def test_refused(arguments, message):
     done = emit(*arguments)
-    assert done.returncode != 0 and message in done.stderr, done.stderr
+    unsupported = message in ("one dtype", "give a tensor")
+    assert done.returncode == (4 if unsupported else 2) and message in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("init", ["", "s,", "*, s", "a, /, s", "s: int = f(1, [2, 3]), **more",
+                                  "s=', s', *rest"])
+def test_constructors(init):
+    scalar = ["--scalar", "s"] if init else []
+    done = emit("x * s", "--init", init, *scalar)
+    assert done.returncode == 0, done.stderr
+    compile(done.stdout, "emitted.py", "exec")
 
 
 # ---- the CUDA source, emulated ------------------------------------------------------------

@@ -1876,7 +1876,7 @@ class _Formula(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gemm_weight, gemm_bias, scaling_factor):
         ctx.save_for_backward(x, gemm_weight, gemm_bias)
-        ctx.scaling_factor = scaling_factor
+        ctx.scalars = (scaling_factor,)
         results = _forward()(x, gemm_weight, gemm_bias, scaling_factor)
         return results[0]
 
@@ -1884,8 +1884,9 @@ class _Formula(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad0):
         x, gemm_weight, gemm_bias = ctx.saved_tensors
+        scaling_factor, = ctx.scalars
         needs = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2]]
-        grads = _backward()(x, gemm_weight, gemm_bias, ctx.scaling_factor, grad0, needs)
+        grads = _backward()(x, gemm_weight, gemm_bias, scaling_factor, grad0, needs)
         return (grads[0], grads[1], grads[2], None, )
 
 
