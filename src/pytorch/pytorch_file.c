@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const char og_text_of_pytorch_base[], og_text_of_pytorch_pointwise[],
+extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
+    og_text_of_pytorch_base[], og_text_of_pytorch_pointwise[], og_text_of_pytorch_sums[],
     og_text_of_pytorch_terms[], og_text_of_pytorch_rows[], og_text_of_pytorch_product[],
     og_text_of_pytorch_tensor[], og_text_of_pytorch_host[], og_text_of_pytorch_host_pointwise[],
     og_text_of_pytorch_host_rows[], og_text_of_pytorch_host_product[];
@@ -32,7 +33,6 @@ typedef struct {
     og_pytorch_sizes sizes;
     og_graph gradient_graph;
     og_pytorch_program forward, backward;
-    bool used[OG_FUNCTION_COUNT];
     og_text *text;
     ogive_error *error;
 } file;
@@ -213,14 +213,17 @@ static ogive_status make_backward(file *f)
                                    &f->backward, f->error);
 }
 
-static bool has_form(const file *f, og_kernel_form form)
+/* Are rows reduced by nothing but sums? */
+static bool has_sums_only(const og_plan *plan)
 {
-    const og_plan *plans[] = {&f->forward.plan, &f->backward.plan};
-    for (int i = 0; i < 2; i++)
-        for (int32_t k = 0; k < plans[i]->kernel_count; k++)
-            if (og_pytorch_form(&plans[i]->kernels[k]) == form)
-                return true;
-    return false;
+    for (int32_t k = 0; k < plan->kernel_count; k++)
+        for (int32_t p = 0; p < plan->kernels[k].pass_count; p++) {
+            const og_pass *pass = &plan->kernels[k].passes[p];
+            for (int32_t r = 0; r < pass->reduction_count; r++)
+                if (pass->reductions[r].op != OG_OP_sum)
+                    return false;
+        }
+    return true;
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */
@@ -290,6 +293,12 @@ static void add_opening(const file *f)
         "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
         "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
         "#\n"
+        "# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, "
+        "element\n"
+        "# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED "
+        "texts\n"
+        "# are what these stand on. Where home cannot be written to, set TORCH_EXTENSIONS_DIR.\n"
+        "#\n"
         "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
@@ -317,52 +326,76 @@ static const char *body_of(const char *text)
     return strchr(text, '\n') + 1;
 }
 
-static void add_kernels(file *f, const og_pytorch_program *program, og_text *text)
+/* The CUDA source in its parts, the last two for each direction. */
+typedef struct {
+    og_text device, host, kernels[2], launches[2];
+} cuda_source;
+
+/* What both directions share: of the templates, what they need. */
+static void write_shared(const file *f, cuda_source *to)
 {
-    for (int32_t k = 0; k < program->plan.kernel_count; k++)
-        og_pytorch_add_kernel(program, f->roles, k, f->used, text);
+    bool sums = has_sums_only(&f->forward.plan) && has_sums_only(&f->backward.plan);
+    og_text roots = {0}, overloads = {0};
+    og_pytorch_add_overloads(&overloads);
+    for (int i = 0; i < 2; i++)
+        og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
+                    to->launches[i].data ? to->launches[i].data : "");
+    to->host.failed |= roots.failed || overloads.failed;
+    if (!to->host.failed) {
+        const og_pytorch_source host[] = {{body_of(og_text_of_pytorch_host), false},
+                                          {body_of(og_text_of_pytorch_host_pointwise), false},
+                                          {body_of(og_text_of_pytorch_host_rows), false},
+                                          {body_of(og_text_of_pytorch_host_product), false}};
+        const og_pytorch_source device[] = {
+            {body_of(og_text_of_pytorch_base), false},
+            {og_text_of_scalar_base, true},
+            {og_text_of_scalar_f32, true},
+            {og_text_of_scalar_f64, true},
+            {overloads.data, false},
+            {body_of(og_text_of_pytorch_pointwise), false},
+            {body_of(sums ? og_text_of_pytorch_sums : og_text_of_pytorch_terms), false},
+            {body_of(og_text_of_pytorch_rows), false},
+            {body_of(og_text_of_pytorch_product), false},
+            {body_of(og_text_of_pytorch_tensor), false}};
+        og_pytorch_add_needed(host, sizeof host / sizeof *host, roots.data, &to->host);
+        og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
+        og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
+    }
+    og_text_free(&roots);
+    og_text_free(&overloads);
 }
 
 static void add_sources(file *f)
 {
-    og_text kernels[2] = {{0}, {0}};
-    bool rows = has_form(f, OG_KERNEL_ROWS), product = has_form(f, OG_KERNEL_PRODUCT);
-    bool pointwise = has_form(f, OG_KERNEL_POINTWISE);
-    add_kernels(f, &f->forward, &kernels[0]);
-    add_kernels(f, &f->backward, &kernels[1]);
-    og_text_add(f->text,
-                "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''\n%s\n",
-                body_of(og_text_of_pytorch_base));
-    if (rows || product)
-        f->used[OG_OP_exp] = true;
-    og_pytorch_add_math(f->used, f->text);
-    og_text_add(f->text, "%s%s", pointwise ? "\n" : "",
-                pointwise ? body_of(og_text_of_pytorch_pointwise) : "");
-    if (rows || product)
-        og_text_add(f->text, "\n%s\n%s", body_of(og_text_of_pytorch_terms),
-                    body_of(og_text_of_pytorch_rows));
-    if (product)
-        og_text_add(f->text, "\n%s\n%s", body_of(og_text_of_pytorch_product),
-                    body_of(og_text_of_pytorch_tensor));
-    og_text_add(f->text, "'''\n\n# The formula, kernel by kernel.\nCUDA_FORWARD = r'''%s'''\n",
-                kernels[0].data ? kernels[0].data : "");
-    og_text_add(f->text, "\n# Its derivative.\nCUDA_BACKWARD = r'''%s'''\n",
-                kernels[1].data ? kernels[1].data : "");
-    og_text_add(f->text, "\nHOST_SHARED = r'''\n%s%s%s%s'''\n", body_of(og_text_of_pytorch_host),
-                pointwise ? body_of(og_text_of_pytorch_host_pointwise) : "",
-                rows ? body_of(og_text_of_pytorch_host_rows) : "",
-                product ? body_of(og_text_of_pytorch_host_product) : "");
+    cuda_source of = {0};
+    const og_pytorch_program *programs[] = {&f->forward, &f->backward};
+    static const char *const names[] = {"FORWARD", "BACKWARD"};
     for (int i = 0; i < 2; i++) {
-        const og_pytorch_program *p = i ? &f->backward : &f->forward;
-        const char *name = i ? "BACKWARD" : "FORWARD";
-        og_text_add(f->text, "\nHOST_%s = r'''", name);
-        og_pytorch_add_launches(p, &f->sizes, f->roles, f->cpp_names, i, f->text);
-        og_text_add(f->text, "'''\n\nDECLARE_%s = '''\n", name);
-        og_pytorch_add_signature(p, f->roles, f->cpp_names, i, f->text);
-        og_text_add(f->text, ";\n'''\n");
-        f->text->failed |= kernels[i].failed;
-        og_text_free(&kernels[i]);
+        for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++)
+            og_pytorch_add_kernel(programs[i], f->roles, k, &of.kernels[i]);
+        og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     }
+    write_shared(f, &of);
+    og_text_add(f->text,
+                "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''%s'''\n",
+                of.device.data ? of.device.data : "");
+    for (int i = 0; i < 2; i++)
+        og_text_add(f->text, "\n# %s\nCUDA_%s = r'''%s'''\n",
+                    i ? "Its derivative." : "The formula, kernel by kernel.", names[i],
+                    of.kernels[i].data ? of.kernels[i].data : "");
+    og_text_add(f->text, "\nHOST_SHARED = r'''%s'''\n", of.host.data ? of.host.data : "");
+    f->text->failed |= of.device.failed || of.host.failed;
+    for (int i = 0; i < 2; i++) {
+        og_text_add(f->text, "\nHOST_%s = r'''%s'''\n\nDECLARE_%s = '''\n", names[i],
+                    of.launches[i].data ? of.launches[i].data : "", names[i]);
+        og_pytorch_add_signature(programs[i], f->roles, f->cpp_names, i, f->text);
+        og_text_add(f->text, ";\n'''\n");
+        f->text->failed |= of.kernels[i].failed || of.launches[i].failed;
+        og_text_free(&of.kernels[i]);
+        og_text_free(&of.launches[i]);
+    }
+    og_text_free(&of.device);
+    og_text_free(&of.host);
 }
 
 static void add_extensions(const file *f)

@@ -25,7 +25,6 @@ typedef struct {
     int32_t operand_count;
     int32_t *slot; /* [value] in row[], or NO_SLOT */
     int32_t slot_count;
-    bool *used; /* [op] */
     og_text *text;
 } writer;
 
@@ -118,7 +117,6 @@ static void add_call(writer *w, const og_instr *instr, int32_t pass, bool is_fin
         }
         return;
     }
-    w->used[instr->op] = true;
     og_text_add(w->text, "f_%s(", function->name);
     for (int a = 0; a < function->args; a++) {
         og_text_add(w->text, a ? ", " : "");
@@ -344,7 +342,7 @@ static void add_sweep(writer *w, const char *name, int32_t p)
 }
 
 void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
-                           int32_t kernel, bool *used, og_text *text)
+                           int32_t kernel, og_text *text)
 {
     const og_kernel *of = &program->plan.kernels[kernel];
     og_arena arena = {0};
@@ -353,7 +351,6 @@ void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_r
                 .kernel = of,
                 .operands = OG_ARENA_NEW(&arena, og_pytorch_operand, (size_t)of->access_count),
                 .slot = OG_ARENA_NEW(&arena, int32_t, (size_t)of->value_count + 1),
-                .used = used,
                 .text = text};
     char name[32], kind[64];
     text->failed |= !w.operands || !w.slot;

@@ -93,12 +93,8 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
 #pragma unroll
         for (int t = 0; t < S::TERMS; t++) {
 #pragma unroll
-            for (int delta = 16; delta > 0; delta /= 2) {
-                Partial<C> other;
-                other.a = __shfl_xor_sync(0xffffffffu, terms[t].a, delta);
-                other.b = __shfl_xor_sync(0xffffffffu, terms[t].b, delta);
-                terms[t] = join_terms(S::kind(t), terms[t], other);
-            }
+            for (int delta = 16; delta > 0; delta /= 2)
+                terms[t] = join_terms(S::kind(t), terms[t], other_term(terms[t], delta));
             if (lane == 0)
                 ((Partial<C> *)p.terms)[(t * p.n_tiles + n_tile) * p.rows + batch * p.m + m] =
                     terms[t];

@@ -104,11 +104,19 @@ const char *og_pytorch_find_refused(const char *text);
 
 /* ---- texts ------------------------------------------------------------------------ */
 
-/* pytorch_math.c: the parts of src/math that the functions marked in used[op] need. */
-void og_pytorch_add_math(const bool *used, og_text *text);
-/* pytorch_kernel.c: what a kernel computes, as device code; marks the functions in used[]. */
+/* pytorch_cut.c: of sources, in their order, what is needed by what is needed by ... roots.
+ * is_header: has an include guard and includes, which are left out. */
+typedef struct {
+    const char *text;
+    bool is_header;
+} og_pytorch_source;
+void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const char *roots,
+                           og_text *text);
+/* f_NAME of float and of double for every function of src/math, a line each. */
+void og_pytorch_add_overloads(og_text *text);
+/* pytorch_kernel.c: what a kernel computes, as device code. */
 void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
-                           int32_t kernel, bool *used, og_text *text);
+                           int32_t kernel, og_text *text);
 /* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.
  * names: [tensor] in C++. */
 void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,

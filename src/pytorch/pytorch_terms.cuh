@@ -62,3 +62,12 @@ template <class C> __device__ __forceinline__ C term_value(int kind, const Parti
         return p.a;
     return p.a == infinity<C>() ? p.a : p.a != p.a ? p.a : p.b;
 }
+
+/* The term of the lane that differs in bit `delta`. */
+template <class C> __device__ __forceinline__ Partial<C> other_term(const Partial<C> &p, int delta)
+{
+    Partial<C> other;
+    other.a = __shfl_xor_sync(0xffffffffu, p.a, delta);
+    other.b = __shfl_xor_sync(0xffffffffu, p.b, delta);
+    return other;
+}

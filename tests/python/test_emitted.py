@@ -50,6 +50,18 @@ def test_examples_are_what_the_tool_writes(tmp_path):
         assert (tmp_path / name).read_text() == (committed / name).read_text(), name
 
 
+def test_nothing_is_unused(tmp_path):
+    """Of the templates a file holds what it needs."""
+    for formula in ("hardsigmoid(x)", "sum(x, dim=1)", "softmax(x, dim=1)", "linear(x, w)"):
+        module = emit_module(tmp_path, formula)
+        text = "".join(getattr(module, name) for name in dir(module) if name.isupper() and len(name) > 1)
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+        names = re.findall(r"^(?:OG_FN|static|__device__ __forceinline__|template <.*> __device__ "
+                           r"__forceinline__) [^(]*?(\w+)\(", text, re.M)
+        assert len(names) > 20
+        assert not [name for name in names if len(re.findall(rf"\b{name}\b", text)) == 1], formula
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cpu(name, tmp_path):
     formula, shapes, runs, reference, low, high = CASES[name]
@@ -61,7 +73,7 @@ def test_cpu(name, tmp_path):
             torch.testing.assert_close(got, want)
     small = [torch.empty(s, dtype=torch.float64).uniform_(low, high).requires_grad_()
              for s in shapes.values()]
-    assert torch.autograd.gradcheck(lambda *x: model(*x), small)
+    assert torch.autograd.gradcheck(lambda *x: model(*x), small, fast_mode=True)
 
 
 def table():
@@ -187,6 +199,27 @@ def test_without_nvcc(tmp_path, monkeypatch):
     assert module.ModelNew()(torch.zeros(3)).tolist() == [0.5] * 3
 
 
+def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
+    """So that two files, or both directions of one, can live in one process."""
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text("")
+    nvcc.chmod(0o755)
+    names = []
+    for formula in ("sigmoid(x)", "tanh(x)", "sigmoid(x)"):
+        module = emit_module(tmp_path, formula)
+        monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
+        for part in ("forward", "backward"):
+            def load_inline(name, cpp_sources, cuda_sources, functions, extra_cuda_cflags, part=part):
+                names.append(name)
+                assert functions == [part] and f" {part}(" in cpp_sources
+                assert "--fmad=false" in extra_cuda_cflags
+                return type("extension", (), {part: None})
+            monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
+            getattr(module, f"_{part}")()
+    assert len(set(names)) == 4 and names[:2] == names[4:]
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["float16(x)"], "one dtype"),
     (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
@@ -249,12 +282,17 @@ def check_emulated(emulated, name, run, dtype, layout):
         compare(g, w, dtype, f"{what} gradient {i}")
 
 
-@pytest.fixture
-def emulate(tmp_path):
+@pytest.fixture(scope="module")
+def emulate(tmp_path_factory):
+    built = {}
+
     def make(name):
-        formula, shapes = CASES[name][:2]
-        emit_module(tmp_path, formula, *shape_arguments(shapes))
-        return Emulated(tmp_path / "emitted.py", tmp_path)
+        if name not in built:
+            folder = tmp_path_factory.mktemp(name)
+            formula, shapes = CASES[name][:2]
+            emit_module(folder, formula, *shape_arguments(shapes))
+            built[name] = Emulated(folder / "emitted.py", folder)
+        return built[name]
     return make
 
 

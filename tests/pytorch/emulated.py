@@ -2,6 +2,7 @@
 """Runs the CUDA source of an emitted file on the CPU: emulator.h stands in for the GPU and for
 PyTorch's C++. `Emulated(path)` has forward(*inputs) and backward(*inputs, *grads, needs), which
 take and give PyTorch's CPU tensors."""
+import concurrent.futures
 import ctypes
 import importlib.util
 import os
@@ -84,9 +85,9 @@ def translate(kernels, host):
 class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
         self.module = load(path)
-        self.functions = {}
-        for part in parts:
-            self.functions[part] = self.build(part, pathlib.Path(folder))
+        with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
+            built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
+            self.functions = dict(zip(parts, built))
 
     def build(self, part, folder):
         m, upper = self.module, part.upper()

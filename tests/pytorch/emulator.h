@@ -111,9 +111,11 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int delta)
     return other;
 }
 
+/* What the environment asks for, read at every launch. */
+static bool backwards, late;
+
 static void run_block(int threads)
 {
-    static const bool backwards = getenv("EMULATOR_ORDER");
     for (int i = 0; i < threads; i++) {
         Fiber &f = fibers[i];
         f.barriers = f.warp_barriers = 0;
@@ -143,6 +145,8 @@ static void emulate(dim3 grid, int threads, size_t shared, std::function<void()>
 {
     std::vector<unsigned char> memory(shared + 16, 0xff); /* NaN */
     emulator_shared = (unsigned char *)(((uintptr_t)memory.data() + 15) & ~(uintptr_t)15);
+    backwards = getenv("EMULATOR_ORDER");
+    late = getenv("EMULATOR_LATE");
     body = kernel;
     gridDim = grid;
     blockDim = dim3((unsigned)threads);
@@ -182,7 +186,6 @@ static void finish_copy(const Copy &c)
 
 static void copy_async(void *to, const void *from, int bytes, int size)
 {
-    static const bool late = getenv("EMULATOR_LATE");
     const Copy copy = {to, from, bytes, size};
     if ((uintptr_t)to % size || (bytes && (uintptr_t)from % size) || bytes < 0 || bytes > size)
         throw std::logic_error("copy_async: alignment or size");

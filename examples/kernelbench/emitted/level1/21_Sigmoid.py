@@ -12,6 +12,10 @@
 # for all; any strides. On a GPU always these kernels, on the tensors' device and its
 # current stream; on the CPU plain PyTorch operations (_plain below).
 #
+# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, element
+# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED texts
+# are what these stand on. Where home cannot be written to, set TORCH_EXTENSIONS_DIR.
+#
 # Kernels, and those of the gradient, which is computed from the inputs again:
 #   Forward0   pointwise
 #   Backward0   pointwise
@@ -44,9 +48,6 @@ typedef unsigned long long uint64_t;
 
 OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
 OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
-OG_FN uint64_t og_bits_f64(double x) { return (uint64_t)__double_as_longlong(x); }
-OG_FN double og_double_bits(uint64_t u) { return __longlong_as_double((long long)u); }
-OG_FN float og_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 OG_FN float og_fma_near_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
 /* 1 / x rounded to nearest, where 2^-100 < |x| < 2^100 (or x is NaN). */
@@ -78,8 +79,6 @@ OG_FN unsigned short og_bf16_from_f32(float x)
     const uint32_t u = og_bits_f32(x);
     return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-
-template <class C> OG_FN C infinity() { return (C)og_float_bits(0x7f800000u); }
 
 /* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
  * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
@@ -120,22 +119,6 @@ __device__ __forceinline__ void put(float x, float &to) { to = x; }
 __device__ __forceinline__ void put(double x, double &to) { to = x; }
 __device__ __forceinline__ void put(float x, Float16 &to) { to.bits = og_f16_from_f32(x); }
 __device__ __forceinline__ void put(float x, Bfloat16 &to) { to.bits = og_bf16_from_f32(x); }
-
-/* Element `at` of an operand: T in memory, but what a kernel keeps for the next is C. */
-template <class T, class C>
-__device__ __forceinline__ C load(const void *data, long long at, bool is_kept)
-{
-    return is_kept ? ((const C *)data)[at] : (C)number_of(((const T *)data)[at]);
-}
-
-template <class T, class C>
-__device__ __forceinline__ void store(void *data, long long at, bool is_kept, C x)
-{
-    if (is_kept)
-        ((C *)data)[at] = x;
-    else
-        put(x, ((T *)data)[at]);
-}
 
 /* Adds to at[] where index, counted over dims [first, first + count), is. */
 template <int OPERANDS>
@@ -179,36 +162,21 @@ struct Sweep {
  */
 OG_FN float og_magnitude_f32(float x, float limit)
 {
-#ifdef __CUDA_ARCH__
     float a = fabsf(x);
     return a > limit ? limit : a;
-#else
-    uint32_t u = og_bits_f32(x) & 0x7fffffffu;
-    uint32_t most = og_bits_f32(limit);
-    return og_float_bits(u < most ? u : most);
-#endif
 }
 
 /* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
 OG_FN float og_restore_nan_f32(float x, float y)
 {
-#ifdef __CUDA_ARCH__
     (void)x;
     return y;
-#else
-    return x == x ? y : x;
-#endif
 }
 
 #define OG_LOG2E_F32 0x1.715476p+0f
 /* ln 2 = HI + LO; n*HI + x is exact in one fma when n = round(-x log2 e). */
 #define OG_LN2_HI_F32 0x1.62e430p-1f
 #define OG_LN2_LO_F32 -0x1.05c610p-29f
-/* ln 2 = HI15 + LO15, where k*HI15 is exact for |k| <= 256. */
-#define OG_LN2_HI15_F32 0x1.62e400p-1f
-#define OG_LN2_LO15_F32 0x1.7f7d1cp-20f
-#define OG_INF_F32 og_float_bits(0x7f800000u)
-#define OG_NAN_F32 og_float_bits(0x7fc00000u)
 
 /*
  * e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2, degree 4, relative error 2^-28.2.
@@ -224,9 +192,6 @@ OG_FN float og_exp_q_f32(float r)
 
 /* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
 #define OG_MAGIC_DOWN_F32 0x1.80017ep23f
-#define OG_MAGIC_ONE_F32 0x1.8000fep23f
-#define OG_MAGIC_HALF_F32 0x1.8000fcp23f
-#define OG_MAGIC_UP_F32 0x1.80007ep23f
 
 /* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
 typedef struct {
@@ -536,24 +501,10 @@ static Tensor new_result(at::IntArrayRef sizes, std::initializer_list<Tensor> li
     return at::empty(sizes, options);
 }
 
-/* Operand i of the space: dim d of the space is dim dims[d] of t, or -1. */
-static void bind(Args &a, int i, const Tensor &t, std::initializer_list<int> dims)
-{
-    int d = 0;
-    a.data[i] = t.data_ptr();
-    for (int dim : dims)
-        a.stride[i][d++] = dim < 0 ? 0 : t.stride(dim);
-}
-
 static void bind_all(Args &a, int i, const Tensor &t)
 {
     a.data[i] = t.data_ptr();
     std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
-}
-
-static void set_extents(Args &a, std::initializer_list<int64_t> extents)
-{
-    std::copy(extents.begin(), extents.end(), a.extent);
 }
 
 static void swap_dims(Args &a, int operands, int d, int e)
@@ -611,14 +562,6 @@ static unsigned grid_of(int64_t blocks)
     TORCH_CHECK_VALUE(blocks < INT64_C(1) << 31, "a tensor too large for one launch: ", blocks,
                       " blocks");
     return (unsigned)blocks;
-}
-
-/* Of the current device. */
-static int attribute(cudaDeviceAttr which)
-{
-    int value = 0;
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, c10::cuda::current_device()));
-    return value;
 }
 
 /* f(element of that dtype) */

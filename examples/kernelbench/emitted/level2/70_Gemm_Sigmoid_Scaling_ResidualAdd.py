@@ -15,6 +15,10 @@
 # for all; any strides. On a GPU always these kernels, on the tensors' device and its
 # current stream; on the CPU plain PyTorch operations (_plain below).
 #
+# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, element
+# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED texts
+# are what these stand on. Where home cannot be written to, set TORCH_EXTENSIONS_DIR.
+#
 # Kernels, and those of the gradient, which is computed from the inputs again:
 #   Forward0   product
 #   Backward0   product
@@ -50,9 +54,6 @@ typedef unsigned long long uint64_t;
 
 OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
 OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
-OG_FN uint64_t og_bits_f64(double x) { return (uint64_t)__double_as_longlong(x); }
-OG_FN double og_double_bits(uint64_t u) { return __longlong_as_double((long long)u); }
-OG_FN float og_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 OG_FN float og_fma_near_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
 /* 1 / x rounded to nearest, where 2^-100 < |x| < 2^100 (or x is NaN). */
@@ -84,8 +85,6 @@ OG_FN unsigned short og_bf16_from_f32(float x)
     const uint32_t u = og_bits_f32(x);
     return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-
-template <class C> OG_FN C infinity() { return (C)og_float_bits(0x7f800000u); }
 
 /* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
  * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
@@ -185,36 +184,21 @@ struct Sweep {
  */
 OG_FN float og_magnitude_f32(float x, float limit)
 {
-#ifdef __CUDA_ARCH__
     float a = fabsf(x);
     return a > limit ? limit : a;
-#else
-    uint32_t u = og_bits_f32(x) & 0x7fffffffu;
-    uint32_t most = og_bits_f32(limit);
-    return og_float_bits(u < most ? u : most);
-#endif
 }
 
 /* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
 OG_FN float og_restore_nan_f32(float x, float y)
 {
-#ifdef __CUDA_ARCH__
     (void)x;
     return y;
-#else
-    return x == x ? y : x;
-#endif
 }
 
 #define OG_LOG2E_F32 0x1.715476p+0f
 /* ln 2 = HI + LO; n*HI + x is exact in one fma when n = round(-x log2 e). */
 #define OG_LN2_HI_F32 0x1.62e430p-1f
 #define OG_LN2_LO_F32 -0x1.05c610p-29f
-/* ln 2 = HI15 + LO15, where k*HI15 is exact for |k| <= 256. */
-#define OG_LN2_HI15_F32 0x1.62e400p-1f
-#define OG_LN2_LO15_F32 0x1.7f7d1cp-20f
-#define OG_INF_F32 og_float_bits(0x7f800000u)
-#define OG_NAN_F32 og_float_bits(0x7fc00000u)
 
 /*
  * e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2, degree 4, relative error 2^-28.2.
@@ -228,58 +212,8 @@ OG_FN float og_exp_q_f32(float r)
         r2, og_fma_near_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
-/* The same, degree 5, relative error 2^-31.8.  tools/fit_poly.py exp5 */
-OG_FN float og_exp_q5_f32(float r)
-{
-    float r2 = r * r;
-    float q0 = og_fma_near_f32(0x1.555554p-3f, r, 0x1.000000p-1f);
-    float q1 = og_fma_near_f32(0x1.111272p-7f, r, 0x1.5554aap-5f);
-    float q2 = og_fma_near_f32(0x1.9f02c0p-13f, r, 0x1.6d945cp-10f);
-    return og_fma_near_f32(og_fma_near_f32(q2, r2, q1), r2, q0);
-}
-
-/* e^(x + xl) = 2^n (1 + rh + w), 2^n = scale times what the caller put into magic. */
-typedef struct {
-    float scale, rh, w;
-} og_exp_parts_f32;
-
 /* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
 #define OG_MAGIC_DOWN_F32 0x1.80017ep23f
-#define OG_MAGIC_ONE_F32 0x1.8000fep23f
-#define OG_MAGIC_HALF_F32 0x1.8000fcp23f
-#define OG_MAGIC_UP_F32 0x1.80007ep23f
-
-/*
- * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
- * those, shifted into the exponent field, are 2^(n + b - 127).
- */
-OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
-{
-    og_exp_parts_f32 p;
-    float nf = og_fma_near_f32(x, OG_LOG2E_F32, magic);
-    float n = nf - magic;
-    p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    p.rh = og_fma_near_f32(n, -OG_LN2_HI_F32, x);
-    float rl = og_fma_near_f32(n, -OG_LN2_LO_F32, xl);
-    float r = p.rh + rl;
-    p.w = og_fma_near_f32(r * r, og_exp_q5_f32(r), rl);
-    return p;
-}
-
-OG_FN float og_exp_f32(float x)
-{
-    int32_t i = (int32_t)og_bits_f32(x); /* -104 <= z <= 89, as og_magnitude_f32 */
-    i = i < 0x42b20000 ? i : 0x42b20000;
-    uint32_t u = (uint32_t)i;
-    float z = og_float_bits(u < 0xc2d00000u ? u : 0xc2d00000u);
-    float magic = x < 0.0f ? OG_MAGIC_DOWN_F32 : OG_MAGIC_UP_F32;
-    float rest = x < 0.0f ? 0x1p-64f : 0x1p64f;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, magic);
-    float th = 1.0f + p.rh;
-    float t = th + (((1.0f - th) + p.rh) + p.w);
-    float y = (t * p.scale) * rest;
-    return x == x ? y : x;
-}
 
 /* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
 typedef struct {
@@ -318,11 +252,6 @@ OG_FN float og_sigmoid_f32(float x)
     return x < 0.0f ? p.f * s : above;
 }
 
-OG_FN double og_exp_f64(double x)
-{
-    return exp(x);
-}
-
 /* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */
 OG_FN double og_sigmoid_f64(double x)
 {
@@ -331,71 +260,30 @@ OG_FN double og_sigmoid_f64(double x)
 
 OG_FN float f_sigmoid(float x0) { return og_sigmoid_f32(x0); }
 OG_FN double f_sigmoid(double x0) { return og_sigmoid_f64(x0); }
-OG_FN float f_exp(float x0) { return og_exp_f32(x0); }
-OG_FN double f_exp(double x0) { return og_exp_f64(x0); }
 
-/* What a row is reduced by. No atomics: the same input gives the same bits every run.
- * LOG_SUM keeps the greatest element seen (a) and the sum of exp(x - a) (b) together, so
- * that a softmax reads its row twice, not three times. */
-enum Kind { SUM, MOST, LEAST, LOG_SUM };
+/* What a row is reduced by: sums. No atomics: the same input gives the same bits every run. */
+enum Kind { SUM };
 
 template <class C> struct Partial {
-    C a, b;
+    C a;
 };
 
-template <class C> __device__ __forceinline__ Partial<C> start_term(int kind)
-{
-    Partial<C> p;
-    p.a = kind == SUM ? (C)0 : kind == LEAST ? infinity<C>() : -infinity<C>();
-    p.b = (C)0;
-    return p;
-}
+template <class C> __device__ __forceinline__ Partial<C> start_term(int) { return {(C)0}; }
 
-/* NaN once there, NaN it stays. */
-template <class C> __device__ __forceinline__ C greater_of(C a, C b)
-{
-    return a != a ? a : a > b ? a : b;
-}
-
-template <class C> __device__ __forceinline__ C lesser_of(C a, C b)
-{
-    return a != a ? a : a < b ? a : b;
-}
-
-template <class C> __device__ __forceinline__ void add_term(int kind, Partial<C> &p, C x)
-{
-    if (kind == SUM) {
-        p.a += x;
-    } else if (kind == MOST) {
-        p.a = greater_of(p.a, x);
-    } else if (kind == LEAST) {
-        p.a = lesser_of(p.a, x);
-    } else if (x != -infinity<C>() && p.a == p.a) {
-        const C d = x - p.a, e = f_exp(d <= 0 ? d : -d);
-        p.b = d <= 0 ? p.b + e : p.b * e + (C)1;
-        p.a = d <= 0 ? p.a : x;
-    }
-}
+template <class C> __device__ __forceinline__ void add_term(int, Partial<C> &p, C x) { p.a += x; }
 
 template <class C>
-__device__ __forceinline__ Partial<C> join_terms(int kind, const Partial<C> &p, const Partial<C> &q)
+__device__ __forceinline__ Partial<C> join_terms(int, const Partial<C> &p, const Partial<C> &q)
 {
-    Partial<C> r = p;
-    if (kind != LOG_SUM) {
-        add_term(kind, r, q.a);
-    } else {
-        r.a = greater_of(p.a, q.a);
-        const C base = r.a == infinity<C>() || r.a == -infinity<C>() ? (C)0 : r.a;
-        r.b = p.b * f_exp(p.a - base) + q.b * f_exp(q.a - base);
-    }
-    return r;
+    return {p.a + q.a};
 }
 
-template <class C> __device__ __forceinline__ C term_value(int kind, const Partial<C> &p)
+template <class C> __device__ __forceinline__ C term_value(int, const Partial<C> &p) { return p.a; }
+
+/* The term of the lane that differs in bit `delta`. */
+template <class C> __device__ __forceinline__ Partial<C> other_term(const Partial<C> &p, int delta)
 {
-    if (kind != LOG_SUM)
-        return p.a;
-    return p.a == infinity<C>() ? p.a : p.a != p.a ? p.a : p.b;
+    return {__shfl_xor_sync(0xffffffffu, p.a, delta)};
 }
 
 /* Rows: what is reduced, and what follows from it, in one or more sweeps over the same
@@ -720,12 +608,8 @@ __device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile,
 #pragma unroll
         for (int t = 0; t < S::TERMS; t++) {
 #pragma unroll
-            for (int delta = 16; delta > 0; delta /= 2) {
-                Partial<C> other;
-                other.a = __shfl_xor_sync(0xffffffffu, terms[t].a, delta);
-                other.b = __shfl_xor_sync(0xffffffffu, terms[t].b, delta);
-                terms[t] = join_terms(S::kind(t), terms[t], other);
-            }
+            for (int delta = 16; delta > 0; delta /= 2)
+                terms[t] = join_terms(S::kind(t), terms[t], other_term(terms[t], delta));
             if (lane == 0)
                 ((Partial<C> *)p.terms)[(t * p.n_tiles + n_tile) * p.rows + batch * p.m + m] =
                     terms[t];
@@ -1430,12 +1314,6 @@ static void bind(Args &a, int i, const Tensor &t, std::initializer_list<int> dim
     a.data[i] = t.data_ptr();
     for (int dim : dims)
         a.stride[i][d++] = dim < 0 ? 0 : t.stride(dim);
-}
-
-static void bind_all(Args &a, int i, const Tensor &t)
-{
-    a.data[i] = t.data_ptr();
-    std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
 }
 
 static void set_extents(Args &a, std::initializer_list<int64_t> extents)

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pytorch_cut.c - of the texts that a file could hold (src/math, the templates of this folder),
+ * what its kernels need and nothing else: a file that computes a sigmoid holds one function, not
+ * a library.
+ *
+ * Texts are cut at blank lines outside of functions and #if, and behind a definition of one line.
+ * A block declares the functions, structs, enums, constants and macros at its outermost level; it
+ * needs the blocks that declare the names in it. This is no parser: a name that means something
+ * else (a member called like a function) makes a file longer, never wrong.
+ */
+#include "pytorch/pytorch_program.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BLOCKS = 1000, MAX_NAMES = 2000 }; /* of all texts together: half of it is used */
+
+typedef struct {
+    const char *text;
+    size_t length;
+} span;
+
+typedef struct {
+    span of;
+    int source;          /* the text it was cut from */
+    bool is_after_blank; /* in that text */
+    bool needed, done;
+} block;
+
+typedef struct {
+    block blocks[MAX_BLOCKS];
+    int count;
+    struct {
+        span name;
+        int block;
+    } names[MAX_NAMES];
+    int name_count;
+    bool is_full;
+} blocks;
+
+static bool starts(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+static const char *line_end(const char *line)
+{
+    const char *end = strchr(line, '\n');
+    return end ? end + 1 : line + strlen(line);
+}
+
+static bool is_name_character(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+/* The next name or other character at or behind *at, without comments, strings and numbers;
+ * an empty one at the end. */
+static span next_word(const char **at, const char *end)
+{
+    while (*at < end) {
+        const char *from = *at;
+        if (starts(from, "/*")) {
+            const char *close = strstr(from + 2, "*/");
+            *at = close && close < end ? close + 2 : end;
+        } else if (*from == '"') {
+            do
+                *at += 1 + (**at == '\\');
+            while (*at < end && **at != '"');
+            ++*at;
+        } else if (is_name_character(*from)) {
+            while (*at < end && is_name_character(**at))
+                ++*at;
+            if (!isdigit((unsigned char)*from))
+                return (span){from, (size_t)(*at - from)};
+        } else {
+            ++*at;
+            if (!isspace((unsigned char)*from))
+                return (span){from, 1};
+        }
+    }
+    return (span){end, 0};
+}
+
+static bool is_word(span word, const char *text)
+{
+    return word.length == strlen(text) && memcmp(word.text, text, word.length) == 0;
+}
+
+static void declare(blocks *all, span name)
+{
+    bool is_name =
+        is_name_character(*name.text) && !starts(name.text, "__") && !is_word(name, "alignas");
+    if (!is_name)
+        return;
+    if (all->name_count == MAX_NAMES) {
+        all->is_full = true;
+        return;
+    }
+    all->names[all->name_count].name = name;
+    all->names[all->name_count++].block = all->count - 1;
+}
+
+/* Behind the '>' that closes the '<' at *at. */
+static void skip_parameters(const char **at, const char *end)
+{
+    int depth = 0;
+    do {
+        span word = next_word(at, end);
+        depth += is_word(word, "<") - is_word(word, ">");
+    } while (depth > 0 && *at < end);
+}
+
+/* Lists what the last block declares. */
+static void list_names(blocks *all)
+{
+    span of = all->blocks[all->count - 1].of, before = {"", 0};
+    const char *at = of.text, *end = of.text + of.length;
+    int depth = 0;                           /* of brackets */
+    bool is_struct = false, is_enum = false; /* its name is to come; in its braces */
+    while (at < end) {
+        span word = next_word(&at, end);
+        bool opens = word.length == 1 && strchr("({", *word.text);
+        bool closes = word.length == 1 && strchr(")}", *word.text);
+        if (is_word(word, "#")) {
+            if (is_word(next_word(&at, end), "define"))
+                declare(all, next_word(&at, end));
+            at = line_end(at) < end ? line_end(at) : end;
+        } else if (depth == 0 && is_word(word, "template")) {
+            skip_parameters(&at, end);
+        } else if (depth == 0 && (is_word(word, "(") || is_word(word, "=")) &&
+                   *before.text != '>') {
+            declare(all, before);
+        } else if (depth == 0 && is_word(word, ";") && before.length) {
+            declare(all, before); /* } name; */
+        } else if (is_enum || (is_struct && depth == 0 && !is_word(word, "alignas"))) {
+            declare(all, word);
+        }
+        is_enum = (is_enum || is_word(before, "enum")) && !closes;
+        is_struct =
+            is_word(word, "struct") || (is_struct && (depth || is_word(word, "alignas") || opens));
+        depth += opens - closes;
+        before = word;
+    }
+}
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+/* What follows the include guard and the includes of a header. */
+static const char *skip_opening(const char *text)
+{
+    const char *last = text;
+    for (const char *line = text; *line; line = line_end(line)) {
+        if (starts(line, "OG_FN") || starts(line, "#define OG_L") || starts(line, "#define OG_I"))
+            break;
+        if (*line == '\n')
+            last = line;
+    }
+    return last;
+}
+
+static void add_block(blocks *to, const char *from, const char *end, int source,
+                      bool is_after_blank)
+{
+    if (end <= from)
+        return;
+    if (to->count == MAX_BLOCKS) {
+        to->is_full = true;
+        return;
+    }
+    to->blocks[to->count++] = (block){
+        .of = {from, (size_t)(end - from)}, .source = source, .is_after_blank = is_after_blank};
+    list_names(to);
+}
+
+/* A definition that begins and ends on this line. */
+static bool is_whole(const char *line)
+{
+    const char *end = line_end(line);
+    size_t length = (size_t)(end - line) - (end > line && end[-1] == '\n');
+    if (starts(line, "#define"))
+        return length && line[length - 1] != '\\';
+    return isalpha((unsigned char)*line) && length && line[length - 1] == '}';
+}
+
+/* Does the body of a function or struct begin here? Its end is a line that begins with }. */
+static bool opens_body(const char *line)
+{
+    const char *end = line_end(line);
+    return *line == '{' || (isalpha((unsigned char)*line) && end - line > 1 && end[-2] == '{');
+}
+
+static void cut(blocks *to, const char *text, int source)
+{
+    const char *from = text;
+    bool inside = false; /* a body */
+    bool is_after_blank = true;
+    int depth = 0; /* of #if */
+    for (const char *line = text; *line; line = line_end(line)) {
+        inside = opens_body(line) || (inside && *line != '}');
+        depth += starts(line, "#if") - starts(line, "#endif");
+        if (inside || depth > 0)
+            continue;
+        bool is_blank = *line == '\n';
+        if (is_blank || is_whole(line) || !*line_end(line)) {
+            add_block(to, from, is_blank ? line : line_end(line), source, is_after_blank);
+            from = line_end(line);
+            is_after_blank = is_blank;
+        }
+    }
+}
+
+/* Includes and types of the templates, which declare nothing of their own. */
+static bool is_opening(const block *b)
+{
+    const char *at = b->of.text;
+    while (starts(at, "/*"))
+        at = line_end(strstr(at, "*/"));
+    return starts(at, "#if") || starts(at, "#include") ||
+           (starts(at, "typedef ") && !starts(at, "typedef struct"));
+}
+
+/* ---- what is needed ---------------------------------------------------------------------- */
+
+/* Of a name that several texts declare, the first text has it. */
+static void need(blocks *all, span name)
+{
+    int source = -1;
+    for (int i = 0; i < all->name_count; i++) {
+        block *of = &all->blocks[all->names[i].block];
+        if (all->names[i].name.length != name.length ||
+            memcmp(all->names[i].name.text, name.text, name.length) != 0 ||
+            (source >= 0 && of->source != source))
+            continue;
+        source = of->source;
+        of->needed = true;
+    }
+}
+
+static void need_all(blocks *all, span text)
+{
+    const char *at = text.text, *end = text.text + text.length;
+    for (span word = next_word(&at, end); word.length; word = next_word(&at, end))
+        if (is_name_character(*word.text))
+            need(all, word);
+}
+
+/* The text without what is for CPUs. */
+static void add_device_text(const char *text, og_text *to)
+{
+    bool is_divided = false, is_left_out = false;
+    for (const char *line = text; *line; line = line_end(line)) {
+        bool begins = starts(line, "#ifdef __CUDA_ARCH__");
+        bool turns = is_divided && starts(line, "#else");
+        bool ends = is_divided && starts(line, "#endif");
+        is_divided = begins || (is_divided && !ends);
+        is_left_out = turns || (is_left_out && !ends);
+        if (!begins && !ends && !is_left_out)
+            og_text_add(to, "%.*s", (int)(line_end(line) - line), line);
+    }
+}
+
+/* Marks what roots need, and what that needs. */
+static void mark_needed(blocks *all, const og_pytorch_source *sources, const char *roots)
+{
+    need_all(all, (span){roots, strlen(roots)});
+    for (int i = 0; i < all->count; i++)
+        if (!sources[all->blocks[i].source].is_header && is_opening(&all->blocks[i]))
+            all->blocks[i].needed = true;
+    for (int i = 0; i < all->count; i++)
+        if (all->blocks[i].needed && !all->blocks[i].done) {
+            all->blocks[i].done = true;
+            need_all(all, all->blocks[i].of);
+            i = -1; /* what it needs may come before it */
+        }
+}
+
+static void add_marked(const blocks *all, og_text *text)
+{
+    bool is_after_blank = false;
+    for (int i = 0; i < all->count; i++) {
+        const block *b = &all->blocks[i];
+        is_after_blank |= b->is_after_blank;
+        if (!b->needed)
+            continue;
+        og_text_add(text, "%s%.*s", is_after_blank ? "\n" : "", (int)b->of.length, b->of.text);
+        is_after_blank = false;
+    }
+}
+
+void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const char *roots,
+                           og_text *text)
+{
+    blocks *all = calloc(1, sizeof *all);
+    og_text *texts = calloc((size_t)count, sizeof *texts);
+    text->failed |= !all || !texts;
+    for (int i = 0; !text->failed && i < count; i++) {
+        add_device_text(sources[i].is_header ? skip_opening(sources[i].text) : sources[i].text,
+                        &texts[i]);
+        text->failed |= texts[i].failed || !texts[i].data;
+        if (!text->failed)
+            cut(all, texts[i].data, i);
+        text->failed |= all->is_full;
+    }
+    if (!text->failed) {
+        mark_needed(all, sources, roots);
+        add_marked(all, text);
+    }
+    for (int i = 0; texts && i < count; i++)
+        og_text_free(&texts[i]);
+    free(texts);
+    free(all);
+}
+
+/* ---- functions ----------------------------------------------------------------------------- */
+
+void og_pytorch_add_overloads(og_text *text)
+{
+    static const char *const types[] = {"float", "double"}, *const suffixes[] = {"f32", "f64"};
+    for (og_op op = 0; op < OG_FUNCTION_COUNT; op++) {
+        const og_function *function = og_function_of(op);
+        if (function->kind != OG_SCALAR)
+            continue;
+        int count = function->args + function->constants;
+        for (int type = 0; type < 2; type++) {
+            og_text_add(text, "OG_FN %s f_%s(", types[type], function->name);
+            for (int i = 0; i < count; i++)
+                og_text_add(text, "%s%s x%d", i ? ", " : "", types[type], i);
+            og_text_add(text, ") { return og_%s_%s(", function->name, suffixes[type]);
+            for (int i = 0; i < count; i++)
+                og_text_add(text, "%sx%d", i ? ", " : "", i);
+            og_text_add(text, "); }\n");
+        }
+    }
+}
