@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BLOCKS = 1000, MAX_NAMES = 2000 }; /* of all texts together: half of it is used */
+enum { MAX_BLOCKS = 600, MAX_NAMES = 700 }; /* of all texts together: twice what there is */
 
 typedef struct {
     const char *text;

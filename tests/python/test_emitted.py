@@ -302,14 +302,19 @@ EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "red
 
 @pytest.mark.parametrize("name", EMULATED)
 def test_emulated(name, emulate):
+    """Every template, layout and dtype in some case; every case in all with OGIVE_TEST_FULL."""
     emulated = emulate(name)
     torch.manual_seed(1)
     run = CASES[name][2][0]
-    for layout in ("contiguous", "transposed", "strided"):
-        check_emulated(emulated, name, run, torch.float32, layout)
-    for dtype in TOLERANCE:
-        if dtype != torch.float32:
-            check_emulated(emulated, name, run, dtype, "contiguous")
+    which = EMULATED.index(name) % 2
+    half, layout = (torch.float16, torch.bfloat16)[which], ("transposed", "strided")[which]
+    for dtype, chosen in ((torch.float32, "contiguous"), (torch.float32, layout), (half, "contiguous"),
+                          (torch.float64, "contiguous")):
+        check_emulated(emulated, name, run, dtype, chosen)
+    if os.environ.get("OGIVE_TEST_FULL", "0") != "0":
+        for dtype in TOLERANCE:
+            for chosen in ("contiguous", "transposed", "strided"):
+                check_emulated(emulated, name, run, dtype, chosen)
     for bad in ([x[..., None] for x in map(torch.zeros, run.values())],):
         if name != "unary_a":  # which takes any shape
             with pytest.raises(ValueError, match="dims|size"):
