@@ -29,6 +29,7 @@ static const file_case cases[] = {
     {.formula = "layer_norm(x, 7, w, b)", .sizes = {"ac", "c", "c"}},
     {.formula = "var(x, dim=(0, 2)), logsumexp(x, dim=1), amin(x)", .sizes = {"abc"}},
     {.formula = "sum(sigmoid(linear(x, w, b)), dim=1)", .sizes = {"ab", "cb", "c"}},
+    {.formula = "logsumexp(linear(x, w), dim=1)", .sizes = {"ab", "cb"}},
     {.formula = "linear(gelu(linear(x, w)), v)", .sizes = {"ab", "cb", "dc"}},
     {.formula = "silu(linear(x, w)) * linear(x, v)", .sizes = {"ab", "cb", "cb"}},
     {.formula = "tanh(a @ b)", .sizes = {"abc", "acd"}},

@@ -359,6 +359,7 @@ static void write_shared(const file *f, cuda_source *to)
             {body_of(og_text_of_pytorch_tensor), false}};
         og_pytorch_add_needed(host, sizeof host / sizeof *host, roots.data, &to->host);
         og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
+        to->device.failed |= roots.failed;
         og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
     }
     og_text_free(&roots);

@@ -297,7 +297,7 @@ def emulate(tmp_path_factory):
 
 
 EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "reductions", "all",
-            "layer_norm", "linear_sum", "two_linears", "gated", "batched", "transposed"]
+            "layer_norm", "linear_sum", "linear_lse", "two_linears", "gated", "batched", "transposed"]
 
 
 @pytest.mark.parametrize("name", EMULATED)
