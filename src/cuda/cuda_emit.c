@@ -218,6 +218,12 @@ ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
 
 /* ---- scratch ------------------------------------------------------------------------- */
 
+void og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes)
+{
+    og_cuda_add_pointer(e, type, name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+}
+
 static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64_t count,
                        size_t bytes)
 {
@@ -226,8 +232,7 @@ static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64
         snprintf(member, sizeof member, "%s", name);
     else
         snprintf(member, sizeof member, "%s%d", name, (int)pass);
-    og_cuda_add_pointer(e, "void", member, OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    e->out->scratch_bytes += ((size_t)count * bytes + 63) / 64 * 64;
+    og_cuda_add_region(e, "void", member, count * (int64_t)bytes);
 }
 
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)

@@ -88,6 +88,8 @@ ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t p
                                 int32_t threads);
 /* out->body, what explain calls the kernel: at most 95 characters. */
 ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...) OG_PRINTF(2, 3);
+/* a.<name>, of type *: the next part of the scratch, so many bytes of it. */
+void og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes);
 /* Scratch: a.sums<p> and a.terms<p> of so many structs each, a.totals<p> (sums of a whole
  * column, for its terms) and, where a pass follows another, a.row_values of one a row. */
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
@@ -98,6 +100,8 @@ void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name,
                          size_t offset);
 /* a.<name>, an og_map: before all other members. map->at is found here. */
 void og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
+/* All of them, for launches, which outlive the emitter. */
+ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* Pointers of all accesses, constants, struct og_offsets and og_start(). */

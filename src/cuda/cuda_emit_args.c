@@ -60,6 +60,17 @@ static void add_index_bytes(og_cuda_emitter *e, int64_t value)
         add_bytes(e, &narrow, sizeof narrow);
 }
 
+ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out)
+{
+    size_t count = (size_t)e->arguments.map_count;
+    og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, count);
+    if (!maps)
+        return og_fail_memory(e->error, count * sizeof *maps);
+    memcpy(maps, e->arguments.maps, count * sizeof *maps);
+    *out = maps;
+    return OGIVE_OK;
+}
+
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
 {
     add_index_bytes(e, value);

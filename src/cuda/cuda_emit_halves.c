@@ -110,10 +110,9 @@ static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
 
 static ogive_status add_scratch(og_cuda_emitter *e, const char *name, double bytes)
 {
-    og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
     if (bytes > 0x1p62 - (double)e->out->scratch_bytes)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "a factor's copy is larger than any memory");
-    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    og_cuda_add_region(e, "void", name, (int64_t)bytes);
     return OGIVE_OK;
 }
 
@@ -204,15 +203,6 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 
 /* ---- entry --------------------------------------------------------------------------------- */
 
-/* How cuda_tensor_redo.cuh finds the factors. */
-static const char factors[] =
-    "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
-    "    return og_left0::row(a, 0, index);\n}\n"
-    "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
-    "    return og_right0::row(a, base, n);\n}\n"
-    "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
-    "    return og_right0::k_stride(a);\n}\n";
-
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
     bool is_bfloat = h->w.factor.access->dtype == OG_BFLOAT16;
@@ -252,25 +242,19 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
 {
     const og_cuda_matrices *s = &h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
-    int64_t most = (int64_t)e->limits->multiprocessors * OG_CUDA_REDO_BLOCKS;
-    og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
-    if (!maps)
-        return og_fail_memory(e->error, sizeof *maps);
-    for (int32_t i = 0; i < e->arguments.map_count; i++)
-        maps[i] = e->arguments.maps[i];
+    const og_cuda_map *maps;
+    OG_TRY(og_cuda_copy_maps(e, &maps));
     OG_TRY(og_cuda_make_launches(e, 5));
     OG_TRY(add_copy(e, &h->x, "og_copy_x", &maps[0]));
     OG_TRY(add_copy(e, &h->w, "og_copy_w", &maps[1]));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, count_blocks(e, h), 128 * (h->tile.groups + 1)));
-    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, og_min(s->base * groups * runs, most),
-                              OG_CUDA_REDO_THREADS));
+    OG_TRY(og_cuda_add_redo(e, s->base * groups * runs));
     og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
     tensor->maps = redo->maps = maps;
     tensor->map_count = redo->map_count = e->arguments.map_count;
     tensor->when = OG_CUDA_IF_MAPPED;
     redo->when = OG_CUDA_IF_UNMAPPED;
     tensor->shared_bytes = shared_bytes;
-    redo->shared_bytes = OG_CUDA_REDO_BYTES;
     if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
         return OGIVE_OK;
     return og_cuda_add_combine(e, 0, s->base * s->m, runs);
@@ -296,7 +280,7 @@ ogive_status og_cuda_emit_halves(og_cuda_emitter *e)
     og_cuda_keep_still(e);
     add_numbers(e, &h, shared_bytes);
     OG_TRY(add_arguments(e, &h));
-    og_text_add(&e->passes, "%s", factors);
+    og_cuda_add_tensor_factors(e);
     og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
                 og_text_of_cuda_sm90_base, og_text_of_cuda_sm90_copy, og_text_of_cuda_product,
                 og_text_of_cuda_sm90_rows, og_text_of_cuda_sm90_ptx, og_text_of_cuda_tensor_redo,

@@ -54,13 +54,6 @@ static mma_tile choose_tile(const og_cuda_matrices *s, const og_cuda_limits *lim
 
 /* ---- what is emitted ----------------------------------------------------------------------- */
 
-/* The next part of the scratch. */
-static void add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
-{
-    og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
-}
-
 static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, og_dtype dtype)
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
@@ -78,15 +71,6 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, og_dtype dtype
                 dtype == OG_FLOAT32, dtype == OG_BFLOAT16, widen[dtype]);
 }
 
-/* How cuda_tensor*.cuh find the factors. */
-static const char factors[] =
-    "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
-    "    return og_left0::row(a, 0, index);\n}\n"
-    "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
-    "    return og_right0::row(a, base, n);\n}\n"
-    "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
-    "    return og_right0::k_stride(a);\n}\n";
-
 static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
                                   const mma_tile *tile, bool is_half)
 {
@@ -94,11 +78,11 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     if (__builtin_mul_overflow((rows + tile->rows) * (is_half ? 2 : 4), k_padded, &x_bytes))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
-    add_scratch(e, "x_pairs", x_bytes);
-    add_scratch(e, "any_redo", 4);
+    og_cuda_add_region(e, "void", "x_pairs", x_bytes);
+    og_cuda_add_region(e, "void", "any_redo", 4);
     if (!is_half) {
-        add_scratch(e, "x_scales", rows * 4);
-        add_scratch(e, "redo", rows * runs);
+        og_cuda_add_region(e, "void", "x_scales", rows * 4);
+        og_cuda_add_region(e, "void", "redo", rows * runs);
         og_cuda_add_index(e, "runs", runs);
         og_cuda_add_index(e, "redo_pitch", rows);
         og_cuda_add_index(e, "redo_groups", groups);
@@ -113,7 +97,7 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
 
 static void add_body(og_cuda_emitter *e, bool is_half)
 {
-    og_text_add(&e->passes, "%s", factors);
+    og_cuda_add_tensor_factors(e);
     og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
                 is_half ? og_text_of_cuda_tensor_copy : og_text_of_cuda_tensor_split,
                 og_text_of_cuda_product, og_text_of_cuda_mma_ptx, og_text_of_cuda_mma);
@@ -130,11 +114,8 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_cuda_matrices *s,
     OG_TRY(og_cuda_add_launch(e, "og_split", -1, rows, og_cuda_split_threads(s->k)));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tile->count, THREADS));
     e->out->launches[1].shared_bytes = tile->shared_bytes;
-    if (!is_half) {
-        int64_t most = (int64_t)e->limits->multiprocessors * OG_CUDA_REDO_BLOCKS;
-        OG_TRY(og_cuda_add_launch(e, "og_redo", -1, og_min(items, most), OG_CUDA_REDO_THREADS));
-        e->out->launches[2].shared_bytes = OG_CUDA_REDO_BYTES;
-    }
+    if (!is_half)
+        OG_TRY(og_cuda_add_redo(e, items));
     if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
         return OGIVE_OK;
     return og_cuda_add_combine(e, 0, rows, runs);

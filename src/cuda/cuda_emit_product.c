@@ -245,12 +245,31 @@ static int64_t count_parts(const og_cuda_matrices *s, const og_cuda_tile *tile)
 static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
                                 const og_cuda_tile *tile, const og_cuda_product_shape *shape)
 {
-    og_cuda_add_pointer(e, "og_number", "block_sums", OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    og_cuda_add_region(e, "og_number", "block_sums", (int64_t)og_cuda_split_bytes(shape));
     og_cuda_add_index(e, "blocks_of_k", count_blocks(s));
     og_cuda_add_index(e, "pitch", (s->n + OG_RUN - 1) / OG_RUN * OG_RUN);
     og_cuda_add_index(e, "parts", count_parts(s, tile));
     og_cuda_add_index(e, "part_steps", tile->part_blocks * (OG_PRODUCT_BLOCK / tile->step));
-    e->out->scratch_bytes += ((size_t)og_cuda_split_bytes(shape) + 63) / 64 * 64;
+}
+
+void og_cuda_add_tensor_factors(og_cuda_emitter *e)
+{
+    static const char factors[] =
+        "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
+        "    return og_left0::row(a, 0, index);\n}\n"
+        "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
+        "    return og_right0::row(a, base, n);\n}\n"
+        "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
+        "    return og_right0::k_stride(a);\n}\n";
+    og_text_add(&e->passes, "%s", factors);
+}
+
+ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)
+{
+    int64_t most = (int64_t)e->limits->multiprocessors * OG_CUDA_REDO_BLOCKS;
+    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, og_min(items, most), OG_CUDA_REDO_THREADS));
+    e->out->launches[e->out->launch_count - 1].shared_bytes = OG_CUDA_REDO_BYTES;
+    return OGIVE_OK;
 }
 
 void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s)

@@ -13,7 +13,7 @@
  * together are the rows.
  */
 #include "cuda/cuda_choose.h"
-#include "cuda/cuda_emit.h"
+#include "cuda/cuda_emit_product.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,13 +68,6 @@ static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limi
     return s;
 }
 
-/* The next part of the scratch. */
-static void add_scratch(og_cuda_emitter *e, const char *name, int64_t bytes)
-{
-    og_cuda_add_pointer(e, "void", name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
-}
-
 /* Maps come first: they are aligned more than all others. */
 static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
@@ -105,11 +98,11 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                                    .pitch_bytes = s->k_padded * 2,
                                    .box_columns = BLOCK_K,
                                    .box_rows = box_rows});
-    add_scratch(e, "w_copy", w_bytes);
-    add_scratch(e, "x_pairs", s->m_tiles * box_rows * s->k_padded * 2);
-    add_scratch(e, "x_scales", s->rows * 4);
-    add_scratch(e, "redo", s->runs * s->m_tiles * s->tile_rows);
-    add_scratch(e, "any_redo", 4);
+    og_cuda_add_region(e, "void", "w_copy", w_bytes);
+    og_cuda_add_region(e, "void", "x_pairs", s->m_tiles * box_rows * s->k_padded * 2);
+    og_cuda_add_region(e, "void", "x_scales", s->rows * 4);
+    og_cuda_add_region(e, "void", "redo", s->runs * s->m_tiles * s->tile_rows);
+    og_cuda_add_region(e, "void", "any_redo", 4);
 }
 
 /* og_x_row(): where a row of x begins; og_w_row(), og_w_stride(): the same of w. */
@@ -206,7 +199,6 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
 static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
-    int64_t items = s->runs * s->redo_groups, most = processors * OG_CUDA_REDO_BLOCKS;
     OG_TRY(og_cuda_make_launches(e, 5));
     if (s->turns_w)
         OG_TRY(og_cuda_add_launch(
@@ -214,20 +206,13 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, og_cuda_split_threads(s->k)));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
                               128 * (s->groups + 1)));
-    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, items < most ? items : most, OG_CUDA_REDO_THREADS));
-    og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
-    og_cuda_map *maps = OG_ARENA_NEW(e->arena, og_cuda_map, (size_t)e->arguments.map_count);
-    if (!maps)
-        return og_fail_memory(e->error, sizeof *maps);
-    for (int32_t i = 0; i < e->arguments.map_count; i++)
-        maps[i] = e->arguments.maps[i];
-    tensor->maps = maps;
+    og_cuda_launch *tensor = &e->out->launches[e->out->launch_count - 1];
+    OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;
     tensor->shared_bytes = shared_bytes;
     if (s->turns_w)
         e->out->launches[0].shared_bytes = TURN_BYTES;
-    redo->shared_bytes = OG_CUDA_REDO_BYTES;
-    return OGIVE_OK;
+    return og_cuda_add_redo(e, s->runs * s->redo_groups);
 }
 
 static ogive_status name_body(og_cuda_emitter *e, const matrices *s)

@@ -67,10 +67,8 @@ ogive_status og_cuda_add_table(og_cuda_emitter *e)
     int64_t n = e->kernel->space.extent[0], blocks = e->limits->multiprocessors;
     int64_t round = blocks * TABLE_THREADS * FLIGHT * e->vector; /* elements */
     e->threads = TABLE_THREADS;
-    og_cuda_add_pointer(e, "og_half", "table", OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    e->out->scratch_bytes += TABLE_BYTES;
-    og_cuda_add_pointer(e, "uint32_t", "next", OG_CUDA_SCRATCH, e->out->scratch_bytes);
-    e->out->scratch_bytes += 64;
+    og_cuda_add_region(e, "og_half", "table", TABLE_BYTES);
+    og_cuda_add_region(e, "uint32_t", "next", sizeof(uint32_t));
     og_cuda_add_index(e, "whole", n / e->vector); /* vectors, if all is aligned */
     og_cuda_add_index(e, "rounds", n / DIVIDED_OF * DIVIDED / round);
     og_text_add(&e->numbers, "enum { OG_FLIGHT = %d, OG_STEPS = %d };\n", FLIGHT, STEPS);
