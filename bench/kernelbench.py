@@ -29,52 +29,14 @@ root = pathlib.Path(__file__).resolve().parent.parent
 examples = root / "examples" / "kernelbench"
 
 
-class Sigmoid(nn.Module):
-    def forward(self, x):
-        return torch.sigmoid(x)
-
-
-class HardSigmoid(nn.Module):
-    def forward(self, x):
-        return torch.nn.functional.hardsigmoid(x)
-
-
-class MatmulSigmoidSum(nn.Module):
-    def __init__(self, input_size, hidden_size):
-        super().__init__()
-        self.linear = nn.Linear(input_size, hidden_size)
-
-    def forward(self, x):
-        return torch.sum(torch.sigmoid(self.linear(x)), dim=1, keepdim=True)
-
-
-class GemmSigmoidScalingResidualAdd(nn.Module):
-    def __init__(self, input_size, hidden_size, scaling_factor):
-        super().__init__()
-        self.gemm = nn.Linear(input_size, hidden_size)
-        self.scaling_factor = scaling_factor
-
-    def forward(self, x):
-        z = self.gemm(x)
-        return torch.sigmoid(z) * self.scaling_factor + z
-
-
-# file -> reference, arguments and shape of x as KernelBench has them, the same small
-problems = {
-    "level1/21_Sigmoid.py": (Sigmoid, (), (4096, 393216), (), (64, 1024)),
-    "level1/28_HardSigmoid.py": (HardSigmoid, (), (4096, 393216), (), (64, 1024)),
-    "level2/56_Matmul_Sigmoid_Sum.py":
-        (MatmulSigmoidSum, (32768, 32768), (128, 32768), (256, 200), (33, 256)),
-    "level2/70_Gemm_Sigmoid_Scaling_ResidualAdd.py":
-        (GemmSigmoidScalingResidualAdd, (8192, 8192, 2.0), (1024, 8192), (256, 200, 2.0), (33, 256)),
-}
-
-
 def load(path):
     spec = importlib.util.spec_from_file_location("model", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.ModelNew
+    return module
+
+
+reference = load(examples / "reference.py")
 
 
 def build(make, arguments, device):
@@ -120,13 +82,13 @@ def run_double(model, x):
         return model(x.double())
     z = torch.cat([torch.nn.functional.linear(x.double(), w.double(), b.double()) for w, b in
                    zip(layer.weight.split(4096), layer.bias.split(4096))], dim=1)
-    if isinstance(model, MatmulSigmoidSum):
+    if isinstance(model, reference.MatmulSigmoidSum):
         return torch.sigmoid(z).sum(1, keepdim=True)
     return torch.sigmoid(z) * model.scaling_factor + z
 
 
 def run_problem(name, options, device):
-    make, arguments, shape, small_arguments, small_shape = problems[name]
+    make, arguments, shape, small_arguments, small_shape = reference.problems[name]
     if options.small:
         arguments, shape = small_arguments, small_shape
     torch.manual_seed(7)
@@ -142,8 +104,7 @@ def run_problem(name, options, device):
             path = examples / kind / name
             if options.names and not any(n in f"{kind}/{name}" for n in options.names):
                 continue
-            model = load(path)
-            model = build(model, arguments, device)
+            model = build(load(path).ModelNew, arguments, device)
             for a, b in zip(eager.parameters(), model.parameters(), strict=True):
                 assert torch.equal(a, b), "parameters are not drawn in the reference's order"
             before = x.clone() if x.numel() < 1 << 28 else None
@@ -191,7 +152,7 @@ def main():
     record = {"date": datetime.date.today().isoformat(), "torch": torch.__version__,
               "device": torch.cuda.get_device_name() if device == "cuda" else "CPU",
               "rounds": options.rounds, "problems": {}}
-    for name in problems:
+    for name in reference.problems:
         record["problems"][name] = run_problem(name, options, device)
         report(name, record["problems"][name])
         if device == "cuda":

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_compiled.h - products on tensor cores through a real NVRTC, without a GPU: they
- * compile, and no register is spilt.
+ * cuda_compiled.h - products on tensor cores without a GPU: what is emitted for one, and,
+ * through a real NVRTC, that it compiles and no register is spilt.
  */
 #ifndef OG_CUDA_COMPILED_H
 #define OG_CUDA_COMPILED_H
@@ -10,8 +10,38 @@
 
 #include "cuda/cuda_driver.h"
 #include "cuda/cuda_nvrtc.h"
+#include "cuda/cuda_work.h"
 
 #include <elf.h>
+
+/* x (m, k) times w (k, n), both of dtype; strides of m and k, of n and k. */
+static inline void emit_product(const og_cuda_limits *limits, og_dtype dtype, int64_t m, int64_t n,
+                                int64_t k, const int64_t x_stride[2], const int64_t w_stride[2],
+                                og_arena *arena, og_cuda_work *work)
+{
+    og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
+                           {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
+    og_pass pass = {.elements = elements, .element_count = 2};
+    og_access output = {.buffer = 2, .dtype = dtype, .stride = {n, 1}};
+    og_value value = {.type = OG_F32, .level = OG_ELEMENT};
+    og_product product = {.left = {.buffer = 0, .dtype = dtype, .stride = {x_stride[0], 0}},
+                          .right = {.buffer = 1, .dtype = dtype, .stride = {0, w_stride[0]}},
+                          .k = k,
+                          .left_k_stride = x_stride[1],
+                          .right_k_stride = w_stride[1]};
+    og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
+                        .accesses = &output,
+                        .access_count = 1,
+                        .products = &product,
+                        .product_count = 1,
+                        .passes = &pass,
+                        .pass_count = 1,
+                        .values = &value,
+                        .value_count = 1};
+    og_plan plan = {.kernels = &kernel, .kernel_count = 1};
+    ogive_error error;
+    TEST_OK(og_cuda_emit(&plan, 0, limits, false, arena, work, &error), error);
+}
 
 /* The most bytes of stack that an entry of a cubin takes: EIATTR_FRAME_SIZE and
  * EIATTR_MIN_STACK_SIZE of its section .nv.info. */

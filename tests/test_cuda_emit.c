@@ -11,11 +11,9 @@
 #define _GNU_SOURCE /* memmem */
 #include "plan_case.h"
 
-#include "cuda/cuda_driver.h"
-#include "cuda/cuda_emit.h"
-#include "cuda/cuda_nvrtc.h"
+#include "cuda_nvrtc_library.h"
 
-#include <dlfcn.h>
+#include "cuda/cuda_emit.h"
 
 static const og_cuda_limits limits = {.arch = 90,
                                       .multiprocessors = 132,
@@ -364,46 +362,15 @@ static void test_division(void **state)
 
 /* ---- compiling ------------------------------------------------------------------------- */
 
-static struct {
-    int (*create)(void **, const char *, const char *, int, const char *const *,
-                  const char *const *);
-    int (*compile)(void *, int, const char *const *);
-    int (*log_size)(void *, size_t *);
-    int (*log)(void *, char *);
-    int (*destroy)(void **);
-} nvrtc;
-
-static const og_cuda_nvrtc *found;
 static const char *const archs[] = {"90a", "80", "100"};
 
 /* Those before 12.8 do not know sm_100. */
 static bool nvrtc_knows(const char *arch)
 {
-    for (int i = 0; i < found->arch_count; i++)
-        if (found->archs[i] == og_cuda_read_arch(arch))
+    for (int i = 0; i < nvrtc.info->arch_count; i++)
+        if (nvrtc.info->archs[i] == og_cuda_read_arch(arch))
             return true;
     return false;
-}
-
-/* The real one: CTest points OGIVE_NVRTC to another. */
-static bool load_nvrtc(void)
-{
-    ogive_error error;
-    if (getenv("OGIVE_TEST_NVRTC"))
-        setenv("OGIVE_NVRTC", getenv("OGIVE_TEST_NVRTC"), 1);
-    else
-        unsetenv("OGIVE_NVRTC");
-    if (og_cuda_find_nvrtc(&found, &error))
-        return false;
-    void *library = dlopen(found->path, RTLD_NOW);
-    if (!library)
-        return false;
-    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
-    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
-    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
-    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
-    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
-    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.destroy;
 }
 
 /* Many kernels in one source: scalar functions once, the rest in a namespace each. */
@@ -474,17 +441,11 @@ static void compile_unit(unit *u)
 {
     char target[64];
     const char *options[16] = {target, "--ptxas-options=-v", "-diag-suppress=177"};
-    int count = 3;
-    void *program;
-    size_t size;
+    int count = 3, result;
     snprintf(target, sizeof target, "--gpu-architecture=sm_%s", u->arch);
     for (int i = 0; i < og_cuda_option_count; i++)
         options[count++] = og_cuda_options[i];
-    assert_int_equal(nvrtc.create(&program, u->source.data, "unit.cu", 0, NULL, NULL), 0);
-    int result = nvrtc.compile(program, count, options);
-    assert_int_equal(nvrtc.log_size(program, &size), 0);
-    char *log = malloc(size + 1);
-    assert_int_equal(nvrtc.log(program, log), 0);
+    char *log = compile_text(u->source.data, options, count, &result);
     if (result)
         fail_msg("sm_%s: %.2000s", u->arch, log);
     const char *kernel = "?";
@@ -495,7 +456,6 @@ static void compile_unit(unit *u)
         check_line(u, kernel, line);
     }
     free(log);
-    nvrtc.destroy(&program);
     og_text_free(&u->source);
     og_text_free(&u->names);
 }

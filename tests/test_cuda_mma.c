@@ -91,28 +91,7 @@ static void test_choice(void **unused)
 static void emit_linear(int64_t m, int64_t n, int64_t k, og_dtype dtype,
                         const og_cuda_limits *limits, og_arena *arena, og_cuda_work *work)
 {
-    og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
-                           {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
-    og_pass pass = {.elements = elements, .element_count = 2};
-    og_access output = {.buffer = 2, .stride = {n, 1}};
-    og_value value = {.type = OG_F32, .level = OG_ELEMENT};
-    og_product product = {.left = {.buffer = 0, .dtype = dtype, .stride = {k, 0}},
-                          .right = {.buffer = 1, .dtype = dtype, .stride = {0, k}},
-                          .k = k,
-                          .left_k_stride = 1,
-                          .right_k_stride = 1};
-    og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
-                        .accesses = &output,
-                        .access_count = 1,
-                        .products = &product,
-                        .product_count = 1,
-                        .passes = &pass,
-                        .pass_count = 1,
-                        .values = &value,
-                        .value_count = 1};
-    og_plan plan = {.kernels = &kernel, .kernel_count = 1};
-    ogive_error error;
-    TEST_OK(og_cuda_emit(&plan, 0, limits, false, arena, work, &error), error);
+    emit_product(limits, dtype, m, n, k, (int64_t[]){k, 1}, (int64_t[]){k, 1}, arena, work);
 }
 
 static void test_launches(void **unused)

@@ -7,12 +7,10 @@
  *
  *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
  */
-#include "test.h"
+#include "cuda_nvrtc_library.h"
 
-#include "cuda/cuda_nvrtc.h"
 #include "formula/functions.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,54 +125,16 @@ static void test_refused(void **state)
 
 /* ---- compiling ------------------------------------------------------------------------- */
 
-static struct {
-    int (*create)(void **, const char *, const char *, int, const char *const *,
-                  const char *const *);
-    int (*compile)(void *, int, const char *const *);
-    int (*log_size)(void *, size_t *);
-    int (*log)(void *, char *);
-    int (*destroy)(void **);
-} nvrtc;
-
-/* The real one: CTest points OGIVE_NVRTC to another. */
-static bool load_nvrtc(void)
-{
-    const og_cuda_nvrtc *info;
-    ogive_error error;
-    if (getenv("OGIVE_TEST_NVRTC"))
-        setenv("OGIVE_NVRTC", getenv("OGIVE_TEST_NVRTC"), 1);
-    else
-        unsetenv("OGIVE_NVRTC");
-    if (og_cuda_find_nvrtc(&info, &error))
-        return false;
-    void *library = dlopen(info->path, RTLD_NOW);
-    if (!library)
-        return false;
-    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
-    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
-    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
-    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
-    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
-    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.destroy;
-}
-
 static void compile(const char *formula, const char *source, const char *arch)
 {
     char target[64];
     snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
     const char *const options[] = {target, "--std=c++17", "--fmad=false", "-diag-suppress=177"};
-    void *program;
-    size_t size;
-    assert_int_equal(nvrtc.create(&program, source, "emitted.cu", 0, NULL, NULL), 0);
-    int result = nvrtc.compile(program, (int)TEST_COUNT(options), options);
-    assert_int_equal(nvrtc.log_size(program, &size), 0);
-    char *log = malloc(size + 1);
-    assert_int_equal(nvrtc.log(program, log), 0);
-    log[size] = 0;
+    int result;
+    char *log = compile_text(source, options, (int)TEST_COUNT(options), &result);
     if (result || strstr(log, "error") || strstr(log, "warning"))
         fail_msg("%s, sm_%s: %.2000s", formula, arch, log);
     free(log);
-    nvrtc.destroy(&program);
 }
 
 /* What stands between NAME = r''' and ''' in the file. */

@@ -146,39 +146,12 @@ static void test_half_tiles(void **unused)
 
 /* ---- the launches ------------------------------------------------------------------------ */
 
-/* x (m, k) times w, both of dtype. */
-static void emit_product(og_dtype dtype, int64_t m, int64_t n, int64_t k, const int64_t x_stride[2],
-                         const int64_t w_stride[2], og_arena *arena, og_cuda_work *work)
-{
-    og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
-                           {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
-    og_pass pass = {.elements = elements, .element_count = 2};
-    og_access output = {.buffer = 2, .dtype = dtype, .stride = {n, 1}};
-    og_value value = {.type = OG_F32, .level = OG_ELEMENT};
-    og_product product = {.left = {.buffer = 0, .dtype = dtype, .stride = {x_stride[0], 0}},
-                          .right = {.buffer = 1, .dtype = dtype, .stride = {0, w_stride[0]}},
-                          .k = k,
-                          .left_k_stride = x_stride[1],
-                          .right_k_stride = w_stride[1]};
-    og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
-                        .accesses = &output,
-                        .access_count = 1,
-                        .products = &product,
-                        .product_count = 1,
-                        .passes = &pass,
-                        .pass_count = 1,
-                        .values = &value,
-                        .value_count = 1};
-    og_plan plan = {.kernels = &kernel, .kernel_count = 1};
-    ogive_error error;
-    TEST_OK(og_cuda_emit(&plan, 0, &hopper, false, arena, work, &error), error);
-}
-
 /* linear(x, w) of x (m, k) and w (n, k) with rows of `pitch`. */
 static void emit_linear(int64_t m, int64_t n, int64_t k, int64_t pitch, og_arena *arena,
                         og_cuda_work *work)
 {
-    emit_product(OG_FLOAT32, m, n, k, (int64_t[]){k, 1}, (int64_t[]){pitch, 1}, arena, work);
+    emit_product(&hopper, OG_FLOAT32, m, n, k, (int64_t[]){k, 1}, (int64_t[]){pitch, 1}, arena,
+                 work);
 }
 
 static void test_launches(void **unused)
@@ -215,8 +188,8 @@ static void test_launches(void **unused)
     assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
 
     setenv("OGIVE_PRODUCT", "sm90", 1);
-    emit_product(OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1000}, &arena,
-                 &work);
+    emit_product(&hopper, OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1000},
+                 &arena, &work);
     unsetenv("OGIVE_PRODUCT");
     tensor = &work.launches[2];
     assert_int_equal(work.launches[0].grid[0], 16 * 17); /* og_turn_w */
@@ -252,8 +225,8 @@ static void test_half_launches(void **unused)
     og_arena arena = {0};
     og_cuda_work work;
     (void)unused;
-    emit_product(OG_FLOAT16, 1000, 8192, 1000, (int64_t[]){1000, 1}, (int64_t[]){1008, 1}, &arena,
-                 &work);
+    emit_product(&hopper, OG_FLOAT16, 1000, 8192, 1000, (int64_t[]){1000, 1}, (int64_t[]){1008, 1},
+                 &arena, &work);
     const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
     assert_int_equal(tensor->grid[0], 132);
     assert_int_equal(tensor->block[0], 384);
@@ -277,8 +250,8 @@ static void test_half_launches(void **unused)
     assert_true(work.scratch_bytes >= 1000 * 2000);
 
     /* x @ w and its gradients: lines across k. */
-    emit_product(OG_BFLOAT16, 1000, 8192, 512, (int64_t[]){1, 1000}, (int64_t[]){1, 8192}, &arena,
-                 &work);
+    emit_product(&hopper, OG_BFLOAT16, 1000, 8192, 512, (int64_t[]){1, 1000}, (int64_t[]){1, 8192},
+                 &arena, &work);
     tensor = find_launch(&work, "og_tensor");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tensor->maps[i].buffer, i);
@@ -298,7 +271,7 @@ static void test_half_copies(void **unused)
     og_cuda_work work;
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(strides); i++) {
-        emit_product(OG_FLOAT16, 300, 500, 1000, strides[i], strides[i], &arena, &work);
+        emit_product(&hopper, OG_FLOAT16, 300, 500, 1000, strides[i], strides[i], &arena, &work);
         const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
         assert_int_equal(find_launch(&work, "og_copy_x")->when, OG_CUDA_ALWAYS);
         assert_int_equal(find_launch(&work, "og_copy_x")->grid[0], 300);
