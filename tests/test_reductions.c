@@ -167,7 +167,7 @@ static void compute_softmax(og_order order, const float *x, int64_t n, float *ou
 {
     float m = row_max_of(order, x, n), s = sumexp_of(order, x, n) + (m - m);
     for (int64_t i = 0; i < n; i++)
-        out[i] = og_exp_f32(x[i] - m) / s;
+        out[i] = og_exp_f32(x[i] - m) * (1.0f / s);
 }
 
 static void compute_log_softmax(og_order order, const float *x, int64_t n, float *out)

@@ -70,14 +70,10 @@ OG_FN float og_divide_positive(float x, float s, uint32_t &farthest)
 
 /* ---- terms of sumexp ------------------------------------------------------------------- */
 
-/* og_exp_f32 of x <= 0, or NaN, in 21 instructions instead of 27. */
+/* og_exp_f32 of x <= 0, or NaN, in 14 instructions. */
 OG_FN float og_fall_f32(float x)
 {
-    float z = x < -104.0f ? -104.0f : x;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
-    float th = 1.0f + p.rh;
-    float t = th + (((1.0f - th) + p.rh) + p.w);
-    return (t * p.scale) * 0x1p-64f;
+    return og_exp_scaled_f32(og_peak_f32(x, -104.0f), OG_MAGIC_DOWN_F32) * 0x1p-64f;
 }
 
 /* The sum of exp(x - og_shift(m)), where sum is that of exp(x - m), which is NaN if m, the

@@ -1,5 +1,5 @@
 // softmax(x, 0)  [50000x40]
-// columns, a block a tile, scratch 5056
+// columns, a block a tile, scratch 5248
 // og_part0<<<13, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
 // og_combine0<<<1, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
 // og_part_terms0<<<13, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
@@ -77,6 +77,7 @@ struct og_row {
     float v2;
     float v3;
     float v4;
+    float v5;
 };
 
 /* What is read once for several passes. */
@@ -236,6 +237,7 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
 {
     row.v3 = row.v1 - row.v1;
     row.v4 = row.v2 + row.v3;
+    row.v5 = og_reciprocal_f32(row.v4);
 }
 
 struct og_loads1 {
@@ -260,41 +262,21 @@ struct og_loads1 {
 struct og_pass1 {
     typedef og_loads1 loads;
     struct values {
-        float v8;
+        float v9;
     };
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
                        int i, values &y)
     {
-        const float v5 = x.x0.e[i];
-        const float v6 = v5 - row.v1;
-        const float v7 = og_fall_f32(v6);
-        const float v8 = v7 / row.v4;
-        y.v8 = v8;
-    }
-    OG_FN void compute_quickly(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y, uint32_t &farthest)
-    {
-        const float v5 = x.x0.e[i];
-        const float v6 = v5 - row.v1;
-        const float v7 = og_fall_f32(v6);
-        const float v8 = og_divide_positive(v7, row.v4, farthest);
-        y.v8 = v8;
+        const float v6 = x.x0.e[i];
+        const float v7 = v6 - row.v1;
+        const float v8 = og_fall_f32(v7);
+        const float v9 = v8 * row.v5;
+        y.v9 = v9;
     }
     template <int count>
     OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
                            const loads *x, values (*y)[OG_V])
     {
-        uint32_t farthest = 0;
-#pragma unroll
-        for (int i = 0; i < OG_V; i++)
-            farthest |= 0 | og_is_far(row[i * each].v4);
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute_quickly(a, row[i * each], kept[v * apart], x[v], i, y[v][i], farthest);
-        if (farthest <= OG_QUICK_RANGE)
-            return;
 #pragma unroll
         for (int v = 0; v < count; v++)
 #pragma unroll
@@ -308,7 +290,7 @@ struct og_pass1 {
         og_pack<float> x1;
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
-            x1.e[i] = y[i].v8;
+            x1.e[i] = y[i].v9;
         if (og_is_full(span) && og_is_aligned(p1)) {
             og_store_pack(p1, x1);
         } else {
