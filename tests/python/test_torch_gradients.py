@@ -162,7 +162,9 @@ def test_kinks(name, dtype, device):
     ("amin(x)", lambda x, y: torch.amin(x)),
     ("maximum(x, y)", torch.maximum),
     ("minimum(x, y)", torch.minimum),
-    ("clamp(x, -1, 1)", lambda x, y: torch.clamp(x, -1, 1)),
+    # At a bound PyTorch 2.15 gives 0, those before it 1, as Ogive.
+    pytest.param("clamp(x, -1, 1)", lambda x, y: torch.clamp(x, -1, 1), marks=pytest.mark.skipif(
+        torch.__version__ >= "2.15", reason="clamp's gradient at a bound is 0 from PyTorch 2.15 on")),
 ])
 def test_ties(text, function, device):
     x = torch.tensor([[1.0, 1, -1], [0, 0, 0]], device=device, requires_grad=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
 
@@ -69,7 +70,7 @@ def _checkpoint(body: GraphModule, *inputs: Any, **options: Any) -> Any:
 def _checkpoints(module: GraphModule) -> Iterator[tuple[Node, str, GraphModule]]:
     """The calls of torch.utils.checkpoint: node, the name of the graph in it, that graph."""
     for node in module.graph.nodes:
-        if node.target is torch.ops.higher_order.tag_activation_checkpoint:
+        if node.target is tag_activation_checkpoint:
             yield node, node.args[0].target, getattr(module, node.args[0].target)
 
 
