@@ -194,8 +194,8 @@ static char *translate(const char *source)
         } else if (starts_with_word(text, "shim_mark_shared") && is_extern) {
             write_dynamic(text + length, tail.file, known, sizeof known);
         } else if (starts_with_word(text, "shim_mark_shared")) {
-            /* used: what poisons it is not in this text */
-            fputs("static __attribute__((used, section(\"og_shared\")))", s.file);
+            /* used: what poisons it is not in this text. No kernel may have the section's name. */
+            fputs("static __attribute__((used, section(\"shim_static\")))", s.file);
         } else {
             fwrite(text, 1, length ? length : 1, s.file);
         }

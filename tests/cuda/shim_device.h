@@ -13,12 +13,12 @@
 
 extern "C" {
 __attribute__((visibility("default"))) struct shim_link *og_shim_link;
-extern char __start_og_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_og_shared[] __attribute__((weak, visibility("hidden")));
+extern char __start_shim_static[] __attribute__((weak, visibility("hidden")));
+extern char __stop_shim_static[] __attribute__((weak, visibility("hidden")));
 __attribute__((aligned(1024), used,
                visibility("hidden"))) char og_dynamic_shared[SHIM_SHARED_BYTES + 1024];
 __attribute__((visibility("default"))) struct shim_shared og_shim_shared = {
-    __start_og_shared, __stop_og_shared, og_dynamic_shared};
+    __start_shim_static, __stop_shim_static, og_dynamic_shared};
 
 float fmaf(float, float, float) noexcept;
 double fma(double, double, double) noexcept;

@@ -11,7 +11,7 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_FLIGHT = 4, OG_STEPS = 4 };
+enum { OG_FLIGHT = 4 };
 enum { OG_V = 8, OG_THREADS = 1024 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -28,7 +28,6 @@ struct og_args {
     og_half *table;
     uint32_t *next;
     og_index whole;
-    og_index rounds;
 };
 
 /* Where each access is, in elements from its pointer. */
