@@ -280,6 +280,8 @@ def test_a_buffer_is_no_part_of_the_next_graph(data):
     assert not model.mean.requires_grad
 
 
+@pytest.mark.skipif(torch.__version__ < "2.9",
+                    reason="AOTAutograd of PyTorch 2.6 too passes None to such a hook")
 def test_a_hook_gets_the_gradient_of_a_value(data):
     def function(x, w):
         h = F.linear(x, w)
