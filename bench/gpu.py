@@ -6,7 +6,8 @@
 
 Each work is timed by CUDA events, the L2 cache flushed before each call, all
 competitors in turn; medians over the rounds. Peers: PyTorch's operators ("torch
-eager"), torch.compile while --compile-seconds last, and a copy of as many bytes on
+eager"), torch.compile while --compile-seconds last (of products of halves also with
+mode="max-autotune", while --autotune-seconds last), and a copy of as many bytes on
 the device ("copy"), which is also what "floor" is taken from. Ratios are a peer's
 time / Ogive's: above 1 Ogive is faster; losses are printed like the rest.
 
@@ -174,11 +175,11 @@ class Work:
     """One line of the table. make(rand) gives inputs; eager(*inputs) the result by
     PyTorch's operators; most: (peer or None, factor or ms) to stay below."""
     def __init__(self, name, text, shape, eager, dtype=f32, layout="contiguous", make=None,
-                 most=None, rows=None, compiles=True):
+                 most=None, rows=None, compiles=True, autotunes=False):
         self.name, self.text, self.shape, self.eager = name, text, shape, eager
         self.dtype, self.layout, self.most, self.rows = dtype, layout, most, rows
         self.make = make or (lambda rand: [rand(*shape)])
-        self.compiles = compiles
+        self.compiles, self.autotunes = compiles, autotunes
 
     def label(self):
         return f"{self.name} {'x'.join(map(str, self.shape))} {name_of(self.dtype)} {self.layout}"
@@ -239,14 +240,15 @@ def list_works(small):
                      dtype),
             ]
     a, b = s(128, 32768, 32768), s(1024, 8192, 8192)
-    works += [
-        Work("linear_sigmoid_sum", "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", a,
-             lambda x, w, b: torch.sum(torch.sigmoid(nn.linear(x, w, b)), 1, keepdim=True),
-             make=lambda rand: linear_inputs(rand, *a)),
-        Work("linear_sigmoid_residual", "z = linear(x, w, b); z + 2.0 * sigmoid(z)", b,
-             lambda x, w, b: (z := nn.linear(x, w, b)) + 2.0 * torch.sigmoid(z),
-             make=lambda rand: linear_inputs(rand, *b)),
-    ]
+    for dtype in (f32, bf16, f16):
+        works += [
+            Work("linear_sigmoid_sum", "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", a,
+                 lambda x, w, b: torch.sum(torch.sigmoid(nn.linear(x, w, b)), 1, keepdim=True),
+                 dtype, make=lambda rand: linear_inputs(rand, *a), autotunes=dtype != f32),
+            Work("linear_sigmoid_residual", "z = linear(x, w, b); z + 2.0 * sigmoid(z)", b,
+                 lambda x, w, b: (z := nn.linear(x, w, b)) + 2.0 * torch.sigmoid(z),
+                 dtype, make=lambda rand: linear_inputs(rand, *b), autotunes=dtype != f32),
+        ]
     return works
 
 
@@ -275,12 +277,12 @@ def find_error(work, inputs, result):
     return float((got - want).abs().max() / want.abs().max())
 
 
-def make_peers(work, inputs, out, compiler, gpu):
+def make_peers(work, inputs, out, compilers, gpu):
     peers = {"torch eager": lambda: work.eager(*inputs)}
-    if compiler.has_time() and work.compiles:
-        compiled = compiler.compile(work.eager, inputs)
+    for compiler, wanted in zip(compilers, (work.compiles, work.autotunes)):
+        compiled = compiler.compile(work.eager, inputs) if wanted else None
         if compiled:
-            peers["torch.compile"] = lambda: compiled(*inputs)
+            peers[compiler.name] = lambda compiled=compiled: compiled(*inputs)
     # A copy of as many bytes as the work reads and writes.
     moved = bytes_of(inputs) + bytes_of([out])
     source = torch.empty(max(moved // 8, 1), dtype=f32, device=gpu.device)
@@ -290,27 +292,26 @@ def make_peers(work, inputs, out, compiler, gpu):
 
 
 class Compiler:
-    """torch.compile, until its seconds are spent."""
-    def __init__(self, seconds):
-        self.left = seconds
-
-    def has_time(self):
-        return self.left > 0
+    """torch.compile in this mode, until its seconds are spent."""
+    def __init__(self, name, seconds, mode=None):
+        self.name, self.left, self.mode = name, seconds, mode
 
     def compile(self, function, inputs):
+        if self.left <= 0:
+            return None
         start = time.monotonic()
         try:
             torch._dynamo.reset()
-            compiled = torch.compile(function, dynamic=False)
+            compiled = torch.compile(function, dynamic=False, mode=self.mode)
             compiled(*inputs)
         except Exception as problem:  # a peer that fails is no failure of ours
-            print(f"torch.compile: {str(problem).splitlines()[0]}", file=sys.stderr)
+            print(f"{self.name}: {str(problem).splitlines()[0]}", file=sys.stderr)
             compiled = None
         self.left -= time.monotonic() - start
         return compiled
 
 
-def run_work(work, ogive, gpu, compiler, rounds, seconds):
+def run_work(work, ogive, gpu, compilers, rounds, seconds):
     generator = torch.Generator(device=gpu.device).manual_seed(1)
 
     def rand(*shape):
@@ -323,7 +324,7 @@ def run_work(work, ogive, gpu, compiler, rounds, seconds):
            "peer_error": None}
     expected = work.eager(*inputs)
     out = torch.empty_like(expected, memory_format=torch.contiguous_format)
-    peers, moved = make_peers(work, inputs, out, compiler, gpu)
+    peers, moved = make_peers(work, inputs, out, compilers, gpu)
     try:
         ours = ogive.plan(work.text, inputs, [out])
         calls = {"ogive": lambda: ours(gpu.stream()), **peers}
@@ -437,7 +438,7 @@ def print_row(row):
     peers = row["peers"]
     ours = row["ours_ms"]
     ratios = [peers[p] / ours if ours and p in peers else None
-              for p in ("torch eager", "torch.compile", "copy")]
+              for p in ("torch eager", "torch.compile", "max-autotune", "copy")]
     cells = [number(ours)] + [number(r, "{:.3f}") for r in ratios]
     cells += [number(row["error"], "{:.1e}"), number(row["peer_error"], "{:.1e}")]
     goal = row.get("goal_ms")
@@ -449,8 +450,8 @@ def print_row(row):
 
 
 def print_head():
-    print(f"{'':<58}" + "".join(f"{c:>10}" for c in ("ours ms", "eager", "compile", "copy",
-                                                      "error", "eager's")))
+    print(f"{'':<58}" + "".join(f"{c:>10}" for c in ("ours ms", "eager", "compile", "autotune",
+                                                      "copy", "error", "eager's")))
 
 
 def driver_version():
@@ -486,17 +487,23 @@ def read_arguments():
     parser.add_argument("--seconds", type=float, default=1.0, help="a work, beyond 20 rounds")
     parser.add_argument("--compile-seconds", type=float, default=100,
                         help="for torch.compile's compiling, in all")
+    parser.add_argument("--autotune-seconds", type=float, default=40,
+                        help="the same for mode=max-autotune")
     parser.add_argument("--smoke", action="store_true")
     return parser.parse_args()
 
 
 def run_all(args, ogive, gpu):
     """Yields rows."""
-    compiler = Compiler(0 if args.smoke else args.compile_seconds)
+    compilers = [
+        Compiler("torch.compile", 0 if args.smoke else args.compile_seconds),
+        # Without CUDA graphs: all others are timed as separate launches, too.
+        Compiler("max-autotune", 0 if args.smoke else args.autotune_seconds,
+                 "max-autotune-no-cudagraphs")]
     for work in list_works(args.smoke):
         if args.names and not any(name in work.label() for name in args.names):
             continue
-        yield run_work(work, ogive, gpu, compiler, args.rounds, args.seconds)
+        yield run_work(work, ogive, gpu, compilers, args.rounds, args.seconds)
         if not args.smoke:
             torch.cuda.empty_cache()
     if not args.smoke and not args.names:
