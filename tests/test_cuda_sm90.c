@@ -117,6 +117,15 @@ static void test_choice_of_halves(void **unused)
 #undef REFUSED
 }
 
+static void check_half_tile(const og_cuda_half_shape *shape, const og_cuda_half_tile *best)
+{
+    og_cuda_half_tile tile = og_cuda_choose_half_tile(shape, hopper.multiprocessors);
+    assert_int_equal(tile.groups, best->groups);
+    assert_int_equal(tile.width, best->width);
+    assert_int_equal(tile.shares_w, best->shares_w);
+    assert_int_equal(tile.shares_x, best->shares_x);
+}
+
 /* What was fastest on an H200, and what the kernel can do at all. */
 static void test_half_tiles(void **unused)
 {
@@ -124,23 +133,28 @@ static void test_half_tiles(void **unused)
         int64_t m, n;
         og_cuda_half_tile tile;
     } best[] = {
-        {1, 8192, {1, 64, false}},    {16, 8192, {1, 64, false}},    {64, 8192, {1, 64, false}},
-        {128, 8192, {1, 128, true}},  {256, 8192, {2, 128, true}},   {1024, 8192, {2, 256, true}},
-        {4096, 4096, {2, 256, true}}, {128, 32768, {2, 256, false}},
+        {1, 8192, {1, 64, false, false}},     {16, 8192, {1, 64, false, false}},
+        {64, 8192, {1, 64, false, false}},    {128, 8192, {1, 128, false, false}},
+        {256, 8192, {2, 128, false, false}},  {512, 8192, {2, 256, false, false}},
+        {1024, 8192, {2, 256, false, false}}, {4096, 4096, {2, 256, true, false}},
+        {128, 32768, {2, 256, false, true}},
     };
     (void)unused;
-    for (size_t i = 0; i < TEST_COUNT(best); i++) {
-        og_cuda_half_tile tile = og_cuda_choose_half_tile(
-            &(og_cuda_half_shape){1, best[i].m, best[i].n, false}, hopper.multiprocessors);
-        assert_int_equal(tile.groups, best[i].tile.groups);
-        assert_int_equal(tile.width, best[i].tile.width);
-        assert_int_equal(tile.shares_w, best[i].tile.shares_w);
-    }
+    for (size_t i = 0; i < TEST_COUNT(best); i++)
+        check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = best[i].m, .n = best[i].n},
+                        &best[i].tile);
+    check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = 128, .n = 32768, .is_long = true},
+                    &(og_cuda_half_tile){2, 128, false, true});
+    check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = 4096, .n = 4096, .is_long = true},
+                    &(og_cuda_half_tile){2, 128, true, false});
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1)
         for (int64_t n = 1; n < 1 << 20; n = n * 5 + 2) {
             og_cuda_half_tile tile = og_cuda_choose_half_tile(
-                &(og_cuda_half_shape){m % 3 + 1, m, n, true}, hopper.multiprocessors);
+                &(og_cuda_half_shape){m % 3 + 1, m, n, true, true, n % 2}, hopper.multiprocessors);
             assert_true(!tile.shares_w || (tile.width >= 128 && m > 64 * tile.groups));
+            assert_true(!tile.shares_x || (tile.groups == 2 && m > 8 && n > tile.width));
+            assert_true(!(tile.shares_w && tile.shares_x));
+            assert_true(tile.width <= (n % 2 ? 128 : 256));
         }
 }
 
@@ -245,9 +259,19 @@ static void test_half_launches(void **unused)
     assert_int_equal(w->buffer, 1);
     assert_int_equal(w->pitch_bytes, 2016);
     assert_int_equal(w->box_columns * 2, 128); /* a row of the swizzle */
-    assert_int_equal(w->box_rows, 128);        /* half of 256 columns, for two blocks */
+    assert_int_equal(w->box_rows, 256);
     assert_true(!w->may_copy);
     assert_true(work.scratch_bytes >= 1000 * 2000);
+
+    /* Two blocks bring half of w each, or of x. */
+    for (int i = 0; i < 2; i++) {
+        emit_product(&hopper, OG_FLOAT16, i ? 100 : 4000, 33000, 1000, (int64_t[]){1000, 1},
+                     (int64_t[]){1000, 1}, &arena, &work);
+        tensor = find_launch(&work, "og_tensor");
+        assert_int_equal(tensor->maps[0].box_rows, i ? 64 : 128);
+        assert_int_equal(tensor->maps[1].box_rows, i ? 256 : 128);
+        assert_int_equal(tensor->grid[0], i ? 130 : 132);
+    }
 
     /* x @ w and its gradients: lines across k. */
     emit_product(&hopper, OG_BFLOAT16, 1000, 8192, 512, (int64_t[]){1, 1000}, (int64_t[]){1, 8192},
@@ -480,22 +504,28 @@ static const struct {
     {"x @ w", {SHAPE(5, 70, 264), SHAPE(5, 264, 136)}, {CONTIGUOUS, CONTIGUOUS}},
     {"x @ w", {SHAPE(3, 70, 101), SHAPE(3, 101, 77)}, {CONTIGUOUS, TRANSPOSED}},
     {"x @ w + y", {SHAPE(70, 264), SHAPE(4, 264, 136), SHAPE(70, 136)}, {CONTIGUOUS, STRIDED}},
+    /* The fake device is too slow for the rest. Of halves: two blocks share x, or w; k is long. */
+    {"linear(x, w)", {SHAPE(100, 72), SHAPE(33000, 72)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w, b)", {SHAPE(2100, 64), SHAPE(4100, 64), SHAPE(4100)}, {TRANSPOSED, CONTIGUOUS}},
+    {"sum(linear(x, w), dim=1)", {SHAPE(100, 8264), SHAPE(136, 8264)}, {CONTIGUOUS, PADDED}},
 };
 
 /* On the fake device, which has no tensor cores, strict. */
 static void test_exact(void **unused)
 {
+    enum { LARGE = 3 };
+    const size_t count = TEST_COUNT(exact) - (device_is_fake() ? LARGE : 0);
     static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
     test_random random = test_random_named("exact");
     (void)unused;
     case_options.precision = device_is_fake() ? OGIVE_STRICT : OGIVE_FLOAT32;
-    for (size_t i = 0; i < 2 * TEST_COUNT(exact) * TEST_COUNT(dtypes); i++) {
-        size_t which = i / 2 % TEST_COUNT(exact);
+    for (size_t i = 0; i < 2 * count * TEST_COUNT(dtypes); i++) {
+        size_t which = i / 2 % count;
         formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
         c.input_count = ogive_formula_input_count(c.formula);
         for (size_t t = 0; t < c.input_count; t++) {
             placed *p = &c.inputs[t];
-            *p = (placed){.dtype = dtypes[i / 2 / TEST_COUNT(exact)],
+            *p = (placed){.dtype = dtypes[i / 2 / count],
                           .layout = t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
                           .rank = exact[which].shapes[t].rank};
             memcpy(p->shape, exact[which].shapes[t].shape, sizeof p->shape);
@@ -528,6 +558,8 @@ static void test_compile(void **unused)
         {SHAPE(128, 256), SHAPE(8192, 256), SHAPE(8192), SHAPE(128, 8192)},
         {SHAPE(200, 250), SHAPE(8192, 250), SHAPE(8192), SHAPE(200, 8192)},
         {SHAPE(4096, 16384), SHAPE(4096, 16384), SHAPE(4096), SHAPE(4096, 4096)},
+        {SHAPE(128, 256), SHAPE(32768, 256), SHAPE(32768), SHAPE(128, 32768)},
+        {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(4096), SHAPE(4096, 4096)},
     };
     for (size_t i = 0; i < TEST_COUNT(shapes); i++)
         compile_unspilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shapes[i],

@@ -21,7 +21,9 @@ extern const char og_text_of_cuda_tensor[], og_text_of_cuda_tensor_redo[],
 
 enum {
     BOX = 64,          /* k of a box; rows of one that lies across k */
-    CHAIN = 8192,      /* k that tensor cores sum: 512 truncations, 5e-5 of positive numbers */
+    LONG = 8192,       /* k from which on tensor cores do not sum all: 512 truncations, 5e-5 of
+                          positive numbers */
+    CHAIN = 512,       /* k that they sum then */
     TMA_UNIT = 8,      /* elements of 16 bytes */
     COPY_THREADS = 256 /* of cuda_sm90_copy.cuh */
 };
@@ -79,15 +81,18 @@ static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, b
     return o;
 }
 
-/* For experiments: "64x128", "128x256w" with w shared. */
-static void read_tile(const char *text, og_cuda_half_tile *tile)
+/* For experiments: "64x128", "128x256w" with w shared, "128x256x" with x shared. */
+static void read_tile(const char *text, const og_cuda_half_shape *shape, int32_t multiprocessors,
+                      og_cuda_half_tile *tile)
 {
     int rows, width;
     char shares = 0;
     if (!text || sscanf(text, "%dx%d%c", &rows, &width, &shares) < 2 ||
         (rows != 64 && rows != 128) || (width != 64 && width != 128 && width != 256))
         return;
-    *tile = (og_cuda_half_tile){rows / 64, width, shares == 'w'};
+    const og_cuda_half_tile asked = {rows / 64, width, shares == 'w', shares == 'x'};
+    if (og_cuda_takes_half_tile(shape, &asked, multiprocessors))
+        *tile = asked;
 }
 
 static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
@@ -95,14 +100,19 @@ static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
     halves h = {.of = og_cuda_see_matrices(kernel)};
     h.x = see_operand(kernel, &h.of, false);
     h.w = see_operand(kernel, &h.of, true);
-    h.tile = og_cuda_choose_half_tile(
-        &(og_cuda_half_shape){h.of.base, h.of.m, h.of.n, h.w.is_across}, limits->multiprocessors);
-    read_tile(getenv("OGIVE_TILE"), &h.tile);
+    const og_cuda_half_shape shape = {.batch = h.of.base,
+                                      .m = h.of.m,
+                                      .n = h.of.n,
+                                      .x_is_across = h.x.is_across,
+                                      .w_is_across = h.w.is_across,
+                                      .is_long = h.of.k > LONG};
+    h.tile = og_cuda_choose_half_tile(&shape, limits->multiprocessors);
+    read_tile(getenv("OGIVE_TILE"), &shape, limits->multiprocessors, &h.tile);
     h.x_rows = h.tile.groups * 64;
     if (!h.x.is_across && h.of.m < h.x_rows)
         h.x_rows = og_cuda_power_above(h.of.m);
     h.m_tiles = og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
-    h.n_tiles = og_divide_up(h.of.n, h.tile.width);
+    h.n_tiles = og_divide_up(h.of.n, (int64_t)(h.tile.shares_x ? 2 : 1) * h.tile.width);
     return h;
 }
 
@@ -133,7 +143,7 @@ static double copied_bytes(const operand *o)
 static int32_t rows_at_once(const halves *h, bool is_right)
 {
     if (!is_right)
-        return h->x_rows;
+        return h->tile.shares_x ? h->x_rows / 2 : h->x_rows;
     return h->tile.shares_w ? h->tile.width / 2 : h->tile.width;
 }
 
@@ -154,6 +164,7 @@ static void add_map(og_cuda_emitter *e, const halves *h, const operand *o, const
                        .may_copy = !o->is_copied && !o->factor.is_right,
                        .copy_offset = at,
                        .copy_pitch_bytes = copied_pitch(o) * 2,
+                       .fetches_256 = true,
                        .box_columns = BOX,
                        .box_rows = o->is_across ? BOX : rows_at_once(h, o->factor.is_right)});
 }
@@ -166,7 +177,7 @@ static int64_t count_clusters(const halves *h)
 /* Blocks of og_tensor: whole clusters that stay on their multiprocessors. */
 static int64_t count_blocks(const og_cuda_emitter *e, const halves *h)
 {
-    int32_t each = h->tile.shares_w ? 2 : 1;
+    int32_t each = h->tile.shares_w || h->tile.shares_x ? 2 : 1;
     return each * og_min(count_clusters(h), e->limits->multiprocessors / each);
 }
 
@@ -175,14 +186,11 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 {
     const og_cuda_matrices *s = &h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
-    double chains =
-        s->k > CHAIN ? 4.0 * (double)count_blocks(e, h) * h->tile.groups * 64 * h->tile.width : 0;
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     add_map(e, h, &h->x, "x_map", 0);
     add_map(e, h, &h->w, "w_map", (size_t)(copied_bytes(&h->x) + 63) / 64 * 64);
     OG_TRY(add_scratch(e, "x_copy", copied_bytes(&h->x)));
     OG_TRY(add_scratch(e, "w_copy", copied_bytes(&h->w)));
-    OG_TRY(add_scratch(e, "chains", chains));
     OG_TRY(add_scratch(e, "redo", 0));
     OG_TRY(add_scratch(e, "any_redo", 0));
     og_cuda_add_product_parts(e, s);
@@ -203,24 +211,35 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 
 /* ---- entry --------------------------------------------------------------------------------- */
 
+/* Quads that a thread finishes at once: all of its 16 rows, if the formula takes few registers. */
+static int count_quads_at_once(const og_cuda_emitter *e)
+{
+    const og_pass *pass = &e->kernel->passes[0];
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (og_cuda_is_costly(pass->elements[i].op))
+            return 2;
+    return 8;
+}
+
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
     bool is_bfloat = h->w.factor.access->dtype == OG_BFLOAT16;
     og_text_add(&e->numbers,
                 "typedef float og_number;\ntypedef uint16_t og_element;\n"
-                "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = 2, OG_SHARED_BYTES = %zu, "
+                "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = %d, OG_SHARED_BYTES = %zu, "
                 "OG_REDO_BYTES = %d, OG_CHAIN = %d, "
-                "OG_EARLY = %d };\n"
+                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d };\n"
                 "#define OG_MMA_TYPE \"%s\"\n#define OG_GROUPS %d\n#define OG_WIDTH %d\n"
                 "#define OG_X_ROWS %d\n"
-                "#define OG_SHARES_W %d\n"
+                "#define OG_SHARES_W %d\n#define OG_SHARES_X %d\n"
                 "#define OG_X_ACROSS %d\n#define OG_W_ACROSS %d\n#define OG_ACROSS \"%d, %d\"\n"
                 "#define OG_COPIES_W %d\n#define OG_LONG %d\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return og_f32_from_%s(x);\n}\n",
-                BOX, shared_bytes, OG_CUDA_REDO_BYTES, CHAIN, !e->wide, is_bfloat ? "bf16" : "f16",
-                (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows, h->tile.shares_w,
+                BOX, e->kernel->space.n_reduced ? 2 : 1, shared_bytes, OG_CUDA_REDO_BYTES, CHAIN,
+                !e->wide, count_quads_at_once(e), is_bfloat ? "bf16" : "f16", (int)h->tile.groups,
+                (int)h->tile.width, (int)h->x_rows, h->tile.shares_w, h->tile.shares_x,
                 h->x.is_across, h->w.is_across, h->x.is_across, h->w.is_across, h->w.is_copied,
-                h->of.k > CHAIN, is_bfloat ? "bf16" : "f16");
+                h->of.k > LONG, is_bfloat ? "bf16" : "f16");
 }
 
 static ogive_status add_copy(og_cuda_emitter *e, const operand *o, const char *entry,
@@ -264,7 +283,9 @@ static ogive_status name_body(og_cuda_emitter *e, const halves *h)
 {
     return og_cuda_name_body(e, "product on tensor cores, tiles of %d x %d%s",
                              (int)h->tile.groups * 64, (int)h->tile.width,
-                             h->tile.shares_w ? ", two sharing their columns" : "");
+                             h->tile.shares_w   ? ", two sharing their columns"
+                             : h->tile.shares_x ? ", two sharing their rows"
+                                                : "");
 }
 
 ogive_status og_cuda_emit_halves(og_cuda_emitter *e)

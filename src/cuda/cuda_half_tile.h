@@ -10,15 +10,21 @@
 
 typedef struct {
     int64_t batch, m, n;
-    bool w_is_across; /* its lines in memory are across k */
+    bool x_is_across, w_is_across; /* their lines in memory are across k */
+    bool is_long;                  /* sums of several chains are in registers, too */
 } og_cuda_half_shape;
 
 typedef struct {
     int32_t groups; /* of 64 rows, a warpgroup each: 1 or 2 */
     int32_t width;  /* columns: 64, 128 or 256 */
-    bool shares_w;  /* between the two blocks of a cluster, in the same columns */
+    /* Blocks of a cluster of two share w, in the same columns, or x, in the same rows: each
+     * brings one half for both. Not both. */
+    bool shares_w, shares_x;
 } og_cuda_half_tile;
 
+/* Can the kernel do it, and is there something to share? */
+bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half_tile *tile,
+                             int32_t multiprocessors);
 og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape,
                                            int32_t multiprocessors);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_sm90_halves.cuh - products of float16 or bfloat16 on Hopper's tensor cores, and pass 0 on
- * their tiles. Products of halves are exact in float32. The tensor cores sum OG_CHAIN k of them,
- * 16 by 16, and truncate what they add; the sums of chains are added in float32.
+ * their tiles. Products of halves are exact in float32. The tensor cores sum them 16 by 16 and
+ * truncate what they add; of a long k they sum OG_CHAIN, and these sums are added in float32.
  *
  * A block stays on its multiprocessor and takes tile after tile. Its first warpgroup brings
  * boxes of x and w into a ring in shared memory (TMA), the others multiply 64 rows each. Two
- * blocks may be a cluster that works on two tiles in the same columns: each brings one half of w
- * for both. A warp then passes 16 rows of the result through shared memory, 64 columns at a time,
- * so that pass 0 reads and writes memory in whole sectors.
+ * blocks may be a cluster that works on two tiles in the same columns, or in the same rows: each
+ * brings one half of w, or of x, for both. A warp then passes 16 rows of the result through shared
+ * memory, 64 columns at a time, so that pass 0 reads and writes memory in whole sectors.
  *
  * PARAMETERS
  *   OG_MMA_TYPE    "f16" or "bf16"
@@ -16,17 +16,20 @@
  *   OG_WIDTH       columns of a tile: 64, 128 or 256
  *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
  *                  others is multiplied in vain
- *   OG_SHARES_W    1: there are clusters, of two tiles in the same columns; half of a box of w
- *                  that lies across k is at least 64 columns
+ *   OG_SHARES_W, OG_SHARES_X   1: there are clusters, of two tiles in the same columns or rows (not
+ *                  both); half of a box that lies across k is at least 64 columns or rows, else
+ *                  at least 8: the swizzle's
  *   OG_X_ACROSS, OG_W_ACROSS   1: neighbours in memory are rows of x, columns of the product; 0: k
  *   OG_ACROSS      "0, 0": both as text
- *   OG_CHAIN       k that tensor cores sum
- *   OG_LONG        1: k is more than OG_CHAIN
+ *   OG_LONG        1: tensor cores do not sum all of k; OG_WIDTH is 128 at most, since registers hold
+ *                  two sums
+ *   OG_CHAIN       k that they sum then, a multiple of 64
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
- * No bit depends on any but OG_MMA_TYPE and OG_CHAIN.
+ *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
+ * No bit depends on any but OG_MMA_TYPE, OG_LONG and OG_CHAIN.
  */
 enum {
-    OG_CLUSTER = OG_SHARES_W ? 2 : 1,
+    OG_CLUSTER = OG_SHARES_W || OG_SHARES_X ? 2 : 1,
     OG_BM = 64 * OG_GROUPS,
     OG_X_BYTES = OG_BM * 64 * 2,    /* of a stage: OG_BM rows of 64 k */
     OG_W_BYTES = OG_WIDTH * 64 * 2, /* OG_WIDTH columns */
@@ -64,7 +67,7 @@ OG_FN og_tile og_find_own(const og_args &a, og_index i)
     og_tile tile = og_find_tile(a, i);
     int rank = OG_CLUSTER == 2 ? blockIdx.x % 2 : 0;
     tile.m = (tile.m * (OG_SHARES_W + 1) + OG_SHARES_W * rank) * OG_BM;
-    tile.n = tile.n * OG_WIDTH;
+    tile.n = (tile.n * (OG_SHARES_X + 1) + OG_SHARES_X * rank) * OG_WIDTH;
     return tile;
 }
 
@@ -92,7 +95,9 @@ OG_FN void og_bring(uint32_t to, const og_map *map, int k, int row, int base, ui
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce(const og_args &a, const og_rings &rings)
 {
-    const uint64_t of_w = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
+    /* H200, read once against normally: 16 x 8192 x 8192 0.041, 0.045 ms; 128 x 32768 x 32768,
+     * where x is shared, 0.563, 0.553. */
+    const uint64_t of_w = a.m_tiles == 1 && !OG_SHARES_X ? OG_READ_ONCE : OG_READ_NORMALLY;
     og_turn turn = {0, 1};
     if (threadIdx.x != 0)
         return;
@@ -105,9 +110,9 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
             uint32_t full = rings.full + 8 * turn.stage;
             og_barrier_wait(rings.empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(full, OG_BROUGHT_BYTES);
-            og_bring<OG_X_ROWS, OG_X_ACROSS, 0>(to, &a.x_map, k, (int)tile.m,
-                                                (int)(tile.base * a.x_moves), full,
-                                                OG_READ_NORMALLY);
+            og_bring<OG_X_ROWS, OG_X_ACROSS, OG_SHARES_X>(to, &a.x_map, k, (int)tile.m,
+                                                          (int)(tile.base * a.x_moves), full,
+                                                          OG_READ_NORMALLY);
             og_bring<OG_WIDTH, OG_W_ACROSS, OG_SHARES_W>(to + OG_X_BYTES, &a.w_map, k, (int)tile.n,
                                                          (int)(tile.base * a.w_moves), full, of_w);
             og_advance<OG_STAGES>(turn);
@@ -159,36 +164,19 @@ OG_FN void og_multiply_chain(og_consumer &c, int from, int to, og_held &z)
     og_release(c, before);
 }
 
-#if OG_LONG
-/* Adds what the chains before have left in the scratch, leaves the sum there if more follow. */
-OG_FN void og_meet_chains(const og_args &a, og_held &z, bool adds, bool leaves)
-{
-    const int threads = 128 * OG_GROUPS;
-    og_quad *waiting = (og_quad *)a.chains +
-                       (int64_t)blockIdx.x * (OG_HELD / 4 * threads) +
-                       (threadIdx.x - 128);
-#pragma unroll
-    for (int i = 0; i < OG_HELD / 4; i++) {
-        og_quad sum = {{z[4 * i], z[4 * i + 1], z[4 * i + 2], z[4 * i + 3]}};
-        if (adds) {
-            og_quad other = waiting[i * threads];
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                z[4 * i + j] = sum.e[j] = other.e[j] + sum.e[j];
-        }
-        if (leaves)
-            waiting[i * threads] = sum;
-    }
-}
-#endif
-
 OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
 {
 #if OG_LONG
+    og_held part;
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        z[i] = -0.0f; /* changes no sum */
+#pragma unroll 1
     for (int k = 0; k < (int)a.k; k += OG_CHAIN) {
-        bool last = a.k - k <= OG_CHAIN;
-        og_multiply_chain(c, k, last ? (int)a.k : k + OG_CHAIN, z);
-        og_meet_chains(a, z, k > 0, !last);
+        og_multiply_chain(c, k, a.k - k <= OG_CHAIN ? (int)a.k : k + OG_CHAIN, part);
+#pragma unroll
+        for (int i = 0; i < OG_HELD; i++)
+            z[i] += part[i];
     }
 #else
     og_multiply_chain(c, 0, (int)a.k, z);
@@ -216,40 +204,67 @@ OG_FN void og_stage_columns(float *to, const float *z)
                 make_float2(z[4 * j + 2 * h], z[4 * j + 2 * h + 1]);
 }
 
+enum { OG_WARP_ROWS = 32 / OG_ROW_THREADS }; /* that a warp finishes at a time */
+
+/* The first of the warp's rows that this thread finishes, one of each OG_WARP_ROWS. */
+OG_FN int og_first_row()
+{
+    return threadIdx.x % 32 / OG_ROW_THREADS;
+}
+
+/* Are a warp's 16 rows from m on there, and all their quads aligned? In steps of 32 columns from
+ * n on they stay so: what is not side by side in memory is never aligned or always. */
+OG_FN bool og_are_rows_whole(const og_args &a, og_index base, og_index m, og_index n)
+{
+    bool whole = m + 16 <= a.m;
+#pragma unroll
+    for (int r = 0; r < 16; r += OG_WARP_ROWS) {
+        og_offsets at = og_start();
+        og_seek_rows(a, base * a.m + (whole ? m : 0) + og_first_row() + r, at);
+        og_step_row(a, n + threadIdx.x % OG_ROW_THREADS * 4, at);
+        whole = whole && og_loads0::is_aligned(a, at) && og_pass0::is_aligned(a, at);
+    }
+    return __all_sync(0xffffffffu, whole);
+}
+
 /* Finishes columns c of a warp's 16 rows, the first of which is row m of its product. With
  * OG_EARLY, what a row reads is on its way while the one before is finished. */
+template <bool whole>
 OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_columns &c,
                             const float *staged)
 {
-    const int first = threadIdx.x % 32 / 8, column = threadIdx.x % 8 * 4;
-    const og_index rest = a.m - m, index = base * a.m + m;
-    og_place next = og_find_place(a, index + (first < rest ? first : rest - 1), first < rest, c);
-#pragma unroll 1 /* the formula is long enough once */
-    for (int r = first; r < 16; r += 4) {
-        og_quad z[2];
+    const int column = threadIdx.x % OG_ROW_THREADS * 4;
+    const og_index rows = whole ? 16 : a.m - m, index = base * a.m + m;
+    og_place next = og_find_place<whole>(a, index, og_first_row(), rows, c);
+#pragma unroll(whole ? OG_QUADS_AT_ONCE / OG_QUADS : 1)
+    for (int i = 0; i < 16; i += OG_WARP_ROWS) {
+        const int r = og_first_row() + i, after = r + OG_WARP_ROWS;
+        og_quad z[OG_QUADS];
         og_place p = next;
-        if (OG_EARLY && r + 4 < 16)
-            next = og_find_place(a, index + (r + 4 < rest ? r + 4 : rest - 1), r + 4 < rest, c);
+        if (OG_EARLY && i + OG_WARP_ROWS < 16)
+            next = og_find_place<whole>(a, index, after, rows, c);
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+        for (int h = 0; h < OG_QUADS; h++)
             z[h] = *(const og_quad *)&staged[og_staged(r, column + 32 * h)];
-        og_finish_quads(a, p, c, z);
-        if (!OG_EARLY && r + 4 < 16)
-            next = og_find_place(a, index + (r + 4 < rest ? r + 4 : rest - 1), r + 4 < rest, c);
+        og_finish_quads<whole>(a, p, c, z);
+        if (!OG_EARLY && i + OG_WARP_ROWS < 16)
+            next = og_find_place<whole>(a, index, after, rows, c);
     }
 }
 
-/* c: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is on its way while
- * these are finished. */
+/* c: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is on
+ * its way while these are finished. */
 OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_columns c,
                           char *shared)
 {
     const int warp = threadIdx.x / 32 - 4;
+    const og_index m = tile.m + warp * 16;
     float *staged = (float *)(shared + OG_STAGING_AT + warp * OG_WARP_BYTES);
+    const bool whole = og_are_rows_whole(a, tile.base, m, tile.n);
 #pragma unroll 1
     for (int i = 0; i < OG_WIDTH / 64; i++) {
         const og_index n = tile.n + 64 * i;
-        if (n >= a.n || tile.m + warp * 16 >= a.m)
+        if (n >= a.n || m >= a.m)
             return;
         __syncwarp(); /* what was there has been read */
 #pragma unroll
@@ -262,7 +277,10 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_
         og_columns next = c;
         if (OG_EARLY && i + 1 < OG_WIDTH / 64)
             next = og_find_columns(a, n + 64);
-        og_finish_staged(a, tile.base, tile.m + warp * 16, c, staged);
+        if (whole && n + 64 <= a.n)
+            og_finish_staged<true>(a, tile.base, m, c, staged);
+        else
+            og_finish_staged<false>(a, tile.base, m, c, staged);
         c = next;
     }
 }
@@ -283,7 +301,7 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
     }
 }
 
-#if OG_SHARES_W
+#if OG_SHARES_W || OG_SHARES_X
 #define OG_IN_CLUSTERS __cluster_dims__(2, 1, 1)
 #else
 #define OG_IN_CLUSTERS
@@ -326,16 +344,19 @@ OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
 
 #endif
 
-/* A thread has quads of one of the 32 rows. */
+/* A thread has quads of some of the 32 rows. */
 OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first, int count,
                             og_redo_shared &shared)
 {
-    const int row = threadIdx.x / 8, at = first + row;
     og_columns c = og_find_columns(a, n);
-    og_quad z[2];
+    for (int row = threadIdx.x / OG_ROW_THREADS; row < 32; row += 256 / OG_ROW_THREADS) {
+        const int at = first + row;
+        og_quad z[OG_QUADS];
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-        z[h] = *(const og_quad *)&shared.product[row][threadIdx.x % 8 * 4 + 32 * h];
-    og_index index = m + shared.list[at < count ? at : count - 1];
-    og_finish_quads(a, og_find_place(a, index, at < count, c), c, z);
+        for (int h = 0; h < OG_QUADS; h++)
+            z[h] = *(const og_quad *)&shared
+                        .product[row][threadIdx.x % OG_ROW_THREADS * 4 + 32 * h];
+        og_index index = m + shared.list[at < count ? at : count - 1];
+        og_finish_quads<false>(a, og_find_place<false>(a, index, 0, at < count, c), c, z);
+    }
 }

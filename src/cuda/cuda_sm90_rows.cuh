@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_sm90_rows.cuh - pass 0 on finished sums of products of halves: 8 neighbouring threads have
- * 64 columns of a row, and what tensor cores could not be given (og_redo).
+ * cuda_sm90_rows.cuh - pass 0 on finished sums of products of halves: OG_ROW_THREADS neighbouring
+ * threads have 64 columns of a row, and what tensor cores could not be given (og_redo).
+ *
+ * PARAMETERS
+ *   OG_QUADS  of a row, that a thread has: 2, which is how columns are reduced, or 1, which stores
+ *             whole lines of 128 bytes
  */
-/* What a thread has of columns n .. n + 63: quads at 4 (lane % 8) and 32 further. */
+enum { OG_ROW_THREADS = 16 / OG_QUADS };
+
+/* What a thread has of columns n .. n + 63: a quad at 4 (lane % OG_ROW_THREADS), a second one 32
+ * further. */
 struct og_columns {
     og_index n;
-    og_kept kept[2]; /* what is the same for all rows, and the product */
+    og_kept kept[OG_QUADS]; /* what is the same for all rows, and the product */
 };
 
 OG_FN og_span og_span_of_quad(const og_args &a, const og_columns &c, int h)
@@ -17,9 +24,9 @@ OG_FN og_span og_span_of_quad(const og_args &a, const og_columns &c, int h)
 OG_FN og_columns og_find_columns(const og_args &a, og_index n)
 {
     og_columns c;
-    c.n = n + threadIdx.x % 8 * 4;
+    c.n = n + threadIdx.x % OG_ROW_THREADS * 4;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < OG_QUADS; h++) {
         og_offsets at = og_start();
         og_step_row(a, c.n + 32 * h, at);
         og_span span = og_span_of_quad(a, c, h);
@@ -32,9 +39,8 @@ OG_FN og_columns og_find_columns(const og_args &a, og_index n)
 struct og_place {
     og_index index; /* of all rows */
     bool there;     /* else the thread takes part and writes nothing */
-    bool whole;     /* the quads are all there and aligned */
-    og_offsets at; /* of the first quad */
-    og_loads0 x[2];
+    og_offsets at;  /* of the first quad */
+    og_loads0 x[OG_QUADS];
 };
 
 OG_FN og_offsets og_step_quads(const og_args &a, const og_offsets &at, int quads)
@@ -44,59 +50,54 @@ OG_FN og_offsets og_step_quads(const og_args &a, const og_offsets &at, int quads
     return to;
 }
 
-OG_FN og_place og_find_place(const og_args &a, og_index index, bool there, const og_columns &c)
+/* Row r of `rows` from number `index` on; beyond the last: that one. whole: the row and the quads
+ * are there and aligned. */
+template <bool whole>
+OG_FN og_place og_find_place(const og_args &a, og_index index, og_index r, og_index rows,
+                             const og_columns &c)
 {
     og_place p;
-    p.index = index;
-    p.there = p.whole = there;
+    p.there = whole || r < rows;
+    p.index = index + (p.there ? r : rows > 0 ? rows - 1 : 0);
     p.at = og_start();
-    og_seek_rows(a, index, p.at);
+    og_seek_rows(a, p.index, p.at);
     og_step_row(a, c.n, p.at);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < OG_QUADS; h++) {
         og_offsets at = og_step_quads(a, p.at, h);
         og_span span = og_span_of_quad(a, c, h);
-        bool aligned = og_is_full(span) && og_loads0::is_aligned(a, at);
-        p.whole = p.whole && aligned && og_pass0::is_aligned(a, at);
-        og_loads0::load(a, at, aligned, span, p.x[h]);
+        og_loads0::load(a, at, whole || (og_is_full(span) && og_loads0::is_aligned(a, at)), span,
+                        p.x[h]);
     }
     return p;
 }
 
+/* Pass 0 on the thread's quads z of a row. */
 template <bool whole>
-OG_FN void og_finish_place(const og_args &a, const og_place &p, og_columns &c, const og_quad *z)
+OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c, const og_quad *z)
 {
-    og_pass0::values y[2][4];
+    og_pass0::values y[OG_QUADS][4];
     og_row unused;
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < OG_QUADS; h++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             c.kept[h].product[0] = z[h].e[j];
             og_pass0::compute(a, unused, c.kept[h], p.x[h], j, y[h][j]);
         }
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < OG_QUADS; h++) {
         og_span span = {0, p.there ? og_span_of_quad(a, c, h).end : 0};
         og_offsets at = og_step_quads(a, p.at, h);
-        if (whole)
+        if (whole) /* without a branch at each store the compiler computes all at once */
             og_pass0::store_whole(a, at, &unused, y[h]);
         else
             og_pass0::store(a, at, span, &unused, y[h]);
     }
     og_offsets row = og_start();
     og_seek_rows(a, p.index, row);
-    og_end_run(a, row, p.index, c.n, p.there && threadIdx.x % 8 == 0 && c.n < a.n, y);
-}
-
-/* Pass 0 on the thread's quads z of a row. Most are whole: without a branch at each store the
- * compiler computes both at once. */
-OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c, const og_quad *z)
-{
-    if (__all_sync(0xffffffffu, p.whole))
-        og_finish_place<true>(a, p, c, z);
-    else
-        og_finish_place<false>(a, p, c, z);
+    const bool writes = p.there && threadIdx.x % OG_ROW_THREADS == 0 && (whole || c.n < a.n);
+    og_end_run(a, row, p.index, c.n, writes, y);
 }
 
 enum { OG_REDO_BLOCKS = 1 }; /* of a multiprocessor: two would spill */
