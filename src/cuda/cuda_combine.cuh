@@ -50,7 +50,8 @@ template <class P> struct og_partial_terms {
     }
 };
 
-/* A warp: lanes 32 j + t. */
+/* A warp: lanes 32 j + t. All loads come first, and four trees grow at once: where each waited for
+ * the one before, a launch for 512 parts took 8 us (H200). */
 template <class P, class Partials>
 OG_FN typename P::sums og_combine_by_warp(const Partials &from, int thread, og_index count)
 {
@@ -58,12 +59,17 @@ OG_FN typename P::sums og_combine_by_warp(const Partials &from, int thread, og_i
 #pragma unroll
     for (int j = 0; j < 16; j++) {
         s[j] = P::neutral();
-        if (32 * j >= count)
-            continue;
         if (32 * j + thread < count)
             s[j] = Partials::get(from, 32 * j + thread);
-        og_grow_over_warp<P, 32>(s[j]);
     }
+#pragma unroll
+    for (int j = 0; j < 16; j += 4)
+        if (32 * j < count)
+#pragma unroll
+            for (int delta = 1; delta < 32; delta *= 2)
+#pragma unroll
+                for (int i = j; i < j + 4; i++)
+                    P::merge(s[i], P::down(s[i], delta, 32));
     og_grow_tree<P, 16>(s);
     return P::first(s[0], 32);
 }

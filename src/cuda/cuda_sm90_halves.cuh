@@ -21,8 +21,8 @@
  *                  at least 8: the swizzle's
  *   OG_X_ACROSS, OG_W_ACROSS   1: neighbours in memory are rows of x, columns of the product; 0: k
  *   OG_ACROSS      "0, 0": both as text
- *   OG_LONG        1: tensor cores do not sum all of k; OG_WIDTH is 128 at most, since registers hold
- *                  two sums
+ *   OG_LONG        1: tensor cores do not sum all of k; OG_WIDTH is 128 at most, since registers
+ *                  hold two sums
  *   OG_CHAIN       k that they sum then, a multiple of 64
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
@@ -345,17 +345,17 @@ OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
 #endif
 
 /* A thread has quads of some of the 32 rows. */
-OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first, int count,
-                            og_redo_shared &shared)
+OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first,
+                            int count, og_redo_shared &shared)
 {
+    const int column = threadIdx.x % OG_ROW_THREADS * 4;
     og_columns c = og_find_columns(a, n);
     for (int row = threadIdx.x / OG_ROW_THREADS; row < 32; row += 256 / OG_ROW_THREADS) {
         const int at = first + row;
         og_quad z[OG_QUADS];
 #pragma unroll
         for (int h = 0; h < OG_QUADS; h++)
-            z[h] = *(const og_quad *)&shared
-                        .product[row][threadIdx.x % OG_ROW_THREADS * 4 + 32 * h];
+            z[h] = *(const og_quad *)&shared.product[row][column + 32 * h];
         og_index index = m + shared.list[at < count ? at : count - 1];
         og_finish_quads<false>(a, og_find_place<false>(a, index, 0, at < count, c), c, z);
     }
