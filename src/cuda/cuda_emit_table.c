@@ -62,10 +62,11 @@ static void add_names(og_cuda_emitter *e)
 ogive_status og_cuda_add_table(og_cuda_emitter *e)
 {
     int64_t n = e->kernel->space.extent[0], blocks = e->limits->multiprocessors;
+    int64_t tile = TABLE_THREADS * FLIGHT; /* vectors */
     e->threads = TABLE_THREADS;
     og_cuda_add_region(e, "og_half", "table", TABLE_BYTES);
     og_cuda_add_region(e, "uint32_t", "next", sizeof(uint32_t));
-    og_cuda_add_index(e, "whole", n / e->vector); /* vectors, if all is aligned */
+    og_cuda_add_index(e, "whole", n / (tile * e->vector) * tile);
     og_text_add(&e->numbers, "enum { OG_FLIGHT = %d };\n", FLIGHT);
     add_names(e);
     og_text_add(&e->body, "%s", og_text_of_cuda_table);

@@ -12,6 +12,7 @@
  * 4096 x 196608 float16: 0.769 ms, with tiles of 8 KiB for each warp 0.800, a copy 0.763).
  *
  * PARAMETERS  OG_FLIGHT  vectors of a tile for each thread
+ *             a.whole    vectors of whole tiles, if all is aligned
  *             a.table, a.next: scratch
  *             og_table_codes(), og_table_from(), og_table_to(): see cuda_emit_table.c
  */
@@ -89,15 +90,14 @@ OG_FN og_pack<og_half> og_look_up(const og_half *table, const og_pack<og_half> &
     return y.pack;
 }
 
-OG_FN void og_load_tile(const og_half *from, og_index vector, og_index n, og_pack<og_half> *x)
+OG_FN void og_load_tile(const og_half *from, og_index vector, og_pack<og_half> *x)
 {
 #pragma unroll
     for (int i = 0; i < OG_FLIGHT; i++)
-        if (vector + i * OG_THREADS < n)
-            x[i] = og_load_pack(from + (vector + i * OG_THREADS) * OG_V);
+        x[i] = og_load_pack(from + (vector + i * OG_THREADS) * OG_V);
 }
 
-/* Vectors [0, n), whole and aligned. The next tile's loads, and the number of the one after it,
+/* Vectors [0, n), whole tiles and aligned. The next tile's loads, and the number of the one after it,
  * are under way while a tile is looked up. */
 OG_FN void og_stream(const og_args &a, const og_half *from, og_half *to, og_index n,
                      uint32_t *table)
@@ -107,18 +107,19 @@ OG_FN void og_stream(const og_args &a, const og_half *from, og_half *to, og_inde
     og_index at = (og_index)blockIdx.x * OG_TILE + thread, after = at + blocks * OG_TILE;
     og_pack<og_half> x[OG_FLIGHT], next[OG_FLIGHT];
     uint32_t tile = 0;
-    og_load_tile(from, at, n, x);
+    if (at < n)
+        og_load_tile(from, at, x);
     og_fill_shared(a, table);
 #pragma unroll 1
-    for (int turn = 0; at - thread < n; turn ^= 1) {
+    for (int turn = 0; at < n; turn ^= 1) {
         if (thread == 0)
             tile = atomicAdd(a.next, 1u);
-        og_load_tile(from, after, n, next);
+        if (after < n)
+            og_load_tile(from, after, next);
 #pragma unroll
         for (int i = 0; i < OG_FLIGHT; i++)
-            if (at + i * OG_THREADS < n)
-                og_store_pack(to + (at + i * OG_THREADS) * OG_V,
-                              og_look_up((const og_half *)table, x[i]));
+            og_store_pack(to + (at + i * OG_THREADS) * OG_V,
+                          og_look_up((const og_half *)table, x[i]));
         if (thread == 0)
             taken[turn] = tile;
         __syncthreads();
@@ -139,7 +140,7 @@ OG_KERNEL(og_table, OG_THREADS, 1)
     const og_half *from = og_table_from(a);
     og_args to = a;
     og_stream(a, from, og_table_to(to), whole, (uint32_t *)og_shared);
-    /* What is not a whole vector, or all of it. */
+    /* What is not a whole tile, or all of it. */
     for (og_index vector = whole + (og_index)(blockIdx.x * OG_THREADS + threadIdx.x);
          vector < a.vectors; vector += (og_index)(gridDim.x * OG_THREADS)) {
         const og_index first = vector * OG_V - og_lead(a, start);
