@@ -21,7 +21,7 @@ extern const char og_text_of_cuda_tensor[], og_text_of_cuda_tensor_redo[],
 
 enum {
     BOX = 64,          /* k of a box; rows of one that lies across k */
-    LONG = 8192,       /* k from which on tensor cores do not sum all: 512 truncations, 5e-5 of
+    LONG = 8192,       /* k above which tensor cores do not sum all: 512 truncations, 5e-5 of
                           positive numbers */
     CHAIN = 512,       /* k that they sum then */
     TMA_UNIT = 8,      /* elements of 16 bytes */
