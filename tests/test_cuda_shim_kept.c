@@ -57,6 +57,40 @@ static void test_layouts(void **unused)
     end_cases("layouts");
 }
 
+/* text with the number in place of LENGTH, if there is one. */
+static const char *with_length(const char *text, int64_t length, char buffer[128])
+{
+    const char *at = strstr(text, "LENGTH");
+    if (!at)
+        return text;
+    snprintf(buffer, 128, "%.*s%lld%s", (int)(at - text), text, (long long)length,
+             at + strlen("LENGTH"));
+    return buffer;
+}
+
+/* Rows of halves in registers, many of them in a thread: with elements beyond the row, and
+ * neither operand or result aligned. */
+static void test_halves(void **unused)
+{
+    static const char *const texts[] = {"layer_norm(x, LENGTH)", "softmax(x, dim=-1)",
+                                        "rms_norm(x + y, LENGTH)"};
+    static const int64_t lengths[] = {4096, 8200, 12288, 16376, 16384};
+    test_random random = test_random_named("halves");
+    char text[128];
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(texts); f++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++)
+            for (int layout = 0; layout < 4; layout++) {
+                case_shape shape = SHAPE(3, lengths[i]);
+                og_dtype dtype = (f + i + (size_t)layout) % 2 ? OG_FLOAT16 : OG_BFLOAT16;
+                if (test_full() || (f + i) % 4 == (size_t)layout)
+                    check_formula(with_length(texts[f], lengths[i], text), &shape, dtype,
+                                  layout % 2 ? MISALIGNED : CONTIGUOUS,
+                                  layout / 2 ? MISALIGNED : CONTIGUOUS, ORDINARY, &random);
+            }
+    end_cases("halves");
+}
+
 /* What passes share is computed once and kept in registers: by part of a warp, a warp, a
  * block, with elements beyond the row. */
 static void test_derived(void **unused)
@@ -70,17 +104,14 @@ static void test_derived(void **unused)
     };
     static const int64_t lengths[] = {1, 30, 500, 1024, 3001, 4096};
     test_random random = test_random_named("derived");
+    char text[128];
     (void)unused;
     for (size_t f = 0; f < TEST_COUNT(texts); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
-            char text[128];
-            const char *at = strstr(texts[f], "LENGTH");
-            snprintf(text, sizeof text, "%.*s%lld%s", at ? (int)(at - texts[f]) : 0, texts[f],
-                     (long long)lengths[i], at ? at + strlen("LENGTH") : "");
             case_shape shape = SHAPE(5, lengths[i]);
-            check_formula(at ? text : texts[f], &shape, (og_dtype)((f + i) % OG_DTYPE_COUNT),
-                          (case_layout)(i % 4), CONTIGUOUS, (f + i) % 3 ? ORDINARY : SPECIAL,
-                          &random);
+            check_formula(with_length(texts[f], lengths[i], text), &shape,
+                          (og_dtype)((f + i) % OG_DTYPE_COUNT), (case_layout)(i % 4), CONTIGUOUS,
+                          (f + i) % 3 ? ORDINARY : SPECIAL, &random);
         }
     end_cases("derived");
 }
@@ -102,9 +133,8 @@ static void test_many_rows(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_halves),    cmocka_unit_test(test_derived),
         cmocka_unit_test(test_many_rows),
     };
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);

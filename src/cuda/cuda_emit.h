@@ -50,6 +50,7 @@ typedef struct {
     int32_t *derived;        /* [value]: number of what is computed once for all passes, or -1 */
     int32_t derived_count;   /* 0: nothing is */
     bool *derives;           /* [value]: the first of a number, or what one is computed from */
+    bool by_rows;            /* a body of cuda_rows.cuh */
     bool shelves;            /* kept in shared memory, see og_shelf */
     int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
     bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
@@ -143,6 +144,7 @@ ogive_status og_cuda_find_derived(og_cuda_emitter *e, int32_t registers);
 /* og_sums<p> and, if the pass has a sumexp, og_terms<p>. */
 void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
 bool og_cuda_has_terms(const og_pass *pass);
+bool og_cuda_any_terms(const og_kernel *kernel);
 /* Does the pass end with anything that is a row's? */
 bool og_cuda_has_row_values(const og_pass *pass);
 /* Finds terms of sumexp that later passes use. keep: has them kept, for which rows must be

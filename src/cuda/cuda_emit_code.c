@@ -226,6 +226,16 @@ static void add_kept_values(og_cuda_emitter *e)
                         (int)next++);
 }
 
+/* og_renew() of all halves. */
+static void add_renew(og_cuda_emitter *e, const int32_t *accesses, int32_t count)
+{
+    og_text_add(&e->passes, "    OG_FN void renew(og_kept &x)\n    {\n");
+    for (int32_t i = 0; i < count; i++)
+        if (og_dtype_bytes(e->kernel->accesses[accesses[i]].dtype) == 2)
+            og_text_add(&e->passes, "        og_renew(x.x%d);\n", (int)accesses[i]);
+    og_text_add(&e->passes, "    }\n");
+}
+
 static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
 {
     og_text *to = &e->passes;
@@ -263,7 +273,10 @@ static void add_loads(og_cuda_emitter *e, const char *name, int32_t p)
             og_text_add(to, ", span);\n");
         }
     }
-    og_text_add(to, "    }\n};\n");
+    og_text_add(to, "    }\n");
+    if (p < 0 && e->by_rows)
+        add_renew(e, accesses, count);
+    og_text_add(to, "};\n");
 }
 
 /* struct og_shelf: what of og_kept is in shared memory, of one step and all threads. */
@@ -673,7 +686,7 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
     if (e->kernel->space.n_reduced && !e->kernel->product_count)
         add_compute_all(e, pass);
     add_store(e, pass);
-    if (e->kernel->product_count || e->shelves)
+    if (e->kernel->product_count || e->by_rows)
         add_store_whole(e, pass);
     og_text_add(&e->passes, "};\n");
     if (e->kernel->space.n_reduced)

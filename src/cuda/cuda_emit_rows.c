@@ -13,7 +13,9 @@
 enum {
     GROUPED_THREADS = 256, /* of a block of several groups */
     KEPT_REGISTERS = 64,   /* that og_kept may take */
-    KEPT_ELEMENTS = 32,    /* of each operand, a thread */
+    KEPT_ELEMENTS = 32,    /* of each operand, a thread, where they are no halves */
+    COSTLY_ELEMENTS = 16,  /* of costly functions, for NVRTC's time: softmax(x * sigmoid(x)) of
+                              4096x4096 225 ms instead of 359, and 39.9 us instead of 39.5 */
     SUM_REGISTERS = 48,    /* that accumulators may take */
     FLIGHT_REGISTERS = 32, /* that loads under way may take */
     TOGETHER = 8,          /* elements that are divided together: 16 would take more registers */
@@ -57,11 +59,36 @@ static void keep_nothing(og_cuda_emitter *e)
     memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
 }
 
-static bool has_halves(const og_cuda_emitter *e)
+/* Are all kept operands halves? */
+static bool keeps_halves(const og_cuda_emitter *e)
+{
+    bool all = true;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        all &= !e->is_kept[a] || og_dtype_bytes(e->kernel->accesses[a].dtype) == 2;
+    return all;
+}
+
+/* Does a pass load anything else? */
+static bool loads_more(const og_cuda_emitter *e)
 {
     bool any = false;
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        any |= e->is_kept[a] && og_dtype_bytes(e->kernel->accesses[a].dtype) == 2;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int32_t i = 0; i < e->kernel->passes[p].element_count; i++) {
+            const og_instr *at = &e->kernel->passes[p].elements[i];
+            any |= at->op == OG_OP_LOAD && !e->is_kept[at->index];
+        }
+    return any;
+}
+
+/* Does it compute costly functions, besides the terms of sumexp? */
+static bool is_costly(const og_cuda_emitter *e)
+{
+    bool any = false;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int32_t i = 0; i < e->kernel->passes[p].element_count; i++) {
+            const og_instr *at = &e->kernel->passes[p].elements[i];
+            any |= og_cuda_is_costly(at->op) && e->kept_terms[at->dst] < 0;
+        }
     return any;
 }
 
@@ -92,19 +119,40 @@ static int32_t steps_above(int64_t steps, int32_t *before)
     return to;
 }
 
-/* Elements that a thread may keep if one of all kept operands takes so many registers. */
-static int32_t most_kept(int32_t kept)
+/* Elements that a thread may keep if one of all kept operands takes so many registers. Halves
+ * take half of one, but terms of sumexp are floats; and twice as many loads of weights, which may
+ * be unaligned too, take NVRTC too long (layer_norm of 16384 671 ms). */
+static int32_t most_kept(const og_cuda_emitter *e, int32_t kept)
 {
-    return KEPT_REGISTERS / kept < KEPT_ELEMENTS ? KEPT_REGISTERS / kept : KEPT_ELEMENTS;
+    int32_t most = KEPT_REGISTERS / kept;
+    if (!keeps_halves(e) || is_costly(e))
+        return (int32_t)og_min(most, KEPT_ELEMENTS);
+    return og_cuda_any_terms(e->kernel) || loads_more(e) ? most : 2 * most;
 }
 
-/* May registers keep a row, even by single elements, but halves by four at least? If not,
- * shared memory does. 4096x16384 on an H200: softmax of float32 149 us by single elements, in
- * shared memory 172; layer_norm of bfloat16 87 by single elements, in shared memory 76. */
+/* The vector that a block would keep a row of so many steps by. 4096 rows on an H200: norms of
+ * 4096 bfloat16 20.4 us by 8, 21.1 by 4; of 16384 67.4 by 4, 68.7 by 2, 84 by 1; softmax of 4096
+ * 22.9 by 4, 23.5 by 8. */
+static int32_t kept_vector(const og_cuda_emitter *e, int64_t steps, int32_t kept)
+{
+    bool halves = keeps_halves(e), costly = is_costly(e);
+    int32_t least = costly ? 2 : halves ? 4 : 1, vector = og_cuda_best_vector(e);
+    int32_t good = halves && !og_cuda_any_terms(e->kernel) ? 2 * KEPT_ELEMENTS : KEPT_ELEMENTS;
+    good = costly ? COSTLY_ELEMENTS : good;
+    while (vector > least && steps * vector > good)
+        vector /= 2;
+    while (vector > 1 && steps * vector > most_kept(e, kept))
+        vector /= 2;
+    return vector;
+}
+
+/* May registers keep a row, even by single elements, but not by single halves? If not, shared
+ * memory does. 4096x16384 on an H200: softmax of float32 135 us by single elements, in shared
+ * memory 154; layer_norm of bfloat16 84 by single elements, in shared memory 75. */
 static bool keeps_in_registers(const og_cuda_emitter *e, int64_t n, int32_t kept)
 {
-    int32_t vector = (int32_t)og_min(og_cuda_best_vector(e), has_halves(e) ? 4 : 1);
-    return n <= OG_CHUNK && og_divide_up(n, OG_LANES) * vector <= most_kept(kept);
+    int32_t least = (int32_t)og_min(og_cuda_best_vector(e), keeps_halves(e) ? 2 : 1);
+    return n <= OG_CHUNK && og_divide_up(n, OG_LANES) * least <= most_kept(e, kept);
 }
 
 /* A block of OG_LANES / vector threads, a step of 512 elements at a time. */
@@ -112,9 +160,10 @@ static rows_shape take_block(og_cuda_emitter *e, int64_t n, int32_t kept)
 {
     rows_shape s = {.vectors = 1};
     s.steps = steps_above((n + OG_LANES - 1) / OG_LANES, &s.before);
-    s.keeps = kept > 0 && s.steps <= most_kept(kept) && n > 0;
-    int32_t most = s.keeps ? most_kept(kept) / s.steps : SUM_REGISTERS / sum_registers(e);
-    while (e->vector > 1 && e->vector > most)
+    s.keeps = kept > 0 && s.steps <= most_kept(e, kept) && n > 0;
+    if (s.keeps)
+        e->vector = kept_vector(e, s.steps, kept);
+    while (e->vector > 1 && !s.keeps && e->vector > SUM_REGISTERS / sum_registers(e))
         e->vector /= 2;
     s.group = OG_LANES / e->vector;
     return s;
@@ -132,7 +181,7 @@ static rows_shape take_warp(og_cuda_emitter *e, int64_t n, int32_t kept)
         s.group /= 2;
     s.group = s.group < 32 ? s.group : 32;
     s.vectors = width / e->vector / s.group;
-    s.keeps = kept > 0 && s.steps * s.vectors * e->vector <= most_kept(kept) && n > 0;
+    s.keeps = kept > 0 && s.steps * s.vectors * e->vector <= most_kept(e, kept) && n > 0;
     return s;
 }
 
@@ -302,9 +351,11 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     int64_t rows = og_cuda_count(space, 0, kept_dims);
     int64_t n = og_cuda_count(space, kept_dims, space->rank);
     e->vector_dim = space->rank - 1;
+    e->by_rows = true;
     e->mends = true;
     bool split = n > OG_CHUNK;
     int32_t kept = mark_kept(e);
+    OG_TRY(og_cuda_find_terms(e, false));
     if (kept && !keeps_in_registers(e, n, kept) && og_cuda_takes_rows_shared(e, rows, n))
         return og_cuda_emit_rows_shared(e, rows, n);
     /* A chunk that a pass reads twice is read again: softmax of 4096x65536 on an H200 1301 us

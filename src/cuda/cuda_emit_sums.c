@@ -45,6 +45,14 @@ bool og_cuda_has_terms(const og_pass *pass)
     return false;
 }
 
+bool og_cuda_any_terms(const og_kernel *kernel)
+{
+    bool any = false;
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        any |= og_cuda_has_terms(&kernel->passes[p]);
+    return any;
+}
+
 bool og_cuda_has_row_values(const og_pass *pass)
 {
     return pass->reduction_count || pass->row_count;

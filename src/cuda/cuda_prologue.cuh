@@ -87,6 +87,21 @@ OG_FN float og_f32_at_bf16(const og_pack<og_half> &x, int i)
     }
 }
 
+/* The compiler forgets what it has computed from x, so that words of two are what it keeps:
+ * NVRTC (13.4) else takes them apart where two branches meet, or keeps floats. */
+OG_FN void og_renew(og_pack<og_half> &x)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i + 1 < OG_V; i += 2) {
+        uint32_t pair;
+        memcpy(&pair, &x.e[i], sizeof pair);
+        asm("" : "+r"(pair));
+        memcpy(&x.e[i], &pair, sizeof pair);
+    }
+#endif
+}
+
 /* How many elements p is past a multiple of a vector. */
 template <class T> OG_FN int og_elements_past(const T *p)
 {

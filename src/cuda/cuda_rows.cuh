@@ -84,36 +84,55 @@ OG_FN og_span og_own_part_of(const og_group &g, int step, int element)
     return span;
 }
 
-/* A branch for each load has NVRTC (13.4) keep all of them under way: with one for all of a
- * row it adds some before it loads the others, and layer_norm of 4096x4096 took 36.8 us
- * on an H200, not 34.9 (in another run). */
+/* aligned: all pointers to the row are. */
 template <class Loads>
-OG_FN void og_fetch(const og_args &a, const og_group &g, int step, int j, Loads &x)
+OG_FN void og_fetch(const og_args &a, const og_group &g, int step, int j, bool aligned, Loads &x)
 {
     int element = og_element(g, step, j);
     og_span span = og_part_of(g, step, element);
-    og_offsets at = og_place(a, g, step, element);
-    Loads::load(a, at, og_is_full(span) && Loads::is_aligned(a, at), span, x);
+    Loads::load(a, og_place(a, g, step, element), aligned && og_is_full(span), span, x);
 }
 
 struct og_kept_row {
     og_kept of[OG_KEEPS ? OG_STEPS : 1][OG_VECTORS];
 };
 
+OG_FN void og_renew_row(og_kept_row &kept)
+{
+#pragma unroll
+    for (int step = 0; step < OG_STEPS; step++)
+#pragma unroll
+        for (int j = 0; j < OG_VECTORS; j++)
+            og_kept::renew(kept.of[step][j]);
+}
+
+OG_FN void og_keep_all(const og_args &a, const og_group &g, bool aligned, og_kept_row &kept)
+{
+#pragma unroll
+    for (int step = 0; step < OG_STEPS; step++)
+#pragma unroll
+        for (int j = 0; j < OG_VECTORS; j++)
+            og_fetch(a, g, step, j, aligned, kept.of[step][j]);
+    og_renew_row(kept);
+}
+
+/* One branch for the row: with one for each load, NVRTC (13.4) issues the loads of both sides,
+ * under predicates, and takes halves apart to join them again. layer_norm of 4096x4096 bfloat16
+ * on an H200 took 23.8 us, so 21.1. */
 OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
 {
     if constexpr (OG_KEEPS) {
-#pragma unroll
-        for (int step = 0; step < OG_STEPS; step++)
-#pragma unroll
-            for (int j = 0; j < OG_VECTORS; j++)
-                og_fetch(a, g, step, j, kept.of[step][j]);
+        if (og_kept::is_aligned(a, g.at))
+            og_keep_all(a, g, true, kept);
+        else
+            og_keep_all(a, g, false, kept);
         OG_AFTER_LOADS();
     }
 }
 
-/* OG_FLIGHT steps: all loads, then everything else. */
-template <class P>
+/* OG_FLIGHT steps: all loads, then everything else. aligned: all pointers to the row are, and
+ * there is one. */
+template <class P, bool aligned>
 OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &row,
                            const typename P::peaks &peaks, og_kept_row &kept, int first,
                            typename P::sums (&lanes)[OG_VECTORS][OG_V])
@@ -123,7 +142,7 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll
         for (int j = 0; j < OG_VECTORS; j++)
-            og_fetch(a, g, first + step, j, x[step][j]);
+            og_fetch(a, g, first + step, j, aligned, x[step][j]);
     OG_AFTER_LOADS();
 #pragma unroll
     for (int v = 0; v < OG_FLIGHT * OG_VECTORS; v += OG_TOGETHER) {
@@ -142,10 +161,30 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
                 if constexpr (P::keeps)
                     P::keep(k[OG_KEEPS ? u : 0], i, peaks, y[u][i]);
             }
-            if constexpr (P::stores)
-                P::pass::store(a, og_place(a, g, step, element), og_own_part_of(g, step, element),
-                               &row, y[u]);
+            if constexpr (P::stores) {
+                og_offsets at = og_place(a, g, step, element);
+                if (aligned && og_is_whole(step))
+                    P::pass::store_whole(a, at, &row, y[u]);
+                else
+                    P::pass::store(a, at, og_own_part_of(g, step, element), &row, y[u]);
+            }
         }
+    }
+}
+
+template <class P, bool aligned>
+OG_FN void og_reduce_all(const og_args &a, const og_group &g, const og_row &row,
+                         const typename P::peaks &peaks, og_kept_row &kept,
+                         typename P::sums (&lanes)[OG_VECTORS][OG_V])
+{
+    if constexpr (OG_KEEPS) {
+#pragma unroll
+        for (int step = 0; step < OG_STEPS; step += OG_FLIGHT)
+            og_reduce_steps<P, aligned>(a, g, row, peaks, kept, step, lanes);
+    } else {
+#pragma unroll 1
+        for (int step = 0; step * OG_WIDTH < g.n; step += OG_FLIGHT)
+            og_reduce_steps<P, aligned>(a, g, row, peaks, kept, step, lanes);
     }
 }
 
@@ -159,15 +198,15 @@ OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_r
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
             lanes[j][i] = P::neutral();
-    if constexpr (OG_KEEPS) {
-#pragma unroll
-        for (int step = 0; step < OG_STEPS; step += OG_FLIGHT)
-            og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
-    } else {
-#pragma unroll 1
-        for (int step = 0; step * OG_WIDTH < g.n; step += OG_FLIGHT)
-            og_reduce_steps<P>(a, g, row, peaks, kept, step, lanes);
-    }
+    /* Of so many, floats that one pass has made of halves would not stay in registers: 160 of
+     * layer_norm, 16384 bfloat16 by 128 threads; so 80. */
+    if constexpr (OG_KEEPS && OG_STEPS * OG_VECTORS * OG_V > 32)
+        og_renew_row(kept);
+    if (P::pass::loads::is_aligned(a, g.at) &&
+        (!P::stores || (g.n > 0 && P::pass::is_aligned(a, g.at))))
+        og_reduce_all<P, true>(a, g, row, peaks, kept, lanes);
+    else
+        og_reduce_all<P, false>(a, g, row, peaks, kept, lanes);
     if constexpr (P::count == 0) {
         return P::neutral();
     } else {

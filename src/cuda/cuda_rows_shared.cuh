@@ -69,7 +69,7 @@ OG_FN void og_shelve_row(const og_args &a, const og_group &g, og_held &held, og_
 {
 #pragma unroll
     for (int step = 0; step < OG_HELD; step++)
-        og_fetch(a, g, step, 0, held.of[step]);
+        og_fetch(a, g, step, 0, og_kept::is_aligned(a, g.at), held.of[step]);
 #pragma unroll 1
     for (int batch = 0; batch < 4; batch++) {
         int end = og_batch_end(a, batch);
@@ -94,7 +94,7 @@ OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row
             P::pass::loads::load(a, og_place(a, g, first, og_element(g, first + step, 0)), true, all,
                                  x[step]);
         else
-            og_fetch(a, g, first + step, 0, x[step]);
+            og_fetch(a, g, first + step, 0, P::pass::loads::is_aligned(a, g.at), x[step]);
     OG_AFTER_LOADS();
 #pragma unroll
     for (int v = 0; v < OG_FLIGHT; v += OG_TOGETHER) {
@@ -164,7 +164,7 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
             if (last && next.more)
 #pragma unroll
                 for (int s = step; s < step + OG_FLIGHT; s++)
-                    og_fetch(a, next.g, s, 0, held.of[s]);
+                    og_fetch(a, next.g, s, 0, og_kept::is_aligned(a, next.g.at), held.of[s]);
         }
     }
 #pragma unroll 1

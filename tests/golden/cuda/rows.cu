@@ -83,6 +83,9 @@ struct og_kept {
             x.x0 = og_gather(p0, 1, span);
         }
     }
+    OG_FN void renew(og_kept &x)
+    {
+    }
 };
 
 struct og_loads0 {
@@ -121,6 +124,15 @@ struct og_pass0 {
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
+    }
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return true;
+    }
+    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
+                           const values *y)
+    {
+        const og_span span = {0, OG_V};
     }
 };
 
@@ -223,6 +235,21 @@ struct og_pass1 {
         } else {
             og_scatter(p1, 1, span, x1);
         }
+    }
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return true && og_is_aligned(a.p1 + at.o1);
+    }
+    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
+                           const values *y)
+    {
+        const og_span span = {0, OG_V};
+        double *p1 = a.p1 + at.o1;
+        og_pack<double> x1;
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            x1.e[i] = y[i].v5;
+        og_store_pack(p1, x1);
     }
 };
 

@@ -1,6 +1,6 @@
-// softmax(x, 1)  [400x16384b]
+// softmax(x + y, 1)  [400x16384b 400x16384b]
 // rows, a block a row, kept in shared memory, scratch 0
-// og_rows<<<396, 128>>>, 40 bytes of arguments, pointers at 0:0+0 8:1+0
+// og_rows<<<132, 128>>>, 56 bytes of arguments, pointers at 0:0+0 8:1+0 16:2+0
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -10,8 +10,8 @@
 
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 4, OG_TOGETHER = 4, OG_KEEPS = 0,
-       OG_FLAT = 1, OG_WHOLE = 0, OG_PARTS = 1, OG_JOINED = 1, OG_HELD = 0, OG_BLOCKS = 3 };
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 2, OG_TOGETHER = 2, OG_KEEPS = 0,
+       OG_FLAT = 1, OG_WHOLE = 0, OG_PARTS = 1, OG_JOINED = 1, OG_HELD = 0, OG_BLOCKS = 1 };
 enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -20,11 +20,13 @@ typedef uint32_t og_unsigned;
 
 struct og_args {
     const og_half *p0;
-    og_half *p1;
+    const og_half *p1;
+    og_half *p2;
     og_index n;
     og_index rows;
     og_index s0_0;
     og_index s1_0;
+    og_index s2_0;
     og_index shelved;
     og_index quarter;
 };
@@ -37,6 +39,7 @@ struct og_args {
 struct og_offsets {
     og_index o0;
     og_index o1;
+    og_index o2;
 };
 
 OG_FN og_offsets og_start()
@@ -44,6 +47,7 @@ OG_FN og_offsets og_start()
     og_offsets at;
     at.o0 = 0;
     at.o1 = 0;
+    at.o2 = 0;
     return at;
 }
 
@@ -51,49 +55,63 @@ OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
 {
     at.o0 += index * a.s0_0;
     at.o1 += index * a.s1_0;
+    at.o2 += index * a.s2_0;
 }
 
 OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
 {
     at.o0 += index;
     at.o1 += index;
+    at.o2 += index;
 }
 
 /* Values of a row. */
 struct og_row {
-    float v1;
-    float v2;
     float v3;
     float v4;
     float v5;
+    float v6;
+    float v7;
 };
 
 /* What is read once for several passes. */
 struct og_kept {
     og_pack<float> t0;
     og_pack<og_half> x0;
+    og_pack<og_half> x1;
 
     OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
     {
-        return true && og_is_aligned(a.p0 + at.o0);
+        return true && og_is_aligned(a.p0 + at.o0) && og_is_aligned(a.p1 + at.o1);
     }
     OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
                     og_kept &x)
     {
         const og_half *p0 = a.p0 + at.o0;
+        const og_half *p1 = a.p1 + at.o1;
         if (whole) {
             x.x0 = og_load_pack(p0);
+            x.x1 = og_load_pack(p1);
         } else {
             x.x0 = og_gather(p0, 1, span);
+            x.x1 = og_gather(p1, 1, span);
         }
+    }
+    OG_FN void renew(og_kept &x)
+    {
+        og_renew(x.x0);
+        og_renew(x.x1);
     }
 };
 
 struct og_shelf {
     union {
         og_pack<og_half> x;
-        og_pack<float> t;
     } x0[OG_THREADS];
+    union {
+        og_pack<og_half> x;
+        og_pack<float> t;
+    } x1[OG_THREADS];
 
     OG_FN void copy(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
                     og_shelf &shelf)
@@ -103,15 +121,21 @@ struct og_shelf {
             og_copy_pack(shelf.x0[threadIdx.x].x, p0);
         else
             shelf.x0[threadIdx.x].x = og_gather(p0, 1, span);
+        const og_half *p1 = a.p1 + at.o1;
+        if (whole)
+            og_copy_pack(shelf.x1[threadIdx.x].x, p1);
+        else
+            shelf.x1[threadIdx.x].x = og_gather(p1, 1, span);
     }
     OG_FN void take(const og_shelf &shelf, og_kept &kept)
     {
         kept.x0 = og_load_pack(shelf.x0[threadIdx.x].x.e);
-        kept.t0 = og_load_pack(shelf.x0[threadIdx.x].t.e);
+        kept.x1 = og_load_pack(shelf.x1[threadIdx.x].x.e);
+        kept.t0 = og_load_pack(shelf.x1[threadIdx.x].t.e);
     }
     OG_FN void put(const og_kept &kept, og_shelf &shelf)
     {
-        shelf.x0[threadIdx.x].t = kept.t0;
+        shelf.x1[threadIdx.x].t = kept.t0;
     }
 };
 
@@ -130,13 +154,15 @@ struct og_loads0 {
 struct og_pass0 {
     typedef og_loads0 loads;
     struct values {
-        float v0;
+        float v2;
     };
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
                        int i, values &y)
     {
         const float v0 = og_f32_at_bf16(kept.x0, i);
-        y.v0 = v0;
+        const float v1 = og_f32_at_bf16(kept.x1, i);
+        const float v2 = v0 + v1;
+        y.v2 = v2;
     }
     template <int count>
     OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
@@ -168,38 +194,38 @@ struct og_sums0 {
     enum { count = 1, stores = 0 };
     typedef og_none peaks;
     struct sums {
-        float v1;
+        float v3;
     };
     OG_FN sums neutral()
     {
         sums s;
-        s.v1 = -OG_INF_F32;
+        s.v3 = -OG_INF_F32;
         return s;
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v1 = og_peak_f32(s.v1, y.v0);
+        s.v3 = og_peak_f32(s.v3, y.v2);
     }
     enum { keeps = 0 };
     OG_FN void merge(sums &s, const sums &other)
     {
-        s.v1 = og_peak_f32(s.v1, other.v1);
+        s.v3 = og_peak_f32(s.v3, other.v3);
     }
     OG_FN sums down(const sums &s, int delta, int width)
     {
         sums r;
-        r.v1 = __shfl_down_sync(0xffffffffu, s.v1, delta, width);
+        r.v3 = __shfl_down_sync(0xffffffffu, s.v3, delta, width);
         return r;
     }
     OG_FN sums first(const sums &s, int width)
     {
         sums r;
-        r.v1 = __shfl_sync(0xffffffffu, s.v1, 0, width);
+        r.v3 = __shfl_sync(0xffffffffu, s.v3, 0, width);
         return r;
     }
     OG_FN void finish(const og_args &a, const sums &s, og_row &row)
     {
-        row.v1 = a.n ? s.v1 : -OG_INF_F32;
+        row.v3 = a.n ? s.v3 : -OG_INF_F32;
     }
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
@@ -214,58 +240,58 @@ struct og_terms0 {
     enum { count = 1, stores = 0 };
     typedef og_sums0::sums peaks;
     struct sums {
-        float v2;
+        float v4;
     };
     OG_FN sums neutral()
     {
         sums s;
-        s.v2 = -0.0f;
+        s.v4 = -0.0f;
         return s;
     }
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
     {
-        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
+        s.v4 = s.v4 + og_fall_f32(y.v2 - m.v3);
     }
     enum { keeps = 1 };
     OG_FN void keep(og_kept &kept, int i, const peaks &m, const pass::values &y)
     {
-        kept.t0.e[i] = og_fall_f32(y.v0 - m.v1);
+        kept.t0.e[i] = og_fall_f32(y.v2 - m.v3);
     }
     OG_FN void merge(sums &s, const sums &other)
     {
-        s.v2 = s.v2 + other.v2;
+        s.v4 = s.v4 + other.v4;
     }
     OG_FN sums down(const sums &s, int delta, int width)
     {
         sums r;
-        r.v2 = __shfl_down_sync(0xffffffffu, s.v2, delta, width);
+        r.v4 = __shfl_down_sync(0xffffffffu, s.v4, delta, width);
         return r;
     }
     OG_FN sums first(const sums &s, int width)
     {
         sums r;
-        r.v2 = __shfl_sync(0xffffffffu, s.v2, 0, width);
+        r.v4 = __shfl_sync(0xffffffffu, s.v4, 0, width);
         return r;
     }
     OG_FN void finish(const og_args &a, const sums &s, og_row &row)
     {
-        row.v2 = a.n ? s.v2 : 0;
+        row.v4 = a.n ? s.v4 : 0;
     }
     OG_FN void scale(sums &s, const peaks &m, const peaks &most)
     {
-        s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
+        s.v4 = s.v4 * og_exp_f32(m.v3 - og_shift(most.v3));
     }
     OG_FN void mend(sums &s, const peaks &m)
     {
-        s.v2 = og_mend(s.v2, m.v1);
+        s.v4 = og_mend(s.v4, m.v3);
     }
 };
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
 {
-    row.v3 = row.v1 - row.v1;
-    row.v4 = row.v2 + row.v3;
-    row.v5 = og_reciprocal_f32(row.v4);
+    row.v5 = row.v3 - row.v3;
+    row.v6 = row.v4 + row.v5;
+    row.v7 = og_reciprocal_f32(row.v6);
 }
 
 struct og_loads1 {
@@ -283,16 +309,18 @@ struct og_loads1 {
 struct og_pass1 {
     typedef og_loads1 loads;
     struct values {
-        float v9;
+        float v13;
     };
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
                        int i, values &y)
     {
-        const float v6 = og_f32_at_bf16(kept.x0, i);
-        const float v7 = v6 - row.v1;
-        const float v8 = kept.t0.e[i];
-        const float v9 = v8 * row.v5;
-        y.v9 = v9;
+        const float v8 = og_f32_at_bf16(kept.x0, i);
+        const float v9 = og_f32_at_bf16(kept.x1, i);
+        const float v10 = v8 + v9;
+        const float v11 = v10 - row.v3;
+        const float v12 = kept.t0.e[i];
+        const float v13 = v12 * row.v7;
+        y.v13 = v13;
     }
     template <int count>
     OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
@@ -307,31 +335,31 @@ struct og_pass1 {
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
-        og_half *p1 = a.p1 + at.o1;
-        og_pack<og_half> x1;
+        og_half *p2 = a.p2 + at.o2;
+        og_pack<og_half> x2;
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
-            x1.e[i] = og_bf16_from_f32(y[i].v9);
-        if (og_is_full(span) && og_is_aligned(p1)) {
-            og_store_pack(p1, x1);
+            x2.e[i] = og_bf16_from_f32(y[i].v13);
+        if (og_is_full(span) && og_is_aligned(p2)) {
+            og_store_pack(p2, x2);
         } else {
-            og_scatter(p1, 1, span, x1);
+            og_scatter(p2, 1, span, x2);
         }
     }
     OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
     {
-        return true && og_is_aligned(a.p1 + at.o1);
+        return true && og_is_aligned(a.p2 + at.o2);
     }
     OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
                            const values *y)
     {
         const og_span span = {0, OG_V};
-        og_half *p1 = a.p1 + at.o1;
-        og_pack<og_half> x1;
+        og_half *p2 = a.p2 + at.o2;
+        og_pack<og_half> x2;
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
-            x1.e[i] = og_bf16_from_f32(y[i].v9);
-        og_store_pack(p1, x1);
+            x2.e[i] = og_bf16_from_f32(y[i].v13);
+        og_store_pack(p2, x2);
     }
 };
 

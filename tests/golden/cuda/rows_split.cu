@@ -86,6 +86,9 @@ struct og_kept {
                     og_kept &x)
     {
     }
+    OG_FN void renew(og_kept &x)
+    {
+    }
 };
 
 struct og_loads0 {
@@ -131,6 +134,15 @@ struct og_pass0 {
     OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_row *row, const values *y)
     {
+    }
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return true;
+    }
+    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
+                           const values *y)
+    {
+        const og_span span = {0, OG_V};
     }
 };
 
