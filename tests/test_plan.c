@@ -141,6 +141,32 @@ static void test_kernel_counts(void **state)
     }
 }
 
+/* Two products that would share a kernel, where they may not: one is kept for the other's. */
+static void test_single_products(void **state)
+{
+    static const struct {
+        const char *formula, *shapes;
+        int kernels, most; /* products of a kernel */
+    } pairs[] = {{"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 2, 1},
+                 {"silu(linear(x, w)) * linear(x, v)", "4x5d 7x5d 7x5d", 1, 2},
+                 {"sum(linear(x, w) * linear(x, v), 1)", "4x5h 7x5h 7x5h", 2, 1},
+                 {"d(x w v) silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5 4x7", 6, 1}};
+    (void)state;
+    for (size_t c = 0; c < TEST_COUNT(pairs); c++) {
+        og_graph graph;
+        og_plan plan;
+        int most = 0;
+        make_plan_by(og_plan_build_single, pairs[c].formula, pairs[c].shapes, &graph, &plan);
+        for (int32_t k = 0; k < plan.kernel_count; k++)
+            most = plan.kernels[k].product_count > most ? plan.kernels[k].product_count : most;
+        if (plan.kernel_count != pairs[c].kernels || most != pairs[c].most)
+            fail_msg("%s [%s]: %d kernels with up to %d products", pairs[c].formula,
+                     pairs[c].shapes, (int)plan.kernel_count, most);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
 static void test_golden_plans(void **state)
 {
     (void)state;
@@ -254,8 +280,8 @@ static void test_giant_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_counts), cmocka_unit_test(test_golden_plans),
-        cmocka_unit_test(test_order_follows_memory), cmocka_unit_test(test_absurd_formula),
-        cmocka_unit_test(test_giant_empty)};
+        cmocka_unit_test(test_kernel_counts),  cmocka_unit_test(test_single_products),
+        cmocka_unit_test(test_golden_plans),   cmocka_unit_test(test_order_follows_memory),
+        cmocka_unit_test(test_absurd_formula), cmocka_unit_test(test_giant_empty)};
     return TEST_RUN(tests);
 }

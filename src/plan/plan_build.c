@@ -470,10 +470,9 @@ static ogive_status finish(og_planner *b)
     return og_find_aliases(plan, b->error);
 }
 
-static ogive_status build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
-                          const og_layout *outputs, bool apart, og_plan *plan, ogive_error *error)
+static ogive_status build(og_planner b, const og_layout *inputs, const og_layout *outputs)
 {
-    og_planner b = {.graph = graph, .types = types, .plan = plan, .error = error, .apart = apart};
+    og_plan *plan = b.plan;
     memset(plan, 0, sizeof *plan);
     ogive_status status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)
@@ -498,14 +497,26 @@ static ogive_status build(const og_graph *graph, const og_typed *types, const og
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                            const og_layout *outputs, og_plan *plan, ogive_error *error)
 {
-    return build(graph, types, inputs, outputs, false, plan, error);
+    return build((og_planner){.graph = graph, .types = types, .plan = plan, .error = error}, inputs,
+                 outputs);
+}
+
+ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
+                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                  ogive_error *error)
+{
+    return build(
+        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .single = true},
+        inputs, outputs);
 }
 
 ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
                                  ogive_error *error)
 {
-    return build(graph, types, inputs, outputs, true, plan, error);
+    return build(
+        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .apart = true},
+        inputs, outputs);
 }
 
 void og_plan_free(og_plan *plan)

@@ -228,6 +228,8 @@ static void try_pair(og_planner *b, const needed_products *needed, const int32_t
     }
     if (first < 0 || b->pair[first] >= 0 || b->pair[second] >= 0 || anchor[first] <= second)
         return;
+    if (b->single && og_compute_type(b->types[first].dtype) == OG_F32)
+        return;
     if (og_compute_type(b->types[first].dtype) != og_compute_type(b->types[second].dtype) ||
         count_terms(b, first) != count_terms(b, second))
         return;

@@ -28,7 +28,13 @@ bool og_layout_contiguous(og_layout *layout);
  * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                            const og_layout *outputs, og_plan *plan, ogive_error *error);
-/* The same, but neighbouring dims are never made one: for code that has to serve every size. */
+/* The same, but a kernel has at most one product that is computed in float32: for devices whose
+ * fast products are one a kernel. */
+ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
+                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                  ogive_error *error);
+/* The same as og_plan_build(), but neighbouring dims are never made one: for code that has to
+ * serve every size. */
 ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
                                  ogive_error *error);
@@ -92,7 +98,7 @@ typedef struct {
     const og_typed *types;
     og_plan *plan;
     ogive_error *error;
-    bool apart; /* og_plan_build_apart() */
+    bool apart, single; /* og_plan_build_apart(), og_plan_build_single() */
     og_arena scratch;
 
     int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
