@@ -102,8 +102,8 @@ static void test_launches(void **unused)
     (void)unused;
     emit_linear(300, 10000, 1030, OG_FLOAT32, &ampere, &arena, &work);
     assert_int_equal(work.launch_count, 3);
-    assert_int_equal(work.launches[0].grid[0], 300);
-    assert_int_equal(work.launches[0].block[0], 288);   /* 4 elements of k each */
+    assert_int_equal(work.launches[0].grid[0], 150); /* 128 threads a row of 1088 */
+    assert_int_equal(work.launches[0].block[0], 256);
     assert_int_equal(work.launches[1].grid[0], 3 * 79); /* 128 x 128 */
     assert_int_equal(work.launches[1].block[0], 256);
     assert_true(work.scratch_bytes >= (size_t)300 * 1088 * 4);
@@ -120,6 +120,7 @@ static void test_launches(void **unused)
     assert_true(work.launches[1].shared_bytes <= ada.shared_per_block);
     assert_int_equal(work.launches[0].block[0], 288);
     emit_linear(33, 4096, 100000, OG_FLOAT32, &ampere, &arena, &work);
+    assert_int_equal(work.launches[0].grid[0], 33);
     assert_int_equal(work.launches[0].block[0], 512);
     emit_linear(33, 1000, 128, OG_FLOAT32, &ampere, &arena, &work);
     assert_int_equal(work.launches[1].grid[0], 16); /* 64 x 64: few tiles */
@@ -287,6 +288,7 @@ static const struct {
     {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}},
     {"amax(matmul(x, w), dim=1) + y", {SHAPE(9, 136), SHAPE(136, 200), SHAPE(9)}},
     {"linear(x, w), sum(linear(x, w), dim=1)", {SHAPE(9, 136), SHAPE(200, 136)}},
+    {"silu(linear(x, w)) * linear(x, v)", {SHAPE(9, 136), SHAPE(200, 136), SHAPE(200, 136)}},
 };
 
 /* x of so different magnitudes that no row of it can be held in pairs of float16. */

@@ -29,7 +29,7 @@ static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
                                             .products = 1,
                                             .passes = 1,
                                             .has_columns = true,
-                                            .has_plain_dims = true,
+                                            .batch = 1,
                                             .m = 100,
                                             .n = 128,
                                             .k = 128,
@@ -70,24 +70,44 @@ static void test_choice(void **unused)
     REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);
-    REFUSED(has_plain_dims, false);
+    REFUSED(batch_dims, 2);
+    REFUSED(batch, (int64_t)1 << 21);
+    REFUSED(has_columns, false);
     REFUSED(n, 127);
-    REFUSED(k, 127);
-    REFUSED(right_k_stride, 2);
-    REFUSED(right_pitch, 130);
-    REFUSED(right_pitch, -128);
-    REFUSED(right_pitch, 64); /* rows overlap */
-    REFUSED(right_pitch, (int64_t)1 << 31);
+    REFUSED(k, 63);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
-    assert_true(!og_cuda_turns_right(&plain));
-    f = plain;
-    f.right_k_stride = 128;
-    f.right_pitch = 1; /* x @ w */
-    assert_true(og_cuda_turns_right(&f));
-    assert_true(og_cuda_refuse_sm90(&f, &hopper, false, "sm90") == NULL);
-    f.n = (int64_t)1 << 22;
-    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, false, "sm90"));
+}
+
+static void test_fetch(void **unused)
+{
+    og_cuda_product_facts f = plain;
+    (void)unused;
+    assert_int_equal(og_cuda_fetch_right(&f), OG_CUDA_ALONG);
+#define FETCHED(as, pitch, k_stride)                                                               \
+    f.right_pitch = pitch;                                                                         \
+    f.right_k_stride = k_stride;                                                                   \
+    assert_int_equal(og_cuda_fetch_right(&f), as)
+    FETCHED(OG_CUDA_ALONG, 132, 1);
+    FETCHED(OG_CUDA_TURNED, 130, 1);
+    FETCHED(OG_CUDA_TURNED, -128, 1);
+    FETCHED(OG_CUDA_TURNED, 64, 1); /* rows overlap */
+    FETCHED(OG_CUDA_TURNED, (int64_t)1 << 31, 1);
+    FETCHED(OG_CUDA_TURNED, 256, 2);
+    FETCHED(OG_CUDA_ACROSS, 1, 128); /* x @ w */
+    FETCHED(OG_CUDA_TURNED, 1, 129);
+    FETCHED(OG_CUDA_TURNED, 1, 0);
+    f.batch = 3;
+    f.batch_dims = 1;
+    f.right_slab = 128 * 128;
+    FETCHED(OG_CUDA_ACROSS, 1, 128);
+    FETCHED(OG_CUDA_ALONG, 128, 1);
+    f.right_slab = 128 * 128 + 1;
+    FETCHED(OG_CUDA_TURNED, 1, 128);
+    assert_true(is_taken(&f));
+    f.n = (int64_t)1 << 22; /* too much to turn */
+    assert_true(!is_taken(&f));
+#undef FETCHED
 }
 
 /* Halves are copied where TMA cannot fetch them, so layouts do not matter. */
@@ -97,7 +117,7 @@ static void test_choice_of_halves(void **unused)
     (void)unused;
     f.left = f.right = OG_BFLOAT16;
     f.has_any_columns = true;
-    f.has_columns = f.has_plain_dims = false;
+    f.has_columns = false;
     f.right_pitch = 133;
     f.right_k_stride = -7;
     f.n = f.k = 16;
@@ -175,13 +195,14 @@ static void test_launches(void **unused)
     (void)unused;
     emit_linear(300, 1000, 1030, 1032, &arena, &work);
     assert_int_equal(work.launch_count, 3);
-    assert_int_equal(work.launches[0].grid[0], 300);
+    assert_int_equal(work.launches[0].grid[0], 150); /* two rows each */
     const og_cuda_launch *tensor = &work.launches[1];
-    assert_int_equal(tensor->grid[0], 3 * 16); /* so few that each 64 columns are a tile */
+    assert_int_equal(tensor->grid[0], 5 * 16); /* so few that each 64 x 64 results are a tile */
     assert_int_equal(tensor->block[0], 256);
     assert_true(tensor->shared_bytes <= hopper.shared_per_block);
     assert_int_equal(tensor->map_count, 2);
     assert_int_equal(work.launches[0].map_count, 0);
+    assert_true(tensor->overlaps && !work.launches[0].overlaps && !work.launches[2].overlaps);
     assert_int_equal(tensor->argument_bytes % OG_CUDA_MAP_ALIGNMENT, 0);
 
     const og_cuda_map *w = &tensor->maps[0], *x = &tensor->maps[1];
@@ -195,16 +216,25 @@ static void test_launches(void **unused)
     assert_int_equal(x->at, OG_CUDA_MAP_BYTES);
     assert_int_equal(x->buffer, OG_CUDA_SCRATCH);
     assert_int_equal(x->columns, 1088); /* k in blocks of 64 */
-    assert_int_equal(x->rows, 3 * 256); /* pairs of tiles of 128 */
+    assert_int_equal(x->rows, 5 * 128); /* pairs of tiles of 64 */
     assert_int_equal(x->pitch_bytes, 2 * 1088);
     assert_int_equal(x->box_columns * 2, 128);
-    assert_int_equal(x->box_rows, 256);
+    assert_int_equal(x->box_rows, 128);
     assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
 
-    setenv("OGIVE_PRODUCT", "sm90", 1);
+    /* x @ w: boxes of 32 columns and 32 k. */
     emit_product(&hopper, OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1000},
                  &arena, &work);
-    unsetenv("OGIVE_PRODUCT");
+    tensor = &work.launches[1];
+    assert_int_equal(tensor->maps[0].buffer, 1);
+    assert_int_equal(tensor->maps[0].columns, 1000);
+    assert_int_equal(tensor->maps[0].rows, 1030);
+    assert_int_equal(tensor->maps[0].pitch_bytes, 4 * 1000);
+    assert_int_equal(tensor->maps[0].box_columns, 32);
+    assert_int_equal(tensor->maps[0].box_rows, 32);
+    /* Its rows no multiple of 16 bytes apart. */
+    emit_product(&hopper, OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1001},
+                 &arena, &work);
     tensor = &work.launches[2];
     assert_int_equal(work.launches[0].grid[0], 16 * 17); /* og_turn_w */
     assert_int_equal(tensor->maps[0].buffer, OG_CUDA_SCRATCH);
@@ -231,6 +261,26 @@ static const og_cuda_launch *find_launch(const og_cuda_work *work, const char *e
         if (strcmp(work->launches[l].entry, entry) == 0)
             return &work->launches[l];
     return NULL;
+}
+
+/* Long sums of few results: a block takes 4096 k. */
+static void test_parts(void **unused)
+{
+    og_arena arena = {0};
+    og_cuda_work work;
+    (void)unused;
+    emit_linear(200, 200, 100000, 100000, &arena, &work);
+    assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 2 * 2 * 25);
+    assert_int_equal(find_launch(&work, "og_join")->grid[0], 2 * 2);
+    assert_true(work.scratch_bytes >= 2 * 2 * 25 * 128 * 128 * 4);
+    emit_linear(5, 130, 16384, 16384, &arena, &work);
+    assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 3 * 4);
+    assert_int_equal(find_launch(&work, "og_join")->block[0], 128);
+    emit_linear(1024, 8192, 8192, 8192, &arena, &work);
+    assert_null(find_launch(&work, "og_join"));
+    emit_linear(200, 200, 4096, 4096, &arena, &work);
+    assert_null(find_launch(&work, "og_join"));
+    og_arena_free(&arena);
 }
 
 /* Factors of halves that TMA fetches as they lie. */
@@ -324,8 +374,10 @@ static const struct {
     {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}},
     {"amax(linear(x, w), dim=1) + y", {SHAPE(9, 136), SHAPE(200, 136), SHAPE(9)}},
     {"linear(x, w), sum(linear(x, w), dim=1)", {SHAPE(9, 136), SHAPE(200, 136)}},
-    {"linear(x, w)", {SHAPE(9, 131), SHAPE(140, 131)}}, /* w of float32 is turned first: og_redo */
-    {"x @ w + y", {SHAPE(37, 137), SHAPE(137, 136), SHAPE(37, 136)}}, /* reads the copy */
+    {"x @ w + y", {SHAPE(37, 137), SHAPE(137, 136), SHAPE(37, 136)}},
+    {"x @ w", {SHAPE(3, 37, 72), SHAPE(3, 72, 136)}},
+    {"sum(x @ w, dim=2)", {SHAPE(3, 17, 136), SHAPE(3, 136, 200)}},
+    {"linear(x, w)", {SHAPE(5, 64), SHAPE(128, 64)}},
 };
 
 /* Halves lie in any way, and in batches. w's last dim is n. */
@@ -368,7 +420,6 @@ static void test_redo(void **unused)
     test_random random = test_random_named("redo");
     (void)unused;
     case_options.precision = OGIVE_FLOAT32;
-    setenv("OGIVE_PRODUCT", "sm90", 1); /* what TMA cannot take is for CUDA cores */
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
         for (int turn = 0; turn < 4; turn++) {
             const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
@@ -393,7 +444,6 @@ static void test_redo(void **unused)
         }
     redo_halves(&random);
     case_options.precision = OGIVE_STRICT;
-    unsetenv("OGIVE_PRODUCT");
     end_cases("redo");
 }
 
@@ -543,10 +593,17 @@ static void test_exact(void **unused)
 static void test_compile(void **unused)
 {
     (void)unused;
-    setenv("OGIVE_PRODUCT", "sm90", 1); /* w turned, too */
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
         compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
-    unsetenv("OGIVE_PRODUCT");
+    /* w across k, turned, in a batch; several segments, in parts. */
+    const case_shape products[][2] = {
+        {SHAPE(1024, 8192), SHAPE(8192, 8192)},      {SHAPE(16, 8192), SHAPE(8192, 8192)},
+        {SHAPE(256, 65536), SHAPE(65536, 256)},      {SHAPE(1000, 511), SHAPE(511, 1003)},
+        {SHAPE(64, 300, 513), SHAPE(64, 513, 1023)}, {SHAPE(64, 512, 4096), SHAPE(64, 4096, 512)}};
+    for (size_t i = 0; i < TEST_COUNT(products); i++) {
+        compile_unspilt("gelu(x @ w)", products[i], OG_FLOAT32, "90a", "wgmma");
+        compile_unspilt("logsumexp(x @ w, dim=-1)", products[i], OG_FLOAT32, "90a", "wgmma");
+    }
     /* 64-bit indices, functions that take many registers. */
     const case_shape large[] = {SHAPE(70000, 128), SHAPE(32768, 128), SHAPE(32768)};
     compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32, "90a",
@@ -575,10 +632,16 @@ static void test_compile(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),        cmocka_unit_test(test_choice_of_halves),
-        cmocka_unit_test(test_half_tiles),    cmocka_unit_test(test_launches),
-        cmocka_unit_test(test_half_launches), cmocka_unit_test(test_half_copies),
-        cmocka_unit_test(test_redo),          cmocka_unit_test(test_tensor_cores),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_fetch),
+        cmocka_unit_test(test_choice_of_halves),
+        cmocka_unit_test(test_half_tiles),
+        cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_half_launches),
+        cmocka_unit_test(test_half_copies),
+        cmocka_unit_test(test_redo),
+        cmocka_unit_test(test_tensor_cores),
         cmocka_unit_test(test_exact),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};

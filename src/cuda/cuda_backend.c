@@ -334,6 +334,27 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
     return OGIVE_OK;
 }
 
+/* CUresult. Launches that overlap (CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) can be
+ * captured into graphs from CUDA 12.3 on. */
+static int start_launch(const og_cuda_launch *l, og_cu_function *function, og_cu_stream *stream,
+                        void **parameters)
+{
+    enum { SERIALIZATION = 6, LEAST_VERSION = 12030 };
+    const og_cuda_driver_state *driver = og_cuda_driver();
+    if (!l->overlaps || driver->version < LEAST_VERSION || !driver->call.cuLaunchKernelEx)
+        return driver->call.cuLaunchKernel(function, l->grid[0], l->grid[1], l->grid[2],
+                                           l->block[0], l->block[1], l->block[2],
+                                           (unsigned)l->shared_bytes, stream, parameters, NULL);
+    og_cu_launch_attribute overlap = {.id = SERIALIZATION, .value = {.allowed = 1}};
+    og_cu_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
+                                  .block = {l->block[0], l->block[1], l->block[2]},
+                                  .shared_bytes = (unsigned)l->shared_bytes,
+                                  .stream = stream,
+                                  .attributes = &overlap,
+                                  .attribute_count = 1};
+    return driver->call.cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
 static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_launch *l,
                            const og_cuda_entry *entry, const run_memory *memory, ogive_error *error)
 {
@@ -349,9 +370,7 @@ static ogive_status launch(const og_plan *plan, const state *s, const og_cuda_la
     for (int32_t m = 0; l->when <= OG_CUDA_IF_MAPPED && m < l->map_count; m++)
         OG_TRY(make_map(plan, s, &l->maps[m], memory, argument, error));
     void *parameters[] = {argument};
-    int result = og_cuda_driver()->call.cuLaunchKernel(
-        entry->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-        (unsigned)l->shared_bytes, memory->stream, parameters, NULL);
+    int result = start_launch(l, entry->function, memory->stream, parameters);
     return result == 0 ? OGIVE_OK : fail_launch(result, s, l, memory->stream, error);
 }
 

@@ -12,18 +12,23 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool has_columns;                    /* the last dim is the right factor's and not the left's */
-    bool has_plain_dims;                 /* and no other is the right factor's: no batch */
-    bool has_any_columns;                /* the last dim is one factor's and not the other's */
-    int64_t m, n, k;                     /* m: all rows */
-    int64_t right_k_stride, right_pitch; /* of the right factor's rows; elements */
-    size_t sum_bytes;                    /* of what a pass reduces to */
+    bool has_columns;     /* the last dim is the right factor's and not the left's */
+    bool has_any_columns; /* the last dim is one factor's and not the other's */
+    int32_t batch_dims;   /* dims before those of rows: up to the last along which right moves */
+    int64_t batch;        /* products */
+    int64_t m, n, k;      /* m: all rows */
+    /* Elements from k to k, column to column, product to product (of one batch dim) of right. */
+    int64_t right_k_stride, right_pitch, right_slab;
+    size_t sum_bytes; /* of what a pass reduces to */
 } og_cuda_product_facts;
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
 
-/* Float32: must w be brought into another layout before TMA can fetch it? */
-bool og_cuda_turns_right(const og_cuda_product_facts *facts);
+/* Float32: how TMA fetches w: rows of k; rows of columns, a k each; or neither, before it has
+ * been brought into the first layout. */
+typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
+
+og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
 
 /* NULL: cuda_sm90.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
  * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */

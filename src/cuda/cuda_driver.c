@@ -301,14 +301,15 @@ static void renew_device_lock(void)
 }
 
 /* A pool of our own, so that nobody else's settings change: ogive_run() takes its
- * workspace from it. Up to KEPT_BYTES stay with it between calls. Where it cannot be
- * made, workspace is allocated and freed at each call. */
+ * workspace from it. A part of the GPU's memory stays with it between calls: what goes
+ * back has to be mapped anew by the next one. Where the pool cannot be made, workspace is
+ * allocated and freed at each call. */
 static void make_pool(og_cuda_device *d)
 {
-    enum { KEPT_BYTES = 64 << 20, RELEASE_THRESHOLD = 4 };
+    enum { KEPT_PART = 64, RELEASE_THRESHOLD = 4 };
     const og_cu_pool_properties properties = {
         .allocation_type = 1, .location_type = 1, .location_id = d->handle};
-    uint64_t kept = KEPT_BYTES;
+    uint64_t kept = d->memory_bytes / KEPT_PART;
     if (!d->pools || driver.call.cuMemPoolCreate(&d->pool, &properties) != 0)
         d->pool = NULL;
     else

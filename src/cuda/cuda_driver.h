@@ -33,6 +33,21 @@ typedef struct {
     unsigned char reserved[54];
 } og_cu_pool_properties;
 
+typedef struct { /* CUlaunchAttribute */
+    int id;
+    _Alignas(8) union {
+        int allowed;
+        char bytes[64];
+    } value;
+} og_cu_launch_attribute;
+
+typedef struct { /* CUlaunchConfig */
+    unsigned grid[3], block[3], shared_bytes;
+    og_cu_stream *stream;
+    og_cu_launch_attribute *attributes;
+    unsigned attribute_count;
+} og_cu_launch_config;
+
 /* F(name, symbol, arguments): symbols are those that cuda.h of CUDA 12 and 13 means by
  * the name. All return a CUresult. */
 #define OG_CUDA_FUNCTIONS(F)                                                                       \
@@ -75,12 +90,15 @@ typedef struct {
       (unsigned count, int *attributes, void **values, og_cu_address address))
 
 /* May be missing: cuFuncLoad came with CUDA 12.4, memory pools with 11.2, tensor maps
- * with 12.0. */
+ * with 12.0, cuLaunchKernelEx with 11.8. */
 #define OG_CUDA_OPTIONAL_FUNCTIONS(F)                                                              \
     F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                            \
       (void *map, int type, uint32_t rank, void *address, const uint64_t *extents,                 \
        const uint64_t *pitches, const uint32_t *box, const uint32_t *steps, int interleave,        \
        int swizzle, int promotion, int fill))                                                      \
+    F(cuLaunchKernelEx, "cuLaunchKernelEx",                                                        \
+      (const og_cu_launch_config *config, og_cu_function *function, void **parameters,             \
+       void **extra))                                                                              \
     F(cuFuncLoad, "cuFuncLoad", (og_cu_function * function))                                       \
     F(cuMemPoolCreate, "cuMemPoolCreate",                                                          \
       (og_cu_pool * *pool, const og_cu_pool_properties *properties))                               \

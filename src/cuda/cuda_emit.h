@@ -169,17 +169,24 @@ ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, in
 /* Of cuda_tensor_split.cuh and cuda_tensor_redo.cuh. */
 enum {
     OG_CUDA_SPLIT_THREADS = 512, /* at most */
+    OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
     OG_CUDA_REDO_THREADS = 256,
     OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
     OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
     OG_CUDA_REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
 };
 
-/* Threads that split a row of so many: four elements each, at least. */
-static inline int32_t og_cuda_split_threads(int64_t k)
+/* Threads that copy a row of so many halves: four elements each, at least. */
+static inline int32_t og_cuda_copy_threads(int64_t k)
 {
     return k >= 4 * OG_CUDA_SPLIT_THREADS ? OG_CUDA_SPLIT_THREADS
                                           : (int32_t)og_divide_up(k, 128) * 32;
+}
+
+/* Does a block of og_split keep rows of so many in registers? */
+static inline bool og_cuda_split_keeps(int64_t k)
+{
+    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
 }
 
 /* What elements load and is the same for all rows is loaded once a tile: marks is_kept. */

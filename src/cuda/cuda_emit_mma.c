@@ -54,7 +54,7 @@ static mma_tile choose_tile(const og_cuda_matrices *s, const og_cuda_limits *lim
 
 /* ---- what is emitted ----------------------------------------------------------------------- */
 
-static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, og_dtype dtype)
+static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_dtype dtype)
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT32] = "", [OG_FLOAT16] = "og_f32_from_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
@@ -64,11 +64,13 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, og_dtype dtype
                 "OG_SHARED_BYTES = %zu, "
                 "OG_REDO_BYTES = %d };\n"
                 "#define OG_BM %d\n#define OG_BN %d\n#define OG_PAIRS %d\n"
-                "#define OG_SPLIT_ROWS 1\n#define OG_SPLIT_SHUFFLES 0\n#define OG_BFLOAT %d\n"
+                "#define OG_SPLIT_ROWS 1\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
+                "#define OG_BFLOAT %d\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
                 dtype == OG_FLOAT32 ? "float" : "uint16_t", STEP, (int)tile->stages,
                 tile->shared_bytes, OG_CUDA_REDO_BYTES, (int)tile->rows, (int)tile->columns,
-                dtype == OG_FLOAT32, dtype == OG_BFLOAT16, widen[dtype]);
+                dtype == OG_FLOAT32, og_cuda_split_keeps(og_divide_up(k, STEP) * STEP),
+                dtype == OG_BFLOAT16, widen[dtype]);
 }
 
 static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
@@ -111,7 +113,10 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_cuda_matrices *s,
     int64_t rows = s->base * s->m, runs = og_divide_up(s->n, OG_RUN);
     int64_t items = s->base * og_divide_up(s->m, OG_CUDA_REDO_GROUP) * runs;
     OG_TRY(og_cuda_make_launches(e, 4));
-    OG_TRY(og_cuda_add_launch(e, "og_split", -1, rows, og_cuda_split_threads(s->k)));
+    if (is_half)
+        OG_TRY(og_cuda_add_launch(e, "og_split", -1, rows, og_cuda_copy_threads(s->k)));
+    else
+        OG_TRY(og_cuda_add_split(e, rows, og_divide_up(s->k, STEP) * STEP));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tile->count, THREADS));
     e->out->launches[1].shared_bytes = tile->shared_bytes;
     if (!is_half)
@@ -132,7 +137,7 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
     e->vector_dim = s.n_dim;
     e->vector = 4;
     e->threads = THREADS;
-    add_numbers(e, &tile, dtype);
+    add_numbers(e, &tile, s.k, dtype);
     og_cuda_add_product_parts(e, &s);
     OG_TRY(add_arguments(e, &s, &tile, is_half));
     add_body(e, is_half);

@@ -19,6 +19,8 @@ void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s);
 void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s);
 /* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);
+/* The launch of og_split, of rows of k, padded. */
+ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k);
 /* The launch of og_redo, which looks at so many items, groups of rows by runs of columns. */
 ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items);
 

@@ -4,13 +4,15 @@
  * cuda_sm90.cuh.
  *
  *     og_turn_w     w goes to the scratch, if TMA cannot fetch it as it lies
+ *     og_turn_x     x goes there, if its k are not side by side in memory
  *     og_split      x becomes pairs of float16 in the scratch
- *     og_tensor     the product and pass 0
+ *     og_tensor     the product and pass 0; or only sums of segments of k, for more blocks, then
+ *     og_join       adds them up, with pass 0
  *     og_redo       what tensor cores cannot hold, in plan.h's order; mostly nothing
  *     og_combine0   if the pass reduces
  *
- * The last dim of the space is the columns, a row each of w, the right factor; all others
- * together are the rows.
+ * The last dim of the space is the columns, of w, the right factor; all others together are the
+ * rows, those of a product after those of the one before.
  */
 #include "cuda/cuda_choose.h"
 #include "cuda/cuda_emit_product.h"
@@ -30,41 +32,92 @@ enum {
     TURN = 64,    /* k and columns of a box of cuda_sm90_turn.cuh */
     TURN_THREADS = 256,
     TURN_BYTES = TURN * (TURN + 1) * 4,
+    SEGMENT = 4096,                      /* k whose sums are added up: bits depend on it */
+    MOST_PART_BYTES = 256 * 1024 * 1024, /* of scratch */
     /* Shared memory: the kernels assert that it is theirs. */
-    RING_BYTES = 14 * 16384,
+    STAGE_BYTES = 16384,
+    RING_STAGES = 14,
+    HALF_RING_STAGES = 6,      /* of two blocks of a multiprocessor */
     FIXED_BYTES = 256 + 8 * 64 /* votes, barriers */
 };
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t rows, n, k, m_tiles, n_tiles, k_padded, runs, redo_groups;
+    int64_t batch, m, rows, n, k; /* rows: of all products */
+    int64_t m_tiles, n_tiles, tiles, k_padded, runs, redo_groups;
     int32_t tile_rows; /* of x: few rows leave time only for w */
-    int32_t groups;    /* of GROUP columns; 1 if there is a multiprocessor for each */
-    bool turns_w;      /* w goes to the scratch first */
-    int64_t w_pitch;   /* elements from a row of w, or of its copy, to the next */
+    int32_t groups;    /* of GROUP columns; 1 if there is a block for each */
+    int32_t blocks;    /* of a multiprocessor; 2 hide more of each other's waiting */
+    int64_t segments;  /* of k */
+    bool in_parts;     /* segments are multiplied apart */
+    og_cuda_fetch fetch;
+    bool turns_x;
+    int64_t x_pitch;         /* of its copy */
+    int64_t w_pitch, w_slab; /* elements from a row of w, or of its copy, to the next; of a w */
 } matrices;
 
-static int64_t count_rows(const og_space *space)
+static int64_t part_bytes(const matrices *s)
 {
-    return og_cuda_count(space, 0, space->rank - 1);
+    return s->tile_rows * s->groups * GROUP * 4;
+}
+
+static int64_t count_blocks(const matrices *s, const og_cuda_limits *limits)
+{
+    int64_t items = s->tiles * (s->in_parts ? s->segments : 1);
+    return og_min(items, (int64_t)limits->multiprocessors * s->blocks);
+}
+
+static size_t ring_bytes(const matrices *s)
+{
+    return (size_t)(s->blocks == 1 ? RING_STAGES : HALF_RING_STAGES) * STAGE_BYTES;
+}
+
+/* Groups, tiles and parts, so that all multiprocessors have something to do. */
+static void choose_tiles(matrices *s, int64_t processors)
+{
+    int64_t columns = og_divide_up(s->n, GROUP), narrow;
+    s->tile_rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : TILE;
+    for (;; s->tile_rows /= 2) {
+        s->m_tiles = og_divide_up(s->m, s->tile_rows);
+        narrow = s->batch * s->m_tiles * columns;
+        if (s->tile_rows == 32 || 2 * narrow * s->segments > processors)
+            break;
+    }
+    s->blocks = s->tile_rows == 32 && narrow <= 2 * processors ? 2 : 1;
+    processors *= s->blocks;
+    s->groups = narrow <= processors ? 1 : 2;
+    if (s->blocks == 1 && 2 * narrow <= processors && narrow * s->segments > processors)
+        s->groups = 2; /* in parts */
+    s->n_tiles = og_divide_up(s->n, s->groups * GROUP);
+    s->tiles = s->batch * s->m_tiles * s->n_tiles;
+    /* Segments that a multiprocessor has at most; sums that wait take a tenth of its time. */
+    int64_t whole = s->segments * og_divide_up(s->tiles, processors);
+    int64_t apart = og_divide_up(s->tiles * s->segments, processors);
+    s->in_parts =
+        10 * whole > 11 * apart && s->tiles * s->segments <= MOST_PART_BYTES / part_bytes(s);
 }
 
 static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limits)
 {
-    matrices s = {.rows = count_rows(&kernel->space),
-                  .n = kernel->space.extent[kernel->space.rank - 1],
-                  .k = kernel->products[0].k};
-    s.tile_rows = s.rows <= 32 ? 32 : s.rows <= 64 ? 64 : TILE;
-    s.m_tiles = (s.rows + s.tile_rows - 1) / s.tile_rows;
-    s.redo_groups = (s.rows + OG_CUDA_REDO_GROUP - 1) / OG_CUDA_REDO_GROUP;
-    s.groups = s.m_tiles * ((s.n + GROUP - 1) / GROUP) <= limits->multiprocessors ? 1 : 2;
-    s.n_tiles = (s.n + s.groups * GROUP - 1) / (s.groups * GROUP);
-    s.k_padded = (s.k + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
-    s.runs = (s.n + OG_RUN - 1) / OG_RUN;
     og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
-    s.turns_w = og_cuda_turns_right(&facts);
-    s.w_pitch = s.turns_w ? og_divide_up(s.k, 4) * 4 : facts.right_pitch;
+    matrices s = {.batch = facts.batch,
+                  .m = facts.m / facts.batch,
+                  .rows = facts.m,
+                  .n = facts.n,
+                  .k = facts.k,
+                  .fetch = og_cuda_fetch_right(&facts)};
+    s.redo_groups = og_divide_up(s.m, OG_CUDA_REDO_GROUP);
+    s.k_padded = og_divide_up(s.k, BLOCK_K) * BLOCK_K;
+    s.segments = og_divide_up(s.k, SEGMENT);
+    s.runs = og_divide_up(s.n, OG_RUN);
+    choose_tiles(&s, limits->multiprocessors > 0 ? limits->multiprocessors : 1);
+    s.w_pitch = s.fetch == OG_CUDA_TURNED  ? og_divide_up(s.k, 4) * 4
+                : s.fetch == OG_CUDA_ALONG ? facts.right_pitch
+                                           : facts.right_k_stride;
+    s.w_slab = facts.right_slab;
+    s.turns_x = kernel->products[0].left_k_stride != 1;
+    s.x_pitch = og_divide_up(s.k, 4) * 4;
     return s;
 }
 
@@ -72,26 +125,31 @@ static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limi
 static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
     const og_access *w = &e->kernel->products[0].right;
+    bool turns = s->fetch == OG_CUDA_TURNED, across = s->fetch == OG_CUDA_ACROSS;
     int32_t box_rows = 2 * s->tile_rows; /* hi, then lo */
-    int64_t w_bytes = s->turns_w ? s->n * s->w_pitch * 4 : 0;
+    int64_t w_bytes = turns ? s->batch * s->n * s->w_pitch * 4 : 0;
+    int64_t slab = turns ? s->n * s->w_pitch : s->batch > 1 ? s->w_slab : s->w_pitch;
+    int64_t places = s->in_parts       ? s->tiles * s->segments
+                     : s->segments > 1 ? count_blocks(s, e->limits)
+                                       : 0;
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_add_map(e, "w_map",
-                    &(og_cuda_map){.buffer = s->turns_w ? OG_CUDA_SCRATCH : w->buffer,
+                    &(og_cuda_map){.buffer = turns ? OG_CUDA_SCRATCH : w->buffer,
                                    .dtype = w->dtype,
-                                   .columns = s->k,
-                                   .rows = s->n,
-                                   .depth = 1,
-                                   .slab_bytes = s->w_pitch * 4,
+                                   .columns = across ? s->n : s->k,
+                                   .rows = across ? s->k : s->n,
+                                   .depth = s->batch,
+                                   .slab_bytes = slab * 4,
                                    .fetches_256 = true,
                                    .pitch_bytes = s->w_pitch * 4,
                                    .box_columns = BLOCK_K / 2,
-                                   .box_rows = s->groups * GROUP});
+                                   .box_rows = across ? BLOCK_K / 2 : s->groups * GROUP});
     og_cuda_add_map(e, "x_map",
                     &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                    .offset = ((size_t)w_bytes + 63) / 64 * 64,
                                    .dtype = OG_FLOAT16,
                                    .columns = s->k_padded,
-                                   .rows = s->m_tiles * box_rows,
+                                   .rows = s->batch * s->m_tiles * box_rows,
                                    .depth = 1,
                                    .slab_bytes = s->k_padded * 2,
                                    .fetches_256 = true,
@@ -99,20 +157,25 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                                    .box_columns = BLOCK_K,
                                    .box_rows = box_rows});
     og_cuda_add_region(e, "void", "w_copy", w_bytes);
-    og_cuda_add_region(e, "void", "x_pairs", s->m_tiles * box_rows * s->k_padded * 2);
+    og_cuda_add_region(e, "void", "x_pairs", s->batch * s->m_tiles * box_rows * s->k_padded * 2);
+    og_cuda_add_region(e, "void", "x_copy", s->turns_x ? s->rows * s->x_pitch * 4 : 0);
+    og_cuda_add_region(e, "void", "segments", places * part_bytes(s));
     og_cuda_add_region(e, "void", "x_scales", s->rows * 4);
-    og_cuda_add_region(e, "void", "redo", s->runs * s->m_tiles * s->tile_rows);
+    og_cuda_add_region(e, "void", "redo", s->runs * s->rows);
     og_cuda_add_region(e, "void", "any_redo", 4);
 }
 
-/* og_x_row(): where a row of x begins; og_w_row(), og_w_stride(): the same of w. */
-static void add_x(og_cuda_emitter *e)
+/* og_x_line(): where a row of x begins; og_x_row(): there, or in the copy; og_w_row(),
+ * og_w_stride(): the same of w. */
+static void add_x(og_cuda_emitter *e, const matrices *s)
 {
     const og_product *product = &e->kernel->products[0];
     og_text *to = &e->passes;
     og_cuda_add_pointer(e, "const og_element", "x", product->left.buffer, 0);
-    og_cuda_add_index(e, "x_k", product->left_k_stride);
-    og_text_add(to, "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
+    og_cuda_add_index(e, "x_k", s->turns_x ? 1 : product->left_k_stride);
+    og_cuda_add_index(e, "x_line_k", product->left_k_stride);
+    og_cuda_add_index(e, "x_pitch", s->x_pitch);
+    og_text_add(to, "\nOG_FN const og_element *og_x_line(const og_args &a, og_index index)\n{\n"
                     "    int64_t at = 0;\n    og_index rest;\n");
     for (int32_t d = e->kernel->space.rank - 2; d >= 0; d--) {
         char stride[16], divisor[16];
@@ -132,11 +195,18 @@ static void add_x(og_cuda_emitter *e)
                     "    index = rest;\n",
                     divisor, divisor, stride);
     }
-    og_text_add(to, "    return a.x + at;\n}\n");
-    og_text_add(to, "\nOG_FN const og_element *og_w_row(const og_args &a, og_index, og_index n)\n"
-                    "{\n    return (OG_TURNS_W ? (const og_element *)a.w_copy : a.w) + n * "
-                    "(int64_t)a.w_pitch;\n}\n"
-                    "\nOG_FN int64_t og_w_stride(const og_args &)\n{\n    return 1;\n}\n");
+    og_text_add(to,
+                "    return a.x + at;\n}\n"
+                "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
+                "    return %s;\n}\n",
+                s->turns_x ? "(const og_element *)a.x_copy + index * (int64_t)a.x_pitch"
+                           : "og_x_line(a, index)");
+    og_text_add(to,
+                "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n"
+                "{\n    return a.w + %sn * (int64_t)a.w_n;\n}\n"
+                "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n    return %s;\n}\n",
+                s->batch > 1 ? "base * (int64_t)a.w_slab + " : "",
+                product->right_k_stride == 1 ? "1" : "a.w_k");
 }
 
 void og_cuda_keep_still(og_cuda_emitter *e)
@@ -159,7 +229,8 @@ static void widen(og_cuda_emitter *e, const matrices *s)
 {
     const int64_t most = INT32_MAX / 2;
     const og_product *product = &e->kernel->products[0];
-    e->wide |= s->rows > most || s->runs * s->m_tiles > most || s->n_tiles * s->m_tiles > most ||
+    e->wide |= s->rows > most || s->runs * s->batch * s->m_tiles > most ||
+               s->tiles * s->segments > most || s->batch * s->runs * s->redo_groups > most ||
                llabs(product->left_k_stride) > most || llabs(product->right_k_stride) > most ||
                llabs(product->right.stride[e->kernel->space.rank - 1]) > most ||
                (og_cuda_has_row_values(&e->kernel->passes[0]) && s->rows > most / (s->runs + 2));
@@ -175,6 +246,8 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_pointer(e, "const og_element", "w", w->buffer, 0);
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "w_pitch", s->w_pitch);
+    og_cuda_add_index(e, "w_slab", s->w_slab);
+    og_cuda_add_index(e, "w_lines", s->batch * s->n);
     og_cuda_add_index(e, "w_n", w->stride[last]);
     og_cuda_add_index(e, "w_k", e->kernel->products[0].right_k_stride);
     og_cuda_add_index(e, "rows", s->rows);
@@ -183,43 +256,55 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "k_padded", s->k_padded);
     og_cuda_add_index(e, "m_tiles", s->m_tiles);
     og_cuda_add_index(e, "n_tiles", s->n_tiles);
-    og_cuda_add_index(e, "tiles", s->m_tiles * s->n_tiles);
+    og_cuda_add_index(e, "items", s->tiles * (s->in_parts ? s->segments : 1));
+    og_cuda_add_index(e, "parts", s->segments);
     og_cuda_add_index(e, "runs", s->runs);
-    og_cuda_add_index(e, "redo_pitch", s->m_tiles * s->tile_rows);
-    og_cuda_add_index(e, "m", s->rows);
+    og_cuda_add_index(e, "redo_pitch", s->rows);
+    og_cuda_add_index(e, "m", s->m);
     og_cuda_add_index(e, "redo_groups", s->redo_groups);
-    og_cuda_add_index(e, "redo_items", s->runs * s->redo_groups);
+    og_cuda_add_index(e, "redo_items", s->batch * s->runs * s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
-    add_x(e);
+    add_x(e, s);
 }
 
 /* ---- entry --------------------------------------------------------------------------------- */
 
+static ogive_status add_turn(og_cuda_emitter *e, const char *entry, int64_t lines, int64_t k)
+{
+    OG_TRY(og_cuda_add_launch(e, entry, -1, og_divide_up(lines, TURN) * og_divide_up(k, TURN),
+                              TURN_THREADS));
+    e->out->launches[e->out->launch_count - 1].shared_bytes = TURN_BYTES;
+    return OGIVE_OK;
+}
+
 static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
-    int64_t processors = e->limits->multiprocessors, tiles = s->m_tiles * s->n_tiles;
-    OG_TRY(og_cuda_make_launches(e, 5));
-    if (s->turns_w)
-        OG_TRY(og_cuda_add_launch(
-            e, "og_turn_w", -1, og_divide_up(s->n, TURN) * og_divide_up(s->k, TURN), TURN_THREADS));
-    OG_TRY(og_cuda_add_launch(e, "og_split", -1, s->rows, og_cuda_split_threads(s->k)));
-    OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tiles < processors ? tiles : processors,
-                              128 * (s->groups + 1)));
+    OG_TRY(og_cuda_make_launches(e, 7));
+    if (s->fetch == OG_CUDA_TURNED)
+        OG_TRY(add_turn(e, "og_turn_w", s->batch * s->n, s->k));
+    if (s->turns_x)
+        OG_TRY(add_turn(e, "og_turn_x", s->rows, s->k));
+    OG_TRY(og_cuda_add_split(e, s->rows, s->k_padded));
+    OG_TRY(
+        og_cuda_add_launch(e, "og_tensor", -1, count_blocks(s, e->limits), 128 * (s->groups + 1)));
     og_cuda_launch *tensor = &e->out->launches[e->out->launch_count - 1];
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;
     tensor->shared_bytes = shared_bytes;
-    if (s->turns_w)
-        e->out->launches[0].shared_bytes = TURN_BYTES;
-    return og_cuda_add_redo(e, s->runs * s->redo_groups);
+    tensor->overlaps = true; /* w comes meanwhile */
+    if (s->in_parts) {
+        OG_TRY(og_cuda_add_launch(e, "og_join", -1, s->tiles, 128 * s->groups));
+        e->out->launches[e->out->launch_count - 1].shared_bytes = shared_bytes - ring_bytes(s);
+    }
+    return og_cuda_add_redo(e, s->batch * s->runs * s->redo_groups);
 }
 
 static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
 {
     return og_cuda_name_body(
-        e, "product, float32 as pairs of float16 on tensor cores, tiles of %d x %d",
-        (int)s->tile_rows, (int)s->groups * GROUP);
+        e, "product, float32 as pairs of float16 on tensor cores, tiles of %d x %d%s",
+        (int)s->tile_rows, (int)s->groups * GROUP, s->in_parts ? ", k in parts" : "");
 }
 
 static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
@@ -229,14 +314,22 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
     og_text_add(to,
                 "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d, "
-                "OG_TURN_BYTES = %d };\n"
+                "OG_TURN_BYTES = %d, OG_SEGMENT = %d };\n"
                 "#define OG_BM %d\n#define OG_WIDTH OG_BM\n#define OG_GROUPS %d\n"
-                "#define OG_SPLIT_ROWS OG_BM\n#define OG_SPLIT_SHUFFLES 1\n"
+                "#define OG_SPLIT_ROWS OG_BM\n#define OG_SPLIT_SHUFFLES %d\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n"
-                "#define OG_TURNS_W %d\n#define OG_W_ACROSS %d\n",
+                "#define OG_SPLIT_KEEPS %d\n"
+                "#define OG_TURNS_W %d\n#define OG_W_LINES %d\n#define OG_W_ACROSS %d\n"
+                "#define OG_TURNS_X %d\n#define OG_X_LINES 1\n"
+                "#define OG_LONG %d\n#define OG_PARTS %d\n#define OG_BATCH %d\n"
+                "#define OG_TENSOR_BLOCKS %d\nenum { OG_RING_BYTES = %d };\n",
                 (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,
-                TURN_BYTES, (int)s->tile_rows, (int)s->groups, og_cuda_has_row_values(pass),
-                og_cuda_has_terms(pass), s->turns_w, e->kernel->products[0].right_k_stride != 1);
+                TURN_BYTES, SEGMENT, (int)s->tile_rows, (int)s->groups,
+                s->fetch == OG_CUDA_ACROSS ? 2 : 1, og_cuda_has_row_values(pass),
+                og_cuda_has_terms(pass), og_cuda_split_keeps(s->k_padded),
+                s->fetch == OG_CUDA_TURNED, e->kernel->products[0].right_k_stride != 1,
+                s->fetch == OG_CUDA_ACROSS, s->turns_x, s->segments > 1, s->in_parts, s->batch > 1,
+                (int)s->blocks, (int)ring_bytes(s));
     og_text_add(to, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
                     "    return x;\n}\n");
 }
@@ -248,10 +341,10 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
         return og_cuda_emit_halves(e);
     matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
-    size_t shared_bytes = RING_BYTES + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
+    size_t shared_bytes = ring_bytes(&s) + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
     int64_t x_bytes;
-    if (__builtin_mul_overflow(s.m_tiles * s.tile_rows * 4, s.k_padded, &x_bytes) ||
-        x_bytes > INT64_MAX / 4)
+    if (__builtin_mul_overflow(s.batch * s.m_tiles * s.tile_rows * 4, s.k_padded, &x_bytes) ||
+        x_bytes > INT64_MAX / 4 || s.batch * s.m_tiles * 2 * s.tile_rows > INT32_MAX)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
     e->vector_dim = e->kernel->space.rank - 1;
     e->vector = 1;
@@ -265,9 +358,9 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     og_cuda_add_pass(e, 0);
     og_text_add(&e->body, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", og_text_of_cuda_tensor,
                 og_text_of_cuda_sm90_base, og_text_of_cuda_tensor_split,
-                s.turns_w ? og_text_of_cuda_sm90_turn : "", og_text_of_cuda_sm90_ptx,
-                og_text_of_cuda_sm90_pairs, og_text_of_cuda_sm90, og_text_of_cuda_tensor_redo,
-                og_text_of_cuda_sm90_redo);
+                s.fetch == OG_CUDA_TURNED || s.turns_x ? og_text_of_cuda_sm90_turn : "",
+                og_text_of_cuda_sm90_ptx, og_text_of_cuda_sm90_pairs, og_text_of_cuda_sm90,
+                og_text_of_cuda_tensor_redo, og_text_of_cuda_sm90_redo);
     OG_TRY(name_body(e, &s));
     OG_TRY(add_launches(e, &s, shared_bytes));
     if (!reduces)

@@ -5,8 +5,8 @@
  *
  * A block stays on its multiprocessor and takes tile after tile. Of its warpgroups the first
  * brings boxes of w and x into rings in shared memory (TMA), the others multiply 64 columns
- * each: og_multiply_tile() of cuda_sm90_pairs.cuh. Thread 4 g + t of a warp then holds two columns of the warp's 16, and rows 2 t and 2 t + 1 of
- * each 8.
+ * each: og_multiply_tile() of cuda_sm90_pairs.cuh. Thread 4 g + t of a warp then holds two
+ * columns of the warp's 16, and rows 2 t and 2 t + 1 of each 8.
  *
  * PARAMETERS
  *   OG_REDUCES   1: pass 0 reduces, og_sums0; OG_TERMS 1: and has og_terms0
@@ -40,13 +40,19 @@ OG_FN void og_reduce_rows(const og_args &a, const og_place &at, const typename P
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             lanes[h] = P::neutral();
-            if (at.n + 8 * h < a.n)
+            if (at.n + h * OG_BESIDE < a.n)
                 P::add(lanes[h], row, peaks[r], y[r][h]);
+        }
+        if (OG_BESIDE == 1)
+            P::merge(lanes[0], lanes[1]);
+#pragma unroll
+        for (int h = 0; h < (OG_BESIDE == 1 ? 1 : 2); h++) {
             P::merge(lanes[h], P::down(lanes[h], OG_STEP_1, 32));
             P::merge(lanes[h], P::down(lanes[h], OG_STEP_2, 32));
             P::merge(lanes[h], P::down(lanes[h], OG_STEP_4, 32));
         }
-        P::merge(lanes[0], lanes[1]);
+        if (OG_BESIDE != 1)
+            P::merge(lanes[0], lanes[1]);
         if (at.first)
             shared[(at.warp * 8 + r) * 4 + at.t] = lanes[0];
     }
@@ -75,8 +81,8 @@ OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_
 #endif
 #pragma unroll
     for (int r = 0; r < 8; r++) {
-        og_index m = og_row_of(at, 8 * batch + r), part = m * a.partials + at.run;
-        if (at.warp != 0 || !at.first || m >= a.rows || at.run >= a.runs ||
+        og_index m = og_row_of(at, 8 * batch + r), part = (at.above + m) * a.partials + at.run;
+        if (at.warp != 0 || !at.first || m >= a.m || at.run >= a.runs ||
             (redo >> (8 * batch + r) & 1))
             continue;
         ((og_sums0::sums *)a.sums0)[part] = s[r];
@@ -100,10 +106,10 @@ OG_FN void og_finish_rows(const og_args &a, const og_place &at, const og_held &s
     for (int r = 0; r < 8; r++) {
         og_index m = og_row_of(at, 8 * batch + r);
         og_offsets start = og_start();
-        og_seek_rows(a, m < a.rows ? m : a.rows - 1, start);
+        og_seek_rows(a, at.above + (m < a.m ? m : a.m - 1), start);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            og_index n = at.n + 8 * h;
+            og_index n = at.n + h * OG_BESIDE;
             to[r][h] = start;
             og_step_row(a, n < a.n ? n : a.n - 1, to[r][h]);
             og_loads0::load(a, to[r][h], true, {0, 1}, x[r][h]);
@@ -120,7 +126,7 @@ OG_FN void og_finish_rows(const og_args &a, const og_place &at, const og_held &s
     for (int r = 0; r < 8; r++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            bool writes = og_row_of(at, 8 * batch + r) < a.rows && at.n + 8 * h < a.n &&
+            bool writes = og_row_of(at, 8 * batch + r) < a.m && at.n + h * OG_BESIDE < a.n &&
                           !(redo >> (8 * batch + r) & 1);
             og_pass0::store(a, to[r][h], {0, writes}, &row, &y[r][h]);
         }
@@ -136,7 +142,8 @@ OG_FN void og_finish_tile(const og_args &a, const og_place &at, og_held &sum, ui
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         og_offsets to = og_start();
-        og_step_row(a, at.n + 8 * h < a.n ? at.n + 8 * h : a.n - 1, to);
+        og_index n = at.n + h * OG_BESIDE;
+        og_step_row(a, n < a.n ? n : a.n - 1, to);
         og_kept::load(a, to, true, {0, 1}, kept[h]);
     }
     uint32_t redo = og_end_sums(a, at, sum, votes);
@@ -151,40 +158,86 @@ OG_FN void og_finish_tile(const og_args &a, const og_place &at, og_held &sum, ui
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
+/* The column of the tile that is a consumer's: thread counts these alone. */
+OG_FN int og_find_column(int thread)
+{
+    return thread / 32 * 16 + og_column_of(thread % 32 / 4);
+}
+
+/* Pass 0 on tile i, by its consumers. shared: sums, then votes; turn: 0 and 1, in turn. */
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_held &sum,
+                       char *shared)
+{
+    const og_tile tile = og_find_tile(a, i);
+    og_place at;
+    og_await_launch(); /* og_split's x_scales */
+    at.warp = thread / 32 % 4;
+    at.group = thread / 128;
+    at.t = thread % 4;
+    at.first = thread % 32 < 4;
+    at.above = tile.base * a.m;
+    at.m = tile.m * OG_BM + 2 * at.t;
+    at.n = tile.n * OG_BN + og_find_column(thread);
+    at.run = tile.n * OG_GROUPS + at.group;
+    og_finish_tile(a, at, sum,
+                   (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                   shared + at.group * 128 * OG_SUM_BYTES);
+}
+
 OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 {
-    og_place at;
-    const int lane = threadIdx.x % 32, g = lane / 4;
-    const int column = (int)(threadIdx.x / 32 - 4) * 16 + og_column_of(g); /* of the tile */
-    at.warp = threadIdx.x / 32 % 4;
-    at.group = threadIdx.x / 128 - 1;
-    at.t = lane % 4;
-    at.first = g == 0;
-    og_consumer c = og_start_consumer(rings, column, at.t);
+    const int thread = threadIdx.x - 128;
+    og_consumer c = og_start_consumer(rings, og_find_column(thread), thread % 4);
     og_held chain, sum;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
     int turn = 0;
-    for (og_index i = blockIdx.x; i < a.tiles; i += gridDim.x) {
-        og_multiply_tile(a, c, sum, chain);
-        og_tile tile = og_find_tile(a, i);
-        at.m = tile.m * OG_BM + 2 * at.t;
-        at.n = tile.n * OG_BN + column;
-        at.run = tile.n * OG_GROUPS + at.group;
-        og_finish_tile(a, at, sum, (uint32_t *)(shared + OG_VOTES_AT) + turn * 32 + at.group * 16,
-                       shared + OG_SUMS_AT + at.group * 128 * OG_SUM_BYTES);
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        og_multiply_tile(a, c, og_find_item(a, i), sum, chain);
+#if OG_PARTS
+        og_four *to = og_find_sums(a, i, thread);
+#pragma unroll
+        for (int j = 0; j < OG_HELD / 4; j++)
+            to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
+#else
+        og_end_tile(a, i, thread, turn, sum, shared + OG_SUMS_AT);
         turn ^= 1;
+#endif
     }
 }
 
-extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, 1)
+#if OG_PARTS
+/* A block a tile: its segments, in order. */
+extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
+    og_join(const __grid_constant__ og_args a)
+{
+    extern __shared__ __align__(16) char og_join_memory[];
+    og_held sum;
+    if (og_redoes_all(a))
+        return;
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = -0.0f; /* -0 + v is v */
+    for (og_index part = 0; part < a.parts; part++) {
+        const og_four *from = og_find_sums(a, blockIdx.x * a.parts + part, threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < OG_HELD / 4; i++)
+            og_join_four(sum, i, *(const float4 *)&from[i * 128 * OG_GROUPS]);
+    }
+    og_end_tile(a, blockIdx.x, threadIdx.x, 0, sum, og_join_memory);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS)
     og_tensor(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(1024) char og_shared[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
-    if (og_redoes_all(a))
+    if (og_redoes_all(a)) {
+        og_await_launch();
         return;
+    }
     if (base % 1024)
         __trap(); /* the swizzle is by address */
     og_rings rings = og_start_rings(base, base + OG_BARRIERS_AT);
@@ -192,12 +245,14 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, 1)
     __syncthreads();
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
-        if constexpr (OG_GROUPS > 1)
+        if constexpr (OG_GROUPS > 1 || OG_TENSOR_BLOCKS > 1)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         og_produce(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        else if constexpr (OG_TENSOR_BLOCKS > 1)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
         og_consume(a, rings, og_shared);
     }
 }
@@ -209,5 +264,13 @@ OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
     if (!og_redoes_all(a))
         __trap();
 }
+
+#if OG_PARTS
+OG_KERNEL(og_join, 128 * OG_GROUPS)
+{
+    if (!og_redoes_all(a))
+        __trap();
+}
+#endif
 
 #endif

@@ -14,6 +14,12 @@ enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
 
+/* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
+OG_FN void og_await_launch()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
@@ -108,6 +114,13 @@ OG_FN og_four og_load_shared(uint32_t at)
                  : "=f"(v.e[0]), "=f"(v.e[1]), "=f"(v.e[2]), "=f"(v.e[3])
                  : "r"(at)
                  : "memory");
+    return v;
+}
+
+OG_FN float2 og_load_shared_two(uint32_t at)
+{
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
     return v;
 }
 

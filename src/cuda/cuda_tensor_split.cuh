@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_tensor_split.cuh - x as pairs of float16, for products on tensor cores: a block a row.
+ * cuda_tensor_split.cuh - x as pairs of float16, for products on tensor cores: a.split_lanes threads
+ * a row.
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
  * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
@@ -13,74 +14,147 @@
  * a.k_padded each, with zeros from a.k on.
  *
  * PARAMETERS
+ *   OG_SPLIT_KEEPS     1: threads keep their part of a row in registers; else they read it twice
  *   OG_SPLIT_ROWS      rows of a tile
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
- *                      a thread of a tensor-core product holds is then four neighbours of w
+ *                      a thread of a tensor-core product holds is then four neighbours of w.
+ *                      2: the same, but from k = 8 on these two pairs have changed places
+ *   a.m, a.m_tiles     rows of a product and tiles of them, if those have several: each product
+ *                      of a batch begins a tile
  */
-enum { OG_SPLIT_THREADS = 512, OG_FEW = 64 }; /* at most; a launch may have fewer */
+enum {
+    OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
+    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
+    OG_FEW = 64
+};
 
-/* The sum, or (greatest) the greatest, of a block's numbers; every thread's. */
-OG_FN uint32_t og_meet_block(uint32_t x, bool greatest)
+/* The sum, or (greatest) the greatest, of the numbers of a row's threads; every thread's. */
+OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
 {
     __shared__ uint32_t met[OG_SPLIT_THREADS / 32];
+    const int warps = (int)a.split_lanes / 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int delta = 16; delta; delta /= 2) {
         uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
         x = !greatest ? x + other : x > other ? x : other;
     }
+    if (warps == 1)
+        return x;
     if (threadIdx.x % 32 == 0)
-        met[threadIdx.x / 32] = x;
+        met[warp] = x;
     __syncthreads();
-    x = met[0];
-    for (int w = 1; w < (int)blockDim.x / 32; w++)
+    x = 0;
+    for (int w = warp / warps * warps; w < (warp / warps + 1) * warps; w++)
         x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
     __syncthreads(); /* before the next one writes */
     return x;
 }
 
+/* The bits of the greatest magnitude: NaN is above infinity. */
+OG_FN uint32_t og_find_most(uint32_t most, const og_four &v)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t bits = og_bits_f32(v.e[i]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* How a row is scaled, where it goes, and what has been found in it. */
+struct og_splitting {
+    float scale, least;
+    uint32_t *hi, *lo;
+    uint32_t small, zeros;
+};
+
+/* Elements k .. k + 3. */
+OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        s.zeros += v.e[i] == 0.0f;
+        s.small += fabsf(v.e[i] * s.scale) < s.least;
+    }
+    og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
+    og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
+    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
+        next = at;
+        at += 4;
+    }
+    uint32_t hi[2], lo[2];
+    og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
+    og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
+    if (!writes)
+        return;
+    s.hi[at] = hi[0];
+    s.lo[at] = lo[0];
+    s.hi[next] = hi[1];
+    s.lo[next] = lo[1];
+}
+
+OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t most, bool holds)
+{
+    uint32_t exponent = most & 0x7f800000u;
+    og_splitting s;
+    s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
+    s.least = og_float_bits(most) * s.scale * 0x1p-19f;
+    s.small = s.zeros = 0;
+    int64_t tile = (int64_t)row, in_tile = 0;
+    if (OG_SPLIT_ROWS > 1) {
+        int64_t base = (int64_t)(row / a.m), m = (int64_t)row - base * a.m;
+        tile = base * a.m_tiles + m / OG_SPLIT_ROWS;
+        in_tile = m % OG_SPLIT_ROWS;
+    }
+    s.hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_SPLIT_ROWS + in_tile) * (a.k_padded / 2);
+    s.lo = s.hi + OG_SPLIT_ROWS * (int64_t)(a.k_padded / 2);
+    return s;
+}
+
 OG_KERNEL(og_split, OG_SPLIT_THREADS)
 {
-    const og_index row = (og_index)blockIdx.x;
+    const int lanes = (int)a.split_lanes, lane = threadIdx.x % lanes;
+    const og_index number = (og_index)blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
+    const bool there = number < a.rows;
+    const og_index row = there ? number : a.rows - 1;
     const og_element *x = og_x_row(a, row);
     const bool aligned = og_is_by_fours(x, a.x_k);
-    uint32_t most = 0, small = 0, zeros = 0; /* bits of the greatest: NaN above inf */
-    if (row == 0 && threadIdx.x == 0)
+    uint32_t most = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;"); /* which wait where they must */
+#endif
+    if (number == 0 && lane == 0)
         *(uint32_t *)a.any_redo = 0;
-    for (og_index k = 4 * threadIdx.x; k < a.k; k += 4 * blockDim.x) {
-        og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
+#if OG_SPLIT_KEEPS
+    og_four kept[OG_SPLIT_FOURS];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t bits = og_bits_f32(v.e[i]) & 0x7fffffffu;
-            most = bits > most ? bits : most;
-        }
+    for (int i = 0; i < OG_SPLIT_FOURS; i++) {
+        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), a.k, 0.0f);
+        most = og_find_most(most, kept[i]);
     }
-    most = og_meet_block(most, true);
+#else
+    for (og_index k = 4 * lane; k < a.k; k += 4 * lanes)
+        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f));
+#endif
+    most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
     bool holds = most == 0 || (exponent >= 0x07800000u && exponent < 0x7f800000u);
-    float scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
-    float inverse = holds && most ? og_float_bits(exponent - 0x07000000u) : 1.0f;
-    float least = og_float_bits(most) * scale * 0x1p-19f;
-
-    int64_t tile = (int64_t)(row / OG_SPLIT_ROWS), in_tile = (int64_t)(row % OG_SPLIT_ROWS);
-    uint32_t *hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_SPLIT_ROWS + in_tile) * (a.k_padded / 2);
-    uint32_t *lo = hi + OG_SPLIT_ROWS * (int64_t)(a.k_padded / 2);
-    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * blockDim.x) {
-        og_four v = og_load_four(x, a.x_k, aligned, k, a.k, 0.0f);
+    og_splitting s = og_start_splitting(a, row, most, holds);
+#if OG_SPLIT_KEEPS
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            zeros += v.e[i] == 0.0f;
-            v.e[i] = v.e[i] * scale;
-            small += og_float_bits(og_bits_f32(v.e[i]) & 0x7fffffffu) < least;
-        }
-        og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
-        og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
-        og_split_pair(v.e[0], v.e[1], hi[at], lo[at]);
-        og_split_pair(v.e[2], v.e[3], hi[next], lo[next]);
-    }
-    zeros = og_meet_block(zeros, false);
-    small = og_meet_block(small, false); /* zeros too */
+    for (int i = 0; i < OG_SPLIT_FOURS; i++)
+        if (4 * (lane + i * lanes) < a.k_padded)
+            og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
+#else
+    for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
+        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
+#endif
+    uint32_t zeros = og_meet_row(a, s.zeros, false);
+    uint32_t small = og_meet_row(a, s.small, false); /* zeros too */
     uint32_t nonzero = (uint32_t)a.k_padded - zeros;
     holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
-    if (threadIdx.x == 0)
-        ((float *)a.x_scales)[row] = holds ? inverse : OG_NAN_F32;
+    if (lane == 0 && there)
+        ((float *)a.x_scales)[row] = !holds ? OG_NAN_F32
+                                     : most ? og_float_bits(exponent - 0x07000000u)
+                                            : 1.0f;
 }

@@ -76,6 +76,7 @@ typedef struct {
     const og_cuda_map *maps;
     int32_t map_count;
     og_cuda_when when;
+    bool overlaps; /* begins while the launch before it runs, and waits itself where it must */
 } og_cuda_launch;
 
 typedef struct {

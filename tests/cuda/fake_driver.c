@@ -618,6 +618,14 @@ int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, u
     return fake_launch(f, &shape);
 }
 
+int cuLaunchKernelEx(const og_cu_launch_config *config, og_cu_function *function, void **parameters,
+                     void **extra)
+{
+    return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
+                          config->block[0], config->block[1], config->block[2],
+                          config->shared_bytes, config->stream, parameters, extra);
+}
+
 /* None is forgotten: this would not link. */
 const void *const fake_exports[] __attribute__((visibility("hidden"), used)) = {
 #define REFER(name, symbol, arguments) (const void *)(uintptr_t)name,
