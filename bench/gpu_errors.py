@@ -9,7 +9,7 @@ error of element (i, j) of linear(x, w) against float64; greatest and root mean 
 elements, in units of 2^-24. Columns: Ogive by wgmma (Hopper's own kernel), by mma.sync,
 strict, and torch's SGEMM (TF32 off). A star: the greatest error is greater than SGEMM's.
 
-Tensor cores take k from 128 on; below, all of Ogive's columns are the strict kernel's.
+mma.sync takes k from 128 on; below, its column is the strict kernel's.
 """
 import argparse
 import ctypes

@@ -15,6 +15,9 @@ Parts (all by default):
     half_cover  the same of float16 and bfloat16
     times     medians, L2 flushed before each call, ours and torch's in turn
     half_times  the same of float16 and bfloat16
+    edges     float32 products that are small, thin, long or in batches: times beside torch's
+    kernelbench  KernelBench's products L1-1 to L1-18, likewise
+    ways      CUDA cores, mma.sync and wgmma over rows, sizes and layouts of w, beside torch's
 
 Ends with status 1 if anything is wrong. OGIVE_PRODUCT=cores takes the CUDA cores
 instead, OGIVE_PRODUCT=mma mma.sync instead of wgmma.
@@ -391,7 +394,7 @@ def part_half_cover(_):
             check(e.abs().max().item() < 2.0 ** -14, f"{dtype} positive {k}: {e.min().item()}")
 
 
-def median_times(calls, seconds):
+def median_times(calls, seconds, least=20):
     flush = torch.empty(64 * 2 ** 20, device="cuda")
     times = [[] for _ in calls]
     for call in calls:
@@ -399,7 +402,7 @@ def median_times(calls, seconds):
             call()
     torch.cuda.synchronize()
     begin = time.time()
-    while time.time() - begin < seconds or len(times[0]) < 20:
+    while time.time() - begin < seconds or len(times[0]) < least:
         for call, record in zip(calls, times):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             flush.zero_()
@@ -479,11 +482,120 @@ def part_half_times(seconds):
               f"{t[1] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
 
 
+# ---- float32 products beside torch's -----------------------------------------------------
+
+def ends(t, dim, count):
+    """The first and the last of t along dim; all, if there are no more."""
+    size = t.shape[dim]
+    return t if size <= 2 * count else torch.cat([t.narrow(dim, 0, count),
+                                                  t.narrow(dim, size - count, count)], dim)
+
+
+def some_rows(x, w, y):
+    """x, w and y for at most 256 rows of the first and the last product."""
+    x = x.expand(*y.shape[:-1], x.shape[-1])
+    if w.dim() > 2:
+        x, w, y = (ends(t, 0, 1) for t in (x, w, y))
+    else:
+        x, y = (t.reshape(-1, t.shape[-1]) for t in (x, y))
+    return ends(x, -2, 128), w, ends(y, -2, 128)
+
+
+def worst_error(x, w, y):
+    """The greatest |e| / sum |x||w| of y = x @ w."""
+    x, w, y = some_rows(x, w, y)
+    x, w = x.double(), w.double()
+    return ((y.double() - x @ w).abs() / (x.abs() @ w.abs()).clamp(min=1e-300)).max().item()
+
+
+def bind_products(cases):
+    """(name, x, w, result, run) of x @ w; compiled."""
+    bound = []
+    for name, x, w in cases:
+        out = torch.full((*torch.broadcast_shapes(x.shape[:-2], w.shape[:-2]), x.shape[-2],
+                          w.shape[-1]), float("nan"), device="cuda")
+        bound.append((name, x, w, out, Formula("x @ w").bind([x, w], out)))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda b: b[-1](), bound))
+    torch.cuda.synchronize()
+    return bound
+
+
+def compare_products(part, cases, seconds):
+    for name, x, w, out, ours in bind_products(cases):
+        e, peer = worst_error(x, w, out), worst_error(x, w, x @ w)
+        check(e <= max(2 * strict_bound, 2 * peer), f"{name}: {e}, torch's {peer}")
+        t = median_times([ours, lambda: x @ w], seconds)
+        print(f"{part} {name}: Ogive {t[0]:.4f} ms, torch {t[1]:.4f}: {t[1] / t[0]:.2f}x; error "
+              f"{e * 2 ** 24:.2f}, {peer * 2 ** 24:.2f}", flush=True)
+
+
+def part_edges(seconds):
+    square = random(8192, 8192) / 90
+    cases = [(f"{m} x 8192 x 8192, w {lie}", random(m, 8192), w) for m in (1, 8, 16, 64)
+             for lie, w in (("(n, k)", square.t()), ("(k, n)", square))]
+    cases += [(f"{n}^3, w {lie}", random(n, n), w) for n in (4096, 8192)
+              for lie, w in (("(n, k)", square[:n, :n].t()), ("(k, n)", square[:n, :n]))]
+    cases += [("8192 x 8192 x 64", random(8192, 64), random(64, 8192)),
+              ("8192 x 64 x 8192", random(8192, 8192), random(8192, 64)),
+              ("8192 x 16 x 8192", random(8192, 8192), random(8192, 16)),
+              ("8192 x 1 x 8192", random(8192, 8192), random(8192, 1)),
+              ("1 x 64 x 65536", random(1, 65536), random(64, 65536).t()),
+              ("1 x 1024 x 1024", random(1, 1024), random(1024, 1024)),
+              ("64 of 512 x 512 x 512", random(64, 512, 512), random(64, 512, 512)),
+              ("256 of 1 x 512 x 512", random(256, 1, 512), random(256, 512, 512)),
+              ("512 of 128 x 128 x 64", random(512, 128, 64), random(512, 128, 64).mT)]
+    compare_products("edges ", cases, seconds)
+
+
+def part_kernelbench(seconds):
+    def u(*shape):
+        return torch.rand(*shape, device="cuda")
+    works = {
+        "L1-1 square": lambda: (u(4096, 4096), u(4096, 4096)),
+        "L1-2 rectangular": lambda: (u(2048, 8192), u(8192, 4096)),
+        "L1-3 batched": lambda: (u(128, 512, 1024), u(128, 1024, 2048)),
+        "L1-4 mat-vec": lambda: (u(2048, 1048576), u(1048576, 1)),
+        "L1-6 large K": lambda: (u(256, 524288), u(524288, 256)),
+        "L1-7 small K": lambda: (u(32768, 64), u(64, 32768)),
+        "L1-8 irregular": lambda: (u(8205, 2949), u(2949, 5921)),
+        "L1-9 tall": lambda: (u(32768, 32), u(32, 32768)),
+        "L1-10 3D": lambda: (u(16, 1024, 2048), u(2048, 768)),
+        "L1-11 4D": lambda: (u(8, 256, 512, 256), u(256, 768)),
+        "L1-16 A^T": lambda: (u(8192, 2048).t(), u(8192, 4096)),
+        "L1-17 B^T": lambda: (u(2048, 8192), u(4096, 8192).t()),
+        "L1-18 both": lambda: (u(8192, 2048).t(), u(4096, 8192).t()),
+    }
+    for name, make in works.items():
+        compare_products("kernelbench", [(name, *make())], seconds)
+
+
+def part_ways(seconds):
+    rows = 1, 8, 16, 64, 128, 1024, 4096
+    for n in (8192, 4096, 1024):
+        w = random(n, n + 1)[:, :n]
+        for lie, w in (("(n, k)", random(n, n).t()), ("(k, n)", random(n, n)), ("odd", w)):
+            xs = {m: random(m, n) for m in rows}
+            times = {m: [] for m in rows}
+            for way in ("cores", "mma", "sm90"):
+                os.environ["OGIVE_PRODUCT"] = way
+                bound = bind_products([(m, xs[m], w) for m in rows])
+                for m, _, _, out, ours in bound:
+                    check(worst_error(xs[m], w, out) < 2.0 ** -19, f"{m} x {n} {lie} {way}")
+                    times[m] += median_times([ours], 0, 10)
+            os.environ.pop("OGIVE_PRODUCT")
+            for m in rows:
+                cores, mma, sm90, peer = times[m] + median_times([lambda: xs[m] @ w], 0, 10)
+                print(f"ways   {m:4d} x {n} x {n}, w {lie}: cores {cores:.4f}, mma {mma:.4f}, wgmma "
+                      f"{sm90:.4f}, torch {peer:.4f} ms", flush=True)
+
+
 def main():
     parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors,
              "halves": part_halves, "cover": part_cover,
              "half_cover": part_half_cover, "times": part_times,
-             "half_times": part_half_times}
+             "half_times": part_half_times, "edges": part_edges,
+             "kernelbench": part_kernelbench, "ways": part_ways}
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])
