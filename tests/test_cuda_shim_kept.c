@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cuda_shim_kept.c - rows that several passes read and that are too long for
- * registers, on CUDA against the CPU's, bit by bit: of one chunk and of several, with more
+ * test_cuda_shim_kept.c - rows that several passes read, kept in registers or in shared
+ * memory, on CUDA against the CPU's, bit by bit: of one chunk and of several, with more
  * rows than a GPU has blocks for. See test_cuda_shim.c.
  *
  * The fake device is told to have three multiprocessors, so that few rows are many. On a
@@ -69,7 +69,7 @@ static const char *with_length(const char *text, int64_t length, char buffer[128
 }
 
 /* Rows of halves in registers, many of them in a thread: with elements beyond the row, and
- * neither operand or result aligned. */
+ * operand or result, or both, not aligned. */
 static void test_halves(void **unused)
 {
     static const char *const texts[] = {"layer_norm(x, LENGTH)", "softmax(x, dim=-1)",
