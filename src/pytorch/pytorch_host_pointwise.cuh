@@ -24,11 +24,11 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
         is_flat = is_flat && (whole || a.stride[i][inner] == 0);
     }
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
-    const int each = is_flat ? FLAT_THREADS * Batch<S>::count : THREADS;
+    const int each = is_flat ? Flat<S>::THREADS * Flat<S>::BATCH : THREADS;
     const unsigned grid = grid_of(divide_up(all, each));
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (is_flat)
-        pointwise_flat<K, T><<<grid, FLAT_THREADS, 0, stream>>>(a);
+        pointwise_flat<K, T><<<grid, Flat<S>::THREADS, 0, stream>>>(a);
     else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else

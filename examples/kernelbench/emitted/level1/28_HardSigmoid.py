@@ -278,26 +278,27 @@ __device__ __forceinline__ void apply_vector(const Args &a, const long long *at,
 }
 
 /* One dim, along which every operand lies in vectors or stands still. Small blocks, of one or
- * two vectors a thread, whose loads are all under way before anything is computed. */
-constexpr int FLAT_THREADS = 128;
-template <class S> struct Batch {
-    static constexpr int count = S::LOADS > 1 ? 1 : 2;
+ * two vectors a thread, whose loads are all under way before anything is computed. On an H200,
+ * 4096 x 393216 floats, a block of 128 vectors as 64 threads of two takes 3.02 ms for a sigmoid
+ * and for a hardsigmoid, 128 threads of two 3.03, 128 of one 3.05 and 3.00, 64 of one 3.8. */
+template <class S> struct Flat {
+    static constexpr int BATCH = S::LOADS > 1 ? 1 : 2, THREADS = 128 / BATCH;
 };
 
 template <template <int> class K, class T>
-__global__ void __launch_bounds__(FLAT_THREADS) pointwise_flat(const Args a)
+__global__ void __launch_bounds__(Flat<K<0>>::THREADS) pointwise_flat(const Args a)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
-    constexpr int V = 16 / sizeof(T), BATCH = Batch<S>::count;
-    const long long first = (long long)blockIdx.x * (FLAT_THREADS * BATCH * V);
+    constexpr int V = 16 / sizeof(T), BATCH = Flat<S>::BATCH, EACH = Flat<S>::THREADS;
+    const long long first = (long long)blockIdx.x * (EACH * BATCH * V);
     long long at[BATCH][S::OPERANDS];
 #pragma unroll
     for (int b = 0; b < BATCH; b++)
 #pragma unroll
         for (int i = 0; i < S::OPERANDS; i++)
-            at[b][i] = (first + (b * FLAT_THREADS + (int)threadIdx.x) * V) * a.stride[i][0];
-    if (a.extent[0] - first >= FLAT_THREADS * BATCH * V) {
+            at[b][i] = (first + (b * EACH + (int)threadIdx.x) * V) * a.stride[i][0];
+    if (a.extent[0] - first >= EACH * BATCH * V) {
         C in[BATCH][S::LOADS ? S::LOADS : 1][V];
 #pragma unroll
         for (int b = 0; b < BATCH; b++)
@@ -309,7 +310,7 @@ __global__ void __launch_bounds__(FLAT_THREADS) pointwise_flat(const Args a)
     }
 #pragma unroll
     for (int b = 0; b < BATCH; b++) {
-        const long long left = a.extent[0] - first - (b * FLAT_THREADS + (int)threadIdx.x) * V;
+        const long long left = a.extent[0] - first - (b * EACH + (int)threadIdx.x) * V;
         if (left > 0)
             apply_vector<S, T>(a, at[b], 0, left < V ? (int)left : V);
     }
@@ -531,11 +532,11 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
         is_flat = is_flat && (whole || a.stride[i][inner] == 0);
     }
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
-    const int each = is_flat ? FLAT_THREADS * Batch<S>::count : THREADS;
+    const int each = is_flat ? Flat<S>::THREADS * Flat<S>::BATCH : THREADS;
     const unsigned grid = grid_of(divide_up(all, each));
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (is_flat)
-        pointwise_flat<K, T><<<grid, FLAT_THREADS, 0, stream>>>(a);
+        pointwise_flat<K, T><<<grid, Flat<S>::THREADS, 0, stream>>>(a);
     else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else
