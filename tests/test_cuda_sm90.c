@@ -222,10 +222,25 @@ static void test_launches(void **unused)
     assert_int_equal(x->box_rows, 128);
     assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
 
-    /* x @ w: boxes of 32 columns and 32 k. */
+    emit_linear(5, 100000, 128, 128, &arena, &work);
+    assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
+    assert_int_equal(work.launches[1].block[0], 384);
+    assert_int_equal(work.launches[1].maps[0].box_rows, 128);
+    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 32); /* few rows */
+    emit_linear(50, 100000, 128, 128, &arena, &work);
+    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 64);
+    og_arena_free(&arena);
+}
+
+/* x @ w: boxes of 32 columns and 32 k. */
+static void test_launches_across(void **unused)
+{
+    og_arena arena = {0};
+    og_cuda_work work;
+    (void)unused;
     emit_product(&hopper, OG_FLOAT32, 300, 1000, 1030, (int64_t[]){1030, 1}, (int64_t[]){1, 1000},
                  &arena, &work);
-    tensor = &work.launches[1];
+    const og_cuda_launch *tensor = &work.launches[1];
     assert_int_equal(tensor->maps[0].buffer, 1);
     assert_int_equal(tensor->maps[0].columns, 1000);
     assert_int_equal(tensor->maps[0].rows, 1030);
@@ -243,14 +258,6 @@ static void test_launches(void **unused)
     assert_int_equal(tensor->maps[0].pitch_bytes, 4 * 1032);
     assert_true(tensor->maps[1].offset >= 1000 * 4 * 1032);
     assert_int_equal(tensor->maps[1].at, OG_CUDA_MAP_BYTES);
-
-    emit_linear(5, 100000, 128, 128, &arena, &work);
-    assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
-    assert_int_equal(work.launches[1].block[0], 384);
-    assert_int_equal(work.launches[1].maps[0].box_rows, 128);
-    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 32); /* few rows */
-    emit_linear(50, 100000, 128, 128, &arena, &work);
-    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 64);
     og_arena_free(&arena);
 }
 
@@ -637,6 +644,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_choice_of_halves),
         cmocka_unit_test(test_half_tiles),
         cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_launches_across),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_half_launches),
         cmocka_unit_test(test_half_copies),

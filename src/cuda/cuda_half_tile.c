@@ -39,8 +39,8 @@ bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half
 }
 
 /* Blocks that share wait for each other. H200: sharing w takes 0.4 % off 4096 rows, and adds 1 to
- * 3 % to 256 to 1024; sharing x takes 2 to 4 % off 128 x 32768 x 32768, where w comes from memory as
- * fast as it can. */
+ * 3 % to 256 to 1024; sharing x takes 2 to 4 % off 128 x 32768 x 32768, where w comes from memory
+ * as fast as it can. */
 static bool is_worth_sharing(const og_cuda_half_shape *shape, const og_cuda_half_tile *tile)
 {
     return (!tile->shares_w || shape->m > 1024) && (!tile->shares_x || shape->m <= 128);

@@ -91,8 +91,8 @@ OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row
 #pragma unroll
     for (int step = 0; step < OG_FLIGHT; step++)
         if constexpr (plain)
-            P::pass::loads::load(a, og_place(a, g, first, og_element(g, first + step, 0)), true, all,
-                                 x[step]);
+            P::pass::loads::load(a, og_place(a, g, first, og_element(g, first + step, 0)), true,
+                                 all, x[step]);
         else
             og_fetch(a, g, first + step, 0, P::pass::loads::is_aligned(a, g.at), x[step]);
     OG_AFTER_LOADS();

@@ -97,8 +97,8 @@ OG_FN void og_load_tile(const og_half *from, og_index vector, og_pack<og_half> *
         x[i] = og_load_pack(from + (vector + i * OG_THREADS) * OG_V);
 }
 
-/* Vectors [0, n), whole tiles and aligned. The next tile's loads, and the number of the one after it,
- * are under way while a tile is looked up. */
+/* Vectors [0, n), whole tiles and aligned. The next tile's loads, and the number of the one after
+ * it, are under way while a tile is looked up. */
 OG_FN void og_stream(const og_args &a, const og_half *from, og_half *to, og_index n,
                      uint32_t *table)
 {

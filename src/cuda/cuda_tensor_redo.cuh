@@ -4,8 +4,8 @@
  * order on CUDA cores, with pass 0.
  *
  * A block takes 64 columns and, of 128 neighbouring rows, those that are marked (a.redo, a byte
- * for each 64 columns of a row), up to 32 at once. Steps of 64 k go from memory through registers into shared memory. A thread has one
- * column and 8 rows.
+ * for each 64 columns of a row), up to 32 at once. Steps of 64 k go from memory through registers
+ * into shared memory. A thread has one column and 8 rows.
  */
 enum { OG_REDO_THREADS = 256, OG_REDO_ROWS = 32, OG_REDO_PITCH = 68 /* floats; no conflicts */ };
 
@@ -54,7 +54,8 @@ OG_FN void og_fetch_step(const og_args &a, og_index base, og_index n, const og_e
     for (int i = 0; i < 4; i++) {
         og_index column = n + i * 16 + threadIdx.x / 16;
         const og_element *w = og_w_row(a, base, column < a.n ? column : a.n - 1);
-        step.w[i] = og_load_four(w, og_w_stride(a), og_is_by_fours(w, og_w_stride(a)), at, a.k, -0.0f);
+        step.w[i] =
+            og_load_four(w, og_w_stride(a), og_is_by_fours(w, og_w_stride(a)), at, a.k, -0.0f);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++)

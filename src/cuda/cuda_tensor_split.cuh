@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_tensor_split.cuh - x as pairs of float16, for products on tensor cores: a.split_lanes threads
- * a row.
+ * cuda_tensor_split.cuh - x as pairs of float16, for products on tensor cores: a.split_lanes
+ * threads a row.
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
  * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
