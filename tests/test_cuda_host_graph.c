@@ -94,12 +94,15 @@ static void check_context(void)
 
 /* ---- a formula ---------------------------------------------------------------------------- */
 
-enum { ROWS = 64, COLUMNS = 300, N = ROWS * COLUMNS };
+enum { ROWS = 256, COLUMNS = 256, N = ROWS * COLUMNS };
 static const DLDevice gpu = {kDLCUDA, 0};
 /* Several kernels and a workspace. */
-static const char text[] = "x + sum(x, dim=0) + sum(x, dim=1, keepdim=true)";
+static const char sums[] = "x + sum(x, dim=0) + sum(x, dim=1, keepdim=true)";
+/* On tensor cores, by launches that overlap; exact, so that it has the CPU's bits. */
+static const char product[] = "linear(x, x)";
 
 typedef struct {
+    const char *text;
     ogive_formula *formula;
     test_tensor x, y;
     float *host; /* x's values */
@@ -117,8 +120,9 @@ static void fill(problem *p, int round)
     TEST_OK(ogive_device_copy(gpu, p->x.tensor.data, p->host, N * sizeof(float), &error), error);
 }
 
-static void start(problem *p)
+static void start(problem *p, const char *text)
 {
+    p->text = text;
     TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &p->formula, &error), error);
     test_tensor *const tensors[] = {&p->x, &p->y};
     for (int i = 0; i < 2; i++) {
@@ -147,7 +151,7 @@ static void check(const problem *p, const void *y)
     test_tensor in, out;
     ogive_formula *formula;
     assert_true(want && got);
-    TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &formula, &error), error);
+    TEST_OK(ogive_formula_create(p->text, OGIVE_TEXT, &formula, &error), error);
     const DLTensor *inputs[] = {
         test_tensor_init(&in, p->host, test_float32, 2, (int64_t[]){ROWS, COLUMNS}, NULL)};
     const DLTensor *outputs[] = {
@@ -187,16 +191,15 @@ static void replay(problem *p, graph *captured, og_cu_stream *stream)
     assert_int_equal(cuda.destroy_executable(ready), 0);
 }
 
-/* plan_run() captured; plan and formula are gone when the graph runs. */
-static void test_captured_plan(void **unused)
+/* plan_run() captured; the plan is gone when the graph runs. */
+static void capture_plan(const char *text)
 {
-    NEEDS_DEVICE();
     problem p;
     og_cu_stream *stream = NULL;
     graph *captured = NULL;
     ogive_plan *plan = NULL;
     void *workspace = NULL;
-    start(&p);
+    start(&p, text);
     assert_int_equal(cuda.create_stream(&stream, NON_BLOCKING), 0);
     TEST_OK(ogive_plan_create(p.formula, (const DLTensor *const[]){&p.x.tensor}, 1, NULL, 0, NULL,
                               &plan, &error),
@@ -216,15 +219,21 @@ static void test_captured_plan(void **unused)
     end(&p);
 }
 
-/* ogive_run() captured, workspace and all, planning for the first time while the stream
- * is captured in the strictest mode. */
-static void test_captured_run(void **unused)
+static void test_captured_plan(void **unused)
 {
     NEEDS_DEVICE();
+    capture_plan(sums);
+    capture_plan(product);
+}
+
+/* ogive_run() captured, workspace and all, planning for the first time while the stream
+ * is captured in the strictest mode. */
+static void capture_run(const char *text)
+{
     problem p;
     og_cu_stream *stream = NULL;
     graph *captured = NULL;
-    start(&p);
+    start(&p, text);
     assert_int_equal(cuda.create_stream(&stream, NON_BLOCKING), 0);
     assert_int_equal(cuda.begin(stream, GLOBAL), 0);
     ogive_status status = run(&p, stream);
@@ -238,14 +247,20 @@ static void test_captured_run(void **unused)
     end(&p);
 }
 
-/* Many runs on two streams at once, of one formula: no workspace is shared. */
-static void test_two_streams(void **unused)
+static void test_captured_run(void **unused)
 {
     NEEDS_DEVICE();
+    capture_run(sums);
+    capture_run(product);
+}
+
+/* Many runs on two streams at once, of one formula: no workspace is shared. */
+static void run_two_streams(const char *text)
+{
     problem p[2];
     og_cu_stream *streams[2];
     for (int i = 0; i < 2; i++) {
-        start(&p[i]);
+        start(&p[i], text);
         fill(&p[i], 50 + i);
         assert_int_equal(cuda.create_stream(&streams[i], NON_BLOCKING), 0);
     }
@@ -265,6 +280,13 @@ static void test_two_streams(void **unused)
     end(&p[1]);
 }
 
+static void test_two_streams(void **unused)
+{
+    NEEDS_DEVICE();
+    run_two_streams(sums);
+    run_two_streams(product);
+}
+
 /* Memory of other kinds: read where the device can, refused where it cannot. */
 static void test_pointers(void **unused)
 {
@@ -272,7 +294,7 @@ static void test_pointers(void **unused)
     problem p;
     void *pinned = NULL, *kept;
     og_cu_address managed = 0;
-    start(&p);
+    start(&p, sums);
     TEST_OK(run(&p, NULL), error);
     kept = p.x.tensor.data;
     p.x.tensor.data = p.host;
@@ -312,7 +334,7 @@ static void test_lost_context(void **unused)
     problem p;
     ogive_formula *formula;
     void *data = NULL;
-    start(&p);
+    start(&p, sums);
     TEST_OK(ogive_formula_create("x * 3", OGIVE_TEXT, &formula, &error), error);
     DLTensor *x = test_tensor_init(&in, NULL, test_float32, 1, shape, NULL);
     x->device = gpu;
