@@ -203,7 +203,8 @@ static const struct {
     {"softmax(x, -1)",
      "n0 = input x; n1 = row_max n0 dim=(-1) keepdim [softmax]; n2 = sub n0 n1 [softmax]; "
      "n3 = exp n2 [softmax]; n4 = sumexp n0 dim=(-1) keepdim [softmax]; "
-     "n5 = sub n1 n1 [softmax]; n6 = add n4 n5 [softmax]; n7 = div n3 n6 [softmax]; results n7"},
+     "n5 = sub n1 n1 [softmax]; n6 = add n4 n5 [softmax]; "
+     "n7 = reciprocal n6 [softmax]; n8 = mul n3 n7 [softmax]; results n8"},
     {"log_softmax(x, 1)",
      "n0 = input x; n1 = row_max n0 dim=(1) keepdim [log_softmax]; "
      "n2 = sub n0 n1 [log_softmax]; n3 = sumexp n0 dim=(1) keepdim [log_softmax]; "
