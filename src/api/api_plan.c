@@ -215,14 +215,12 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     OG_TRY(read_inputs(graph, inputs, input_count, m, error));
     OG_TRY(og_infer(graph, m->input_types, m->types, error));
     OG_TRY(read_outputs(graph, outputs, output_count, m, error));
+    plan->backend = m->device.device_type == kDLCUDA ? &og_cuda_backend : &og_cpu_backend;
     bool strict = options && options->precision == OGIVE_STRICT;
-    bool is_cuda = m->device.device_type == kDLCUDA;
-    /* Tensor cores take one product at a time. */
-    OG_TRY((is_cuda && !strict ? og_plan_build_single : og_plan_build)(
+    OG_TRY((plan->backend->has_single && !strict ? og_plan_build_single : og_plan_build)(
         graph, m->types, m->inputs, m->outputs, &plan->plan, error));
     OG_TRY(keep_tensors(plan, graph, m, error));
     plan->placement = (og_placement){.device = m->device, .input_names = plan->names};
-    plan->backend = is_cuda ? &og_cuda_backend : &og_cpu_backend;
     if (!plan->backend->has_streams && options && options->cuda_arch)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "options.cuda_arch is '%s', but the tensors are on the CPU", options->cuda_arch);

@@ -589,6 +589,7 @@ static ogive_status warm(const og_plan *plan, const void *opaque, ogive_warm_inf
 const og_backend og_cuda_backend = {
     .name = "cuda",
     .has_streams = true,
+    .has_single = true, /* tensor cores */
     .prepare = prepare,
     .release = release,
     .run = run,

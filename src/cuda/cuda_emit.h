@@ -131,6 +131,8 @@ bool og_cuda_divides_by_row(const og_kernel *kernel);
 
 /* Is it a function that calls others, as all do that are more than some instructions? */
 bool og_cuda_is_costly(og_op op);
+/* Does the pass compute one for each element? */
+bool og_cuda_is_costly_pass(const og_pass *pass);
 /* How often a pass computes each element. */
 int32_t og_cuda_traversals(const og_pass *pass);
 /* That a number kept takes; of float64 also what computing with it does. */

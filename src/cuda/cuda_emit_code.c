@@ -465,13 +465,9 @@ bool og_cuda_divides_by_row(const og_kernel *kernel)
     return false;
 }
 
-static void print_quick_division(const og_kernel *kernel, const og_pass *pass,
-                                 const og_instr *instr, og_text *text)
+static void print_quick_division(const og_kernel *kernel, const og_instr *instr, og_text *text)
 {
-    bool positive = false;
-    for (int32_t i = 0; i < pass->element_count; i++)
-        positive |= pass->elements[i].dst == instr->args[0] && pass->elements[i].op == OG_OP_exp;
-    og_text_add(text, "og_divide_%s(", positive ? "positive" : "quickly");
+    og_text_add(text, "og_divide_quickly(");
     print_value(kernel, instr->args[0], text);
     og_text_add(text, ", ");
     print_value(kernel, instr->args[1], text);
@@ -497,8 +493,7 @@ static bool is_pair(const og_cuda_emitter *e, const og_instr *instr)
 }
 
 /* "const float v5 = ...;", element i of a vector. */
-static void add_element(og_cuda_emitter *e, const og_pass *pass, const og_instr *instr, bool quick,
-                        og_text *to)
+static void add_element(og_cuda_emitter *e, const og_instr *instr, bool quick, og_text *to)
 {
     char operand[32] = "";
     bool still = instr->op != OG_OP_LOAD || motion_of(e, instr->index) == OG_CUDA_STILL;
@@ -512,7 +507,7 @@ static void add_element(og_cuda_emitter *e, const og_pass *pass, const og_instr 
     else if (is_pair(e, instr))
         og_text_add(to, "og_f32_at_bf16(%s, i)", operand);
     else if (quick && divides_by_row(e->kernel, instr))
-        print_quick_division(e->kernel, pass, instr, to);
+        print_quick_division(e->kernel, instr, to);
     else
         print_expression(e->kernel, instr, operand, to);
     og_text_add(to, ";\n");
@@ -540,7 +535,7 @@ static void add_compute(og_cuda_emitter *e, const og_pass *pass, bool quick)
                         type_names[e->kernel->values[instr->dst].type], (int)instr->dst,
                         (int)e->derived[instr->dst]);
         else
-            add_element(e, pass, instr, quick, to);
+            add_element(e, instr, quick, to);
         if (is_wanted(pass, instr->dst))
             og_text_add(to, "        y.v%d = v%d;\n", (int)instr->dst, (int)instr->dst);
     }
@@ -562,7 +557,7 @@ void og_cuda_add_derive(og_cuda_emitter *e)
             if (instr->dst < 0 || !e->derives[instr->dst])
                 continue;
             og_text_add(to, "    ");
-            add_element(e, &e->kernel->passes[p], instr, false, to);
+            add_element(e, instr, false, to);
             if (e->derived[instr->dst] == next)
                 og_text_add(to, "            kept.d%d.e[i] = v%d;\n", (int)next++, (int)instr->dst);
         }

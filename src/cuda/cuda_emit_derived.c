@@ -21,6 +21,14 @@ bool og_cuda_is_costly(og_op op)
     return call && call < strstr(text, "\n}\n");
 }
 
+bool og_cuda_is_costly_pass(const og_pass *pass)
+{
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (og_cuda_is_costly(pass->elements[i].op))
+            return true;
+    return false;
+}
+
 int32_t og_cuda_traversals(const og_pass *pass)
 {
     return og_cuda_has_terms(pass) ? 2 : 1;

@@ -214,11 +214,7 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 /* Quads that a thread finishes at once: all of its 16 rows, if the formula takes few registers. */
 static int count_quads_at_once(const og_cuda_emitter *e)
 {
-    const og_pass *pass = &e->kernel->passes[0];
-    for (int32_t i = 0; i < pass->element_count; i++)
-        if (og_cuda_is_costly(pass->elements[i].op))
-            return 2;
-    return 8;
+    return og_cuda_is_costly_pass(&e->kernel->passes[0]) ? 2 : 8;
 }
 
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)

@@ -66,14 +66,6 @@ static bool is_contiguous(const og_cuda_emitter *e)
     return e->kernel->space.rank <= 1;
 }
 
-static bool is_costly(const og_pass *pass)
-{
-    for (int32_t i = 0; i < pass->element_count; i++)
-        if (og_cuda_is_costly(pass->elements[i].op))
-            return true;
-    return false;
-}
-
 /* OG_BATCH. H200, ms, with 1, 2 and 4: 4096 x 393216 float32, -x 3.017, 3.037 and 3.155, sigmoid
  * 3.063, 3.027 and 3.034 (copies took 3.02); 4096 x 196608, tanh 1.70, 1.53 and 1.51, float16
  * x * sigmoid(x) + y 1.25, 1.18 and 1.11. */
@@ -105,7 +97,7 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     add_lead(e);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
-    bool contiguous = is_contiguous(e), costly = is_costly(&e->kernel->passes[0]);
+    bool contiguous = is_contiguous(e), costly = og_cuda_is_costly_pass(&e->kernel->passes[0]);
     if (contiguous && costly && og_cuda_takes_table(e))
         return og_cuda_add_table(e);
 

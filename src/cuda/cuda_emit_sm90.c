@@ -320,7 +320,7 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n"
                 "#define OG_SPLIT_KEEPS %d\n"
                 "#define OG_TURNS_W %d\n#define OG_W_LINES %d\n#define OG_W_ACROSS %d\n"
-                "#define OG_TURNS_X %d\n#define OG_X_LINES 1\n"
+                "#define OG_TURNS_X %d\n"
                 "#define OG_LONG %d\n#define OG_PARTS %d\n#define OG_BATCH %d\n"
                 "#define OG_TENSOR_BLOCKS %d\nenum { OG_RING_BYTES = %d };\n",
                 (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,

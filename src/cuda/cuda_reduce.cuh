@@ -43,27 +43,13 @@ OG_FN uint32_t og_is_far(float s)
     return fabsf(s) > 0x1p-40f && fabsf(s) < 0x1p40f ? 0 : 0xffffffffu;
 }
 
-OG_FN float og_refine_quotient(float x, float s)
+OG_FN float og_divide_quickly(float x, float s, uint32_t &farthest)
 {
     float r = 1.0f / s;
     float q = x * r;
     q = og_fma_near_f32(og_fma_near_f32(-s, q, x), r, q);
-    return og_fma_near_f32(og_fma_near_f32(-s, q, x), r, q);
-}
-
-OG_FN float og_divide_quickly(float x, float s, uint32_t &farthest)
-{
-    float q = og_refine_quotient(x, s);
+    q = og_fma_near_f32(og_fma_near_f32(-s, q, x), r, q);
     uint32_t distance = (og_bits_f32(q) & 0x7fffffffu) - OG_QUICK_LEAST;
-    farthest = distance > farthest ? distance : farthest;
-    return q;
-}
-
-/* The same, an instruction shorter, for quotients that are hardly ever negative. */
-OG_FN float og_divide_positive(float x, float s, uint32_t &farthest)
-{
-    float q = og_refine_quotient(x, s);
-    uint32_t distance = og_bits_f32(q) - OG_QUICK_LEAST;
     farthest = distance > farthest ? distance : farthest;
     return q;
 }

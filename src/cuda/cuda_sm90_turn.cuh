@@ -6,7 +6,7 @@
  *
  * PARAMETERS
  *   OG_TURNS_W, OG_TURNS_X  1: this factor is turned
- *   OG_W_LINES, OG_X_LINES  1: its neighbours in memory are of neighbouring lines; 0: k of one
+ *   OG_W_LINES              1: w's neighbours in memory are of neighbouring lines; 0: k of one
  */
 enum { OG_TURN_THREADS = 256, OG_TURN = 64 };
 static_assert(OG_TURN_BYTES == OG_TURN * (OG_TURN + 1) * 4, "the launch gives it");
@@ -65,6 +65,6 @@ struct og_x_lines {
 
 OG_KERNEL(og_turn_x, OG_TURN_THREADS)
 {
-    og_turn_lines<og_x_lines, OG_X_LINES>(a, a.rows, a.x_pitch, a.x_copy);
+    og_turn_lines<og_x_lines, 1>(a, a.rows, a.x_pitch, a.x_copy);
 }
 #endif

@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
     const char *name;
     bool has_streams; /* else a run's stream must be NULL */
+    bool has_single;  /* is fast with one product a kernel: og_plan_build_single(), if not strict */
     /* Makes *state for plan, which outlives it, and says how many bytes of
      * workspace a run needs in all: plan->temporary_bytes and its own scratch.
      * options is NULL or valid. On failure *state is NULL. */
