@@ -201,6 +201,10 @@ def linear_inputs(rand, rows, k, n):
     return [rand(rows, k), rand(n, k) * k**-0.5, rand(n)]
 
 
+def gated_inputs(rand, rows, k, n):
+    return [rand(rows, k), rand(n, k) * k**-0.5, rand(n, k) * k**-0.5]
+
+
 def list_works(small):
     """small: tiny shapes, for --smoke."""
     def s(*shape):
@@ -239,16 +243,36 @@ def list_works(small):
                 Work("rms_norm", f"rms_norm(x, {n})", shape, lambda x, n=n: nn.rms_norm(x, (n,)),
                      dtype),
             ]
+    return works + list_products(s)
+
+
+def list_products(s):
+    """s: a shape, tiny for --smoke. Shapes are (m, k, n)."""
+    nn = torch.nn.functional
     a, b = s(128, 32768, 32768), s(1024, 8192, 8192)
+    works = []
     for dtype in (f32, bf16, f16):
         works += [
             Work("linear_sigmoid_sum", "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", a,
                  lambda x, w, b: torch.sum(torch.sigmoid(nn.linear(x, w, b)), 1, keepdim=True),
-                 dtype, make=lambda rand: linear_inputs(rand, *a), autotunes=dtype != f32),
+                 dtype, make=lambda rand: linear_inputs(rand, *a), autotunes=dtype != f32,
+                 most=(None, 1.55 if dtype == f32 else 0.56)),
             Work("linear_sigmoid_residual", "z = linear(x, w, b); z + 2.0 * sigmoid(z)", b,
                  lambda x, w, b: (z := nn.linear(x, w, b)) + 2.0 * torch.sigmoid(z),
-                 dtype, make=lambda rand: linear_inputs(rand, *b), autotunes=dtype != f32),
+                 dtype, make=lambda rand: linear_inputs(rand, *b), autotunes=dtype != f32,
+                 most=(None, 0.72 if dtype == f32 else 0.211)),
         ]
+    for m, k, n in ((4096, 4096, 4096), (8192, 8192, 8192), (1, 8192, 8192), (8, 8192, 8192),
+                    (16, 8192, 8192), (64, 8192, 8192), (8192, 64, 8192), (8192, 8192, 1)):
+        shape = s(m, k, n)
+        works.append(Work("linear", "linear(x, w, b)", shape, nn.linear, compiles=False,
+                          make=lambda rand, shape=shape: linear_inputs(rand, *shape),
+                          most=("torch eager", 1.05)))
+    shape = s(2048, 4096, 11008)
+    for dtype in (f32, bf16):
+        works.append(Work("gated pair", "silu(linear(x, w)) * linear(x, v)", shape,
+                          lambda x, w, v: nn.silu(nn.linear(x, w)) * nn.linear(x, v), dtype,
+                          make=lambda rand: gated_inputs(rand, *shape)))
     return works
 
 
@@ -382,24 +406,35 @@ first_result = """
 import sys, time, torch
 sys.path.insert(0, {bench!r})
 import gpu
-x = torch.randn(4096, 4096, device="cuda")
-out = torch.empty_like(x)
+text, eager, inputs = gpu.first_works[{name!r}]
+inputs = [torch.randn(shape, device="cuda") for shape in inputs]
+out = torch.empty_like(eager(*inputs))
 torch.cuda.synchronize()
 start = time.perf_counter()
 if {compiled}:
-    torch.compile(lambda x: torch.softmax(x * torch.sigmoid(x), 1))(x)
+    torch.compile(eager)(*inputs)
 else:
-    call = gpu.Ogive({library!r}).plan("softmax(x * sigmoid(x), dim=1)", [x], [out])
+    call = gpu.Ogive({library!r}).plan(text, inputs, [out])
     call(torch.cuda.current_stream().cuda_stream)
 torch.cuda.synchronize()
 print("ms", (time.perf_counter() - start) * 1e3)
 """
 
+first_works = {
+    "softmax(x * sigmoid(x))": (
+        "softmax(x * sigmoid(x), dim=1)", lambda x: torch.softmax(x * torch.sigmoid(x), 1),
+        [(4096, 4096)]),
+    "linear_sigmoid_residual": (
+        "z = linear(x, w, b); z + 2.0 * sigmoid(z)",
+        lambda x, w, b: (z := torch.nn.functional.linear(x, w, b)) + 2.0 * torch.sigmoid(z),
+        [(1024, 8192), (8192, 8192), (8192,)]),
+}
 
-def time_first(library, folder, compiled=False):
+
+def time_first(library, folder, name, compiled):
     environment = dict(os.environ, OGIVE_CACHE_DIR=str(folder),
                        TORCHINDUCTOR_CACHE_DIR=str(folder), TRITON_CACHE_DIR=str(folder))
-    script = first_result.format(bench=str(root / "bench"), library=str(library),
+    script = first_result.format(bench=str(root / "bench"), library=str(library), name=name,
                                  compiled=compiled)
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True,
                           text=True, timeout=300)
@@ -408,17 +443,17 @@ def time_first(library, folder, compiled=False):
     return float(done.stdout.split("ms ")[1])
 
 
-def run_first(library):
+def run_first(library, name):
     """The first result of a process that has a CUDA context: nothing cached, then again."""
     rows = []
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
-        for name in ("first result, cold cache", "first result, warm cache"):
-            row = {"work": name, "shape": [4096, 4096], "dtype": "float32", "layout": "contiguous",
-                   "ours_ms": None, "peers": {}, "floor_ms": None, "error": None,
-                   "peer_error": None}
+        for cache in ("cold", "warm"):
+            row = {"work": f"first result, {cache} cache, {name}", "shape": first_works[name][2][0],
+                   "dtype": "float32", "layout": "contiguous", "ours_ms": None, "peers": {},
+                   "floor_ms": None, "error": None, "peer_error": None}
             try:
-                row["ours_ms"] = time_first(library, ours)
-                row["peers"]["torch.compile"] = time_first(library, theirs, compiled=True)
+                row["ours_ms"] = time_first(library, ours, name, False)
+                row["peers"]["torch.compile"] = time_first(library, theirs, name, True)
             except Refused as problem:
                 row["problem"] = str(problem)
             rows.append(row)
@@ -508,7 +543,8 @@ def run_all(args, ogive, gpu):
             torch.cuda.empty_cache()
     if not args.smoke and not args.names:
         yield run_small(ogive, gpu)
-        yield from run_first(args.library.resolve())
+        for name in first_works:
+            yield from run_first(args.library.resolve(), name)
 
 
 def main():
