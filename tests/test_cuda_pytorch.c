@@ -159,7 +159,7 @@ static void add_instances(const char *source, const char *type, og_text *to)
         assert_int_equal(sscanf(comment, "/* %31[^:]: %63[^*]", name, kind), 2);
         og_text_add(to, "template __global__ void ");
         if (strstr(kind, "product") && strcmp(type, "double") != 0)
-            og_text_add(to, "product_tensor<%s, %s>(const ProductArgs, bool);\n", name, type);
+            og_text_add(to, "product_tensor<%s, %s>(const TensorArgs);\n", name, type);
         else if (strstr(kind, "product"))
             og_text_add(to, "product_plain<%s, %s>(const ProductArgs);\n", name, type);
         else if (strstr(kind, "pointwise"))
@@ -178,6 +178,19 @@ static void add_instances(const char *source, const char *type, og_text *to)
     }
 }
 
+/* What products on tensor cores stand on: halves, and kept floats beside them. */
+static void add_arrange(const char *type, og_text *to)
+{
+    static const char *const ways[] = {"true", "false"};
+    for (size_t i = 0; i < TEST_COUNT(ways); i++)
+        for (size_t multiplied = 0; multiplied < 2; multiplied++)
+            if (!multiplied || strcmp(type, "float") != 0)
+                og_text_add(to,
+                            "template __global__ void arrange<%s, %s, %s>(const ProductArgs, int, "
+                            "bool, int, void *, float *);\n",
+                            type, multiplied ? "float" : type, ways[i]);
+}
+
 /* Both parts of a file; float, and another type: all of them only when asked for. */
 static void compile_file(const file_case *of, size_t number)
 {
@@ -193,8 +206,11 @@ static void compile_file(const file_case *of, size_t number)
         add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
         og_text_add(&source, "%s", kernels.data);
         for (size_t t = 0; t < TEST_COUNT(types); t++)
-            if (test_full() || t == 0 || t == 1 + (number + part) % 3)
+            if (test_full() || t == 0 || t == 1 + (number + part) % 3) {
                 add_instances(kernels.data, types[t], &source);
+                if (strstr(source.data, "product_tensor<") && strcmp(types[t], "double") != 0)
+                    add_arrange(types[t], &source);
+            }
         compile(of->formula, source.data, archs[(number + part) % TEST_COUNT(archs)]);
         og_text_free(&source);
         og_text_free(&kernels);

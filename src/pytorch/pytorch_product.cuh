@@ -7,7 +7,6 @@ struct Factor {
     const void *data;
     long long stride[MAX_DIMS]; /* over the space */
     long long k_stride;
-    int way; /* see load_tile() */
 };
 
 struct ProductArgs {

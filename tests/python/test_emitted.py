@@ -323,6 +323,7 @@ def test_emulated(name, emulate):
 
 SETTINGS = {"late copies": {"EMULATOR_LATE": "1"}, "reverse order": {"EMULATOR_ORDER": "1"},
             "less shared memory": {"EMULATOR_SHARED": "166912"},
+            "little shared memory": {"EMULATOR_SHARED": "101376"},
             "no tensor cores": {"EMULATOR_SHARED": "99000"}}
 
 
@@ -338,9 +339,9 @@ def test_emulated_products(setting, emulate, monkeypatch):
     x[3, 5], x[4, 6], x[7, 0], x[9], x[12, 1::2] = float("inf"), float("nan"), 3e38, 0.0, 1e-25
     w[2, 9], w[5] = -float("inf"), 1e-42
     w[11, ::2] *= 1e30
-    long = torch.randn(3, 1100)  # several runs of k; a chunk of them that pairs cannot hold
+    long = torch.randn(3, 1100)  # several runs of k; one that pairs cannot hold
     long[1, 700] = 1e35
-    for left, right in ((x, w), (w, x), (long, long)):
+    for left, right in ((x, w), (w, x), (long, long)):  # the factor of fewer rows is arranged
         check_linear(emulated, left, right)
 
 

@@ -38,7 +38,6 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __noinline__
 #define __launch_bounds__(...)
 #define __shared__ static /* one block at a time */
 
@@ -48,7 +47,7 @@ static unsigned char *emulator_shared; /* dynamic */
 struct Copy {
     void *to;
     const void *from;
-    int bytes, size;
+    int bytes; /* of 16; the others are 0 */
 };
 struct Fiber {
     ucontext_t context;
@@ -62,7 +61,6 @@ static ucontext_t scheduler;
 static int current;
 static std::function<void()> body;
 static unsigned char exchanged[1024][64]; /* what a lane shows the others of its warp */
-static int votes[2];
 
 static void start_fiber()
 {
@@ -90,17 +88,6 @@ static void wait_for(int first, int count, int Fiber::*counter)
 static void __syncthreads() { wait_for(0, (int)blockDim.x, &Fiber::barriers); }
 static void sync_warp() { wait_for(current / 32 * 32, 32, &Fiber::warp_barriers); }
 
-static bool __syncthreads_or(bool vote)
-{
-    const int turn = fibers[current].barriers / 2 % 2;
-    votes[turn] |= vote;
-    __syncthreads();
-    const bool any = votes[turn];
-    __syncthreads();
-    votes[turn] = 0;
-    return any;
-}
-
 template <class T> static T __shfl_xor_sync(unsigned, T value, int delta)
 {
     memcpy(exchanged[current], &value, sizeof value);
@@ -109,6 +96,14 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int delta)
     memcpy(&other, exchanged[current ^ delta], sizeof other);
     sync_warp();
     return other;
+}
+
+static bool __any_sync(unsigned, bool vote)
+{
+    bool any = vote;
+    for (int delta = 1; delta < 32; delta *= 2)
+        any |= __shfl_xor_sync(0xffffffffu, any, delta);
+    return any;
 }
 
 /* What the environment asks for, read at every launch. */
@@ -180,14 +175,14 @@ static void store_words(void *to, const uint4 &w) { memcpy(to, &w, 16); }
 
 static void finish_copy(const Copy &c)
 {
-    memset(c.to, 0, c.size);
+    memset(c.to, 0, 16);
     memcpy(c.to, c.from, c.bytes);
 }
 
-static void copy_async(void *to, const void *from, int bytes, int size)
+static void copy_async(void *to, const void *from, int bytes)
 {
-    const Copy copy = {to, from, bytes, size};
-    if ((uintptr_t)to % size || (bytes && (uintptr_t)from % size) || bytes < 0 || bytes > size)
+    const Copy copy = {to, from, bytes};
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || bytes < 0 || bytes > 16)
         throw std::logic_error("copy_async: alignment or size");
     if (late)
         fibers[current].groups.back().push_back(copy);
@@ -225,7 +220,7 @@ static unsigned lesser_halves(unsigned a, unsigned b)
 
 /* Lane l gets of matrix i the pair at row l / 4, column l % 4 * 2; row r's address is lane
  * 8 i + r's. */
-static void load_matrices(unsigned *to, const unsigned short *from)
+static void load_matrices(unsigned *to, const unsigned char *from)
 {
     if ((uintptr_t)from % 16)
         throw std::logic_error("load_matrices: alignment");

@@ -521,7 +521,6 @@ struct Factor {
     const void *data;
     long long stride[MAX_DIMS]; /* over the space */
     long long k_stride;
-    int way; /* see load_tile() */
 };
 
 struct ProductArgs {
@@ -682,48 +681,137 @@ __global__ void __launch_bounds__(THREADS) product_plain(const ProductArgs p)
 
 /* Tensor cores, for float, float16 and bfloat16 (compute capability 8.0 and later).
  *
- * float: each row of a chunk of 32 k is scaled by the power of two that brings its greatest
- * magnitude into [2^14, 2^15) and written as a pair of halves, hi = half(x) and lo =
- * half(x - hi). Three products, lo*hi + hi*lo + hi*hi, are summed over the chunk, unscaled
- * (exactly: powers of two) and added to a float, which after 16 chunks is added to the tile
- * in shared memory, where there is room for it (H100, B200). What a pair loses of an element is
- * below 2^-22 of itself or 2^-40 of the greatest in its chunk of the row, whichever is more;
- * and tensor cores truncate, but over 32 k only. A chunk that pairs cannot hold (infinities,
- * magnitudes beyond 2^100 or below 2^-100, nonzero elements below 2^-30 of its greatest) is
- * multiplied in float instead, by the same block. On an H200, of k = 8192 and weights of either
- * sign, the largest error was 2e-7 of the largest result; of PyTorch's float product 3e-6.
+ * float: x is scaled by a power of two and written as a pair of halves, hi = half(x) and lo =
+ * half(x - hi). Three products, lo*hi + hi*lo + hi*hi, are summed by tensor cores over 32 k,
+ * the small ones first, unscaled (exactly: powers of two) and added to a float, which after
+ * RUN k is added to the tile. Scales bring the greatest magnitude into [2^14, 2^15), of RUN k
+ * of a row of the one factor, of 32 k of a row of the other. What a pair loses of an element
+ * is below 2^-22 of itself or 2^-40 of that greatest, whichever is more; and tensor cores
+ * truncate, but over 32 k only. What pairs cannot hold (infinities, magnitudes beyond 2^100 or
+ * below 2^-100, nonzero elements below 2^-30 of the greatest) is multiplied in float instead,
+ * by the warp that meets it.
  *
- * Halves: their products are exact, the same tile without the split.
+ * Halves: their products are exact, the same without the split.
  *
- * A block of 8 warps computes 128 x 128, a warp 64 x 32 of it. While tensor cores work on
- * chunk c, chunk c + 1 is split (thread t takes row t of the 128 + 128) and chunk c + 2 is on
- * its way from memory (cp.async). */
-constexpr int TILE = 128, CHUNK = 32, PAIR_PITCH = CHUNK + 8, FINISH_PITCH = TILE + 4;
+ * The factor of fewer rows is arranged beforehand, by arrange(), and comes as pairs; the other
+ * is read as it lies, if that is along k by 16 bytes, and split on its way from shared memory
+ * to registers. A block of 8 warps computes 128 x 128; a warp 32 rows of the direct factor and
+ * 64 of the arranged. A stage of shared memory is a line of 128 bytes of each row: 32 k. */
+constexpr int TILE = 128, LINE = 128, RUN = 512, FINISH_PITCH = TILE + 1;
+constexpr int STAGE_BYTES = 2 * TILE * LINE; /* direct, then arranged */
 
-template <class T> struct RawTile {
-    /* Rows of k (ways 0, 1) or k's of rows (ways 2, 3); pitches keep 16-byte alignment and
-     * spread rows over the banks. */
-    static constexpr int PITCH = CHUNK + 16 / sizeof(T), ROW_PITCH = TILE + 16 / sizeof(T);
-    static constexpr int COUNT = TILE * PITCH;
+/* k of a line, of `size` bytes each; a line has four fragments of 16 halves: hi, hi, lo, lo of
+ * pairs, or the halves themselves. */
+__host__ __device__ constexpr int line_k(int size) { return LINE / size; }
+
+struct TensorArgs {
+    ProductArgs p;
+    int arranged;                   /* the factor that is: 0 left, 1 right */
+    int stages, steps;              /* of shared memory; lines that k takes */
+    Factor direct[2];               /* [product], along k by 16 bytes */
+    const unsigned short *lines[2]; /* [product]: [row of all batches][step][64] */
+    const float *scales[2];         /* [run][row]: to multiply sums by; 0: not held */
+    float *tiles;                   /* [block], where shared memory has no room */
 };
 
-template <class P> struct TensorShared {
-    static constexpr int PARTS = sizeof(P) == 4 ? 2 : 1; /* hi and lo, or the half itself */
-    P raw[2][2][RawTile<P>::COUNT];          /* [stage][left, right] */
-    unsigned short half[2][PARTS][2 * TILE][PAIR_PITCH];
-    float scale[2][2 * TILE]; /* to multiply the chunk's sums by */
-    long long row_offset[2 * TILE];
-};
+/* Where in its line element k is: of the direct factor, lane 4 g + t of a warp reads neighbours,
+ * line_k / 4 of them, and these are to meet their like. */
+template <class P> __device__ __forceinline__ int place_of(int k)
+{
+    constexpr int EACH = line_k(sizeof(P)) / 4;
+    return k % EACH / 4 * 16 + k / 2 % 2 * 8 + k / EACH * 2 + k % 2;
+}
 
-__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, int size)
+/* 2^14 <= greatest * up < 2^15, up * down = 1; false if pairs cannot hold that. */
+__device__ __forceinline__ bool find_scale(float greatest, float &up, float &down)
+{
+    const unsigned exponent = og_bits_f32(greatest) >> 23;
+    const bool scales = exponent >= 27 && exponent < 227;
+    up = scales ? og_float_bits((268u - exponent) << 23) : 1.0f;
+    down = scales ? og_float_bits((exponent - 14u) << 23) : 1.0f;
+    return scales || greatest == 0.0f;
+}
+
+/* Does a pair lose more of x than it should? */
+__device__ __forceinline__ bool is_lost(float x, float greatest)
+{
+    return x != 0.0f && fabsf(x) < greatest * 0x1p-30f;
+}
+
+/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or (is_direct) as
+ * they are, along k. A warp takes RUN k of a row. P is what is multiplied: T, or float. */
+template <class T, class P, bool is_direct>
+__global__ void __launch_bounds__(THREADS)
+    arrange(const ProductArgs p, int which, bool is_kept, int steps, void *to, float *scales)
+{
+    constexpr int K = line_k(sizeof(P)), WARPS = THREADS / 32;
+    const Factor &f = p.factor[which];
+    const bool right = which % 2;
+    const int lane = threadIdx.x % 32;
+    const long long rows = right ? p.n : p.m, all = p.rows / p.m * rows;
+    const long long groups = (all + WARPS - 1) / WARPS, run = blockIdx.x / groups;
+    const long long row = blockIdx.x % groups * WARPS + threadIdx.x / 32;
+    if (row >= all)
+        return;
+    const long long first = factor_offset(p, f, row / rows, 0, p.batch_dims) +
+                            factor_offset(p, f, row % rows, p.batch_dims + (right ? p.m_dims : 0),
+                                          right ? p.n_dims : p.m_dims);
+    P x[RUN / 32];
+#pragma unroll
+    for (int i = 0; i < RUN / 32; i++) {
+        const long long k = run * RUN + 32 * i + lane, at = first + k * f.k_stride;
+        if (k >= p.k)
+            x[i] = P{};
+        else if constexpr (sizeof(P) == 4)
+            x[i] = load<T, float>(f.data, at, is_kept);
+        else
+            x[i] = ((const P *)f.data)[at];
+    }
+    float up = 1.0f;
+    if constexpr (sizeof(P) == 4 && !is_direct) {
+        float greatest = 0.0f, down;
+#pragma unroll
+        for (int i = 0; i < RUN / 32; i++)
+            greatest = fmaxf(greatest, fabsf(x[i]));
+#pragma unroll
+        for (int delta = 16; delta > 0; delta /= 2)
+            greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, delta));
+        bool fails = !find_scale(greatest, up, down);
+#pragma unroll
+        for (int i = 0; i < RUN / 32; i++)
+            fails = fails || is_lost(x[i], greatest);
+        fails = __any_sync(0xffffffffu, fails);
+        up = fails ? 0.0f : up; /* nothing may come of it: see multiply_plainly() */
+        if (lane == 0)
+            scales[run * all + row] = fails ? 0.0f : down;
+    }
+#pragma unroll
+    for (int i = 0; i < RUN / 32; i++) {
+        const long long k = run * RUN + 32 * i + lane, step = k / K;
+        if (step >= steps)
+            break;
+        if constexpr (is_direct) {
+            ((P *)to)[row * steps * K + k] = x[i];
+        } else {
+            unsigned short *line = (unsigned short *)to + (row * steps + step) * 64;
+            const int place = place_of<P>((int)(k % K));
+            if constexpr (sizeof(P) == 4) {
+                const float y = up == 0.0f ? 0.0f : x[i] * up;
+                line[place] = og_f16_from_f32(y);
+                line[32 + place] = og_f16_from_f32(y - og_f32_from_f16(line[place]));
+            } else {
+                line[place] = *(const unsigned short *)&x[i];
+            }
+        }
+    }
+}
+
+/* 16 bytes, of which the first `bytes` are read, the others 0. */
+__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes)
 {
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if (size == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
-                     "r"(bytes));
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
-                     "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 /* What was copied since the last of these is a group; all but the last `under_way` groups are
@@ -738,98 +826,19 @@ template <int under_way> __device__ __forceinline__ void wait_copies()
     asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
 }
 
-/* One factor's way into shared memory, chunk by chunk. way: 1 rows of k by 16 bytes, 2 k's
- * of rows by 16 bytes, of which a thread moves COPIES a chunk, always the same place of it;
- * 0 and 3 the same by elements. E is what lies in memory, P what is multiplied. */
-template <class E, class P> struct Stream {
-    static constexpr int V = 16 / sizeof(P), COPIES = TILE * CHUNK / V / THREADS;
-    static constexpr int K_LINE = CHUNK / V, ROW_LINE = TILE / V; /* threads along k, along rows */
-    const P *from[COPIES];
-
-    /* first: of the batch; offset: [row] */
-    __device__ __forceinline__ void start(const Factor &f, long long first, const long long *offset,
-                                          int rows)
-    {
-#pragma unroll
-        for (int i = 0; i < COPIES; i++) {
-            const int t = threadIdx.x;
-            const int r = f.way == 2 ? t % ROW_LINE * V : t / K_LINE + i * (THREADS / K_LINE);
-            const int q = f.way == 2 ? t / ROW_LINE + i * (THREADS / ROW_LINE)
-                                     : t % K_LINE * V;
-            from[i] = (const P *)f.data;
-            if (f.way == 1 || f.way == 2)
-                from[i] += first + (r < rows ? offset[r] + q * f.k_stride : 0);
-        }
-    }
-
-    /* Chunk k .. k + CHUNK into raw, zeros beyond the rows and the last k. */
-    __device__ __forceinline__ void load(const Factor &f, long long first, const long long *offset,
-                                         int rows, long long k, long long k_end, P *raw)
-    {
-        const long long left = k_end - k; /* > 0 */
-        const int ks = left < CHUNK ? (int)left : CHUNK, t = threadIdx.x;
-        if (f.way == 1) {
-            const int q = t % K_LINE * V, count = min(max(ks - q, 0), V);
-#pragma unroll
-            for (int i = 0; i < COPIES; i++) {
-                const int r = t / K_LINE + i * (THREADS / K_LINE);
-                copy_async(raw + r * RawTile<P>::PITCH + q, from[i] + (count ? k : 0),
-                           r < rows ? count * (int)sizeof(P) : 0, 16);
-            }
-        } else if (f.way == 2) {
-            const int r = t % ROW_LINE * V, count = min(max(rows - r, 0), V);
-#pragma unroll
-            for (int i = 0; i < COPIES; i++) {
-                const int q = t / ROW_LINE + i * (THREADS / ROW_LINE);
-                copy_async(raw + q * RawTile<P>::ROW_PITCH + r,
-                           from[i] + (q < ks ? k * f.k_stride : 0),
-                           q < ks ? count * (int)sizeof(P) : 0, 16);
-            }
-        } else {
-            load_elements(f, first, offset, rows, k, ks, raw);
-        }
-    }
-
-    __device__ __forceinline__ static void load_elements(const Factor &f, long long first,
-                                                      const long long *offset, int rows,
-                                                      long long k, int ks, P *raw)
-    {
-        const bool by_rows = f.way == 3;
-        const E *base = (const E *)f.data + first;
-        for (int i = threadIdx.x; i < TILE * CHUNK; i += THREADS) {
-            const int r = by_rows ? i % TILE : i / CHUNK, q = by_rows ? i / TILE : i % CHUNK;
-            P *to = raw + (by_rows ? q * RawTile<P>::ROW_PITCH + r : r * RawTile<P>::PITCH + q);
-            const bool inside = r < rows && q < ks;
-            const E *source = inside ? base + offset[r] + (k + q) * f.k_stride : base;
-            if constexpr (sizeof(E) != sizeof(P))
-                *to = inside ? (P)number_of(*source) : (P)0;
-            else if constexpr (sizeof(P) == 4)
-                copy_async(to, source, inside ? 4 : 0, 4);
-            else
-                *to = inside ? *(const P *)source : P{};
-        }
-    }
-};
-
-template <class T> __device__ __forceinline__ T raw_at(const T *raw, int way, int r, int q)
+/* threadIdx.x, for places that the compiler shall find anew at every use: kept in registers,
+ * they would leave too few for what is multiplied. */
+__device__ __forceinline__ int this_thread()
 {
-    return raw[way >= 2 ? q * RawTile<T>::ROW_PITCH + r : r * RawTile<T>::PITCH + q];
+    int thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    return thread;
 }
 
-/* The 32 elements of row r. */
-template <class T>
-__device__ __forceinline__ void read_row(const T *raw, int way, int r, T *x)
+/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
+__device__ __forceinline__ int unit_at(int row, int unit)
 {
-    constexpr int V = 16 / sizeof(T);
-    if (way >= 2) {
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++)
-            x[q] = raw[q * RawTile<T>::ROW_PITCH + r];
-    } else {
-#pragma unroll
-        for (int q = 0; q < CHUNK; q += V)
-            *(uint4 *)(x + q) = *(const uint4 *)(raw + r * RawTile<T>::PITCH + q);
-    }
+    return row * LINE + ((unit ^ row % 8) << 4);
 }
 
 /* half(low) | half(high) << 16 */
@@ -847,65 +856,13 @@ __device__ __forceinline__ unsigned lesser_halves(unsigned a, unsigned b)
     return a;
 }
 
-/* Row r as pairs of halves; true if they cannot hold it. (NaN they do: the product is NaN.) */
-__device__ __forceinline__ bool prepare_row(const float *raw, int way, int r,
-                                            unsigned short *hi, unsigned short *lo, float *scale)
-{
-    alignas(16) float x[CHUNK];
-    read_row(raw, way, r, x);
-    float greatest = 0.0f;
-#pragma unroll
-    for (int q = 0; q < CHUNK; q++)
-        greatest = fmaxf(greatest, fabsf(x[q]));
-    const unsigned exponent = og_bits_f32(greatest) >> 23;
-    bool holds = greatest == 0.0f || (exponent >= 27 && exponent < 227);
-    const bool scales = holds && greatest != 0.0f;
-    const float up = scales ? og_float_bits((268u - exponent) << 23) : 1.0f;
-    *scale = scales ? og_float_bits((exponent - 14u) << 23) : 1.0f;
-    unsigned least = 0x7bff7bffu;
-#pragma unroll
-    for (int q = 0; q < CHUNK; q += 8) {
-        unsigned h[4], l[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float x0 = x[q + 2 * i] * up, x1 = x[q + 2 * i + 1] * up;
-            h[i] = pack_halves(x0, x1);
-            l[i] = pack_halves(x0 - og_f32_from_f16((unsigned short)h[i]),
-                               x1 - og_f32_from_f16((unsigned short)(h[i] >> 16)));
-            least = lesser_halves(least, h[i]);
-        }
-        *(uint4 *)(hi + q) = make_uint4(h[0], h[1], h[2], h[3]);
-        *(uint4 *)(lo + q) = make_uint4(l[0], l[1], l[2], l[3]);
-    }
-    /* 2^-14, the least normal half: something here is small, or 0. */
-    if ((least & 0xffffu) < 0x0400u || least >> 16 < 0x0400u)
-        for (int q = 0; q < CHUNK; q++) {
-            const float magnitude = fabsf(raw_at(raw, way, r, q));
-            holds = holds && (magnitude == 0.0f || !(magnitude < greatest * 0x1p-30f));
-        }
-    return !holds;
-}
-
-/* Halves are as they are. */
-template <class T>
-__device__ __forceinline__ bool prepare_row(const T *raw, int way, int r, unsigned short *to,
-                                            unsigned short *, float *scale)
-{
-    alignas(16) T x[CHUNK];
-    read_row(raw, way, r, x);
-#pragma unroll
-    for (int q = 0; q < CHUNK; q += 8)
-        *(uint4 *)(to + q) = *(const uint4 *)(x + q);
-    *scale = 1.0f;
-    return false;
-}
-
-__device__ __forceinline__ void load_matrices(unsigned *to, const unsigned short *from)
+__device__ __forceinline__ void load_matrices(unsigned *to, const unsigned char *from)
 {
     const unsigned at = (unsigned)__cvta_generic_to_shared(from);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
 }
 
 template <class P> struct IsBfloat16 {
@@ -915,17 +872,18 @@ template <> struct IsBfloat16<Bfloat16> {
     static constexpr int value = 1;
 };
 
-/* sum (16 x 8) = left (16 x 16) right (16 x 8), added to what it was unless this is first. */
+/* sum (16 x 8) = left (16 x 16) right (16 x 8), added to what it was unless this is first.
+ * volatile: in the order of the text, chains in turn. */
 template <class P>
 __device__ __forceinline__ void multiply(float *sum, const unsigned *left, const unsigned *right,
                                          bool first)
 {
 #define MULTIPLY(type, c0, c1, c2, c3)                                                         \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                         \
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                  \
-        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])                               \
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),               \
-          "r"(right[1]), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"         \
+                 : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])                      \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),      \
+                   "r"(right[1]), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
     if (IsBfloat16<P>::value && first)
         MULTIPLY("bf16", 0.0f, 0.0f, 0.0f, 0.0f);
     else if (IsBfloat16<P>::value)
@@ -937,191 +895,321 @@ __device__ __forceinline__ void multiply(float *sum, const unsigned *left, const
 #undef MULTIPLY
 }
 
-/* total += the products of a prepared chunk, for this warp's 64 x 32. */
-template <class T>
-__device__ __forceinline__ void multiply_chunk(const TensorShared<T> &s, int stage, int warp_m,
-                                               int warp_n, float (*total)[4][4])
+/* 16 rows of the direct factor: of lane 4 g + t, rows g and g + 8. */
+struct Fragments {
+    unsigned part[4][4];
+    float scale[2]; /* to multiply sums of that row by */
+    bool doubts;    /* pairs may not hold them: see fails() */
+};
+
+/* Of rows g and g + 8 (half) of those that start at `row`: two of the eight 16 bytes. */
+__device__ __forceinline__ void read_line(const unsigned char *stage, int row, int half, uint4 *to)
 {
-    constexpr int PARTS = TensorShared<T>::PARTS;
-    const int lane = threadIdx.x % 32;
-    float sum[4][4][4];
-#pragma unroll
-    for (int q = 0; q < CHUNK; q += 16) {
-        unsigned left[PARTS][4][4], right[PARTS][2][4];
-#pragma unroll
-        for (int part = 0; part < PARTS; part++) {
-            const unsigned short(*half)[PAIR_PITCH] = s.half[stage][part];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                load_matrices(left[part][i],
-                              &half[64 * warp_m + 16 * i + lane % 16][q + lane / 16 * 8]);
-#pragma unroll
-            for (int j = 0; j < 2; j++)
-                load_matrices(right[part][j], &half[TILE + 32 * warp_n + 16 * j + lane / 16 * 8 +
-                                                    lane % 8][q + lane / 8 % 2 * 8]);
-        }
-#pragma unroll
-        for (int which = PARTS == 2 ? 0 : 2; which < 3; which++) /* lo*hi, hi*lo, hi*hi */
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-#pragma unroll
-                for (int j = 0; j < 4; j++)
-                    multiply<T>(sum[i][j], left[which == 0 ? PARTS - 1 : 0][i],
-                                right[which == 1 ? PARTS - 1 : 0][j / 2] + j % 2 * 2,
-                                q == 0 && which == (PARTS == 2 ? 0 : 2));
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
-                const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
-                total[i][j][e] =
-                    PARTS == 1 ? total[i][j][e] + sum[i][j][e]
-                               : fmaf(sum[i][j][e] * s.scale[stage][r], s.scale[stage][TILE + c],
-                                      total[i][j][e]);
-            }
+    const int lane = threadIdx.x % 32, at = unit_at(row + lane / 4, lane % 4 * 2) + half * 8 * LINE;
+    to[0] = *(const uint4 *)(stage + at);
+    to[1] = *(const uint4 *)(stage + (at ^ 16));
 }
 
-/* The same in float, for what pairs cannot hold. */
+/* Of 32 k of a row, of which four lanes have 8 each. A NaN is none. */
+__device__ __forceinline__ float find_greatest(const float *x)
+{
+    float greatest = 0.0f;
+#pragma unroll
+    for (int q = 0; q < 8; q++)
+        greatest = fmaxf(greatest, fabsf(x[q]));
+    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, 1));
+    return fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, 2));
+}
+
+__device__ __forceinline__ void take_rows(const unsigned char *stage, int row, Fragments &f, float)
+{
+    unsigned least = 0x7bff7bffu;
+    f.doubts = false;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        alignas(16) float x[8];
+        float up;
+        read_line(stage, row, h, (uint4 *)x);
+        f.doubts |= !find_scale(find_greatest(x), up, f.scale[h]);
+#pragma unroll
+        for (int q = 0; q < 8; q += 2) {
+            const float x0 = x[q] * up, x1 = x[q + 1] * up;
+            const unsigned hi = pack_halves(x0, x1);
+            f.part[q / 4][q % 4 + h] = hi;
+            f.part[2 + q / 4][q % 4 + h] =
+                pack_halves(x0 - og_f32_from_f16((unsigned short)hi),
+                            x1 - og_f32_from_f16((unsigned short)(hi >> 16)));
+            least = lesser_halves(least, hi);
+        }
+    }
+    /* 2^-14, the least normal half: something here is small, or 0. */
+    f.doubts |= (least & 0xffffu) < 0x0400u || least >> 16 < 0x0400u;
+}
+
 template <class P>
-__device__ __forceinline__ void multiply_plainly(const TensorShared<P> &s, int stage, int left_way,
-                                                 int right_way, int warp_m, int warp_n,
-                                                 float (*total)[4][4])
+__device__ __forceinline__ void take_rows(const unsigned char *stage, int row, Fragments &f, P)
 {
-    const int lane = threadIdx.x % 32;
-    float sum[4][4][4] = {};
+    f.doubts = false;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        alignas(16) unsigned x[8];
+        read_line(stage, row, h, (uint4 *)x);
+        f.scale[h] = 1.0f;
+#pragma unroll
+        for (int q = 0; q < 8; q++)
+            f.part[q / 2][q % 2 * 2 + h] = x[q];
+    }
+}
+
+/* Can pairs not hold those 16 rows? (NaN they do: the product is NaN.) */
+__device__ __forceinline__ bool fails(const unsigned char *stage, int row)
+{
+    bool any = false;
 #pragma unroll 1
-    for (int q = 0; q < CHUNK; q++) {
-        float left[8], right[8];
+    for (int h = 0; h < 2; h++) {
+        alignas(16) float x[8];
+        float up, down;
+        read_line(stage, row, h, (uint4 *)x);
+        const float greatest = find_greatest(x);
+        any = any || !find_scale(greatest, up, down);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            left[i] = number_of(
-                raw_at(s.raw[stage][0], left_way, 64 * warp_m + 8 * i + lane / 4, q));
-            right[i] = number_of(raw_at(s.raw[stage][1], right_way,
-                                        32 * warp_n + i / 2 * 8 + lane % 4 * 2 + i % 2, q));
-        }
+        for (int q = 0; q < 8; q++)
+            any = any || is_lost(x[q], greatest);
+    }
+    return __any_sync(0xffffffffu, any);
+}
+
+/* sum += the products of a stage, for this warp's 32 x 64. Sixteen chains take turns, so that
+ * none waits for itself (H200: a product then takes 6 cycles, in one chain 33). */
+template <class P>
+__device__ __forceinline__ void multiply_stage(const unsigned char *arranged, int row,
+                                               const Fragments *f, float (*sum)[8][4])
+{
+    constexpr bool PAIRS = sizeof(P) == 4;
+    const int lane = threadIdx.x % 32, at = unit_at(row + lane % 8, lane / 8);
+    unsigned right[8][8];
+    float chain[2][8][4];
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 16; j++)
+        load_matrices(right[j % 8] + j / 8 * 4, arranged + (at ^ j / 8 * 64) + j % 8 * 8 * LINE);
 #pragma unroll
-            for (int j = 0; j < 4; j++)
+    for (int n = 0; n < (PAIRS ? 6 : 4); n++) { /* lo*hi, hi*lo, hi*hi, of 16 k each */
+        const int a = !PAIRS ? n : n < 2 ? n + 2 : n % 2;
+        const int b = !PAIRS || n / 2 == 1 ? n : n % 2;
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    sum[i][j][e] =
-                        fmaf(left[2 * i + e / 2], right[2 * j + e % 2], sum[i][j][e]);
+        for (int j = 0; j < 8; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                multiply<P>(chain[i][j], f[i].part[a], right[j] + 2 * b, n == 0);
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                total[i][j][e] += sum[i][j][e];
+    for (int n = 0; n < 64; n++) {
+        const int i = n / 32, j = n / 4 % 8, e = n % 4;
+        sum[i][j][e] = PAIRS ? fmaf(chain[i][j][e], f[i].scale[e / 2], sum[i][j][e])
+                             : sum[i][j][e] + chain[i][j][e];
+    }
 }
 
-/* This warp's 64 x 32 of a tile (TILE, FINISH_PITCH): set, or added to. */
-__device__ __forceinline__ void put_total(float *tile, bool adds, const float (*total)[4][4])
+/* A block's tile: rows r on of the direct factor, of r_end, and c on of the arranged. */
+struct BlockTile {
+    long long batch, m_tile, n_tile, r, r_end, c, c_end;
+};
+
+__device__ __forceinline__ BlockTile find_tile(const TensorArgs &a)
 {
-    const int lane = threadIdx.x % 32, warp_m = threadIdx.x / 128, warp_n = threadIdx.x / 32 % 4;
+    const ProductArgs &p = a.p;
+    BlockTile t;
+    t.m_tile = blockIdx.x % p.m_tiles;
+    t.n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
+    t.batch = blockIdx.x / p.m_tiles / p.n_tiles;
+    t.r = (a.arranged ? t.m_tile : t.n_tile) * TILE;
+    t.c = (a.arranged ? t.n_tile : t.m_tile) * TILE;
+    t.r_end = a.arranged ? p.m : p.n;
+    t.c_end = a.arranged ? p.n : p.m;
+    return t;
+}
+
+/* Where this thread's sums go: rows r + 16 i and 8 more of the direct factor, c + 8 j and the
+ * next of the arranged. */
+struct TilePlace {
+    float *tile;
+    int r_step, c_step, r, c;
+};
+
+__device__ __forceinline__ TilePlace find_sums(const TensorArgs &a, float *tile)
+{
+    const int thread = this_thread();
+    return {tile, a.arranged ? FINISH_PITCH : 1, a.arranged ? 1 : FINISH_PITCH,
+            thread / 64 * 32 + thread % 32 / 4, thread / 32 % 2 * 64 + thread % 4 * 2};
+}
+
+__device__ __forceinline__ float *element_at(const TilePlace &p, int i, int j, int e)
+{
+    return p.tile + (p.r + 16 * i + e / 2 * 8) * p.r_step + (p.c + 8 * j + e % 2) * p.c_step;
+}
+
+/* tile += sums, each times its column's scale (none: 1); which are 0 then. */
+__device__ __forceinline__ void add_sums(const TilePlace &place, const float *scales, int columns,
+                                         float (*sum)[8][4])
+{
+    float scale[16];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int c = 0; c < 16; c++) {
+        const int column = place.c + c / 2 * 8 + c % 2;
+        scale[c] = scales && column < columns ? scales[column] : 1.0f;
+    }
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+    for (int j = 0; j < 8; j++) {
+        float before[8]; /* all loads before a store, which the compiler cannot tell apart */
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int r = 64 * warp_m + 16 * i + lane / 4 + e / 2 * 8;
-                const int c = 32 * warp_n + 8 * j + lane % 4 * 2 + e % 2;
-                float *to = &tile[r * FINISH_PITCH + c];
-                *to = adds ? *to + total[i][j][e] : total[i][j][e];
+        for (int n = 0; n < 8; n++)
+            before[n] = *element_at(place, n / 4, j, n % 4);
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            float &from = sum[n / 4][j][n % 4];
+            *element_at(place, n / 4, j, n % 4) = fmaf(from, scale[2 * j + n % 2], before[n]);
+            from = 0.0f;
+        }
+    }
+}
+
+/* tile += 16 rows of a stage (i: which of this warp's), in float, for what pairs cannot hold. */
+template <class T>
+__device__ __forceinline__ void multiply_plainly(const TensorArgs &a, const Factor &arranged,
+                                                 bool is_kept, const BlockTile &t, long long k,
+                                                 const unsigned char *direct, float *tile, int i)
+{
+    const ProductArgs &p = a.p;
+    const TilePlace place = find_sums(a, tile);
+    const int dim = p.batch_dims + (a.arranged ? p.m_dims : 0);
+    const int dims = a.arranged ? p.n_dims : p.m_dims;
+    const int ks = (int)min(p.k - k, (long long)line_k(sizeof(float)));
+#pragma unroll 1
+    for (int c = 0; c < 16; c++) {
+        const long long row = t.c + place.c + c / 2 * 8 + c % 2;
+        if (row >= t.c_end)
+            continue;
+        const long long at = factor_offset(p, arranged, t.batch, 0, p.batch_dims) +
+                             factor_offset(p, arranged, row, dim, dims);
+#pragma unroll 1
+        for (int h = 0; h < 2; h++) {
+            const int r = place.r + 16 * i + 8 * h;
+            float sum = 0.0f;
+            for (int q = 0; q < ks; q++)
+                sum = fmaf(*(const float *)(direct + unit_at(r, q / 4) + q % 4 * 4),
+                           load<T, float>(arranged.data, at + (k + q) * arranged.k_stride, is_kept),
+                           sum);
+            *element_at(place, i, c / 2, 2 * h + c % 2) += sum;
+        }
+    }
+}
+
+/* Where row `row` of the tile begins: TILE direct ones, then the arranged. Beyond a factor's last
+ * it is that one, whose products count for nothing. */
+template <class P>
+__device__ __forceinline__ const unsigned char *find_row(const TensorArgs &a, int product,
+                                                         const BlockTile &t, int row)
+{
+    const ProductArgs &p = a.p;
+    const Factor &f = a.direct[product];
+    if (row >= TILE)
+        return (const unsigned char *)a.lines[product] +
+               (t.batch * t.c_end + min(t.c + row - TILE, t.c_end - 1)) * a.steps * LINE;
+    return (const unsigned char *)((const P *)f.data +
+                                   factor_offset(p, f, t.batch, 0, p.batch_dims) +
+                                   factor_offset(p, f, min(t.r + row, t.r_end - 1),
+                                                 p.batch_dims + (a.arranged ? 0 : p.m_dims),
+                                                 a.arranged ? p.m_dims : p.n_dims));
+}
+
+/* Starts to copy step `step` to a stage; nothing is under way for those that do not exist.
+ * from: [row of the tile]; last_bytes: of this thread's 16 in the last step. */
+__device__ __forceinline__ void copy_step(const unsigned char *const *from, int step, int steps,
+                                          int last_bytes, unsigned char *stage)
+{
+    if (step < steps) {
+        const int row = threadIdx.x / 8, unit = threadIdx.x % 8;
+        const long long at = (long long)step * LINE + unit * 16;
+        const int bytes = step + 1 < steps ? 16 : last_bytes;
+#pragma unroll
+        for (int i = 0; i < 2 * TILE; i += THREADS / 8)
+            copy_async(stage + unit_at(row, unit) + i * LINE, from[row + i] + at,
+                       i < TILE ? bytes : 16);
+    }
+    end_copies();
+}
+
+/* One product of a tile. P is what is multiplied: T, or float if a factor is kept. */
+template <class T, class P>
+__device__ __forceinline__ void multiply_tile(const TensorArgs &a, int product, bool is_kept,
+                                              const BlockTile &t, unsigned char *shared,
+                                              float *tile)
+{
+    constexpr int K = line_k(sizeof(P)), V = 16 / sizeof(P), STEPS_PER_RUN = RUN / K;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int columns = (int)min(t.c_end - t.c, (long long)TILE);
+    const unsigned char **from = (const unsigned char **)(shared + a.stages * STAGE_BYTES);
+    from[threadIdx.x] = find_row<P>(a, product, t, threadIdx.x);
+    float sum[2][8][4];
+    const TilePlace place = find_sums(a, tile);
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        sum[i / 32][i / 4 % 8][i % 4] = 0.0f;
+        *element_at(place, i / 32, i / 4 % 8, i % 4) = 0.0f;
+    }
+    __syncthreads();
+
+    const long long left = a.p.k - (a.steps - 1LL) * K - threadIdx.x % 8 * V;
+    const int last_bytes = (int)(max(min(left, (long long)V), 0LL) * sizeof(P));
+    for (int step = 0; step < a.stages - 1; step++)
+        copy_step(from, step, a.steps, last_bytes, shared + step * STAGE_BYTES);
+
+    const int r = warp / 2 * 32, c = warp % 2 * 64; /* this warp's */
+    Fragments rows[2];
+    const float *scales = (const float *)0;
+    bool run_fails = false;
+    int now = 0, filled = a.stages - 1; /* stages: of this step, to fill next */
+    for (int step = 0; step < a.steps; step++) {
+        if (a.stages > 3)
+            wait_copies<1>(); /* this step and the next are there */
+        else
+            wait_copies<0>();
+        __syncthreads();
+        copy_step(from, step + a.stages - 1, a.steps, last_bytes, shared + filled * STAGE_BYTES);
+        filled = now;
+        const unsigned char *stage = shared + now * STAGE_BYTES;
+        now = now + 1 == a.stages ? 0 : now + 1;
+        const unsigned char *next = shared + now * STAGE_BYTES;
+        if (step == 0) {
+            take_rows(stage, r, rows[0], P{});
+            take_rows(stage, r + 16, rows[1], P{});
+        }
+        if constexpr (sizeof(P) == 4) {
+            if (step % STEPS_PER_RUN == 0) {
+                scales = a.scales[product] + step / STEPS_PER_RUN * (a.p.rows / a.p.m * t.c_end) +
+                         t.batch * t.c_end + t.c;
+                run_fails = (c + lane < columns && scales[c + lane] == 0.0f) ||
+                            (c + lane + 32 < columns && scales[c + lane + 32] == 0.0f);
+                run_fails = __any_sync(0xffffffffu, run_fails);
             }
-}
-
-template <class T, bool is_kept> struct Held {
-    typedef T type;
-};
-template <class T> struct Held<T, true> {
-    typedef float type;
-};
-
-/* One product of the tile, left in registers; if tile is not NULL, runs of RUN chunks are
- * added up there, and true says that something is. kept: which of its factors is a float that
- * an earlier kernel kept (1: left, 2: right); P is what is multiplied, float if either is. */
-template <int kept, class T, class P>
-__device__ __forceinline__ bool multiply_tile(const ProductArgs &p, const Factor *f,
-                                              TensorShared<P> &s, long long batch,
-                                              long long m_tile, long long n_tile, float *tile,
-                                              float (*total)[4][4])
-{
-    constexpr int PARTS = TensorShared<P>::PARTS, RUN = 16;
-    const int thread = threadIdx.x, warp = thread / 32, warp_m = warp / 4, warp_n = warp % 4;
-    const int side = thread / TILE, mine = thread % TILE; /* the row that this thread splits */
-    const long long rows = side ? p.n - n_tile * TILE : p.m - m_tile * TILE;
-    if (mine < rows)
-        s.row_offset[thread] =
-            factor_offset(p, f[side], (side ? n_tile : m_tile) * TILE + mine,
-                          p.batch_dims + (side ? p.m_dims : 0), side ? p.n_dims : p.m_dims);
-    __syncthreads();
-    Stream<typename Held<T, (kept & 1) != 0>::type, P> left;
-    Stream<typename Held<T, (kept & 2) != 0>::type, P> right;
-    const int left_rows = (int)min(p.m - m_tile * TILE, (long long)TILE);
-    const int right_rows = (int)min(p.n - n_tile * TILE, (long long)TILE);
-    const long long left_first = factor_offset(p, f[0], batch, 0, p.batch_dims);
-    const long long right_first = factor_offset(p, f[1], batch, 0, p.batch_dims);
-    left.start(f[0], left_first, s.row_offset, left_rows);
-    right.start(f[1], right_first, s.row_offset + TILE, right_rows);
-    const int chunks = (int)((p.k + CHUNK - 1) / CHUNK);
-    const int my_way = side ? f[1].way : f[0].way;
-    bool put = false;
-    /* Chunk c into stage c % 2; nothing is under way for those that do not exist. */
-#define LOAD(c)                                                                                \
-    do {                                                                                       \
-        if ((c) < chunks) {                                                                    \
-            left.load(f[0], left_first, s.row_offset, left_rows, (long long)(c) * CHUNK, p.k,  \
-                      s.raw[(c) % 2][0]);                                                      \
-            right.load(f[1], right_first, s.row_offset + TILE, right_rows,                     \
-                       (long long)(c) * CHUNK, p.k, s.raw[(c) % 2][1]);                        \
-        }                                                                                      \
-        end_copies();                                                                          \
-    } while (0)
-#define PREPARE(c)                                                                             \
-    prepare_row(s.raw[(c) % 2][side], my_way, mine, s.half[(c) % 2][0][thread],                \
-                s.half[(c) % 2][PARTS - 1][thread], &s.scale[(c) % 2][thread])
-    LOAD(0);
-    LOAD(1);
-    wait_copies<1>();
-    __syncthreads();
-    bool mine_fails = chunks > 0 && PREPARE(0);
-    for (int c = 0; c < chunks; c++) {
-        wait_copies<0>(); /* chunk c + 1 is there */
-        const bool fails = __syncthreads_or(mine_fails);
-        if (fails) {
-            multiply_plainly(s, c % 2, f[0].way, f[1].way, warp_m, warp_n, total);
-            __syncthreads(); /* before the chunk's stage is written again */
-        }
-        LOAD(c + 2);
-        /* Half of the warps split first, half multiply first: both units are busy. */
-        mine_fails = false;
-        if (warp % 2 && c + 1 < chunks)
-            mine_fails = PREPARE(c + 1);
-        if (!fails)
-            multiply_chunk(s, c % 2, warp_m, warp_n, total);
-        if (warp % 2 == 0 && c + 1 < chunks)
-            mine_fails = PREPARE(c + 1);
-        if (tile && c % RUN == RUN - 1) {
-            put_total(tile, put, total);
-            put = true;
+            if (__any_sync(0xffffffffu, rows[0].doubts || rows[1].doubts || run_fails))
 #pragma unroll
-            for (int i = 0; i < 64; i++)
-                total[i / 16][i / 4 % 4][i % 4] = 0.0f;
+                for (int i = 0; i < 2; i++)
+                    if (fails(stage, r + 16 * i) || run_fails) {
+                        multiply_plainly<T>(a, a.p.factor[2 * product + a.arranged], is_kept, t,
+                                            (long long)step * K, stage, tile, i);
+                        for (int n = 0; n < 16; n++)
+                            rows[i].part[n / 4][n % 4] = 0;
+                    }
         }
+        multiply_stage<P>(stage + TILE * LINE, c, rows, sum);
+        take_rows(next, r, rows[0], P{}); /* after the last: of no use, and no branch */
+        take_rows(next, r + 16, rows[1], P{});
+        if ((step + 1) % STEPS_PER_RUN == 0 || step + 1 == a.steps)
+            add_sums(find_sums(a, tile), scales, columns, sum);
     }
     wait_copies<0>();
     __syncthreads();
-    return put;
-#undef LOAD
-#undef PREPARE
 }
 
 template <class T, bool is_any_kept> struct Multiplied {
@@ -1132,27 +1220,21 @@ template <class T> struct Multiplied<T, true> {
 };
 
 template <template <int> class K, class T>
-__global__ void __launch_bounds__(THREADS, 1) product_tensor(const ProductArgs p, bool has_room)
+__global__ void __launch_bounds__(THREADS, 1) product_tensor(const TensorArgs a)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     typedef K<0> S;
     typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
     extern __shared__ __align__(16) unsigned char shared[];
-    TensorShared<P> &s = *(TensorShared<P> *)shared;
-    const long long m_tile = blockIdx.x % p.m_tiles, n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
-    const long long batch = blockIdx.x / p.m_tiles / p.n_tiles;
-    float total[S::PRODUCTS][4][4][4] = {};
-    float *tile = (float *)(shared + (has_room ? sizeof(TensorShared<P>) : 0));
-    const bool put = multiply_tile<(S::KEPT_FACTORS & 3), T, P>(
-        p, p.factor, s, batch, m_tile, n_tile, has_room ? tile : (float *)0, total[0]);
-    if constexpr (S::PRODUCTS > 1)
-        multiply_tile<(S::KEPT_FACTORS >> 2), T, P>(p, p.factor + 2, s, batch, m_tile, n_tile,
-                                                    (float *)0, total[1]);
-#pragma unroll
+    constexpr int TILE_FLOATS = TILE * FINISH_PITCH;
+    const BlockTile t = find_tile(a);
+    float *tile = a.tiles ? a.tiles + blockIdx.x * (long long)(S::PRODUCTS * TILE_FLOATS)
+                          : (float *)(shared + a.stages * STAGE_BYTES + 2 * TILE * sizeof(void *));
+#pragma unroll 1
     for (int i = 0; i < S::PRODUCTS; i++)
-        put_total(tile + i * TILE * FINISH_PITCH, i == 0 && put, total[i]);
-    __syncthreads();
-    finish_tile<K, T, float, TILE, TILE, FINISH_PITCH>(p, tile, batch, m_tile, n_tile);
+        multiply_tile<T, P>(a, i, S::KEPT_FACTORS >> (2 * i + a.arranged) & 1, t, shared,
+                            tile + i * TILE_FLOATS);
+    finish_tile<K, T, float, TILE, TILE, FINISH_PITCH>(a.p, tile, t.batch, t.m_tile, t.n_tile);
 #endif
 }
 '''
@@ -1478,46 +1560,97 @@ static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
     return 0;
 }
 
-/* How load_tile() moves a factor whose elements are `size` bytes of the `held` multiplied. */
-static int choose_way(const ProductArgs &p, const Factor &f, int first, int count, int64_t size,
-                      int64_t held)
+/* Does a factor, as it lies, move along k by 16 bytes of what is multiplied? */
+static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64_t multiplied)
 {
-    const int dims = p.batch_dims + p.m_dims + p.n_dims;
-    const bool is_unit = count == 1 && f.stride[first] == 1;
-    bool aligned = size == held && (uintptr_t)f.data % 16 == 0;
-    for (int d = 0; d < dims; d++)
-        if (!(is_unit && d == first))
-            aligned = aligned && f.stride[d] * size % 16 == 0;
-    if (f.k_stride == 1 && (!is_unit || p.k > 1))
-        return aligned ? 1 : 0;
-    if (is_unit)
-        return aligned && f.k_stride * size % 16 == 0 ? 2 : 3;
-    return 0;
+    bool fits = f.k_stride == 1 && size == multiplied && (uintptr_t)f.data % 16 == 0;
+    for (int d = 0; d < p.batch_dims + p.m_dims + p.n_dims; d++)
+        fits = fits && f.stride[d] * size % 16 == 0;
+    return fits;
 }
 
-template <template <int> class K, class T> static void set_ways(ProductArgs &p)
+/* A copy of a factor for product_tensor(); scales: see there. */
+template <class T, class P, bool direct>
+static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *scales,
+                          const at::TensorOptions &options)
 {
-    typedef K<0> S;
-    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-    for (int i = 0; i < 2 * S::PRODUCTS; i++) {
-        const bool right = i % 2;
-        p.factor[i].way = choose_way(p, p.factor[i], p.batch_dims + (right ? p.m_dims : 0),
-                                     right ? p.n_dims : p.m_dims,
-                                     S::KEPT_FACTORS >> i & 1 ? sizeof(float) : sizeof(T),
-                                     sizeof(P));
+    const int64_t all = t.p.rows / t.p.m * (which % 2 ? t.p.n : t.p.m);
+    const int64_t blocks = divide_up(all, THREADS / 32) * divide_up(t.p.k, RUN);
+    Tensor copy = at::empty({all * t.steps * LINE}, options.dtype(at::kByte));
+    if (blocks == 0)
+        return copy;
+    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        t.p, which, is_kept, t.steps, copy.data_ptr(), scales);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return copy;
+}
+
+/* Sets what product_tensor() takes of p.factor[which]; copies are put into `held`. */
+template <class T, class P>
+static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<Tensor> &held,
+                           const at::TensorOptions &options)
+{
+    const ProductArgs &p = t.p;
+    const Factor &f = p.factor[which];
+    const int product = which / 2, right = which % 2;
+    if (t.arranged == right) {
+        const int64_t all = p.rows / p.m * (right ? p.n : p.m);
+        const Tensor scales = at::empty({divide_up(p.k, RUN) * all}, options.dtype(at::kFloat));
+        held.push_back(scales);
+        held.push_back(copy_factor<T, P, false>(t, which, is_kept, (float *)scales.data_ptr(),
+                                                options));
+        t.scales[product] = (const float *)scales.data_ptr();
+        t.lines[product] = (const unsigned short *)held.back().data_ptr();
+        return;
     }
+    Factor &to = t.direct[product];
+    to = f;
+    if (is_direct(p, f, is_kept ? sizeof(float) : sizeof(T), sizeof(P)))
+        return;
+    held.push_back(copy_factor<T, P, true>(t, which, is_kept, NULL, options));
+    to = {held.back().data_ptr(), {}, 1};
+    int64_t stride = t.steps * line_k(sizeof(P));
+    for (int d = p.batch_dims + p.m_dims + p.n_dims - 1; d >= 0; d--)
+        if (d < p.batch_dims || (d >= p.batch_dims + p.m_dims) == (right != 0)) {
+            to.stride[d] = stride;
+            stride *= p.a.extent[d];
+        }
 }
 
-template <class Kernel, class... More>
-static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const ProductArgs &p,
-                           More... more)
+template <class Kernel, class A>
+static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const A &a)
 {
     if (blocks == 0)
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(p, more...);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <template <int> class K, class T>
+static void run_tensor(const ProductArgs &p, int64_t blocks, size_t room,
+                       const at::TensorOptions &options)
+{
+    typedef K<0> S;
+    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
+    const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
+    const size_t offsets = 2 * TILE * sizeof(void *);
+    TensorArgs t = {};
+    std::vector<Tensor> held;
+    t.p = p;
+    t.arranged = p.n < p.m;
+    t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
+    for (int i = 0; i < 2 * S::PRODUCTS; i++)
+        prepare_factor<T, P>(t, i, S::KEPT_FACTORS >> i & 1, held, options);
+    const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
+    const size_t rest = offsets + (has_room ? tiles : 0);
+    t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
+    if (!has_room) {
+        held.push_back(at::empty({blocks * (int64_t)tiles}, options.dtype(at::kByte)));
+        t.tiles = (float *)held.back().data_ptr();
+    }
+    launch_product(product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
 }
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
@@ -1552,33 +1685,21 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     p.a = a;
     if (p.rows == 0)
         return;
-    bool tensor = false, has_room = false;
-    int64_t side = PLAIN_TILE;
-    size_t shared = S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C);
-    if constexpr (sizeof(T) < 8) {
-        typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-        const size_t room = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-        const size_t tile = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
-        const size_t least = std::max(sizeof(TensorShared<P>), tile);
-        tensor = attribute(cudaDevAttrComputeCapabilityMajor) >= 8 && room >= least;
-        has_room = S::PRODUCTS == 1 && room >= sizeof(TensorShared<P>) + tile;
-        side = tensor ? (int64_t)TILE : side;
-        shared = has_room ? sizeof(TensorShared<P>) + tile : tensor ? least : shared;
-    }
+    const size_t room = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const bool tensor = sizeof(T) < 8 && attribute(cudaDevAttrComputeCapabilityMajor) >= 8 &&
+                        room >= 3 * STAGE_BYTES + 2 * TILE * sizeof(void *);
+    const int64_t side = tensor ? (int64_t)TILE : (int64_t)PLAIN_TILE;
     p.m_tiles = divide_up(p.m, side);
     p.n_tiles = divide_up(p.n, side);
     const Tensor terms = at::empty({S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>)},
                                    options.dtype(at::kByte));
     p.terms = terms.data_ptr();
     const int64_t blocks = batches * p.m_tiles * p.n_tiles;
-    if constexpr (sizeof(T) < 8) {
-        if (tensor) {
-            set_ways<K, T>(p);
-            launch_product(product_tensor<K, T>, blocks, shared, p, has_room);
-        }
-    }
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks, shared, p);
+        launch_product(product_plain<K, T>, blocks,
+                       S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
+    else if constexpr (sizeof(T) < 8)
+        run_tensor<K, T>(p, blocks, room, options);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
                                c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
