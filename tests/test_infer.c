@@ -212,7 +212,7 @@ static const struct {
     {"linear(x, w) + b, linear(x, w, b)", "float32(1,3) float32(5,3) float32(4,5)",
      "shape 18: linear: bias has shape (4, 5), which does not fit a product of shape (1, 5)"},
     {"linear(x, w, b)", "float32(2,3) float32(5,3) float32(4)",
-     "shape 0: linear: shapes (2, 5) and (4,) do not broadcast"},
+     "shape 0: linear: bias has shape (4,), which does not fit a product of shape (2, 5)"},
     {"linear(x, w, b)", "float32(2,3) float32(5,3) float64(5)",
      "dtype 0: linear: input is float32, but bias is float64 (all must be one type)"},
     {"linear(x, w)", "float32(2,3) bfloat16(5,3)",

@@ -97,7 +97,7 @@ static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, c
 static const char *refuse_shape(const og_cuda_product_facts *facts, int64_t least_k)
 {
     if (!facts->has_columns)
-        return "a transposed result";
+        return "one column, or all the same";
     if (facts->n < LEAST_N || facts->k < least_k)
         return "too small for tensor cores";
     return NULL;

@@ -262,11 +262,29 @@ static void add_numbers(og_cuda_emitter *e)
 
 /* ---- entry ---------------------------------------------------------------------------- */
 
+/* The value of OGIVE_PRODUCT, NULL if there is none. */
+static ogive_status find_forced(const og_cuda_emitter *e, const char **out)
+{
+    static const char *const known[] = {"cores", "mma", "sm90"};
+    const char *forced = getenv("OGIVE_PRODUCT");
+    *out = NULL;
+    if (!forced || !*forced)
+        return OGIVE_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(forced, known[i]) == 0)
+            *out = known[i];
+    if (!*out)
+        OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
+                "OGIVE_PRODUCT is '%.40s': expected cores, mma or sm90", forced);
+    return OGIVE_OK;
+}
+
 /* On the best units that take it; the note says why not on better ones. */
 static ogive_status emit_product(og_cuda_emitter *e)
 {
     og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
-    const char *forced = getenv("OGIVE_PRODUCT");
+    const char *forced;
+    OG_TRY(find_forced(e, &forced));
     const char *refused = og_cuda_refuse_sm90(&facts, e->limits, e->strict, forced);
     if (!refused)
         return og_cuda_emit_sm90(e);

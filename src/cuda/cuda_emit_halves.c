@@ -12,7 +12,6 @@
 #include "cuda/cuda_emit_product.h"
 #include "cuda/cuda_half_tile.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 extern const char og_text_of_cuda_tensor[], og_text_of_cuda_tensor_redo[],
@@ -81,21 +80,22 @@ static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, b
     return o;
 }
 
-/* For experiments: "64x128", "128x256w" with w shared, "128x256x" with x shared. */
-static void read_tile(const char *text, const og_cuda_half_shape *shape, int32_t multiprocessors,
-                      og_cuda_half_tile *tile)
+/* OGIVE_TILE, for experiments: *out is groups 0 if there is none. */
+static ogive_status find_asked_tile(const og_cuda_emitter *e, og_cuda_half_tile *out)
 {
-    int rows, width;
-    char shares = 0;
-    if (!text || sscanf(text, "%dx%d%c", &rows, &width, &shares) < 2 ||
-        (rows != 64 && rows != 128) || (width != 64 && width != 128 && width != 256))
-        return;
-    const og_cuda_half_tile asked = {rows / 64, width, shares == 'w', shares == 'x'};
-    if (og_cuda_takes_half_tile(shape, &asked, multiprocessors))
-        *tile = asked;
+    const char *text = getenv("OGIVE_TILE");
+    *out = (og_cuda_half_tile){0};
+    if (text && *text && !og_cuda_read_half_tile(text, out))
+        OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
+                "OGIVE_TILE is '%.40s': expected 64 or 128 rows and 64, 128 or 256 columns, such "
+                "as 64x128, 128x256w or 128x256x",
+                text);
+    return OGIVE_OK;
 }
 
-static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
+/* asked: a tile to be taken instead of the best one, if the product can have it. */
+static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits,
+                         const og_cuda_half_tile *asked)
 {
     halves h = {.of = og_cuda_see_matrices(kernel)};
     h.x = see_operand(kernel, &h.of, false);
@@ -107,7 +107,8 @@ static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits)
                                       .w_is_across = h.w.is_across,
                                       .is_long = h.of.k > LONG};
     h.tile = og_cuda_choose_half_tile(&shape, limits->multiprocessors);
-    read_tile(getenv("OGIVE_TILE"), &shape, limits->multiprocessors, &h.tile);
+    if (asked->groups && og_cuda_takes_half_tile(&shape, asked, limits->multiprocessors))
+        h.tile = *asked;
     h.x_rows = h.tile.groups * 64;
     if (!h.x.is_across && h.of.m < h.x_rows)
         h.x_rows = og_cuda_power_above(h.of.m);
@@ -286,7 +287,9 @@ static ogive_status name_body(og_cuda_emitter *e, const halves *h)
 
 ogive_status og_cuda_emit_halves(og_cuda_emitter *e)
 {
-    halves h = see_halves(e->kernel, e->limits);
+    og_cuda_half_tile asked;
+    OG_TRY(find_asked_tile(e, &asked));
+    halves h = see_halves(e->kernel, e->limits, &asked);
     int64_t runs = og_divide_up(h.of.n, OG_RUN);
     /* The ring, what warps pass through shared memory, barriers: the kernel asserts it. */
     size_t shared_bytes = 12 * 16384 + (size_t)h.tile.groups * 4 * 4096 + 8 * 64;

@@ -5,6 +5,9 @@
  */
 #include "cuda/cuda_half_tile.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* Cycles that blocks need for 64 k of all their tiles: multiplying 2048 elements a cycle, or
  * fetching bytes from L2, of which a multiprocessor gets 64 a cycle at most (H200: 14 TB/s were
  * seen). */
@@ -67,4 +70,15 @@ og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape, int3
         }
     }
     return best;
+}
+
+bool og_cuda_read_half_tile(const char *text, og_cuda_half_tile *out)
+{
+    int rows, width, length = 0;
+    if (sscanf(text, "%3dx%3d%n", &rows, &width, &length) != 2 || (rows != 64 && rows != 128) ||
+        (width != 64 && width != 128 && width != 256))
+        return false;
+    const char *rest = text + length;
+    *out = (og_cuda_half_tile){rows / 64, width, strcmp(rest, "w") == 0, strcmp(rest, "x") == 0};
+    return !*rest || out->shares_w || out->shares_x;
 }

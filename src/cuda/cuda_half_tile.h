@@ -28,4 +28,7 @@ bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half
 og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape,
                                            int32_t multiprocessors);
 
+/* "64x128", "128x256w" with w shared, "128x256x" with x shared; false if it is nothing such. */
+bool og_cuda_read_half_tile(const char *text, og_cuda_half_tile *out);
+
 #endif

@@ -85,15 +85,17 @@ static ogive_status broadcast(const og_graph *graph, const og_node *node, const 
 
 /* linear's bias has the product's type and does not enlarge it. */
 static ogive_status check_bias(const og_node *node, const og_typed *product, const og_typed *bias,
-                               const og_typed *out, ogive_error *error)
+                               ogive_error *error)
 {
     char product_text[OG_SHAPE_TEXT], bias_text[OG_SHAPE_TEXT];
+    int64_t shape[OG_MAX_RANK];
+    int32_t rank;
     if (!bias->is_number && bias->dtype != product->dtype)
         OG_FAIL(error, OGIVE_DTYPE, node->offset,
                 "linear: input is %s, but bias is %s (all must be one type)",
                 og_dtype_name(product->dtype), og_dtype_name(bias->dtype));
-    if (out->rank != product->rank ||
-        memcmp(out->shape, product->shape, (size_t)out->rank * sizeof *out->shape))
+    if (!og_infer_broadcast(product->rank, product->shape, bias->rank, bias->shape, &rank, shape) ||
+        rank != product->rank || memcmp(shape, product->shape, (size_t)rank * sizeof *shape))
         OG_FAIL(error, OGIVE_SHAPE, node->offset,
                 "linear: bias has shape %s, which does not fit a product of shape %s",
                 og_infer_shape(bias, bias_text), og_infer_shape(product, product_text));
@@ -137,6 +139,8 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
     promote_types(a, b, out);
     if (node->keeps_type)
         out->dtype = a->dtype;
+    if (node->called == OG_OP_linear)
+        OG_TRY(check_bias(node, a, b, error));
     OG_TRY(broadcast(graph, node, a, b, out, error));
     out->is_mask = og_function_of(node->op)->kind == OG_MASKING;
     if (out->is_number) {
@@ -144,8 +148,6 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
         out->number = out->is_mask ? compare(node->op, values[0], values[1])
                                    : og_function_value(node->op, values, NULL);
     }
-    if (node->called == OG_OP_linear)
-        OG_TRY(check_bias(node, a, b, out, error));
     return OGIVE_OK;
 }
 

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_product_odd.c - matrix products on a GPU in odd company, against the CPU, bit by bit:
+ * reductions along any dims, chains, an operand used twice, operands whose dims lie in another
+ * order than the product's, rows that overlap or repeat. Strict; and by mma.sync, of numbers whose
+ * sums are exact in any order. Runs on the fake device of tests/cuda, or on a real one.
+ */
+#include "cuda_case.h"
+
+typedef struct {
+    const char *text;
+    case_shape shapes[4];
+    const char *gradient; /* by these inputs, if any: "xw" */
+} odd_case;
+
+/* Sizes are so that mma.sync takes what it takes: n and k from 128 on. */
+static const odd_case odd[] = {
+    {"sum(linear(x, w) * y, dim=1)", {SHAPE(5, 128), SHAPE(130, 128), SHAPE(5, 130)}, NULL},
+    {"sum((x @ w) * y, dim=2)", {SHAPE(2, 5, 129), SHAPE(2, 129, 131), SHAPE(2, 5, 131)}, NULL},
+    {"(x @ w) * y", {SHAPE(2, 5, 129), SHAPE(2, 129, 131), SHAPE(2, 5, 131)}, NULL},
+    {"amax(linear(x, w), dim=0)", {SHAPE(7, 128), SHAPE(129, 128)}, NULL},
+    {"sum(linear(x, w))", {SHAPE(7, 128), SHAPE(129, 128)}, NULL},
+    {"sum(x @ w, dim=(0, 2))", {SHAPE(3, 5, 128), SHAPE(3, 128, 130)}, NULL},
+    {"sum(x @ w, dim=0), amax(x @ w, dim=1)", {SHAPE(3, 5, 128), SHAPE(3, 128, 130)}, NULL},
+    {"linear(linear(x, w), v)", {SHAPE(3, 128), SHAPE(130, 128), SHAPE(131, 130)}, NULL},
+    {"linear(x, w) * w + x", {SHAPE(131, 131), SHAPE(131, 131)}, NULL},
+    {"x @ x + t(x)", {SHAPE(130, 130)}, NULL},
+    {"x @ t(x)", {SHAPE(129, 140)}, NULL},
+    {"amax(linear(x, w), dim=1), sum(linear(x, w), dim=1), amin(linear(x, w), dim=1)",
+     {SHAPE(5, 128), SHAPE(200, 128)},
+     NULL},
+    {"transpose(x @ w, 0, 2)", {SHAPE(3, 5, 128), SHAPE(3, 128, 130)}, NULL},
+    {"linear(x, w) + b", {SHAPE(1, 128), SHAPE(130, 128), SHAPE(7, 1)}, NULL},
+    {"linear(x, w, b)", {SHAPE(130, 131), SHAPE(129, 131), SHAPE(129), SHAPE(130, 129)}, "xwb"},
+    {"sum(linear(x, w), dim=1)", {SHAPE(130, 131), SHAPE(129, 131), SHAPE(130)}, "xw"},
+};
+
+static ogive_formula *formula_of(const odd_case *of)
+{
+    ogive_formula *formula = find_formula(of->text), *gradient;
+    static const char *const all[] = {"x", "w", "b"};
+    ogive_error error;
+    if (!of->gradient)
+        return formula;
+    TEST_OK(ogive_formula_gradient(formula, all, strlen(of->gradient), &gradient, &error), error);
+    return gradient;
+}
+
+/* Odd multiples of 1/8 below 2: sums of some thousand products of two are exact in float32, those
+ * of three too, so any order gives the same bits. */
+static void fill_exact(placed *p, test_random *random)
+{
+    for (int64_t i = 0; i < p->elements; i++)
+        reference_store(p->memory, p->dtype, i,
+                        (double)(2 * test_random_below(random, 16) - 15) / 8);
+}
+
+/* x (.., m, k) whose rows overlap: each begins one element after the one before. */
+static void overlap_rows(placed *p, test_random *random)
+{
+    free_placed(p);
+    place(p, random, true);
+    if (p->rank >= 2)
+        p->strides[p->rank - 2] = 1;
+}
+
+static void check_odd(const odd_case *of, int turn, bool exact, test_random *random)
+{
+    static const case_layout layouts[][4] = {{CONTIGUOUS, CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
+                                             {STRIDED, STRIDED, STRIDED, STRIDED},
+                                             {STILL_FIRST, MISALIGNED, PADDED, TRANSPOSED},
+                                             {CONTIGUOUS, STILL_FIRST, STILL_LAST, STRIDED},
+                                             {CONTIGUOUS, TRANSPOSED, STRIDED, STRIDED}};
+    formula_case c = {.text = of->text, .formula = formula_of(of)};
+    c.input_count = ogive_formula_input_count(c.formula);
+    for (size_t t = 0; t < c.input_count; t++) {
+        placed *p = &c.inputs[t];
+        *p = (placed){
+            .dtype = OG_FLOAT32, .layout = layouts[turn % 5][t], .rank = of->shapes[t].rank};
+        memcpy(p->shape, of->shapes[t].shape, sizeof p->shape);
+        place(p, random, true);
+        if (t == 0 && turn % 5 == 4)
+            overlap_rows(p, random);
+        if (exact)
+            fill_exact(p, random);
+        else
+            fill(p, random, turn % 2 ? SPECIAL : ORDINARY);
+    }
+    run_placed(&c, turn % 3 == 0 ? CONTIGUOUS : turn % 3 == 1 ? STRIDED : TRANSPOSED, random);
+    if (of->gradient)
+        ogive_formula_release(c.formula);
+}
+
+static void test_strict(void **unused)
+{
+    test_random random = test_random_named("odd, strict");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(odd); i++)
+        for (int turn = 0; turn < 5; turn++)
+            check_odd(&odd[i], turn, false, &random);
+    end_cases("odd, strict");
+}
+
+static void test_mma(void **unused)
+{
+    test_random random = test_random_named("odd, mma");
+    (void)unused;
+    setenv("OGIVE_PRODUCT", "mma", 1);
+    case_options.precision = OGIVE_FLOAT32;
+    for (size_t i = 0; i < TEST_COUNT(odd); i++)
+        for (int turn = 0; turn < 5; turn++)
+            check_odd(&odd[i], turn, true, &random);
+    case_options.precision = OGIVE_STRICT;
+    unsetenv("OGIVE_PRODUCT");
+    end_cases("odd, mma");
+}
+
+/* ---- overrides --------------------------------------------------------------------------- */
+
+/* Of linear(x, w) for an H100: its error, or NULL. */
+static const char *plan_halves(char *explained, size_t capacity, ogive_error *error)
+{
+    const int64_t shapes[][2] = {{500, 256}, {512, 256}};
+    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
+    test_tensor at[2];
+    const DLTensor *inputs[2];
+    ogive_plan *plan;
+    for (int t = 0; t < 2; t++) {
+        DLTensor *tensor =
+            test_tensor_init(&at[t], NULL, dlpack_of(OG_FLOAT16), 2, shapes[t], NULL);
+        tensor->device = cuda_device;
+        inputs[t] = tensor;
+    }
+    if (ogive_plan_create(find_formula("linear(x, w)"), inputs, 2, NULL, 0, &options, &plan,
+                          error) != OGIVE_OK)
+        return error->message;
+    ogive_plan_explain(plan, explained, capacity);
+    ogive_plan_release(plan);
+    return NULL;
+}
+
+static const struct {
+    const char *name, *value, *said; /* by the error, or by explain */
+    bool is_taken;
+} overrides[] = {
+    {"OGIVE_PRODUCT", "cores", "no tensor cores: OGIVE_PRODUCT=cores", true},
+    {"OGIVE_PRODUCT", "mma", "no wgmma: OGIVE_PRODUCT=mma", true},
+    {"OGIVE_PRODUCT", "sm90", "product on tensor cores, tiles", true},
+    {"OGIVE_PRODUCT", "", "product on tensor cores, tiles", true},
+    {"OGIVE_PRODUCT", "wgmma", "OGIVE_PRODUCT is 'wgmma': expected cores, mma or sm90", false},
+    {"OGIVE_PRODUCT", "mma ", "OGIVE_PRODUCT is 'mma '", false},
+    {"OGIVE_TILE", "128x256", "tiles of 128 x 256:", true},
+    {"OGIVE_TILE", "128x64w", "tiles of 128 x 64, two sharing their columns", true},
+    {"OGIVE_TILE", "64x128x", "tiles of 64 x 128, two sharing their rows", true},
+    {"OGIVE_TILE", "", "product on tensor cores, tiles", true},
+    {"OGIVE_TILE", "junk", "OGIVE_TILE is 'junk': expected 64 or 128 rows", false},
+    {"OGIVE_TILE", "64x128zz", "OGIVE_TILE is", false},
+    {"OGIVE_TILE", "64x100", "OGIVE_TILE is", false},
+    {"OGIVE_TILE", "99999999999999999999x64", "OGIVE_TILE is", false},
+};
+
+/* A word that means nothing is an error: whoever sets it is measuring something. */
+static void test_overrides(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(overrides); i++) {
+        static char explained[4096];
+        ogive_error error;
+        setenv(overrides[i].name, overrides[i].value, 1);
+        const char *failed = plan_halves(explained, sizeof explained, &error);
+        unsetenv(overrides[i].name);
+        const char *text = failed ? failed : explained;
+        if (!failed != overrides[i].is_taken || !strstr(text, overrides[i].said))
+            fail_msg("%s=%s: %s", overrides[i].name, overrides[i].value, text);
+        if (failed)
+            assert_int_equal(error.status, OGIVE_ARGUMENT);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overrides),
+                                       cmocka_unit_test(test_strict), cmocka_unit_test(test_mma)};
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
+    return CASE_RUN(tests);
+}
