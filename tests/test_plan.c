@@ -74,6 +74,8 @@ static const plan_case cases[] = {
     {"linear(sigmoid(x), w)", "4x5 7x5", 2},
     {"softmax(linear(x, w), 1)", "4x5 7x5", 2},
     {"linear(linear(x, w), v)", "4x5 7x5 3x7", 2},
+    {"linear(bfloat16(x), bfloat16(t(w)))", "4x5 5x7", 3},
+    {"linear(float16(sigmoid(linear(x, w))), v)", "4x5h 7x5h 3x7h", 2},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},

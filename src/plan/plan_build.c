@@ -43,12 +43,30 @@ static ogive_status add_buffer(og_planner *b, og_buffer_kind kind, int32_t index
     return OGIVE_OK;
 }
 
+/* Is the value of node one of its dtype, a half say, whatever it is computed in? So are casts
+ * and what is read from a tensor. */
+static bool is_rounded(const og_planner *b, int32_t node)
+{
+    og_dtype dtype = b->types[node].dtype;
+    while (b->buffer[node] < 0 && og_node_is_view(b, node)) {
+        node = b->graph->nodes[node].args[0];
+        if (b->types[node].dtype != dtype)
+            return false;
+    }
+    og_op op = b->graph->nodes[node].op;
+    return b->buffer[node] >= 0 ? b->buffers[b->buffer[node]].dtype == dtype
+                                : op == OG_OP_float16 || op == OG_OP_bfloat16;
+}
+
 /* A place in the workspace for the value of node, unrounded: fusion never changes
- * a result. */
+ * a result. What is rounded already, as autocast's casts before a product are, is kept as it
+ * is: products of halves are faster. */
 static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
-    og_layout layout = {.dtype = og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64 : OG_FLOAT32,
+    og_layout layout = {.dtype = is_rounded(b, node)                      ? type->dtype
+                                 : og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64
+                                                                          : OG_FLOAT32,
                         .rank = type->rank};
     size_t bytes;
     int64_t count;
