@@ -10,10 +10,12 @@ import torch.nn as nn
 import torch.nn.functional as F
 from conftest import DEVICES
 from hypothesis import given, settings
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.checkpoint import checkpoint
 
 import ogive.torch as ot
-from ogive.torch import _backend
+from ogive.torch import _backend, _regions
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,38 @@ def test_random_numbers_are_pytorchs(data, device):
 def test_functions_and_operators(function, text, data, formulas):
     check(function, data(6, 8).requires_grad_(), data(6, 8).requires_grad_())
     assert len(formulas) >= 1 and text in (None, formulas[0])
+
+
+FLOAT, HALF, DOUBLE = torch.float32, torch.bfloat16, torch.float64
+
+
+@pytest.mark.parametrize("function, shapes, hopper, others", [
+    (lambda x, w: F.linear(x, w), [(4, 128), (128, 128)], [FLOAT], [FLOAT]),
+    (lambda x, w: F.linear(x, w).exp(), [(4, 128), (128, 128)], [FLOAT, HALF], [FLOAT]),
+    (lambda x, w: F.linear(x, w).exp(), [(2, 3, 128), (128, 128)], [FLOAT, HALF], [FLOAT]),
+    (lambda x, w: F.linear(x, w).exp(), [(4, 64), (128, 64)], [], []),
+    (lambda x, w: F.linear(x, w).exp(), [(4, 128), (100, 128)], [], []),
+    (lambda x, w: torch.mm(x, mat2=w), [(8, 128), (128, 256)], [FLOAT], []),
+    (lambda x, w: (x @ w).exp(), [(2, 4, 128), (128, 256)], [FLOAT, HALF], []),
+    (lambda x, w: (x @ w).exp(), [(7, 128), (128, 256)], [], []),
+    (lambda x, w: (x @ w).exp(), [(128,), (128, 256)], [], []),
+    (lambda x, w: torch.bmm(x, w), [(3, 128, 128), (3, 128, 256)], [FLOAT], []),
+    (lambda x, w: (x @ w).exp(), [(3, 127, 128), (3, 128, 256)], [], []),
+    (lambda x, w: (x @ w).exp(), [(2, 3, 128, 128), (2, 3, 128, 256)], [], []),
+    (lambda x, w: (x @ w).exp(), [(128, 128), (3, 128, 256)], [], []),
+])
+@pytest.mark.parametrize("dtype", [FLOAT, HALF, DOUBLE])
+def test_products_on_a_gpu(dtype, function, shapes, hopper, others, monkeypatch):
+    """Those that are ahead of PyTorch's, of halves only with something fused. The GPU need
+    not be there."""
+    module = torch.fx.symbolic_trace(function)
+    with FakeTensorMode() as mode:
+        tensors = [torch.empty(shape, dtype=dtype, device="cuda") for shape in shapes]
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*tensors)
+    for architecture, taken in ((9, 0), hopper), ((8, 0), others), ((10, 0), others), ((7, 5), []):
+        monkeypatch.setattr(_regions, "_architecture", lambda device: architecture)
+        found = [region.text for region in _regions.Analysis(module).regions]
+        assert len(found) == (dtype in taken), (architecture, found)
 
 
 def test_one_value_for_several_users(data, formulas):

@@ -15,6 +15,7 @@ import ogive.torch as ot
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
+HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 TEXTS = ["sigmoid(x)", "softmax(x, 1)", "sum(tanh(x), 0)", "layer_norm(x, 256) * 2, amax(x, 1)"]
 
 
@@ -135,21 +136,59 @@ def test_compiled_into_graphs():
         torch.testing.assert_close(call(x), f(x * 2, w) + 1)
 
 
-def test_the_backend_takes_products_that_run_on_tensor_cores():
+@pytest.mark.skipif(not HOPPER, reason="others take fewer products")
+@pytest.mark.parametrize("way", [torch.float32, torch.bfloat16, "autocast"], ids=str)
+def test_the_backend_takes_products_that_run_on_tensor_cores(way):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.bare, self.few = (torch.nn.Linear(*sizes) for sizes in (
+                (256, 512), (512, 128), (128, 64)))
+            self.w = torch.nn.Parameter(torch.randn(64, 256) / 8)
+
+        def forward(self, x):
+            h = self.few(self.bare(torch.nn.functional.gelu(self.up(x))))
+            return torch.sigmoid(h @ self.w) * 2 + x
+
+    dtype = torch.bfloat16 if way == torch.bfloat16 else torch.float32
+    context = torch.autocast("cuda", torch.bfloat16, enabled=way == "autocast")
     torch._dynamo.reset()
-    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 64))
-    model.cuda()
-    x = rand(128, 256).requires_grad_()
-    text = ot.explain(model, x)
-    assert "taken: linear, gelu (2 calls, one formula)" in text
-    assert "left: linear: such products are left to PyTorch's libraries on a GPU" in text
-    assert "PyTorch's products of half types are as fast" in ot.explain(model.half(), x.half())
-    model.float()
-    call = torch.compile(model, backend=ot.backend, fullgraph=True)
-    torch.testing.assert_close(call(x), model(x), rtol=1e-4, atol=1e-5)
-    for a, b in zip(torch.autograd.grad(call(x).square().sum(), [x, *model.parameters()]),
-                    torch.autograd.grad(model(x).square().sum(), [x, *model.parameters()])):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    model = Model().to("cuda", dtype)
+    x = rand(128, 256).to(dtype).requires_grad_()
+    with context:
+        text = ot.explain(model, x)
+    print(text)
+    assert "gelu(linear(x, weight=up.weight, bias=up.bias))" in text
+    assert ("weight=bare.weight" in text) == (way == torch.float32)
+    assert "weight=few.weight" not in text and "@" not in text  # k or n of 64
+    with context:
+        call = torch.compile(model, backend=ot.backend, fullgraph=True)
+        got, want = call(x), model(x)
+    rtol, atol = (1e-4, 1e-5) if way == torch.float32 else (0.05, 0.05)
+    torch.testing.assert_close(got, want, rtol=rtol, atol=atol)
+    for a, b in zip(torch.autograd.grad(got.float().square().sum(), [x, *model.parameters()]),
+                    torch.autograd.grad(want.float().square().sum(), [x, *model.parameters()])):
+        scale = b.abs().max().item()
+        torch.testing.assert_close(a, b, rtol=0, atol=scale * (1e-3 if way == torch.float32 else 0.05))
+
+
+@pytest.mark.parametrize("text, shapes", [
+    ("gelu(linear(x, w, b))", ((96, 256), (128, 256), (128,))),
+    ("sigmoid(x @ w)", ((96, 256), (256, 128))),
+    ("linear(gelu(linear(x, w, b)), v)", ((96, 256), (128, 256), (128,), (160, 128))),
+])
+def test_autocast_products_have_the_bits_of_halves(text, shapes):
+    """Casts before a product are kept as halves: the kernel, and the bits, are those of halves."""
+    tensors = [rand(*shape) * shape[-1] ** -0.5 for shape in shapes]
+    halves = [tensor.bfloat16() for tensor in tensors]
+    f = ogive.compile(text)
+    with torch.autocast("cuda", torch.bfloat16):
+        got = f(*tensors)
+    if text.count("linear") < 2:
+        assert torch.equal(got, f(*halves))
+    else:
+        h = ogive.compile("gelu(linear(x, w, b))")(*halves[:3])
+        assert torch.equal(got, ogive.compile("linear(h, v)")(h, halves[3]))
 
 
 class Lender:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -28,8 +29,10 @@ from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, ar
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# From this k and n on float32 products run on tensor cores (docs/cuda.md).
+# On a GPU (docs/cuda.md): k and n, and m of a batch's products, from which on tensor cores are
+# worth it; rows from which on x @ w, w (k, n), is ahead of PyTorch's.
 _TENSOR_CORES = 128
+_FEW_ROWS = 8
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY}
 
 
@@ -129,19 +132,33 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-def _why_not_product(name: str, node: Node) -> str | None:
-    """Products that PyTorch's libraries do as fast or faster, or that were not measured
-    (docs/cuda.md has the times)."""
-    x = value_of(argument(node, 0, "input"))
-    w = value_of(argument(node, 1, "weight" if name == "linear" else "other"))
+def _architecture(device: torch.device) -> tuple[int, int]:
+    """Of a GPU, as CUDA counts."""
+    return torch.cuda.get_device_capability(device)
+
+
+def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
+    """Products that PyTorch's libraries do as fast or faster on a GPU, or that were not
+    measured (docs/cuda.md has the times)."""
+    x, w = [value_of(part) for part in parts if isinstance(part, Node)][:2]
     if x.device.type != "cuda":
         return None
-    if x.dtype in (torch.float16, torch.bfloat16):
-        return "PyTorch's products of half types are as fast on a GPU"
-    if name == "matmul" or w.dim() != 2 or x.dtype != torch.float32 or any(
-            not isinstance(size, int) or size < _TENSOR_CORES for size in w.shape):
-        return "such products are left to PyTorch's libraries on a GPU"
-    return None
+    dtype = value_of(node).dtype  # autocast's, where there is one
+    if name == "linear" and dtype == torch.float32:
+        fast = _architecture(x.device) >= (8, 0)
+    else:  # by a kernel that only Hopper has
+        fast = _architecture(x.device) == (9, 0) and dtype != torch.float64
+    sizes, least = list(w.shape), [_TENSOR_CORES] * 3
+    if name == "matmul" and w.dim() == 2:
+        rows = math.prod(x.shape[:-1])
+        sizes.append(rows if isinstance(rows, int) else _FEW_ROWS)
+        least[2] = _FEW_ROWS
+    elif w.dim() == x.dim() == 3:
+        sizes = [*w.shape[1:], x.shape[1]]
+    fast &= w.dim() == 2 or w.dim() == x.dim() == 3
+    if fast and all(isinstance(a, int) and a >= b for a, b in zip(sizes, least)):
+        return None
+    return "such products are left to PyTorch's libraries on a GPU"
 
 
 class Analysis:
@@ -182,7 +199,7 @@ class Analysis:
                 continue  # sizes; views cost nothing
             try:
                 parts = translate(name, node)
-                reason = _why_not_product(name, node) if name in PRODUCTS else None
+                reason = _why_not_product(name, node, parts) if name in PRODUCTS else None
                 if reason:
                     raise Left(reason)
                 if name == "where" and argument(node, 0, "condition") not in self.parts:
@@ -294,8 +311,10 @@ class Analysis:
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
         work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
-        alone = len(work) < 2 and not (work and self.names[work[0]] in PRODUCTS and
-                                       value_of(work[0]).device.type == "cuda")
+        # A product of halves takes PyTorch's time; what is fused with it is gained.
+        alone = len(work) < 2 and not (
+            work and self.names[work[0]] in PRODUCTS and value_of(work[0]).device.type == "cuda"
+            and value_of(work[0]).dtype == torch.float32)
         if alone:
             return "nothing beside it that a formula could join it with"
         for node in region.nodes:

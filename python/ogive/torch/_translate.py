@@ -28,7 +28,7 @@ COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
                 "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs",
                 "float": "float32", "half": "float16", "double": "float64", "mm": "matmul",
-                "truediv": "div"}
+                "bmm": "matmul", "truediv": "div"}
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "lt": "<", "le": "<=",
           "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.
@@ -46,7 +46,7 @@ _HARMLESS = {
     "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "group_norm", "bmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
+    "adaptive_avg_pool2d", "group_norm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
     "tril", "triu", "masked_fill", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
     "full", "zeros_like", "ones_like", "empty_like", "sin", "cos", "floor", "round", "type_as", "to",
     "logical_not", "logical_and", "logical_or", "add", "sub", "mul", "floordiv", "mod", "truediv"}
@@ -186,7 +186,7 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
     if len(node.args) > len(names):
         raise Left(f"{name} with {len(node.args)} arguments")
     given = {**dict(zip(names, node.args)), **{
-        {"axis": "dim", "self": "input"}.get(key, key): value for key, value in node.kwargs.items()}}
+        {"axis": "dim", "self": "input", "mat2": "other"}.get(key, key): value for key, value in node.kwargs.items()}}
     if isinstance(given.get("_stacklevel"), torch.dtype):
         given["dtype"] = given.pop("_stacklevel")  # torch.softmax(input, dim, dtype)
     for key in [key for key in given if key not in parameters]:
