@@ -58,8 +58,9 @@ typedef struct {
     } number; /* what view points at, if the object is a number */
 } core_operand;
 
-/* Fills view from object. -1 with an exception. Ends with core_release(). */
-int core_borrow(core_operand *operand, const char *name);
+/* Fills view from object, an input or output (what) called name. -1 with an exception. Ends
+ * with core_release(). */
+int core_borrow(core_operand *operand, const char *what, const char *name);
 /* Makes a 0-d tensor of a number, float64 if wide, else float32. */
 int core_borrow_number(core_operand *operand, bool wide);
 void core_release(core_operand *operands, Py_ssize_t count);

@@ -132,7 +132,7 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
             numbers = true;
             continue;
         }
-        if (core_borrow(&operands[i], input_name(self, i))) {
+        if (core_borrow(&operands[i], "input", input_name(self, i))) {
             core_release(operands, i + 1);
             return -1;
         }
@@ -207,7 +207,7 @@ static int borrow_out(PyObject *out, core_operand *results, Py_ssize_t count,
                          (PyObject *)results[i].kind.type, (PyObject *)model->kind.type);
             return -1;
         }
-        if (core_borrow(&results[i], "out"))
+        if (core_borrow(&results[i], "output", "out"))
             return -1;
         if (results[i].read_only) {
             PyErr_SetString(PyExc_ValueError, "out is read-only");

@@ -105,14 +105,49 @@ static bool is_empty(const DLTensor *view)
     return false;
 }
 
-int core_borrow(core_operand *operand, const char *name)
+/* The first line of an exception's text, a new reference; NULL if it has none. */
+static PyObject *first_line(PyObject *exception)
 {
-    if (borrow_view(operand))
+    PyObject *text = exception ? PyObject_Str(exception) : NULL;
+    PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+    PyObject *line = lines ? PySequence_GetItem(lines, 0) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(lines);
+    return line;
+}
+
+/* Says which tensor was refused: a framework's own words name none, and PyTorch's go on with
+ * the stack of its C++ functions. */
+static void name_refused(const core_operand *operand, const char *what, const char *name)
+{
+    if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError))
+        return;
+    PyObject *type, *exception, *trace;
+    PyErr_Fetch(&type, &exception, &trace);
+    PyObject *line = first_line(exception);
+    PyObject *dtype = PyObject_GetAttrString(operand->object, "dtype");
+    PyObject *device = operand->kind.family == FAMILY_NUMPY /* no such thing before 2.0 */
+                           ? PyUnicode_FromString("cpu")
+                           : PyObject_GetAttrString(operand->object, "device");
+    PyErr_Restore(type, exception, trace);
+    if (line && dtype && device)
+        PyErr_Format(PyExc_TypeError, "%s '%s', a tensor of %S on %S, cannot be lent: %U", what,
+                     name, dtype, device, line);
+    Py_XDECREF(line);
+    Py_XDECREF(dtype);
+    Py_XDECREF(device);
+}
+
+int core_borrow(core_operand *operand, const char *what, const char *name)
+{
+    if (borrow_view(operand)) {
+        name_refused(operand, what, name);
         return -1;
+    }
     DLTensor *view = &operand->view;
     if (core_data(view) || is_empty(view))
         return 0;
-    PyErr_Format(PyExc_TypeError, "input '%s' has no memory", name);
+    PyErr_Format(PyExc_TypeError, "%s '%s' has no memory", what, name);
     return -1;
 }
 
@@ -181,7 +216,7 @@ static int allocate_by_name(const DLTensor *prototype, const core_operand *model
     Py_XDECREF(shape);
     if (!result->object)
         return -1;
-    if (core_borrow(result, "out") == 0 && !result->read_only)
+    if (core_borrow(result, "output", "out") == 0 && !result->read_only)
         return 0;
     if (!PyErr_Occurred())
         PyErr_SetString(PyExc_TypeError, "new arrays of this kind cannot be written to");

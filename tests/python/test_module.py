@@ -50,6 +50,19 @@ def test_parameters_buffers_and_nested_modules(x):
     assert formula(x.double()).dtype == torch.float64
 
 
+def test_parametrized_modules(x):
+    """Their weight is computed when it is read, whenever they became so."""
+    fc = nn.Linear(3, 5).to(x.device)
+    before = ot.Formula(TEXT, fc=fc)
+    nn.utils.parametrizations.weight_norm(fc)
+    for tail in (before, ot.Formula(TEXT, fc=fc)):
+        with torch.no_grad():
+            fc.parametrizations.weight.original0.mul_(2)
+        torch.testing.assert_close(tail(x), reference(fc, x))
+        tail(x).sum().backward()
+    assert fc.parametrizations.weight.original1.grad is not None
+
+
 def test_dotted_names_by_themselves(x):
     formula = ot.Formula("linear(x, layers.0.weight, layers.0.bias)", **{
         "layers.0.weight": nn.Parameter(torch.rand(5, 3)), "layers.0.bias": torch.rand(5)}).to(x.device)
@@ -79,6 +92,10 @@ def test_several_results_and_precision(x):
     ({"fc": nn.Linear(3, 5, bias=False)}, ValueError, "'fc.bias' is no parameter"),
     ({"x": nn.Linear(3, 5), "fc": nn.Linear(3, 5)}, ValueError, "'x' is a module"),
     ({"fc": 3.0}, TypeError, "'fc' is a float"),
+    ({"fc": nn.Linear(3, 5), "fc.weight": torch.ones(5, 3)}, ValueError, "Linear has .* 'weight'"),
+    ({"fc": nn.Linear(3, 5), "forward": torch.ones(3)}, ValueError, "Formula has .* 'forward'"),
+    ({"fc": nn.Linear(3, 5), "formula": torch.ones(3)}, ValueError, "Formula has .* 'formula'"),
+    ({"fc": nn.Linear(3, 5), "_inputs": torch.ones(3)}, ValueError, "Formula has .* '_inputs'"),
 ])
 def test_wrong_bindings(named, exception, message):
     with pytest.raises(exception, match=message):

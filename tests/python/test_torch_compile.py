@@ -224,6 +224,11 @@ def test_vmap(data):
     assert torch.equal(call(x), ot.sigmoid(x))
 
 
+def test_functionalize(data):
+    x, f = data(3, 4), ogive.compile("sigmoid(x) * 2")
+    assert torch.equal(torch.func.functionalize(lambda v: f(v.clone().add_(1)))(x), f(x + 1))
+
+
 # ---- autocast --------------------------------------------------------------------------
 
 

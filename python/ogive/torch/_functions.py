@@ -11,10 +11,10 @@ has for free.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from itertools import compress
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from .. import _core
 from ._autocast import TENSORS, signatures
 from ._operator import call
 from ._precision import precision
+from ._text import literal
 
 __all__: list[str] = ["where"]
 # Older versions (2.6 was looked at) trace numbers here, but not those made of sizes.
@@ -43,15 +44,6 @@ def _constant(value: Any, compiling: bool) -> Any:
     return value
 
 
-def _literal(name: str, value: Any) -> str:
-    """A Python value as formula text."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join([_literal(name, item) for item in value]) + "]"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return repr(value)
-    raise TypeError(f"{name} is a {type(value).__name__}: expected a number")
-
-
 def _cast_name(dtype: torch.dtype) -> str:
     name = str(dtype).removeprefix("torch.")
     if name not in ("float32", "float16", "bfloat16", "float64"):
@@ -59,55 +51,72 @@ def _cast_name(dtype: torch.dtype) -> str:
     return name
 
 
-def _text(function: str, tensors: tuple[str, ...], dtype: torch.dtype | None,
-          names: tuple[str, ...], *values: Any) -> str:
+class _Function(NamedTuple):
+    """One of the table's; the names of its parameters."""
+    name: str
+    tensors: tuple[str, ...]
+    others: tuple[str, ...]
+    optional: bool  # whether some of the tensors are
+
+
+def _text(function: _Function, tensors: Iterable[str], dtype: torch.dtype | None,
+          others: tuple[Any, ...]) -> str:
     """The call as a formula."""
     arguments = [f"{name}={name}" for name in tensors]
     if dtype is not None:
         arguments[0] = f"input={_cast_name(dtype)}(input)"
-    arguments += [f"{name}={_literal(name, value)}" for name, value in zip(names, values)]
-    return f"{function}({', '.join(arguments)})"
+    arguments += [f"{name}={literal(name, value)}" for name, value in zip(function.others, others)]
+    return f"{function.name}({', '.join(arguments)})"
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
-def _compiled(precision: str, *call_parts: Any) -> _core.Formula:
-    return _core.compile(_text(*call_parts), precision)
+_functions: dict[str, _Function] = {}
+_MOST_FORMULAS = 1024
+_formulas: dict[tuple[Any, ...], _core.Formula] = {}
 
 
-def _apply(function: str, tensors: dict[str, Any], others: dict[str, Any], out: Any,
+def _apply(name: str, tensors: tuple[Any, ...], others: tuple[Any, ...], out: Any,
            dtype: torch.dtype | None = None) -> Any:
-    given = {name: value for name, value in tensors.items() if value is not None}
-    parts = (function, tuple(given), dtype, tuple(others))
-    values = others.values()
+    function = _functions[name]
+    names = function.tensors
+    if function.optional:
+        given = [tensor is not None for tensor in tensors]
+        names, tensors = tuple(compress(names, given)), tuple(compress(tensors, given))
     if torch.compiler.is_compiling():
-        text = _text(*parts, *[_constant(value, True) for value in values])
-        return call(text, "", precision(), list(given.values()), out)
-    try:
-        formula = _compiled(precision(), *parts, *values)
-    except TypeError:  # a list or a size, which are no keys of a cache
-        formula = _compiled(precision(), *parts, *[_constant(value, False) for value in values])
-    return formula(*given.values(), out=out)
+        text = _text(function, names, dtype, tuple([_constant(value, True) for value in others]))
+        return call(text, "", precision(), list(tensors), out)
+    # By what they look like: 0.0 is equal to -0.0, 1 to True.
+    key = (name, names, repr(others), dtype, precision())
+    formula = _formulas.get(key)
+    if formula is None:
+        others = tuple([_constant(value, False) for value in others])
+        formula = _core.compile(_text(function, names, dtype, others), precision())
+        if len(_formulas) >= _MOST_FORMULAS:
+            _formulas.clear()
+        _formulas[key] = formula
+    return formula(*tensors, out=out)
 
 
 def _define(name: str, parameters: str) -> Callable[..., Any]:
     signature = signatures()[name].parameters
     tensors = [each for each in signature if each in TENSORS]
-    others = [each for each in signature if each not in TENSORS]
-    if name != "matmul" and not others and all(
-            signature[each].default is signature[each].empty for each in tensors):
-        return _core.compile(f"{name}({', '.join(tensors)})")
+    function = _Function(
+        name, tuple(tensors), tuple([each for each in signature if each not in TENSORS]),
+        any(signature[each].default is not signature[each].empty for each in tensors))
+    if name != "matmul" and not function.others and not function.optional:
+        return _core.compile(f"{name}({', '.join(function.tensors)})")
+    _functions[name] = function
     keywords = "" if "*" in parameters else ", *"
     if name in _WITH_DTYPE:
         keywords += ", dtype=None"
     source = (f"def {name}({parameters}{keywords}, out=None):\n"
-              f"    return _apply({name!r}, dict({', '.join(f'{t}={t}' for t in tensors)}), "
-              f"dict({', '.join(f'{o}={o}' for o in others)}), out"
+              f"    return _apply({name!r}, ({', '.join(function.tensors)},), "
+              f"({' '.join(f'{each},' for each in function.others)}), out"
               f"{', dtype' if name in _WITH_DTYPE else ''})\n")
     space = {"_apply": _apply, "inf": math.inf, "nan": math.nan, "__name__": __name__}
     exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
-    function: Callable[..., Any] = space[name]  # type: ignore[assignment]
-    function.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."
-    return function
+    defined: Callable[..., Any] = space[name]  # type: ignore[assignment]
+    defined.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."
+    return defined
 
 
 def where(condition: Tensor, input: Any, other: Any, *, out: Any = None) -> Any:

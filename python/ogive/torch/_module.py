@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from .. import _core
 from . import _precision
@@ -19,8 +20,9 @@ class Formula(nn.Module):
 
     What is given by name, an nn.Module, nn.Parameter or tensor, is registered under it and
     shared, not copied; dotted names of the formula reach into it. forward() takes the
-    inputs that are left, in order of first appearance, or by name. precision, if not given,
-    is what set_precision() says now.
+    inputs that are left, in order of first appearance, or by name. Of a module its tensors are
+    read; its forward() and its hooks are not called. precision, if not given, is what
+    set_precision() says now.
     """
 
     def __init__(self, text: str, /, *, precision: str | None = None,
@@ -28,9 +30,10 @@ class Formula(nn.Module):
         super().__init__()
         self.formula = _core.compile(
             text, _precision.precision() if precision is None else precision)
+        self._inputs = self.formula.inputs  # of a formula Dynamo sees only the call
+        self._bound = self._free = tuple[str, ...]()
         for name, value in named.items():
             self._bind(name, value)
-        self._inputs = self.formula.inputs  # of a formula Dynamo sees only the call
         self._bound = tuple(name for name in self._inputs if self._reaches(name))
         self._free = tuple(name for name in self._inputs if name not in self._bound)
         for name in named:
@@ -45,6 +48,9 @@ class Formula(nn.Module):
             if part not in owner._modules:
                 owner.register_module(part, nn.Module())
             owner = owner.get_submodule(part)
+        if hasattr(owner, last):
+            raise ValueError(f"'{name}' cannot be bound: {type(owner).__name__} has an attribute "
+                             f"'{last}' already")
         if isinstance(value, nn.Module):
             owner.register_module(last, value)
         elif isinstance(value, nn.Parameter):
@@ -65,7 +71,8 @@ class Formula(nn.Module):
                     raise ValueError(f"'{name}': {'.'.join(path[:depth])} has no '{part}'")
                 return False
             owner = owner.get_submodule(part)
-        if isinstance(owner._parameters.get(last, owner._buffers.get(last)), Tensor):
+        if isinstance(owner._parameters.get(last, owner._buffers.get(last)), Tensor) or (
+                is_parametrized(owner, last)):
             return True
         if path or last in owner._modules:
             raise ValueError(f"'{name}' is no parameter or buffer of "

@@ -319,6 +319,13 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
     return ready
 
 
+def _is_transformed() -> bool:
+    """Whether a transform of torch.func is on that needs _Transform; functionalize does not."""
+    functorch = torch._C._functorch
+    return functorch.maybe_current_level() is not None and (
+        functorch.peek_interpreter_stack().key() != functorch.TransformType.Functionalize)
+
+
 def _fill(out: Any, results: Sequence[Tensor]) -> Any:
     """Results into what the caller gave, which must fit exactly."""
     outs = out if len(results) > 1 else (out,)
@@ -347,7 +354,7 @@ def call(text: str, gradients: str, precision: str, inputs: Sequence[Any],
             raise RuntimeError("functions with out=... arguments don't support automatic "
                                "differentiation, but one of the arguments requires grad.")
     results: Sequence[Tensor]
-    if not torch.compiler.is_compiling() and torch._C._functorch.maybe_current_level() is not None:
+    if not torch.compiler.is_compiling() and _is_transformed():
         results = _Transform.apply(restore(text, gradients, precision), *tensors)
     else:
         results = run(tensors, text, gradients, precision)

@@ -134,7 +134,8 @@ def _unwrapped(text: str) -> str:
 
 def _architecture(device: torch.device) -> tuple[int, int]:
     """Of a GPU, as CUDA counts."""
-    return torch.cuda.get_device_capability(device)
+    major, minor = torch.cuda.get_device_capability(device)
+    return major, minor
 
 
 def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:

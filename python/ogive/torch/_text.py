@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Formulas read and written with Python's own grammar, of which theirs is a part once dotted
-names and Python's keywords have stand-ins."""
+"""Python values as formula text; formulas read and written with Python's own grammar, of
+which theirs is a part once dotted names and Python's keywords have stand-ins."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import keyword
+import operator
 import re
+from typing import Any
+
+from torch import Tensor
 
 _WORDS = re.compile(r"""(?P<string>'[^']*'|"[^"]*")|(?P<comment>\#[^\n]*)
                         |(?P<name>[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|\d+))*)""", re.X)
@@ -48,3 +52,17 @@ def read(text: str) -> Program:
         raise SyntaxError("no formula")
     results = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
     return Program(bindings, results, stand_ins)
+
+
+def literal(name: str, value: Any) -> str:
+    """A Python value as formula text."""
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join([literal(name, item) for item in value]) + "]"
+    if value is None or type(value) in (bool, int, float, str):
+        return repr(value)
+    if not isinstance(value, Tensor):
+        if hasattr(value, "__index__"):  # NumPy's numbers, whose repr() is another
+            return repr(operator.index(value))
+        if hasattr(value, "__float__"):
+            return repr(float(value))
+    raise TypeError(f"{name} is a {type(value).__name__}: expected a number")

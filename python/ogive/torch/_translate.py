@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ._autocast import TENSORS, signatures
+from ._text import literal
 
 FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
           torch.float64: "float64"}
@@ -224,7 +225,7 @@ def translate(name: str, node: Node) -> list[Part]:
             cast, value = value
         parts.append("" if len(parts) == 2 else f" {infix} " if infix else ", ")
         if key not in TENSORS:
-            parts.append(f"{key}={_literal(_constant(value))}")
+            parts.append(f"{key}={literal(key, _constant(value))}")
             continue
         if key in ("weight", "bias"):
             parts.append(f"{key}=")
@@ -235,7 +236,7 @@ def translate(name: str, node: Node) -> list[Part]:
             parts += [f"{cast}(", value, ")"] if cast else [value]
         elif is_number(value):
             numbers += 1
-            parts.append(value if isinstance(value, Node) else _literal(float(value)))
+            parts.append(value if isinstance(value, Node) else literal(key, float(value)))
         else:
             raise Left(f"an argument is a {type(value).__name__}")
     if device is None or numbers and name in PRODUCTS:
@@ -243,12 +244,6 @@ def translate(name: str, node: Node) -> list[Part]:
     if name in FLOATS.values() and value_of(given["input"]).dtype == result.dtype:
         raise Left("it changes nothing")
     return [*parts, ")"]
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join([_literal(item) for item in value]) + "]"
-    return repr(value)
 
 
 def why_unknown(node: Node) -> str:
