@@ -19,7 +19,8 @@ static const char help[] =
     "\n"
     "Shows how FORMULA will be run on inputs of these shapes: its kernels, the bytes they\n"
     "must move at least, this machine's memory speed (measured now; of a GPU, by its bus and\n"
-    "clock) and so the least time a run can take when its data does not fit into the caches.\n"
+    "clock) and so the least time a run can take when its data does not fit into the caches; of\n"
+    "matrix products on a GPU also the least time that multiplying takes.\n"
     "Nothing is computed.\n"
     "\n"
     "inputs are those of ogive run; for shapes alone, x=4096x4096:float32 is enough\n"
@@ -44,6 +45,8 @@ static const char help[] =
 typedef struct {
     double read, written; /* bytes that must move */
     double limit;         /* bytes per second; 0: not known */
+    double floor;         /* seconds, by memory and products; 0: not known */
+    bool multiplies;      /* products take longer than memory */
     int32_t threads;      /* that it was measured with; 0: by a GPU's bus and clock */
 } traffic;
 
@@ -63,6 +66,19 @@ static bool count_traffic(const ogive_plan *plan, traffic *out, failure *why)
             out->threads = info.threads;
     }
     return true;
+}
+
+/* A kernel's bytes and multiplications may overlap, those of two kernels do not. */
+static void find_floor(const ogive_plan *plan, traffic *t)
+{
+    for (size_t i = 0; i < ogive_plan_kernel_count(plan) && t->limit > 0; i++) {
+        ogive_kernel_info k;
+        if (ogive_plan_kernel(plan, i, &k, NULL))
+            continue;
+        double moves = (double)(k.bytes_read + k.bytes_written) / t->limit;
+        t->multiplies |= k.multiply_seconds > moves;
+        t->floor += k.multiply_seconds > moves ? k.multiply_seconds : moves;
+    }
 }
 
 static char *plan_text(const ogive_plan *plan)
@@ -85,14 +101,15 @@ static void print_traffic(const traffic *t)
     printf("bytes that must move  %s (%s read, %s written)\n", total, in, out);
     if (t->limit <= 0)
         return;
-    text_seconds(floor, sizeof(floor), (t->read + t->written) / t->limit);
+    text_seconds(floor, sizeof(floor), t->floor);
     if (t->threads)
         printf("memory limit          %.1f GB/s (measured now, %d thread%s, the same mix of reads "
                "and writes)\n",
                t->limit / 1e9, t->threads, t->threads == 1 ? "" : "s");
     else
         printf("memory limit          %.1f GB/s (the GPU's bus and clock)\n", t->limit / 1e9);
-    printf("floor                 %s\n", floor);
+    printf("floor                 %s%s\n", floor,
+           t->multiplies ? " (products take longer than memory)" : "");
     if (!t->threads)
         return;
     for (int level = 1; level <= 3; level++) {
@@ -113,11 +130,13 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
         ogive_kernel_info k;
         if (ogive_plan_kernel(r->plan, i, &k, NULL))
             continue;
-        json_array_append_new(kernels, json_pack("{s:s, s:I, s:I, s:I, s:i, s:i}", "name", k.name,
-                                                 "elements", (json_int_t)k.elements, "bytes_read",
-                                                 (json_int_t)k.bytes_read, "bytes_written",
-                                                 (json_int_t)k.bytes_written, "passes", k.passes,
-                                                 "threads", k.threads));
+        json_t *item = json_pack("{s:s, s:I, s:I, s:I, s:i, s:i}", "name", k.name, "elements",
+                                 (json_int_t)k.elements, "bytes_read", (json_int_t)k.bytes_read,
+                                 "bytes_written", (json_int_t)k.bytes_written, "passes", k.passes,
+                                 "threads", k.threads);
+        if (k.multiply_seconds > 0)
+            json_object_set_new(item, "multiply_seconds", json_real(k.multiply_seconds));
+        json_array_append_new(kernels, item);
     }
     for (size_t i = 0; i < ogive_formula_result_count(r->formula); i++) {
         host_layout layout = host_layout_from(ogive_plan_result(r->plan, i));
@@ -135,7 +154,7 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
         json_object_set_new(all, "assumed_arch", json_string(r->options.cuda_arch));
     if (t->limit > 0) {
         json_object_set_new(all, "memory_bytes_per_second", json_real(t->limit));
-        json_object_set_new(all, "floor_seconds", json_real((t->read + t->written) / t->limit));
+        json_object_set_new(all, "floor_seconds", json_real(t->floor));
     }
     return all;
 }
@@ -160,6 +179,7 @@ static bool explain(const request *r, bool limit, bool json, failure *why)
 
     if (!count_traffic(r->plan, &t, why) || (limit && !find_limit(r, &t, why)))
         return false;
+    find_floor(r->plan, &t);
     char *text = plan_text(r->plan);
     if (!text)
         return fail_memory(why, 0, "the explanation");

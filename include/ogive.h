@@ -255,6 +255,9 @@ typedef struct {
     int64_t bytes_written; /* each output element once */
     int32_t passes;        /* over the same rows */
     int32_t threads;       /* that a run uses; on a GPU those of its largest launch */
+    /* that its matrix products take at least, by the units they run on and the GPU's highest
+     * clock; 0: it has none, or that is not known, as on the CPU */
+    double multiply_seconds;
 } ogive_kernel_info;
 
 OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);

@@ -3,9 +3,12 @@
  * test_cuda_product_odd.c - matrix products on a GPU in odd company, against the CPU, bit by bit:
  * reductions along any dims, chains, an operand used twice, operands whose dims lie in another
  * order than the product's, rows that overlap or repeat. Strict; and by mma.sync, of numbers whose
- * sums are exact in any order. Runs on the fake device of tests/cuda, or on a real one.
+ * sums are exact in any order. Also what a user can set, and the least time that is said. Runs on
+ * the fake device of tests/cuda, or on a real one.
  */
 #include "cuda_case.h"
+
+#include <math.h>
 
 typedef struct {
     const char *text;
@@ -115,6 +118,58 @@ static void test_mma(void **unused)
     end_cases("odd, mma");
 }
 
+/* ---- the least time ----------------------------------------------------------------------- */
+
+static double least_seconds(const char *text, const char *arch, og_dtype dtype, bool strict)
+{
+    const int64_t shapes[][2] = {{1024, 8192}, {8192, 8192}};
+    const ogive_options options = {.size = sizeof options,
+                                   .cuda_arch = arch,
+                                   .precision = strict ? OGIVE_STRICT : OGIVE_FLOAT32};
+    test_tensor at[2];
+    const DLTensor *inputs[2];
+    ogive_kernel_info info;
+    ogive_plan *plan;
+    ogive_error error;
+    ogive_formula *formula = find_formula(text);
+    for (int t = 0; t < 2; t++) {
+        DLTensor *tensor = test_tensor_init(&at[t], NULL, dlpack_of(dtype), 2, shapes[t], NULL);
+        tensor->device = cuda_device;
+        inputs[t] = tensor;
+    }
+    TEST_OK(ogive_plan_create(formula, inputs, ogive_formula_input_count(formula), NULL, 0,
+                              &options, &plan, &error),
+            error);
+    TEST_OK(ogive_plan_kernel(plan, 0, &info, &error), error);
+    ogive_plan_release(plan);
+    return info.multiply_seconds;
+}
+
+/* 2^36 multiply-adds. */
+static void test_floor(void **unused)
+{
+    const double h100 = 0x1p36 / (132 * 1.98e9), a100 = 0x1p36 / (108 * 1.41e9);
+    const struct {
+        const char *text, *arch;
+        og_dtype dtype;
+        bool strict;
+        double want;
+    } cases[] = {{"linear(x, w)", "90a", OG_FLOAT32, false, 3 * h100 / 2048},
+                 {"linear(x, w)", "90a", OG_FLOAT32, true, h100 / 128},
+                 {"linear(x, w)", "90a", OG_BFLOAT16, false, h100 / 2048},
+                 {"linear(x, w)", "90a", OG_FLOAT64, false, h100 / 64},
+                 {"linear(x, w)", "80", OG_FLOAT32, false, 3 * a100 / 1024},
+                 {"linear(x, w)", "80", OG_FLOAT16, true, a100 / 64},
+                 {"sum(linear(x, w), dim=1)", "90a", OG_FLOAT32, false, 3 * h100 / 2048},
+                 {"sigmoid(x)", "90a", OG_FLOAT32, false, 0}};
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        double got = least_seconds(cases[i].text, cases[i].arch, cases[i].dtype, cases[i].strict);
+        if (!(fabs(got - cases[i].want) <= 1e-9 * cases[i].want))
+            fail_msg("case %zu: %g s, expected %g", i, got, cases[i].want);
+    }
+}
+
 /* ---- overrides --------------------------------------------------------------------------- */
 
 /* Of linear(x, w) for an H100: its error, or NULL. */
@@ -179,7 +234,8 @@ static void test_overrides(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overrides),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_floor),
+                                       cmocka_unit_test(test_overrides),
                                        cmocka_unit_test(test_strict), cmocka_unit_test(test_mma)};
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
     return CASE_RUN(tests);

@@ -437,6 +437,9 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     info->elements = og_space_count(&kernel->space, false);
     info->passes = kernel->pass_count;
     info->threads = plan->backend->threads(&plan->plan, plan->state, (int32_t)index);
+    if (plan->backend->multiply_seconds)
+        info->multiply_seconds =
+            plan->backend->multiply_seconds(&plan->plan, plan->state, (int32_t)index);
     return OGIVE_OK;
 }
 

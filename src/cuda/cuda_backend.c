@@ -4,6 +4,7 @@
  * has it compiled and loaded; a run fills pointers into arguments and launches.
  */
 #include "cuda/cuda_cache.h"
+#include "cuda/cuda_floor.h"
 #include "cuda/cuda_module.h"
 #include "plan/backend.h"
 
@@ -487,6 +488,26 @@ static int32_t count_threads(const og_plan *plan, const void *opaque, int32_t ke
     return most > INT32_MAX ? INT32_MAX : (int32_t)most;
 }
 
+static double multiply_seconds(const og_plan *plan, const void *opaque, int32_t kernel)
+{
+    const state *s = opaque;
+    return og_cuda_multiply_seconds(&plan->kernels[kernel], &s->kernels[kernel].work, &s->limits);
+}
+
+/* "68.7 G multiply-adds, three each on tensor cores, take at least 386 us at 1.98 GHz" */
+static void explain_multiplies(const og_plan *plan, const state *s, int32_t kernel, og_text *text)
+{
+    int32_t each = s->kernels[kernel].work.tensor_products;
+    double seconds = multiply_seconds(plan, s, kernel);
+    if (seconds > 0)
+        og_text_add(text, "\n  %.4g G multiply-adds%s take at least %.4g us at %.4g GHz",
+                    og_cuda_multiplies(&plan->kernels[kernel]) / 1e9,
+                    each == 3   ? ", three each on tensor cores,"
+                    : each == 1 ? " on tensor cores"
+                                : " on CUDA cores",
+                    seconds * 1e6, s->limits.clock_hz / 1e9);
+}
+
 static void explain_launch(const og_cuda_launch *l, const og_cuda_entry *entry, og_text *text)
 {
     og_text_add(text, "%s, %u", l->entry, l->grid[0]);
@@ -534,7 +555,6 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
 {
     const state *s = opaque;
     const prepared *k = &s->kernels[kernel];
-    (void)plan;
     if (k->work.launch_count == 0) {
         og_text_add(text, "nothing to do\n");
         return;
@@ -546,6 +566,7 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
     }
     if (k->work.note)
         og_text_add(text, "\n  no %s: %s", k->work.unused, k->work.note);
+    explain_multiplies(plan, s, kernel, text);
     og_text_add(text, "\n  ");
     explain_origin(s, k->module, text);
 }
@@ -593,6 +614,7 @@ const og_backend og_cuda_backend = {
     .prepare = prepare,
     .release = release,
     .run = run,
+    .multiply_seconds = multiply_seconds,
     .threads = count_threads,
     .explain = explain,
     .borrow = borrow,

@@ -232,6 +232,7 @@ enum { MAX_DEVICES = 64 };
 /* CUdevice_attribute */
 enum {
     ATTRIBUTE_MULTIPROCESSORS = 16,
+    ATTRIBUTE_CLOCK = 13,        /* kHz */
     ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
     ATTRIBUTE_BUS_WIDTH = 37,    /* bits */
     ATTRIBUTE_L2_BYTES = 38,
@@ -283,6 +284,7 @@ ogive_status og_cuda_describe_device(int32_t index, og_cuda_device *out, ogive_e
     OG_CUDA_TRY(out, error, cuDeviceGetName, out->name, (int)sizeof out->name, out->handle);
     OG_CUDA_TRY(out, error, cuDeviceTotalMem, &out->memory_bytes, out->handle);
     OG_TRY(read_limits(out, error));
+    out->limits.clock_hz = 1e3 * attribute_or_zero(out, ATTRIBUTE_CLOCK);
     /* Two transfers a clock. */
     out->memory_bytes_per_second = 2e3 * attribute_or_zero(out, ATTRIBUTE_MEMORY_CLOCK) *
                                    (attribute_or_zero(out, ATTRIBUTE_BUS_WIDTH) / 8.0);
@@ -422,13 +424,13 @@ void og_cuda_assume_limits(int32_t arch, og_cuda_limits *out, const char **like)
         const char *name;
         og_cuda_limits limits;
     } known[] = {
-        {"a T4", {75, 40, 1024, 64 * KIB, 64 * KIB, 4 * MIB}},
-        {"an A100", {80, 108, 2048, 163 * KIB, 164 * KIB, 40 * MIB}},
-        {"an A40", {86, 84, 1536, 99 * KIB, 100 * KIB, 6 * MIB}},
-        {"an L40", {89, 142, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
-        {"an H100", {90, 132, 2048, 227 * KIB, 228 * KIB, 50 * MIB}},
-        {"a B200", {100, 148, 2048, 227 * KIB, 228 * KIB, 126 * MIB}},
-        {"an RTX 5090", {120, 170, 1536, 99 * KIB, 100 * KIB, 96 * MIB}},
+        {"a T4", {75, 40, 1024, 64 * KIB, 64 * KIB, 4 * MIB, 1.59e9}},
+        {"an A100", {80, 108, 2048, 163 * KIB, 164 * KIB, 40 * MIB, 1.41e9}},
+        {"an A40", {86, 84, 1536, 99 * KIB, 100 * KIB, 6 * MIB, 1.74e9}},
+        {"an L40", {89, 142, 1536, 99 * KIB, 100 * KIB, 96 * MIB, 2.49e9}},
+        {"an H100", {90, 132, 2048, 227 * KIB, 228 * KIB, 50 * MIB, 1.98e9}},
+        {"a B200", {100, 148, 2048, 227 * KIB, 228 * KIB, 126 * MIB, 1.965e9}},
+        {"an RTX 5090", {120, 170, 1536, 99 * KIB, 100 * KIB, 96 * MIB, 2.407e9}},
     };
     size_t best = 0;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -285,13 +285,16 @@ static ogive_status emit_product(og_cuda_emitter *e)
     og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
     const char *forced;
     OG_TRY(find_forced(e, &forced));
+    e->out->tensor_products = facts.right == OG_FLOAT32 ? 3 : 1;
     const char *refused = og_cuda_refuse_sm90(&facts, e->limits, e->strict, forced);
     if (!refused)
         return og_cuda_emit_sm90(e);
     e->out->note = og_cuda_refuse_mma(&facts, e->limits, e->strict, forced);
     e->out->unused = "tensor cores";
-    if (e->out->note)
+    if (e->out->note) {
+        e->out->tensor_products = 0;
         return og_cuda_emit_product(e);
+    }
     if (e->limits->arch == 90) {
         e->out->note = refused;
         e->out->unused = "wgmma";

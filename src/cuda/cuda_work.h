@@ -23,6 +23,7 @@ typedef struct {
     size_t shared_per_block; /* the opt-in limit */
     size_t shared_per_multiprocessor;
     size_t l2_bytes;
+    double clock_hz; /* the highest; 0: not known */
 } og_cuda_limits;
 
 enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */
@@ -84,6 +85,7 @@ typedef struct {
     const char *body;         /* "contiguous", "rows, a warp a row", ...: for explain */
     const char *unused;       /* by a product: "tensor cores" or "wgmma", or NULL */
     const char *note;         /* ... and why */
+    int32_t tensor_products;  /* of tensor cores, for one of the formula; 0: CUDA cores */
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */

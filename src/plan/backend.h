@@ -31,6 +31,9 @@ typedef struct {
     ogive_status (*run)(const og_plan *plan, const void *state, const void *const *inputs,
                         void *const *outputs, void *workspace, void *stream, bool aliased,
                         ogive_error *error);
+    /* Seconds that the matrix products of kernel index take at least; 0: none, or not known. NULL:
+     * never known. */
+    double (*multiply_seconds)(const og_plan *plan, const void *state, int32_t kernel);
     /* Threads that kernel index uses; a line of text about how it runs. */
     int32_t (*threads)(const og_plan *plan, const void *state, int32_t kernel);
     void (*explain)(const og_plan *plan, const void *state, int32_t kernel, og_text *text);

@@ -203,6 +203,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
         {8, DEFAULT_SHARED},
         {10, 32}, /* lanes of a warp */
         {16, setting("OGIVE_SHIM_MULTIPROCESSORS", 132)},
+        {13, 1980000},  /* clock, kHz */
         {36, 3201000},  /* memory clock, kHz */
         {37, 6144},     /* bus width, bits */
         {38, 60 << 20}, /* L2 */
