@@ -426,6 +426,39 @@ static void test_plan_results(void **state)
     assert_int_equal(ogive_plan_kernel_count(NULL), 0);
 }
 
+/* Bytes of a product's factors: each element in memory once, however often it is used. */
+static void test_product_traffic(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k, x[2], w[2]; /* strides */
+        int64_t read;
+    } cases[] = {
+        {5, 7, 3, {3, 1}, {3, 1}, 4 * (15 + 21)},
+        {5, 7, 3, {1, 0}, {3, 1}, 4 * (5 + 21)}, /* one number a row */
+        {5, 7, 3, {0, 1}, {0, 0}, 4 * (3 + 1)},
+        {5, 7, 0, {0, 0}, {0, 0}, 0},
+        {(int64_t)1 << 30, 2, (int64_t)1 << 32, {1, 1}, {0, 1}, INT64_MAX}, /* rows overlap */
+    };
+    ogive_formula *f = make("linear(x, w)");
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const int64_t shapes[][2] = {{cases[i].m, cases[i].k}, {cases[i].n, cases[i].k}};
+        test_tensor at[2];
+        const DLTensor *in[] = {
+            test_tensor_init(&at[0], NULL, test_float32, 2, shapes[0], cases[i].x),
+            test_tensor_init(&at[1], NULL, test_float32, 2, shapes[1], cases[i].w)};
+        ogive_plan *plan;
+        ogive_kernel_info info;
+        TEST_OK(ogive_plan_create(f, in, 2, NULL, 0, NULL, &plan, &error), error);
+        TEST_OK(ogive_plan_kernel(plan, 0, &info, &error), error);
+        assert_int_equal(info.bytes_read, cases[i].read);
+        assert_int_equal(info.bytes_written, 4 * cases[i].m * cases[i].n);
+        assert_true(info.multiply_seconds == 0); /* not known of a CPU */
+        ogive_plan_release(plan);
+    }
+    ogive_formula_release(f);
+}
+
 static void test_kernels_and_explain(void **state)
 {
     (void)state;
@@ -766,27 +799,17 @@ static void test_plan_reuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_status_names),
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_formula_create),
-        cmocka_unit_test(test_formula_text),
-        cmocka_unit_test(test_plan_arguments),
-        cmocka_unit_test(test_tensors_refused),
-        cmocka_unit_test(test_giant_shapes),
-        cmocka_unit_test(test_outputs_refused),
-        cmocka_unit_test(test_plan_results),
-        cmocka_unit_test(test_kernels_and_explain),
-        cmocka_unit_test(test_run_arguments),
-        cmocka_unit_test(test_small_shapes),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_no_columns),
-        cmocka_unit_test(test_promotion),
-        cmocka_unit_test(test_halves_round_once),
-        cmocka_unit_test(test_counts_after_a_run),
-        cmocka_unit_test(test_unknown_device),
-        cmocka_unit_test(test_plan_reuse),
+        cmocka_unit_test(test_version),           cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_functions),         cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_formula_create),    cmocka_unit_test(test_formula_text),
+        cmocka_unit_test(test_plan_arguments),    cmocka_unit_test(test_tensors_refused),
+        cmocka_unit_test(test_giant_shapes),      cmocka_unit_test(test_outputs_refused),
+        cmocka_unit_test(test_plan_results),      cmocka_unit_test(test_kernels_and_explain),
+        cmocka_unit_test(test_product_traffic),   cmocka_unit_test(test_run_arguments),
+        cmocka_unit_test(test_small_shapes),      cmocka_unit_test(test_products),
+        cmocka_unit_test(test_no_columns),        cmocka_unit_test(test_promotion),
+        cmocka_unit_test(test_halves_round_once), cmocka_unit_test(test_counts_after_a_run),
+        cmocka_unit_test(test_unknown_device),    cmocka_unit_test(test_plan_reuse),
     };
     return TEST_RUN(tests);
 }

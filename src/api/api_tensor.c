@@ -107,10 +107,10 @@ ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char
 og_reach og_layout_reach(const og_layout *layout)
 {
     og_reach reach = {0, 0};
-    int64_t bytes = (int64_t)og_dtype_bytes(layout->dtype);
+    int64_t bytes = (int64_t)og_dtype_bytes(layout->dtype), count;
+    if (og_shape_count(layout->rank, layout->shape, &count) && count == 0)
+        return reach; /* strides of no elements lead nowhere */
     for (int32_t d = 0; d < layout->rank; d++) {
-        if (layout->shape[d] == 0)
-            return (og_reach){0, 0};
         int64_t span = layout->shape[d] > 1 ? (layout->shape[d] - 1) * layout->stride[d] : 0;
         *(span < 0 ? &reach.low : &reach.high) += span * bytes;
     }

@@ -18,12 +18,31 @@ int64_t og_space_count(const og_space *space, bool rows_only)
     return count;
 }
 
+/* Of what repeats itself in memory, bytes may be more than there are: INT64_MAX at most. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
 static int64_t access_bytes(const og_space *space, const og_access *access)
 {
     int64_t bytes = (int64_t)og_dtype_bytes(access->dtype);
     for (int32_t d = 0; d < space->rank; d++)
-        bytes *= access->stride[d] || !space->extent[d] ? space->extent[d] : 1;
+        bytes = times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
     return bytes;
+}
+
+static int64_t factor_bytes(const og_space *space, const og_product *product, bool is_right)
+{
+    int64_t k_stride = is_right ? product->right_k_stride : product->left_k_stride;
+    return times(access_bytes(space, is_right ? &product->right : &product->left),
+                 k_stride || !product->k ? product->k : 1);
 }
 
 bool og_kernel_stores(const og_kernel *kernel, int32_t access)
@@ -59,11 +78,11 @@ void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *by
             for (int side = 0; side < 2; side++) {
                 const og_product *product = &kernel->products[p];
                 const og_access *at = side ? &product->right : &product->left;
-                int64_t bytes = access_bytes(&kernel->space, at) * product->k;
+                int64_t bytes = factor_bytes(&kernel->space, product, side);
                 read = at->buffer == b && bytes > read ? bytes : read;
             }
-        *bytes_read += read;
-        *bytes_written += written;
+        *bytes_read = plus(*bytes_read, read);
+        *bytes_written = plus(*bytes_written, written);
     }
 }
 
