@@ -135,26 +135,36 @@ static void share_modules(void)
     ogive_plan_release(first);
 }
 
-/* All threads plan one formula at once: one compiles. */
-static void *plan_once(void *unused)
+/* Threads plan two formulas at once: of each one compiles, and others wait for it. */
+static void *plan_once(void *text)
 {
     ogive_plan *plan;
-    (void)unused;
-    ogive_status status = plan_text("tanh(x) * x - 0.5", 64, NULL, &plan);
+    ogive_status status = plan_text(text, 64, NULL, &plan);
     ogive_plan_release(plan);
     return status == OGIVE_OK ? NULL : went_wrong;
 }
 
-static void plan_in_threads(void)
+static void plan_in_threads(bool fails)
 {
+    static char texts[2][20] = {"tanh(x) * x - 0.5", "exp(x) - x"};
     pthread_t threads[8];
     for (int i = 0; i < 8; i++)
-        CHECK(pthread_create(&threads[i], NULL, plan_once, NULL) == 0);
+        CHECK(pthread_create(&threads[i], NULL, plan_once, texts[i % 2]) == 0);
     for (int i = 0; i < 8; i++) {
         void *result;
         pthread_join(threads[i], &result);
-        CHECK(!result);
+        CHECK(!result == !fails);
     }
+}
+
+static void plan_all(void)
+{
+    plan_in_threads(false);
+}
+
+static void fail_all(void)
+{
+    plan_in_threads(true);
 }
 
 static void expect_cached(void)
@@ -194,7 +204,8 @@ static void test_compiled_once(void **unused)
              NULL);
     in_child(expect_run, "OGIVE_CACHE_DIR=/dev/null", NULL);
     in_child(share_modules, NULL);
-    in_child(plan_in_threads, NULL);
+    in_child(fail_all, "OGIVE_SHIM_FAIL=nvrtcCompileProgram", NULL);
+    in_child(plan_all, NULL);
 }
 
 /* ---- GPUs that NVRTC does not know -------------------------------------------------------------- */

@@ -11,32 +11,63 @@
 
 struct og_cuda_module {
     og_cuda_module *next;
+    bool is_made; /* else a thread is compiling and loading it */
     const og_cuda_device *device;
     unsigned char key[OG_SHA256_BYTES]; /* of the source for the device's own target */
     og_cu_module *handle;
     og_cuda_origin origin;
 };
 
-/* table_lock guards the list and is held for moments. build_lock is held while a module
- * is compiled and loaded, so that no two threads make the same. */
+/* Guards the list and is held for moments. Who needs a module that another thread is making waits
+ * for modules_changed; different ones are compiled at the same time. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t modules_changed = PTHREAD_COND_INITIALIZER;
 static og_cuda_module *modules;
 
 static void renew_locks(void)
 {
     pthread_mutex_init(&table_lock, NULL);
-    pthread_mutex_init(&build_lock, NULL);
+    pthread_cond_init(&modules_changed, NULL);
 }
 
+/* With the lock held. */
 static og_cuda_module *find_module(const og_cuda_device *device, const unsigned char *key)
 {
-    pthread_mutex_lock(&table_lock);
     og_cuda_module *found = modules;
     while (found && (found->device != device || memcmp(found->key, key, OG_SHA256_BYTES) != 0))
         found = found->next;
-    pthread_mutex_unlock(&table_lock);
     return found;
+}
+
+/* The module; or, if there is none, a new one that the caller has to make (NULL: no memory). */
+static og_cuda_module *claim_module(const og_cuda_device *device, const unsigned char *key)
+{
+    pthread_mutex_lock(&table_lock);
+    og_cuda_module *module = find_module(device, key);
+    while (module && !module->is_made) {
+        pthread_cond_wait(&modules_changed, &table_lock);
+        module = find_module(device, key);
+    }
+    if (!module && (module = calloc(1, sizeof *module))) {
+        memcpy(module->key, key, OG_SHA256_BYTES);
+        module->device = device;
+        module->next = modules;
+        modules = module;
+    }
+    pthread_mutex_unlock(&table_lock);
+    return module;
+}
+
+static void drop_module(og_cuda_module *module)
+{
+    pthread_mutex_lock(&table_lock);
+    og_cuda_module **at = &modules;
+    while (*at != module)
+        at = &(*at)->next;
+    *at = module->next;
+    pthread_cond_broadcast(&modules_changed);
+    pthread_mutex_unlock(&table_lock);
+    free(module);
 }
 
 /* ---- loading ------------------------------------------------------------------------ */
@@ -76,33 +107,23 @@ static ogive_status load_image(const og_cuda_device *device, const og_cuda_image
     return OGIVE_OK;
 }
 
-/* Makes a module and adds it to the table. */
-static ogive_status add_module(const og_cuda_device *device, const unsigned char *key,
-                               const char *source, const og_cuda_module **out, ogive_error *error)
+static ogive_status make_module(og_cuda_module *module, const char *source, ogive_error *error)
 {
     og_cuda_image image;
-    og_cuda_module *module = calloc(1, sizeof *module);
-    if (!module)
-        return og_fail_memory(error, sizeof *module);
-    ogive_status status = og_cuda_build(source, device->limits.arch, &image, error);
+    ogive_status status = og_cuda_build(source, module->device->limits.arch, &image, error);
     if (status == OGIVE_OK)
-        status = load_image(device, &image, &module->handle, error);
+        status = load_image(module->device, &image, &module->handle, error);
     og_cuda_image_free(&image);
-    if (status != OGIVE_OK) {
-        free(module);
+    if (status != OGIVE_OK)
         return status;
-    }
-    memcpy(module->key, key, OG_SHA256_BYTES);
-    module->device = device;
     module->origin = (og_cuda_origin){.target = image.target,
                                       .nvrtc_major = image.nvrtc_major,
                                       .nvrtc_minor = image.nvrtc_minor,
                                       .was_cached = image.was_cached};
     pthread_mutex_lock(&table_lock);
-    module->next = modules;
-    modules = module;
+    module->is_made = true;
+    pthread_cond_broadcast(&modules_changed);
     pthread_mutex_unlock(&table_lock);
-    *out = module;
     return OGIVE_OK;
 }
 
@@ -114,14 +135,19 @@ ogive_status og_cuda_load(const og_cuda_device *device, const char *source,
     og_cuda_on_fork(renew_locks);
     og_cuda_exact_target(device->limits.arch, &target);
     og_cuda_image_key(source, &target, key);
-    *out = find_module(device, key);
-    if (*out)
-        return OGIVE_OK;
-    pthread_mutex_lock(&build_lock);
-    *out = find_module(device, key); /* another thread may have made it meanwhile */
-    ogive_status status = *out ? OGIVE_OK : add_module(device, key, source, out, error);
-    pthread_mutex_unlock(&build_lock);
-    return status;
+    *out = NULL;
+    og_cuda_module *module = claim_module(device, key);
+    if (!module)
+        return og_fail_memory(error, sizeof *module);
+    if (!module->handle) { /* claimed */
+        ogive_status status = make_module(module, source, error);
+        if (status != OGIVE_OK) {
+            drop_module(module);
+            return status;
+        }
+    }
+    *out = module;
+    return OGIVE_OK;
 }
 
 const og_cuda_origin *og_cuda_module_origin(const og_cuda_module *module)

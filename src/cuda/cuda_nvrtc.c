@@ -37,7 +37,7 @@ typedef struct og_nvrtc_program og_nvrtc_program;
     F(nvrtcGetPTX, (og_nvrtc_program * program, char *ptx))
 
 static struct {
-    pthread_mutex_t lock; /* guards the rest until found is set, and compilations */
+    pthread_mutex_t lock; /* guards the rest until found is set */
     bool found;
     og_cuda_nvrtc info;
 #define MEMBER(name, arguments) int(*name) arguments;
@@ -393,6 +393,8 @@ static ogive_status read_image(og_nvrtc_program *program, const og_cuda_target *
     return OGIVE_OK;
 }
 
+/* NVRTC takes calls of several threads, for different programs; since 12.3 it compiles them at the
+ * same time. */
 ogive_status og_cuda_compile(const og_cuda_nvrtc *with, const char *source,
                              const og_cuda_target *target, unsigned char **image,
                              size_t *image_bytes, og_text *log, ogive_error *error)
@@ -405,7 +407,6 @@ ogive_status og_cuda_compile(const og_cuda_nvrtc *with, const char *source,
     (void)with; /* who has it has found NVRTC */
     *image = NULL;
     *image_bytes = 0;
-    pthread_mutex_lock(&nvrtc.lock);
     og_nvrtc_program *program = NULL;
     ogive_status status = OGIVE_OK;
     int result = nvrtc.nvrtcCreateProgram(&program, source, "ogive.cu", 0, NULL, NULL);
@@ -419,6 +420,5 @@ ogive_status og_cuda_compile(const og_cuda_nvrtc *with, const char *source,
         status = read_image(program, target, image, image_bytes, error);
     if (program)
         (void)nvrtc.nvrtcDestroyProgram(&program);
-    pthread_mutex_unlock(&nvrtc.lock);
     return status;
 }
