@@ -208,6 +208,14 @@ def part_rows(_):
     got, want = run(total, [x, w], (300,)), run(total, [x, w], (300,), strict=True)
     check(different(got[[4, 5, 8, 200]], want[[4, 5, 8, 200]]) == 0, "redone sums")
     check(bool((got.isnan() == want.isnan()).all()), "NaN sums")
+    for k in (1024, 8200):  # a sum that is subnormal before x's scale is undone
+        x, w = random(300, k) * 2.0 ** 100, random(140, k)
+        w[7] = 0
+        w[7, 5] = 2.0 ** -149
+        got, want = run(linear, [x, w], (300, 140)), run(linear, [x, w], (300, 140), strict=True)
+        far = (got - want)[:, 7].abs() / x.abs().amax(1)  # what is flushed to 0: less than w's ULP
+        check(bool((far <= 2.0 ** -149 / 16).all()), f"subnormal w, k = {k}")
+    x = random(300, 1024)
     flat = random(700 * 1024 + 1)
     moved = flat[1:].view(700, 1024)  # TMA takes no such address: it is computed strictly
     got, want = run(linear, [x, moved], (300, 700)), run(linear, [x, moved], (300, 700), strict=True)

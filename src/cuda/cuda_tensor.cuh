@@ -50,14 +50,16 @@ OG_FN float og_greater(float a, float b)
 #endif
 }
 
-/* greatest * scale is in [2^14, 2^15), by its exponent. Of 0 and of what is below 2^-112 the
- * scale is 2^126; og_is_doubtful() finds what that may lose. */
+/* greatest * scale is in [2^14, 2^15), by its exponent; undo is 2^14 / scale, so that sums stay
+ * above what is flushed to 0 where they are added up: x, scaled like this, times 2^14 * 2^-149 is
+ * 2^-121. Of 0 and of what is below 2^-112 the scale is 2^126; og_is_doubtful() finds what that
+ * may lose. */
 OG_FN void og_find_scale(float greatest, float &scale, float &undo)
 {
     uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
     exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
     scale = og_float_bits(0x86000000u - exponent);
-    undo = og_float_bits(exponent - 0x07000000u);
+    undo = og_float_bits(exponent);
 }
 
 OG_FN float og_greatest(float m, const og_four &v)
@@ -93,9 +95,9 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
 }
 
 /* Not finite, or so small that elements of w below 2^-112 may have lost bits that count:
- * 2^-99 is 2^22 times their greatest error over all k. */
+ * 2^-85 is 2^22 times their greatest error over all k, times 2^14. */
 OG_FN bool og_is_doubtful(float sum)
 {
     uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
-    return bits >= 0x7f800000u || bits - 1u < 0x0e000000u - 1u;
+    return bits >= 0x7f800000u || bits - 1u < 0x15000000u - 1u;
 }

@@ -7,7 +7,7 @@
  * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
  * row's greatest, so that elements above 2^-19 of it have float32's accuracy, 2^-21 at
  * least. A row of which more than 1 in OG_FEW nonzero elements lie below, or that is not
- * finite, or whose greatest is below 2^-112, cannot be held like this: its scale is NaN, and
+ * finite, or whose greatest is below 2^-98, cannot be held like this: its scale is NaN, and
  * cuda_tensor_redo.cuh computes it.
  *
  * Scratch: a.x_pairs, rows in tiles of OG_SPLIT_ROWS: those of hi, then those of lo,
@@ -138,7 +138,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
 #endif
     most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
-    bool holds = most == 0 || (exponent >= 0x07800000u && exponent < 0x7f800000u);
+    bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
     og_splitting s = og_start_splitting(a, row, most, holds);
 #if OG_SPLIT_KEEPS
 #pragma unroll
@@ -155,6 +155,6 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
     if (lane == 0 && there)
         ((float *)a.x_scales)[row] = !holds ? OG_NAN_F32
-                                     : most ? og_float_bits(exponent - 0x07000000u)
+                                     : most ? og_float_bits(exponent - 0x0e000000u)
                                             : 1.0f;
 }
