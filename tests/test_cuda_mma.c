@@ -299,26 +299,37 @@ static void widen_rows(placed *p)
                   (float)value_of(p->memory, p->dtype, i) * (i % 3 ? 0x1p-40f : 1.0f));
 }
 
-/* All of it is og_redo's, and has the CPU's bits. */
+/* w below what a scale reaches, most of it subnormal. */
+static void shrink(placed *p)
+{
+    for (int64_t i = 0; i < p->elements; i++)
+        put_value(p->memory, p->dtype, i,
+                  (float)value_of(p->memory, p->dtype, i) * (i % 7 ? 0x1p-140f : 0x1p-120f));
+}
+
+/* All of it is og_redo's, and has the CPU's bits: first for x, then for w. */
 static void test_redo(void **unused)
 {
     test_random random = test_random_named("redo by mma");
     (void)unused;
     setenv("OGIVE_PRODUCT", "mma", 1);
     case_options.precision = OGIVE_FLOAT32;
-    for (size_t i = 0; i < TEST_COUNT(tails); i++) {
-        formula_case c = {.text = tails[i].text, .formula = find_formula(tails[i].text)};
+    for (size_t i = 0; i < 2 * TEST_COUNT(tails); i++) {
+        const char *text = tails[i / 2].text;
+        formula_case c = {.text = text, .formula = find_formula(text)};
         c.input_count = ogive_formula_input_count(c.formula);
         for (size_t t = 0; t < c.input_count; t++) {
             placed *p = &c.inputs[t];
             *p = (placed){.dtype = OG_FLOAT32,
-                          .layout = t == 1 ? i % 2 ? TRANSPOSED : MISALIGNED : CONTIGUOUS,
-                          .rank = tails[i].shapes[t].rank};
-            memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
+                          .layout = t == 1 ? i / 2 % 2 ? TRANSPOSED : MISALIGNED : CONTIGUOUS,
+                          .rank = tails[i / 2].shapes[t].rank};
+            memcpy(p->shape, tails[i / 2].shapes[t].shape, sizeof p->shape);
             place(p, &random, true);
             fill(p, &random, ORDINARY);
-            if (t == 0)
+            if (t == 0 && i % 2 == 0)
                 widen_rows(p);
+            if (i % 2 && memcmp(p->shape, c.inputs[1].shape, sizeof p->shape) == 0)
+                shrink(p); /* w; v, too */
         }
         run_placed(&c, CONTIGUOUS, &random);
     }

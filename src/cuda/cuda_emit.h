@@ -175,7 +175,7 @@ enum {
     OG_CUDA_REDO_THREADS = 256,
     OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
     OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
-    OG_CUDA_REDO_BYTES = 4 * ((32 + 64) * 68 + 32 * 64 + 128 + 4)
+    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
 };
 
 /* Threads that copy a row of so many halves: four elements each, at least. */

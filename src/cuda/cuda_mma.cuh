@@ -510,8 +510,6 @@ OG_FN bool og_redoes_all(const og_args &)
     return false;
 }
 
-enum { OG_REDO_BLOCKS = 1 }; /* with 2 NVRTC (13.4) spills some formulas' registers */
-
 /* Rows [m, end) of product `base` of a batch, of which og_redo looks at 128. */
 struct og_band {
     og_index base, m, end;

@@ -346,7 +346,7 @@ OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
 
 /* A thread has quads of some of the 32 rows. */
 OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first,
-                            int count, og_redo_shared &shared)
+                            int count, int from, const og_redo_shared &shared)
 {
     const int column = threadIdx.x % OG_ROW_THREADS * 4;
     og_columns c = og_find_columns(a, n);
@@ -355,7 +355,7 @@ OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, 
         og_quad z[OG_QUADS];
 #pragma unroll
         for (int h = 0; h < OG_QUADS; h++)
-            z[h] = *(const og_quad *)&shared.product[row][column + 32 * h];
+            z[h] = *(const og_quad *)&shared.product[from + row][column + 32 * h];
         og_index index = m + shared.list[at < count ? at : count - 1];
         og_finish_quads<false>(a, og_find_place<false>(a, index, 0, at < count, c), c, z);
     }

@@ -48,10 +48,6 @@ OG_FN bool og_redoes_all(const og_args &a)
     return !OG_TURNS_W && (uint64_t)a.w % 16 != 0;
 }
 
-/* Of a multiprocessor: og_redo may have everything to do. With 2, what reads w by strides, or of
- * a batch, would spill registers. */
-enum { OG_REDO_BLOCKS = OG_W_ACROSS || OG_TURNS_W || OG_BATCH ? 1 : 2 };
-
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 enum { OG_BESIDE = OG_W_ACROSS ? 1 : 8 }; /* from a thread's column to its other one */

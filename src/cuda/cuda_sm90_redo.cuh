@@ -56,13 +56,13 @@ OG_FN void og_redo_row(const og_args &a, og_index m, og_index n, bool there, flo
 }
 
 OG_FN void og_finish_redone(const og_args &a, og_index base, og_index m, og_index n, int first,
-                            int count, og_redo_shared &shared)
+                            int count, int from, const og_redo_shared &shared)
 {
     (void)base;
 #pragma unroll 1
     for (int r = 0; r < 8; r++) {
         int row = threadIdx.x / OG_RUN * 8 + r, at = first + row;
         og_redo_row(a, m + shared.list[at < count ? at : count - 1], n + threadIdx.x % OG_RUN,
-                    at < count, shared.product[row][threadIdx.x % OG_RUN]);
+                    at < count, shared.product[from + row][threadIdx.x % OG_RUN]);
     }
 }

@@ -100,8 +100,6 @@ OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c, c
     og_end_run(a, row, p.index, c.n, writes, y);
 }
 
-enum { OG_REDO_BLOCKS = 1 }; /* of a multiprocessor: two would spill */
-
 /* Addresses that TMA does not take: all that og_redo is launched for. */
 OG_FN bool og_redoes_all(const og_args &)
 {

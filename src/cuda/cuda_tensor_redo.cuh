@@ -4,14 +4,22 @@
  * order on CUDA cores, with pass 0.
  *
  * A block takes 64 columns and, of 128 neighbouring rows, those that are marked (a.redo, a byte
- * for each 64 columns of a row), up to 32 at once. Steps of 64 k go from memory through registers
- * into shared memory. A thread has one column and 8 rows.
+ * for each 64 columns of a row): 4 or 32 at once, or all of more than 64. Steps of 64 k go from
+ * memory through registers into shared memory. A thread has EACH rows, 1 or 8, and COLUMNS
+ * columns: four, where all 128 rows are computed, for fewer reads of shared memory.
  */
-enum { OG_REDO_THREADS = 256, OG_REDO_ROWS = 32, OG_REDO_PITCH = 68 /* floats; no conflicts */ };
+enum {
+    OG_REDO_THREADS = 256,
+    OG_REDO_FEW = 4,
+    OG_REDO_ROWS = 32, /* that pass 0 is applied to at once */
+    OG_REDO_MOST = 128,
+    OG_REDO_PITCH = 68 /* floats; no conflicts */
+};
 
 struct og_redo_shared {
-    alignas(16) float x[OG_REDO_ROWS][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
-    float product[OG_REDO_ROWS][OG_RUN];
+    alignas(16) float x[OG_REDO_MOST][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
+    float product[OG_REDO_MOST][OG_RUN];
+    const og_element *rows[OG_REDO_MOST];
     int list[128], counts[4]; /* marked rows of the tile, those of each 32 */
 };
 static_assert(OG_REDO_BYTES == sizeof(og_redo_shared), "the launch gives it");
@@ -41,110 +49,163 @@ OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
     return count;
 }
 
-/* A thread's part of a step: four k of 4 columns of w and of 2 rows of x. */
-struct og_redo_step {
-    og_four w[4], x[2];
-};
+/* The products of ROWS rows; a thread's rows are ROW_STEP apart, its columns COLUMN_STEP. */
+template <int COLUMNS, int EACH> struct og_redo_work {
+    enum {
+        ROW_STEP = 4 * COLUMNS,
+        COLUMN_STEP = OG_RUN / COLUMNS,
+        ROWS = ROW_STEP * EACH,
+        LOADS = ROWS < 16 ? 1 : ROWS / 16, /* fours of x that a thread reads in a step */
+        AHEAD = EACH == 1 ? 3 : 1          /* steps on their way: few rows wait for w */
+    };
+    /* A thread's part of a step: four k of 4 columns of w and of some rows of x. */
+    struct step {
+        og_four w[4], x[LOADS];
+    };
+    typedef float sums[EACH][COLUMNS];
 
-OG_FN void og_fetch_step(const og_args &a, og_index base, og_index n, const og_element *const *x,
-                         og_index k, og_redo_step &step)
-{
-    const og_index at = k + threadIdx.x % 16 * 4;
+    OG_FN void fetch(const og_args &a, og_index base, og_index n, og_index k,
+                            const og_redo_shared &shared, step &s)
+    {
+        const int row = threadIdx.x / 16;
+        const og_index at = k + threadIdx.x % 16 * 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        og_index column = n + i * 16 + threadIdx.x / 16;
-        const og_element *w = og_w_row(a, base, column < a.n ? column : a.n - 1);
-        step.w[i] =
-            og_load_four(w, og_w_stride(a), og_is_by_fours(w, og_w_stride(a)), at, a.k, -0.0f);
+        for (int i = 0; i < 4; i++) {
+            og_index column = n + i * 16 + row;
+            const og_element *w = og_w_row(a, base, column < a.n ? column : a.n - 1);
+            s.w[i] =
+                og_load_four(w, og_w_stride(a), og_is_by_fours(w, og_w_stride(a)), at, a.k, -0.0f);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            const og_element *x = shared.rows[i * 16 + row];
+            s.x[i] = og_load_four(x, a.x_k, og_is_by_fours(x, a.x_k), at, a.k, 0.0f);
+        }
     }
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        step.x[i] = og_load_four(x[i], a.x_k, og_is_by_fours(x[i], a.x_k), at, a.k, 0.0f);
-}
 
-OG_FN void og_place_step(const og_redo_step &step, og_redo_shared &shared)
-{
-    const int row = threadIdx.x / 16, k = threadIdx.x % 16 * 4;
+    OG_FN void place(const step &s, og_redo_shared &shared)
+    {
+        const int row = threadIdx.x / 16, k = threadIdx.x % 16 * 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        *(og_four *)&shared.w[i * 16 + row][k] = step.w[i];
+        for (int i = 0; i < 4; i++)
+            *(og_four *)&shared.w[i * 16 + row][k] = s.w[i];
 #pragma unroll
-    for (int i = 0; i < 2; i++)
-        *(og_four *)&shared.x[i * 16 + row][k] = step.x[i];
-}
+        for (int i = 0; i < LOADS; i++)
+            *(og_four *)&shared.x[i * 16 + row][k] = s.x[i];
+    }
 
-/* shared.product = rows [first, first + 32) of the list, of tile m, times columns from n on;
- * a row beyond the list is its last. */
-OG_FN void og_redo_products(const og_args &a, og_index base, og_index m, og_index n, int first,
-                            int count, og_redo_shared &shared)
-{
-    const int column = threadIdx.x % OG_RUN, row = threadIdx.x / OG_RUN * 8;
-    const og_element *x[2];
-    og_redo_step step;
-    float p[8], block[8], group[8]; /* -0 + v is v, also of v = -0 */
-    for (int i = 0; i < 2; i++) {
-        int at = first + i * 16 + (int)threadIdx.x / 16;
-        x[i] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        p[i] = 0.0f;
-        block[i] = group[i] = -0.0f;
-    }
-    og_fetch_step(a, base, n, x, 0, step);
-    for (og_index k = 0; k < a.k; k += 64) {
-        __syncthreads();
-        og_place_step(step, shared);
-        __syncthreads();
-        if (k + 64 < a.k)
-            og_fetch_step(a, base, n, x, k + 64, step);
+    /* p += the products of a step */
+    OG_FN void multiply(const og_redo_shared &shared, int row, int column, sums &p)
+    {
 #pragma unroll 1
         for (int j = 0; j < 64; j += 4) {
-            og_four w = *(const og_four *)&shared.w[column][j];
+            og_four w[COLUMNS];
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                og_four v = *(const og_four *)&shared.x[row + i][j];
+            for (int c = 0; c < COLUMNS; c++)
+                w[c] = *(const og_four *)&shared.w[column + COLUMN_STEP * c][j];
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    p[i] = og_fma_f32(v.e[e], w.e[e], p[i]);
-            }
-        }
-        bool last = k + 64 >= a.k;
+            for (int i = 0; i < EACH; i++) {
+                og_four v = *(const og_four *)&shared.x[row + ROW_STEP * i][j];
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            if (last || (k + 64) % 256 == 0) {
-                block[i] = block[i] + p[i];
-                p[i] = 0.0f;
-            }
-            if (last || (k + 64) % 4096 == 0) {
-                group[i] = group[i] + block[i];
-                block[i] = -0.0f;
+                for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        p[i][c] = og_fma_f32(v.e[e], w[c].e[e], p[i][c]);
             }
         }
     }
+
+    /* After k: p joins the block's sum, that the group's, which is in shared.product, in places
+     * that only this thread touches. -0 + v is v, also of v = -0. */
+    OG_FN void join(og_redo_shared &shared, int row, int column, og_index k, bool last,
+                           sums &p, sums &block)
+    {
+        const bool ends_block = last || k % 256 == 0, ends_group = last || k % 4096 == 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        shared.product[row + i][column] = group[i];
-    __syncthreads();
-}
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                float &total = shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c];
+                if (ends_block) {
+                    block[i][c] = block[i][c] + p[i][c];
+                    p[i][c] = 0.0f;
+                }
+                if (ends_group) {
+                    total = total + block[i][c];
+                    block[i][c] = -0.0f;
+                }
+            }
+    }
 
-/* Of the body: pass 0 on shared.product, rows [first, first + 32) of the list. */
+    /* shared.product = rows from `first` on of the list, of tile m, times columns from n on; a
+     * row beyond the list is its last. */
+    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first,
+                          int count, og_redo_shared &shared)
+    {
+        const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
+        step steps[AHEAD];
+        sums p, block;
+        if (threadIdx.x < 16 * LOADS) {
+            int at = first + (int)threadIdx.x;
+            shared.rows[threadIdx.x] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                p[i][c] = 0.0f;
+                block[i][c] = -0.0f;
+                shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
+            }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++)
+            fetch(a, base, n, 64 * s, shared, steps[s]);
+        for (og_index k = 0; k < a.k; k += 64 * AHEAD)
+#pragma unroll
+            for (int s = 0; s < AHEAD; s++) {
+                const og_index end = k + 64 * (s + 1);
+                if (end - 64 >= a.k)
+                    break;
+                __syncthreads();
+                place(steps[s], shared);
+                __syncthreads();
+                fetch(a, base, n, end - 64 + 64 * AHEAD, shared, steps[s]);
+                multiply(shared, row, column, p);
+                join(shared, row, column, end, end >= a.k, p, block);
+            }
+        __syncthreads();
+    }
+};
+
+/* Of the body: pass 0 on shared.product from row `from` on, rows [first, first + OG_REDO_ROWS) of
+ * the list. */
 OG_FN void og_finish_redone(const og_args &a, og_index base, og_index m, og_index n, int first,
-                            int count, og_redo_shared &shared);
+                            int count, int from, const og_redo_shared &shared);
 
-OG_KERNEL(og_redo, OG_REDO_THREADS, OG_REDO_BLOCKS)
+OG_KERNEL(og_redo, OG_REDO_THREADS)
 {
     extern __shared__ __align__(16) char og_redo_memory[];
     og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
     for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
-        og_index run = i % a.runs;
+        og_index run = i % a.runs, n = run * OG_RUN;
         og_band band = og_find_band(a, i / a.runs);
         int count = og_list_rows(a, run, band.m, band.end, shared);
-        for (int first = 0; first < count; first += OG_REDO_ROWS) {
-            og_redo_products(a, band.base, band.m, run * OG_RUN, first, count, shared);
-            og_finish_redone(a, band.base, band.m, run * OG_RUN, first, count, shared);
+        const int rows = count <= OG_REDO_FEW         ? OG_REDO_FEW
+                         : count <= OG_REDO_MOST / 2 ? OG_REDO_ROWS
+                                                     : OG_REDO_MOST;
+        for (int first = 0; first < count; first += rows) {
+            if (rows == OG_REDO_FEW)
+                og_redo_work<1, 1>::run(a, band.base, band.m, n, first, count, shared);
+            else if (rows == OG_REDO_ROWS)
+                og_redo_work<1, 8>::run(a, band.base, band.m, n, first, count, shared);
+            else
+                og_redo_work<4, 8>::run(a, band.base, band.m, n, first, count, shared);
+#pragma unroll 1
+            for (int from = 0; from < rows && first + from < count; from += OG_REDO_ROWS)
+                og_finish_redone(a, band.base, band.m, n, first + from, count, from, shared);
             __syncthreads();
         }
         __syncthreads();
