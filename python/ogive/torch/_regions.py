@@ -29,9 +29,10 @@ from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, ar
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# On a GPU (docs/cuda.md): k and n, and m of a batch's products, from which on tensor cores are
-# worth it; rows from which on x @ w, w (k, n), is ahead of PyTorch's.
+# On a GPU: k and n, and m of a batch's products, from which on tensor cores are worth it.
 _TENSOR_CORES = 128
+# From so many rows on x @ w, w (k, n), on a GPU is ahead of PyTorch's, and bfloat16 on a CPU that
+# has instructions for it behind.
 _FEW_ROWS = 8
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY}
 
@@ -138,26 +139,33 @@ def _architecture(device: torch.device) -> tuple[int, int]:
     return major, minor
 
 
+def _cpu_has_bfloat16() -> bool:
+    """Whether PyTorch's products use instructions for it."""
+    ask = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # from 2.6 on, so far
+    return bool(ask and ask())
+
+
 def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
-    """Products that PyTorch's libraries do as fast or faster on a GPU, or that were not
-    measured (docs/cuda.md has the times)."""
+    """Products that PyTorch's libraries do as fast or faster, or that were not measured
+    (docs/cuda.md and bench/results have the times)."""
     x, w = [value_of(part) for part in parts if isinstance(part, Node)][:2]
-    if x.device.type != "cuda":
-        return None
     dtype = value_of(node).dtype  # autocast's, where there is one
-    if name == "linear" and dtype == torch.float32:
-        fast = _architecture(x.device) >= (8, 0)
-    else:  # by a kernel that only Hopper has
-        fast = _architecture(x.device) == (9, 0) and dtype != torch.float64
-    sizes, least = list(w.shape), [_TENSOR_CORES] * 3
-    if name == "matmul" and w.dim() == 2:
-        rows = math.prod(x.shape[:-1])
-        sizes.append(rows if isinstance(rows, int) else _FEW_ROWS)
-        least[2] = _FEW_ROWS
-    elif w.dim() == x.dim() == 3:
-        sizes = [*w.shape[1:], x.shape[1]]
-    fast &= w.dim() == 2 or w.dim() == x.dim() == 3
-    if fast and all(isinstance(a, int) and a >= b for a, b in zip(sizes, least)):
+    rows = math.prod(x.shape[:-1])
+    many = not isinstance(rows, int) or rows >= _FEW_ROWS
+    if x.device.type != "cuda":
+        return ("PyTorch's products of bfloat16 are faster on this CPU"
+                if dtype == torch.bfloat16 and many and _cpu_has_bfloat16() else None)
+    if dtype in (torch.float16, torch.bfloat16):
+        return "PyTorch's products of half types are as fast on a GPU"
+    fast = _architecture(x.device) >= (8, 0) and dtype == torch.float32
+    sizes = w.shape
+    if name == "matmul":  # by a kernel that only Hopper has
+        fast &= many and _architecture(x.device) == (9, 0)
+    if w.dim() == x.dim() == 3:
+        sizes = (*w.shape[1:], x.shape[1])
+    elif w.dim() != 2:
+        fast = False
+    if fast and all(isinstance(size, int) and size >= _TENSOR_CORES for size in sizes):
         return None
     return "such products are left to PyTorch's libraries on a GPU"
 
@@ -312,10 +320,8 @@ class Analysis:
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
         work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
-        # A product of halves takes PyTorch's time; what is fused with it is gained.
-        alone = len(work) < 2 and not (
-            work and self.names[work[0]] in PRODUCTS and value_of(work[0]).device.type == "cuda"
-            and value_of(work[0]).dtype == torch.float32)
+        alone = len(work) < 2 and not (work and self.names[work[0]] in PRODUCTS and
+                                       value_of(work[0]).device.type == "cuda")
         if alone:
             return "nothing beside it that a formula could join it with"
         for node in region.nodes:
