@@ -29,8 +29,9 @@ from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, ar
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# On a GPU: k and n, and m of a batch's products, from which on tensor cores are worth it.
+# On a GPU: k and n from which on tensor cores are worth it; m, k and n for the products of a batch.
 _TENSOR_CORES = 128
+_BATCH = 512
 # From so many rows on x @ w, w (k, n), on a GPU is ahead of PyTorch's, and bfloat16 on a CPU that
 # has instructions for it behind.
 _FEW_ROWS = 8
@@ -158,14 +159,14 @@ def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
     if dtype in (torch.float16, torch.bfloat16):
         return "PyTorch's products of half types are as fast on a GPU"
     fast = _architecture(x.device) >= (8, 0) and dtype == torch.float32
-    sizes = w.shape
+    sizes, least = w.shape, _TENSOR_CORES
     if name == "matmul":  # by a kernel that only Hopper has
         fast &= many and _architecture(x.device) == (9, 0)
     if w.dim() == x.dim() == 3:
-        sizes = (*w.shape[1:], x.shape[1])
+        sizes, least = (*w.shape[1:], x.shape[1]), _BATCH
     elif w.dim() != 2:
         fast = False
-    if fast and all(isinstance(size, int) and size >= _TENSOR_CORES for size in sizes):
+    if fast and all(isinstance(size, int) and size >= least for size in sizes):
         return None
     return "such products are left to PyTorch's libraries on a GPU"
 
