@@ -118,6 +118,73 @@ static void test_mma(void **unused)
     end_cases("odd, mma");
 }
 
+/* ---- which kernel ------------------------------------------------------------------------ */
+
+typedef struct {
+    int64_t batch, m, n, k;
+    og_dtype dtype;
+    bool along; /* w has k side by side, not n */
+} matmul_shape;
+
+/* What multiplies, as explain calls it before the tile: bits depend on it. */
+static void name_units(const matmul_shape *s, const char *arch, char name[128])
+{
+    static char explained[4096];
+    const int64_t shapes[][3] = {{s->batch, s->m, s->k}, {s->batch, s->k, s->n}};
+    const int64_t strides[][3] = {{s->m * s->k, s->k, 1},
+                                  {s->n * s->k, s->along ? 1 : s->n, s->along ? s->k : 1}};
+    const ogive_options options = {.size = sizeof options, .cuda_arch = arch};
+    test_tensor at[2];
+    const DLTensor *inputs[2];
+    ogive_plan *plan;
+    ogive_error error;
+    for (int t = 0; t < 2; t++) {
+        DLTensor *tensor =
+            test_tensor_init(&at[t], NULL, dlpack_of(s->dtype), 3, shapes[t], strides[t]);
+        tensor->device = cuda_device;
+        inputs[t] = tensor;
+    }
+    TEST_OK(ogive_plan_create(find_formula("x @ w"), inputs, 2, NULL, 0, &options, &plan, &error),
+            error);
+    ogive_plan_explain(plan, explained, sizeof explained);
+    ogive_plan_release(plan);
+    const char *body = strstr(explained, "\n  product, ");
+    body = body ? body : strstr(explained, "\n  product on ");
+    assert_non_null(body);
+    snprintf(name, 128, "%.*s", (int)strcspn(body + 3, ":"), body + 3);
+    for (const char *const *end = (const char *const[]){", few", ", tiles", NULL}; *end; end++)
+        if (strstr(name, *end))
+            *strstr(name, *end) = 0;
+}
+
+/* Neither the number of rows nor that of products decides. */
+static void test_batch_invariance(void **unused)
+{
+    static const int64_t ns[] = {1, 2, 15, 16, 17, 127, 128, 130};
+    static const int64_t ks[] = {1, 15, 16, 63, 64, 100, 128, 300, 5000};
+    static const int64_t counts[][2] = {{1, 2},     {1, 15}, {1, 16}, {1, 17}, {1, 70},
+                                        {1, 40000}, {2, 1},  {3, 5},  {70, 33}};
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+    static const char *const archs[] = {"80", "90a"};
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(ns) * TEST_COUNT(ks) * 12; i++) {
+        matmul_shape s = {
+            1,        1, ns[i / 12 % TEST_COUNT(ns)], ks[i / 12 / TEST_COUNT(ns)], dtypes[i % 3],
+            i / 3 % 2};
+        char alone[128], name[128];
+        name_units(&s, archs[i / 6 % 2], alone);
+        for (size_t c = 0; c < TEST_COUNT(counts); c++) {
+            s.batch = counts[c][0];
+            s.m = counts[c][1];
+            name_units(&s, archs[i / 6 % 2], name);
+            if (strcmp(name, alone) != 0)
+                fail_msg("%d x %d x %d x %d, %s, sm_%s, w %s: %s, one row alone: %s", (int)s.batch,
+                         (int)s.m, (int)s.n, (int)s.k, og_dtype_name(s.dtype), archs[i / 6 % 2],
+                         s.along ? "along k" : "across", name, alone);
+        }
+    }
+}
+
 /* ---- the least time ----------------------------------------------------------------------- */
 
 static double least_seconds(const char *text, const char *arch, og_dtype dtype, bool strict)
@@ -234,7 +301,8 @@ static void test_overrides(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_floor),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_batch_invariance),
+                                       cmocka_unit_test(test_floor),
                                        cmocka_unit_test(test_overrides),
                                        cmocka_unit_test(test_strict), cmocka_unit_test(test_mma)};
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);

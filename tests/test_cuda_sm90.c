@@ -116,8 +116,6 @@ static void test_choice_of_halves(void **unused)
     og_cuda_product_facts f = plain;
     (void)unused;
     f.left = f.right = OG_BFLOAT16;
-    f.has_any_columns = true;
-    f.has_columns = false;
     f.right_pitch = 133;
     f.right_k_stride = -7;
     f.n = f.k = 16;
@@ -129,7 +127,7 @@ static void test_choice_of_halves(void **unused)
     f.member = value;                                                                              \
     assert_true(!is_taken(&f))
     REFUSED(left, OG_FLOAT16);
-    REFUSED(has_any_columns, false);
+    REFUSED(has_columns, false);
     REFUSED(n, 15);
     REFUSED(k, 15);
     REFUSED(products, 2);

@@ -48,8 +48,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .k = product->k,
                                    .right_k_stride = product->right_k_stride,
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
-    facts.has_any_columns = s.n_dim >= 0 && kernel->space.n_reduced <= 1;
-    if (facts.has_any_columns) {
+    if (s.n_dim >= 0 && kernel->space.n_reduced <= 1) {
         facts.m = s.base * s.m;
         facts.n = s.n;
     }
@@ -103,11 +102,12 @@ static const char *refuse_shape(const og_cuda_product_facts *facts, int64_t leas
     return NULL;
 }
 
-/* What TMA cannot fetch as it lies is copied first, so layouts do not matter. */
+/* What TMA cannot fetch as it lies is copied first, so layouts do not matter. Of one column the
+ * factors change places, and n would be the number of rows: that must not decide. */
 static const char *refuse_half(const og_cuda_product_facts *facts)
 {
-    if (!facts->has_any_columns)
-        return "no dim is of one factor alone and last";
+    if (!facts->has_columns)
+        return "one column, or all the same";
     if (facts->n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
         return "too small for tensor cores";
     if (facts->n > MOST || facts->k > MOST || facts->m > MOST)

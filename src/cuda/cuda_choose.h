@@ -12,11 +12,10 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool has_columns;     /* the last dim is the right factor's and not the left's */
-    bool has_any_columns; /* the last dim is one factor's and not the other's */
-    int32_t batch_dims;   /* dims before those of rows: up to the last along which right moves */
-    int64_t batch;        /* products */
-    int64_t m, n, k;      /* m: all rows */
+    bool has_columns;   /* the last dim is the right factor's and not the left's */
+    int32_t batch_dims; /* dims before those of rows: up to the last along which right moves */
+    int64_t batch;      /* products */
+    int64_t m, n, k;    /* m: all rows */
     /* Elements from k to k, column to column, product to product (of one batch dim) of right. */
     int64_t right_k_stride, right_pitch, right_slab;
     size_t sum_bytes; /* of what a pass reduces to */
