@@ -136,6 +136,8 @@ def _terms(side: _core.Formula, inputs: dict[str, Tensor]) -> Any:
     tensors = [inputs[name] for name in side.inputs]
     if any(not isinstance(size, int) for tensor in tensors for size in tensor.shape):
         return FEWEST_TERMS
+    if side.text == side.inputs[0]:  # as mostly: saves a third of the time of a small call
+        return tensors[0].shape[-1] if tensors[0].dim() else 0
     layouts = [(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for t in tensors]
     shape: tuple[int, ...] = side._infer(*layouts)[0][0]
     return shape[-1] if shape else 0
