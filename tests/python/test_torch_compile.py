@@ -264,6 +264,19 @@ def test_autocast_gives_the_dtypes_of_the_eager_chain(text, chain, low, data, de
             assert_close(a, b, torch.bfloat16)
 
 
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+def test_autocast_products_have_the_bits_of_halves(low, data, device):
+    """Casts before a product are kept as halves: it is the product of halves that runs."""
+    x, w, b, v = (data(*shape) / 16 for shape in ((96, 256), (128, 256), (128,), (160, 128)))
+    half = [t.to(low) for t in (x, w, b)]
+    f, g = ogive.compile("gelu(linear(x, w, b))"), ogive.compile("sigmoid(w @ v)")
+    with torch.autocast(device, low):
+        assert torch.equal(f(x, w, b), f(*half))
+        assert torch.equal(g(v, w), g(v.to(low), w.to(low)))
+        both = ogive.compile("linear(gelu(linear(x, w, b)), v)")(x, w, b, v)
+    assert torch.equal(both, ogive.compile("linear(h, v)")(f(*half), v.to(low)))
+
+
 def test_autocast_keywords_and_dotted_names(data, device):
     formula = ogive.compile("lambda = x; linear(lambda, layers.0.weight, in)")
     arguments = {"x": data(4, 3), "layers.0.weight": data(5, 3), "in": data(5)}
