@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import ogive
 import ogive.torch as ot
 from ogive.torch import _functions
+from ogive.torch._autocast import TENSORS, signatures
 
 LINEAR = "z = linear(x, w, b); sum(z * tanh(z), 1)"
 
@@ -275,6 +276,25 @@ def test_autocast_products_have_the_bits_of_halves(low, data, device):
         assert torch.equal(g(v, w), g(v.to(low), w.to(low)))
         both = ogive.compile("linear(gelu(linear(x, w, b)), v)")(x, w, b, v)
     assert torch.equal(both, ogive.compile("linear(h, v)")(f(*half), v.to(low)))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+def test_autocast_of_every_function(low, data, device):
+    others = {"dim": 1, "normalized_shape": (4,), "exponent": 3, "threshold": 0.5, "value": 2.0,
+              "min": -0.5}
+    asked = 0
+    for name in set(signatures()) & set(ot.__all__) - {"where"}:
+        for dtype in (torch.float32, low):
+            arguments = [data(4, 4, dtype=dtype) if parameter in TENSORS else others[parameter]
+                         for parameter, meaning in signatures()[name].parameters.items()
+                         if meaning.default is meaning.empty or parameter == "min"]
+            function = getattr(torch, name, None) or getattr(F, name)
+            with torch.autocast(device, low):
+                got, want = getattr(ot, name)(*arguments), function(*arguments)
+            assert got.dtype == want.dtype, (name, dtype)
+            asked += 1
+    assert asked > 90
 
 
 def test_autocast_keywords_and_dotted_names(data, device):

@@ -2,7 +2,7 @@
 """Autocast for formulas: casts written into the text where PyTorch would cast the
 arguments of its function of that name, so that results have the dtypes of the eager chain.
 
-Which functions those are is asked of PyTorch itself, by a call on one element: its lists
+Which functions those are is asked of PyTorch itself, by a call on a small tensor: its lists
 differ between devices and versions.
 """
 
@@ -22,9 +22,10 @@ from .. import _core
 from ._text import Program, read
 
 TENSORS = {"input", "other", "weight", "bias", "condition"}
-# For parameters without a default, in a call on a (1, 1) tensor.
-_SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (1,), "exponent": 3,
-            "threshold": 0.0, "value": 0.0}
+# For parameters without a default, and those that PyTorch wants one of, in a call on a (2, 2)
+# tensor (of one element std() would warn).
+_SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent": 3,
+            "threshold": 0.0, "value": 0.0, "min": 0.0}
 
 
 @functools.cache
@@ -45,10 +46,10 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         return None
 
     def result(dtype: torch.dtype) -> Any:
-        tensor = torch.ones(1, 1, dtype=dtype, device=device)
+        tensor = torch.ones(2, 2, dtype=dtype, device=device)
         arguments = [tensor if parameter.name in TENSORS else _SAMPLES[parameter.name]
                      for parameter in signatures()[name].parameters.values()
-                     if parameter.default is parameter.empty]
+                     if parameter.default is parameter.empty or parameter.name == "min"]
         return function(*arguments).dtype
 
     if name in ("where", "t", "transpose"):
