@@ -155,6 +155,14 @@ def test_out_of_a_subclass(doors, x):
     check(out.as_subclass(torch.Tensor), x)
 
 
+def test_one_tensor_for_two_outputs(x):
+    two = ogive.compile("x + 1, x * 2")
+    with pytest.raises(ValueError, match="overlap"):
+        two(x, out=(x.clone(),) * 2)
+    with torch.autocast(x.device.type, torch.bfloat16), pytest.raises(ValueError, match="one tensor"):
+        two(x, out=(x.clone(),) * 2)
+
+
 def test_torch_func(doors, x):
     check(torch.func.vmap(f)(x), x)
     check(torch.func.vmap(f, in_dims=1, out_dims=1)(x), x)

@@ -331,9 +331,11 @@ def _fill(out: Any, results: Sequence[Tensor]) -> Any:
     outs = out if len(results) > 1 else (out,)
     if not isinstance(outs, (tuple, list)) or len(outs) != len(results):
         raise TypeError(f"the formula has {len(results)} results: out must be a tuple of them")
-    for target, result in zip(outs, results):
+    for i, (target, result) in enumerate(zip(outs, results)):
         if not isinstance(target, Tensor):
             raise TypeError(f"out is a {type(target).__name__}: expected a tensor")
+        if any([target is other for other in outs[:i]]):
+            raise ValueError("two outputs are one tensor")
         if target.shape != result.shape:
             raise ValueError(f"out has shape {tuple(target.shape)}: "
                              f"expected {tuple(result.shape)}")
