@@ -76,7 +76,7 @@ int core_stream(const core_operand *model, void **stream);
 
 /* ---- plans (core_plans.c) ------------------------------------------------------ */
 
-enum { CORE_PLANS = 8 };
+enum { CORE_PLANS = 32 }; /* of a formula: layouts that a model gives it in turn */
 
 typedef struct {
     int64_t *words; /* the tensors' layouts */

@@ -13,6 +13,7 @@ enum {
     KEY_WORDS = 160,        /* keys up to this size need no allocation */
     STACK_WORKSPACE = 8192, /* bytes of workspace taken from the stack */
     SPARE_BYTES = 8 << 20,  /* larger workspaces are not kept between calls */
+    SPARES = 8,             /* plans of a formula that keep one */
     LONG_RUN = 16384        /* elements computed, read and written from which on a run
                                 releases the GIL: some 2 us, handing it over costs 0.1 */
 };
@@ -103,13 +104,22 @@ static int make_plan(core_formula *self, core_operand *inputs, Py_ssize_t input_
     return -1;
 }
 
+/* Puts a plan, which was at index i, in front of the others. The first few keep an idle
+ * workspace. */
+static void put_first(core_formula *self, int i, core_plan plan)
+{
+    memmove(&self->plans[1], &self->plans[0], (size_t)i * sizeof plan);
+    self->plans[0] = plan;
+    free(self->plans[SPARES].spare);
+    self->plans[SPARES].spare = NULL;
+}
+
 /* Puts a plan in front of the others; the oldest goes. Takes words over. */
 static void remember(core_formula *self, int64_t *words, Py_ssize_t count, ogive_plan *plan)
 {
     end_plan(&self->plans[CORE_PLANS - 1]);
-    memmove(&self->plans[1], &self->plans[0], (CORE_PLANS - 1) * sizeof self->plans[0]);
-    self->plans[0] =
-        (core_plan){.words = words, .count = count, .plan = plan, .is_long = is_long(plan)};
+    put_first(self, CORE_PLANS - 1,
+              (core_plan){.words = words, .count = count, .plan = plan, .is_long = is_long(plan)});
 }
 
 int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_count,
@@ -130,8 +140,7 @@ int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_co
         core_plan found = self->plans[i];
         if (found.count != count || memcmp(found.words, words, bytes) != 0)
             continue;
-        memmove(&self->plans[1], &self->plans[0], (size_t)i * sizeof found);
-        self->plans[0] = found;
+        put_first(self, i, found);
         goto done;
     }
     ogive_plan *plan = NULL;
@@ -172,7 +181,7 @@ static void *take_workspace(core_formula *self, const ogive_plan *plan, size_t b
 static void keep_workspace(core_formula *self, const ogive_plan *plan, size_t bytes,
                            void *workspace)
 {
-    for (int i = 0; i < CORE_PLANS && bytes <= SPARE_BYTES; i++)
+    for (int i = 0; i < SPARES && bytes <= SPARE_BYTES; i++)
         if (self->plans[i].plan == plan && !self->plans[i].spare) {
             self->plans[i].spare = workspace;
             return;

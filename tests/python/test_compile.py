@@ -270,12 +270,15 @@ def test_many_inputs_and_results(x):
     np.testing.assert_array_equal(results[40], arrays[39] * 2)
 
 
-def test_more_layouts_than_plans_are_kept(x):
-    f = ogive.compile("sum(x)")
-    for _ in range(2):
-        for n in range(1, 25):
-            part = x.reshape(-1)[:n]
+def test_more_layouts_than_plans_are_kept():
+    f, g = ogive.compile("sum(x)"), ogive.compile("softmax(linear(x, x), 1)")
+    numbers = np.random.default_rng(3).standard_normal((120, 80)).astype(np.float32)
+    for step in (1, 7, 1):
+        for n in range(1, 90, step):
+            part = numbers.reshape(-1)[:n]
             assert f(part) == pytest.approx(float(part.sum()), abs=1e-4)
+            rows = g(numbers[:n])  # has a workspace
+            np.testing.assert_allclose(rows.sum(1), np.ones(n), rtol=1e-5)
 
 
 def test_threads_share_a_formula():
