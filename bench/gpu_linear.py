@@ -11,7 +11,8 @@ Parts (all by default):
     errors    the error by distribution: ||e|| / ||z||, and the greatest |e| / sum |x||w|, of
               Ogive and of torch's SGEMM (TF32 off)
     halves    float16 and bfloat16: error, a row alone, repeats
-    cover     layouts, batches, small and odd shapes against float64, a row alone, repeats
+    cover     layouts, batches, small and odd shapes against float64, a row alone, repeats; batches
+              of several dims have the bits of one dim
     half_cover  the same of float16 and bfloat16
     times     medians, L2 flushed before each call, ours and torch's in turn
     half_times  the same of float16 and bfloat16
@@ -379,13 +380,56 @@ def check_case(dtype, name, text, inputs, z, scale):
     return e
 
 
+def batch_cases():
+    """(name, x, w) of x @ w in batches of several dims, longer than what is summed at once."""
+    m, n, k = 70, 200, 4600
+    return [("x of two dims", random(2, 3, m, k), random(3, k, n)),
+            ("w of two dims, one x", random(m, k), lay_out((1, 0, 2, 3), 2, 3, k, n)),
+            ("each a dim", random(2, 1, m, k), random(1, 3, k, n)),
+            ("a dim between", random(2, 3, 4, m, k), random(2, 1, 4, k, n)),
+            ("transposed", lay_out((1, 0, 2, 3), 2, 3, m, k), lay_out((1, 0, 2, 3), 2, 3, k, n)),
+            ("w transposed, (n, k)", random(2, 3, m, k), lay_out((1, 0, 3, 2), 2, 3, k, n)),
+            ("heads", lay_out((0, 2, 1, 3), 2, 3, m, k), lay_out((0, 3, 1, 2), 2, 3, k, n)),
+            ("heads, (k, n)", lay_out((0, 2, 1, 3), 2, 3, m, k), lay_out((0, 2, 1, 3), 2, 3, k, n)),
+            ("copied w", random(2, 3, m, k), lay_out((1, 0, 2, 3), 2, 3, k, n + 3)),
+            ("copied x", lay_out((1, 0, 3, 2), 2, 3, m, k), lay_out((1, 0, 2, 3), 2, 3, k, n)),
+            ("expanded", random(2, 1, m, k).expand(2, 3, m, k),
+             random(3, 1, k, n).transpose(0, 1).expand(2, 3, k, n)),
+            ("a row each", random(2, 3, 1, k), lay_out((1, 0, 2, 3), 2, 3, k, n))]
+
+
+def check_batch(dtype, name, x, w):
+    """Has every product the bits that it has alone, as matrices of neighbouring rows?"""
+    x, w = x.to(dtype), w.to(dtype)
+    batch = torch.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    got = run("x @ w", [x, w], (*batch, x.shape[-2], w.shape[-1]), dtype=dtype)
+    xs, ws = (t.expand(*batch, *t.shape[-2:]).flatten(0, -3).contiguous() for t in (x, w))
+    z, scale = xs[0].double() @ ws[0].double(), xs[0].double().abs() @ ws[0].double().abs()
+    together = run("x @ w", [xs, ws], (*xs.shape[:2], w.shape[-1]), dtype=dtype)
+    if dtype == torch.float32:
+        e = ((together[0].double() - z).abs() / scale).max().item()
+        check(e < 2.0 ** -19, f"batch, {name}: {e}")
+    n = different(together.view_as(got), got)
+    check(n == 0, f"{dtype} batch, {name}: {n} of {got.numel()} differ from one batch dim's")
+    for i in (0, len(xs) - 1):
+        turned = ws[i].t().contiguous().t()
+        for what, right in (("alone", ws[i]), ("w (n, k)", turned)):
+            one = run("x @ w", [xs[i], right], together.shape[1:], dtype=dtype)
+            n = different(one, together[i])
+            check(n == 0, f"{dtype} batch, {name}: product {i} {what}: {n} differ")
+
+
 def part_cover(_, dtypes=(torch.float32,)):
     for dtype in dtypes:
         cases = cover_cases(dtype)
         with concurrent.futures.ThreadPoolExecutor(16) as pool:  # compiles
             worst = list(pool.map(lambda c: check_case(dtype, *c), cases))
-        for c, e in zip(cases, worst):
-            print(f"cover  {str(dtype)[6:]} {c[0]}: {e:.1e} of sum |x||w|", flush=True)
+            for c, e in zip(cases, worst):
+                print(f"cover  {str(dtype)[6:]} {c[0]}: {e:.1e} of sum |x||w|", flush=True)
+            batches = batch_cases()
+            list(pool.map(lambda c: check_batch(dtype, *c), batches))
+            print(f"cover  {str(dtype)[6:]} batches: {len(batches)} as one dim, and alone",
+                  flush=True)
 
 
 def part_half_cover(_):
@@ -503,6 +547,7 @@ def some_rows(x, w, y):
     """x, w and y for at most 256 rows of the first and the last product."""
     x = x.expand(*y.shape[:-1], x.shape[-1])
     if w.dim() > 2:
+        w = w.expand(*y.shape[:-2], *w.shape[-2:])
         x, w, y = (ends(t, 0, 1) for t in (x, w, y))
     else:
         x, y = (t.reshape(-1, t.shape[-1]) for t in (x, y))
@@ -551,6 +596,11 @@ def part_edges(seconds):
               ("1 x 64 x 65536", random(1, 65536), random(64, 65536).t()),
               ("1 x 1024 x 1024", random(1, 1024), random(1024, 1024)),
               ("64 of 512 x 512 x 512", random(64, 512, 512), random(64, 512, 512)),
+              ("8 x 16 of 512 x 512 x 512, transposed", lay_out((1, 0, 2, 3), 8, 16, 512, 512),
+               lay_out((1, 0, 2, 3), 8, 16, 512, 512)),
+              ("8 x 16 of 1024 x 1024 x 64, heads", lay_out((0, 2, 1, 3), 8, 16, 1024, 64),
+               lay_out((0, 2, 1, 3), 8, 16, 1024, 64).mT),
+              ("4 x 32 of 64 x 512 x 512, w 32", random(4, 32, 64, 512), random(32, 512, 512)),
               ("256 of 1 x 512 x 512", random(256, 1, 512), random(256, 512, 512)),
               ("512 of 128 x 128 x 64", random(512, 128, 64), random(512, 128, 64).mT)]
     compare_products("edges ", cases, seconds)

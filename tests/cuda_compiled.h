@@ -14,22 +14,24 @@
 
 #include <elf.h>
 
-/* x (m, k) times w (k, n), both of dtype; strides of m and k, of n and k. */
-static inline void emit_product(const og_cuda_limits *limits, og_dtype dtype, int64_t m, int64_t n,
-                                int64_t k, const int64_t x_stride[2], const int64_t w_stride[2],
-                                og_arena *arena, og_cuda_work *work)
+/* A product over a space of these extents, whose last dim is n, contiguous; strides of x and w
+ * over that space, then of k. */
+static inline void emit_batch(const og_cuda_limits *limits, og_dtype dtype, int32_t rank,
+                              const int64_t *extents, int64_t k, const int64_t *x, const int64_t *w,
+                              og_arena *arena, og_cuda_work *work)
 {
     og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
                            {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
     og_pass pass = {.elements = elements, .element_count = 2};
-    og_access output = {.buffer = 2, .dtype = dtype, .stride = {n, 1}};
+    og_access output = {.buffer = 2, .dtype = dtype};
     og_value value = {.type = OG_F32, .level = OG_ELEMENT};
-    og_product product = {.left = {.buffer = 0, .dtype = dtype, .stride = {x_stride[0], 0}},
-                          .right = {.buffer = 1, .dtype = dtype, .stride = {0, w_stride[0]}},
+    og_product product = {.left = {.buffer = 0, .dtype = dtype},
+                          .right = {.buffer = 1, .dtype = dtype},
                           .k = k,
-                          .left_k_stride = x_stride[1],
-                          .right_k_stride = w_stride[1]};
-    og_kernel kernel = {.space = {.rank = 2, .extent = {m, n}},
+                          .n = extents[rank - 1],
+                          .left_k_stride = x[rank],
+                          .right_k_stride = w[rank]};
+    og_kernel kernel = {.space = {.rank = rank},
                         .accesses = &output,
                         .access_count = 1,
                         .products = &product,
@@ -40,7 +42,24 @@ static inline void emit_product(const og_cuda_limits *limits, og_dtype dtype, in
                         .value_count = 1};
     og_plan plan = {.kernels = &kernel, .kernel_count = 1};
     ogive_error error;
+    int64_t stride = 1;
+    for (int32_t d = rank - 1; d >= 0; d--) {
+        kernel.space.extent[d] = extents[d];
+        product.left.stride[d] = x[d];
+        product.right.stride[d] = w[d];
+        output.stride[d] = stride;
+        stride *= extents[d];
+    }
     TEST_OK(og_cuda_emit(&plan, 0, limits, false, arena, work, &error), error);
+}
+
+/* x (m, k) times w (k, n), both of dtype; strides of m and k, of n and k. */
+static inline void emit_product(const og_cuda_limits *limits, og_dtype dtype, int64_t m, int64_t n,
+                                int64_t k, const int64_t x_stride[2], const int64_t w_stride[2],
+                                og_arena *arena, og_cuda_work *work)
+{
+    emit_batch(limits, dtype, 2, (int64_t[]){m, n}, k, (int64_t[]){x_stride[0], 0, x_stride[1]},
+               (int64_t[]){0, w_stride[0], w_stride[1]}, arena, work);
 }
 
 /* The most bytes of stack that an entry of a cubin takes: EIATTR_FRAME_SIZE and

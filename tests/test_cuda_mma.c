@@ -33,6 +33,7 @@ static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
                                             .has_columns = true,
                                             .m = 100,
                                             .n = 128,
+                                            .own_n = 128,
                                             .k = 128,
                                             .right_k_stride = 7,
                                             .right_pitch = -3,
@@ -76,7 +77,7 @@ static void test_choice(void **unused)
     REFUSED(products, 2);
     REFUSED(passes, 2);
     REFUSED(has_columns, false);
-    REFUSED(n, 127);
+    REFUSED(own_n, 127);
     REFUSED(k, 127);
     REFUSED(k, (int64_t)1 << 31);
 #undef REFUSED

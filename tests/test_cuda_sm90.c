@@ -32,6 +32,7 @@ static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
                                             .batch = 1,
                                             .m = 100,
                                             .n = 128,
+                                            .own_n = 128,
                                             .k = 128,
                                             .right_k_stride = 1,
                                             .right_pitch = 128,
@@ -58,6 +59,13 @@ static void test_choice(void **unused)
         f.m = m;
         assert_true(is_taken(&f));
     }
+    for (int32_t dims = 1; dims < 6; dims++) { /* nor by the batch */
+        f.batch_dims = dims;
+        f.m = f.batch = (int64_t)1 << 6 * dims;
+        f.right_slab = dims % 2 ? 128 * 128 : -7;
+        f.right_last = f.batch;
+        assert_true(is_taken(&f));
+    }
 #define REFUSED(member, value)                                                                     \
     f = plain;                                                                                     \
     f.member = value;                                                                              \
@@ -70,10 +78,8 @@ static void test_choice(void **unused)
     REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);
-    REFUSED(batch_dims, 2);
-    REFUSED(batch, (int64_t)1 << 21);
     REFUSED(has_columns, false);
-    REFUSED(n, 127);
+    REFUSED(own_n, 127); /* though n, of several products, may be more */
     REFUSED(k, 63);
     REFUSED(sum_bytes, 12);
 #undef REFUSED
@@ -105,9 +111,51 @@ static void test_fetch(void **unused)
     f.right_slab = 128 * 128 + 1;
     FETCHED(OG_CUDA_TURNED, 1, 128);
     assert_true(is_taken(&f));
-    f.n = (int64_t)1 << 22; /* too much to turn */
-    assert_true(!is_taken(&f));
+    f.batch_dims = 2;
+    f.right_slab = 64; /* heads */
+    f.right_last = 1000000;
+    FETCHED(OG_CUDA_ACROSS, 1, 128);
+    FETCHED(OG_CUDA_ALONG, 128, 1);
+    f.right_last = INT32_MAX; /* a coordinate of TMA */
+    FETCHED(OG_CUDA_TURNED, 128, 1);
+    f.right_last = 5;
+    f.right_slab = 2;
+    FETCHED(OG_CUDA_TURNED, 128, 1);
+    f.right_slab = -64;
+    FETCHED(OG_CUDA_TURNED, 128, 1);
+    assert_true(is_taken(&f));
 #undef FETCHED
+}
+
+/* One row times a batch whose columns follow each other is planned as one product of all of them;
+ * two rows are not. Both must be computed alike. */
+static void test_own_columns(void **unused)
+{
+    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
+    ogive_formula *formula = find_formula("x @ transpose(w, 1, 2)");
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        const int64_t n = i < 2 ? 127 : 128;
+        const int64_t shapes[][3] = {{i % 2 + 1, 128}, {4, n, 128}};
+        const DLTensor *inputs[2];
+        test_tensor at[2];
+        ogive_plan *plan;
+        ogive_error error;
+        for (int t = 0; t < 2; t++) {
+            DLTensor *tensor =
+                test_tensor_init(&at[t], NULL, dlpack_of(OG_FLOAT32), 2 + t, shapes[t], NULL);
+            tensor->device = cuda_device;
+            inputs[t] = tensor;
+        }
+        TEST_OK(ogive_plan_create(formula, inputs, 2, NULL, 0, &options, &plan, &error), error);
+        size_t length = ogive_plan_source(plan, 0, NULL, 0);
+        char *source = malloc(length + 1);
+        assert_non_null(source);
+        ogive_plan_source(plan, 0, source, length + 1);
+        assert_true((strstr(source, "wgmma") != NULL) == (n == 128));
+        free(source);
+        ogive_plan_release(plan);
+    }
 }
 
 /* Halves are copied where TMA cannot fetch them, so layouts do not matter. */
@@ -118,7 +166,7 @@ static void test_choice_of_halves(void **unused)
     f.left = f.right = OG_BFLOAT16;
     f.right_pitch = 133;
     f.right_k_stride = -7;
-    f.n = f.k = 16;
+    f.n = f.own_n = f.k = 16;
     f.sum_bytes = 40;
     const og_cuda_product_facts half = f;
     assert_true(is_taken(&half));
@@ -128,7 +176,7 @@ static void test_choice_of_halves(void **unused)
     assert_true(!is_taken(&f))
     REFUSED(left, OG_FLOAT16);
     REFUSED(has_columns, false);
-    REFUSED(n, 15);
+    REFUSED(own_n, 15);
     REFUSED(k, 15);
     REFUSED(products, 2);
     REFUSED(m, (int64_t)1 << 31);
@@ -214,19 +262,22 @@ static void test_launches(void **unused)
     assert_int_equal(x->at, OG_CUDA_MAP_BYTES);
     assert_int_equal(x->buffer, OG_CUDA_SCRATCH);
     assert_int_equal(x->columns, 1088); /* k in blocks of 64 */
-    assert_int_equal(x->rows, 5 * 128); /* pairs of tiles of 64 */
+    assert_int_equal(x->rows, 300);
+    assert_int_equal(x->depth, 2); /* hi and lo */
     assert_int_equal(x->pitch_bytes, 2 * 1088);
+    assert_int_equal(x->slab_bytes, 300 * 2 * 1088);
     assert_int_equal(x->box_columns * 2, 128);
-    assert_int_equal(x->box_rows, 128);
-    assert_true(work.scratch_bytes >= (size_t)(x->rows * x->pitch_bytes));
+    assert_int_equal(x->box_rows, 64);
+    assert_int_equal(x->box_depth, 2);
+    assert_true(work.scratch_bytes >= (size_t)(2 * x->slab_bytes));
 
     emit_linear(5, 100000, 128, 128, &arena, &work);
     assert_int_equal(work.launches[1].grid[0], 132); /* blocks stay */
     assert_int_equal(work.launches[1].block[0], 384);
     assert_int_equal(work.launches[1].maps[0].box_rows, 128);
-    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 32); /* few rows */
+    assert_int_equal(work.launches[1].maps[1].box_rows, 32); /* few rows */
     emit_linear(50, 100000, 128, 128, &arena, &work);
-    assert_int_equal(work.launches[1].maps[1].box_rows, 2 * 64);
+    assert_int_equal(work.launches[1].maps[1].box_rows, 64);
     og_arena_free(&arena);
 }
 
@@ -266,6 +317,62 @@ static const og_cuda_launch *find_launch(const og_cuda_work *work, const char *e
         if (strcmp(work->launches[l].entry, entry) == 0)
             return &work->launches[l];
     return NULL;
+}
+
+/* Products of a batch: what is mapped. Scales and marks take little beside x. */
+static void check_batch(int32_t rank, const int64_t *extents, int64_t k, const int64_t *x,
+                        const int64_t *w, const og_cuda_map *want_x, const og_cuda_map *want_w)
+{
+    og_arena arena = {0};
+    og_cuda_work work;
+    emit_batch(&hopper, OG_FLOAT32, rank, extents, k, x, w, &arena, &work);
+    const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+    assert_non_null(tensor);
+    assert_int_equal(tensor->maps[0].buffer, want_w->buffer);
+    assert_int_equal(tensor->maps[0].depth, want_w->depth);
+    assert_int_equal(tensor->maps[0].slab_bytes, want_w->slab_bytes);
+    assert_int_equal(tensor->maps[1].rows, want_x->rows);
+    assert_int_equal(tensor->maps[1].depth, want_x->depth);
+    int64_t pairs = want_x->depth * want_x->rows * k * 2;
+    int64_t copy = want_w->buffer == OG_CUDA_SCRATCH ? want_w->depth * want_w->slab_bytes : 0;
+    assert_true((int64_t)work.scratch_bytes >= pairs + copy);
+    assert_true((int64_t)work.scratch_bytes < pairs + copy + pairs / 16 + 4096);
+    og_arena_free(&arena);
+}
+
+static void test_batches(void **unused)
+{
+    enum { M = 40, N = 200, K = 128, MK = M * K, NK = N * K };
+    (void)unused;
+    /* x (2, 3, m, k), w (3, k, n): 3 products of 2 m rows. */
+    check_batch(4, (int64_t[]){2, 3, M, N}, K, (int64_t[]){3 * MK, MK, K, 0, 1},
+                (int64_t[]){0, NK, 0, 1, N}, &(og_cuda_map){.rows = 2 * M, .depth = 2 * 3},
+                &(og_cuda_map){.buffer = 1, .depth = 3, .slab_bytes = NK * 4});
+    /* x (2, 1, m, k), w (1, 3, k, n): the same rows for all. */
+    check_batch(4, (int64_t[]){2, 3, M, N}, K, (int64_t[]){MK, 0, K, 0, 1},
+                (int64_t[]){0, NK, 0, 1, N}, &(og_cuda_map){.rows = 2 * M, .depth = 2},
+                &(og_cuda_map){.buffer = 1, .depth = 3, .slab_bytes = NK * 4});
+    /* One x for all. */
+    check_batch(3, (int64_t[]){3, M, N}, K, (int64_t[]){0, K, 0, 1}, (int64_t[]){NK, 0, 1, N},
+                &(og_cuda_map){.rows = M, .depth = 2},
+                &(og_cuda_map){.buffer = 1, .depth = 3, .slab_bytes = NK * 4});
+    /* The batch of w transposed. */
+    check_batch(4, (int64_t[]){2, 3, M, N}, K, (int64_t[]){3 * MK, MK, K, 0, 1},
+                (int64_t[]){NK, 2 * NK, 0, 1, N}, &(og_cuda_map){.rows = M, .depth = 2 * 6},
+                &(og_cuda_map){.buffer = 1, .depth = 6, .slab_bytes = NK * 4});
+    /* Heads: w (2, n, 3, k) as (2, 3, k, n). */
+    check_batch(4, (int64_t[]){2, 3, M, N}, K, (int64_t[]){3 * MK, MK, K, 0, 1},
+                (int64_t[]){3 * NK, K, 0, 3 * K, 1}, &(og_cuda_map){.rows = M, .depth = 2 * 6},
+                &(og_cuda_map){.buffer = 1, .depth = 3 * N + 3, .slab_bytes = K * 4});
+    /* Two elements between matrices: w is copied. */
+    check_batch(4, (int64_t[]){2, 3, M, N}, K, (int64_t[]){3 * MK, MK, K, 0, 1},
+                (int64_t[]){NK + 2, 2 * (NK + 2), 0, 1, N},
+                &(og_cuda_map){.rows = M, .depth = 2 * 6},
+                &(og_cuda_map){.buffer = OG_CUDA_SCRATCH, .depth = 6, .slab_bytes = NK * 4});
+    /* More products than there ever were tiles for. */
+    check_batch(2, (int64_t[]){3 << 20, N}, K, (int64_t[]){K, 0, 1}, (int64_t[]){NK, 1, N},
+                &(og_cuda_map){.rows = 1, .depth = (int64_t)6 << 20},
+                &(og_cuda_map){.buffer = 1, .depth = 3 << 20, .slab_bytes = NK * 4});
 }
 
 /* Long sums of few results: a block takes 4096 k. */
@@ -385,6 +492,25 @@ static const struct {
     {"linear(x, w)", {SHAPE(5, 64), SHAPE(128, 64)}},
 };
 
+/* Float32 in batches of several dims, which halves are copied for. */
+static const struct {
+    const char *text;
+    case_shape shapes[3];
+} batch_tails[] = {
+    {"x @ w", {SHAPE(2, 3, 5, 72), SHAPE(3, 72, 136)}},
+    {"x @ w + y", {SHAPE(2, 1, 5, 72), SHAPE(1, 3, 72, 136), SHAPE(3, 5, 1)}},
+    {"x @ w", {SHAPE(2, 3, 2, 9, 64), SHAPE(2, 1, 2, 64, 132)}},
+    {"x @ w", {SHAPE(5, 72), SHAPE(3, 72, 136)}},
+    {"transpose(x, 0, 1) @ w", {SHAPE(72, 5), SHAPE(2, 3, 72, 136)}},
+    {"x @ transpose(w, 0, 1)", {SHAPE(2, 3, 9, 64), SHAPE(3, 2, 64, 132)}},
+    {"sum(x @ transpose(w, 0, 1), dim=-1)", {SHAPE(2, 3, 9, 64), SHAPE(3, 2, 64, 132)}},
+    {"transpose(x, 0, 2) @ w", {SHAPE(5, 3, 2, 64), SHAPE(2, 3, 64, 128)}},
+    {"x @ transpose(w, 1, 2)", {SHAPE(2, 3, 1, 64), SHAPE(2, 64, 3, 128)}},
+    {"x @ w", {SHAPE(2, 2, 3, 4200), SHAPE(2, 4200, 128)}},
+    {"x @ w", {SHAPE(2, 0, 5, 72), SHAPE(0, 72, 136)}},
+    {"sum(x @ w, dim=-1)", {SHAPE(0, 3, 5, 72), SHAPE(3, 72, 136)}},
+};
+
 /* Halves lie in any way, and in batches. w's last dim is n. */
 static const struct {
     const char *text;
@@ -419,34 +545,40 @@ static void redo_halves(test_random *random)
     }
 }
 
-/* TMA takes no w that begins beside a multiple of 16 bytes: og_redo computes all of it. */
+/* w begins beside a multiple of 16 bytes. */
+static void redo_tail(const char *text, const case_shape *shapes, og_dtype dtype, bool special,
+                      test_random *random)
+{
+    formula_case c = {.text = text, .formula = find_formula(text)};
+    c.input_count = ogive_formula_input_count(c.formula);
+    for (size_t t = 0; t < c.input_count; t++) {
+        placed *p = &c.inputs[t];
+        *p = (placed){.dtype = dtype,
+                      .layout = t == 1              ? MISALIGNED
+                                : t == 0 && special ? PADDED
+                                                    : CONTIGUOUS,
+                      .rank = shapes[t].rank};
+        memcpy(p->shape, shapes[t].shape, sizeof p->shape);
+        /* Other rows of halves are copied, then TMA takes them. */
+        if (dtype != OG_FLOAT32 && t < 2 && text[0] != 'x')
+            p->shape[p->rank - 1] = (p->shape[p->rank - 1] + 7) / 8 * 8;
+        place(p, random, true);
+        fill(p, random, special ? SPECIAL : ORDINARY);
+    }
+    run_placed(&c, CONTIGUOUS, random);
+}
+
+/* TMA takes no such w: og_redo computes all of it. */
 static void test_redo(void **unused)
 {
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
     test_random random = test_random_named("redo");
     (void)unused;
     case_options.precision = OGIVE_FLOAT32;
-    for (size_t i = 0; i < TEST_COUNT(tails); i++)
-        for (int turn = 0; turn < 4; turn++) {
-            const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
-            bool special = turn % 2;
-            formula_case c = {.text = tails[i].text, .formula = find_formula(tails[i].text)};
-            c.input_count = ogive_formula_input_count(c.formula);
-            for (size_t t = 0; t < c.input_count; t++) {
-                placed *p = &c.inputs[t];
-                *p = (placed){.dtype = dtypes[turn],
-                              .layout = t == 1              ? MISALIGNED
-                                        : t == 0 && special ? PADDED
-                                                            : CONTIGUOUS,
-                              .rank = tails[i].shapes[t].rank};
-                memcpy(p->shape, tails[i].shapes[t].shape, sizeof p->shape);
-                /* Other rows of halves are copied, then TMA takes them. */
-                if (turn >= 2 && t < 2 && tails[i].text[0] != 'x')
-                    p->shape[p->rank - 1] = (p->shape[p->rank - 1] + 7) / 8 * 8;
-                place(p, &random, true);
-                fill(p, &random, special ? SPECIAL : ORDINARY);
-            }
-            run_placed(&c, CONTIGUOUS, &random);
-        }
+    for (size_t i = 0; i < 4 * TEST_COUNT(tails); i++)
+        redo_tail(tails[i / 4].text, tails[i / 4].shapes, dtypes[i % 4], i % 2, &random);
+    for (size_t i = 0; i < 2 * TEST_COUNT(batch_tails); i++)
+        redo_tail(batch_tails[i / 2].text, batch_tails[i / 2].shapes, OG_FLOAT32, i % 2, &random);
     redo_halves(&random);
     case_options.precision = OGIVE_STRICT;
     end_cases("redo");
@@ -559,6 +691,12 @@ static const struct {
     {"x @ w", {SHAPE(5, 70, 264), SHAPE(5, 264, 136)}, {CONTIGUOUS, CONTIGUOUS}},
     {"x @ w", {SHAPE(3, 70, 101), SHAPE(3, 101, 77)}, {CONTIGUOUS, TRANSPOSED}},
     {"x @ w + y", {SHAPE(70, 264), SHAPE(4, 264, 136), SHAPE(70, 136)}, {CONTIGUOUS, STRIDED}},
+    {"x @ w", {SHAPE(2, 3, 40, 136), SHAPE(3, 136, 130)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(2, 1, 40, 136), SHAPE(3, 136, 132)}, {TRANSPOSED, CONTIGUOUS}},
+    {"x @ w", {SHAPE(2, 3, 2, 9, 136), SHAPE(2, 1, 2, 136, 132)}, {CONTIGUOUS, STRIDED}},
+    {"sum(x @ transpose(w, 0, 1), dim=-1)",
+     {SHAPE(2, 3, 40, 136), SHAPE(3, 2, 136, 132)},
+     {STRIDED, CONTIGUOUS}},
     /* The fake device is too slow for the rest. Of halves: two blocks share x, or w; k is long. */
     {"linear(x, w)", {SHAPE(100, 72), SHAPE(33000, 72)}, {CONTIGUOUS, CONTIGUOUS}},
     {"linear(x, w, b)", {SHAPE(2100, 64), SHAPE(4100, 64), SHAPE(4100)}, {TRANSPOSED, CONTIGUOUS}},
@@ -601,10 +739,13 @@ static void test_compile(void **unused)
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
         compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
     /* w across k, turned, in a batch; several segments, in parts. */
-    const case_shape products[][2] = {
-        {SHAPE(1024, 8192), SHAPE(8192, 8192)},      {SHAPE(16, 8192), SHAPE(8192, 8192)},
-        {SHAPE(256, 65536), SHAPE(65536, 256)},      {SHAPE(1000, 511), SHAPE(511, 1003)},
-        {SHAPE(64, 300, 513), SHAPE(64, 513, 1023)}, {SHAPE(64, 512, 4096), SHAPE(64, 4096, 512)}};
+    const case_shape products[][2] = {{SHAPE(1024, 8192), SHAPE(8192, 8192)},
+                                      {SHAPE(16, 8192), SHAPE(8192, 8192)},
+                                      {SHAPE(256, 65536), SHAPE(65536, 256)},
+                                      {SHAPE(1000, 511), SHAPE(511, 1003)},
+                                      {SHAPE(64, 300, 513), SHAPE(64, 513, 1023)},
+                                      {SHAPE(64, 512, 4096), SHAPE(64, 4096, 512)},
+                                      {SHAPE(9, 8, 7, 300, 512), SHAPE(9, 1, 7, 512, 512)}};
     for (size_t i = 0; i < TEST_COUNT(products); i++) {
         compile_unspilt("gelu(x @ w)", products[i], OG_FLOAT32, "90a", "wgmma");
         compile_unspilt("logsumexp(x @ w, dim=-1)", products[i], OG_FLOAT32, "90a", "wgmma");
@@ -637,18 +778,13 @@ static void test_compile(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_fetch),
-        cmocka_unit_test(test_choice_of_halves),
-        cmocka_unit_test(test_half_tiles),
-        cmocka_unit_test(test_launches),
-        cmocka_unit_test(test_launches_across),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_half_launches),
-        cmocka_unit_test(test_half_copies),
-        cmocka_unit_test(test_redo),
-        cmocka_unit_test(test_tensor_cores),
-        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_fetch),
+        cmocka_unit_test(test_own_columns),     cmocka_unit_test(test_choice_of_halves),
+        cmocka_unit_test(test_half_tiles),      cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_launches_across), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_parts),           cmocka_unit_test(test_half_launches),
+        cmocka_unit_test(test_half_copies),     cmocka_unit_test(test_redo),
+        cmocka_unit_test(test_tensor_cores),    cmocka_unit_test(test_exact),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     const char *nvrtc = getenv("OGIVE_TEST_NVRTC");

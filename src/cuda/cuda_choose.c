@@ -7,6 +7,7 @@
 #include "cuda/cuda_emit.h"
 #include "cuda/cuda_matrices.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -20,8 +21,6 @@ enum {
     MOST_SUM_BYTES = 8,           /* that shared memory has room for beside the rings */
     SHARED_BYTES = 227 * 1024,    /* of an H100 */
     MMA_SHARED_BYTES = 99 * 1024, /* of sm_86: the least from sm_80 on */
-    MOST_TURNED = 1 << 28,        /* elements of w: 1 GiB of workspace */
-    MOST_BATCH = 1 << 20,         /* of float32: each has a tile of x */
     MOST = 1 << 30
 };
 
@@ -31,6 +30,30 @@ static bool has_columns(const og_kernel *kernel)
     int32_t last = kernel->space.rank - 1;
     return last >= 0 && kernel->space.n_reduced <= 1 && product->left.stride[last] == 0 &&
            product->right.stride[last] != 0;
+}
+
+static int64_t find_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void see_slabs(const og_kernel *kernel, og_cuda_product_facts *facts)
+{
+    const og_access *right = &kernel->products[0].right;
+    bool is_back = false;
+    for (int32_t d = 0; d < facts->batch_dims; d++) {
+        facts->right_slab = find_divisor(facts->right_slab, llabs(right->stride[d]));
+        is_back |= right->stride[d] < 0;
+    }
+    facts->right_slab = is_back ? -facts->right_slab : facts->right_slab;
+    for (int32_t d = 0; facts->right_slab && d < facts->batch_dims; d++)
+        facts->right_last +=
+            llabs(right->stride[d] / facts->right_slab) * (kernel->space.extent[d] - 1);
 }
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
@@ -46,6 +69,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .batch_dims = s.base_rank,
                                    .batch = s.base,
                                    .k = product->k,
+                                   .own_n = product->n,
                                    .right_k_stride = product->right_k_stride,
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
     if (s.n_dim >= 0 && kernel->space.n_reduced <= 1) {
@@ -54,8 +78,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
     }
     if (facts.has_columns)
         facts.right_pitch = product->right.stride[last];
-    if (s.base_rank == 1)
-        facts.right_slab = product->right.stride[0];
+    see_slabs(kernel, &facts);
     return facts;
 }
 
@@ -67,7 +90,8 @@ static bool is_step(int64_t stride, int64_t least)
 
 og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts)
 {
-    bool has_steps = facts->batch_dims == 0 || is_step(facts->right_slab, 4);
+    bool has_steps =
+        facts->batch_dims == 0 || (is_step(facts->right_slab, 4) && facts->right_last < INT32_MAX);
     if (has_steps && facts->right_k_stride == 1 && is_step(facts->right_pitch, facts->k))
         return OG_CUDA_ALONG;
     if (has_steps && facts->right_pitch == 1 && is_step(facts->right_k_stride, facts->n))
@@ -97,7 +121,7 @@ static const char *refuse_shape(const og_cuda_product_facts *facts, int64_t leas
 {
     if (!facts->has_columns)
         return "one column, or all the same";
-    if (facts->n < LEAST_N || facts->k < least_k)
+    if (facts->own_n < LEAST_N || facts->k < least_k)
         return "too small for tensor cores";
     return NULL;
 }
@@ -108,7 +132,7 @@ static const char *refuse_half(const og_cuda_product_facts *facts)
 {
     if (!facts->has_columns)
         return "one column, or all the same";
-    if (facts->n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
+    if (facts->own_n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
         return "too small for tensor cores";
     if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
         return "an extent beyond 30 bits";
@@ -132,17 +156,10 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
     refused = refuse_shape(facts, LEAST_K);
     if (refused)
         return refused;
-    if (facts->batch_dims > 1)
-        return "a batch of several dims";
-    if (facts->batch > MOST_BATCH)
-        return "a batch of more than 2^20 products";
     if (facts->sum_bytes > MOST_SUM_BYTES)
         return "more reductions than shared memory has room for";
     if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
         return "an extent beyond 30 bits";
-    if (og_cuda_fetch_right(facts) == OG_CUDA_TURNED &&
-        facts->batch > MOST_TURNED / facts->n / facts->k)
-        return "the right factor would have to be copied, and is large";
     return NULL;
 }
 

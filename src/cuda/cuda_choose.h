@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_choose.h - which kernel computes a matrix product. The choice decides bits, so it
- * depends on what a row's result may depend on (k, n, dtypes, w's layout, precision,
- * architecture) and, short of sizes that no memory holds, never on how many rows there are.
+ * depends on what a row's result may depend on (k, n, dtypes, precision, architecture) and, short
+ * of sizes that no memory holds, never on how many rows or products there are or how they lie.
  */
 #ifndef OG_CUDA_CHOOSE_H
 #define OG_CUDA_CHOOSE_H
@@ -13,11 +13,15 @@ typedef struct {
     og_dtype left, right;
     int32_t products, passes;
     bool has_columns;   /* the last dim is the right factor's and not the left's */
-    int32_t batch_dims; /* dims before those of rows: up to the last along which right moves */
+    int32_t batch_dims; /* before those of rows: right moves along each */
     int64_t batch;      /* products */
     int64_t m, n, k;    /* m: all rows */
-    /* Elements from k to k, column to column, product to product (of one batch dim) of right. */
-    int64_t right_k_stride, right_pitch, right_slab;
+    int64_t own_n;      /* of one product; of one row of x, n may be that of several */
+    /* Elements of right from k to k, from column to column. */
+    int64_t right_k_stride, right_pitch;
+    /* From one product's right to another's it is a multiple of right_slab elements, up to
+     * right_last times; below 0 if it is backwards along some dim. */
+    int64_t right_slab, right_last;
     size_t sum_bytes; /* of what a pass reduces to */
 } og_cuda_product_facts;
 

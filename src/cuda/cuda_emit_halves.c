@@ -167,7 +167,8 @@ static void add_map(og_cuda_emitter *e, const halves *h, const operand *o, const
                        .copy_pitch_bytes = copied_pitch(o) * 2,
                        .fetches_256 = true,
                        .box_columns = BOX,
-                       .box_rows = o->is_across ? BOX : rows_at_once(h, o->factor.is_right)});
+                       .box_rows = o->is_across ? BOX : rows_at_once(h, o->factor.is_right),
+                       .box_depth = 1});
 }
 
 static int64_t count_clusters(const halves *h)

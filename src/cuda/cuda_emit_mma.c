@@ -64,7 +64,7 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
                 "OG_SHARED_BYTES = %zu, "
                 "OG_REDO_BYTES = %d };\n"
                 "#define OG_BM %d\n#define OG_BN %d\n#define OG_PAIRS %d\n"
-                "#define OG_SPLIT_ROWS 1\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
+                "#define OG_SPLIT_PLANES 0\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
                 "#define OG_BFLOAT %d\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
                 dtype == OG_FLOAT32 ? "float" : "uint16_t", STEP, (int)tile->stages,

@@ -45,6 +45,7 @@ enum {
 
 typedef struct {
     int64_t batch, m, rows, n, k; /* rows: of all products */
+    int64_t x_rows;               /* of x: m if all products have the same */
     int64_t m_tiles, n_tiles, tiles, k_padded, runs, redo_groups;
     int32_t tile_rows; /* of x: few rows leave time only for w */
     int32_t groups;    /* of GROUP columns; 1 if there is a block for each */
@@ -53,8 +54,10 @@ typedef struct {
     bool in_parts;     /* segments are multiplied apart */
     og_cuda_fetch fetch;
     bool turns_x;
-    int64_t x_pitch;         /* of its copy */
-    int64_t w_pitch, w_slab; /* elements from a row of w, or of its copy, to the next; of a w */
+    int64_t x_pitch; /* of its copy */
+    int32_t batch_dims;
+    int64_t w_pitch;        /* elements from a row of w, or of its copy, to the next */
+    int64_t w_slab, w_last; /* see og_cuda_product_facts */
 } matrices;
 
 static int64_t part_bytes(const matrices *s)
@@ -115,7 +118,12 @@ static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limi
     s.w_pitch = s.fetch == OG_CUDA_TURNED  ? og_divide_up(s.k, 4) * 4
                 : s.fetch == OG_CUDA_ALONG ? facts.right_pitch
                                            : facts.right_k_stride;
+    s.batch_dims = facts.batch_dims;
     s.w_slab = facts.right_slab;
+    s.w_last = facts.right_last;
+    s.x_rows = s.m;
+    for (int32_t d = 0; d < s.batch_dims; d++)
+        s.x_rows = kernel->products[0].left.stride[d] ? s.rows : s.x_rows;
     s.turns_x = kernel->products[0].left_k_stride != 1;
     s.x_pitch = og_divide_up(s.k, 4) * 4;
     return s;
@@ -126,9 +134,8 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
     const og_access *w = &e->kernel->products[0].right;
     bool turns = s->fetch == OG_CUDA_TURNED, across = s->fetch == OG_CUDA_ACROSS;
-    int32_t box_rows = 2 * s->tile_rows; /* hi, then lo */
     int64_t w_bytes = turns ? s->batch * s->n * s->w_pitch * 4 : 0;
-    int64_t slab = turns ? s->n * s->w_pitch : s->batch > 1 ? s->w_slab : s->w_pitch;
+    int64_t slab = turns ? s->n * s->w_pitch : s->batch_dims ? s->w_slab : s->w_pitch;
     int64_t places = s->in_parts       ? s->tiles * s->segments
                      : s->segments > 1 ? count_blocks(s, e->limits)
                                        : 0;
@@ -138,35 +145,36 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                                    .dtype = w->dtype,
                                    .columns = across ? s->n : s->k,
                                    .rows = across ? s->k : s->n,
-                                   .depth = s->batch,
+                                   .depth = turns ? s->batch : s->w_last + 1,
                                    .slab_bytes = slab * 4,
                                    .fetches_256 = true,
                                    .pitch_bytes = s->w_pitch * 4,
                                    .box_columns = BLOCK_K / 2,
-                                   .box_rows = across ? BLOCK_K / 2 : s->groups * GROUP});
+                                   .box_rows = across ? BLOCK_K / 2 : s->groups * GROUP,
+                                   .box_depth = 1});
     og_cuda_add_map(e, "x_map",
                     &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                    .offset = ((size_t)w_bytes + 63) / 64 * 64,
                                    .dtype = OG_FLOAT16,
                                    .columns = s->k_padded,
-                                   .rows = s->batch * s->m_tiles * box_rows,
-                                   .depth = 1,
-                                   .slab_bytes = s->k_padded * 2,
+                                   .rows = s->m,
+                                   .depth = 2 * (s->x_rows / s->m),
+                                   .slab_bytes = s->m * s->k_padded * 2,
                                    .fetches_256 = true,
                                    .pitch_bytes = s->k_padded * 2,
                                    .box_columns = BLOCK_K,
-                                   .box_rows = box_rows});
+                                   .box_rows = s->tile_rows,
+                                   .box_depth = 2}); /* hi and lo */
     og_cuda_add_region(e, "void", "w_copy", w_bytes);
-    og_cuda_add_region(e, "void", "x_pairs", s->batch * s->m_tiles * box_rows * s->k_padded * 2);
-    og_cuda_add_region(e, "void", "x_copy", s->turns_x ? s->rows * s->x_pitch * 4 : 0);
+    og_cuda_add_region(e, "void", "x_pairs", s->x_rows * s->k_padded * 4);
+    og_cuda_add_region(e, "void", "x_copy", s->turns_x ? s->x_rows * s->x_pitch * 4 : 0);
     og_cuda_add_region(e, "void", "segments", places * part_bytes(s));
-    og_cuda_add_region(e, "void", "x_scales", s->rows * 4);
+    og_cuda_add_region(e, "void", "x_scales", s->x_rows * 4);
     og_cuda_add_region(e, "void", "redo", s->runs * s->rows);
     og_cuda_add_region(e, "void", "any_redo", 4);
 }
 
-/* og_x_line(): where a row of x begins; og_x_row(): there, or in the copy; og_w_row(),
- * og_w_stride(): the same of w. */
+/* og_x_line(): where a row of x begins; og_x_row(): there, or in the copy. */
 static void add_x(og_cuda_emitter *e, const matrices *s)
 {
     const og_product *product = &e->kernel->products[0];
@@ -195,18 +203,56 @@ static void add_x(og_cuda_emitter *e, const matrices *s)
                     "    index = rest;\n",
                     divisor, divisor, stride);
     }
-    og_text_add(to,
-                "    return a.x + at;\n}\n"
-                "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
-                "    return %s;\n}\n",
-                s->turns_x ? "(const og_element *)a.x_copy + index * (int64_t)a.x_pitch"
-                           : "og_x_line(a, index)");
-    og_text_add(to,
+    og_text_add(to, "    return a.x + at;\n}\n"
+                    "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n");
+    if (s->turns_x)
+        og_text_add(to,
+                    "    return (const og_element *)a.x_copy + index%s * (int64_t)a.x_pitch;\n}\n",
+                    s->x_rows < s->rows ? " % a.m" : "");
+    else
+        og_text_add(to, "    return og_x_line(a, index);\n}\n");
+}
+
+/* og_w_slabs(): how many slabs the w of a product is from the first one. */
+static void add_slabs(og_cuda_emitter *e, const matrices *s)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "\nOG_FN og_index og_w_slabs(const og_args &a, og_index base)\n{\n");
+    if (s->batch_dims <= 1) {
+        og_text_add(to, "    return base;\n}\n");
+        return;
+    }
+    og_text_add(to, "    og_index at = 0, rest;\n");
+    for (int32_t d = s->batch_dims - 1; d >= 0; d--) {
+        char step[16], divisor[16];
+        snprintf(step, sizeof step, "w_%d", (int)d);
+        snprintf(divisor, sizeof divisor, "d%d", (int)d);
+        og_cuda_add_index(e, step, e->kernel->products[0].right.stride[d] / s->w_slab);
+        if (d == 0) {
+            og_text_add(to, "    return at + base * a.%s;\n}\n", step);
+            return;
+        }
+        if (!e->has_divisor[d])
+            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
+        e->has_divisor[d] = true;
+        og_text_add(to,
+                    "    rest = og_divide(base, a.%s);\n"
+                    "    at += (base - rest * a.%s.extent) * a.%s;\n"
+                    "    base = rest;\n",
+                    divisor, divisor, step);
+    }
+}
+
+/* og_w_row(): where a column of w begins; og_w_stride(): from one k to the next. */
+static void add_w(og_cuda_emitter *e, const matrices *s)
+{
+    add_slabs(e, s);
+    og_text_add(&e->passes,
                 "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n"
                 "{\n    return a.w + %sn * (int64_t)a.w_n;\n}\n"
                 "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n    return %s;\n}\n",
-                s->batch > 1 ? "base * (int64_t)a.w_slab + " : "",
-                product->right_k_stride == 1 ? "1" : "a.w_k");
+                s->batch_dims ? "og_w_slabs(a, base) * (int64_t)a.w_slab + " : "",
+                e->kernel->products[0].right_k_stride == 1 ? "1" : "a.w_k");
 }
 
 void og_cuda_keep_still(og_cuda_emitter *e)
@@ -224,18 +270,32 @@ void og_cuda_keep_still(og_cuda_emitter *e)
     }
 }
 
-/* Indices are 64 bits wide if a stride of x or the number of rows needs it. */
+/* Is an element of the access further than 31 bits from its first? No kernel looks beyond them. */
+static bool is_far(const og_space *space, const og_access *access)
+{
+    int64_t reach = 0, span;
+    for (int32_t d = 0; d < space->rank; d++)
+        if (__builtin_mul_overflow(llabs(access->stride[d]), space->extent[d] - 1, &span) ||
+            __builtin_add_overflow(reach, span, &reach) || reach > INT32_MAX)
+            return true;
+    return false;
+}
+
+/* Indices are 64 bits wide if an operand, a stride of a factor or the number of rows needs it. */
 static void widen(og_cuda_emitter *e, const matrices *s)
 {
     const int64_t most = INT32_MAX / 2;
     const og_product *product = &e->kernel->products[0];
-    e->wide |= s->rows > most || s->runs * s->batch * s->m_tiles > most ||
-               s->tiles * s->segments > most || s->batch * s->runs * s->redo_groups > most ||
-               llabs(product->left_k_stride) > most || llabs(product->right_k_stride) > most ||
-               llabs(product->right.stride[e->kernel->space.rank - 1]) > most ||
-               (og_cuda_has_row_values(&e->kernel->passes[0]) && s->rows > most / (s->runs + 2));
+    e->wide = s->rows > most || s->runs * s->batch * s->m_tiles > most || s->batch * s->n > most ||
+              llabs(s->w_slab) > most || s->w_last > most || s->tiles * s->segments > most ||
+              s->batch * s->runs * s->redo_groups > most || llabs(product->left_k_stride) > most ||
+              llabs(product->right_k_stride) > most ||
+              llabs(product->right.stride[e->kernel->space.rank - 1]) > most ||
+              (og_cuda_has_row_values(&e->kernel->passes[0]) && s->rows > most / (s->runs + 2));
     for (int32_t d = 0; d < e->kernel->space.rank - 1; d++)
         e->wide |= llabs(product->left.stride[d]) > most;
+    for (int32_t i = 0; i < e->kernel->access_count; i++)
+        e->wide |= is_far(&e->kernel->space, &e->kernel->accesses[i]);
 }
 
 static void add_arguments(og_cuda_emitter *e, const matrices *s)
@@ -266,6 +326,7 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
     add_x(e, s);
+    add_w(e, s);
 }
 
 /* ---- entry --------------------------------------------------------------------------------- */
@@ -284,8 +345,8 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     if (s->fetch == OG_CUDA_TURNED)
         OG_TRY(add_turn(e, "og_turn_w", s->batch * s->n, s->k));
     if (s->turns_x)
-        OG_TRY(add_turn(e, "og_turn_x", s->rows, s->k));
-    OG_TRY(og_cuda_add_split(e, s->rows, s->k_padded));
+        OG_TRY(add_turn(e, "og_turn_x", s->x_rows, s->k));
+    OG_TRY(og_cuda_add_split(e, s->x_rows, s->k_padded));
     OG_TRY(
         og_cuda_add_launch(e, "og_tensor", -1, count_blocks(s, e->limits), 128 * (s->groups + 1)));
     og_cuda_launch *tensor = &e->out->launches[e->out->launch_count - 1];
@@ -316,20 +377,20 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d, "
                 "OG_TURN_BYTES = %d, OG_SEGMENT = %d };\n"
                 "#define OG_BM %d\n#define OG_WIDTH OG_BM\n#define OG_GROUPS %d\n"
-                "#define OG_SPLIT_ROWS OG_BM\n#define OG_SPLIT_SHUFFLES %d\n"
+                "#define OG_SPLIT_PLANES 1\n#define OG_SPLIT_SHUFFLES %d\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n"
                 "#define OG_SPLIT_KEEPS %d\n"
                 "#define OG_TURNS_W %d\n#define OG_W_LINES %d\n#define OG_W_ACROSS %d\n"
                 "#define OG_TURNS_X %d\n"
-                "#define OG_LONG %d\n#define OG_PARTS %d\n#define OG_BATCH %d\n"
+                "#define OG_LONG %d\n#define OG_PARTS %d\n#define OG_X_MOVES %d\n"
                 "#define OG_TENSOR_BLOCKS %d\nenum { OG_RING_BYTES = %d };\n",
                 (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,
                 TURN_BYTES, SEGMENT, (int)s->tile_rows, (int)s->groups,
                 s->fetch == OG_CUDA_ACROSS ? 2 : 1, og_cuda_has_row_values(pass),
                 og_cuda_has_terms(pass), og_cuda_split_keeps(s->k_padded),
                 s->fetch == OG_CUDA_TURNED, e->kernel->products[0].right_k_stride != 1,
-                s->fetch == OG_CUDA_ACROSS, s->turns_x, s->segments > 1, s->in_parts, s->batch > 1,
-                (int)s->blocks, (int)ring_bytes(s));
+                s->fetch == OG_CUDA_ACROSS, s->turns_x, s->segments > 1, s->in_parts,
+                s->x_rows > s->m, (int)s->blocks, (int)ring_bytes(s));
     og_text_add(to, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
                     "    return x;\n}\n");
 }
@@ -342,10 +403,12 @@ ogive_status og_cuda_emit_sm90(og_cuda_emitter *e)
     matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
     size_t shared_bytes = ring_bytes(&s) + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
-    int64_t x_bytes;
-    if (__builtin_mul_overflow(s.batch * s.m_tiles * s.tile_rows * 4, s.k_padded, &x_bytes) ||
-        x_bytes > INT64_MAX / 4 || s.batch * s.m_tiles * 2 * s.tile_rows > INT32_MAX)
+    int64_t x_bytes, w_bytes;
+    if (__builtin_mul_overflow(s.x_rows * 4, s.k_padded, &x_bytes) || x_bytes > INT64_MAX / 4)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
+    if (s.fetch == OG_CUDA_TURNED &&
+        (__builtin_mul_overflow(s.batch * s.n, s.w_pitch * 4, &w_bytes) || w_bytes > INT64_MAX / 4))
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "the right factor's copy is larger than any memory");
     e->vector_dim = e->kernel->space.rank - 1;
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;

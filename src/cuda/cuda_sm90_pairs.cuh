@@ -27,7 +27,7 @@
  *   OG_PARTS    1: and a block takes one of a tile at a time; their sums wait in the scratch
  * No bit depends on them.
  *   OG_TURNS_W  1: w was brought into another layout first
- *   OG_BATCH    1: there are several products
+ *   OG_X_MOVES  1: there are several products, and each has rows of x of its own
  *   OG_W_ACROSS 1: neighbours in memory are columns of the product; else k of one of them
  */
 enum {
@@ -117,6 +117,7 @@ OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         og_item item = og_find_item(a, i);
         og_tile tile = og_find_tile(a, item.tile);
+        const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
         for (int k = item.from; k < item.to; k += 32) {
             og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BYTES);
@@ -127,9 +128,9 @@ OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
 #pragma unroll
             for (int box = 0; box < OG_BN / 32; box++)
                 og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n * OG_BN + 32 * box,
-                            k, (int)tile.base, full, policy);
+                            k, base, full, policy);
 #else
-            og_copy_box(to, &a.w_map, k, (int)tile.n * OG_BN, (int)tile.base, full, policy);
+            og_copy_box(to, &a.w_map, k, (int)tile.n * OG_BN, base, full, policy);
 #endif
             og_advance<OG_W_STAGES>(turn);
         }
@@ -147,9 +148,9 @@ OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
         for (int k = item.from; k < item.to; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BYTES);
-            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k,
-                        (int)((tile.base * a.m_tiles + tile.m) * 2 * OG_BM), 0,
-                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
+            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k, (int)tile.m * OG_BM,
+                        OG_X_MOVES ? 2 * (int)tile.base : 0, rings.x_full + 8 * turn.stage,
+                        OG_READ_OFTEN);
             og_advance<OG_X_STAGES>(turn);
         }
     }
@@ -431,11 +432,12 @@ OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
 /* Undoes x's scales; returns the rows (bit i) that are left to og_redo. */
 OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
 {
+    const float *scales = (const float *)a.x_scales + (OG_X_MOVES ? at.above : 0);
     uint32_t doubtful = 0;
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
         og_index m = og_row_of(at, i);
-        float scale = ((const float *)a.x_scales)[at.above + (m < a.m ? m : a.m - 1)];
+        float scale = scales[m < a.m ? m : a.m - 1];
         bool any = false;
 #pragma unroll
         for (int h = 0; h < 2; h++) {

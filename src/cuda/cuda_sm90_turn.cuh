@@ -65,6 +65,6 @@ struct og_x_lines {
 
 OG_KERNEL(og_turn_x, OG_TURN_THREADS)
 {
-    og_turn_lines<og_x_lines, 1>(a, a.rows, a.x_pitch, a.x_copy);
+    og_turn_lines<og_x_lines, 1>(a, a.split_rows, a.x_pitch, a.x_copy);
 }
 #endif

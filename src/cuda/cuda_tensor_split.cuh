@@ -10,17 +10,14 @@
  * finite, or whose greatest is below 2^-98, cannot be held like this: its scale is NaN, and
  * cuda_tensor_redo.cuh computes it.
  *
- * Scratch: a.x_pairs, rows in tiles of OG_SPLIT_ROWS: those of hi, then those of lo,
- * a.k_padded each, with zeros from a.k on.
+ * Scratch: a.x_pairs, the rows of hi and of lo, a.k_padded each, with zeros from a.k on.
  *
  * PARAMETERS
  *   OG_SPLIT_KEEPS     1: threads keep their part of a row in registers; else they read it twice
- *   OG_SPLIT_ROWS      rows of a tile
+ *   OG_SPLIT_PLANES    1: the hi of a product's a.m rows come before their lo; else those of a row
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
  *                      2: the same, but from k = 8 on these two pairs have changed places
- *   a.m, a.m_tiles     rows of a product and tiles of them, if those have several: each product
- *                      of a batch begins a tile
  */
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
@@ -32,13 +29,12 @@ enum {
 OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
 {
     __shared__ uint32_t met[OG_SPLIT_THREADS / 32];
-    const int warps = (int)a.split_lanes / 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int delta = 16; delta; delta /= 2) {
+    const int lanes = (int)a.split_lanes, warps = lanes / 32, warp = threadIdx.x / 32;
+    for (int delta = lanes < 32 ? lanes / 2 : 16; delta; delta /= 2) {
         uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
         x = !greatest ? x + other : x > other ? x : other;
     }
-    if (warps == 1)
+    if (warps <= 1)
         return x;
     if (threadIdx.x % 32 == 0)
         met[warp] = x;
@@ -100,14 +96,9 @@ OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t m
     s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
     s.least = og_float_bits(most) * s.scale * 0x1p-19f;
     s.small = s.zeros = 0;
-    int64_t tile = (int64_t)row, in_tile = 0;
-    if (OG_SPLIT_ROWS > 1) {
-        int64_t base = (int64_t)(row / a.m), m = (int64_t)row - base * a.m;
-        tile = base * a.m_tiles + m / OG_SPLIT_ROWS;
-        in_tile = m % OG_SPLIT_ROWS;
-    }
-    s.hi = (uint32_t *)a.x_pairs + (tile * 2 * OG_SPLIT_ROWS + in_tile) * (a.k_padded / 2);
-    s.lo = s.hi + OG_SPLIT_ROWS * (int64_t)(a.k_padded / 2);
+    const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
+    s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
+    s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
     return s;
 }
 
@@ -115,8 +106,8 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
 {
     const int lanes = (int)a.split_lanes, lane = threadIdx.x % lanes;
     const og_index number = (og_index)blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
-    const bool there = number < a.rows;
-    const og_index row = there ? number : a.rows - 1;
+    const bool there = number < a.split_rows;
+    const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;

@@ -48,7 +48,7 @@ typedef struct {
     og_dtype dtype;                  /* copies are of bits: only its size counts */
     int64_t columns, rows, depth;    /* of a matrix, and how many: below 2^32 */
     int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
-    int32_t box_columns, box_rows;
+    int32_t box_columns, box_rows, box_depth;
     bool fetches_256; /* bytes that L2 reads from memory at a time; else 128 */
     bool may_copy;
     size_t copy_offset;

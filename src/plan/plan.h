@@ -85,6 +85,7 @@ typedef struct {
 typedef struct {
     og_access left, right;
     int64_t k, left_k_stride, right_k_stride;
+    int64_t n; /* of right alone, whatever the space's dims are collapsed to */
     og_dtype dtype;
 } og_product;
 

@@ -156,6 +156,15 @@ void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *
         }
 }
 
+/* Columns of a product's right factor: linear's w is (n, k), others are (.., k, n) or (k). */
+static int64_t count_columns(const og_planner *b, int32_t node)
+{
+    const og_typed *right = &b->types[b->graph->nodes[node].args[1]];
+    if (b->graph->nodes[node].op == OG_OP_linear_product)
+        return right->shape[0];
+    return right->rank > 1 ? right->shape[right->rank - 1] : 1;
+}
+
 ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *kernel)
 {
     if (!draft->product_count)
@@ -167,6 +176,7 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
         og_product *to = &kernel->products[kernel->product_count++];
         int32_t node = draft->products[p];
         to->dtype = b->types[node].dtype;
+        to->n = count_columns(b, node);
         og_product_operand(b, node, 0, &to->left, &to->k, &to->left_k_stride);
         og_product_operand(b, node, 1, &to->right, &to->k, &to->right_k_stride);
     }
