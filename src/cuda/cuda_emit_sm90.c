@@ -169,7 +169,7 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_region(e, "void", "x_pairs", s->x_rows * s->k_padded * 4);
     og_cuda_add_region(e, "void", "x_copy", s->turns_x ? s->x_rows * s->x_pitch * 4 : 0);
     og_cuda_add_region(e, "void", "segments", places * part_bytes(s));
-    og_cuda_add_region(e, "void", "x_scales", s->x_rows * 4);
+    og_cuda_add_region(e, "void", "x_scales", (s->x_rows + TILE) * 4); /* all of the last tile */
     og_cuda_add_region(e, "void", "redo", s->runs * s->rows);
     og_cuda_add_region(e, "void", "any_redo", 4);
 }
@@ -324,6 +324,8 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "redo_groups", s->redo_groups);
     og_cuda_add_index(e, "redo_items", s->batch * s->runs * s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
+    og_cuda_add_seek_range(e, "og_seek_product", 0, s->batch_dims);
+    og_cuda_add_seek_range(e, "og_step_rows", s->batch_dims, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
     add_x(e, s);
     add_w(e, s);

@@ -69,7 +69,7 @@ OG_FN void og_reduce_rows(const og_args &a, const og_place &at, const typename P
     og_meet_group(at.group); /* before the next one writes */
 }
 
-OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_t redo,
+OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_t skipped,
                         const og_pass0::values (*y)[2], void *shared)
 {
     og_none none[8];
@@ -81,9 +81,8 @@ OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_
 #endif
 #pragma unroll
     for (int r = 0; r < 8; r++) {
-        og_index m = og_row_of(at, 8 * batch + r), part = (at.above + m) * a.partials + at.run;
-        if (at.warp != 0 || !at.first || m >= a.m || at.run >= a.runs ||
-            (redo >> (8 * batch + r) & 1))
+        og_index part = (at.above + at.m + og_row_of(8 * batch + r)) * a.partials + at.run;
+        if (at.warp != 0 || !at.first || at.run >= a.runs || (skipped >> (8 * batch + r) & 1))
             continue;
         ((og_sums0::sums *)a.sums0)[part] = s[r];
 #if OG_TERMS
@@ -93,26 +92,27 @@ OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_
 }
 #endif
 
-/* Pass 0 on 8 rows: what it reads is read before the first is written. */
+/* Pass 0 on 8 rows: what it reads is read before the first is written. skipped: rows (bit i) of
+ * which nothing is. */
 template <int batch>
 OG_FN void og_finish_rows(const og_args &a, const og_place &at, const og_held &sum,
-                          uint32_t redo, og_kept *kept, void *shared)
+                          uint32_t skipped, const og_offsets &product, og_kept *kept, void *shared)
 {
+    const uint32_t skips[2] = {at.n < a.n ? skipped : ~0u,
+                               at.n + OG_BESIDE < a.n ? skipped : ~0u};
     og_offsets to[8][2];
     og_loads0 x[8][2];
     og_pass0::values y[8][2];
     og_row row;
 #pragma unroll
     for (int r = 0; r < 8; r++) {
-        og_index m = og_row_of(at, 8 * batch + r);
-        og_offsets start = og_start();
-        og_seek_rows(a, at.above + (m < a.m ? m : a.m - 1), start);
+        og_offsets start = product;
+        og_step_rows(a, at.m + og_row_of(8 * batch + r), start);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            og_index n = at.n + h * OG_BESIDE;
             to[r][h] = start;
-            og_step_row(a, n < a.n ? n : a.n - 1, to[r][h]);
-            og_loads0::load(a, to[r][h], true, {0, 1}, x[r][h]);
+            og_step_row(a, at.n + h * OG_BESIDE, to[r][h]);
+            og_loads0::load(a, to[r][h], false, {0, !(skips[h] >> (8 * batch + r) & 1)}, x[r][h]);
         }
     }
 #pragma unroll
@@ -125,13 +125,10 @@ OG_FN void og_finish_rows(const og_args &a, const og_place &at, const og_held &s
 #pragma unroll
     for (int r = 0; r < 8; r++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            bool writes = og_row_of(at, 8 * batch + r) < a.m && at.n + h * OG_BESIDE < a.n &&
-                          !(redo >> (8 * batch + r) & 1);
-            og_pass0::store(a, to[r][h], {0, writes}, &row, &y[r][h]);
-        }
+        for (int h = 0; h < 2; h++)
+            og_pass0::store(a, to[r][h], {0, !(skips[h] >> (8 * batch + r) & 1)}, &row, &y[r][h]);
 #if OG_REDUCES
-    og_keep_rows(a, at, batch, redo, y, shared);
+    og_keep_rows(a, at, batch, skipped, y, shared);
 #endif
 }
 
@@ -146,13 +143,15 @@ OG_FN void og_finish_tile(const og_args &a, const og_place &at, og_held &sum, ui
         og_step_row(a, n < a.n ? n : a.n - 1, to);
         og_kept::load(a, to, true, {0, 1}, kept[h]);
     }
-    uint32_t redo = og_end_sums(a, at, sum, votes);
-    og_finish_rows<0>(a, at, sum, redo, kept, shared);
+    const uint32_t skipped = og_end_sums(a, at, sum, votes) | ~at.there;
+    og_offsets product = og_start();
+    og_seek_product(a, at.base, product);
+    og_finish_rows<0>(a, at, sum, skipped, product, kept, shared);
     if constexpr (OG_BM > 32)
-        og_finish_rows<1>(a, at, sum, redo, kept, shared);
+        og_finish_rows<1>(a, at, sum, skipped, product, kept, shared);
     if constexpr (OG_BM > 64) {
-        og_finish_rows<2>(a, at, sum, redo, kept, shared);
-        og_finish_rows<3>(a, at, sum, redo, kept, shared);
+        og_finish_rows<2>(a, at, sum, skipped, product, kept, shared);
+        og_finish_rows<3>(a, at, sum, skipped, product, kept, shared);
     }
 }
 
@@ -175,10 +174,12 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_he
     at.group = thread / 128;
     at.t = thread % 4;
     at.first = thread % 32 < 4;
+    at.base = tile.base;
     at.above = tile.base * a.m;
     at.m = tile.m * OG_BM + 2 * at.t;
     at.n = tile.n * OG_BN + og_find_column(thread);
     at.run = tile.n * OG_GROUPS + at.group;
+    at.there = og_rows_there(a.m - at.m);
     og_finish_tile(a, at, sum,
                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
                    shared + at.group * 128 * OG_SUM_BYTES);

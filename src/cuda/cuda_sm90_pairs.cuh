@@ -55,15 +55,26 @@ enum { OG_BESIDE = OG_W_ACROSS ? 1 : 8 }; /* from a thread's column to its other
 /* A thread's place in a tile: columns n and n + OG_BESIDE, rows m + 8 (i / 2) + i % 2, i below
  * OG_BM / 4. */
 struct og_place {
-    og_index above;     /* rows of the products before its own */
-    og_index m, n, run; /* run: of OG_RUN columns, its group's */
+    og_index base, above; /* its product, rows of the products before that */
+    og_index m, n, run;   /* run: of OG_RUN columns, its group's */
     int group, warp, t;
-    bool first; /* g is 0 */
+    bool first;     /* g is 0 */
+    uint32_t there; /* bit i: that row is one of the product's */
 };
 
-OG_FN og_index og_row_of(const og_place &at, int i)
+/* Row i of a place, from its first. */
+OG_FN constexpr int og_row_of(int i)
 {
-    return at.m + i / 2 * 8 + i % 2;
+    return i / 2 * 8 + i % 2;
+}
+
+/* og_place::there of a thread that has `left` rows from its first to the product's last. */
+OG_FN uint32_t og_rows_there(og_index left)
+{
+    const int rows = left < 0 ? 0 : left > OG_BM ? OG_BM : (int)left;
+    const uint32_t even = (uint32_t)((1ull << (rows + 7) / 8 * 2) - 1);
+    const uint32_t odd = (uint32_t)((1ull << (rows + 6) / 8 * 2) - 1);
+    return (even & 0x55555555u) | (odd & 0xaaaaaaaau);
 }
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
@@ -429,15 +440,15 @@ OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
     return c;
 }
 
-/* Undoes x's scales; returns the rows (bit i) that are left to og_redo. */
+/* Undoes x's scales; returns the rows (bit i) that are left to og_redo. There are scales for as
+ * many rows more as a tile has. */
 OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
 {
-    const float *scales = (const float *)a.x_scales + (OG_X_MOVES ? at.above : 0);
+    const float *scales = (const float *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
     uint32_t doubtful = 0;
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
-        og_index m = og_row_of(at, i);
-        float scale = scales[m < a.m ? m : a.m - 1];
+        float scale = scales[og_row_of(i)];
         bool any = false;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -446,9 +457,9 @@ OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
             z = z * scale;
             any |= (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u;
         }
-        doubtful |= any && m < a.m ? 1u << i : 0u;
+        doubtful |= any ? 1u << i : 0u;
     }
-    return doubtful;
+    return doubtful & at.there;
 }
 
 /* What any thread of the group that has these rows has found, and has it written down. Votes
@@ -463,11 +474,11 @@ OG_FN uint32_t og_vote(const og_args &a, const og_place &at, uint32_t mine, uint
     og_meet_group(at.group);
     uint32_t all = votes[at.t] | votes[4 + at.t] | votes[8 + at.t] | votes[12 + at.t];
     if (at.warp == 0 && at.first && at.run < a.runs) {
-        uint8_t *redo = (uint8_t *)a.redo + at.run * (int64_t)a.redo_pitch + at.above;
+        uint8_t *redo = (uint8_t *)a.redo + at.run * (int64_t)a.redo_pitch + (at.above + at.m);
 #pragma unroll
         for (int i = 0; i < OG_BM / 4; i++)
-            if (og_row_of(at, i) < a.m)
-                redo[og_row_of(at, i)] = all >> i & 1;
+            if (at.there >> i & 1)
+                redo[og_row_of(i)] = all >> i & 1;
         if (all)
             *(uint32_t *)a.any_redo = 1;
     }
