@@ -74,26 +74,64 @@ const char *og_number_text(double value, char text[OG_NUMBER_TEXT])
     return text;
 }
 
+/* Room for added more characters and the end. */
+static bool make_room(og_text *text, size_t added)
+{
+    size_t needed;
+    void *data = text->data;
+    text->failed |= !og_add_size(text->length + 1, added, &needed) ||
+                    !og_grow(&data, &text->capacity, needed, 1);
+    text->data = data;
+    return !text->failed;
+}
+
+static void append(og_text *text, const char *characters, size_t count)
+{
+    if (!make_room(text, count))
+        return;
+    memcpy(text->data + text->length, characters, count);
+    text->length += count;
+    text->data[text->length] = '\0';
+}
+
+/* Has format no conversion but %s? */
+static bool has_only_strings(const char *format)
+{
+    while ((format = strchr(format, '%')) && format[1] == 's')
+        format += 2;
+    return !format;
+}
+
+/* A kernel's source is pages of text put together like that, over which vsnprintf() takes ten
+ * times as long. */
+static void add_strings(og_text *text, const char *format, va_list list)
+{
+    for (const char *next; (next = strchr(format, '%')); format = next + 2) {
+        const char *string = va_arg(list, const char *);
+        append(text, format, (size_t)(next - format));
+        append(text, string, strlen(string));
+    }
+    append(text, format, strlen(format));
+}
+
 void og_text_add(og_text *text, const char *format, ...)
 {
     if (text->failed)
         return;
-    va_list list;
+    va_list list, again;
     va_start(list, format);
-    va_list again;
     va_copy(again, list);
-    int added = vsnprintf(NULL, 0, format, list);
-    va_end(list);
-    size_t needed;
-    void *data = text->data;
-    if (added < 0 || !og_add_size(text->length + 1, (size_t)added, &needed) ||
-        !og_grow(&data, &text->capacity, needed, 1)) {
-        text->failed = true;
+    if (has_only_strings(format)) {
+        add_strings(text, format, list);
     } else {
-        text->data = data;
-        vsnprintf(text->data + text->length, (size_t)added + 1, format, again);
-        text->length += (size_t)added;
+        int added = vsnprintf(NULL, 0, format, list);
+        text->failed = added < 0;
+        if (added >= 0 && make_room(text, (size_t)added)) {
+            vsnprintf(text->data + text->length, (size_t)added + 1, format, again);
+            text->length += (size_t)added;
+        }
     }
+    va_end(list);
     va_end(again);
 }
 

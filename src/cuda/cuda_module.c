@@ -13,7 +13,8 @@ struct og_cuda_module {
     og_cuda_module *next;
     bool is_made; /* else a thread is compiling and loading it */
     const og_cuda_device *device;
-    unsigned char key[OG_SHA256_BYTES]; /* of the source for the device's own target */
+    uint64_t hash; /* of source */
+    char *source;
     og_cu_module *handle;
     og_cuda_origin origin;
 };
@@ -30,27 +31,60 @@ static void renew_locks(void)
     pthread_cond_init(&modules_changed, NULL);
 }
 
+/* Of eight characters at a time: some microseconds a source, for plans of shapes that are new
+ * but have a kernel. SHA-256, by which the disk's cache finds it, takes a hundred. */
+static uint64_t hash_source(const char *source, size_t length)
+{
+    uint64_t hash = length, word;
+    for (; length >= sizeof word; source += sizeof word, length -= sizeof word) {
+        memcpy(&word, source, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    for (; length > 0; source++, length--)
+        hash = (hash ^ (unsigned char)*source) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash;
+}
+
 /* With the lock held. */
-static og_cuda_module *find_module(const og_cuda_device *device, const unsigned char *key)
+static og_cuda_module *find_module(const og_cuda_device *device, const char *source, uint64_t hash)
 {
     og_cuda_module *found = modules;
-    while (found && (found->device != device || memcmp(found->key, key, OG_SHA256_BYTES) != 0))
+    while (found &&
+           (found->device != device || found->hash != hash || strcmp(found->source, source) != 0))
         found = found->next;
     return found;
 }
 
-/* The module; or, if there is none, a new one that the caller has to make (NULL: no memory). */
-static og_cuda_module *claim_module(const og_cuda_device *device, const unsigned char *key)
+static og_cuda_module *new_module(const og_cuda_device *device, const char *source, size_t length,
+                                  uint64_t hash)
 {
+    og_cuda_module *module = calloc(1, sizeof *module);
+    char *copy = malloc(length + 1);
+    if (!module || !copy) {
+        free(module);
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, source, length + 1);
+    module->source = copy;
+    module->hash = hash;
+    module->device = device;
+    return module;
+}
+
+/* The module; or, if there is none, a new one that the caller has to make (NULL: no memory). */
+static og_cuda_module *claim_module(const og_cuda_device *device, const char *source)
+{
+    size_t length = strlen(source);
+    uint64_t hash = hash_source(source, length);
     pthread_mutex_lock(&table_lock);
-    og_cuda_module *module = find_module(device, key);
+    og_cuda_module *module = find_module(device, source, hash);
     while (module && !module->is_made) {
         pthread_cond_wait(&modules_changed, &table_lock);
-        module = find_module(device, key);
+        module = find_module(device, source, hash);
     }
-    if (!module && (module = calloc(1, sizeof *module))) {
-        memcpy(module->key, key, OG_SHA256_BYTES);
-        module->device = device;
+    if (!module && (module = new_module(device, source, length, hash))) {
         module->next = modules;
         modules = module;
     }
@@ -67,6 +101,7 @@ static void drop_module(og_cuda_module *module)
     *at = module->next;
     pthread_cond_broadcast(&modules_changed);
     pthread_mutex_unlock(&table_lock);
+    free(module->source);
     free(module);
 }
 
@@ -130,13 +165,9 @@ static ogive_status make_module(og_cuda_module *module, const char *source, ogiv
 ogive_status og_cuda_load(const og_cuda_device *device, const char *source,
                           const og_cuda_module **out, ogive_error *error)
 {
-    unsigned char key[OG_SHA256_BYTES];
-    og_cuda_target target;
     og_cuda_on_fork(renew_locks);
-    og_cuda_exact_target(device->limits.arch, &target);
-    og_cuda_image_key(source, &target, key);
     *out = NULL;
-    og_cuda_module *module = claim_module(device, key);
+    og_cuda_module *module = claim_module(device, source);
     if (!module)
         return og_fail_memory(error, sizeof *module);
     if (!module->handle) { /* claimed */
