@@ -64,20 +64,20 @@ static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, s
 
 static const size_t h100_shared = 232448;
 
-/* What float32 shapes were multiplied by: few rows by 4 and 8; tiles by how many rows and
- * columns, by levels of sums, or split (0). */
+/* What float32 shapes were multiplied by: few rows by 4 and 8, whole and split; tiles by how many
+ * rows and columns, by levels of sums, or split (0). */
 static struct {
-    bool few[2], tiles[9][3], levels[4];
+    bool few[2][2], tiles[9][9], levels[4];
 } seen;
 
 static void see_linear(int64_t m, int64_t n, int64_t k)
 {
     og_cuda_tile tile = tile_of(m, n, k, 1, h100_shared, PROCESSORS);
     if (tile.is_few) {
-        seen.few[tile.rows == 8] = true;
+        seen.few[tile.rows == 8][tile.part_blocks > 0] = true;
         return;
     }
-    seen.tiles[tile.rows / 16][tile.columns / 64] = true;
+    seen.tiles[tile.rows / 16][tile.columns / 16] = true;
     seen.levels[tile.part_blocks ? 0 : og_cuda_product_levels(k)] = true;
 }
 
@@ -129,6 +129,12 @@ static void test_long(void **unused)
     check_linear(17, 31, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(130, 300, 4700, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(257, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(3, 40, 8200, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(7, 40, 8200, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(700, 16, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(700, 30, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(700, 15, 4400, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(700, 600, 40, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     end_cases("long");
 }
 
@@ -160,17 +166,19 @@ static void test_zeros(void **unused)
 static void test_bodies(void **unused)
 {
     (void)unused;
-    assert_true(seen.few[0] && seen.few[1]);
+    assert_true(seen.few[0][0] && seen.few[0][1] && seen.few[1][0] && seen.few[1][1]);
     assert_true(seen.levels[0] && seen.levels[1] && seen.levels[2] && seen.levels[3]);
-    assert_true(seen.tiles[8][2] && seen.tiles[4][2] && seen.tiles[4][1]);
-    assert_true(seen.tiles[2][2] && seen.tiles[1][2] && seen.tiles[1][1]);
+    assert_true(seen.tiles[8][8] && seen.tiles[4][8] && seen.tiles[4][4] && seen.tiles[8][4]);
+    assert_true(seen.tiles[2][8] && seen.tiles[1][8] && seen.tiles[1][4]);
+    assert_true(seen.tiles[8][2] && seen.tiles[4][1]); /* narrow */
 }
 
 /* ---- strides ------------------------------------------------------------------------- */
 
 static void test_layouts(void **unused)
 {
-    static const int64_t shapes[][3] = {{35, 66, 40}, {3, 130, 19}, {129, 140, 33}, {70, 1, 300}};
+    static const int64_t shapes[][3] = {
+        {35, 66, 40}, {3, 130, 19}, {129, 140, 33}, {70, 1, 300}, {200, 12, 70}};
     test_random random = test_random_named("layouts");
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
@@ -182,7 +190,7 @@ static void test_layouts(void **unused)
             case_layout results = first == STILL_LAST || first == STILL_FIRST ? PADDED : first;
             case_layout layouts[] = {first, (case_layout)test_random_below(&random, LAYOUT_COUNT),
                                      CONTIGUOUS};
-            og_dtype dtype = i == 1 ? (og_dtype)(layout % 4) : OG_FLOAT32;
+            og_dtype dtype = i == 1 || i == 4 ? (og_dtype)(layout % 4) : OG_FLOAT32;
             check_product("linear(x, w, b)", linear, dtype, first, CONTIGUOUS, ORDINARY, &random);
             check_inputs("x @ y", find_formula("x @ y"), matmul, dtype, layouts, results, ORDINARY,
                          &random);
@@ -242,6 +250,9 @@ static void test_tails(void **unused)
          {SHAPE(35, 300), SHAPE(70, 300), SHAPE(70, 300), END}},
         {"sum(linear(x, a) * linear(x, b), dim=1)",
          {SHAPE(19, 4100), SHAPE(66, 4100), SHAPE(66, 4100), END}},
+        {"sum(linear(x, a) * linear(x, b), dim=1)",
+         {SHAPE(3, 8200), SHAPE(66, 8200), SHAPE(66, 8200), END}},
+        {"sum(sigmoid(linear(x, w, b)), dim=1)", {SHAPE(200, 700), SHAPE(10, 700), SHAPE(10), END}},
         {"r + sigmoid(linear(x, w))", {SHAPE(35, 70), SHAPE(35, 40), SHAPE(70, 40), END}},
         {"x @ y + t(p @ q)", {SHAPE(20, 30), SHAPE(30, 40), SHAPE(40, 30), SHAPE(30, 20), END}},
         {"where(linear(x, w) > 0, float16(linear(x, w)), c)",
@@ -319,19 +330,35 @@ static void test_tiles(void **unused)
     assert_int_equal(tile_of(16, 8192, 8192, 1, h100, 132).rows, 16);
     assert_int_equal(tile_of(9, 1, 1, 1, h100, 132).rows, 16);
     assert_int_equal(tile_of(9, 1, 0, 1, h100, 132).rows, 16);
+    assert_int_equal(tile_of(64, 64, 256, 1, h100, 132).columns, 16);
+    /* Narrow ones, with enough of them at once; blocks for short k that hide each other's ends. */
+    tile = tile_of(8192, 16, 8192, 1, h100, 132);
+    assert_true(tile.rows == 64 && tile.columns == 16 && tile.part_blocks == 4);
+    tile = tile_of(8192, 32, 8192, 1, h100, 132);
+    assert_true(tile.rows == 128 && tile.columns == 32 && tile.part_blocks == 4);
+    tile = tile_of(8192, 64, 8192, 1, h100, 132);
+    assert_true(tile.rows == 64 && tile.columns == 64 && tile.part_blocks == 8);
+    tile = tile_of(32768, 32768, 32, 1, h100, 132);
+    assert_true(tile.rows == 128 && tile.columns == 64 && tile.blocks == 4 && !tile.part_blocks);
     /* Few rows: a warp for each block of k. */
     tile = tile_of(1, 4096, 4096, 1, h100, 132);
     assert_true(tile.is_few && tile.rows == 4 && tile.columns == 32 && tile.threads == 512);
     tile = tile_of(8, 4096, 257, 2, h100, 132);
     assert_true(tile.is_few && tile.rows == 8 && tile.threads == 64);
     assert_false(tile_of(8, 4096, 4096, 1, 49152, 132).is_few);
+    /* ... a block for each group, where whole ones would leave multiprocessors idle. */
+    tile = tile_of(1, 2048, 1048576, 1, h100, 132);
+    assert_true(tile.is_few && tile.part_blocks == 16 && tile.sums == 256);
+    tile = tile_of(1, 64, 65536, 1, h100, 132);
+    assert_true(tile.is_few && tile.part_blocks == 16 && tile.sums == 16);
+    assert_int_equal(tile_of(1, 8192, 8192, 1, h100, 132).part_blocks, 0);
     /* k in parts, so that all multiprocessors have some; whole where they have anyway. */
     tile = tile_of(128, 4096, 4096, 1, h100, 132);
     assert_true(tile.part_blocks > 0 && tile.shared_bytes == 2 * (16 * 256 + 64) * 4);
     assert_in_range(128 * 4096 / (tile.rows * tile.columns) * (16 / tile.part_blocks), 100, 264);
     assert_int_equal(tile_of(4096, 4096, 4096, 1, h100, 132).part_blocks, 0);
     assert_int_equal(tile_of(64, 64, 256, 1, h100, 132).part_blocks, 0);
-    assert_true(tile_of(1, 64, 65536, 1, h100, 132).part_blocks > 0);
+    assert_true(tile_of(9, 64, 65536, 1, h100, 132).part_blocks > 0);
     /* Two products of 128 x 128 do not fit there. */
     tile = tile_of(4096, 4096, 8192, 2, rtx, 132);
     assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);

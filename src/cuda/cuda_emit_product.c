@@ -172,12 +172,12 @@ static void add_tile_products(og_cuda_emitter *e, const og_cuda_matrices *s)
 static void add_few_products(og_cuda_emitter *e)
 {
     og_text *to = &e->body;
-    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, og_index base, og_index n, "
-                    "og_number *shared,\n                           og_number "
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_place &at, og_number "
+                    "*shared,\n                           og_number "
                     "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
-        og_text_add(to, "    og_product<og_left%d, og_right%d>(a, base, n, shared, total[%d]);\n",
-                    (int)p, (int)p, (int)p);
+        og_text_add(to, "    og_product<og_left%d, og_right%d>(a, at, %d, shared, total[%d]);\n",
+                    (int)p, (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }
 
@@ -219,16 +219,20 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
                 e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
                 (int)e->kernel->product_count, (int)tile->step);
     if (tile->is_few)
-        og_text_add(&e->numbers, "OG_ROWS = %d, OG_QUADS = %d, OG_WARPS = %d };\n",
-                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m);
+        og_text_add(&e->numbers, "OG_ROWS = %d, OG_QUADS = %d, OG_WARPS = %d, OG_SPLIT = %d };\n",
+                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
+                    tile->part_blocks > 0);
     else
         og_text_add(&e->numbers,
-                    "OG_TM = %d, OG_TN = %d, OG_QUADS = OG_TN / 4, OG_WARPS_M = %d, "
+                    "OG_TM = %d, OG_TN = %d, OG_LANES_N = %d, OG_WARPS_M = %d, "
                     "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d, OG_SPLIT = %d };\n",
-                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
-                    (int)tile->warps_n, (int)tile->blocks,
+                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->lanes_n,
+                    (int)tile->warps_m, (int)tile->warps_n, (int)tile->blocks,
                     tile->part_blocks ? 1 : (int)og_cuda_product_levels(s->k),
                     tile->part_blocks > 0);
+    if (tile->part_blocks)
+        og_text_add(&e->numbers, "enum { OG_GROUP_SUMS = %d };\n",
+                    tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK);
 }
 
 static int64_t count_blocks(const og_cuda_matrices *s)
@@ -245,11 +249,12 @@ static int64_t count_parts(const og_cuda_matrices *s, const og_cuda_tile *tile)
 static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
                                 const og_cuda_tile *tile, const og_cuda_product_shape *shape)
 {
-    og_cuda_add_region(e, "og_number", "block_sums", (int64_t)og_cuda_split_bytes(shape));
-    og_cuda_add_index(e, "blocks_of_k", count_blocks(s));
-    og_cuda_add_index(e, "pitch", (s->n + OG_RUN - 1) / OG_RUN * OG_RUN);
+    og_cuda_add_region(e, "og_number", "part_sums",
+                       (int64_t)og_cuda_split_bytes(shape, tile->sums));
+    og_cuda_add_index(e, "sums", tile->sums);
+    og_cuda_add_index(e, "pitch", og_cuda_split_pitch(shape));
     og_cuda_add_index(e, "parts", count_parts(s, tile));
-    og_cuda_add_index(e, "part_steps", tile->part_blocks * (OG_PRODUCT_BLOCK / tile->step));
+    og_cuda_add_index(e, "part_k", tile->part_blocks * OG_PRODUCT_BLOCK);
 }
 
 void og_cuda_add_tensor_factors(og_cuda_emitter *e)
@@ -314,7 +319,7 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
                              (int)tile->columns, tile->part_blocks ? ", k in parts" : "");
 }
 
-/* All launches: products; sums of blocks, if k is split; sums of runs, if there are several. */
+/* All launches: products; sums of parts, if k is split; sums of runs, if there are several. */
 static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
                                 const og_cuda_tile *tile)
 {
@@ -341,7 +346,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
                                   s->base * m_tiles * n_tiles * parts, tile->threads));
         e->out->launches[0].shared_bytes = tile->shared_bytes;
         if (tile->part_blocks)
-            OG_TRY(og_cuda_add_launch(e, "og_add_blocks", -1, (rows * runs + 31) / 32, 256));
+            OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, (rows * runs + 31) / 32, 256));
     }
     return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
 }

@@ -11,8 +11,6 @@
  *   og_number                float or double: what is multiplied and summed
  *   OG_PRODUCTS              1 or 2
  *   OG_BK                    k of a step, dividing OG_PRODUCT_BLOCK
- *   OG_QUADS                 of a row, that a thread has when a sum is finished: quad h is
- *                            32 h columns after the first
  *   og_left<p>, og_right<p>  the factors of product p
  */
 enum { OG_SHIFT = 8 }; /* see og_line() */
@@ -31,13 +29,12 @@ OG_FN double og_fma(double a, double b, double c)
     return fma(a, b, c);
 }
 
-/* In the scratch, where a split product leaves it: four columns from n on of a row of a
- * block of k. */
+/* In the scratch, where a split product leaves it: sum i, of a.sums, of row and column. */
 template <class Args>
-OG_FN og_quad *og_block_quad(const Args &a, int product, og_index block, og_index row, og_index n)
+OG_FN og_number *og_part_sum(const Args &a, int product, og_index i, og_index row, og_index n)
 {
-    og_index line = (product * a.blocks_of_k + block) * a.rows + row;
-    return (og_quad *)(a.block_sums + line * a.pitch + n);
+    og_index line = (product * a.sums + i) * a.rows + row;
+    return a.part_sums + line * a.pitch + n;
 }
 
 /* ---- from memory to shared memory -------------------------------------------------------- */
@@ -230,19 +227,21 @@ OG_FN typename P::sums og_reduce_run(const og_args &a, const og_row &row,
 OG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, og_index n,
                       bool writes, const og_pass0::values (*y)[4]);
 
-/* Row m of product `base` of the batch: z are the thread's quads, the first at column n. A
- * thread whose row or columns are not there takes part and writes nothing. */
+/* Row m of product `base` of the batch: z are the thread's quads, the first at column n, each
+ * 32 columns after the one before; two of them if the pass reduces. A thread whose row or
+ * columns are not there takes part and writes nothing. */
+template <int quads>
 OG_FN void og_finish_row(const og_args &a, og_index base, og_index m, og_index n,
-                         const og_quad (&z)[OG_PRODUCTS][OG_QUADS])
+                         const og_quad (&z)[OG_PRODUCTS][quads])
 {
     og_index limit = m < a.m ? a.n : 0; /* columns that the thread may write */
     og_index index = base * a.m + (m < a.m ? m : a.m - 1);
     og_offsets start = og_start();
     og_row row;
-    og_pass0::values y[OG_QUADS][4];
+    og_pass0::values y[quads][4];
     og_seek_rows(a, index, start);
 #pragma unroll
-    for (int h = 0; h < OG_QUADS; h++) {
+    for (int h = 0; h < quads; h++) {
         og_span span = og_span_of(n + 32 * h, limit);
         og_offsets at = start;
         og_loads0 x;
@@ -259,7 +258,7 @@ OG_FN void og_finish_row(const og_args &a, og_index base, og_index m, og_index n
         og_pass0::store(a, at, span, &row, y[h]);
     }
 #pragma unroll
-    for (int h = 0; h < OG_QUADS; h += 2) {
+    for (int h = 0; h < quads; h += 2) {
         bool first = threadIdx.x % 8 == 0;
         og_end_run(a, start, index, n + 32 * h, first && n + 32 * h < limit, y + h);
     }

@@ -1,40 +1,43 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_product_split.cuh - the second launch of a product whose k was split: adds the sums of
- * blocks of k in order and applies pass 0. Eight threads take a run of OG_RUN columns of a
- * row, two quads each.
+ * blocks or groups of k in order and applies pass 0. Eight threads take a run of OG_RUN columns
+ * of a row, two quads each.
+ *
+ * PARAMETERS
+ *   OG_GROUP_SUMS  of a group of k that were left: one for each block, or 1
  */
-enum { OG_ADD_THREADS = 256 };
-static_assert(OG_QUADS == 2, "");
+enum { OG_ADD_THREADS = 256, OG_ADD_AHEAD = 8 /* sums on their way */ };
 
-OG_KERNEL(og_add_blocks, OG_ADD_THREADS)
+OG_KERNEL(og_add_parts, OG_ADD_THREADS)
 {
-    og_index runs = a.pitch / OG_RUN;
+    og_index runs = (a.n + OG_RUN - 1) / OG_RUN;
     og_index item = ((og_index)blockIdx.x * OG_ADD_THREADS + (og_index)threadIdx.x) / 8;
     og_index index = item / runs, n = item % runs * OG_RUN + threadIdx.x % 8 * 4;
     bool there = index < a.rows;
     og_quad z[OG_PRODUCTS][2];
 #pragma unroll
-    for (int p = 0; p < OG_PRODUCTS; p++)
+    for (int p = 0; p < OG_PRODUCTS; p++) {
+        og_quad(&total)[2] = z[p], group[2];
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            og_quad total, group;
+        for (int j = 0; j < 8; j++)
+            total[j / 4].e[j % 4] = group[j / 4].e[j % 4] = (og_number)-0.0f;
+#pragma unroll OG_ADD_AHEAD
+        for (og_index i = 0; i < a.sums; i++) {
+            bool ends = i + 1 == a.sums || (i + 1) % OG_GROUP_SUMS == 0;
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                total.e[j] = group.e[j] = (og_number)-0.0f;
-#pragma unroll 4
-            for (og_index block = 0; block < a.blocks_of_k; block++) {
-                og_quad x = *og_block_quad(a, p, block, there ? index : 0, n + 32 * h);
-                bool ends = block + 1 == a.blocks_of_k || (block + 1) % (4096 / 256) == 0;
+            for (int h = 0; h < 2; h++) {
+                og_index column = n + 32 * h < a.pitch ? n + 32 * h : 0;
+                og_quad x = *(const og_quad *)og_part_sum(a, p, i, there ? index : 0, column);
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
-                    group.e[j] = group.e[j] + x.e[j];
-                    total.e[j] = ends ? total.e[j] + group.e[j] : total.e[j];
-                    group.e[j] = ends ? (og_number)-0.0f : group.e[j];
+                    og_number sum = group[h].e[j] + x.e[j];
+                    total[h].e[j] = ends ? total[h].e[j] + sum : total[h].e[j];
+                    group[h].e[j] = ends ? (og_number)-0.0f : sum;
                 }
             }
-            z[p][h] = total;
         }
+    }
     og_index base = index / a.m;
     og_finish_row(a, there ? base : 0, there ? index - base * a.m : a.m, n, z);
 }

@@ -11,24 +11,29 @@ enum {
     MOST_BLOCKS = 4096,                   /* of k, in a product that is split */
     MOST_SPLIT_BYTES = 256 * 1024 * 1024, /* of scratch */
     START_CYCLES = 2000,                  /* until a block multiplies */
+    END_CYCLES = 4500,                    /* of pass 0; 32768 x 32768 x 32 in any tile, H200 */
     LAUNCH_CYCLES = 6000                  /* 3 us: a launch and the wait for the one before it */
 };
 
 typedef struct {
-    int32_t thread_m, thread_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
-    double speed; /* of a multiprocessor full of them, against the first's: of the second
-                     measured (0.92 to 0.96, H200), of the others estimated */
+    int32_t thread_m, thread_n, lanes_n, warps_m, warps_n, step, blocks; /* as in og_cuda_tile */
+    double speed;  /* of a multiprocessor full of them, against the first's: of the second (0.92
+                     to 0.96), of short and narrow ones measured on an H200, else estimated */
+    bool is_short; /* for one block of k: sums of several would spill registers */
 } candidate;
 
 static const candidate float_tiles[] = {
-    {8, 8, 4, 2, 16, 1, 1.0},  {8, 8, 2, 2, 16, 2, 0.95}, {8, 8, 2, 1, 16, 4, 0.85},
-    {4, 8, 2, 2, 16, 2, 0.65}, {4, 8, 1, 2, 16, 4, 0.6},  {4, 8, 1, 1, 16, 8, 0.5},
+    {8, 8, 8, 4, 2, 16, 1, 1.0, false},  {8, 8, 8, 2, 2, 16, 2, 0.95, false},
+    {8, 8, 8, 4, 1, 16, 4, 0.85, true},  {8, 8, 8, 2, 1, 16, 4, 0.85, false},
+    {4, 8, 8, 2, 2, 16, 2, 0.65, false}, {4, 8, 8, 1, 2, 16, 4, 0.6, false},
+    {8, 4, 8, 4, 1, 32, 3, 0.55, false}, {4, 4, 4, 2, 1, 32, 8, 0.4, false}, /* narrow */
+    {4, 8, 8, 1, 1, 16, 8, 0.5, false},
 };
 
 static const candidate double_tiles[] = {
-    {4, 8, 4, 1, 8, 2, 1.0},
-    {4, 8, 1, 2, 8, 4, 0.9},
-    {4, 8, 1, 1, 8, 8, 0.8},
+    {4, 8, 8, 4, 1, 8, 2, 1.0, false},
+    {4, 8, 8, 1, 2, 8, 4, 0.9, false},
+    {4, 8, 8, 1, 1, 8, 8, 0.8, false},
 };
 
 int32_t og_cuda_product_levels(int64_t k)
@@ -61,35 +66,41 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
 {
     og_cuda_tile tile = {.thread_m = from->thread_m,
                          .thread_n = from->thread_n,
+                         .lanes_n = from->lanes_n,
                          .warps_m = from->warps_m,
                          .warps_n = from->warps_n,
                          .step = from->step,
                          .blocks = from->blocks,
-                         .rows = 4 * from->thread_m * from->warps_m,
-                         .columns = 8 * from->thread_n * from->warps_n,
+                         .rows = 32 / from->lanes_n * from->thread_m * from->warps_m,
+                         .columns = from->lanes_n * from->thread_n * from->warps_n,
                          .threads = 32 * from->warps_m * from->warps_n,
-                         .part_blocks = part_blocks};
+                         .part_blocks = part_blocks,
+                         .sums = og_divide_up(shape->k, OG_PRODUCT_BLOCK)};
     tile.shared_bytes = count_shared(&tile, shape);
     return tile;
 }
 
-/* How much of a multiprocessor's speed so many warps reach: it has four schedulers, and a
- * warp alone waits for memory. Estimated. */
-static double speed_of_warps(int64_t warps)
+int64_t og_cuda_split_pitch(const og_cuda_product_shape *shape)
 {
-    return warps >= 8 ? 1.0 : warps >= 4 ? 0.8 : warps >= 2 ? 0.45 : 0.25;
+    return og_divide_up(shape->n, 4) * 4;
 }
 
-double og_cuda_split_bytes(const og_cuda_product_shape *shape)
+double og_cuda_split_bytes(const og_cuda_product_shape *shape, int64_t sums)
 {
-    return (double)og_divide_up(shape->k, OG_PRODUCT_BLOCK) * (double)shape->batch *
-           (double)shape->m * (double)(og_divide_up(shape->n, OG_RUN) * OG_RUN) * shape->products *
-           (shape->is_double ? 8 : 4);
+    return (double)sums * (double)shape->batch * (double)shape->m *
+           (double)og_cuda_split_pitch(shape) * shape->products * (shape->is_double ? 8 : 4);
+}
+
+/* How much of a multiprocessor's speed so many warps reach: it has four schedulers, and a
+ * warp alone waits for memory. Estimated. */
+static double speed_of_warps(int64_t warps, int64_t most)
+{
+    return warps >= og_min(most, 12) ? 1.0 : warps >= 4 ? 0.8 : warps >= 2 ? 0.45 : 0.25;
 }
 
 /* Clock cycles, roughly: of multiplying, where a multiprocessor makes 128 multiply-adds a
- * cycle; of writing and reading the sums of blocks, where it has 16 bytes a cycle of an
- * H200's memory; of a launch. */
+ * cycle; of beginning and ending tiles, while others multiply; of writing and reading the sums
+ * of parts, where it has 16 bytes a cycle of an H200's memory; of a launch. */
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
@@ -102,16 +113,22 @@ static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_pro
     double each = tiles / processors; /* of a multiprocessor, rounded up */
     each = each < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : each;
     int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
-    double cycles = (double)tile->rows * tile->columns * (double)(part * OG_PRODUCT_BLOCK) / 128 /
-                    (speed * speed_of_warps(at_once * tile->threads / 32));
-    cycles = each * (cycles + START_CYCLES / (double)(at_once > 0 ? at_once : 1));
+    int64_t warps = tile->threads / 32, k = part * OG_PRODUCT_BLOCK;
+    if (shape->k < k)
+        k = shape->k > 0 ? og_divide_up(shape->k, tile->step) * tile->step : tile->step;
+    double cycles = (double)tile->rows * tile->columns * (double)k / 128 /
+                    (speed * speed_of_warps(at_once * warps, tile->blocks * warps));
+    double idle = START_CYCLES + (tile->part_blocks ? 0 : END_CYCLES);
+    cycles = each * (cycles + idle / (double)(at_once > 0 ? at_once : 1));
     if (tile->part_blocks)
-        cycles += LAUNCH_CYCLES + 2 * og_cuda_split_bytes(shape) / (16.0 * processors);
+        cycles += LAUNCH_CYCLES + END_CYCLES +
+                  2 * og_cuda_split_bytes(shape, tile->sums) / (16.0 * processors);
     return cycles;
 }
 
-/* A warp for each block of k, of a group at most. */
-static og_cuda_tile take_few(const og_cuda_product_shape *shape)
+/* A warp for each block of k, of a group at most; a block for each group where that keeps
+ * multiprocessors busy that had less to do. */
+static og_cuda_tile take_few(const og_cuda_product_shape *shape, int64_t processors)
 {
     og_cuda_tile tile = {.is_few = true, .warps_m = 1, .warps_n = 1, .blocks = 1};
     tile.thread_m = shape->m <= 4 ? 4 : MOST_FEW_ROWS;
@@ -126,6 +143,14 @@ static og_cuda_tile take_few(const og_cuda_product_shape *shape)
     tile.shared_bytes = (size_t)tile.warps_m *
                         (count_part(tile.step, tile.rows) + count_part(tile.step, tile.columns)) *
                         (shape->is_double ? sizeof(double) : sizeof(float));
+    tile.sums = og_divide_up(shape->k, OG_PRODUCT_GROUP);
+    double tiles = (double)shape->batch * (double)og_divide_up(shape->n, tile.columns);
+    if (tiles < 16.0 * processors && og_cuda_split_bytes(shape, tile.sums) <= MOST_SPLIT_BYTES) {
+        int64_t whole = tile.sums * og_divide_up((int64_t)tiles, processors); /* one's groups */
+        int64_t apart = og_divide_up(tile.sums * (int64_t)tiles, processors);
+        if (4 * whole > 5 * apart) /* the second launch costs a quarter of a group */
+            tile.part_blocks = OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK;
+    }
     return tile;
 }
 
@@ -136,13 +161,15 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
     og_cuda_tile best = {0};
     double least = 0;
     int64_t blocks = og_divide_up(shape->k, OG_PRODUCT_BLOCK);
-    bool may_split =
-        blocks > 1 && blocks <= MOST_BLOCKS && og_cuda_split_bytes(shape) <= MOST_SPLIT_BYTES;
+    bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
+                     og_cuda_split_bytes(shape, blocks) <= MOST_SPLIT_BYTES;
     for (size_t i = 0; i < count; i++)
         for (int32_t part = 0; part < (may_split ? blocks : 1); part = part ? 2 * part : 1) {
             og_cuda_tile tile = fill_tile(&from[i], shape, part);
             double time = estimate(&tile, from[i].speed, shape, limits);
-            bool fits = tile.shared_bytes <= limits->shared_per_block;
+            bool fits = tile.shared_bytes <= limits->shared_per_block &&
+                        (blocks <= 1 || !from[i].is_short) &&
+                        (part || !shape->reduces || tile.thread_n == 8); /* runs of columns */
             bool is_last = i + 1 == count && best.rows == 0;
             if ((fits && (best.rows == 0 || time < least)) || is_last) {
                 best = tile;
@@ -154,11 +181,8 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
-    og_cuda_tile few = take_few(shape);
-    /* A block takes groups of k one after the other: with few blocks, parts are better. */
-    double few_blocks = (double)shape->batch * (double)og_divide_up(shape->n, few.columns);
-    bool fills = 4 * few_blocks >= limits->multiprocessors || shape->k <= OG_PRODUCT_GROUP;
-    if (shape->m <= MOST_FEW_ROWS && fills && few.shared_bytes <= limits->shared_per_block)
+    og_cuda_tile few = take_few(shape, limits->multiprocessors > 0 ? limits->multiprocessors : 1);
+    if (shape->m <= MOST_FEW_ROWS && few.shared_bytes <= limits->shared_per_block)
         return few;
     if (shape->is_double)
         return take_tile(double_tiles, sizeof double_tiles / sizeof *double_tiles, shape, limits);

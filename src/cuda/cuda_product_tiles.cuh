@@ -4,15 +4,17 @@
  * cores, and applies pass 0 to it.
  *
  * Steps of OG_BK k go from memory through registers, where halves become float32, into one
- * of two shared buffers; meanwhile the other one is multiplied. A warp is 4 x 8 threads; a
- * thread's rows and columns come in fours, those of its neighbours between them, so that a
- * warp reads 16 bytes a thread from shared memory without conflicts and OG_RUN neighbouring
- * columns are one warp's. The sum of a block of k (OG_PRODUCT_BLOCK) is in registers, so is
- * that of a group; the sum of groups waits in shared memory, in slots that only their
- * thread touches.
+ * of two shared buffers; meanwhile the other one is multiplied. A warp is 4 x 8 threads, of
+ * narrow tiles perhaps 8 x 4; a thread's rows and columns come in fours, those of its
+ * neighbours between them, so that a warp reads 16 bytes a thread from shared memory without
+ * conflicts and, where OG_TN is 8, OG_RUN neighbouring columns are one warp's. The sum of a
+ * block of k (OG_PRODUCT_BLOCK) is in registers, so is that of a group; the sum of groups waits
+ * in shared memory, in slots that only their thread touches.
  *
  * PARAMETERS
- *   OG_TM, OG_TN            rows and columns of a thread: multiples of 4 and of 8
+ *   OG_TM, OG_TN            rows and columns of a thread: multiples of 4; OG_TN of 8 where
+ *                           pass 0 reduces, unless OG_SPLIT is 1
+ *   OG_LANES_N              threads of a warp side by side in a row: 8, or 4 if OG_TN is 4
  *   OG_WARPS_M, OG_WARPS_N  warps of a block
  *   OG_BLOCKS               blocks that a multiprocessor should hold
  *   OG_LEVELS               1: k is a block at most; 2: a group at most; 3: any
@@ -21,8 +23,10 @@
  *                           OG_LEVELS is 1 then
  */
 enum {
-    OG_BM = 4 * OG_TM * OG_WARPS_M,
-    OG_BN = 8 * OG_TN * OG_WARPS_N,
+    OG_QUADS = OG_TN / 4, /* of a row, that a thread has */
+    OG_LANES_M = 32 / OG_LANES_N,
+    OG_BM = OG_LANES_M * OG_TM * OG_WARPS_M,
+    OG_BN = OG_LANES_N * OG_TN * OG_WARPS_N,
     OG_BUFFER = og_part(OG_BM) + og_part(OG_BN), /* numbers of one of the two */
     OG_BAND = 8 /* tiles of rows that neighbouring blocks share */
 };
@@ -42,8 +46,9 @@ template <class Args> OG_FN og_tile og_find_tile(const Args &a)
     tile.step = 0;
     tile.end = (a.k + OG_BK - 1) / OG_BK;
     if constexpr (OG_SPLIT) {
-        tile.step = i % a.parts * a.part_steps;
-        tile.end = tile.end - tile.step < a.part_steps ? tile.end : tile.step + a.part_steps;
+        const og_index steps = a.part_k / OG_BK;
+        tile.step = i % a.parts * steps;
+        tile.end = tile.end - tile.step < steps ? tile.end : tile.step + steps;
         i /= a.parts;
     }
     tile.base = i / each;
@@ -56,8 +61,8 @@ template <class Args> OG_FN og_tile og_find_tile(const Args &a)
     return tile;
 }
 
-/* A thread's first row and column in the tile; row i is 16 (i / 4) + i % 4 further, quad h
- * of columns 32 h. */
+/* A thread's first row and column in the tile; row i is og_row_of(i) further, quad h of
+ * columns 32 h. */
 struct og_place {
     int row, column;
 };
@@ -66,9 +71,14 @@ OG_FN og_place og_find_place()
 {
     og_place place;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    place.row = warp % OG_WARPS_M * (4 * OG_TM) + lane / 8 * 4;
-    place.column = warp / OG_WARPS_M * (8 * OG_TN) + lane % 8 * 4;
+    place.row = warp % OG_WARPS_M * (OG_LANES_M * OG_TM) + lane / OG_LANES_N * 4;
+    place.column = warp / OG_WARPS_M * (OG_LANES_N * OG_TN) + lane % OG_LANES_N * 4;
     return place;
+}
+
+OG_FN int og_row_of(int i)
+{
+    return i / 4 * (4 * OG_LANES_M) + i % 4;
 }
 
 /* ---- sums -------------------------------------------------------------------------------- */
@@ -130,7 +140,7 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_p
         og_quad x[OG_TM / 4], w[OG_QUADS];
 #pragma unroll
         for (int h = 0; h < OG_TM / 4; h++)
-            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + 16 * h];
+            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + og_row_of(4 * h)];
 #pragma unroll
         for (int h = 0; h < OG_QUADS; h++)
             w[h] = *(const og_quad *)&right[og_line(k, OG_BN) + at.column + 32 * h];
@@ -150,7 +160,7 @@ OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at
     if constexpr (OG_SPLIT) {
 #pragma unroll
         for (int i = 0; i < OG_TM; i++) {
-            og_index m = tile.m + at.row + i / 4 * 16 + i % 4;
+            og_index m = tile.m + at.row + og_row_of(i);
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++) {
                 og_index n = tile.n + at.column + 32 * h;
@@ -159,7 +169,7 @@ OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at
                 for (int j = 0; j < 4; j++)
                     y.e[j] = p[i][4 * h + j];
                 if (m < a.m && n < a.pitch)
-                    *og_block_quad(a, product, block, tile.base * a.m + m, n) = y;
+                    *(og_quad *)og_part_sum(a, product, block, tile.base * a.m + m, n) = y;
             }
         }
     }
@@ -238,6 +248,6 @@ OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++)
                 z[p][h] = og_slot(og_slots_of(shared, p), i, h);
-        og_finish_row(a, tile.base, tile.m + at.row + i / 4 * 16 + i % 4, tile.n + at.column, z);
+        og_finish_row(a, tile.base, tile.m + at.row + og_row_of(i), tile.n + at.column, z);
     }
 }
