@@ -248,7 +248,8 @@ static void test_launches(void **unused)
     assert_true(tensor->shared_bytes <= hopper.shared_per_block);
     assert_int_equal(tensor->map_count, 2);
     assert_int_equal(work.launches[0].map_count, 0);
-    assert_true(tensor->overlaps && !work.launches[0].overlaps && !work.launches[2].overlaps);
+    assert_true(!work.launches[0].overlaps); /* nothing of ours was before it */
+    assert_true(tensor->overlaps && work.launches[2].overlaps);
     assert_int_equal(tensor->argument_bytes % OG_CUDA_MAP_ALIGNMENT, 0);
 
     const og_cuda_map *w = &tensor->maps[0], *x = &tensor->maps[1];
@@ -383,11 +384,17 @@ static void test_parts(void **unused)
     (void)unused;
     emit_linear(200, 200, 100000, 100000, &arena, &work);
     assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 2 * 2 * 25);
-    assert_int_equal(find_launch(&work, "og_join")->grid[0], 2 * 2);
+    const og_cuda_launch *join = find_launch(&work, "og_join");
+    assert_true(join->grid[0] == 2 * 2 && join->overlaps);
+    /* Too many for so few blocks: first added up by a thread for each four sums. */
+    const og_cuda_launch *add = find_launch(&work, "og_add_segments");
+    assert_true(add == join - 1 && add->overlaps);
+    assert_int_equal(add->grid[0] * add->block[0] * 4, 2 * 2 * 128 * 128);
     assert_true(work.scratch_bytes >= 2 * 2 * 25 * 128 * 128 * 4);
     emit_linear(5, 130, 16384, 16384, &arena, &work);
     assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 3 * 4);
     assert_int_equal(find_launch(&work, "og_join")->block[0], 128);
+    assert_null(find_launch(&work, "og_add_segments"));
     emit_linear(1024, 8192, 8192, 8192, &arena, &work);
     assert_null(find_launch(&work, "og_join"));
     emit_linear(200, 200, 4096, 4096, &arena, &work);

@@ -209,18 +209,40 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 }
 
 #if OG_PARTS
-/* A block a tile: its segments, in order. */
+/* A thread four sums of a tile: their segments are added up, in order, where the first was. */
+extern "C" __global__ void __launch_bounds__(128)
+    og_add_segments(const __grid_constant__ og_args a)
+{
+    const og_index fours = OG_HELD / 4 * 128 * OG_GROUPS;
+    const og_index thread = (og_index)blockIdx.x * 128 + (og_index)threadIdx.x;
+    const og_index tile = thread / fours;
+    og_await_launch();
+    if (og_redoes_all(a))
+        return;
+    float4 *from = (float4 *)og_find_sums(a, tile * a.parts, (int)(thread - tile * fours));
+    float4 sum = from[0];
+#pragma unroll 8
+    for (og_index part = 1; part < a.parts; part++) {
+        const float4 v = from[part * fours];
+        sum = {og_add_sums(v.x, sum.x), og_add_sums(v.y, sum.y), og_add_sums(v.z, sum.z),
+               og_add_sums(v.w, sum.w)};
+    }
+    from[0] = sum;
+}
+
+/* A block a tile: its segments, in order, or what og_add_segments has left. */
 extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
     og_join(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(16) char og_join_memory[];
     og_held sum;
+    og_await_launch();
     if (og_redoes_all(a))
         return;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = -0.0f; /* -0 + v is v */
-    for (og_index part = 0; part < a.parts; part++) {
+    for (og_index part = 0; part < a.join_parts; part++) {
         const og_four *from = og_find_sums(a, blockIdx.x * a.parts + part, threadIdx.x);
 #pragma unroll
         for (int i = 0; i < OG_HELD / 4; i++)
@@ -267,6 +289,12 @@ OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
 }
 
 #if OG_PARTS
+OG_KERNEL(og_add_segments, 128)
+{
+    if (!og_redoes_all(a))
+        __trap();
+}
+
 OG_KERNEL(og_join, 128 * OG_GROUPS)
 {
     if (!og_redoes_all(a))

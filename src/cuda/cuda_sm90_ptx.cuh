@@ -14,12 +14,6 @@ enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
 
-/* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
-OG_FN void og_await_launch()
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)

@@ -187,6 +187,7 @@ OG_KERNEL(og_redo, OG_REDO_THREADS)
 {
     extern __shared__ __align__(16) char og_redo_memory[];
     og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;
+    og_await_launch();
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
     for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
