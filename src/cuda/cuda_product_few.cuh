@@ -90,7 +90,7 @@ OG_FN void og_leave_group(const Args &a, const og_place &at, int product, int re
 {
     if constexpr (OG_SPLIT) {
         const int row = result / OG_COLUMNS, column = result % OG_COLUMNS;
-        if (row < a.m && at.n + column < a.n)
+        if (row < a.m && at.n + column < a.pitch)
             *og_part_sum(a, product, at.group, at.base * a.m + row, at.n + column) = sum;
     }
 }
