@@ -129,10 +129,12 @@ FLOAT, HALF, DOUBLE = torch.float32, torch.bfloat16, torch.float64
     (lambda x, w: (x @ w).exp(), [(2, 4, 128), (128, 256)], [FLOAT], []),
     (lambda x, w: (x @ w).exp(), [(7, 128), (128, 256)], [], []),
     (lambda x, w: (x @ w).exp(), [(128,), (128, 256)], [], []),
-    (lambda x, w: torch.bmm(x, w), [(3, 512, 512), (3, 512, 512)], [FLOAT], []),
-    (lambda x, w: (x @ w).exp(), [(3, 256, 512), (3, 512, 512)], [], []),
-    (lambda x, w: (x @ w).exp(), [(2, 3, 512, 512), (2, 3, 512, 512)], [], []),
-    (lambda x, w: (x @ w).exp(), [(512, 512), (3, 512, 512)], [], []),
+    (lambda x, w: torch.bmm(x, w), [(512, 128, 64), (512, 64, 128)], [FLOAT], []),
+    (lambda x, w: (x @ w).exp(), [(511, 128, 64), (511, 64, 128)], [], []),
+    (lambda x, w: (x @ w).exp(), [(512, 127, 128), (512, 128, 128)], [], []),
+    (lambda x, w: (x @ w).exp(), [(2, 4, 512, 512), (2, 1, 512, 512)], [FLOAT], []),
+    (lambda x, w: (x @ w).exp(), [(512, 512), (8, 512, 512)], [FLOAT], []),
+    (lambda x, w: (x @ w).exp(), [(512,), (2000, 512, 512)], [], []),
 ])
 @pytest.mark.parametrize("dtype", [FLOAT, HALF, DOUBLE])
 def test_products_on_a_gpu(dtype, function, shapes, hopper, others, monkeypatch):

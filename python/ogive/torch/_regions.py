@@ -29,9 +29,10 @@ from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, ar
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# On a GPU: k and n from which on tensor cores are worth it; m, k and n for the products of a batch.
+# On a GPU: k and n from which on tensor cores are worth it, m too of a batch (whose k may be half of
+# it); the multiplications of the least batch that was measured, 512 of 128 x 128 x 64.
 _TENSOR_CORES = 128
-_BATCH = 512
+_BATCH = 1 << 29
 # From so many rows on x @ w, w (k, n), on a GPU is ahead of PyTorch's, and bfloat16 on a CPU that
 # has instructions for it behind.
 _FEW_ROWS = 8
@@ -146,6 +147,14 @@ def _cpu_has_bfloat16() -> bool:
     return bool(ask and ask())
 
 
+def _is_big_batch(x: Tensor, w: Tensor, result: Tensor) -> bool:
+    if x.dim() < 2 or any(not isinstance(size, int) for size in (*x.shape, *w.shape)):
+        return False
+    (m, n), k = result.shape[-2:], x.shape[-1]
+    return bool(m >= _TENSOR_CORES and n >= _TENSOR_CORES and k >= _TENSOR_CORES // 2
+                and result.numel() * k >= _BATCH)
+
+
 def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
     """Products that PyTorch's libraries do as fast or faster, or that were not measured
     (docs/cuda.md and bench/results have the times)."""
@@ -158,17 +167,16 @@ def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
                 if dtype == torch.bfloat16 and many and _cpu_has_bfloat16() else None)
     if dtype in (torch.float16, torch.bfloat16):
         return "PyTorch's products of half types are as fast on a GPU"
-    fast = _architecture(x.device) >= (8, 0) and dtype == torch.float32
-    sizes, least = w.shape, _TENSOR_CORES
-    if name == "matmul":  # by a kernel that only Hopper has
-        fast &= many and _architecture(x.device) == (9, 0)
-    if w.dim() == x.dim() == 3:
-        sizes, least = (*w.shape[1:], x.shape[1]), _BATCH
-    elif w.dim() != 2:
+    if dtype != torch.float32 or _architecture(x.device) < (8, 0):
         fast = False
-    if fast and all(isinstance(size, int) and size >= least for size in sizes):
-        return None
-    return "such products are left to PyTorch's libraries on a GPU"
+    elif w.dim() > 2:
+        fast = _is_big_batch(x, w, value_of(node))
+    else:
+        fast = w.dim() == 2 and (many or name == "linear") and all(
+            isinstance(size, int) and size >= _TENSOR_CORES for size in w.shape)
+    if name == "matmul":  # by a kernel that only Hopper has
+        fast &= _architecture(x.device) == (9, 0)
+    return None if fast else "such products are left to PyTorch's libraries on a GPU"
 
 
 class Analysis:
