@@ -7,8 +7,9 @@
  * A block stays on its multiprocessor and takes tile after tile. Its first warpgroup brings
  * boxes of x and w into a ring in shared memory (TMA), the others multiply 64 rows each. Two
  * blocks may be a cluster that works on two tiles in the same columns, or in the same rows: each
- * brings one half of w, or of x, for both. A warp then passes 16 rows of the result through shared
- * memory, 64 columns at a time, so that pass 0 reads and writes memory in whole sectors.
+ * brings one half of w, or of x, for both. Pass 0 reads and writes memory in whole sectors: a warp
+ * passes 16 rows of the result through shared memory, 64 columns at a time, or (OG_DIRECT) has them
+ * in registers, since w's columns were brought in an order that gives each thread neighbours.
  *
  * PARAMETERS
  *   OG_MMA_TYPE    "f16" or "bf16"
@@ -22,8 +23,10 @@
  *   OG_X_ACROSS, OG_W_ACROSS   1: neighbours in memory are rows of x, columns of the product; 0: k
  *   OG_ACROSS      "0, 0": both as text
  *   OG_LONG        1: tensor cores do not sum all of k; OG_WIDTH is 128 at most, since registers
- *                  hold two sums
+ *                  hold three sums
  *   OG_CHAIN       k that they sum then, a multiple of 64
+ *   OG_DIRECT      1: pass 0 takes sums from registers; not with OG_W_ACROSS, and not where it
+ *                  reduces columns
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
  * No bit depends on any but OG_MMA_TYPE, OG_LONG and OG_CHAIN.
@@ -125,7 +128,8 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
 struct og_consumer {
     og_rings rings;
     og_turn turn;
-    uint32_t x; /* of the group, from a stage's beginning */
+    uint32_t x;      /* of the group, from a stage's beginning */
+    uint32_t before; /* the stage that was multiplied last */
 };
 
 /* A stage was read by this warp: whoever brings something into it may know. */
@@ -138,50 +142,98 @@ OG_FN void og_release(const og_consumer &c, uint32_t stage)
         og_barrier_arrive_at(empty, lane);
 }
 
-/* z = the sums of k in [from, to). While a stage is multiplied, the next one is waited for. */
-OG_FN void og_multiply_chain(og_consumer &c, int from, int to, og_held &z)
+/* d = the sums of the next stage's 64 k; adds: d += these. When it returns, what was multiplied
+ * before has ended, and the stage before, unless this is the tile's first, is released. */
+template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_held &d, bool adds)
 {
     const uint32_t x_step = OG_X_ACROSS ? 128 : 2, w_step = OG_W_ACROSS ? 128 : 2;
-    uint32_t before = 0;
-    for (int k = from; k < to; k += 64) {
-        uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
-        og_barrier_wait(c.rings.full + 8 * c.turn.stage, c.turn.phase);
-        og_products_fence();
-        uint64_t x = og_describe<OG_X_ACROSS>(at + c.x);
-        uint64_t w = og_describe<OG_W_ACROSS>(at + OG_X_BYTES);
+    uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
+    og_barrier_wait(c.rings.full + 8 * c.turn.stage, c.turn.phase);
+    og_products_fence();
+    uint64_t x = og_describe<OG_X_ACROSS>(at + c.x);
+    uint64_t w = og_describe<OG_W_ACROSS>(at + OG_X_BYTES);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            og_multiply_16(z, x + i * x_step, w + i * w_step, k > from || i > 0);
-        og_products_commit();
-        og_products_wait<1>();
-        if (k > from)
-            og_release(c, before);
-        before = c.turn.stage;
-        og_advance<OG_STAGES>(c.turn);
-    }
-    og_products_wait<0>();
-    og_pin(z);
-    og_release(c, before);
+    for (int i = 0; i < 4; i++)
+        og_multiply_16(d, x + i * x_step, w + i * w_step, adds || i > 0);
+    og_products_commit();
+    og_products_wait<1>();
+    if (!is_first)
+        og_release(c, c.before);
+    c.before = c.turn.stage;
+    og_advance<OG_STAGES>(c.turn);
 }
 
+/* All that was multiplied has ended. */
+OG_FN void og_end_stages(og_consumer &c)
+{
+    og_products_wait<0>();
+    og_release(c, c.before);
+}
+
+#if OG_LONG
+
+/* The rest of the chain that begins at k, whose first stage is in d. k becomes its end. Was it the
+ * tile's last? */
+OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_held &d)
+{
+    const bool is_last = a.k - k <= OG_CHAIN;
+    const int end = is_last ? (int)a.k : k + OG_CHAIN;
+#pragma unroll 1
+    for (k += 64; k < end; k += 64)
+        og_multiply_stage<false>(c, d, true);
+    return is_last;
+}
+
+/* Products that write d have ended. */
+OG_FN void og_add_chain(og_held &z, og_held &d)
+{
+    og_pin(d);
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        z[i] += d[i];
+}
+
+/* A chain is added to z while the next one's first stage is multiplied. Written out twice, since the
+ * compiler (NVRTC 13.4) must see that d's products have ended without a branch in between. */
 OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
 {
-#if OG_LONG
-    og_held part;
+    og_held even, odd;
+    int k = 0;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         z[i] = -0.0f; /* changes no sum */
+    og_multiply_stage<true>(c, even, false);
 #pragma unroll 1
-    for (int k = 0; k < (int)a.k; k += OG_CHAIN) {
-        og_multiply_chain(c, k, a.k - k <= OG_CHAIN ? (int)a.k : k + OG_CHAIN, part);
-#pragma unroll
-        for (int i = 0; i < OG_HELD; i++)
-            z[i] += part[i];
+    for (;;) {
+        if (og_multiply_rest(a, c, k, even)) {
+            og_end_stages(c);
+            og_add_chain(z, even);
+            break;
+        }
+        og_multiply_stage<false>(c, odd, false);
+        og_add_chain(z, even);
+        if (og_multiply_rest(a, c, k, odd)) {
+            og_end_stages(c);
+            og_add_chain(z, odd);
+            break;
+        }
+        og_multiply_stage<false>(c, even, false);
+        og_add_chain(z, odd);
     }
-#else
-    og_multiply_chain(c, 0, (int)a.k, z);
-#endif
 }
+
+#else
+
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+{
+    og_multiply_stage<true>(c, z, false);
+    for (int k = 64; k < (int)a.k; k += 64)
+        og_multiply_stage<false>(c, z, true);
+    og_end_stages(c);
+    og_pin(z);
+}
+
+#endif
 
 /* ---- pass 0 ------------------------------------------------------------------------------ */
 
@@ -289,7 +341,7 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_
 
 OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 {
-    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128)};
+    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128), 0};
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
         og_held z;
         og_tile tile = og_find_own(a, i);
