@@ -200,7 +200,7 @@ static void test_half_tiles(void **unused)
         og_cuda_half_tile tile;
     } best[] = {
         {1, 8192, {1, 64, false, false}},     {16, 8192, {1, 64, false, false}},
-        {64, 8192, {1, 64, false, false}},    {128, 8192, {1, 128, false, false}},
+        {64, 8192, {1, 64, false, false}},    {128, 8192, {2, 64, false, false}},
         {256, 8192, {2, 128, false, false}},  {512, 8192, {2, 256, false, false}},
         {1024, 8192, {2, 256, false, false}}, {4096, 4096, {2, 256, true, false}},
         {128, 32768, {2, 256, false, true}},

@@ -54,8 +54,8 @@ og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape, int3
     static const og_cuda_half_tile tiles[] = {{2, 256, true, false},  {2, 256, false, true},
                                               {2, 256, false, false}, {2, 128, true, false},
                                               {2, 128, false, true},  {2, 128, false, false},
-                                              {1, 256, false, false}, {1, 128, false, false},
-                                              {2, 64, false, false},  {1, 64, false, false}};
+                                              {2, 64, false, false},  {1, 256, false, false},
+                                              {1, 128, false, false}, {1, 64, false, false}};
     og_cuda_half_tile best = {1, 64, false, false};
     double least = 0;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
