@@ -428,7 +428,9 @@ static void test_half_launches(void **unused)
     assert_int_equal(w->buffer, 1);
     assert_int_equal(w->pitch_bytes, 2016);
     assert_int_equal(w->box_columns * 2, 128); /* a row of the swizzle */
-    assert_int_equal(w->box_rows, 256);
+    assert_int_equal(w->box_rows, 128);        /* even columns, then odd ones */
+    assert_int_equal(w->rows_between, 1);
+    assert_int_equal(x->rows_between, 0);
     assert_true(!w->may_copy);
     assert_true(work.scratch_bytes >= 1000 * 2000);
 
@@ -439,6 +441,7 @@ static void test_half_launches(void **unused)
         tensor = find_launch(&work, "og_tensor");
         assert_int_equal(tensor->maps[0].box_rows, i ? 64 : 128);
         assert_int_equal(tensor->maps[1].box_rows, i ? 256 : 128);
+        assert_int_equal(tensor->maps[1].rows_between, !i); /* there, no block has two tiles */
         assert_int_equal(tensor->grid[0], i ? 130 : 132);
     }
 
@@ -452,6 +455,16 @@ static void test_half_launches(void **unused)
         assert_int_equal(tensor->maps[i].rows, 512);
         assert_int_equal(tensor->maps[i].box_columns, 64);
         assert_int_equal(tensor->maps[i].box_rows, 64);
+        assert_int_equal(tensor->maps[i].rows_between, 0);
+    }
+    /* Results of few rows, of a long k, and those whose rows are no multiple of 4 apart do not wait
+     * for the next tile. */
+    static const int64_t at_once[][3] = {{64, 40000, 1000}, {1000, 8192, 8200}, {1000, 8190, 1000}};
+    for (size_t i = 0; i < TEST_COUNT(at_once); i++) {
+        const int64_t m = at_once[i][0], n = at_once[i][1], k = at_once[i][2];
+        emit_product(&hopper, OG_FLOAT16, m, n, k, (int64_t[]){k, 1}, (int64_t[]){k, 1}, &arena,
+                     &work);
+        assert_int_equal(find_launch(&work, "og_tensor")->maps[1].rows_between, 0);
     }
     og_arena_free(&arena);
 }
@@ -774,6 +787,15 @@ static void test_compile(void **unused)
     for (size_t i = 0; i < TEST_COUNT(shapes); i++)
         compile_unspilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shapes[i],
                         i % 2 ? OG_FLOAT16 : OG_BFLOAT16, "90a", "wgmma");
+    /* ... and results that wait for the next tile: of all widths, w's halves shared. */
+    const case_shape later[][3] = {{SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(4096)},
+                                   {SHAPE(1024, 256), SHAPE(8192, 256), SHAPE(8192)},
+                                   {SHAPE(300, 256), SHAPE(16384, 256), SHAPE(16384)},
+                                   {SHAPE(65, 256), SHAPE(9000, 256), SHAPE(9000)}};
+    for (size_t i = 0; i < TEST_COUNT(later); i++) {
+        compile_unspilt("relu(linear(x, w, b))", later[i], OG_BFLOAT16, "90a", "wgmma");
+        compile_unspilt("linear(x, w) * y + y", later[i], OG_FLOAT16, "90a", "wgmma");
+    }
     const case_shape batch[] = {SHAPE(9, 300, 256), SHAPE(9, 256, 512)};
     compile_unspilt("x @ w", batch, OG_FLOAT16, "90a", "wgmma");
     compile_unspilt("logsumexp(x @ w, dim=2)", batch, OG_BFLOAT16, "90a", "wgmma");

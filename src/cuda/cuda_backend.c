@@ -321,9 +321,9 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
     int64_t slab = copied ? pitch * map->rows : map->slab_bytes;
     const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows, (uint64_t)map->depth};
     const uint64_t pitches[] = {(uint64_t)pitch, (uint64_t)slab};
-    const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows,
+    const uint32_t steps[] = {1, (uint32_t)map->rows_between + 1, 1};
+    const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows * steps[1],
                             (uint32_t)map->box_depth};
-    const uint32_t steps[] = {1, 1, 1};
     if (address % 16)
         return OGIVE_OK;
     if (!og_cuda_driver()->call.cuTensorMapEncodeTiled)

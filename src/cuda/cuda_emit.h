@@ -53,6 +53,7 @@ typedef struct {
     bool by_rows;            /* a body of cuda_rows.cuh */
     bool shelves;            /* kept in shared memory, see og_shelf */
     int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
+    bool packs;              /* the body calls pack() and place(): a pass stores one result */
     bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
 
     og_cuda_arguments arguments;

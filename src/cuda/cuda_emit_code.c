@@ -5,7 +5,7 @@
  *     loads     a vector of every operand that the pass reads, as it lies in memory
  *     values    of one element: what is stored or reduced
  *     compute (of element i of a vector), compute_all (of reductions, all i), store,
- *     store_whole (of kernels with products, or rows in shared memory)
+ *     store_whole (of kernels with products, or rows in shared memory), pack, place
  *
  * and og_rows<p>(), its row instructions. Element values are v<n>, row values
  * row.v<n>; functions are those of src/math, by the names in functions.def.
@@ -351,28 +351,34 @@ static void add_unit_stores(og_cuda_emitter *e, const og_pass *pass)
     og_text_add(to, any ? "        }\n" : "");
 }
 
-/* The vectors that are stored, x<access> each, and where: p<access>. */
-static void add_stored(og_cuda_emitter *e, const og_pass *pass)
+/* A vector that is stored: x<access>. */
+static void add_packed(og_cuda_emitter *e, const og_instr *instr)
 {
     og_text *to = &e->passes;
+    og_dtype dtype = e->kernel->accesses[instr->index].dtype;
+    char value[32];
+    snprintf(value, sizeof value, "%s.v%d",
+             !is_row_value(e->kernel, instr->args[0])   ? "y[i]"
+             : e->vector_dim < first_reduced(e->kernel) ? "row[i]"
+                                                        : "row[0]",
+             (int)instr->args[0]);
+    og_text_add(to,
+                "        og_pack<%s> x%d;\n#pragma unroll\n"
+                "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",
+                og_cuda_type_of(dtype), (int)instr->index, (int)instr->index);
+    print_stored(instr->type, dtype, value, to);
+    og_text_add(to, ";\n");
+}
+
+/* All of them, and where: p<access>. */
+static void add_stored(og_cuda_emitter *e, const og_pass *pass)
+{
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
         if (instr->op != OG_OP_STORE)
             continue;
         add_pointer(e, instr->index, true);
-        og_dtype dtype = e->kernel->accesses[instr->index].dtype;
-        char value[32];
-        snprintf(value, sizeof value, "%s.v%d",
-                 !is_row_value(e->kernel, instr->args[0])   ? "y[i]"
-                 : e->vector_dim < first_reduced(e->kernel) ? "row[i]"
-                                                            : "row[0]",
-                 (int)instr->args[0]);
-        og_text_add(to,
-                    "        og_pack<%s> x%d;\n#pragma unroll\n"
-                    "        for (int i = 0; i < OG_V; i++)\n            x%d.e[i] = ",
-                    og_cuda_type_of(dtype), (int)instr->index, (int)instr->index);
-        print_stored(instr->type, dtype, value, to);
-        og_text_add(to, ";\n");
+        add_packed(e, instr);
     }
 }
 
@@ -421,6 +427,27 @@ static void add_store_whole(og_cuda_emitter *e, const og_pass *pass)
     }
     add_strided_stores(e, pass);
     og_text_add(to, "    }\n");
+}
+
+/* pack(), which makes the one vector that is stored, and place(), where it goes. */
+static void add_pack(og_cuda_emitter *e, const og_pass *pass)
+{
+    og_text *to = &e->passes;
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        const int at = (int)instr->index;
+        if (instr->op != OG_OP_STORE)
+            continue;
+        const char *type = og_cuda_type_of(e->kernel->accesses[at].dtype);
+        og_text_add(to, "    OG_FN og_pack<%s> pack(const values *y)\n    {\n", type);
+        add_packed(e, instr);
+        og_text_add(to,
+                    "        return x%d;\n    }\n"
+                    "    OG_FN %s *place(const og_args &a, const og_offsets &at)\n    {\n",
+                    at, type);
+        add_pointer(e, at, true);
+        og_text_add(to, "        return p%d;\n    }\n", at);
+    }
 }
 
 /* ---- computing ----------------------------------------------------------------------- */
@@ -683,6 +710,8 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
     add_store(e, pass);
     if (e->kernel->product_count || e->by_rows)
         add_store_whole(e, pass);
+    if (e->packs)
+        add_pack(e, pass);
     og_text_add(&e->passes, "};\n");
     if (e->kernel->space.n_reduced)
         og_cuda_add_sums(e, p);

@@ -7,9 +7,11 @@
  * A block stays on its multiprocessor and takes tile after tile. Its first warpgroup brings
  * boxes of x and w into a ring in shared memory (TMA), the others multiply 64 rows each. Two
  * blocks may be a cluster that works on two tiles in the same columns, or in the same rows: each
- * brings one half of w, or of x, for both. Pass 0 reads and writes memory in whole sectors: a warp
- * passes 16 rows of the result through shared memory, 64 columns at a time, or (OG_DIRECT) has them
- * in registers, since w's columns were brought in an order that gives each thread neighbours.
+ * brings one half of w, or of x, for both. A warp then passes 16 rows of the result through shared
+ * memory, 64 columns at a time, so that pass 0 reads and writes memory in whole sectors. Or
+ * (OG_LATER) w's even columns are brought before the odd ones, which leaves each thread 4 neighbours
+ * of a row, and results stay in registers until the next tile is multiplied: all multiprocessors
+ * end a tile at once, and what they wrote then took 2.7 us (H200).
  *
  * PARAMETERS
  *   OG_MMA_TYPE    "f16" or "bf16"
@@ -25,8 +27,9 @@
  *   OG_LONG        1: tensor cores do not sum all of k; OG_WIDTH is 128 at most, since registers
  *                  hold three sums
  *   OG_CHAIN       k that they sum then, a multiple of 64
- *   OG_DIRECT      1: pass 0 takes sums from registers; not with OG_W_ACROSS, and not where it
- *                  reduces columns
+ *   OG_LATER       1: pass 0 has one result, of halves side by side, and reads nothing but what is
+ *                  the same for all rows; not with OG_W_ACROSS or OG_LONG
+ *   OG_AHEAD       with it, steps of 16 columns whose operands are on their way: 1 to 4
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
  * No bit depends on any but OG_MMA_TYPE, OG_LONG and OG_CHAIN.
@@ -95,6 +98,19 @@ OG_FN void og_bring(uint32_t to, const og_map *map, int k, int row, int base, ui
     }
 }
 
+/* The same of w's even columns, then of the odd ones. */
+OG_FN void og_bring_even_first(uint32_t to, const og_map *map, int k, int row, int base,
+                               uint32_t full, uint64_t policy)
+{
+    const int half = OG_W_BYTES / 2, rank = blockIdx.x % 2;
+    if constexpr (OG_SHARES_W) {
+        og_copy_box_to_both(to + rank * half, map, k, row + rank, base, full, policy);
+    } else {
+        og_copy_box(to, map, k, row, base, full, policy);
+        og_copy_box(to + half, map, k, row + 1, base, full, policy);
+    }
+}
+
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce(const og_args &a, const og_rings &rings)
 {
@@ -116,8 +132,12 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
             og_bring<OG_X_ROWS, OG_X_ACROSS, OG_SHARES_X>(to, &a.x_map, k, (int)tile.m,
                                                           (int)(tile.base * a.x_moves), full,
                                                           OG_READ_NORMALLY);
-            og_bring<OG_WIDTH, OG_W_ACROSS, OG_SHARES_W>(to + OG_X_BYTES, &a.w_map, k, (int)tile.n,
-                                                         (int)(tile.base * a.w_moves), full, of_w);
+            const int n = (int)tile.n, base = (int)(tile.base * a.w_moves);
+            if constexpr (OG_LATER)
+                og_bring_even_first(to + OG_X_BYTES, &a.w_map, k, n, base, full, of_w);
+            else
+                og_bring<OG_WIDTH, OG_W_ACROSS, OG_SHARES_W>(to + OG_X_BYTES, &a.w_map, k, n, base,
+                                                             full, of_w);
             og_advance<OG_STAGES>(turn);
         }
     }
@@ -224,16 +244,175 @@ OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
 
 #else
 
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+/* From k on; before that, z has its sums. */
+OG_FN void og_multiply_from(const og_args &a, og_consumer &c, int k, og_held &z)
 {
-    og_multiply_stage<true>(c, z, false);
-    for (int k = 64; k < (int)a.k; k += 64)
+    for (; k < (int)a.k; k += 64)
         og_multiply_stage<false>(c, z, true);
     og_end_stages(c);
     og_pin(z);
 }
 
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+{
+    og_multiply_stage<true>(c, z, false);
+    og_multiply_from(a, c, 64, z);
+}
+
 #endif
+
+#if OG_LATER
+
+/* ---- pass 0, written later --------------------------------------------------------------- */
+
+enum { OG_STEPS = OG_WIDTH / 16 };
+
+/* A thread's results of a tile: of each 16 columns 4, in rows g and g + 8 of its warp. */
+struct og_later {
+    og_pack<og_half> results[OG_STEPS][2];
+    og_half *at[2]; /* where those of the first step go */
+    bool there;     /* else there is nothing to write */
+};
+
+OG_FN void og_write_step(const og_later &later, int i)
+{
+    if (later.there)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            og_store_pack(later.at[h] + 16 * i, later.results[i][h]);
+}
+
+OG_FN og_index og_first_column(const og_tile &tile)
+{
+    return tile.n + threadIdx.x % 4 * 4;
+}
+
+OG_FN og_index og_warp_row(const og_tile &tile)
+{
+    return tile.m + (threadIdx.x / 32 - 4) * 16;
+}
+
+/* Of the thread's first quad in one of 8 rows from `row` on. */
+OG_FN og_offsets og_find_offsets(const og_args &a, const og_tile &tile, og_index row)
+{
+    og_offsets at = og_start();
+    og_seek_rows(a, tile.base * a.m + row + threadIdx.x % 32 / 4, at);
+    og_step_row(a, og_first_column(tile), at);
+    return at;
+}
+
+/* Are all of the warp's sums there, and quads aligned? In steps of 16 columns they stay so. */
+OG_FN bool og_is_tile_whole(const og_args &a, const og_tile &tile)
+{
+    const og_index m = og_warp_row(tile);
+    bool whole = m + 16 <= a.m && tile.n + OG_WIDTH <= a.n;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        og_offsets at = og_find_offsets(a, tile, whole ? m + 8 * h : 0);
+        whole = whole && og_pass0::is_aligned(a, at) && og_kept::is_aligned(a, at);
+    }
+    return __all_sync(0xffffffffu, whole);
+}
+
+/* z = the sums of a tile. Meanwhile the one before is written, a step after each stage; then, if
+ * this one is whole, what its rows share is on its way. */
+OG_FN void og_multiply_and_write(const og_args &a, og_consumer &c, const og_tile &tile, bool whole,
+                                 const og_later &before, og_columns (&columns)[OG_AHEAD],
+                                 og_held &z)
+{
+    og_multiply_stage<true>(c, z, false);
+    og_write_step(before, 0);
+#pragma unroll
+    for (int i = 1; i < OG_STEPS; i++) {
+        if (64 * i < (int)a.k)
+            og_multiply_stage<false>(c, z, true);
+        og_write_step(before, i);
+    }
+#pragma unroll
+    for (int i = 0; i < OG_AHEAD; i++)
+        if (whole)
+            columns[i] = og_find_own_columns<true>(a, og_first_column(tile) + 16 * i);
+    og_multiply_from(a, c, 64 * OG_STEPS, z);
+}
+
+/* Columns 16 i + 4 t and the next three, in row g + 8 h. Tensor cores leave 8 j + 2 t and the next,
+ * of even columns, then of odd ones. */
+OG_FN og_quad og_take_quad(const og_held &z, int i, int h)
+{
+    const float *even = z + 4 * i + 2 * h, *odd = even + OG_HELD / 2;
+    return {even[0], odd[0], even[1], odd[1]};
+}
+
+OG_FN void og_compute_later(const og_args &a, const og_tile &tile, const og_held &z,
+                            og_columns (&columns)[OG_AHEAD], og_later &later)
+{
+    og_row unused;
+    og_loads0 none;
+    later.there = true;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        later.at[h] = og_pass0::place(a, og_find_offsets(a, tile, og_warp_row(tile) + 8 * h));
+#pragma unroll
+    for (int i = 0; i < OG_STEPS; i++) {
+        og_columns c = columns[i % OG_AHEAD];
+        if (i + OG_AHEAD < OG_STEPS)
+            columns[i % OG_AHEAD] =
+                og_find_own_columns<true>(a, og_first_column(tile) + 16 * (i + OG_AHEAD));
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            og_quad q = og_take_quad(z, i, h);
+            og_pass0::values y[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                c.kept[0].product[0] = q.e[j];
+                og_pass0::compute(a, unused, c.kept[0], none, j, y[j]);
+            }
+            later.results[i][h] = og_pass0::pack(y);
+        }
+    }
+}
+
+/* At the product's edge, or unaligned: at once. */
+OG_FN void og_finish_edge(const og_args &a, const og_tile &tile, const og_held &z)
+{
+    const og_index m = og_warp_row(tile), n = og_first_column(tile);
+    if (m >= a.m)
+        return;
+#pragma unroll
+    for (int i = 0; i < OG_STEPS; i++) {
+        og_columns c = og_find_own_columns<false>(a, n + 16 * i);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = threadIdx.x % 32 / 4 + 8 * h;
+            og_quad q = og_take_quad(z, i, h);
+            og_place p = og_find_place<false>(a, tile.base * a.m + m, row, a.m - m, c);
+            og_finish_quads<false>(a, p, c, &q);
+        }
+    }
+}
+
+OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
+{
+    const og_later nothing = {};
+    og_later later = nothing;
+    for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
+        og_held z;
+        og_columns columns[OG_AHEAD];
+        og_tile tile = og_find_own(a, i);
+        const bool whole = og_is_tile_whole(a, tile);
+        og_multiply_and_write(a, c, tile, whole, later, columns, z);
+        later = nothing; /* which needs no registers */
+        if (whole)
+            og_compute_later(a, tile, z, columns, later);
+        else
+            og_finish_edge(a, tile, z);
+    }
+#pragma unroll
+    for (int i = 0; i < OG_STEPS; i++)
+        og_write_step(later, i);
+}
+
+#else
 
 /* ---- pass 0 ------------------------------------------------------------------------------ */
 
@@ -337,11 +516,8 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_
     }
 }
 
-/* ---- the kernel -------------------------------------------------------------------------- */
-
-OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
+OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
 {
-    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128), 0};
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
         og_held z;
         og_tile tile = og_find_own(a, i);
@@ -351,6 +527,16 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
         og_multiply_tile(a, c, z);
         og_finish_tile(a, tile, z, columns, shared);
     }
+}
+
+#endif
+
+/* ---- the kernel -------------------------------------------------------------------------- */
+
+OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
+{
+    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128), 0};
+    og_consume_tiles(a, c, shared);
 }
 
 #if OG_SHARES_W || OG_SHARES_X

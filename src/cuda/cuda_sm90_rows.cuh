@@ -21,18 +21,25 @@ OG_FN og_span og_span_of_quad(const og_args &a, const og_columns &c, int h)
     return og_span_of(c.n + 32 * h, a.n);
 }
 
-OG_FN og_columns og_find_columns(const og_args &a, og_index n)
+/* n: of the thread's first quad. whole: its quads are there and aligned. */
+template <bool whole> OG_FN og_columns og_find_own_columns(const og_args &a, og_index n)
 {
     og_columns c;
-    c.n = n + threadIdx.x % OG_ROW_THREADS * 4;
+    c.n = n;
 #pragma unroll
     for (int h = 0; h < OG_QUADS; h++) {
         og_offsets at = og_start();
         og_step_row(a, c.n + 32 * h, at);
         og_span span = og_span_of_quad(a, c, h);
-        og_kept::load(a, at, og_is_full(span) && og_kept::is_aligned(a, at), span, c.kept[h]);
+        og_kept::load(a, at, whole || (og_is_full(span) && og_kept::is_aligned(a, at)), span,
+                      c.kept[h]);
     }
     return c;
+}
+
+OG_FN og_columns og_find_columns(const og_args &a, og_index n)
+{
+    return og_find_own_columns<false>(a, n + threadIdx.x % OG_ROW_THREADS * 4);
 }
 
 /* A row, and what pass 0 reads there for the thread's quads. */

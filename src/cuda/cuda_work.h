@@ -49,7 +49,8 @@ typedef struct {
     int64_t columns, rows, depth;    /* of a matrix, and how many: below 2^32 */
     int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
     int32_t box_columns, box_rows, box_depth;
-    bool fetches_256; /* bytes that L2 reads from memory at a time; else 128 */
+    int32_t rows_between; /* one row of a box and the next: 0 or 1 */
+    bool fetches_256;     /* bytes that L2 reads from memory at a time; else 128 */
     bool may_copy;
     size_t copy_offset;
     int64_t copy_pitch_bytes; /* matrices follow each other */

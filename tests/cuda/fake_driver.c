@@ -540,7 +540,8 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
         pitches[0] < extents[0] * bytes || pitches[1] == 0 || pitches[1] % 16 || pitches[1] >> 40 ||
         box[0] == 0 || box[0] > 256 || box[1] == 0 || box[1] > 256 || box[2] == 0 || box[2] > 256 ||
         box[0] * bytes % 16 || (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 ||
-        steps[1] != 1 || steps[2] != 1 || interleave || promotion < 0 || promotion > 3 || fill)
+        steps[1] < 1 || steps[1] > 8 || steps[2] != 1 || interleave || promotion < 0 ||
+        promotion > 3 || fill)
         return CUDA_INVALID_VALUE;
     memset(map, 0x5a, OG_CUDA_MAP_BYTES);
     return CUDA_OK;
