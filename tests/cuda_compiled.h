@@ -94,9 +94,10 @@ static inline uint32_t find_stack(const unsigned char *cubin)
     return most;
 }
 
-/* Compiles a formula of one kernel, whose source contains `mark`, for arch. */
-static inline void compile_unspilt(const char *text, const case_shape *shapes, og_dtype dtype,
-                                   const char *arch, const char *mark)
+/* Compiles a formula of one kernel, whose source contains `mark`, for arch; may take so many bytes
+ * of stack. */
+static inline void compile_spilt(const char *text, const case_shape *shapes, og_dtype dtype,
+                                 const char *arch, const char *mark, uint32_t most)
 {
     const ogive_options options = {.size = sizeof options, .cuda_arch = arch};
     const og_cuda_nvrtc *nvrtc;
@@ -125,13 +126,20 @@ static inline void compile_unspilt(const char *text, const case_shape *shapes, o
     TEST_OK(og_cuda_choose_target(nvrtc, og_cuda_read_arch(arch), &target, &error), error);
     TEST_OK(og_cuda_compile(nvrtc, source, &target, &cubin, &bytes, &log, &error), error);
     printf("sm_%s: %s: %zu bytes, %u of stack\n", arch, text, bytes, find_stack(cubin));
-    assert_int_equal(find_stack(cubin), 0);
+    assert_in_range(find_stack(cubin), 0, most);
     /* C75xx: products that wait for each other, registers that cannot be moved. */
     assert_true(!log.data || !strstr(log.data, "C75"));
     og_text_free(&log);
     free(source);
     free(cubin);
     ogive_plan_release(plan);
+}
+
+/* The same, without any. */
+static inline void compile_unspilt(const char *text, const case_shape *shapes, og_dtype dtype,
+                                   const char *arch, const char *mark)
+{
+    compile_spilt(text, shapes, dtype, arch, mark, 0);
 }
 
 #endif

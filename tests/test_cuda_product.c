@@ -3,8 +3,12 @@
  * test_cuda_product.c - matrix products on CUDA cores against the CPU's, bit by bit: sizes
  * around tiles, blocks and groups of k, any strides, what comes after the product, and the
  * tile that a shape gets. Runs on the fake device of tests/cuda, or on a real one.
+ *
+ * OGIVE_TEST_NVRTC=libnvrtc.so.13 has a real NVRTC compile them instead, without a GPU, and
+ * checks that no register is spilt.
  */
 #include "cuda_case.h"
+#include "cuda_compiled.h"
 
 #include "cuda/cuda_product_tile.h"
 
@@ -365,6 +369,44 @@ static void test_tiles(void **unused)
     assert_true(tile_of(INT64_MAX / 2, INT64_MAX / 2, 1, 1, h100, 132).rows == 128);
 }
 
+/* ---- a real compiler ------------------------------------------------------------------------ */
+
+/* Shapes that get each of the tiles on an H100, sums of one, two and three levels, in parts. */
+static void test_compile(void **unused)
+{
+    static const char *const archs[] = {"90a", "80", "100"};
+    static const case_shape shapes[][4] = {
+        {SHAPE(1, 4096), SHAPE(4096, 4096), SHAPE(4096), SHAPE(1, 4096)},
+        {SHAPE(8, 300), SHAPE(4096, 300), SHAPE(4096), SHAPE(8, 4096)},
+        {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(4096), SHAPE(4096, 4096)},
+        {SHAPE(4096, 4096), SHAPE(4096, 4096), SHAPE(4096), SHAPE(4096, 4096)},
+        {SHAPE(4096, 8192), SHAPE(4096, 8192), SHAPE(4096), SHAPE(4096, 4096)},
+        {SHAPE(128, 4096), SHAPE(4096, 4096), SHAPE(4096), SHAPE(128, 4096)},
+        {SHAPE(16, 8192), SHAPE(8192, 8192), SHAPE(8192), SHAPE(16, 8192)},
+        {SHAPE(8192, 8192), SHAPE(16, 8192), SHAPE(16), SHAPE(8192, 16)},
+        {SHAPE(8192, 512), SHAPE(64, 512), SHAPE(64), SHAPE(8192, 64)},
+        {SHAPE(32768, 32), SHAPE(32768, 32), SHAPE(32768), SHAPE(32768, 32768)},
+        {SHAPE(300, 100), SHAPE(40, 100), SHAPE(40), SHAPE(300, 40)}};
+    (void)unused;
+    /* Bytes of stack: og_add_parts on sm_80; short tiles of halves. */
+    enum { AMPERE = 8, SHORT_HALVES = 64, SHORT_K = 32 };
+    setenv("OGIVE_PRODUCT", "cores", 1);
+    for (size_t i = 0; i < TEST_COUNT(shapes) * TEST_COUNT(archs); i++) {
+        const case_shape *shape = shapes[i / TEST_COUNT(archs)];
+        const char *arch = archs[i % TEST_COUNT(archs)];
+        compile_spilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shape, OG_FLOAT32, arch,
+                      "og_product", strcmp(arch, "80") ? 0 : AMPERE);
+        if (i % TEST_COUNT(archs))
+            continue;
+        compile_unspilt("logsumexp(gelu(linear(x, w, b)), dim=1)", shape, OG_FLOAT32, arch,
+                        "og_product");
+        compile_spilt("linear(x, w, b)", shape, OG_BFLOAT16, arch, "og_product",
+                      shape[0].shape[1] == SHORT_K ? SHORT_HALVES : 0);
+        compile_unspilt("x @ t(w) + b", shape, OG_FLOAT64, arch, "og_product");
+    }
+    unsetenv("OGIVE_PRODUCT");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +416,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_batches), cmocka_unit_test(test_tails),
         cmocka_unit_test(test_rows),    cmocka_unit_test(test_gradients),
     };
+    const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
+    const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
+    if (nvrtc) {
+        setenv("OGIVE_NVRTC", nvrtc, 1);
+        return cmocka_run_group_tests(compiled, NULL, NULL);
+    }
     char processors[16];
     snprintf(processors, sizeof processors, "%d", PROCESSORS);
     setenv("OGIVE_SHIM_MULTIPROCESSORS", processors, 1);
