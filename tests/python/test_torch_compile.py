@@ -199,6 +199,15 @@ def test_make_fx(mode, data):
     assert_close(graph(x, w), step(x, w))
 
 
+def test_numbers_from_sizes_in_make_fx(data):
+    """Symbols of one name, in traces of other sizes."""
+    for n in (8, 16):
+        x = data(4, n)
+        for call in (lambda x: ot.layer_norm(x, (x.shape[1],)),
+                     lambda x: ot.leaky_relu(x, x.shape[1] / 100)):
+            assert torch.equal(make_fx(call, tracing_mode="symbolic")(x)(x), call(x))
+
+
 def test_fake_tensors_need_no_device(data):
     from torch._subclasses.fake_tensor import FakeTensorMode
     with FakeTensorMode():
