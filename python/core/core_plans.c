@@ -140,7 +140,8 @@ int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_co
         core_plan found = self->plans[i];
         if (found.count != count || memcmp(found.words, words, bytes) != 0)
             continue;
-        put_first(self, i, found);
+        if (i > 0)
+            put_first(self, i, found);
         goto done;
     }
     ogive_plan *plan = NULL;

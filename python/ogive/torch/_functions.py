@@ -69,7 +69,7 @@ def _text(function: _Function, tensors: Iterable[str], dtype: torch.dtype | None
     return f"{function.name}({', '.join(arguments)})"
 
 
-_SYMBOLS = (torch.SymInt, torch.SymFloat, tuple, list)  # sizes while PyTorch traces, or of them
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 _functions: dict[str, _Function] = {}
 _MOST_FORMULAS = 1024
 _formulas: dict[tuple[Any, ...], _core.Formula] = {}
@@ -85,7 +85,7 @@ def _apply(name: str, tensors: tuple[Any, ...], others: tuple[Any, ...], out: An
     if torch.compiler.is_compiling():
         text = _text(function, names, dtype, tuple([_constant(value, True) for value in others]))
         return call(text, "", precision(), list(tensors), out)
-    if any([isinstance(value, _SYMBOLS) for value in others]):
+    if not _PLAIN.issuperset(map(type, others)):  # sizes while PyTorch traces, say
         others = tuple([_constant(value, False) for value in others])
     # By what they look like: 0.0 is equal to -0.0, 1 to True.
     key = (name, names, repr(others), dtype, precision())
