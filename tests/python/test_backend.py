@@ -328,8 +328,6 @@ def test_a_buffer_is_no_part_of_the_next_graph(data):
     assert not model.mean.requires_grad
 
 
-@pytest.mark.skipif(torch.__version__ < "2.9",
-                    reason="AOTAutograd of PyTorch 2.6 too passes None to such a hook")
 def test_a_hook_gets_the_gradient_of_a_value(data):
     def function(x, w):
         h = F.linear(x, w)
@@ -338,9 +336,17 @@ def test_a_hook_gets_the_gradient_of_a_value(data):
         return y
 
     x, w = data(4, 5).requires_grad_(), data(3, 5)
-    got, want = (torch.autograd.grad(each(x, w).sum(), x)[0]
-                 for each in (torch.compile(function, backend=ot.backend), function))
-    torch.testing.assert_close(got, want)
+
+    def gradient(call):
+        return torch.autograd.grad(call(x, w).sum(), x)[0]
+
+    try:
+        gradient(torch.compile(function, backend="aot_eager"))
+    except TypeError:  # seen with 2.6 and 2.9
+        pytest.skip("AOTAutograd of this PyTorch passes None to such a hook, too")
+    torch._dynamo.reset()
+    got = gradient(torch.compile(function, backend=ot.backend))
+    torch.testing.assert_close(got, gradient(function))
 
 
 def test_numbers_that_depend_on_the_data(data):
