@@ -2,12 +2,18 @@
 """The examples beside their references, and the code in README.md and docs/pytorch.md as
 it stands there."""
 
+import ast
 import importlib.util
 import pathlib
 import re
+import textwrap
 
 import pytest
 import torch
+import torch.nn.functional as F
+
+import ogive
+import ogive.torch as ot
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELBENCH = ROOT / "examples" / "kernelbench"
@@ -58,11 +64,43 @@ def test_kernelbench(name, kind, device):
 
 
 def blocks(path):
-    found = re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.M | re.S)
-    return [pytest.param(code, id=f"{path.name}-{i}") for i, code in enumerate(found)]
+    """Code, and what it prints where the text says so."""
+    found = re.findall(r"^```python\n(.*?)^```\n(?:\nprints\n\n((?:    [^\n]*\n)+))?", path.read_text(),
+                       re.M | re.S)
+    return [pytest.param(*each, id=f"{path.name}-{i}") for i, each in enumerate(found)]
 
 
-@pytest.mark.parametrize("code", [*blocks(ROOT / "README.md"), *blocks(ROOT / "docs" / "pytorch.md")])
-def test_documentation_runs(code):
+@pytest.mark.parametrize("code, printed",
+                         [*blocks(ROOT / "README.md"), *blocks(ROOT / "docs" / "pytorch.md")])
+def test_documentation_runs(code, printed, capsys):
     torch.manual_seed(0)
     exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
+    if printed:
+        assert capsys.readouterr().out == textwrap.dedent(printed)
+
+
+def rows(path):
+    """What stands as code in the lines of "you wrote | you write now"."""
+    found = []
+    table = path.read_text().partition("| you wrote | you write now |\n|---|---|\n")[2]
+    for line in table.partition("\n\n")[0].splitlines():
+        wrote, writes = (re.findall("`(.*?)`", cell) for cell in line.strip("|").split(" | "))
+        if wrote:
+            found.append(pytest.param("; ".join(wrote), "; ".join(writes), id=wrote[0]))
+    return found
+
+
+def value(code, space):
+    *statements, last = ast.parse(code).body
+    exec(compile(ast.Module(statements, []), "table", "exec"), space)
+    return eval(compile(ast.Expression(last.value), "table", "eval"), space)
+
+
+@pytest.mark.parametrize("wrote, writes", rows(ROOT / "docs" / "pytorch.md"))
+def test_what_you_wrote_and_write_now(wrote, writes):
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.linear, model.gemm = torch.nn.Linear(8, 6), torch.nn.Linear(8, 6)
+    space = {"torch": torch, "F": F, "ogive": ogive, "ot": ot, "self": model,
+             "x": torch.randn(5, 8)}
+    torch.testing.assert_close(value(writes, space), value(wrote, space))
