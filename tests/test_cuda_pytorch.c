@@ -2,7 +2,7 @@
  *
  * test_cuda_pytorch.c - files for PyTorch (src/pytorch): what they must not hold, what is
  * refused and why, and, where the real NVRTC is found, that their
- * device code compiles for sm_80, sm_90a and sm_100. tests/python/test_emitted.py runs them on the
+ * device code compiles for sm_80, sm_90 and sm_100. tests/python/test_emitted.py runs them on the
  * CPU, their kernels under an emulator.
  *
  *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
@@ -129,11 +129,9 @@ static void compile(const char *formula, const char *source, const char *arch)
 {
     char target[64];
     snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
-    const char *const options[] = {target, "--std=c++17", "--fmad=false", "-diag-suppress=177",
-                                   "-DHOPPER"};
-    const int count = (int)TEST_COUNT(options) - (strcmp(arch, "90a") != 0);
+    const char *const options[] = {target, "--std=c++17", "--fmad=false", "-diag-suppress=177"};
     int result;
-    char *log = compile_text(source, options, count, &result);
+    char *log = compile_text(source, options, (int)TEST_COUNT(options), &result);
     if (result || strstr(log, "error") || strstr(log, "warning"))
         fail_msg("%s, sm_%s: %.2000s", formula, arch, log);
     free(log);
@@ -161,12 +159,7 @@ static void add_instances(const char *source, const char *type, og_text *to)
         assert_int_equal(sscanf(comment, "/* %31[^:]: %63[^*]", name, kind), 2);
         og_text_add(to, "template __global__ void ");
         if (strstr(kind, "product") && strcmp(type, "double") != 0)
-            og_text_add(to,
-                        "product_tensor<%s, %s>(const TensorArgs);\n"
-                        "#ifdef HOPPER\n"
-                        "template __global__ void product_hopper<%s, %s>(const TensorArgs);\n"
-                        "#endif\n",
-                        name, type, name, type);
+            og_text_add(to, "product_tensor<%s, %s>(const TensorArgs);\n", name, type);
         else if (strstr(kind, "product"))
             og_text_add(to, "product_plain<%s, %s>(const ProductArgs);\n", name, type);
         else if (strstr(kind, "pointwise"))
@@ -194,7 +187,7 @@ static void add_arrange(const char *type, og_text *to)
             if (!multiplied || strcmp(type, "float") != 0)
                 og_text_add(to,
                             "template __global__ void arrange<%s, %s, %s>(const ProductArgs, int, "
-                            "bool, bool, int, void *, float *);\n",
+                            "bool, int, void *, float *);\n",
                             type, multiplied ? "float" : type, ways[i]);
 }
 
@@ -202,7 +195,7 @@ static void add_arrange(const char *type, og_text *to)
 static void compile_file(const file_case *of, size_t number)
 {
     static const char *const types[] = {"float", "Float16", "Bfloat16", "double"};
-    static const char *const archs[] = {"90a", "80", "100"};
+    static const char *const archs[] = {"90", "80", "100"};
     ogive_error error;
     char *text;
     if (emit(of, NULL, &text, &error))

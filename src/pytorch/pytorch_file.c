@@ -17,7 +17,7 @@ extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_
     og_text_of_pytorch_base[], og_text_of_pytorch_pointwise[], og_text_of_pytorch_sums[],
     og_text_of_pytorch_terms[], og_text_of_pytorch_rows[], og_text_of_pytorch_product[],
     og_text_of_pytorch_tensor[], og_text_of_pytorch_host[], og_text_of_pytorch_host_pointwise[],
-    og_text_of_pytorch_host_rows[], og_text_of_pytorch_host_product[], og_text_of_pytorch_hopper[];
+    og_text_of_pytorch_host_rows[], og_text_of_pytorch_host_product[];
 
 enum { NAME_SIZE = 256, MAX_INPUTS = 32 };
 
@@ -226,14 +226,6 @@ static bool has_sums_only(const og_plan *plan)
     return true;
 }
 
-static bool has_products(const og_plan *plan)
-{
-    for (int32_t k = 0; k < plan->kernel_count; k++)
-        if (plan->kernels[k].product_count)
-            return true;
-    return false;
-}
-
 /* ---- texts ---------------------------------------------------------------------------------- */
 
 static void add_sizes_comment(const file *f)
@@ -364,8 +356,7 @@ static void write_shared(const file *f, cuda_source *to)
             {body_of(sums ? og_text_of_pytorch_sums : og_text_of_pytorch_terms), false},
             {body_of(og_text_of_pytorch_rows), false},
             {body_of(og_text_of_pytorch_product), false},
-            {body_of(og_text_of_pytorch_tensor), false},
-            {body_of(og_text_of_pytorch_hopper), false}};
+            {body_of(og_text_of_pytorch_tensor), false}};
         og_pytorch_add_needed(host, sizeof host / sizeof *host, roots.data, &to->host);
         og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
         to->device.failed |= roots.failed;
@@ -422,21 +413,11 @@ static void add_extensions(const file *f)
         "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
         "needed\")\n"
         "    source = CUDA_SHARED + kernels + HOST_SHARED + host\n"
-        "    flags = [\"-O3\", \"--fmad=false\"]\n");
-    if (has_products(&f->forward.plan) || has_products(&f->backward.plan))
-        og_text_add(f->text,
-                    "    # Hopper's instructions for tensor cores are in builds for sm_90a alone.\n"
-                    "    gpus = {torch.cuda.get_device_capability(i) for i in "
-                    "range(torch.cuda.device_count())}\n"
-                    "    if gpus == {(9, 0)} and torch.version.cuda >= \"12\":\n"
-                    "        flags += [\"-gencode=arch=compute_90a,code=sm_90a\", \"-DHOPPER\"]\n");
-    og_text_add(
-        f->text,
         "    return cpp_extension.load_inline(\n"
         "        name=\"ogive_\" + hashlib.sha256((source + "
         "declaration).encode()).hexdigest()[:16],\n"
         "        cpp_sources=declaration, cuda_sources=source, functions=[function],\n"
-        "        extra_cuda_cflags=flags)\n"
+        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _forward():\n"

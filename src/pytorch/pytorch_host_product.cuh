@@ -30,7 +30,7 @@ static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64
     return fits;
 }
 
-/* A copy of a factor for the kernels; scales: see TensorArgs. */
+/* A copy of a factor for product_tensor(); scales: see there. */
 template <class T, class P, bool direct>
 static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *scales,
                           const at::TensorOptions &options)
@@ -41,12 +41,12 @@ static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *s
     if (blocks == 0)
         return copy;
     arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        t.p, which, is_kept, t.is_swizzled, t.steps, copy.data_ptr(), scales);
+        t.p, which, is_kept, t.steps, copy.data_ptr(), scales);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return copy;
 }
 
-/* Sets what the kernels take of p.factor[which]; copies are put into `held`. */
+/* Sets what product_tensor() takes of p.factor[which]; copies are put into `held`. */
 template <class T, class P>
 static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<Tensor> &held,
                            const at::TensorOptions &options)
@@ -79,13 +79,13 @@ static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<T
 }
 
 template <class Kernel, class A>
-static void launch_product(Kernel kernel, int64_t blocks, int threads, size_t shared, const A &a)
+static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const A &a)
 {
     if (blocks == 0)
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), threads, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -95,33 +95,23 @@ static void run_tensor(const ProductArgs &p, int64_t blocks, size_t room,
 {
     typedef K<0> S;
     typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
+    const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
+    const size_t offsets = 2 * TILE * sizeof(void *);
     TensorArgs t = {};
-#ifdef HOPPER
-    t.is_swizzled = true;
-    const auto kernel = product_hopper<K, T>;
-    const int threads = HOPPER_THREADS;
-    const size_t stage = HOPPER_BYTES, least = 2, offsets = 0, pitch = HOPPER_PITCH;
-#else
-    const auto kernel = product_tensor<K, T>;
-    const int threads = THREADS;
-    const size_t stage = STAGE_BYTES, least = 3, offsets = 2 * TILE * sizeof(void *);
-    const size_t pitch = FINISH_PITCH;
-#endif
     std::vector<Tensor> held;
     t.p = p;
     t.arranged = p.n < p.m;
     t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
     for (int i = 0; i < 2 * S::PRODUCTS; i++)
         prepare_factor<T, P>(t, i, S::KEPT_FACTORS >> i & 1, held, options);
-    const size_t tiles = S::PRODUCTS * TILE * pitch * sizeof(float);
-    const bool has_room = least * stage + offsets + tiles <= room;
+    const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
     const size_t rest = offsets + (has_room ? tiles : 0);
-    t.stages = (int)std::min<size_t>((room - rest) / stage, 4);
+    t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
     if (!has_room) {
         held.push_back(at::empty({blocks * (int64_t)tiles}, options.dtype(at::kByte)));
         t.tiles = (float *)held.back().data_ptr();
     }
-    launch_product(kernel, blocks, threads, t.stages * stage + rest, t);
+    launch_product(product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
 }
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
@@ -167,7 +157,7 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     p.terms = terms.data_ptr();
     const int64_t blocks = batches * p.m_tiles * p.n_tiles;
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks, THREADS,
+        launch_product(product_plain<K, T>, blocks,
                        S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
     else if constexpr (sizeof(T) < 8)
         run_tensor<K, T>(p, blocks, room, options);

@@ -27,7 +27,6 @@ __host__ __device__ constexpr int line_k(int size) { return LINE / size; }
 struct TensorArgs {
     ProductArgs p;
     int arranged;                   /* the factor that is: 0 left, 1 right */
-    bool is_swizzled;               /* for product_hopper(): see arrange() */
     int stages, steps;              /* of shared memory; lines that k takes */
     Factor direct[2];               /* [product], along k by 16 bytes */
     const unsigned short *lines[2]; /* [product]: [row of all batches][step][64] */
@@ -59,25 +58,11 @@ __device__ __forceinline__ bool is_lost(float x, float greatest)
     return x != 0.0f && fabsf(x) < greatest * 0x1p-30f;
 }
 
-/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
-__device__ __forceinline__ int unit_at(int row, int unit)
-{
-    return row * LINE + ((unit ^ row % 8) << 4);
-}
-
-/* Where a line has half `place`: there, or (is_swizzled) where its unit goes in shared memory. */
-__device__ __forceinline__ int half_at(bool is_swizzled, int row, int place)
-{
-    return is_swizzled ? unit_at(row % 8, place / 8) % LINE / 2 + place % 8 : place;
-}
-
-/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or of k in their
- * order (is_swizzled), or (is_direct) as they are, along k. A warp takes RUN k of a row. P is what
- * is multiplied: T, or float. */
+/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or (is_direct) as
+ * they are, along k. A warp takes RUN k of a row. P is what is multiplied: T, or float. */
 template <class T, class P, bool is_direct>
 __global__ void __launch_bounds__(THREADS)
-    arrange(const ProductArgs p, int which, bool is_kept, bool is_swizzled, int steps, void *to,
-            float *scales)
+    arrange(const ProductArgs p, int which, bool is_kept, int steps, void *to, float *scales)
 {
     constexpr int K = line_k(sizeof(P)), WARPS = THREADS / 32;
     const Factor &f = p.factor[which];
@@ -129,15 +114,13 @@ __global__ void __launch_bounds__(THREADS)
             ((P *)to)[row * steps * K + k] = x[i];
         } else {
             unsigned short *line = (unsigned short *)to + (row * steps + step) * 64;
-            const int place = is_swizzled ? (int)(k % K) : place_of<P>((int)(k % K));
-            unsigned short &hi = line[half_at(is_swizzled, (int)(row % rows % 8), place)];
+            const int place = place_of<P>((int)(k % K));
             if constexpr (sizeof(P) == 4) {
                 const float y = up == 0.0f ? 0.0f : x[i] * up;
-                hi = og_f16_from_f32(y);
-                line[half_at(is_swizzled, (int)(row % rows % 8), 32 + place)] =
-                    og_f16_from_f32(y - og_f32_from_f16(hi));
+                line[place] = og_f16_from_f32(y);
+                line[32 + place] = og_f16_from_f32(y - og_f32_from_f16(line[place]));
             } else {
-                hi = *(const unsigned short *)&x[i];
+                line[place] = *(const unsigned short *)&x[i];
             }
         }
     }
@@ -170,6 +153,12 @@ __device__ __forceinline__ int this_thread()
     int thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
     return thread;
+}
+
+/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
+__device__ __forceinline__ int unit_at(int row, int unit)
+{
+    return row * LINE + ((unit ^ row % 8) << 4);
 }
 
 /* half(low) | half(high) << 16 */

@@ -220,28 +220,6 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     assert len(set(names)) == 4 and names[:2] == names[4:]
 
 
-@pytest.mark.parametrize("gpus, cuda, hopper", [
-    ([], "12.4", False), ([(9, 0)], "12.4", True), ([(9, 0), (9, 0)], "13.0", True),
-    ([(9, 0), (8, 0)], "12.4", False), ([(10, 0)], "13.0", False), ([(9, 0)], "11.8", False)])
-def test_hopper_build(gpus, cuda, hopper, tmp_path, monkeypatch):
-    """For Hopper alone, and only what has products."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda i: gpus[i])
-    monkeypatch.setattr(torch.version, "cuda", cuda)
-    given = []
-
-    def load_inline(extra_cuda_cflags, **_):
-        given.append("-gencode=arch=compute_90a,code=sm_90a" in extra_cuda_cflags)
-        return type("extension", (), {"forward": None})
-    for formula in ("linear(x, w)", "sigmoid(x)"):
-        module = emit_module(tmp_path, formula)
-        monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
-        monkeypatch.setattr(module.shutil, "which", lambda path: path)
-        monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
-        module._forward()
-    assert given == [hopper, False]
-
-
 @pytest.mark.parametrize("arguments, message", [
     (["float16(x)"], "one dtype"),
     (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
@@ -308,13 +286,13 @@ def check_emulated(emulated, name, run, dtype, layout):
 def emulate(tmp_path_factory):
     built = {}
 
-    def make(name, *flags):
-        if (name, flags) not in built:
+    def make(name):
+        if name not in built:
             folder = tmp_path_factory.mktemp(name)
             formula, shapes = CASES[name][:2]
             emit_module(folder, formula, *shape_arguments(shapes))
-            built[name, flags] = Emulated(folder / "emitted.py", folder, flags=flags)
-        return built[name, flags]
+            built[name] = Emulated(folder / "emitted.py", folder)
+        return built[name]
     return make
 
 
@@ -349,19 +327,14 @@ SETTINGS = {"late copies": {"EMULATOR_LATE": "1"}, "reverse order": {"EMULATOR_O
             "no tensor cores": {"EMULATOR_SHARED": "99000"}}
 
 
-HOPPER = "-DHOPPER"
-
-
-@pytest.mark.parametrize("flags", [(), (HOPPER,)])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_emulated_products(setting, flags, emulate, monkeypatch):
+def test_emulated_products(setting, emulate, monkeypatch):
     """A missing barrier or wait, GPUs with less shared memory; infinities and wide ranges."""
     for variable, value in SETTINGS[setting].items():
         monkeypatch.setenv(variable, value)
-    emulated = emulate("linear", *flags)
+    emulated = emulate("linear")
     torch.manual_seed(2)
-    for dtype in (torch.float32, torch.bfloat16 if setting == "late copies" else torch.float16):
-        check_emulated(emulated, "linear", CASES["linear"][2][0], dtype, "contiguous")
+    check_emulated(emulated, "linear", CASES["linear"][2][0], torch.float32, "contiguous")
     x, w = torch.randn(20, 70), torch.randn(30, 70)
     x[3, 5], x[4, 6], x[7, 0], x[9], x[12, 1::2] = float("inf"), float("nan"), 3e38, 0.0, 1e-25
     w[2, 9], w[5] = -float("inf"), 1e-42

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs the CUDA source of an emitted file on the CPU: emulator.h stands in for the GPU and for
-PyTorch's C++, flags=("-DHOPPER",) for Hopper. `Emulated(path, folder)` has forward(*inputs) and backward(*inputs, *grads, needs), which
+PyTorch's C++. `Emulated(path)` has forward(*inputs) and backward(*inputs, *grads, needs), which
 take and give PyTorch's CPU tensors."""
 import concurrent.futures
 import ctypes
@@ -17,8 +17,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 # Functions that hold assembly; emulator.h has its own.
 REPLACED = ["og_reciprocal_normal_f32", "og_f32_from_f16", "og_f16_from_f32", "store_words",
             "copy_async", "end_copies", "wait_copies", "pack_halves", "lesser_halves",
-            "load_matrices", "multiply", "shared_address", "make_barrier", "arrive", "is_open",
-            "copy_line", "show_stores", "multiply_wide", "start_products", "finish_products"]
+            "load_matrices", "multiply"]
 
 
 class View(ctypes.Structure):
@@ -77,15 +76,14 @@ def replace_launches(text):
 def translate(kernels, host):
     for name in REPLACED:
         kernels = remove_function(kernels, name)
-    kernels = re.sub(r"extern __shared__ __align__\(\d+\) unsigned char (\w+)\[\];",
-                     r"unsigned char *\1 = emulator_shared;", kernels)
+    kernels = kernels.replace("extern __shared__ __align__(16) unsigned char shared[];",
+                              "unsigned char *shared = emulator_shared;")
     host = re.sub(r"#include <(c10|ATen).*\n", "", host)
     return kernels, replace_launches(host)
 
 
 class Emulated:
-    def __init__(self, path, folder, parts=("forward", "backward"), flags=()):
-        self.flags = flags
+    def __init__(self, path, folder, parts=("forward", "backward")):
         self.module = load(path)
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
@@ -124,7 +122,7 @@ class Emulated:
         types = "template <class P> struct IsBfloat16;\n"
         source.write_text(types + f'#include "{HERE}/emulator.h"\n' + kernels + host + glue)
         subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared",
-                        "-fPIC", *self.flags, "-o", library, source], check=True)
+                        "-fPIC", "-o", library, source], check=True)
         return ctypes.CDLL(str(library)).run
 
     def call(self, part, tensors, scalars=(), needs=()):

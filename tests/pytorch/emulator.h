@@ -5,8 +5,8 @@
  * kernels and launches then run in the tests of a machine without a GPU.
  *
  * Each thread of a block is a fiber; a block after the other. EMULATOR_ORDER=1 runs a block's
- * threads from the last to the first, EMULATOR_LATE=1 makes asynchronous copies and products only when
- * they are waited for: a missing barrier or wait shows in one of these.
+ * threads from the last to the first, EMULATOR_LATE=1 makes asynchronous copies only when they
+ * are waited for: a missing barrier or wait shows in one of these.
  */
 #include <math.h>
 #include <stdint.h>
@@ -85,10 +85,8 @@ static void wait_for(int first, int count, int Fiber::*counter)
     }
 }
 
-static void __trap() { abort(); }
 static void __syncthreads() { wait_for(0, (int)blockDim.x, &Fiber::barriers); }
 static void sync_warp() { wait_for(current / 32 * 32, 32, &Fiber::warp_barriers); }
-static void __syncwarp() { sync_warp(); }
 
 template <class T> static T __shfl_xor_sync(unsigned, T value, int delta)
 {
@@ -106,14 +104,6 @@ static bool __any_sync(unsigned, bool vote)
     for (int delta = 1; delta < 32; delta *= 2)
         any |= __shfl_xor_sync(0xffffffffu, any, delta);
     return any;
-}
-
-static unsigned __ballot_sync(unsigned, bool vote)
-{
-    unsigned votes = (unsigned)vote << current % 32;
-    for (int delta = 1; delta < 32; delta *= 2)
-        votes |= __shfl_xor_sync(0xffffffffu, votes, delta);
-    return votes;
 }
 
 /* What the environment asks for, read at every launch. */
@@ -148,8 +138,8 @@ static void run_block(int threads)
 
 static void emulate(dim3 grid, int threads, size_t shared, std::function<void()> kernel)
 {
-    std::vector<unsigned char> memory(shared + 1024, 0xff); /* NaN */
-    emulator_shared = (unsigned char *)(((uintptr_t)memory.data() + 1023) & ~(uintptr_t)1023);
+    std::vector<unsigned char> memory(shared + 16, 0xff); /* NaN */
+    emulator_shared = (unsigned char *)(((uintptr_t)memory.data() + 15) & ~(uintptr_t)15);
     backwards = getenv("EMULATOR_ORDER");
     late = getenv("EMULATOR_LATE");
     body = kernel;
@@ -168,7 +158,6 @@ static int __float_as_int(float x) { int u; memcpy(&u, &x, 4); return u; }
 static float __int_as_float(int u) { float x; memcpy(&x, &u, 4); return x; }
 static long long __double_as_longlong(double x) { long long u; memcpy(&u, &x, 8); return u; }
 static double __longlong_as_double(long long u) { double x; memcpy(&x, &u, 8); return x; }
-template <class T> static T __ldg(const T *at) { return *at; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 template <class T> static T min(T a, T b) { return b < a ? b : a; }
 template <class T> static T max(T a, T b) { return a < b ? b : a; }
@@ -275,102 +264,6 @@ template <class P> static void multiply(float *sum, const unsigned *left, const 
         sum[e] = (float)total;
     }
     sync_warp();
-}
-
-/* wgmma.m64n128k16: a warp has 16 rows, as above, and 128 columns. Row r's 16 k are the 32 bytes
- * that are r lines of 128 behind `left` or `right`; units of 16 bytes are swizzled by address. */
-struct WideProduct {
-    float (*sum)[4];
-    const unsigned char *left, *right;
-    bool first, is_bfloat16;
-};
-static std::vector<WideProduct> under_way[1024];
-
-static float line_element(const unsigned char *lines, int row, int k, bool is_bfloat16)
-{
-    const uintptr_t at = (uintptr_t)lines + row * 128 + 2 * k;
-    unsigned short bits;
-    memcpy(&bits, (const void *)(at ^ (at >> 7 & 7) << 4), 2);
-    return half_of(bits, 0, is_bfloat16);
-}
-
-static void finish_product(const WideProduct &p)
-{
-    const int lane = current % 32, first = current / 32 % 4 * 16 + lane / 4;
-    for (int i = 0; i < 64; i++) {
-        const int row = first + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        double total = p.first ? 0.0 : (double)p.sum[i / 4][i % 4];
-        for (int k = 0; k < 16; k++)
-            total += (double)line_element(p.left, row, k, p.is_bfloat16) *
-                     line_element(p.right, column, k, p.is_bfloat16);
-        p.sum[i / 4][i % 4] = (float)total;
-    }
-}
-
-template <class P> static void multiply_wide(float (*sum)[4], const unsigned char *left,
-                                             const unsigned char *right, bool first)
-{
-    const WideProduct product = {sum, left, right, first, IsBfloat16<P>::value != 0};
-    if (late)
-        under_way[current].push_back(product);
-    else
-        finish_product(product);
-}
-
-static void start_products() {}
-static void show_stores() {}
-
-static void finish_products(float (*)[4])
-{
-    yield_fiber(); /* others may go on meanwhile */
-    for (const WideProduct &p : under_way[current])
-        finish_product(p);
-    under_way[current].clear();
-}
-
-/* mbarrier */
-struct Barrier {
-    unsigned char arrivals, left, phase;
-};
-
-static Barrier &barrier_of(unsigned long long *at)
-{
-    if ((uintptr_t)at % 8)
-        throw std::logic_error("barrier: alignment");
-    return *(Barrier *)at;
-}
-
-static void make_barrier(unsigned long long *barrier, int arrivals)
-{
-    barrier_of(barrier) = {(unsigned char)arrivals, (unsigned char)arrivals, 0};
-}
-
-static std::vector<Copy> announced[1024]; /* lines under way, of 128 bytes: by the thread */
-
-static void arrive(unsigned long long *barrier)
-{
-    Barrier &b = barrier_of(barrier);
-    for (const Copy &copy : announced[current]) /* a barrier is not passed before these */
-        memcpy(copy.to, copy.from, copy.bytes);
-    announced[current].clear();
-    if (--b.left == 0) {
-        b.left = b.arrivals;
-        b.phase ^= 1;
-    }
-}
-
-static bool is_open(unsigned long long *barrier, int phase)
-{
-    if (barrier_of(barrier).phase == phase)
-        yield_fiber();
-    return barrier_of(barrier).phase != phase;
-}
-
-static void copy_line(void *to, const void *from, unsigned long long *)
-{
-    if ((uintptr_t)to % 16 || (uintptr_t)from % 16)
-        throw std::logic_error("copy_line: alignment");
-    announced[current].push_back({to, from, 128});
 }
 
 /* ---- PyTorch ---------------------------------------------------------------------------- */

@@ -687,11 +687,10 @@ def _build(kernels, host, declaration, function):
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
     source = CUDA_SHARED + kernels + HOST_SHARED + host
-    flags = ["-O3", "--fmad=false"]
     return cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],
         cpp_sources=declaration, cuda_sources=source, functions=[function],
-        extra_cuda_cflags=flags)
+        extra_cuda_cflags=["-O3", "--fmad=false"])
 
 
 @functools.lru_cache(maxsize=None)

@@ -708,7 +708,6 @@ __host__ __device__ constexpr int line_k(int size) { return LINE / size; }
 struct TensorArgs {
     ProductArgs p;
     int arranged;                   /* the factor that is: 0 left, 1 right */
-    bool is_swizzled;               /* for product_hopper(): see arrange() */
     int stages, steps;              /* of shared memory; lines that k takes */
     Factor direct[2];               /* [product], along k by 16 bytes */
     const unsigned short *lines[2]; /* [product]: [row of all batches][step][64] */
@@ -740,25 +739,11 @@ __device__ __forceinline__ bool is_lost(float x, float greatest)
     return x != 0.0f && fabsf(x) < greatest * 0x1p-30f;
 }
 
-/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
-__device__ __forceinline__ int unit_at(int row, int unit)
-{
-    return row * LINE + ((unit ^ row % 8) << 4);
-}
-
-/* Where a line has half `place`: there, or (is_swizzled) where its unit goes in shared memory. */
-__device__ __forceinline__ int half_at(bool is_swizzled, int row, int place)
-{
-    return is_swizzled ? unit_at(row % 8, place / 8) % LINE / 2 + place % 8 : place;
-}
-
-/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or of k in their
- * order (is_swizzled), or (is_direct) as they are, along k. A warp takes RUN k of a row. P is what
- * is multiplied: T, or float. */
+/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or (is_direct) as
+ * they are, along k. A warp takes RUN k of a row. P is what is multiplied: T, or float. */
 template <class T, class P, bool is_direct>
 __global__ void __launch_bounds__(THREADS)
-    arrange(const ProductArgs p, int which, bool is_kept, bool is_swizzled, int steps, void *to,
-            float *scales)
+    arrange(const ProductArgs p, int which, bool is_kept, int steps, void *to, float *scales)
 {
     constexpr int K = line_k(sizeof(P)), WARPS = THREADS / 32;
     const Factor &f = p.factor[which];
@@ -810,15 +795,13 @@ __global__ void __launch_bounds__(THREADS)
             ((P *)to)[row * steps * K + k] = x[i];
         } else {
             unsigned short *line = (unsigned short *)to + (row * steps + step) * 64;
-            const int place = is_swizzled ? (int)(k % K) : place_of<P>((int)(k % K));
-            unsigned short &hi = line[half_at(is_swizzled, (int)(row % rows % 8), place)];
+            const int place = place_of<P>((int)(k % K));
             if constexpr (sizeof(P) == 4) {
                 const float y = up == 0.0f ? 0.0f : x[i] * up;
-                hi = og_f16_from_f32(y);
-                line[half_at(is_swizzled, (int)(row % rows % 8), 32 + place)] =
-                    og_f16_from_f32(y - og_f32_from_f16(hi));
+                line[place] = og_f16_from_f32(y);
+                line[32 + place] = og_f16_from_f32(y - og_f32_from_f16(line[place]));
             } else {
-                hi = *(const unsigned short *)&x[i];
+                line[place] = *(const unsigned short *)&x[i];
             }
         }
     }
@@ -851,6 +834,12 @@ __device__ __forceinline__ int this_thread()
     int thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
     return thread;
+}
+
+/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
+__device__ __forceinline__ int unit_at(int row, int unit)
+{
+    return row * LINE + ((unit ^ row % 8) << 4);
 }
 
 /* half(low) | half(high) << 16 */
@@ -1249,405 +1238,6 @@ __global__ void __launch_bounds__(THREADS, 1) product_tensor(const TensorArgs a)
     finish_tile<K, T, float, TILE, TILE, FINISH_PITCH>(a.p, tile, t.batch, t.m_tile, t.n_tile);
 #endif
 }
-
-/* The same for Hopper (compute capability 9.0; built for sm_90a with -DHOPPER), whose tensor cores
- * read both factors from shared memory themselves, for four warps at once, 64 x 128 (wgmma).
- *
- * A block's first four warps fill the stages, the other eight multiply. To fill one is to bring
- * the arranged factor's lines, which are copied as they are, and the direct factor's: floats are
- * split on their way. Each stage has two barriers, which open when it is full and when it is empty
- * again: none waits for another longer than it must. What pairs cannot hold is multiplied in
- * float, by the warp that multiplies: a scale of 0 tells it. */
-constexpr int FILLERS = 128, HOPPER_THREADS = FILLERS + 256;
-constexpr int HOPPER_PITCH = TILE + 4; /* a warp's sums are in different banks */
-/* Beside a stage: scales of the direct factor's rows, two barriers. */
-constexpr int HOPPER_BYTES = STAGE_BYTES + TILE * 4 + 2 * 8;
-
-struct Stages {
-    unsigned char *lines;
-    float *scales;                    /* [stage][row of the direct factor] */
-    unsigned long long *full, *empty; /* barriers, [stage] */
-    int count, now, phase;            /* phase: changes when `now` begins again */
-};
-
-__device__ __forceinline__ Stages find_stages(unsigned char *shared, int count)
-{
-    Stages s = {shared, (float *)(shared + count * STAGE_BYTES), 0, 0, count, 0, 0};
-    s.full = (unsigned long long *)(s.scales + count * TILE);
-    s.empty = s.full + count;
-    return s;
-}
-
-__device__ __forceinline__ void go_on(Stages &s)
-{
-    if (++s.now == s.count) {
-        s.now = 0;
-        s.phase ^= 1;
-    }
-}
-
-__device__ __forceinline__ unsigned shared_address(const void *at)
-{
-    return (unsigned)__cvta_generic_to_shared(at);
-}
-
-/* A barrier opens after so many arrivals, when the bytes that were announced are there. */
-__device__ __forceinline__ void make_barrier(unsigned long long *barrier, int arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-                 "r"(arrivals)
-                 : "memory");
-}
-
-__device__ __forceinline__ void arrive(unsigned long long *barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-                 : "memory");
-}
-
-/* Has the barrier opened for the first, third, ... time (phase 0), the second, fourth, ... (1)? */
-__device__ __forceinline__ bool is_open(unsigned long long *barrier, int phase)
-{
-    int open;
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.b32 %0, 1, 0, p;}"
-                 : "=r"(open)
-                 : "r"(shared_address(barrier)), "r"(phase)
-                 : "memory");
-    return open;
-}
-
-/* Seconds of waiting are a mistake: better an error than a kernel without end. */
-__device__ __forceinline__ void wait_for(unsigned long long *barrier, int phase)
-{
-    for (int i = 0; !is_open(barrier, phase); i++)
-        if (i == 1 << 22)
-            __trap();
-}
-
-/* Copies a line, announced to the barrier. */
-__device__ __forceinline__ void copy_line(void *to, const void *from, unsigned long long *barrier)
-{
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n"
-                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%2], [%3], %1, [%0];" ::"r"(shared_address(barrier)),
-                 "r"(LINE), "r"(shared_address(to)), "l"(from)
-                 : "memory");
-}
-
-/* What this thread has stored may be read by tensor cores. */
-__device__ __forceinline__ void show_stores()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/* sum = left right, 64 x 128 of four warps, added to what it was unless this is first. left (64 x
- * 16) and right (128 x 16) are 32 bytes of lines. Told of lines are: the first one's place, and
- * how far 8 of them are from the next 8, by 16 bytes; that units lie in them as unit_at() says. */
-template <class P>
-__device__ __forceinline__ void multiply_wide(float (*sum)[4], const unsigned char *left,
-                                              const unsigned char *right, bool first)
-{
-    const unsigned long long lines = 1ull << 62 | 8ull * LINE / 16 << 32 | 1ull << 16;
-    const unsigned long long a = lines | shared_address(left) / 16;
-    const unsigned long long b = lines | shared_address(right) / 16;
-#define FOUR(i) "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])
-#define SIXTEEN(i) FOUR(i), FOUR(i + 1), FOUR(i + 2), FOUR(i + 3)
-#define MULTIPLY(type)                                                                         \
-    asm volatile("{.reg .pred adds; setp.eq.b32 adds, %66, 0;\n"                               \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                  \
-                 " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "    \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, " \
-                 "%31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
-                 "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, " \
-                 "%61, %62, %63}, %64, %65, adds, 1, 1, 0, 0;}"                                \
-                 : SIXTEEN(0), SIXTEEN(4), SIXTEEN(8), SIXTEEN(12)                             \
-                 : "l"(a), "l"(b), "r"((int)first))
-    if (IsBfloat16<P>::value)
-        MULTIPLY("bf16");
-    else
-        MULTIPLY("f16");
-#undef MULTIPLY
-#undef SIXTEEN
-#undef FOUR
-}
-
-__device__ __forceinline__ void start_products()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-/* Until the sum can be read. */
-__device__ __forceinline__ void finish_products(float (*sum)[4])
-{
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-    for (int i = 0; i < 64; i++)
-        asm volatile("" : "+f"(sum[i / 4][i % 4])::"memory");
-}
-
-/* What a thread fills of a stage: 32 bytes of four rows' lines; four lanes have a row. In a warp's
- * 8 rows, 0 4 1 5 2 6 3 7 are neighbours: stored to different banks. */
-struct Part {
-    uint4 unit[4][2];
-};
-
-__device__ __forceinline__ int part_row(int i)
-{
-    const int lane = threadIdx.x % 32, row = lane / 4;
-    return 32 * i + threadIdx.x / 32 * 8 + row % 2 * 4 + row / 2;
-}
-
-/* bytes: that are left of the row, from this thread's first; beyond them it is 0. */
-template <class P>
-__device__ __forceinline__ void load_part(const unsigned char *const *from, int step,
-                                          long long bytes, Part &to)
-{
-    bytes -= (long long)step * LINE;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const unsigned char *at = from[i / 2] + (long long)step * LINE + i % 2 * 16;
-        uint4 &unit = to.unit[i / 2][i % 2];
-        if (bytes >= 32) {
-            unit = __ldg((const uint4 *)at);
-        } else {
-            unit = make_uint4(0, 0, 0, 0);
-#pragma unroll
-            for (int q = 0; q < 16 / (int)sizeof(P); q++)
-                if (i % 2 * 16 + q * (int)sizeof(P) < bytes)
-                    ((P *)&unit)[q] = ((const P *)at)[q];
-        }
-    }
-}
-
-/* Four rows' 8 floats each as pairs of halves, hi and lo; scales: 0 if pairs do not hold a row. */
-__device__ __forceinline__ void split_part(const Part &part, uint4 *hi, uint4 *lo, float *scales)
-{
-    float greatest[4];
-    bool fails[4], doubts = false;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float *x = (const float *)part.unit[i];
-        unsigned least = 0x7bff7bffu, *high = (unsigned *)&hi[i], *low = (unsigned *)&lo[i];
-        float up;
-        greatest[i] = find_greatest(x);
-        fails[i] = !find_scale(greatest[i], up, scales[i]);
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const float x0 = x[2 * q] * up, x1 = x[2 * q + 1] * up;
-            high[q] = pack_halves(x0, x1);
-            low[q] = pack_halves(x0 - og_f32_from_f16((unsigned short)high[q]),
-                                 x1 - og_f32_from_f16((unsigned short)(high[q] >> 16)));
-            least = lesser_halves(least, high[q]);
-        }
-        /* 2^-14, the least normal half: something here is small, or 0. */
-        doubts = doubts || (least & 0xffffu) < 0x0400u || least >> 16 < 0x0400u;
-    }
-    if (doubts)
-#pragma unroll
-        for (int n = 0; n < 32; n++)
-            fails[n / 8] = fails[n / 8] ||
-                           is_lost(((const float *)part.unit[n / 8])[n % 8], greatest[n / 8]);
-#pragma unroll
-    for (int i = 0; i < 4; i++) { /* of a row's four lanes */
-        const unsigned failed = __ballot_sync(0xffffffffu, fails[i]) >> threadIdx.x % 32 / 4 * 4;
-        scales[i] = failed & 15u ? 0.0f : scales[i];
-    }
-}
-
-template <class P>
-__device__ __forceinline__ void store_part(const Part &part, unsigned char *lines, float *scales)
-{
-    const int quarter = threadIdx.x % 4;
-    uint4 units[2][4];
-    float scale[4];
-    if constexpr (sizeof(P) == 4)
-        split_part(part, units[0], units[1], scale);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int row = part_row(i);
-        if constexpr (sizeof(P) == 4) { /* hi: a line's first half; lo: its second */
-            *(uint4 *)(lines + unit_at(row, quarter)) = units[0][i];
-            *(uint4 *)(lines + unit_at(row, quarter + 4)) = units[1][i];
-            if (quarter == 0)
-                scales[row] = scale[i];
-        } else {
-            *(uint4 *)(lines + unit_at(row, 2 * quarter)) = part.unit[i][0];
-            *(uint4 *)(lines + unit_at(row, 2 * quarter + 1)) = part.unit[i][1];
-        }
-    }
-}
-
-/* The first warps: what a product of a tile reads. Loads are two steps ahead. */
-template <class P>
-__device__ __forceinline__ void fill_stages(const TensorArgs &a, int product, const BlockTile &t,
-                                            Stages &s)
-{
-    const unsigned char *lines = find_row<P>(a, product, t, TILE + threadIdx.x), *from[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        from[i] = find_row<P>(a, product, t, part_row(i)) + threadIdx.x % 4 * 32;
-    const long long bytes = a.p.k * sizeof(P) - threadIdx.x % 4 * 32;
-    Part part[2];
-    load_part<P>(from, 0, bytes, part[0]);
-    load_part<P>(from, 1, bytes, part[1]);
-    for (int first = 0; first < a.steps; first += 2)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            if (first + i < a.steps) {
-                unsigned char *stage = s.lines + s.now * STAGE_BYTES;
-                wait_for(&s.empty[s.now], s.phase ^ 1);
-                copy_line(stage + (TILE + threadIdx.x) * LINE,
-                          lines + (first + i) * (long long)LINE, &s.full[s.now]);
-                store_part<P>(part[i], stage, s.scales + s.now * TILE);
-                load_part<P>(from, first + i + 2, bytes, part[i]);
-                show_stores();
-                arrive(&s.full[s.now]);
-                go_on(s);
-            }
-}
-
-/* Where a thread's sums go: rows r and r + 8 of the direct factor, columns c + 8 j and the next
- * of the arranged. */
-__device__ __forceinline__ TilePlace find_wide_sums(const TensorArgs &a, float *tile)
-{
-    const int thread = this_thread() - FILLERS;
-    return {tile, a.arranged ? HOPPER_PITCH : 1, a.arranged ? 1 : HOPPER_PITCH,
-            thread / 32 * 16 + thread % 32 / 4, thread % 4 * 2};
-}
-
-/* tile += sums, each times its column's scale (none: 1); which are 0 then. */
-__device__ __forceinline__ void add_to_tile(const TilePlace &place, const float *scales,
-                                            int columns, float (*sum)[4])
-{
-#pragma unroll
-    for (int j = 0; j < 16; j += 2) {
-        float before[8]; /* all loads before a store, which the compiler cannot tell apart */
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            before[e] = *element_at(place, 0, j + e / 4, e % 4);
-#pragma unroll
-        for (int e = 0; e < 8; e++) {
-            const int column = place.c + (j + e / 4) * 8 + e % 2;
-            float &from = sum[j + e / 4][e % 4];
-            *element_at(place, 0, j + e / 4, e % 4) =
-                fmaf(from, scales && column < columns ? scales[column] : 1.0f, before[e]);
-            from = 0.0f;
-        }
-    }
-}
-
-/* tile += this warp's products of a step, in float, for what pairs cannot hold. */
-template <class T>
-__device__ __forceinline__ void multiply_step_plainly(const TensorArgs &a, int product,
-                                                      bool is_kept, const BlockTile &t, int step,
-                                                      float *tile)
-{
-    const ProductArgs &p = a.p;
-    const Factor &arranged = p.factor[2 * product + a.arranged];
-    const TilePlace place = find_wide_sums(a, tile);
-    const int dim = p.batch_dims + (a.arranged ? p.m_dims : 0);
-    const int dims = a.arranged ? p.n_dims : p.m_dims;
-    const long long k = (long long)step * line_k(sizeof(float));
-    const int ks = (int)min(p.k - k, (long long)line_k(sizeof(float)));
-#pragma unroll 1
-    for (int i = 0; i < 64; i++) {
-        const int row = place.r + i % 4 / 2 * 8, column = place.c + i / 4 * 8 + i % 2;
-        if (t.c + column >= t.c_end)
-            continue;
-        const float *direct = (const float *)find_row<float>(a, product, t, row) + k;
-        const long long at = factor_offset(p, arranged, t.batch, 0, p.batch_dims) +
-                             factor_offset(p, arranged, t.c + column, dim, dims);
-        float sum = 0.0f;
-#pragma unroll 1
-        for (int q = 0; q < ks; q++)
-            sum = fmaf(direct[q],
-                       load<T, float>(arranged.data, at + (k + q) * arranged.k_stride, is_kept),
-                       sum);
-        *element_at(place, 0, i / 4, i % 4) += sum;
-    }
-}
-
-/* The other warps: tile = a product. */
-template <class T, class P>
-__device__ __forceinline__ void multiply_stages(const TensorArgs &a, int product, bool is_kept,
-                                                const BlockTile &t, Stages &s, float *tile)
-{
-    constexpr bool PAIRS = sizeof(P) == 4;
-    constexpr int STEPS_PER_RUN = RUN / line_k(sizeof(P));
-    const int thread = threadIdx.x - FILLERS, lane = thread % 32;
-    const int columns = (int)min(t.c_end - t.c, (long long)TILE);
-    const float *scales = (const float *)0; /* of this run's columns */
-    bool run_fails = false;
-    float sum[16][4] = {};
-    for (int step = 0; step < a.steps; step++) {
-        if (PAIRS && step % STEPS_PER_RUN == 0) {
-            scales = a.scales[product] + step / STEPS_PER_RUN * (a.p.rows / a.p.m * t.c_end) +
-                     t.batch * t.c_end + t.c;
-            run_fails = false;
-            for (int i = lane; i < columns; i += 32)
-                run_fails = run_fails || scales[i] == 0.0f;
-        }
-        const unsigned char *direct = s.lines + s.now * STAGE_BYTES + thread / 128 * 64 * LINE;
-        const unsigned char *arranged = s.lines + s.now * STAGE_BYTES + TILE * LINE;
-        const float *rows = s.scales + s.now * TILE + thread / 32 * 16 + lane / 4;
-        float chain[16][4], scale[2] = {1.0f, 1.0f};
-        wait_for(&s.full[s.now], s.phase);
-        if (PAIRS) {
-            scale[0] = rows[0];
-            scale[1] = rows[8];
-        }
-        start_products();
-#pragma unroll
-        for (int n = 0; n < (PAIRS ? 6 : 4); n++) /* of pairs lo*hi, hi*lo, hi*hi, of 16 k each */
-            multiply_wide<P>(chain, direct + 32 * (!PAIRS ? n : n < 2 ? n + 2 : n % 2),
-                             arranged + 32 * (!PAIRS || n / 2 == 1 ? n : n % 2), n == 0);
-        finish_products(chain);
-        __syncwarp();
-        if (lane == 0)
-            arrive(&s.empty[s.now]);
-        go_on(s);
-        if (PAIRS && __any_sync(0xffffffffu, run_fails || scale[0] == 0.0f || scale[1] == 0.0f))
-            multiply_step_plainly<T>(a, product, is_kept, t, step, tile);
-        else
-#pragma unroll
-            for (int i = 0; i < 64; i++)
-                sum[i / 4][i % 4] = fmaf(chain[i / 4][i % 4], scale[i % 4 / 2], sum[i / 4][i % 4]);
-        if ((step + 1) % STEPS_PER_RUN == 0 || step + 1 == a.steps)
-            add_to_tile(find_wide_sums(a, tile), scales, columns, sum);
-    }
-}
-
-template <template <int> class K, class T>
-__global__ void __launch_bounds__(HOPPER_THREADS, 1) product_hopper(const TensorArgs a)
-{
-    typedef K<0> S;
-    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-    extern __shared__ __align__(1024) unsigned char stages[];
-    constexpr int TILE_FLOATS = TILE * HOPPER_PITCH;
-    const BlockTile t = find_tile(a);
-    Stages s = find_stages(stages, a.stages);
-    float *tile = a.tiles ? a.tiles + blockIdx.x * (long long)(S::PRODUCTS * TILE_FLOATS)
-                          : (float *)(s.empty + a.stages);
-    for (int i = threadIdx.x; i < S::PRODUCTS * TILE_FLOATS; i += HOPPER_THREADS)
-        tile[i] = 0.0f;
-    if (threadIdx.x < a.stages) {
-        make_barrier(&s.full[threadIdx.x], FILLERS);
-        make_barrier(&s.empty[threadIdx.x], 8); /* warps */
-    }
-    show_stores();
-    __syncthreads();
-#pragma unroll 1
-    for (int i = 0; i < S::PRODUCTS; i++)
-        if (threadIdx.x < FILLERS)
-            fill_stages<P>(a, i, t, s);
-        else
-            multiply_stages<T, P>(a, i, S::KEPT_FACTORS >> (2 * i + a.arranged) & 1, t, s,
-                                  tile + i * TILE_FLOATS);
-    __syncthreads();
-    if (threadIdx.x < THREADS)
-        finish_tile<K, T, float, TILE, TILE, HOPPER_PITCH>(a.p, tile, t.batch, t.m_tile, t.n_tile);
-}
 '''
 
 # The formula, kernel by kernel.
@@ -1978,7 +1568,7 @@ static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64
     return fits;
 }
 
-/* A copy of a factor for the kernels; scales: see TensorArgs. */
+/* A copy of a factor for product_tensor(); scales: see there. */
 template <class T, class P, bool direct>
 static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *scales,
                           const at::TensorOptions &options)
@@ -1989,12 +1579,12 @@ static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *s
     if (blocks == 0)
         return copy;
     arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        t.p, which, is_kept, t.is_swizzled, t.steps, copy.data_ptr(), scales);
+        t.p, which, is_kept, t.steps, copy.data_ptr(), scales);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return copy;
 }
 
-/* Sets what the kernels take of p.factor[which]; copies are put into `held`. */
+/* Sets what product_tensor() takes of p.factor[which]; copies are put into `held`. */
 template <class T, class P>
 static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<Tensor> &held,
                            const at::TensorOptions &options)
@@ -2027,13 +1617,13 @@ static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<T
 }
 
 template <class Kernel, class A>
-static void launch_product(Kernel kernel, int64_t blocks, int threads, size_t shared, const A &a)
+static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const A &a)
 {
     if (blocks == 0)
         return;
     C10_CUDA_CHECK(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), threads, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
+    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -2043,33 +1633,23 @@ static void run_tensor(const ProductArgs &p, int64_t blocks, size_t room,
 {
     typedef K<0> S;
     typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
+    const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
+    const size_t offsets = 2 * TILE * sizeof(void *);
     TensorArgs t = {};
-#ifdef HOPPER
-    t.is_swizzled = true;
-    const auto kernel = product_hopper<K, T>;
-    const int threads = HOPPER_THREADS;
-    const size_t stage = HOPPER_BYTES, least = 2, offsets = 0, pitch = HOPPER_PITCH;
-#else
-    const auto kernel = product_tensor<K, T>;
-    const int threads = THREADS;
-    const size_t stage = STAGE_BYTES, least = 3, offsets = 2 * TILE * sizeof(void *);
-    const size_t pitch = FINISH_PITCH;
-#endif
     std::vector<Tensor> held;
     t.p = p;
     t.arranged = p.n < p.m;
     t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
     for (int i = 0; i < 2 * S::PRODUCTS; i++)
         prepare_factor<T, P>(t, i, S::KEPT_FACTORS >> i & 1, held, options);
-    const size_t tiles = S::PRODUCTS * TILE * pitch * sizeof(float);
-    const bool has_room = least * stage + offsets + tiles <= room;
+    const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
     const size_t rest = offsets + (has_room ? tiles : 0);
-    t.stages = (int)std::min<size_t>((room - rest) / stage, 4);
+    t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
     if (!has_room) {
         held.push_back(at::empty({blocks * (int64_t)tiles}, options.dtype(at::kByte)));
         t.tiles = (float *)held.back().data_ptr();
     }
-    launch_product(kernel, blocks, threads, t.stages * stage + rest, t);
+    launch_product(product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
 }
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
@@ -2115,7 +1695,7 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     p.terms = terms.data_ptr();
     const int64_t blocks = batches * p.m_tiles * p.n_tiles;
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks, THREADS,
+        launch_product(product_plain<K, T>, blocks,
                        S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
     else if constexpr (sizeof(T) < 8)
         run_tensor<K, T>(p, blocks, room, options);
@@ -2275,15 +1855,10 @@ def _build(kernels, host, declaration, function):
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
     source = CUDA_SHARED + kernels + HOST_SHARED + host
-    flags = ["-O3", "--fmad=false"]
-    # Hopper's instructions for tensor cores are in builds for sm_90a alone.
-    gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
-    if gpus == {(9, 0)} and torch.version.cuda >= "12":
-        flags += ["-gencode=arch=compute_90a,code=sm_90a", "-DHOPPER"]
     return cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],
         cpp_sources=declaration, cuda_sources=source, functions=[function],
-        extra_cuda_cflags=flags)
+        extra_cuda_cflags=["-O3", "--fmad=false"])
 
 
 @functools.lru_cache(maxsize=None)
