@@ -82,7 +82,12 @@ static void test_choice(void **unused)
     REFUSED(own_n, 127); /* though n, of several products, may be more */
     REFUSED(k, 63);
     REFUSED(sum_bytes, 12);
+    REFUSED(m, (int64_t)1 << 31);
 #undef REFUSED
+    f.m = f.n = f.k = 1 << 23;
+    assert_true(is_taken(&f));
+    f.m = f.n = f.k = 1 << 30; /* indices would overflow */
+    assert_true(!is_taken(&f));
 }
 
 static void test_fetch(void **unused)

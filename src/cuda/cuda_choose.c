@@ -161,6 +161,9 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
         return "more reductions than shared memory has room for";
     if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
         return "an extent beyond 30 bits";
+    /* Months of an H200; tiles and segments of less are counted in 63 bits. */
+    if ((double)facts->m * (double)facts->n * (double)facts->k > 0x1p70)
+        return "more than 2^70 multiplications";
     return NULL;
 }
 
