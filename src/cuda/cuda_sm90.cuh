@@ -269,13 +269,13 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1 || OG_TENSOR_BLOCKS > 1)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+            og_give_registers<40>();
         og_produce(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+            og_take_registers<232>();
         else if constexpr (OG_TENSOR_BLOCKS > 1)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+            og_take_registers<208>();
         og_consume(a, rings, og_shared);
     }
 }

@@ -560,11 +560,11 @@ extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_TENSOR_THREADS, 1
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+            og_give_registers<40>();
         og_produce(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+            og_take_registers<232>();
         og_consume(a, rings, og_shared);
     }
     if constexpr (OG_CLUSTER == 2) {

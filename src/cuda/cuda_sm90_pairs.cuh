@@ -323,14 +323,21 @@ OG_FN og_four og_take_four(const og_held &sum, int i)
 /* Subnormal numbers are 0, as for og_add_there(). */
 OG_FN float og_add_sums(float a, float b)
 {
+#if defined(__CUDA_ARCH__)
     asm("add.ftz.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
     return a;
+#else
+    return a + b;
+#endif
 }
 
 /* *to += v, without waiting for it. From CUDA 12.1 on one instruction does it. */
 OG_FN void og_add_there(og_four *to, const og_four &v)
 {
-#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 1)
+#if !defined(__CUDA_ARCH__)
+    for (int i = 0; i < 4; i++)
+        to->e[i] = to->e[i] + v.e[i];
+#elif __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 1)
     asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v.e[0]), "f"(v.e[1]),
                  "f"(v.e[2]), "f"(v.e[3])
                  : "memory");

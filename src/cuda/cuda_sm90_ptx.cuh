@@ -4,6 +4,8 @@
  * barriers in shared memory, the tensor copy engine (TMA), tensor-core products of a
  * warpgroup (wgmma). Addresses are those of shared memory, as 32 bits.
  *
+ * tests/cuda/shim_hopper.h has the same functions for a CPU.
+ *
  * PARAMETERS
  *   OG_WIDTH     columns of a product: 32, 64, 128 or 256
  *   OG_MMA_TYPE  "f16" or "bf16" where both factors are described; else the left one is float16
@@ -13,6 +15,18 @@
 enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
+
+/* Boxes of halves in shared memory, lines of 64 (128 bytes, swizzled): the address in units of
+ * 16 bytes, 1024 bytes from 8 lines to the next 8, swizzling over 128 bytes. Lines are along k,
+ * and a step of 16 k adds 2; or across it: 64 lines are then 64 k of 64 rows or columns, 8192
+ * bytes from these to the next 64, and a step of 16 k adds 128. */
+template <int across> OG_FN uint64_t og_describe(uint32_t address)
+{
+    return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(across ? 512 : 1) << 16 |
+           (uint64_t)((address & 0x3ffff) >> 4);
+}
+
+#if defined(__CUDA_ARCH__)
 
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
@@ -125,6 +139,17 @@ OG_FN void og_finish_loads()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* Registers go from threads that only copy to those that compute; all of a warpgroup come. */
+template <int registers> OG_FN void og_give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+template <int registers> OG_FN void og_take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
 /* Before the first product after registers were written that products use. */
 OG_FN void og_products_fence()
 {
@@ -148,16 +173,6 @@ OG_FN void og_pin(og_held &d)
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         asm volatile("" : "+f"(d[i])::"memory");
-}
-
-/* Boxes of halves in shared memory, lines of 64 (128 bytes, swizzled): the address in units of
- * 16 bytes, 1024 bytes from 8 lines to the next 8, swizzling over 128 bytes. Lines are along k,
- * and a step of 16 k adds 2; or across it: 64 lines are then 64 k of 64 rows or columns, 8192
- * bytes from these to the next 64, and a step of 16 k adds 128. */
-template <int across> OG_FN uint64_t og_describe(uint32_t address)
-{
-    return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(across ? 512 : 1) << 16 |
-           (uint64_t)((address & 0x3ffff) >> 4);
 }
 
 /* How a product of OG_WIDTH columns is written: d's registers come first, then its operands. */
@@ -230,4 +245,13 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
+#endif
+
+#elif defined(OG_MMA_TYPE)
+
+OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
+{
+    shim_multiply_described(d, left, right, adds, OG_MMA_TYPE, OG_ACROSS);
+}
+
 #endif

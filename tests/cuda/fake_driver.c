@@ -543,7 +543,16 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
         steps[1] < 1 || steps[1] > 8 || steps[2] != 1 || interleave || promotion < 0 ||
         promotion > 3 || fill)
         return CUDA_INVALID_VALUE;
+    const struct shim_map made = {.magic = SHIM_MAP_MAGIC,
+                                  .bytes = bytes,
+                                  .address = (uintptr_t)address,
+                                  .extents = {extents[0], extents[1], extents[2]},
+                                  .pitches = {pitches[0], pitches[1]},
+                                  .box = {box[0], box[1], box[2]},
+                                  .row_step = steps[1],
+                                  .swizzles = swizzle == 3};
     memset(map, 0x5a, OG_CUDA_MAP_BYTES);
+    memcpy(map, &made, sizeof made);
     return CUDA_OK;
 }
 

@@ -128,6 +128,12 @@ static void fail_fiber(const char *message)
     wait_here();
 }
 
+/* Others run, then this fiber again. */
+static void pause_fiber(void)
+{
+    wait_here();
+}
+
 static void fiber_main(void);
 
 static void start_fiber(unsigned index)
@@ -450,7 +456,8 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
                                   .barrier = wait_barrier,
                                   .meet = wait_meeting,
                                   .touch = touch,
-                                  .fail = fail_fiber};
+                                  .fail = fail_fiber,
+                                  .pause = pause_fiber};
     *function->module->link = &run.link;
     for (int i = 0; i < 4; i++)
         sigaction(signals[i], &action, &before[i]);

@@ -260,6 +260,7 @@ static bool preprocess(const paths *path)
                                "-std=c++17",
                                "-D__CUDACC_RTC__",
                                "-DOG_CUDA_SHIM",
+                               "-D__CUDA_ARCH_FEAT_SM90_ALL",
                                is_checking() ? "-DOG_SHIM_CHECK" : "-w",
                                "-include",
                                OG_SHIM_FOLDER "/shim_device.h",
@@ -333,6 +334,7 @@ static int compile(program *p)
     paths path;
     uint64_t hash = hash_text(14695981039346656037u + is_checking(), find_compiler());
     hash = hash_file(hash, OG_SHIM_FOLDER "/shim_device.h");
+    hash = hash_file(hash, OG_SHIM_FOLDER "/shim_hopper.h");
     hash = hash_file(hash, OG_SHIM_FOLDER "/shim_link.h");
     hash = hash_text(hash, p->source);
     snprintf(kept, sizeof kept, "%s/%016" PRIx64 ".so", folder, hash);

@@ -60,6 +60,8 @@ typedef decltype(sizeof 0) size_t;
 #define __shared__ shim_mark_shared
 #define __launch_bounds__(...) shim_mark_bounds(__VA_ARGS__)
 
+#define __cluster_dims__(...)
+
 #define __device__
 #define __host__
 #define __constant__
@@ -482,6 +484,8 @@ static inline void og_multiply_16(float *d, const unsigned *x, const unsigned *w
         d[i] = (float)sum;
     }
 }
+
+#include "shim_hopper.h"
 
 /* ---- entries ------------------------------------------------------------------------ */
 

@@ -41,6 +41,16 @@ struct shim_link {
     /* Every load and store, in a module compiled for checking. */
     void (*touch)(const volatile void *address, unsigned long bytes, int write);
     void (*fail)(const char *message);
+    /* Others run, then this thread again. */
+    void (*pause)(void);
+};
+
+/* What cuTensorMapEncodeTiled() leaves in a map's 128 bytes. */
+enum { SHIM_MAP_MAGIC = 0x70616d };
+struct shim_map {
+    unsigned magic, bytes; /* bytes: of an element */
+    unsigned long long address, extents[3], pitches[2];
+    unsigned box[3], row_step, swizzles;
 };
 
 struct shim_shared {

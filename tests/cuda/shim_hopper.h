@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * shim_hopper.h - what cuda_sm90_ptx.cuh has on a GPU, for a CPU: barriers in shared memory,
+ * TMA's boxes, products of a warpgroup. shim_device.h includes it.
+ *
+ * What is asynchronous on a GPU happens at once here: a box that is overwritten while a product
+ * still reads it does not show. Blocks run one after the other, so there are no clusters.
+ * Addresses of shared memory are offsets into its dynamic part.
+ */
+
+static inline size_t __cvta_generic_to_shared(const void *p)
+{
+    return (size_t)((const char *)p - og_dynamic_shared);
+}
+static inline char *shim_shared_at(unsigned address)
+{
+    if (address >= SHIM_SHARED_BYTES)
+        og_shim_link->fail("an address beyond shared memory");
+    return og_dynamic_shared + address;
+}
+
+/* Lines of 128 bytes: their 16-byte parts change places, by the line's number. */
+static inline unsigned shim_swizzle(unsigned address)
+{
+    return address ^ (address >> 7 & 7) << 4;
+}
+
+/* ---- barriers -------------------------------------------------------------------------- */
+
+struct shim_barrier {
+    int arrivals, pending, bytes;
+    unsigned phase;
+};
+static shim_barrier shim_barriers[SHIM_SHARED_BYTES / 8];
+
+static inline shim_barrier &shim_barrier_at(unsigned address)
+{
+    return shim_barriers[address / 8];
+}
+static inline void shim_end_phase(shim_barrier &barrier)
+{
+    if (barrier.pending < 0)
+        og_shim_link->fail("more arrivals than a barrier counts");
+    if (barrier.pending == 0 && barrier.bytes == 0) {
+        barrier.phase ^= 1;
+        barrier.pending = barrier.arrivals;
+    }
+}
+/* Lets others run until is_over(). */
+template <class F> static inline void shim_wait(F is_over)
+{
+    for (int turns = 0; !is_over(); turns++) {
+        if (turns == 100000)
+            og_shim_link->fail("waits for what never comes");
+        og_shim_link->pause();
+    }
+}
+
+static inline void og_barrier_init(unsigned barrier, unsigned arrivals)
+{
+    shim_barrier_at(barrier) = {(int)arrivals, (int)arrivals, 0, 0};
+}
+static inline void og_publish_barriers()
+{
+}
+static inline void og_barrier_arrive(unsigned barrier)
+{
+    shim_barrier_at(barrier).pending--;
+    shim_end_phase(shim_barrier_at(barrier));
+}
+static inline void og_barrier_expect(unsigned barrier, unsigned bytes)
+{
+    shim_barrier_at(barrier).bytes += (int)bytes;
+    og_barrier_arrive(barrier);
+}
+static inline void og_barrier_wait(unsigned barrier, unsigned parity)
+{
+    shim_wait([=] { return shim_barrier_at(barrier).phase != parity; });
+}
+static inline void og_barrier_arrive_at(unsigned, unsigned)
+{
+    og_shim_link->fail("there are no clusters");
+}
+static inline void og_meet_cluster()
+{
+    og_shim_link->fail("there are no clusters");
+}
+
+/* The 128 threads of consumer group 0 or 1. */
+static inline void og_meet_group(int group)
+{
+    static unsigned came[2], rounds[2];
+    const unsigned round = rounds[group];
+    if (++came[group] == 128) {
+        came[group] = 0;
+        rounds[group]++;
+    } else {
+        shim_wait([=] { return rounds[group] != round; });
+    }
+}
+
+/* ---- boxes ----------------------------------------------------------------------------- */
+
+#define OG_READ_ONCE 0
+#define OG_READ_NORMALLY 0
+#define OG_READ_OFTEN 0
+
+template <class M> static inline void og_fetch_map(const M *)
+{
+}
+
+/* Bytes of element (c, r, d) of the map, or none: they are 0 there. */
+static inline const char *shim_find_element(const shim_map &map, long long c, long long r,
+                                            long long d)
+{
+    const bool there = c >= 0 && r >= 0 && d >= 0 && c < (long long)map.extents[0] &&
+                       r < (long long)map.extents[1] && d < (long long)map.extents[2];
+    return there ? (const char *)map.address + c * map.bytes + r * (long long)map.pitches[0] +
+                       d * (long long)map.pitches[1]
+                 : nullptr;
+}
+
+template <class M>
+static inline void og_copy_box(unsigned to, const M *at, int column, int row, int base,
+                               unsigned barrier, unsigned long long)
+{
+    shim_map map;
+    __builtin_memcpy(&map, at, sizeof map);
+    if (map.magic != SHIM_MAP_MAGIC)
+        og_shim_link->fail("a copy by what is no map");
+    unsigned offset = 0;
+    for (unsigned d = 0; d < map.box[2]; d++)
+        for (unsigned r = 0; r < map.box[1]; r += map.row_step)
+            for (unsigned c = 0; c < map.box[0]; c++, offset += map.bytes) {
+                const char *from = shim_find_element(map, (long long)column + c, (long long)row + r,
+                                                     (long long)base + d);
+                char *place =
+                    shim_shared_at(map.swizzles ? shim_swizzle(to + offset) : to + offset);
+                if (from)
+                    __builtin_memcpy(place, from, map.bytes);
+                else
+                    __builtin_memset(place, 0, map.bytes);
+            }
+    shim_barrier_at(barrier).bytes -= (int)offset;
+    shim_end_phase(shim_barrier_at(barrier));
+}
+template <class M>
+static inline void og_copy_box_to_both(unsigned, const M *, int, int, int, unsigned,
+                                       unsigned long long)
+{
+    og_shim_link->fail("there are no clusters");
+}
+
+/* Of any type: the bytes there. */
+struct shim_read {
+    unsigned at;
+    template <class T> operator T() const
+    {
+        T value;
+        __builtin_memcpy(&value, shim_shared_at(at), sizeof value);
+        return value;
+    }
+};
+static inline shim_read og_load_shared(unsigned at)
+{
+    return {at};
+}
+static inline shim_read og_load_shared_two(unsigned at)
+{
+    return {at};
+}
+static inline void og_finish_loads()
+{
+}
+
+/* ---- products -------------------------------------------------------------------------- */
+
+template <int registers> static inline void og_give_registers()
+{
+}
+template <int registers> static inline void og_take_registers()
+{
+}
+static inline void og_products_fence()
+{
+}
+static inline void og_products_commit()
+{
+}
+template <int groups> static inline void og_products_wait()
+{
+}
+template <int n> static inline void og_pin(float (&)[n])
+{
+}
+
+/* Element (row, k) of a described factor: og_describe() of cuda_sm90_ptx.cuh. */
+template <bool is_bfloat>
+static inline float shim_described(unsigned long long description, bool across, int row, int k)
+{
+    const unsigned start = (unsigned)(description & 0x3fff) << 4;
+    const unsigned at = across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2
+                               : start + row / 8 * 1024 + row % 8 * 128 + k * 2;
+    unsigned short bits;
+    __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at)), 2);
+    return shim_half<is_bfloat>(bits, 0);
+}
+
+/* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
+ * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and g + 8.
+ * Summed in float64, rounded once: a GPU truncates. */
+template <bool adds_always, int n, class Left, class Right>
+static inline void shim_multiply(float (&d)[n], bool adds, Left left, Right right)
+{
+    const int g = shim_lane() / 4, t = shim_lane() % 4;
+    float x[2][16];
+    for (int h = 0; h < 2; h++)
+        for (int k = 0; k < 16; k++)
+            x[h][k] = left(g + 8 * h, k);
+    for (int j = 0; j < n / 4; j++)
+        for (int c = 0; c < 2; c++) {
+            float w[16];
+            for (int k = 0; k < 16; k++)
+                w[k] = right(8 * j + 2 * t + c, k);
+            for (int h = 0; h < 2; h++) {
+                float &sum = d[4 * j + 2 * h + c];
+                double s = adds || adds_always ? sum : 0.0;
+                for (int k = 0; k < 16; k++)
+                    s += (double)x[h][k] * w[k];
+                sum = (float)s;
+            }
+        }
+}
+
+/* The left factor in registers, as for mma.sync; float16. */
+template <int adds, int n>
+static inline void og_multiply_16(float (&d)[n], const unsigned *left, unsigned long long right)
+{
+    const shim_lanes<4> &lanes = shim_exchange<4>(left);
+    shim_multiply<adds != 0>(
+        d, false,
+        [&](int row, int k) {
+            return shim_half<false>(lanes.of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k % 2);
+        },
+        [&](int column, int k) { return shim_described<false>(right, false, column, k); });
+    __syncwarp();
+}
+
+/* Both described; type: "f16" or "bf16", across: "0, 1" and so on. */
+template <int n>
+static inline void shim_multiply_described(float (&d)[n], unsigned long long left,
+                                           unsigned long long right, unsigned adds,
+                                           const char *type, const char *across)
+{
+    const int first = og_shim_link->thread.x / 32 % 4 * 16;
+    const bool is_bfloat = type[0] == 'b', x_across = across[0] == '1', w_across = across[3] == '1';
+    auto read = [&](unsigned long long from, bool is_across, int row, int k) {
+        return is_bfloat ? shim_described<true>(from, is_across, row, k)
+                         : shim_described<false>(from, is_across, row, k);
+    };
+    shim_multiply<false>(
+        d, adds != 0, [&](int row, int k) { return read(left, x_across, first + row, k); },
+        [&](int column, int k) { return read(right, w_across, column, k); });
+    __syncwarp();
+}

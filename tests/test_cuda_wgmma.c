@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_wgmma.c - what Hopper's tensor cores compute: float32's accuracy, a row's bits do not
+ * depend on the other rows nor a product's on its batch, exact sums and their tails have the
+ * CPU's bits. On the fake device cuda/shim_hopper.h multiplies; CTest runs this twice, the second
+ * time with one multiprocessor, whose block then has all tiles.
+ */
+#include "cuda_case.h"
+
+#include <math.h>
+
+/* ---- float32 ----------------------------------------------------------------------------- */
+
+/* y = linear(x, w) on the device. */
+static void run_linear(int64_t m, int64_t n, int64_t k, const float *x, const float *w, float *y)
+{
+    const ogive_options options = {.size = sizeof options};
+    const int64_t shapes[][2] = {{m, k}, {n, k}, {m, n}};
+    const float *host[] = {x, w, NULL};
+    test_tensor at[3];
+    DLTensor *tensors[3];
+    void *memory[3];
+    ogive_error error;
+    for (int t = 0; t < 3; t++) {
+        size_t bytes = (size_t)(shapes[t][0] * shapes[t][1]) * sizeof(float);
+        memory[t] = device_alloc(bytes);
+        if (host[t])
+            device_copy(memory[t], host[t], bytes);
+        tensors[t] = test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 2, shapes[t], NULL);
+        tensors[t]->device = cuda_device;
+    }
+    TEST_OK(device_run(find_formula("linear(x, w)"), tensors, 2, tensors + 2, 1, &options, &error),
+            error);
+    device_copy(y, memory[2], (size_t)(m * n) * sizeof(float));
+    for (int t = 0; t < 3; t++)
+        device_free(memory[t]);
+}
+
+static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
+{
+    float *x = malloc((size_t)(m * k) * 4), *w = malloc((size_t)(n * k) * 4);
+    float *y = malloc((size_t)(m * n) * 4), *alone = malloc((size_t)n * 4);
+    double worst = 0;
+    assert_true(x && w && y && alone);
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = (float)test_random_range(random, -1, 1) * (i / k % 7 == 3 ? 0x1p30f : 1.0f);
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = (float)test_random_range(random, -1, 1) * (i % 64 == 9 ? 0x1p12f : 1.0f);
+    run_linear(m, n, k, x, w, y);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, scale = 0;
+            for (int64_t l = 0; l < k; l++) {
+                sum += (double)x[i * k + l] * w[j * k + l];
+                scale += fabs((double)x[i * k + l] * w[j * k + l]);
+            }
+            double e = fabs(y[i * n + j] - sum) / scale;
+            worst = e > worst ? e : worst;
+        }
+    printf("%lld x %lld x %lld: %.1e of sum |x||w|\n", (long long)m, (long long)n, (long long)k,
+           worst);
+    /* A pair of halves leaves 2^-22 of a factor, and the product of two low halves, at most
+     * 2^-22, is left out: 3 * 2^-22 where one product is nearly all of the sum, and float32's
+     * own roundings. */
+    assert_true(worst <= 0x1p-20);
+    for (int64_t i = 0; i < m; i += 1 + m / 3) {
+        run_linear(1, n, k, x + i * k, w, alone);
+        assert_true(memcmp(alone, y + i * n, (size_t)n * 4) == 0);
+    }
+    free(x);
+    free(w);
+    free(y);
+    free(alone);
+}
+
+static void test_accuracy(void **unused)
+{
+    static const int64_t shapes[][3] = {{1, 128, 128},    {5, 130, 132},   {130, 257, 196},
+                                        {129, 128, 1000}, {300, 200, 260}, {40, 257, 4200},
+                                        {3, 128, 8260},   {2, 128, 65600}};
+    test_random random = test_random_named("accuracy");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++)
+        check_linear(shapes[i][0], shapes[i][1], shapes[i][2], &random);
+}
+
+/* ---- exact sums -------------------------------------------------------------------------- */
+
+/* Odd multiples of 1/32 below 2: sums of up to 4096 products are exact in float32, so whoever
+ * multiplies must have the CPU's bits, and the tail after that. */
+static void fill_exact(placed *p, test_random *random)
+{
+    for (int64_t i = 0; i < p->elements; i++)
+        reference_store(p->memory, p->dtype, i,
+                        (double)(2 * test_random_below(random, 64) - 63) / 32);
+}
+
+static const struct {
+    const char *text;
+    case_shape shapes[5];
+    case_layout layouts[2]; /* of x and w */
+} exact[] = {
+    {"linear(x, w)", {SHAPE(130, 260), SHAPE(200, 260)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w)", {SHAPE(70, 264), SHAPE(136, 264)}, {MISALIGNED, PADDED}},
+    {"linear(x, w, b)", {SHAPE(300, 136), SHAPE(300, 136), SHAPE(300)}, {TRANSPOSED, SLICED}},
+    {"z = linear(x, w, b); z + 2 * sigmoid(z)",
+     {SHAPE(3, 2056), SHAPE(130, 2056), SHAPE(130)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w) * y + r",
+     {SHAPE(2, 35, 128), SHAPE(150, 128), SHAPE(2, 35, 150), SHAPE(35, 1)},
+     {STRIDED, CONTIGUOUS}},
+    {"sum(sigmoid(linear(x, w, b)), dim=1)",
+     {SHAPE(137, 520), SHAPE(300, 520), SHAPE(300)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"logsumexp(linear(x, w), dim=1)", {SHAPE(37, 136), SHAPE(129, 136)}, {CONTIGUOUS, TRANSPOSED}},
+    {"x @ w", {SHAPE(77, 136), SHAPE(136, 130)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(200, 64), SHAPE(64, 24)}, {TRANSPOSED, CONTIGUOUS}},
+    {"x @ w", {SHAPE(5, 70, 264), SHAPE(5, 264, 136)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(3, 70, 101), SHAPE(3, 101, 77)}, {CONTIGUOUS, TRANSPOSED}},
+    {"x @ w + y", {SHAPE(70, 264), SHAPE(4, 264, 136), SHAPE(70, 136)}, {CONTIGUOUS, STRIDED}},
+    {"x @ w", {SHAPE(2, 3, 40, 136), SHAPE(3, 136, 130)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"x @ w", {SHAPE(2, 1, 40, 136), SHAPE(3, 136, 132)}, {TRANSPOSED, CONTIGUOUS}},
+    {"x @ w", {SHAPE(2, 3, 2, 9, 136), SHAPE(2, 1, 2, 136, 132)}, {CONTIGUOUS, STRIDED}},
+    {"sum(x @ transpose(w, 0, 1), dim=-1)",
+     {SHAPE(2, 3, 40, 136), SHAPE(3, 2, 136, 132)},
+     {STRIDED, CONTIGUOUS}},
+    {"sum(linear(x, w), dim=1)", {SHAPE(70, 8264), SHAPE(136, 8264)}, {CONTIGUOUS, PADDED}},
+    {"relu(linear(x, w, b))",
+     {SHAPE(330, 72), SHAPE(520, 72), SHAPE(520)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    /* Of halves, two blocks share x, or w; the fake device has no clusters, and is slow. */
+    {"linear(x, w)", {SHAPE(100, 72), SHAPE(33000, 72)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"linear(x, w, b)", {SHAPE(2100, 64), SHAPE(4100, 64), SHAPE(4100)}, {TRANSPOSED, CONTIGUOUS}},
+};
+
+static void test_exact(void **unused)
+{
+    enum { LARGE = 2 };
+    const size_t count = TEST_COUNT(exact) - (device_is_fake() ? LARGE : 0);
+    static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
+    test_random random = test_random_named("exact");
+    (void)unused;
+    case_options.precision = OGIVE_FLOAT32;
+    for (size_t i = 0; i < 2 * count * TEST_COUNT(dtypes); i++) {
+        size_t which = i / 2 % count;
+        formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
+        c.input_count = ogive_formula_input_count(c.formula);
+        for (size_t t = 0; t < c.input_count; t++) {
+            placed *p = &c.inputs[t];
+            *p = (placed){.dtype = dtypes[i / 2 / count],
+                          .layout = t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
+                          .rank = exact[which].shapes[t].rank};
+            memcpy(p->shape, exact[which].shapes[t].shape, sizeof p->shape);
+            place(p, &random, true);
+            fill_exact(p, &random);
+        }
+        run_placed(&c, i % 2 ? TRANSPOSED : CONTIGUOUS, &random);
+    }
+    case_options.precision = OGIVE_STRICT;
+    end_cases("exact");
+}
+
+/* ---- batches ----------------------------------------------------------------------------- */
+
+/* A product of a batch has the bits that it has alone, whatever dims the batch has. */
+static void test_batches_alone(void **unused)
+{
+    enum { M = 9, N = 132, K = 4164, OUTER = 2, INNER = 3 };
+    static const int64_t x_shape[] = {OUTER, INNER, M, K}, w_shape[] = {OUTER, INNER, K, N};
+    /* As of (INNER, OUTER, ..): the two dims of the batch do not become one. */
+    static const int64_t x_strides[] = {M * K, OUTER * M * K, K, 1};
+    static const int64_t w_strides[] = {K * N, OUTER * K * N, N, 1};
+    static const int64_t y_shape[] = {OUTER, INNER, M, N};
+    const ogive_options options = {.size = sizeof options};
+    test_random random = test_random_named("batches alone");
+    static float x[OUTER * INNER * M * K], w[OUTER * INNER * K * N], y[OUTER * INNER * M * N];
+    static float alone[M * N];
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(x); i++)
+        x[i] = (float)test_random_range(&random, -1, 1);
+    for (size_t i = 0; i < TEST_COUNT(w); i++)
+        w[i] = (float)test_random_range(&random, -1, 1);
+    float *memory[] = {device_alloc(sizeof x), device_alloc(sizeof w), device_alloc(sizeof y)};
+    device_copy(memory[0], x, sizeof x);
+    device_copy(memory[1], w, sizeof w);
+    for (int b = -1; b < OUTER * INNER; b++) { /* all, then each */
+        int64_t first = b < 0 ? 0 : b / INNER + b % INNER * OUTER;
+        int skip = b < 0 ? 0 : 2;
+        test_tensor at[3];
+        ogive_error error;
+        DLTensor *tensors[] = {
+            test_tensor_init(&at[0], memory[0] + first * M * K, dlpack_of(OG_FLOAT32), 4 - skip,
+                             x_shape + skip, x_strides + skip),
+            test_tensor_init(&at[1], memory[1] + first * K * N, dlpack_of(OG_FLOAT32), 4 - skip,
+                             w_shape + skip, w_strides + skip),
+            test_tensor_init(&at[2], memory[2], dlpack_of(OG_FLOAT32), 4 - skip, y_shape + skip,
+                             NULL)};
+        for (int t = 0; t < 3; t++)
+            tensors[t]->device = cuda_device;
+        TEST_OK(device_run(find_formula("x @ w"), tensors, 2, tensors + 2, 1, &options, &error),
+                error);
+        device_copy(b < 0 ? y : alone, memory[2], b < 0 ? sizeof y : sizeof alone);
+        assert_true(b < 0 || memcmp(alone, y + b * M * N, sizeof alone) == 0);
+    }
+    for (int t = 0; t < 3; t++)
+        device_free(memory[t]);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_batches_alone),
+    };
+    return CASE_RUN(tests);
+}
