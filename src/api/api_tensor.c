@@ -118,16 +118,6 @@ og_reach og_layout_reach(const og_layout *layout)
     return reach;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Are the tensors apart within one step, if dims that step by least bytes or more
  * are the steps, and the others what lies within? Addresses repeat by the steps'
  * greatest common divisor. */
@@ -142,7 +132,7 @@ static bool apart_within(const og_buffer *const side[2], int64_t distance, int64
             if (side[s]->shape[d] < 2 || by == 0)
                 continue;
             if (by >= least)
-                step = greatest_divisor(by, step);
+                step = og_greatest_divisor(by, step);
             else
                 inner[s] += by * (side[s]->shape[d] - 1);
         }

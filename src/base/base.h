@@ -62,6 +62,17 @@ static inline int64_t og_divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* The greatest number that divides both; of 0 and a number, the number. */
+static inline int64_t og_greatest_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* Number of elements of a shape whose dims are >= 0; false above INT64_MAX. */
 bool og_shape_count(int rank, const int64_t *shape, int64_t *out);
 

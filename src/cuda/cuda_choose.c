@@ -33,22 +33,12 @@ static bool has_columns(const og_kernel *kernel)
            product->right.stride[last] != 0;
 }
 
-static int64_t find_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void see_slabs(const og_kernel *kernel, og_cuda_product_facts *facts)
 {
     const og_access *right = &kernel->products[0].right;
     bool is_back = false;
     for (int32_t d = 0; d < facts->batch_dims; d++) {
-        facts->right_slab = find_divisor(facts->right_slab, llabs(right->stride[d]));
+        facts->right_slab = og_greatest_divisor(facts->right_slab, llabs(right->stride[d]));
         is_back |= right->stride[d] < 0;
     }
     facts->right_slab = is_back ? -facts->right_slab : facts->right_slab;
