@@ -106,6 +106,8 @@ void og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *ma
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
+/* That of a dim of the space, if it is not there yet; its name goes to name. */
+void og_cuda_add_dim_divisor(og_cuda_emitter *e, int32_t dim, char name[16]);
 /* Pointers of all accesses, constants, struct og_offsets and og_start(). */
 void og_cuda_add_operands(og_cuda_emitter *e);
 /* name(a, index, at): adds index over dims, or dims [from, to), the last fastest, to at. */

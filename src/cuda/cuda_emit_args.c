@@ -100,6 +100,14 @@ void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent)
     og_text_add(&e->arguments.members, "    og_divisor %s;\n", name);
 }
 
+void og_cuda_add_dim_divisor(og_cuda_emitter *e, int32_t dim, char name[16])
+{
+    snprintf(name, 16, "d%d", (int)dim);
+    if (!e->has_divisor[dim])
+        og_cuda_add_divisor(e, name, e->kernel->space.extent[dim]);
+    e->has_divisor[dim] = true;
+}
+
 static void add_stride(og_cuda_emitter *e, int32_t access, int32_t dim)
 {
     bool *has = &e->has_stride[access * OG_MAX_RANK + dim];
@@ -227,10 +235,7 @@ void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims,
         og_text_add(&e->places, "    og_index rest, i;\n");
     for (int32_t k = count - 1; k > 0; k--) {
         char divisor[16];
-        snprintf(divisor, sizeof divisor, "d%d", (int)dims[k]);
-        if (!e->has_divisor[dims[k]])
-            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[dims[k]]);
-        e->has_divisor[dims[k]] = true;
+        og_cuda_add_dim_divisor(e, dims[k], divisor);
         og_text_add(&e->places,
                     "    rest = og_divide(index, a.%s);\n"
                     "    i = index - rest * a.%s.extent;\n"

@@ -66,10 +66,7 @@ static void add_moves(og_cuda_emitter *e, const og_cuda_factor *f, int32_t to, c
 {
     for (int32_t d = to - 1; d > 0; d--) {
         char divisor[16];
-        snprintf(divisor, sizeof divisor, "d%d", (int)d);
-        if (!e->has_divisor[d])
-            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
-        e->has_divisor[d] = true;
+        og_cuda_add_dim_divisor(e, d, divisor);
         og_text_add(&e->passes,
                     "        rest = og_divide(%s, a.%s);\n"
                     "        i = %s - rest * a.%s.extent;\n"

@@ -192,15 +192,12 @@ static void add_x(og_cuda_emitter *e, const matrices *s)
     for (int32_t d = e->kernel->space.rank - 2; d >= 0; d--) {
         char stride[16], divisor[16];
         snprintf(stride, sizeof stride, "x_%d", (int)d);
-        snprintf(divisor, sizeof divisor, "d%d", (int)d);
         og_cuda_add_index(e, stride, product->left.stride[d]);
         if (d == 0) {
             og_text_add(to, "    at += (int64_t)index * a.%s;\n", stride);
             break;
         }
-        if (!e->has_divisor[d])
-            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
-        e->has_divisor[d] = true;
+        og_cuda_add_dim_divisor(e, d, divisor);
         og_text_add(to,
                     "    rest = og_divide(index, a.%s);\n"
                     "    at += (int64_t)(index - rest * a.%s.extent) * a.%s;\n"
@@ -230,15 +227,12 @@ static void add_slabs(og_cuda_emitter *e, const matrices *s)
     for (int32_t d = s->batch_dims - 1; d >= 0; d--) {
         char step[16], divisor[16];
         snprintf(step, sizeof step, "w_%d", (int)d);
-        snprintf(divisor, sizeof divisor, "d%d", (int)d);
         og_cuda_add_index(e, step, e->kernel->products[0].right.stride[d] / s->w_slab);
         if (d == 0) {
             og_text_add(to, "    return at + base * a.%s;\n}\n", step);
             return;
         }
-        if (!e->has_divisor[d])
-            og_cuda_add_divisor(e, divisor, e->kernel->space.extent[d]);
-        e->has_divisor[d] = true;
+        og_cuda_add_dim_divisor(e, d, divisor);
         og_text_add(to,
                     "    rest = og_divide(base, a.%s);\n"
                     "    at += (base - rest * a.%s.extent) * a.%s;\n"
