@@ -11,11 +11,10 @@
 
 struct og_cuda_module {
     og_cuda_module *next;
-    bool is_made; /* else a thread is compiling and loading it */
     const og_cuda_device *device;
     uint64_t hash; /* of source */
     char *source;
-    og_cu_module *handle;
+    og_cu_module *handle; /* NULL while a thread compiles and loads it */
     og_cuda_origin origin;
 };
 
@@ -80,7 +79,7 @@ static og_cuda_module *claim_module(const og_cuda_device *device, const char *so
     uint64_t hash = hash_source(source, length);
     pthread_mutex_lock(&table_lock);
     og_cuda_module *module = find_module(device, source, hash);
-    while (module && !module->is_made) {
+    while (module && !module->handle) {
         pthread_cond_wait(&modules_changed, &table_lock);
         module = find_module(device, source, hash);
     }
@@ -142,12 +141,13 @@ static ogive_status load_image(const og_cuda_device *device, const og_cuda_image
     return OGIVE_OK;
 }
 
-static ogive_status make_module(og_cuda_module *module, const char *source, ogive_error *error)
+static ogive_status make_module(og_cuda_module *module, ogive_error *error)
 {
     og_cuda_image image;
-    ogive_status status = og_cuda_build(source, module->device->limits.arch, &image, error);
+    og_cu_module *handle = NULL;
+    ogive_status status = og_cuda_build(module->source, module->device->limits.arch, &image, error);
     if (status == OGIVE_OK)
-        status = load_image(module->device, &image, &module->handle, error);
+        status = load_image(module->device, &image, &handle, error);
     og_cuda_image_free(&image);
     if (status != OGIVE_OK)
         return status;
@@ -156,7 +156,7 @@ static ogive_status make_module(og_cuda_module *module, const char *source, ogiv
                                       .nvrtc_minor = image.nvrtc_minor,
                                       .was_cached = image.was_cached};
     pthread_mutex_lock(&table_lock);
-    module->is_made = true;
+    module->handle = handle;
     pthread_cond_broadcast(&modules_changed);
     pthread_mutex_unlock(&table_lock);
     return OGIVE_OK;
@@ -171,7 +171,7 @@ ogive_status og_cuda_load(const og_cuda_device *device, const char *source,
     if (!module)
         return og_fail_memory(error, sizeof *module);
     if (!module->handle) { /* claimed */
-        ogive_status status = make_module(module, source, error);
+        ogive_status status = make_module(module, error);
         if (status != OGIVE_OK) {
             drop_module(module);
             return status;
