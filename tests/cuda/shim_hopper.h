@@ -209,7 +209,7 @@ static inline float shim_described(unsigned long long description, bool across, 
 /* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
  * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and g + 8.
  * Summed in float64, rounded once: a GPU truncates. */
-template <bool adds_always, int n, class Left, class Right>
+template <int n, class Left, class Right>
 static inline void shim_multiply(float (&d)[n], bool adds, Left left, Right right)
 {
     const int g = shim_lane() / 4, t = shim_lane() % 4;
@@ -224,7 +224,7 @@ static inline void shim_multiply(float (&d)[n], bool adds, Left left, Right righ
                 w[k] = right(8 * j + 2 * t + c, k);
             for (int h = 0; h < 2; h++) {
                 float &sum = d[4 * j + 2 * h + c];
-                double s = adds || adds_always ? sum : 0.0;
+                double s = adds ? sum : 0.0;
                 for (int k = 0; k < 16; k++)
                     s += (double)x[h][k] * w[k];
                 sum = (float)s;
@@ -237,8 +237,8 @@ template <int adds, int n>
 static inline void og_multiply_16(float (&d)[n], const unsigned *left, unsigned long long right)
 {
     const shim_lanes<4> &lanes = shim_exchange<4>(left);
-    shim_multiply<adds != 0>(
-        d, false,
+    shim_multiply(
+        d, adds != 0,
         [&](int row, int k) {
             return shim_half<false>(lanes.of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k % 2);
         },
@@ -258,7 +258,7 @@ static inline void shim_multiply_described(float (&d)[n], unsigned long long lef
         return is_bfloat ? shim_described<true>(from, is_across, row, k)
                          : shim_described<false>(from, is_across, row, k);
     };
-    shim_multiply<false>(
+    shim_multiply(
         d, adds != 0, [&](int row, int k) { return read(left, x_across, first + row, k); },
         [&](int column, int k) { return read(right, w_across, column, k); });
     __syncwarp();
