@@ -445,7 +445,6 @@ def time_first(library, folder, name, compiled):
 
 def run_first(library, name):
     """The first result of a process that has a CUDA context: nothing cached, then again."""
-    rows = []
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
         for cache in ("cold", "warm"):
             row = {"work": f"first result, {cache} cache, {name}", "shape": first_works[name][2][0],
@@ -456,8 +455,7 @@ def run_first(library, name):
                 row["peers"]["torch.compile"] = time_first(library, theirs, name, True)
             except Refused as problem:
                 row["problem"] = str(problem)
-            rows.append(row)
-    return rows
+            yield row
 
 
 # ---- the table ---------------------------------------------------------------------
@@ -541,9 +539,12 @@ def run_all(args, ogive, gpu):
         yield run_work(work, ogive, gpu, compilers, args.rounds, args.seconds)
         if not args.smoke:
             torch.cuda.empty_cache()
-    if not args.smoke and not args.names:
+    if args.smoke:
+        return
+    if not args.names:
         yield run_small(ogive, gpu)
-        for name in first_works:
+    for name in first_works:
+        if not args.names or any(part in f"first result, {name}" for part in args.names):
             yield from run_first(args.library.resolve(), name)
 
 
