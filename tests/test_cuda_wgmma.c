@@ -2,8 +2,8 @@
  *
  * test_cuda_wgmma.c - what Hopper's tensor cores compute: float32's accuracy, a row's bits do not
  * depend on the other rows nor a product's on its batch, exact sums and their tails have the
- * CPU's bits. On the fake device cuda/shim_hopper.h multiplies; CTest runs this twice, the second
- * time with one multiprocessor, whose block then has all tiles.
+ * CPU's bits. On the fake device cuda/shim_hopper.h multiplies; CTest runs this again with one
+ * multiprocessor, whose block then has all tiles, and with two that share a factor of halves.
  */
 #include "cuda_case.h"
 
@@ -128,7 +128,7 @@ static const struct {
     {"relu(linear(x, w, b))",
      {SHAPE(330, 72), SHAPE(520, 72), SHAPE(520)},
      {CONTIGUOUS, CONTIGUOUS}},
-    /* Of halves, two blocks share x, or w; the fake device has no clusters, and is slow. */
+    /* So large that of halves two blocks share x, or w, unasked; the fake device is slow. */
     {"linear(x, w)", {SHAPE(100, 72), SHAPE(33000, 72)}, {CONTIGUOUS, CONTIGUOUS}},
     {"linear(x, w, b)", {SHAPE(2100, 64), SHAPE(4100, 64), SHAPE(4100)}, {TRANSPOSED, CONTIGUOUS}},
 };

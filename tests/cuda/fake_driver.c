@@ -512,12 +512,15 @@ int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const c
     void *entry = dlsym(module->module.library, symbol);
     snprintf(symbol, sizeof symbol, "og_bounds_%s", name);
     const unsigned *bounds = dlsym(module->module.library, symbol);
-    fake_function *f = entry && bounds ? calloc(1, sizeof *f) : NULL;
+    snprintf(symbol, sizeof symbol, "og_cluster_%s", name);
+    const unsigned *cluster = dlsym(module->module.library, symbol);
+    fake_function *f = entry && bounds && cluster ? calloc(1, sizeof *f) : NULL;
     if (!f)
         return CUDA_NOT_FOUND;
     f->module = &module->module;
     *(void **)&f->entry = entry;
     f->bounds = *bounds;
+    f->cluster = *cluster;
     f->shared_limit = DEFAULT_SHARED;
     snprintf(f->name, sizeof f->name, "%s", name);
     f->next = module->functions;
@@ -618,7 +621,7 @@ int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, u
     if (!parameters || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z ||
         grid_x > 0x7fffffffu || grid_y > 65535 || grid_z > 65535 || block_x > 1024 ||
         block_y > 1024 || block_z > 64 || (uint64_t)block_x * block_y * block_z > 1024 ||
-        shared_bytes > f->shared_limit)
+        shared_bytes > f->shared_limit || grid_x % f->cluster)
         return CUDA_INVALID_VALUE;
     if (block_x * block_y * block_z > most)
         return CUDA_LAUNCH_OUT_OF_RESOURCES;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * fake_launch.c - runs a grid on the CPU. Blocks run one after the other, in a random
- * order; the threads of a block are fibers that run until they wait for others, warps
- * in a random order, lanes up or down. Shared memory is full of NaNs when a block
- * begins. A launch fails, and says on standard error which block and thread and why,
- * if
+ * order, the two of a cluster in turn; the threads of a block are fibers that run until
+ * they wait for others, warps in a random order, lanes up or down. Shared memory is full
+ * of NaNs when a block begins; of a cluster's blocks, the one that does not run has its
+ * own in a copy. A launch fails, and says on standard error which block and thread and
+ * why, if
  *   - a thread touches what is not its own (700, as on a GPU);
  *   - a barrier is reached by a part of a block only, or by threads that vote
  *     differently;
@@ -83,8 +84,10 @@ typedef struct {
 } fiber;
 
 static struct {
-    fiber fibers[MOST_THREADS];
-    unsigned count, current;
+    fiber fibers[MOST_THREADS]; /* of the blocks of a cluster */
+    unsigned count;             /* threads of a block */
+    unsigned first, current;    /* fiber: of the block that runs, and that one */
+    char *away;                 /* shared memory of the block that does not run */
     char *stacks;
     void *scheduler;
     int result; /* CUresult of the launch */
@@ -174,17 +177,18 @@ static int wait_barrier(int kind, int vote)
 static void release_barrier(void)
 {
     int count = 0, all = 1;
+    fiber *fibers = &run.fibers[run.first];
     for (unsigned i = 0; i < run.count; i++) {
-        run.current = i;
-        if (run.fibers[i].kind != run.fibers[0].kind) {
+        run.current = run.first + i;
+        if (fibers[i].kind != fibers[0].kind) {
             report(CUDA_LAUNCH_FAILED, "is at another kind of barrier than thread 0");
             return;
         }
-        count += run.fibers[i].vote != 0;
-        all &= run.fibers[i].vote != 0;
+        count += fibers[i].vote != 0;
+        all &= fibers[i].vote != 0;
     }
     for (unsigned i = 0; i < run.count; i++) {
-        fiber *f = &run.fibers[i];
+        fiber *f = &fibers[i];
         f->vote = f->kind == SHIM_BARRIER_AND  ? all
                   : f->kind == SHIM_BARRIER_OR ? count > 0
                                                : count;
@@ -199,7 +203,7 @@ static bool release_meeting(unsigned first, unsigned mask, int kind)
 {
     unsigned long long given[LANES], ballot = 0;
     unsigned present = 0;
-    for (unsigned lane = 0; lane < LANES && first + lane < run.count; lane++) {
+    for (unsigned lane = 0; lane < LANES && first + lane < run.first + run.count; lane++) {
         const fiber *f = &run.fibers[first + lane];
         if (!(mask >> lane & 1) || f->state == EXITED)
             continue;
@@ -248,7 +252,7 @@ static void leave_warp(void)
 {
     unsigned first = run.current - run.current % LANES;
     run.fibers[run.current].state = EXITED;
-    for (unsigned i = first; i < first + LANES && i < run.count; i++)
+    for (unsigned i = first; i < first + LANES && i < run.first + run.count; i++)
         if (run.fibers[i].state == AT_MEETING)
             release_meeting(first, run.fibers[i].mask, run.fibers[i].kind);
 }
@@ -291,6 +295,8 @@ static void touch(const volatile void *address, unsigned long bytes, int write)
 {
     if ((uintptr_t)address - (uintptr_t)&run.link < sizeof run.link) /* threadIdx and the like */
         return;
+    if (run.function->cluster > 1) /* of whose shared memory there is one record, for two blocks */
+        return;
     const char *wrong = fake_check_touch(address, bytes, write != 0, run.current);
     if (wrong)
         fail_fiber(wrong);
@@ -301,7 +307,7 @@ static void touch(const volatile void *address, unsigned long bytes, int write)
 static void explain_deadlock(void)
 {
     unsigned waiting = 0, exited = 0, meeting = 0;
-    for (unsigned i = 0; i < run.count; i++) {
+    for (unsigned i = run.first; i < run.first + run.count; i++) {
         waiting += run.fibers[i].state == AT_BARRIER;
         exited += run.fibers[i].state == EXITED;
         meeting += run.fibers[i].state == AT_MEETING;
@@ -334,35 +340,30 @@ static void draw_order(unsigned *order)
         for (unsigned l = 0; l < LANES; l++) {
             unsigned t = warp_order[i] * LANES + (down ? LANES - 1 - l : l);
             if (t < run.count)
-                order[n++] = t;
+                order[n++] = run.first + t;
         }
 }
 
-static void run_block(void)
+/* Threads of the block run, each until it waits. Have all exited? */
+static bool run_round(const unsigned *order)
 {
-    unsigned order[MOST_THREADS], exited = 0;
-    draw_order(order);
-    for (unsigned i = 0; i < run.count; i++)
-        run.fibers[i].state = FRESH;
-    while (exited < run.count && !run.result) {
-        unsigned waiting = 0, progress = 0;
-        exited = 0;
-        for (unsigned i = 0; i < run.count && !run.result; i++) {
-            fiber *f = &run.fibers[order[i]];
-            if (f->state == FRESH || f->state == READY) {
-                resume(order[i]);
-                progress++;
-            }
+    unsigned waiting = 0, exited = 0, progress = 0;
+    for (unsigned i = 0; i < run.count && !run.result; i++) {
+        fiber *f = &run.fibers[order[i]];
+        if (f->state == FRESH || f->state == READY) {
+            resume(order[i]);
+            progress++;
         }
-        for (unsigned i = 0; i < run.count; i++) {
-            waiting += run.fibers[i].state == AT_BARRIER;
-            exited += run.fibers[i].state == EXITED;
-        }
-        if (waiting == run.count && !run.result)
-            release_barrier();
-        else if (!progress && exited < run.count && !run.result)
-            explain_deadlock();
     }
+    for (unsigned i = run.first; i < run.first + run.count; i++) {
+        waiting += run.fibers[i].state == AT_BARRIER;
+        exited += run.fibers[i].state == EXITED;
+    }
+    if (waiting == run.count && !run.result)
+        release_barrier();
+    else if (!progress && exited < run.count && !run.result)
+        explain_deadlock();
+    return exited == run.count;
 }
 
 static void poison_shared(const fake_module *m, size_t bytes)
@@ -382,6 +383,61 @@ static void check_shared(const fake_module *m, size_t bytes)
         }
 }
 
+static void exchange(char *a, char *b, size_t bytes)
+{
+    char some[4096];
+    for (size_t i = 0; i < bytes; i += sizeof some) {
+        size_t part = bytes - i < sizeof some ? bytes - i : sizeof some;
+        memcpy(some, a + i, part);
+        memcpy(a + i, b + i, part);
+        memcpy(b + i, some, part);
+    }
+}
+
+/* From one block of a cluster to the other. */
+static void switch_block(void)
+{
+    const struct shim_shared *shared = &run.function->module->shared;
+    size_t dynamic = run.shape->shared_bytes + PATTERN_BYTES;
+    exchange(shared->dynamic, run.away, dynamic);
+    exchange(shared->from, run.away + dynamic, (size_t)(shared->to - shared->from));
+    run.link.block.x ^= 1;
+    run.link.rank ^= 1;
+    run.first = run.link.rank * run.count;
+}
+
+/* The cluster whose first block is run.link.block, or this block alone: blocks have their rounds
+ * in turn, and are checked in turn. */
+static void run_cluster(void)
+{
+    const fake_module *m = run.function->module;
+    const unsigned blocks = run.function->cluster;
+    unsigned order[MOST_THREADS], exited = 0;
+    for (unsigned b = 0; b < blocks; b++) {
+        draw_order(order + run.first);
+        for (unsigned i = 0; i < run.count; i++)
+            run.fibers[run.first + i].state = FRESH;
+        poison_shared(m, run.shape->shared_bytes);
+        if (blocks > 1)
+            switch_block();
+    }
+    fake_check_block(run.function, run.shape->shared_bytes, run.stacks,
+                     (size_t)MOST_THREADS * STACK_BYTES);
+    while (exited < blocks && !run.result) {
+        exited = 0;
+        for (unsigned b = 0; b < blocks && !run.result; b++) {
+            exited += run_round(order + run.first);
+            if (blocks > 1)
+                switch_block();
+        }
+    }
+    for (unsigned b = 0; b < blocks; b++) {
+        check_shared(m, run.shape->shared_bytes);
+        if (blocks > 1)
+            switch_block();
+    }
+}
+
 static uint64_t find_step(uint64_t count)
 {
     for (;;) { /* any step without a common divisor visits all */
@@ -399,15 +455,12 @@ static uint64_t find_step(uint64_t count)
 static void run_grid(void)
 {
     const struct shim_index g = run.shape->grid;
-    uint64_t count = (uint64_t)g.x * g.y * g.z, step = find_step(count), at = draw(1000) % count;
+    const unsigned blocks = run.function->cluster, x = g.x / blocks;
+    uint64_t count = (uint64_t)x * g.y * g.z, step = find_step(count), at = draw(1000) % count;
     for (uint64_t i = 0; i < count && !run.result; i++, at = (at + step) % count) {
-        run.link.block = (struct shim_index){(unsigned)(at % g.x), (unsigned)(at / g.x % g.y),
-                                             (unsigned)(at / g.x / g.y)};
-        poison_shared(run.function->module, run.shape->shared_bytes);
-        fake_check_block(run.function, run.shape->shared_bytes, run.stacks,
-                         (size_t)MOST_THREADS * STACK_BYTES);
-        run_block();
-        check_shared(run.function->module, run.shape->shared_bytes);
+        run.link.block = (struct shim_index){(unsigned)(at % x) * blocks, (unsigned)(at / x % g.y),
+                                             (unsigned)(at / x / g.y)};
+        run_cluster();
     }
     const fake_block *damaged = run.result ? NULL : fake_find_damage();
     if (damaged) {
@@ -432,13 +485,34 @@ static bool make_stacks(void)
     return true;
 }
 
+/* Room for what the blocks of a cluster need twice. */
+static bool make_away(const fake_function *function)
+{
+    const struct shim_shared *shared = &function->module->shared;
+    free(run.away);
+    run.away = NULL;
+    if (function->cluster > 1)
+        run.away = malloc(SHIM_SHARED_BYTES + PATTERN_BYTES + (size_t)(shared->to - shared->from));
+    return function->cluster == 1 || run.away;
+}
+
+/* Clusters are of two blocks of whole warps. */
+static bool can_launch(const fake_function *function, const fake_launch_shape *shape)
+{
+    unsigned threads = shape->block.x * shape->block.y * shape->block.z;
+    return function->cluster == 1 ||
+           (function->cluster == 2 && threads % LANES == 0 && 2 * threads <= MOST_THREADS);
+}
+
 int fake_launch(fake_function *function, const fake_launch_shape *shape)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
     struct sigaction action = {.sa_sigaction = catch_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
     struct sigaction before[4];
+    if (!can_launch(function, shape))
+        return CUDA_INVALID_VALUE;
     pthread_mutex_lock(&launch_lock);
-    if (!make_stacks()) {
+    if (!make_stacks() || !make_away(function)) {
         pthread_mutex_unlock(&launch_lock);
         return CUDA_OUT_OF_MEMORY;
     }
@@ -446,12 +520,16 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
     run.shape = shape;
     run.result = CUDA_OK;
     run.count = shape->block.x * shape->block.y * shape->block.z;
+    run.first = 0;
     run.random++;
-    for (unsigned i = 0; i < run.count; i++)
-        run.fibers[i].index =
+    for (unsigned f = 0; f < run.count * function->cluster; f++) {
+        const unsigned i = f % run.count;
+        run.fibers[f].index =
             (struct shim_index){i % shape->block.x, i / shape->block.x % shape->block.y,
                                 i / shape->block.x / shape->block.y};
-    run.link = (struct shim_link){.block_size = shape->block,
+    }
+    run.link = (struct shim_link){.other_shared = run.away,
+                                  .block_size = shape->block,
                                   .grid_size = shape->grid,
                                   .barrier = wait_barrier,
                                   .meet = wait_meeting,

@@ -131,19 +131,27 @@ static const char *skip_parentheses(const char *text)
     return text;
 }
 
+/* text is at a mark with arguments: the first of them is a number, which C++ computes. Returns what
+ * is behind. */
+static const char *read_number(const char *text, char *number, size_t bytes)
+{
+    text += strcspn(text, "(");
+    const char *end = skip_parentheses(text);
+    /* A comma expression would be its last number: so an array's first. */
+    snprintf(number, bytes, "(const unsigned[]){%.*s}[0]", (int)(end - text - 2), text + 1);
+    return end;
+}
+
 /* text is behind a __global__: writes the kernel's entry. */
 static void write_entry(const char *text, FILE *out)
 {
-    char name[256] = "", bounds[256] = "0";
+    char name[256] = "", bounds[256] = "0", cluster[256] = "1";
     while (*text && *text != '(' && *text != ';') {
         size_t length = word_length(text);
         if (starts_with_word(text, "shim_mark_bounds")) {
-            text += strcspn(text, "(");
-            const char *end = skip_parentheses(text);
-            /* A comma expression would be its last number: so an array's first. */
-            snprintf(bounds, sizeof bounds, "(const unsigned[]){%.*s}[0]", (int)(end - text - 2),
-                     text + 1);
-            text = end;
+            text = read_number(text, bounds, sizeof bounds);
+        } else if (starts_with_word(text, "shim_mark_cluster")) {
+            text = read_number(text, cluster, sizeof cluster);
         } else if (length) {
             snprintf(name, sizeof name, "%.*s", (int)length, text);
             text += length;
@@ -153,9 +161,10 @@ static void write_entry(const char *text, FILE *out)
     }
     fprintf(out,
             "\nextern \"C\" __attribute__((visibility(\"default\"))) unsigned og_bounds_%s = %s;\n"
+            "extern \"C\" __attribute__((visibility(\"default\"))) unsigned og_cluster_%s = %s;\n"
             "extern \"C\" __attribute__((visibility(\"default\"))) void og_entry_%s(void **p)\n"
             "{\n    shim_call(%s, p);\n}\n",
-            name, bounds, name, name);
+            name, bounds, name, cluster, name, name);
 }
 
 /* text is behind an extern __shared__: its name is another one of the dynamic memory. */
@@ -188,7 +197,8 @@ static char *translate(const char *source)
         size_t length = word_length(text);
         if (starts_with_word(text, "shim_mark_global")) {
             write_entry(text + length, tail.file);
-        } else if (starts_with_word(text, "shim_mark_bounds")) {
+        } else if (starts_with_word(text, "shim_mark_bounds") ||
+                   starts_with_word(text, "shim_mark_cluster")) {
             text = skip_parentheses(text + strcspn(text, "("));
             continue;
         } else if (starts_with_word(text, "shim_mark_shared") && is_extern) {

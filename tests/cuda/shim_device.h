@@ -59,8 +59,7 @@ typedef decltype(sizeof 0) size_t;
 #define __global__ shim_mark_global
 #define __shared__ shim_mark_shared
 #define __launch_bounds__(...) shim_mark_bounds(__VA_ARGS__)
-
-#define __cluster_dims__(...)
+#define __cluster_dims__(...) shim_mark_cluster(__VA_ARGS__)
 
 #define __device__
 #define __host__

@@ -4,8 +4,7 @@
  * TMA's boxes, products of a warpgroup. shim_device.h includes it.
  *
  * What is asynchronous on a GPU happens at once here: a box that is overwritten while a product
- * still reads it does not show. Blocks run one after the other, so there are no clusters.
- * Addresses of shared memory are offsets into its dynamic part.
+ * still reads it does not show. Addresses of shared memory are offsets into its dynamic part.
  */
 
 static inline size_t __cvta_generic_to_shared(const void *p)
@@ -31,11 +30,15 @@ struct shim_barrier {
     int arrivals, pending, bytes;
     unsigned phase;
 };
-static shim_barrier shim_barriers[SHIM_SHARED_BYTES / 8];
+static shim_barrier shim_barriers[2][SHIM_SHARED_BYTES / 8]; /* of each block of a cluster */
 
+static inline shim_barrier &shim_barrier_at(unsigned address, unsigned rank)
+{
+    return shim_barriers[rank][address / 8];
+}
 static inline shim_barrier &shim_barrier_at(unsigned address)
 {
-    return shim_barriers[address / 8];
+    return shim_barrier_at(address, og_shim_link->rank);
 }
 static inline void shim_end_phase(shim_barrier &barrier)
 {
@@ -63,10 +66,14 @@ static inline void og_barrier_init(unsigned barrier, unsigned arrivals)
 static inline void og_publish_barriers()
 {
 }
+static inline void shim_arrive(shim_barrier &barrier)
+{
+    barrier.pending--;
+    shim_end_phase(barrier);
+}
 static inline void og_barrier_arrive(unsigned barrier)
 {
-    shim_barrier_at(barrier).pending--;
-    shim_end_phase(shim_barrier_at(barrier));
+    shim_arrive(shim_barrier_at(barrier));
 }
 static inline void og_barrier_expect(unsigned barrier, unsigned bytes)
 {
@@ -77,26 +84,43 @@ static inline void og_barrier_wait(unsigned barrier, unsigned parity)
 {
     shim_wait([=] { return shim_barrier_at(barrier).phase != parity; });
 }
-static inline void og_barrier_arrive_at(unsigned, unsigned)
+static inline void shim_need_cluster()
 {
-    og_shim_link->fail("there are no clusters");
+    if (!og_shim_link->other_shared)
+        og_shim_link->fail("is in no cluster");
+}
+static inline void og_barrier_arrive_at(unsigned barrier, unsigned rank)
+{
+    shim_need_cluster();
+    shim_arrive(shim_barrier_at(barrier, rank));
+}
+
+/* So many threads wait for each other. */
+struct shim_meeting {
+    unsigned came, rounds;
+};
+static inline void shim_meet(shim_meeting &meeting, unsigned count)
+{
+    const unsigned round = meeting.rounds;
+    if (++meeting.came == count) {
+        meeting.came = 0;
+        meeting.rounds++;
+    } else {
+        shim_wait([&] { return meeting.rounds != round; });
+    }
 }
 static inline void og_meet_cluster()
 {
-    og_shim_link->fail("there are no clusters");
+    static shim_meeting all;
+    shim_need_cluster();
+    shim_meet(all, 2 * blockDim.x);
 }
 
 /* The 128 threads of consumer group 0 or 1. */
 static inline void og_meet_group(int group)
 {
-    static unsigned came[2], rounds[2];
-    const unsigned round = rounds[group];
-    if (++came[group] == 128) {
-        came[group] = 0;
-        rounds[group]++;
-    } else {
-        shim_wait([=] { return rounds[group] != round; });
-    }
+    static shim_meeting groups[2][2];
+    shim_meet(groups[og_shim_link->rank][group], 128);
 }
 
 /* ---- boxes ----------------------------------------------------------------------------- */
@@ -120,10 +144,12 @@ static inline const char *shim_find_element(const shim_map &map, long long c, lo
                  : nullptr;
 }
 
+/* Into the shared memory of block rank of the cluster. */
 template <class M>
-static inline void og_copy_box(unsigned to, const M *at, int column, int row, int base,
-                               unsigned barrier, unsigned long long)
+static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int column, int row,
+                                 int base, unsigned barrier)
 {
+    const bool is_own = rank == og_shim_link->rank;
     shim_map map;
     __builtin_memcpy(&map, at, sizeof map);
     if (map.magic != SHIM_MAP_MAGIC)
@@ -136,19 +162,29 @@ static inline void og_copy_box(unsigned to, const M *at, int column, int row, in
                                                      (long long)base + d);
                 char *place =
                     shim_shared_at(map.swizzles ? shim_swizzle(to + offset) : to + offset);
+                if (!is_own)
+                    place = og_shim_link->other_shared + (place - og_dynamic_shared);
                 if (from)
                     __builtin_memcpy(place, from, map.bytes);
                 else
                     __builtin_memset(place, 0, map.bytes);
             }
-    shim_barrier_at(barrier).bytes -= (int)offset;
-    shim_end_phase(shim_barrier_at(barrier));
+    shim_barrier_at(barrier, rank).bytes -= (int)offset;
+    shim_end_phase(shim_barrier_at(barrier, rank));
 }
 template <class M>
-static inline void og_copy_box_to_both(unsigned, const M *, int, int, int, unsigned,
-                                       unsigned long long)
+static inline void og_copy_box(unsigned to, const M *at, int column, int row, int base,
+                               unsigned barrier, unsigned long long)
 {
-    og_shim_link->fail("there are no clusters");
+    shim_copy_box(og_shim_link->rank, to, at, column, row, base, barrier);
+}
+template <class M>
+static inline void og_copy_box_to_both(unsigned to, const M *at, int column, int row, int base,
+                                       unsigned barrier, unsigned long long)
+{
+    shim_need_cluster();
+    for (unsigned rank = 0; rank < 2; rank++)
+        shim_copy_box(rank, to, at, column, row, base, barrier);
 }
 
 /* Of any type: the bytes there. */

@@ -9,6 +9,7 @@
  *     og_shim_shared         where shared memory is: static from, to, then dynamic
  *     og_entry_NAME          calls kernel NAME with the launch's parameters
  *     og_bounds_NAME         threads of its __launch_bounds__, 0 if it has none
+ *     og_cluster_NAME        blocks of its __cluster_dims__, 1 if it has none
  */
 #ifndef OG_SHIM_LINK_H
 #define OG_SHIM_LINK_H
@@ -33,6 +34,8 @@ struct shim_index {
 
 struct shim_link {
     struct shim_index thread, block, block_size, grid_size; /* of whom runs now */
+    unsigned rank;      /* of the block in its cluster of two; 0 if there is none */
+    char *other_shared; /* dynamic shared memory of the cluster's other block, or NULL */
     /* Waits at the block's barrier; returns the vote's result. */
     int (*barrier)(int kind, int vote);
     /* Waits for the lanes of mask. SHUFFLE: the value of lane source; BALLOT: bits of
