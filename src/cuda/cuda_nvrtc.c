@@ -299,10 +299,12 @@ ogive_status og_cuda_find_nvrtc(const og_cuda_nvrtc **out, ogive_error *error)
 /* ---- compiling ------------------------------------------------------------------- */
 
 /* Only IEEE operations, none contracted or flushed: the CPU's bits. The scalar
- * functions' text has no __device__. */
+ * functions' text has no __device__. A thread of its own for each entry, with the same
+ * instructions: a product has two large ones. */
 const char *const og_cuda_options[] = {
-    "--std=c++17",     "--fmad=false",     "--ftz=false",
-    "--prec-div=true", "--prec-sqrt=true", "--device-as-default-execution-space",
+    "--std=c++17",       "--fmad=false",     "--ftz=false",
+    "--prec-div=true",   "--prec-sqrt=true", "--device-as-default-execution-space",
+    "--split-compile=0",
 };
 const int og_cuda_option_count = sizeof og_cuda_options / sizeof *og_cuda_options;
 

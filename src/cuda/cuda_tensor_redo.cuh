@@ -55,43 +55,49 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         ROW_STEP = 4 * COLUMNS,
         COLUMN_STEP = OG_RUN / COLUMNS,
         ROWS = ROW_STEP * EACH,
-        LOADS = ROWS < 16 ? 1 : ROWS / 16, /* fours of x that a thread reads in a step */
-        AHEAD = EACH == 1 ? 3 : 1          /* steps on their way: few rows wait for w */
+        LOADS = ROWS < 8 ? 1 : ROWS / 8, /* rows of x that a warp reads in a step */
+        AHEAD = EACH == 1 ? 3 : 1        /* steps on their way: few rows wait for w */
     };
-    /* A thread's part of a step: four k of 4 columns of w and of some rows of x. */
+    /* A thread's part of a step: two k of 8 columns of w and of some rows of x. */
     struct step {
-        og_four w[4], x[LOADS];
+        float w[8][2], x[LOADS][2];
     };
     typedef float sums[EACH][COLUMNS];
 
     OG_FN void fetch(const og_args &a, og_index base, og_index n, og_index k,
                             const og_redo_shared &shared, step &s)
     {
-        const int row = threadIdx.x / 16;
-        const og_index at = k + threadIdx.x % 16 * 4;
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const og_index at[2] = {k + lane, k + lane + 32};
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            og_index column = n + i * 16 + row;
+        for (int i = 0; i < 8; i++) {
+            const og_index column = n + 8 * i + warp;
             const og_element *w = og_w_row(a, base, column < a.n ? column : a.n - 1);
-            s.w[i] =
-                og_load_four(w, og_w_stride(a), og_is_by_fours(w, og_w_stride(a)), at, a.k, -0.0f);
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                s.w[i][h] = at[h] < a.k ? og_widen(w[at[h] * og_w_stride(a)]) : -0.0f;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            const og_element *x = shared.rows[i * 16 + row];
-            s.x[i] = og_load_four(x, a.x_k, og_is_by_fours(x, a.x_k), at, a.k, 0.0f);
+            const og_element *x = shared.rows[8 * i + warp];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                s.x[i][h] = at[h] < a.k ? og_widen(x[at[h] * (int64_t)a.x_k]) : 0.0f;
         }
     }
 
     OG_FN void place(const step &s, og_redo_shared &shared)
     {
-        const int row = threadIdx.x / 16, k = threadIdx.x % 16 * 4;
+        const int warp = threadIdx.x / 32, k = threadIdx.x % 32;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            *(og_four *)&shared.w[i * 16 + row][k] = s.w[i];
+        for (int h = 0; h < 2; h++) {
 #pragma unroll
-        for (int i = 0; i < LOADS; i++)
-            *(og_four *)&shared.x[i * 16 + row][k] = s.x[i];
+            for (int i = 0; i < 8; i++)
+                shared.w[8 * i + warp][k + 32 * h] = s.w[i][h];
+#pragma unroll
+            for (int i = 0; i < LOADS; i++)
+                shared.x[8 * i + warp][k + 32 * h] = s.x[i][h];
+        }
     }
 
     /* p += the products of a step */
@@ -120,20 +126,24 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     OG_FN void join(og_redo_shared &shared, int row, int column, og_index k, bool last,
                            sums &p, sums &block)
     {
-        const bool ends_block = last || k % 256 == 0, ends_group = last || k % 4096 == 0;
+        if (!last && k % 256 != 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                block[i][c] = block[i][c] + p[i][c];
+                p[i][c] = 0.0f;
+            }
+        if (!last && k % 4096 != 0)
+            return;
 #pragma unroll
         for (int i = 0; i < EACH; i++)
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
                 float &total = shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c];
-                if (ends_block) {
-                    block[i][c] = block[i][c] + p[i][c];
-                    p[i][c] = 0.0f;
-                }
-                if (ends_group) {
-                    total = total + block[i][c];
-                    block[i][c] = -0.0f;
-                }
+                total = total + block[i][c];
+                block[i][c] = -0.0f;
             }
     }
 
@@ -145,7 +155,7 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
         step steps[AHEAD];
         sums p, block;
-        if (threadIdx.x < 16 * LOADS) {
+        if (threadIdx.x < 8 * LOADS) {
             int at = first + (int)threadIdx.x;
             shared.rows[threadIdx.x] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
         }
@@ -158,21 +168,24 @@ template <int COLUMNS, int EACH> struct og_redo_work {
                 block[i][c] = -0.0f;
                 shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
             }
-#pragma unroll
-        for (int s = 0; s < AHEAD; s++)
-            fetch(a, base, n, 64 * s, shared, steps[s]);
-        for (og_index k = 0; k < a.k; k += 64 * AHEAD)
+        /* The first fetches are in the loop, too: NVRTC takes half as long as for two copies. */
+#pragma unroll 1
+        for (og_index k = -64 * AHEAD; k < a.k; k += 64 * AHEAD)
 #pragma unroll
             for (int s = 0; s < AHEAD; s++) {
-                const og_index end = k + 64 * (s + 1);
-                if (end - 64 >= a.k)
+                const og_index at = k + 64 * s;
+                if (at >= a.k)
                     break;
-                __syncthreads();
-                place(steps[s], shared);
-                __syncthreads();
-                fetch(a, base, n, end - 64 + 64 * AHEAD, shared, steps[s]);
-                multiply(shared, row, column, p);
-                join(shared, row, column, end, end >= a.k, p, block);
+                if (at >= 0) {
+                    __syncthreads();
+                    place(steps[s], shared);
+                    __syncthreads();
+                }
+                fetch(a, base, n, at + 64 * AHEAD, shared, steps[s]);
+                if (at >= 0) {
+                    multiply(shared, row, column, p);
+                    join(shared, row, column, at + 64, at + 64 >= a.k, p, block);
+                }
             }
         __syncthreads();
     }
