@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 /* ---- faults ------------------------------------------------------------------------- */
 
@@ -470,6 +471,48 @@ static void test_killed(void **unused)
     assert_true(is_there(13, 0));
 }
 
+/* A file of so many MiB that takes no room, last used so many days ago. */
+static void place_file(const char *format, int number, int mebibytes, int days)
+{
+    char name[600], file[200];
+    const struct timespec used = {.tv_sec = time(NULL) - days * 86400}, both[2] = {used, used};
+    snprintf(file, sizeof file, format, number);
+    snprintf(name, sizeof name, "%s/%s", folder, file);
+    int fd = open(name, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)mebibytes << 20), 0);
+    assert_int_equal(futimens(fd, both), 0);
+    close(fd);
+}
+
+/* More than 1 GiB: what was used longest ago goes, other files stay, and a load is a use. */
+static void test_most_bytes(void **unused)
+{
+    static const int days[] = {3, 9, 5, 8, 4};
+    struct stat about;
+    (void)unused;
+    place_file("notes-%d.image", 1, 5000, 100);
+    for (int i = 0; i < 5; i++)
+        place_file("%064d-13.0.image", i, 300, days[i]);
+    assert_true(store());
+    assert_int_equal(count_files("notes"), 1);
+    assert_int_equal(count_files("000"), 3);
+    assert_int_equal(
+        count_files("0000000000000000000000000000000000000000000000000000000000000001"), 0);
+    assert_int_equal(
+        count_files("0000000000000000000000000000000000000000000000000000000000000003"), 0);
+    assert_true(is_there(13, 0));
+    const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_true(is_there(13, 0));
+    assert_int_equal(stat(path, &about), 0);
+    assert_true(time(NULL) - about.st_mtime < 3600);
+    place_file("%064d-13.0.image", 7, 300, 1);
+    assert_true(store());
+    assert_int_equal(count_files("000"), 3);
+    assert_true(is_there(13, 0));
+}
+
 /* Stores images of one key and several lengths, and loads: each must be whole. */
 static int race(void)
 {
@@ -607,6 +650,7 @@ int main(int argc, char **argv)
         TEST(test_faults),
         TEST(test_size_limit),
         TEST(test_killed),
+        TEST(test_most_bytes),
         TEST(test_race),
         TEST(test_where),
         TEST(test_raised_privileges),

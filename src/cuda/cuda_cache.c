@@ -22,7 +22,10 @@
 enum {
     HEADER_BYTES = 8 + 8 + 2 * OG_SHA256_BYTES,
     MAX_IMAGE_BYTES = 256 << 20,
-    STALE_SECONDS = 3600 /* temporary files of processes that died are removed after this */
+    STALE_SECONDS = 3600, /* temporary files of processes that died are removed after this */
+    USED_SECONDS = 86400, /* how exactly it is known when an image was last used */
+    MOST_BYTES = 1 << 30, /* of all images: as the driver's own cache */
+    MOST_REMOVED = 16     /* images, for one that comes */
 };
 static const char magic[8] = {'O', 'G', 'I', 'V', 'E', 'I', 'M', '1'};
 static const char temporary_prefix[] = ".writing-";
@@ -255,7 +258,10 @@ static bool load_file(const cache *c, const char *name, const unsigned char *key
 {
     /* Not blocking: it could be a pipe. */
     int fd = openat(c->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat about;
     bool good = fd >= 0 && read_image(fd, key, image, bytes);
+    if (good && c->writable && fstat(fd, &about) == 0 && time(NULL) - about.st_mtime > USED_SECONDS)
+        (void)futimens(fd, NULL); /* now */
     if (fd >= 0)
         close(fd);
     return good;
@@ -306,20 +312,63 @@ static bool may_write(size_t bytes)
            bytes <= limit.rlim_cur;
 }
 
-/* Removes what processes left that died while writing. */
-static void remove_stale(const cache *c)
+static bool is_temporary(const char *name)
 {
+    return strncmp(name, temporary_prefix, sizeof temporary_prefix - 1) == 0;
+}
+
+static bool is_image(const char *name)
+{
+    static const char suffix[] = ".image";
+    size_t digits = strspn(name, "0123456789abcdef"), length = strlen(name);
+    return digits == OG_SHA256_TEXT - 1 && name[digits] == '-' && length < NAME_TEXT &&
+           strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+}
+
+/* Images of the folder. */
+typedef struct {
+    int64_t bytes;
+    time_t used; /* when the oldest was */
+    char oldest[NAME_TEXT];
+} contents;
+
+/* Removes what processes left that died while writing, too. */
+static contents see_folder(const cache *c)
+{
+    contents seen = {0};
     DIR *folder = list_folder(c);
     if (!folder)
-        return;
+        return seen;
     for (const struct dirent *entry; (entry = readdir(folder));) {
+        const char *name = entry->d_name;
         struct stat about;
-        if (strncmp(entry->d_name, temporary_prefix, sizeof temporary_prefix - 1) == 0 &&
-            fstatat(c->fd, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
-            time(NULL) - about.st_mtime > STALE_SECONDS)
-            (void)unlinkat(c->fd, entry->d_name, 0);
+        if ((!is_temporary(name) && !is_image(name)) ||
+            fstatat(c->fd, name, &about, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (is_temporary(name)) {
+            if (time(NULL) - about.st_mtime > STALE_SECONDS)
+                (void)unlinkat(c->fd, name, 0);
+            continue;
+        }
+        seen.bytes += about.st_size;
+        if (!seen.oldest[0] || about.st_mtime < seen.used) {
+            seen.used = about.st_mtime;
+            snprintf(seen.oldest, sizeof seen.oldest, "%s", name);
+        }
     }
     closedir(folder);
+    return seen;
+}
+
+/* Before an image is written: those that were used longest ago make room. */
+static void tidy_folder(const cache *c)
+{
+    contents seen = see_folder(c);
+    for (int i = 0; i < MOST_REMOVED && seen.bytes > MOST_BYTES; i++) {
+        if (unlinkat(c->fd, seen.oldest, 0) != 0 && errno != ENOENT)
+            return;
+        seen = see_folder(c);
+    }
 }
 
 static bool write_image(const cache *c, const char *name, const unsigned char *header,
@@ -368,7 +417,7 @@ bool og_cuda_cache_store(const unsigned char key[OG_SHA256_BYTES], int major, in
     }
     make_header(key, image, bytes, header);
     name_image(key, major, minor, name);
-    remove_stale(&c);
+    tidy_folder(&c);
     bool good = write_image(&c, name, header, image, bytes);
     if (!good)
         snprintf(reason, 160, "%s", strerror(errno));

@@ -14,7 +14,8 @@
  * What is in the folder runs on the GPU with the caller's rights, so the folder and its
  * files must belong to the caller, or to root, and be writable by nobody else; a folder
  * of root's is only read. Files are written under a temporary name and renamed, so any
- * number of processes may use it at once. Whatever is damaged or foreign is ignored.
+ * number of processes may use it at once. Whatever is damaged or foreign is ignored. Where
+ * images take more than 1 GiB, those that were used longest ago are removed.
  * Nothing here fails a plan: without a cache it is compiled anew.
  */
 #ifndef OG_CUDA_CACHE_H
