@@ -208,6 +208,49 @@ static void test_bodies(void **state)
     }
 }
 
+/* Does an entry's text hold this? */
+static bool entry_has(const og_cuda_work *work, int32_t launch, const char *what)
+{
+    char entry[64];
+    snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work->launches[launch].entry);
+    const char *at = strstr(work->source, entry);
+    assert_non_null(at);
+    const char *found = strstr(at, what), *end = strstr(at, "\n}\n");
+    return found && found < end;
+}
+
+/* Launches after the first begin before the one before has ended, and wait for it themselves; the
+ * last admits none: what follows it is not the library's. Before Hopper they begin afterwards. */
+static void test_overlaps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shapes;
+    } cases[] = {{"sum(x, 1)", "40x16385"},
+                 {"softmax(x, 1)", "40x16385"},
+                 {"sum(x, 0)", "4097x50"},
+                 {"softmax(x, 0)", "4097x50"},
+                 {"linear(x, w)", "1x65536 64x65536"},
+                 {"linear(x, w)", "8192x8192 64x8192"}};
+    og_cuda_limits ampere = limits;
+    ampere.arch = 80;
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_cuda_work work = emit(cases[c].formula, cases[c].shapes, &arena);
+        const int32_t last = work.launch_count - 1;
+        assert_true(last >= 1);
+        for (int32_t l = 0; l <= last; l++) {
+            assert_int_equal(work.launches[l].overlaps, l > 0);
+            assert_true(l == 0 || entry_has(&work, l, "og_await_launch();"));
+            assert_int_equal(entry_has(&work, l, "og_admit_next();"), l < last);
+        }
+        work = emit_for(&ampere, cases[c].formula, cases[c].shapes, &arena);
+        for (int32_t l = 0; l < work.launch_count; l++)
+            assert_false(work.launches[l].overlaps);
+        og_arena_free(&arena);
+    }
+}
+
 /* What several traversals compute of kept operands is derived from them once, if it costs
  * something and takes no more room than they do. */
 static void test_derived(void **state)
@@ -592,15 +635,11 @@ static void test_big_bodies_compile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_table_pays),
-        cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_division),
-        cmocka_unit_test(test_functions_compile),
-        cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_overlaps),           cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
+        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
         cmocka_unit_test(test_big_bodies_compile),
     };
     return TEST_RUN(tests);

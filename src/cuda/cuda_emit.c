@@ -203,6 +203,13 @@ ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t p
     return OGIVE_OK;
 }
 
+og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e)
+{
+    og_cuda_launch *last = &e->out->launches[e->out->launch_count - 1];
+    last->overlaps = e->limits->arch >= 90;
+    return last;
+}
+
 ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
 {
     enum { NAME_BYTES = 96 };

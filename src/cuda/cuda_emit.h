@@ -88,6 +88,9 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e);
 ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads);
+/* The last launch begins while the one before it ends, from Hopper on: its threads call
+ * og_await_launch() before they read or write anything that a launch before touches. */
+og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e);
 /* out->body, what explain calls the kernel: at most 95 characters. */
 ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...) OG_PRINTF(2, 3);
 /* a.<name>, of type *: the next part of the scratch, so many bytes of it. */

@@ -167,17 +167,21 @@ static ogive_status add_columns_entry(og_cuda_emitter *e, const columns_shape *s
 
 /* ---- entries of split columns ------------------------------------------------------------ */
 
-static void begin_split(og_cuda_emitter *e, const char *name, int32_t p, bool part)
+static void begin_split(og_cuda_emitter *e, int32_t p, bool part, bool terms)
 {
     og_text *to = &e->body;
-    og_text_add(to, "\nOG_KERNEL(%s%d, OG_THREADS, OG_BLOCKS)\n{\n", name, (int)p);
+    bool is_last = part ? !og_cuda_has_row_values(&e->kernel->passes[p])
+                        : p + 1 == e->kernel->pass_count && terms == has_terms(e, p);
+    og_text_add(to, "\nOG_KERNEL(og_%s%s%d, OG_THREADS, OG_BLOCKS)\n{\n", part ? "part" : "combine",
+                terms ? "_terms" : "", (int)p);
     if (part)
         og_text_add(to,
                     "    og_index tile = og_divide(blockIdx.x, a.blocks);\n"
                     "    og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);\n");
     else
         og_text_add(to, "    og_column c = og_find_column(a, blockIdx.x);\n");
-    og_text_add(to, "    og_row row[OG_V];\n");
+    og_text_add(to, "    og_row row[OG_V];\n%s    og_await_launch();\n",
+                is_last ? "" : "    og_admit_next();\n");
     if (p > 0)
         og_text_add(to, "    og_load_columns(a.row_values, c, 0, row);\n");
 }
@@ -186,7 +190,7 @@ static void begin_split(og_cuda_emitter *e, const char *name, int32_t p, bool pa
 static void add_part(og_cuda_emitter *e, int32_t p, bool terms)
 {
     const int n = (int)p;
-    begin_split(e, terms ? "og_part_terms" : "og_part", p, true);
+    begin_split(e, p, true, terms);
     if (terms) {
         og_text_add(&e->body,
                     "    og_sums%d::sums s%d[OG_V];\n    og_load_columns(a.totals%d, c, 0, s%d);\n",
@@ -220,7 +224,7 @@ static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
 {
     const int n = (int)p;
     bool last = terms || !has_terms(e, p);
-    begin_split(e, terms ? "og_combine_terms" : "og_combine", p, false);
+    begin_split(e, p, false, terms);
     if (terms)
         og_text_add(&e->body,
                     "    og_sums%d::sums s%d[OG_V];\n    og_load_columns(a.totals%d, c, 0, s%d);\n",
@@ -248,11 +252,14 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s
             add_part(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,
                                       s->tiles * s->blocks, e->threads));
+            if (e->out->launch_count > 1)
+                og_cuda_overlap_last(e);
             if (!og_cuda_has_row_values(&e->kernel->passes[p]))
                 continue;
             add_combine(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_combine_terms" : "og_combine", p, s->blocks,
                                       e->threads));
+            og_cuda_overlap_last(e);
         }
     return OGIVE_OK;
 }

@@ -53,8 +53,9 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
     const int n = (int)p;
     og_text_add(to,
                 "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS)\n{\n"
-                "    og_combined g = og_find_combined(a);\n    og_row row;\n",
-                n);
+                "    og_combined g = og_find_combined(a);\n    og_row row;\n%s"
+                "    og_await_launch();\n",
+                n, p + 1 < e->kernel->pass_count ? "    og_admit_next();\n" : "");
     if (p > 0)
         og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
     og_text_add(
@@ -81,5 +82,7 @@ ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, in
 {
     int64_t each = threads_of(parts) / combiners_of(parts);
     add_entry(e, p);
-    return og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads_of(parts));
+    OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads_of(parts)));
+    og_cuda_overlap_last(e);
+    return OGIVE_OK;
 }

@@ -342,8 +342,10 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
         OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
                                   s->base * m_tiles * n_tiles * parts, tile->threads));
         e->out->launches[0].shared_bytes = tile->shared_bytes;
-        if (tile->part_blocks)
+        if (tile->part_blocks) {
             OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, (rows * runs + 31) / 32, 256));
+            og_cuda_overlap_last(e);
+        }
     }
     return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
 }

@@ -269,10 +269,12 @@ static void add_part(og_cuda_emitter *e, int32_t p)
     og_text *to = &e->body;
     og_text_add(to,
                 "\nOG_KERNEL(og_part%d, OG_THREADS)\n{\n    og_index chunk;\n"
-                "    og_group g = og_find_chunk(a, chunk);\n    og_row row;\n",
-                (int)p);
+                "    og_group g = og_find_chunk(a, chunk);\n    og_row row;\n%s",
+                (int)p,
+                og_cuda_has_row_values(&e->kernel->passes[p]) ? "    og_admit_next();\n" : "");
     if (p > 0)
-        og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
+        og_text_add(to,
+                    "    og_await_launch();\n    row = ((const og_row *)a.row_values)[g.row];\n");
     og_text_add(to, "    og_kept_row kept;\n    og_keep(a, g, kept);\n");
     add_reduce(e, p);
     if (e->kernel->passes[p].reduction_count)
@@ -298,6 +300,8 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_part(e, p);
         OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
+        if (p > 0)
+            og_cuda_overlap_last(e);
         if (!og_cuda_has_row_values(&e->kernel->passes[p]))
             continue;
         OG_TRY(og_cuda_add_combine(e, p, rows, chunks));

@@ -340,14 +340,6 @@ static ogive_status add_turn(og_cuda_emitter *e, const char *entry, int64_t line
     return OGIVE_OK;
 }
 
-/* Begins while the launch before it ends. */
-static og_cuda_launch *overlap_last(og_cuda_emitter *e)
-{
-    og_cuda_launch *last = &e->out->launches[e->out->launch_count - 1];
-    last->overlaps = true;
-    return last;
-}
-
 static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     OG_TRY(og_cuda_make_launches(e, 8));
@@ -358,21 +350,21 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     OG_TRY(og_cuda_add_split(e, s->x_rows, s->k_padded));
     OG_TRY(
         og_cuda_add_launch(e, "og_tensor", -1, count_blocks(s, e->limits), 128 * (s->groups + 1)));
-    og_cuda_launch *tensor = overlap_last(e); /* w comes meanwhile */
+    og_cuda_launch *tensor = og_cuda_overlap_last(e); /* w comes meanwhile */
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;
     tensor->shared_bytes = shared_bytes;
     if (s->adds_first) {
         OG_TRY(og_cuda_add_launch(e, "og_add_segments", -1, s->tiles * part_bytes(s) / (16 * 128),
                                   128));
-        overlap_last(e);
+        og_cuda_overlap_last(e);
     }
     if (s->in_parts) {
         OG_TRY(og_cuda_add_launch(e, "og_join", -1, s->tiles, 128 * s->groups));
-        overlap_last(e)->shared_bytes = shared_bytes - ring_bytes(s);
+        og_cuda_overlap_last(e)->shared_bytes = shared_bytes - ring_bytes(s);
     }
     OG_TRY(og_cuda_add_redo(e, s->batch * s->runs * s->redo_groups));
-    overlap_last(e);
+    og_cuda_overlap_last(e);
     return OGIVE_OK;
 }
 

@@ -145,6 +145,8 @@ OG_KERNEL(og_few, OG_THREADS)
     og_number *shared = (og_number *)og_shared;
     og_place at = og_find_place(a);
     og_number total[OG_PRODUCTS][OG_EACH];
+    if (OG_SPLIT)
+        og_admit_next();
     og_multiply_all(a, at, shared, total);
     if (OG_SPLIT)
         return;

@@ -16,6 +16,7 @@ OG_KERNEL(og_add_parts, OG_ADD_THREADS)
     og_index index = item / runs, n = item % runs * OG_RUN + threadIdx.x % 8 * 4;
     bool there = index < a.rows;
     og_quad z[OG_PRODUCTS][2];
+    og_await_launch();
 #pragma unroll
     for (int p = 0; p < OG_PRODUCTS; p++) {
         og_quad(&total)[2] = z[p], group[2];

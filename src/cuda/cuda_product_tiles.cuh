@@ -239,6 +239,8 @@ OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
     og_number *shared = (og_number *)og_shared;
     og_tile tile = og_find_tile(a);
     og_place at = og_find_place();
+    if (OG_SPLIT)
+        og_admit_next();
     og_multiply_all(a, tile, at, shared);
 #pragma unroll 1
     for (int i = 0; i < (OG_SPLIT ? 0 : OG_TM); i++) {

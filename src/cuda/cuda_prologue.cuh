@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_prologue.cuh - what every emitted kernel stands on: vectors of OG_V elements
- * in memory, spans of valid elements, division by numbers known at planning time.
+ * cuda_prologue.cuh - what every emitted kernel stands on: how a launch waits for the one
+ * before, vectors of OG_V elements in memory, spans of valid elements, division by numbers
+ * known at planning time.
  *
  * The only CUDA that emitted code uses: threadIdx, blockIdx, gridDim, __shared__,
  * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
@@ -18,6 +19,23 @@
 #define OG_KERNEL(name, ...)                                                                       \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ og_args a)
+
+/* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
+OG_FN void og_await_launch()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Once all blocks have come here, those of the launch after this one, if they overlap, may begin
+ * where there is room. Not for a formula's last: what comes then is not ours. */
+OG_FN void og_admit_next()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 

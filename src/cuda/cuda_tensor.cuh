@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_tensor.cuh - what products on tensor cores share, whichever instructions they use: how a
- * launch waits for the one before, rows read by fours, float32 numbers as scaled pairs of
- * float16, and which sums to doubt.
+ * cuda_tensor.cuh - what products on tensor cores share, whichever instructions they use: rows
+ * read by fours, float32 numbers as scaled pairs of float16, and which sums to doubt.
  *
  * PARAMETERS
  *   og_element  of x and w: float, or og_half; og_widen() makes a float of it
  */
-/* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
-OG_FN void og_await_launch()
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 struct alignas(16) og_four {
     float e[4];
 };

@@ -111,9 +111,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const og_element *x = og_x_row(a, row);
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;"); /* which wait where they must */
-#endif
+    og_admit_next();
     if (number == 0 && lane == 0)
         *(uint32_t *)a.any_redo = 0;
 #if OG_SPLIT_KEEPS

@@ -347,6 +347,8 @@ OG_KERNEL(og_part0, OG_THREADS, OG_BLOCKS)
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);
     og_row row[OG_V];
+    og_admit_next();
+    og_await_launch();
     og_sums0::sums s0[OG_V];
     og_plain_run<og_sums0> r0;
     og_reduce_columns<og_sums0>(a, c, row, r0, a.n, tile, tile + 1, s0);
@@ -357,6 +359,8 @@ OG_KERNEL(og_combine0, OG_THREADS, OG_BLOCKS)
 {
     og_column c = og_find_column(a, blockIdx.x);
     og_row row[OG_V];
+    og_admit_next();
+    og_await_launch();
     og_sums0::sums s0[OG_V];
     og_partial_run<og_sums0> r0;
     r0.first = (const og_sums0::sums *)a.sums0 + c.vector * OG_V;
@@ -370,6 +374,8 @@ OG_KERNEL(og_part_terms0, OG_THREADS, OG_BLOCKS)
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);
     og_row row[OG_V];
+    og_admit_next();
+    og_await_launch();
     og_sums0::sums s0[OG_V];
     og_load_columns(a.totals0, c, 0, s0);
     og_terms0::sums t0[OG_V];
@@ -384,6 +390,8 @@ OG_KERNEL(og_combine_terms0, OG_THREADS, OG_BLOCKS)
 {
     og_column c = og_find_column(a, blockIdx.x);
     og_row row[OG_V];
+    og_admit_next();
+    og_await_launch();
     og_sums0::sums s0[OG_V];
     og_load_columns(a.totals0, c, 0, s0);
     og_terms0::sums t0[OG_V];
@@ -406,6 +414,7 @@ OG_KERNEL(og_part1, OG_THREADS, OG_BLOCKS)
     og_index tile = og_divide(blockIdx.x, a.blocks);
     og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);
     og_row row[OG_V];
+    og_await_launch();
     og_load_columns(a.row_values, c, 0, row);
     og_sums1::sums s1[OG_V];
     og_plain_run<og_sums1> r1;

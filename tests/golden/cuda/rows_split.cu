@@ -264,6 +264,7 @@ OG_KERNEL(og_part0, OG_THREADS)
     og_index chunk;
     og_group g = og_find_chunk(a, chunk);
     og_row row;
+    og_admit_next();
     og_kept_row kept;
     og_keep(a, g, kept);
     og_sums0::sums s0 = og_reduce<og_sums0>(a, g, row, og_none(), kept);
@@ -278,6 +279,7 @@ OG_KERNEL(og_combine0, OG_COMBINE_THREADS)
 {
     og_combined g = og_find_combined(a);
     og_row row;
+    og_await_launch();
     og_partial_sums<og_sums0> p0;
     p0.own = (og_sums0::sums *)a.sums0 + g.row * a.partials;
     og_sums0::sums s0 = og_combine<og_sums0>(p0, g.thread, a.chunks.extent);
