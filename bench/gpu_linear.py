@@ -14,6 +14,8 @@ Parts (all by default):
     cover     layouts, batches, small and odd shapes against float64, a row alone, repeats; batches
               of several dims have the bits of one dim
     half_cover  the same of float16 and bfloat16
+    gated     silu(linear(x, w)) * linear(x, v) of halves: the bits of one product after the other,
+              float64, times beside torch's
     times     medians, L2 flushed before each call, ours and torch's in turn
     half_times  the same of float16 and bfloat16
     edges     float32 products that are small, thin, long or in batches: times beside torch's
@@ -447,6 +449,64 @@ def part_half_cover(_):
             check(e.abs().max().item() < 2.0 ** -14, f"{dtype} positive {k}: {e.min().item()}")
 
 
+def gated_cases(dtype):
+    """(name, x, w, v): w and v are (n, k), or (k, n) transposed, or what they are copied for."""
+    rm, cm = (0, 1), (1, 0)
+    out = []
+    for order in (rm, cm):
+        for m, n, k in ((1, 16, 16), (16, 1000, 520), (300, 1000, 520), (77, 130, 72),
+                        (129, 257, 100), (5, 66, 64), (200, 131, 264), (2100, 3076, 1160),
+                        (65, 260, 9000), (1030, 8192, 264), (100, 17000, 72)):
+            x, w, v = (lay_out(o, *s) for o, s in ((rm, (m, k)), (order, (n, k)), (order, (n, k))))
+            out.append((f"{m}x{n}x{k} {order}", x.to(dtype), w.to(dtype), v.to(dtype)))
+    m, n, k = 300, 520, 1032
+    x, w, v = random(m, k).to(dtype), random(n, k).to(dtype), random(2 * n, k).to(dtype)
+    moved = torch.empty(n * k + 1, device="cuda", dtype=dtype)[1:].view(n, k).copy_(w)
+    return out + [("w and v of one tensor", x, v[:n], v[n:]), ("not alike", x, w, v[::2]),
+                  ("x transposed", x.t().contiguous().t(), w, v[:n]), ("w moved", x, moved, v[:n]),
+                  ("both moved", x, moved, moved)]
+
+
+def check_gated(dtype, name, x, w, v):
+    text, rounded = "silu(linear(x, w)) * linear(x, v)", str(dtype)[6:]
+    shape, strict = (x.shape[0], w.shape[0]), "moved" in name
+    y = run(text, [x, w, v], shape, dtype=dtype)
+    total = run(f"sum({text}, dim=1)", [x, w, v], shape[:1], dtype=dtype)
+    z, u = (run("float32(linear(x, w))", [x, t], shape, strict) for t in (w, v))
+    n = different(run(f"{rounded}(silu(z) * u)", [z, u], shape, dtype=dtype), y)
+    check(n == 0, f"gated {dtype} {name}: {n} of {y.numel()} differ from one after the other")
+    n = different(run(f"{rounded}(sum(silu(z) * u, dim=1))", [z, u], shape[:1], dtype=dtype), total)
+    check(n == 0, f"gated {dtype} {name}: {n} sums of {len(total)} differ")
+    (z64, z_scale), (u64, u_scale) = product64(x, w), product64(x, v)
+    for got, want, scale in ((z, z64, z_scale), (u, u64, u_scale)):
+        e = ((got.double() - want).abs() / scale).max().item()
+        check(e < 2.0 ** -19, f"gated {dtype} {name}: {e} from float64")
+    again = sum(different(run(text, [x, w, v], shape, dtype=dtype), y) for _ in range(3))
+    check(again == 0, f"gated {dtype} {name}: repeats differ")
+
+
+def part_gated(seconds):
+    for dtype in (torch.bfloat16, torch.float16):
+        cases = gated_cases(dtype)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:  # compiles
+            list(pool.map(lambda c: check_gated(dtype, *c), cases))
+        print(f"gated  {str(dtype)[6:]}: {len(cases)} cases", flush=True)
+    linear, silu = torch.nn.functional.linear, torch.nn.functional.silu
+    for dtype, m, n, k in ((torch.bfloat16, 2048, 11008, 4096), (torch.float16, 2048, 11008, 4096),
+                           (torch.bfloat16, 4096, 14336, 4096), (torch.bfloat16, 128, 11008, 4096),
+                           (torch.bfloat16, 16, 11008, 4096), (torch.bfloat16, 1, 11008, 4096)):
+        x, w, v = (random(m, k).to(dtype), *((random(n, k) / k ** 0.5).to(dtype) for _ in "wv"))
+        out, z = torch.empty(m, n, device="cuda", dtype=dtype), torch.empty(m, n, device="cuda")
+        ours = Formula("silu(linear(x, w)) * linear(x, v)").bind([x, w, v], out)
+        first = Formula("float32(linear(x, w))").bind([x, w], z)
+        second = Formula(f"{str(dtype)[6:]}(silu(z) * linear(x, v))").bind([z, x, v], out)
+        t = median_times([ours, lambda: (first(), second()),
+                          lambda: silu(linear(x, w)) * linear(x, v)], seconds)
+        print(f"gated  {m}x{n}x{k} {str(dtype)[6:]}: Ogive {t[0]:.4f} ms, as two kernels {t[1]:.4f}, "
+              f"torch {t[2]:.4f}: {t[2] / t[0]:.2f}x, {4e-9 * m * n * k / t[0]:.0f} TFLOP/s",
+              flush=True)
+
+
 def median_times(calls, seconds, least=20):
     flush = torch.empty(64 * 2 ** 20, device="cuda")
     times = [[] for _ in calls]
@@ -658,7 +718,7 @@ def part_ways(seconds):
 def main():
     parts = {"shapes": part_shapes, "rows": part_rows, "errors": part_errors,
              "halves": part_halves, "cover": part_cover,
-             "half_cover": part_half_cover, "times": part_times,
+             "half_cover": part_half_cover, "gated": part_gated, "times": part_times,
              "half_times": part_half_times, "edges": part_edges,
              "kernelbench": part_kernelbench, "ways": part_ways}
     parser = argparse.ArgumentParser(description=__doc__,

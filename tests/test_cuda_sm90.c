@@ -193,6 +193,7 @@ static void check_half_tile(const og_cuda_half_shape *shape, const og_cuda_half_
     assert_int_equal(tile.width, best->width);
     assert_int_equal(tile.shares_w, best->shares_w);
     assert_int_equal(tile.shares_x, best->shares_x);
+    assert_int_equal(tile.alternates, best->alternates);
 }
 
 /* What was fastest on an H200, and what the kernel can do at all. */
@@ -202,26 +203,33 @@ static void test_half_tiles(void **unused)
         int64_t m, n;
         og_cuda_half_tile tile;
     } best[] = {
-        {1, 8192, {1, 64, false, false}},     {16, 8192, {1, 64, false, false}},
-        {64, 8192, {1, 64, false, false}},    {128, 8192, {2, 64, false, false}},
-        {256, 8192, {2, 128, false, false}},  {512, 8192, {2, 256, false, false}},
-        {1024, 8192, {2, 256, false, false}}, {4096, 4096, {2, 256, true, false}},
-        {128, 32768, {2, 256, false, true}},
+        {1, 8192, {1, 64, false, false, false}},     {16, 8192, {1, 64, false, false, false}},
+        {64, 8192, {1, 64, false, false, false}},    {128, 8192, {2, 64, false, false, false}},
+        {256, 8192, {2, 128, false, false, false}},  {512, 8192, {2, 256, false, false, false}},
+        {1024, 8192, {2, 256, false, false, false}}, {4096, 4096, {2, 256, true, false, false}},
+        {128, 32768, {2, 256, false, true, false}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(best); i++)
-        check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = best[i].m, .n = best[i].n},
-                        &best[i].tile);
-    check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = 128, .n = 32768, .is_long = true},
-                    &(og_cuda_half_tile){2, 128, false, true});
-    check_half_tile(&(og_cuda_half_shape){.batch = 1, .m = 4096, .n = 4096, .is_long = true},
-                    &(og_cuda_half_tile){2, 128, true, false});
+        check_half_tile(
+            &(og_cuda_half_shape){.batch = 1, .m = best[i].m, .n = best[i].n, .products = 1},
+            &best[i].tile);
+    check_half_tile(
+        &(og_cuda_half_shape){.batch = 1, .m = 128, .n = 32768, .products = 1, .is_long = true},
+        &(og_cuda_half_tile){2, 128, false, true, false});
+    check_half_tile(
+        &(og_cuda_half_shape){.batch = 1, .m = 4096, .n = 4096, .products = 1, .is_long = true},
+        &(og_cuda_half_tile){2, 128, true, false, false});
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1)
         for (int64_t n = 1; n < 1 << 20; n = n * 5 + 2) {
+            const int32_t products = (int32_t)(m % 2 + 1);
             og_cuda_half_tile tile = og_cuda_choose_half_tile(
-                &(og_cuda_half_shape){m % 3 + 1, m, n, true, true, n % 2}, hopper.multiprocessors);
-            assert_true(!tile.shares_w || (tile.width >= 128 && m > 64 * tile.groups));
-            assert_true(!tile.shares_x || (tile.groups == 2 && m > 8 && n > tile.width));
+                &(og_cuda_half_shape){m % 3 + 1, m, n, products, true, true, n % 2},
+                hopper.multiprocessors);
+            const int32_t columns = tile.width / products;
+            assert_true(columns >= 64);
+            assert_true(!tile.shares_w || (columns >= 128 && m > 64 * tile.groups));
+            assert_true(!tile.shares_x || (tile.groups == 2 && m > 8 && n > columns));
             assert_true(!(tile.shares_w && tile.shares_x));
             assert_true(tile.width <= (n % 2 ? 128 : 256));
         }

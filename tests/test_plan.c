@@ -143,27 +143,35 @@ static void test_kernel_counts(void **state)
     }
 }
 
-/* Two products that would share a kernel, where they may not: one is kept for the other's. */
+/* Two products that would share a kernel, where they may not, or only those of halves with the same
+ * left factor: one is kept for the other's. */
 static void test_single_products(void **state)
 {
     static const struct {
         const char *formula, *shapes;
-        int kernels, most; /* products of a kernel */
-    } pairs[] = {{"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 2, 1},
-                 {"silu(linear(x, w)) * linear(x, v)", "4x5d 7x5d 7x5d", 1, 2},
-                 {"sum(linear(x, w) * linear(x, v), 1)", "4x5h 7x5h 7x5h", 2, 1},
-                 {"d(x w v) silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5 4x7", 6, 1}};
+        int single[2], alike[2]; /* kernels, the most products of one */
+    } pairs[] = {
+        {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", {2, 1}, {2, 1}},
+        {"silu(linear(x, w)) * linear(x, v)", "4x5d 7x5d 7x5d", {1, 2}, {1, 2}},
+        {"sum(linear(x, w) * linear(x, v), 1)", "4x5h 7x5h 7x5h", {2, 1}, {1, 2}},
+        {"linear(x, w) * linear(y, v)", "4x5b 7x5b 4x5b 7x5b", {2, 1}, {2, 1}},
+        {"(x @ v) * (w @ v)", "4x5b 5x7b 4x5b", {2, 1}, {2, 1}},
+        {"d(x w v) silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5 4x7", {6, 1}, {6, 1}},
+        {"d(x w v) silu(linear(x, w)) * linear(x, v)", "4x5b 7x5b 7x5b 4x7b", {6, 1}, {5, 2}}};
     (void)state;
-    for (size_t c = 0; c < TEST_COUNT(pairs); c++) {
+    for (size_t c = 0; c < 2 * TEST_COUNT(pairs); c++) {
+        const char *formula = pairs[c / 2].formula, *shapes = pairs[c / 2].shapes;
+        const int *want = c % 2 ? pairs[c / 2].alike : pairs[c / 2].single;
         og_graph graph;
         og_plan plan;
         int most = 0;
-        make_plan_by(og_plan_build_single, pairs[c].formula, pairs[c].shapes, &graph, &plan);
+        make_plan_by(c % 2 ? og_plan_build_alike : og_plan_build_single, formula, shapes, &graph,
+                     &plan);
         for (int32_t k = 0; k < plan.kernel_count; k++)
             most = plan.kernels[k].product_count > most ? plan.kernels[k].product_count : most;
-        if (plan.kernel_count != pairs[c].kernels || most != pairs[c].most)
-            fail_msg("%s [%s]: %d kernels with up to %d products", pairs[c].formula,
-                     pairs[c].shapes, (int)plan.kernel_count, most);
+        if (plan.kernel_count != want[0] || most != want[1])
+            fail_msg("%s [%s], %s: %d kernels with up to %d products", formula, shapes,
+                     c % 2 ? "alike" : "single", (int)plan.kernel_count, most);
         og_plan_free(&plan);
         og_graph_free(&graph);
     }

@@ -205,6 +205,34 @@ static ogive_status check_packed(const ogive_plan *plan, const ogive_options *op
     return OGIVE_OK;
 }
 
+/* Does the backend take all kernels that have two products in float32? */
+static bool takes_plan(const ogive_plan *plan, const og_placement *placement,
+                       const ogive_options *options)
+{
+    for (int32_t i = 0; i < plan->plan.kernel_count; i++) {
+        const og_kernel *kernel = &plan->plan.kernels[i];
+        if (kernel->product_count == 2 && kernel->products[0].dtype != OG_FLOAT64 &&
+            !plan->backend->takes_two(kernel, placement, options))
+            return false;
+    }
+    return true;
+}
+
+/* Which products share a kernel is the backend's choice, unless it is strict. */
+static ogive_status build_plan(const og_graph *graph, const og_making *m,
+                               const ogive_options *options, ogive_plan *plan, ogive_error *error)
+{
+    const og_placement placement = {.device = m->device};
+    bool strict = options && options->precision == OGIVE_STRICT;
+    if (!plan->backend->takes_two || strict)
+        return og_plan_build(graph, m->types, m->inputs, m->outputs, &plan->plan, error);
+    OG_TRY(og_plan_build_alike(graph, m->types, m->inputs, m->outputs, &plan->plan, error));
+    if (takes_plan(plan, &placement, options))
+        return OGIVE_OK;
+    og_plan_free(&plan->plan);
+    return og_plan_build_single(graph, m->types, m->inputs, m->outputs, &plan->plan, error);
+}
+
 static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inputs,
                               size_t input_count, const DLTensor *const *outputs,
                               size_t output_count, const ogive_options *options, og_making *m,
@@ -216,9 +244,7 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     OG_TRY(og_infer(graph, m->input_types, m->types, error));
     OG_TRY(read_outputs(graph, outputs, output_count, m, error));
     plan->backend = m->device.device_type == kDLCUDA ? &og_cuda_backend : &og_cpu_backend;
-    bool strict = options && options->precision == OGIVE_STRICT;
-    OG_TRY((plan->backend->has_single && !strict ? og_plan_build_single : og_plan_build)(
-        graph, m->types, m->inputs, m->outputs, &plan->plan, error));
+    OG_TRY(build_plan(graph, m, options, plan, error));
     OG_TRY(keep_tensors(plan, graph, m, error));
     plan->placement = (og_placement){.device = m->device, .input_names = plan->names};
     if (!plan->backend->has_streams && options && options->cuda_arch)

@@ -4,6 +4,7 @@
  * has it compiled and loaded; a run fills pointers into arguments and launches.
  */
 #include "cuda/cuda_cache.h"
+#include "cuda/cuda_choose.h"
 #include "cuda/cuda_floor.h"
 #include "cuda/cuda_module.h"
 #include "plan/backend.h"
@@ -135,6 +136,14 @@ static ogive_status choose_device(const ogive_options *options, state *s, ogive_
                 arch);
     og_cuda_assume_limits(number, &s->limits, &s->like);
     return OGIVE_OK;
+}
+
+/* Whatever is wrong here, prepare() finds and tells. */
+static bool takes_two(const og_kernel *kernel, const og_placement *placement,
+                      const ogive_options *options)
+{
+    state s = {.placement = *placement};
+    return choose_device(options, &s, NULL) == OGIVE_OK && og_cuda_takes_two(kernel, &s.limits);
 }
 
 static ogive_status prepare_state(const og_plan *plan, const ogive_options *options, state *s,
@@ -611,7 +620,7 @@ static ogive_status warm(const og_plan *plan, const void *opaque, ogive_warm_inf
 const og_backend og_cuda_backend = {
     .name = "cuda",
     .has_streams = true,
-    .has_single = true, /* tensor cores */
+    .takes_two = takes_two,
     .prepare = prepare,
     .release = release,
     .run = run,

@@ -47,6 +47,22 @@ static void see_slabs(const og_kernel *kernel, og_cuda_product_facts *facts)
             llabs(right->stride[d] / facts->right_slab) * (kernel->space.extent[d] - 1);
 }
 
+static bool lie_alike(const og_kernel *kernel, const og_access *a, const og_access *b)
+{
+    bool same = a->dtype == b->dtype;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        same &= a->stride[d] == b->stride[d];
+    return same;
+}
+
+static bool are_alike(const og_kernel *kernel)
+{
+    const og_product *a = &kernel->products[0], *b = &kernel->products[kernel->product_count - 1];
+    return a->left.buffer == b->left.buffer && lie_alike(kernel, &a->left, &b->left) &&
+           a->left_k_stride == b->left_k_stride && lie_alike(kernel, &a->right, &b->right) &&
+           a->right_k_stride == b->right_k_stride && a->n == b->n && a->k == b->k;
+}
+
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
 {
     const og_product *product = &kernel->products[0];
@@ -62,6 +78,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .k = product->k,
                                    .own_n = product->n,
                                    .right_k_stride = product->right_k_stride,
+                                   .is_alike = are_alike(kernel),
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
     if (s.n_dim >= 0 && kernel->space.n_reduced <= 1) {
         facts.m = s.base * s.m;
@@ -101,8 +118,6 @@ static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, c
         return "float64";
     if (facts->left != facts->right)
         return "factors of two dtypes";
-    if (facts->products != 1)
-        return "two products in one kernel";
     if (facts->passes != 1)
         return "several passes";
     return NULL;
@@ -142,6 +157,8 @@ const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cud
         return "it is of sm_90 only";
     if (limits->shared_per_block < SHARED_BYTES)
         return "too little shared memory";
+    if (facts->products != 1 && (facts->right == OG_FLOAT32 || !facts->is_alike))
+        return "two products in one kernel";
     if (facts->right != OG_FLOAT32)
         return refuse_half(facts);
     refused = refuse_shape(facts, LEAST_K);
@@ -161,6 +178,8 @@ const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda
                                bool strict, const char *forced)
 {
     const char *refused = refuse_any(facts, strict, forced);
+    if (!refused && facts->products != 1)
+        refused = "two products in one kernel";
     if (!refused)
         refused = refuse_shape(facts, LEAST_MMA_K);
     if (refused)
@@ -174,4 +193,10 @@ const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda
     if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
         return "an extent beyond 30 bits";
     return NULL;
+}
+
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits)
+{
+    og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
+    return !og_cuda_refuse_sm90(&facts, limits, false, getenv("OGIVE_PRODUCT"));
 }

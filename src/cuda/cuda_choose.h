@@ -23,6 +23,9 @@ typedef struct {
      * right_last times; below 0 if it is backwards along some dim. */
     int64_t right_slab, right_last;
     size_t sum_bytes; /* of what a pass reduces to */
+    /* Of two products: is the left factor the same, and do the right ones differ in their address
+     * alone? */
+    bool is_alike;
 } og_cuda_product_facts;
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
@@ -37,6 +40,10 @@ og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
  * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
 const char *og_cuda_refuse_sm90(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
                                 bool strict, const char *forced);
+
+/* Not strict: does cuda_sm90_halves.cuh take the kernel's two products at once? The bits are those
+ * of one after the other. */
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits);
 
 /* The same of cuda_mma.cuh, for what cuda_sm90.cuh does not take. */
 const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,

@@ -27,7 +27,7 @@ typedef struct {
     size_t size; /* may exceed bytes: then refused at the end */
     og_cuda_pointer *pointers;
     size_t pointer_count, pointer_capacity;
-    og_cuda_map maps[2];
+    og_cuda_map maps[3];
     int32_t map_count;
 } og_cuda_arguments;
 

@@ -3,11 +3,11 @@
  * cuda_emit_halves.c - products of float16 and bfloat16 on Hopper's tensor cores: the launches
  * around cuda_sm90_halves.cuh.
  *
- *     og_copy_x, og_copy_w   a factor that TMA cannot fetch as it lies goes to the scratch; x also
- *                            if its address is no multiple of 16
- *     og_tensor              the product and pass 0
- *     og_redo                instead, if w's address is no multiple of 16: in plan.h's order
- *     og_combine0            if the pass reduces more than OG_RUN columns
+ *     og_copy_x, og_copy_w, og_copy_v   a factor that TMA cannot fetch as it lies goes to the
+ *                    scratch; x also if its address is no multiple of 16
+ *     og_tensor      the product, or x times w and x times v, and pass 0
+ *     og_redo        instead, if w's or v's address is no multiple of 16: in plan.h's order
+ *     og_combine0    if the pass reduces more than OG_RUN columns
  */
 #include "cuda/cuda_emit_product.h"
 #include "cuda/cuda_half_tile.h"
@@ -38,7 +38,8 @@ typedef struct {
 
 typedef struct {
     og_cuda_matrices of;
-    operand x, w;
+    operand x, w[OG_MAX_PRODUCTS]; /* the second, v, lies like the first */
+    int32_t products;
     og_cuda_half_tile tile;
     int32_t x_rows;           /* of a tile that there are at most: a power of two */
     bool is_later;            /* results are written while the next tile is multiplied */
@@ -53,9 +54,10 @@ static bool fits(int64_t stride, int64_t least)
     return stride >= least && stride % TMA_UNIT == 0 && stride < INT32_MAX;
 }
 
-static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, bool is_right)
+static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, int32_t product,
+                           bool is_right)
 {
-    operand o = {.factor = og_cuda_factor_of(kernel, 0, is_right)};
+    operand o = {.factor = og_cuda_factor_of(kernel, product, is_right)};
     const int64_t *stride = o.factor.access->stride;
     int32_t row_dims = is_right ? 1 : s->row_rank - s->base_rank;
     int64_t rows = is_right ? s->n : s->m;
@@ -90,32 +92,41 @@ static ogive_status find_asked_tile(const og_cuda_emitter *e, og_cuda_half_tile 
     if (text && *text && !og_cuda_read_half_tile(text, out))
         OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
                 "OGIVE_TILE is '%.40s': expected 64 or 128 rows and 64, 128 or 256 columns, such "
-                "as 64x128, 128x256w or 128x256x",
+                "as 64x128, 128x256w, 128x256x or 64x256a",
                 text);
     return OGIVE_OK;
+}
+
+/* Of a tile of the result. */
+static int32_t count_columns(const halves *h)
+{
+    return h->tile.width / h->products;
 }
 
 /* asked: a tile to be taken instead of the best one, if the product can have it. */
 static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits,
                          const og_cuda_half_tile *asked)
 {
-    halves h = {.of = og_cuda_see_matrices(kernel)};
-    h.x = see_operand(kernel, &h.of, false);
-    h.w = see_operand(kernel, &h.of, true);
+    halves h = {.of = og_cuda_see_matrices(kernel), .products = kernel->product_count};
+    h.x = see_operand(kernel, &h.of, 0, false);
+    for (int32_t p = 0; p < h.products; p++)
+        h.w[p] = see_operand(kernel, &h.of, p, true);
     const og_cuda_half_shape shape = {.batch = h.of.base,
                                       .m = h.of.m,
                                       .n = h.of.n,
+                                      .products = h.products,
                                       .x_is_across = h.x.is_across,
-                                      .w_is_across = h.w.is_across,
+                                      .w_is_across = h.w[0].is_across,
                                       .is_long = h.of.k > LONG};
     h.tile = og_cuda_choose_half_tile(&shape, limits->multiprocessors);
     if (asked->groups && og_cuda_takes_half_tile(&shape, asked, limits->multiprocessors))
         h.tile = *asked;
-    h.x_rows = h.tile.groups * 64;
+    h.x_rows = og_cuda_half_rows(&h.tile);
     if (!h.x.is_across && h.of.m < h.x_rows)
         h.x_rows = og_cuda_power_above(h.of.m);
-    h.m_tiles = og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
-    h.n_tiles = og_divide_up(h.of.n, (int64_t)(h.tile.shares_x ? 2 : 1) * h.tile.width);
+    h.m_tiles =
+        og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * og_cuda_half_rows(&h.tile));
+    h.n_tiles = og_divide_up(h.of.n, (int64_t)(h.tile.shares_x ? 2 : 1) * count_columns(&h));
     return h;
 }
 
@@ -149,7 +160,7 @@ static int32_t box_rows(const halves *h, const operand *o)
         return BOX;
     if (!o->factor.is_right)
         return h->tile.shares_x ? h->x_rows / 2 : h->x_rows;
-    return h->tile.shares_w || h->is_later ? h->tile.width / 2 : h->tile.width;
+    return count_columns(h) / (h->tile.shares_w || h->is_later ? 2 : 1);
 }
 
 /* at: of the factor's copy, in the scratch. */
@@ -212,8 +223,8 @@ static bool is_later(const og_cuda_emitter *e, const halves *h, int32_t *ahead)
     const og_pass *pass = &kernel->passes[0];
     size_t bytes = 0, stores = 0;
     if (count_clusters(h) * blocks_of_cluster(h) == count_blocks(e, h) || h->tile.groups == 1 ||
-        h->w.is_across || h->of.k > LONG || e->wide || kernel->space.n_reduced ||
-        og_cuda_is_costly_pass(pass))
+        h->products != 1 || h->tile.alternates || h->w[0].is_across || h->of.k > LONG || e->wide ||
+        kernel->space.n_reduced || og_cuda_is_costly_pass(pass))
         return false;
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
@@ -238,17 +249,23 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
     const og_cuda_matrices *s = &h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
-    add_map(e, h, &h->x, "x_map", 0);
-    add_map(e, h, &h->w, "w_map", (size_t)(copied_bytes(&h->x) + 63) / 64 * 64);
+    size_t at = 0;
+    add_map(e, h, &h->x, "x_map", at);
+    at += (size_t)(copied_bytes(&h->x) + 63) / 64 * 64;
+    for (int32_t p = 0; p < h->products; p++) {
+        add_map(e, h, &h->w[p], p ? "v_map" : "w_map", at);
+        at += (size_t)(copied_bytes(&h->w[p]) + 63) / 64 * 64;
+    }
     OG_TRY(add_scratch(e, "x_copy", copied_bytes(&h->x)));
-    OG_TRY(add_scratch(e, "w_copy", copied_bytes(&h->w)));
+    for (int32_t p = 0; p < h->products; p++)
+        OG_TRY(add_scratch(e, p ? "v_copy" : "w_copy", copied_bytes(&h->w[p])));
     OG_TRY(add_scratch(e, "redo", 0));
     OG_TRY(add_scratch(e, "any_redo", 0));
     og_cuda_add_product_parts(e, s);
     og_cuda_add_index(e, "x_pitch", copied_pitch(&h->x));
-    og_cuda_add_index(e, "w_pitch", copied_pitch(&h->w));
+    og_cuda_add_index(e, "w_pitch", copied_pitch(&h->w[0]));
     og_cuda_add_index(e, "x_moves", h->x.matrices > 1);
-    og_cuda_add_index(e, "w_moves", h->w.matrices > 1);
+    og_cuda_add_index(e, "w_moves", h->w[0].matrices > 1);
     og_cuda_add_index(e, "m_tiles", h->m_tiles);
     og_cuda_add_index(e, "n_tiles", h->n_tiles);
     og_cuda_add_index(e, "tiles", count_clusters(h));
@@ -268,25 +285,34 @@ static int count_quads_at_once(const og_cuda_emitter *e)
     return og_cuda_is_costly_pass(&e->kernel->passes[0]) ? 2 : 8;
 }
 
+/* Shared memory of og_redo: sums of the second product, too. */
+static size_t redo_bytes(const halves *h)
+{
+    size_t sums = sizeof(float) * OG_CUDA_REDO_GROUP * OG_RUN;
+    return OG_CUDA_REDO_BYTES + (size_t)(h->products - 1) * sums;
+}
+
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
-    bool is_bfloat = h->w.factor.access->dtype == OG_BFLOAT16;
+    bool is_bfloat = h->x.factor.access->dtype == OG_BFLOAT16;
     og_text_add(&e->numbers,
                 "typedef float og_number;\ntypedef uint16_t og_element;\n"
-                "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = %d, OG_SHARED_BYTES = %zu, "
+                "enum { OG_BK = %d, OG_QUADS = %d, OG_SHARED_BYTES = %zu, "
                 "OG_REDO_BYTES = %d, OG_CHAIN = %d, "
-                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d };\n"
+                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d, OG_BAND = %d };\n"
+                "#define OG_PRODUCTS %d\n"
                 "#define OG_MMA_TYPE \"%s\"\n#define OG_GROUPS %d\n#define OG_WIDTH %d\n"
                 "#define OG_X_ROWS %d\n"
-                "#define OG_SHARES_W %d\n#define OG_SHARES_X %d\n"
+                "#define OG_SHARES_W %d\n#define OG_SHARES_X %d\n#define OG_ALTERNATES %d\n"
                 "#define OG_X_ACROSS %d\n#define OG_W_ACROSS %d\n#define OG_ACROSS \"%d, %d\"\n"
                 "#define OG_COPIES_W %d\n#define OG_LONG %d\n#define OG_LATER %d\n"
                 "#define OG_AHEAD %d\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return og_f32_from_%s(x);\n}\n",
-                BOX, e->kernel->space.n_reduced ? 2 : 1, shared_bytes, OG_CUDA_REDO_BYTES, CHAIN,
-                !e->wide, count_quads_at_once(e), is_bfloat ? "bf16" : "f16", (int)h->tile.groups,
-                (int)h->tile.width, (int)h->x_rows, h->tile.shares_w, h->tile.shares_x,
-                h->x.is_across, h->w.is_across, h->x.is_across, h->w.is_across, h->w.is_copied,
+                BOX, e->kernel->space.n_reduced ? 2 : 1, shared_bytes, (int)redo_bytes(h), CHAIN,
+                !e->wide, count_quads_at_once(e), h->tile.alternates ? 16 : 8, (int)h->products,
+                is_bfloat ? "bf16" : "f16", (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows,
+                h->tile.shares_w, h->tile.shares_x, h->tile.alternates, h->x.is_across,
+                h->w[0].is_across, h->x.is_across, h->w[0].is_across, h->w[0].is_copied,
                 h->of.k > LONG, h->is_later, (int)h->ahead, is_bfloat ? "bf16" : "f16");
 }
 
@@ -311,9 +337,10 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     const og_cuda_map *maps;
     OG_TRY(og_cuda_copy_maps(e, &maps));
-    OG_TRY(og_cuda_make_launches(e, 5));
+    OG_TRY(og_cuda_make_launches(e, 6));
     OG_TRY(add_copy(e, &h->x, "og_copy_x", &maps[0]));
-    OG_TRY(add_copy(e, &h->w, "og_copy_w", &maps[1]));
+    for (int32_t p = 0; p < h->products; p++)
+        OG_TRY(add_copy(e, &h->w[p], p ? "og_copy_v" : "og_copy_w", &maps[1 + p]));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, count_blocks(e, h), 128 * (h->tile.groups + 1)));
     OG_TRY(og_cuda_add_redo(e, s->base * groups * runs));
     og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
@@ -322,6 +349,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
     tensor->when = OG_CUDA_IF_MAPPED;
     redo->when = OG_CUDA_IF_UNMAPPED;
     tensor->shared_bytes = shared_bytes;
+    redo->shared_bytes = redo_bytes(h);
     if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
         return OGIVE_OK;
     return og_cuda_add_combine(e, 0, s->base * s->m, runs);
@@ -329,11 +357,13 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
 
 static ogive_status name_body(og_cuda_emitter *e, const halves *h)
 {
-    return og_cuda_name_body(e, "product on tensor cores, tiles of %d x %d%s",
-                             (int)h->tile.groups * 64, (int)h->tile.width,
-                             h->tile.shares_w   ? ", two sharing their columns"
-                             : h->tile.shares_x ? ", two sharing their rows"
-                                                : "");
+    return og_cuda_name_body(e, "%s on tensor cores, tiles of %d x %d%s",
+                             h->products == 2 ? "two products" : "product",
+                             (int)og_cuda_half_rows(&h->tile), (int)count_columns(h),
+                             h->tile.shares_w     ? ", two sharing their columns"
+                             : h->tile.shares_x   ? ", two sharing their rows"
+                             : h->tile.alternates ? ", two alternating"
+                                                  : "");
 }
 
 ogive_status og_cuda_emit_halves(og_cuda_emitter *e)

@@ -260,10 +260,13 @@ void og_cuda_add_tensor_factors(og_cuda_emitter *e)
         "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
         "    return og_left0::row(a, 0, index);\n}\n"
         "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
-        "    return og_right0::row(a, base, n);\n}\n"
+        "%s    return og_right0::row(a, base, n);\n}\n"
         "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
         "    return og_right0::k_stride(a);\n}\n";
-    og_text_add(&e->passes, "%s", factors);
+    og_text_add(&e->passes, factors,
+                e->kernel->product_count == 2
+                    ? "    if (n >= a.n)\n        return og_right1::row(a, base, n - a.n);\n"
+                    : "");
 }
 
 ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k)

@@ -17,7 +17,8 @@ void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s);
 /* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
  * scratch for those of the others. */
 void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s);
-/* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0. */
+/* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0; from
+ * column a.n on, og_right1. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);
 /* The launch of og_split, of rows of k, padded. */
 ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k);

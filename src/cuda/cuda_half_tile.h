@@ -10,17 +10,26 @@
 
 typedef struct {
     int64_t batch, m, n;
+    int32_t products;              /* with the same x: 1 or 2 */
     bool x_is_across, w_is_across; /* their lines in memory are across k */
     bool is_long;                  /* sums of several chains are in registers, too */
 } og_cuda_half_shape;
 
 typedef struct {
     int32_t groups; /* of 64 rows, a warpgroup each: 1 or 2 */
-    int32_t width;  /* columns: 64, 128 or 256 */
+    int32_t width;  /* columns, of all products: 64, 128 or 256 */
     /* Blocks of a cluster of two share w, in the same columns, or x, in the same rows: each
      * brings one half for both. Not both. */
     bool shares_w, shares_x;
+    /* Two warpgroups have tiles of their own, of 64 rows: one multiplies, one finishes. */
+    bool alternates;
 } og_cuda_half_tile;
+
+/* Of a tile. */
+static inline int32_t og_cuda_half_rows(const og_cuda_half_tile *tile)
+{
+    return tile->alternates ? 64 : tile->groups * 64;
+}
 
 /* Can the kernel do it, and is there something to share? */
 bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half_tile *tile,
@@ -28,7 +37,8 @@ bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half
 og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape,
                                            int32_t multiprocessors);
 
-/* "64x128", "128x256w" with w shared, "128x256x" with x shared; false if it is nothing such. */
+/* "64x128", "128x256w" with w shared, "128x256x" with x shared, "64x256a" or "64x256aw" where
+ * warpgroups alternate; false if it is nothing such. */
 bool og_cuda_read_half_tile(const char *text, og_cuda_half_tile *out);
 
 #endif

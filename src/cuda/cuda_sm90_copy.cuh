@@ -4,7 +4,7 @@
  * it: neighbours in memory, lines a multiple of 16 bytes apart. A block a line.
  *
  * PARAMETERS
- *   OG_COPIES_W                  1: w may be copied
+ *   OG_COPIES_W                  1: w may be copied, and v, that of a second product
  *   OG_X_ACROSS, OG_W_ACROSS     1: a line has one k of all rows (columns); 0: all k of one
  */
 enum { OG_COPY_THREADS = 256 };
@@ -50,5 +50,12 @@ OG_KERNEL(og_copy_x, OG_COPY_THREADS)
 OG_KERNEL(og_copy_w, OG_COPY_THREADS)
 {
     og_copy_factor<og_right0, OG_W_ACROSS>(a, a.n, a.w_pitch, a.w_copy);
+}
+#endif
+
+#if OG_COPIES_W && OG_PRODUCTS == 2
+OG_KERNEL(og_copy_v, OG_COPY_THREADS)
+{
+    og_copy_factor<og_right1, OG_W_ACROSS>(a, a.n, a.w_pitch, a.v_copy);
 }
 #endif

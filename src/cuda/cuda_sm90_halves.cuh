@@ -14,9 +14,13 @@
  * end a tile at once, and what they wrote then took 2.7 us (H200).
  *
  * PARAMETERS
+ *   OG_PRODUCTS    2: x times w and times v, whose columns lie side by side in shared memory, so that
+ *                  a thread has the same columns of both; else 1
  *   OG_MMA_TYPE    "f16" or "bf16"
  *   OG_GROUPS      warpgroups that multiply: 1 or 2
- *   OG_WIDTH       columns of a tile: 64, 128 or 256
+ *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 64 rows: one finishes its tile while
+ *                  the other multiplies; not with OG_LATER
+ *   OG_WIDTH       columns of a tile, of all products: 64 each, or 128 or 256
  *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
  *                  others is multiplied in vain
  *   OG_SHARES_W, OG_SHARES_X   1: there are clusters, of two tiles in the same columns or rows (not
@@ -28,7 +32,7 @@
  *                  hold three sums
  *   OG_CHAIN       k that they sum then, a multiple of 64
  *   OG_LATER       1: pass 0 has one result, of halves side by side, and reads nothing but what is
- *                  the same for all rows; not with OG_W_ACROSS or OG_LONG
+ *                  the same for all rows; not with OG_W_ACROSS, OG_LONG or two products
  *   OG_AHEAD       with it, steps of 16 columns whose operands are on their way: 1 to 4
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
@@ -36,34 +40,41 @@
  */
 enum {
     OG_CLUSTER = OG_SHARES_W || OG_SHARES_X ? 2 : 1,
-    OG_BM = 64 * OG_GROUPS,
+    OG_SHARERS = OG_ALTERNATES ? 1 : OG_GROUPS, /* warpgroups of a tile */
+    OG_BM = 64 * OG_SHARERS,
     OG_X_BYTES = OG_BM * 64 * 2,    /* of a stage: OG_BM rows of 64 k */
     OG_W_BYTES = OG_WIDTH * 64 * 2, /* OG_WIDTH columns */
+    OG_COLUMNS = OG_WIDTH / OG_PRODUCTS, /* of the result */
     OG_BROUGHT_BYTES = OG_X_ROWS * 64 * 2 + OG_W_BYTES,
     OG_STAGE_BYTES = OG_X_BYTES + OG_W_BYTES,
     OG_STAGES = 12 * 16384 / OG_STAGE_BYTES,
     OG_WARP_BYTES = 16 * 64 * 4, /* what a warp passes through shared memory at a time */
+    OG_STAGED = 16 / OG_PRODUCTS, /* its rows, of each product */
     OG_STAGING_AT = 12 * 16384,
     OG_BARRIERS_AT = OG_STAGING_AT + 4 * OG_GROUPS * OG_WARP_BYTES,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * 64,
     OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
 };
-static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED && 2 * OG_STAGES <= 64, "the launch gives it");
+static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED && 2 * OG_STAGES + 2 <= 64, "the launch gives it");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+/* Shared memory of a block, and its barriers: a stage is full, a stage is empty; it is the turn of
+ * warpgroup 0, of 1. */
 struct og_rings {
-    uint32_t stages, full, empty;
+    uint32_t stages, full, empty, order;
 };
 
 OG_FN og_rings og_start_rings(uint32_t base)
 {
-    og_rings rings = {base, base + OG_BARRIERS_AT, base + OG_BARRIERS_AT + 8 * OG_STAGES};
+    const uint32_t barriers = base + OG_BARRIERS_AT;
+    og_rings rings = {base, barriers, barriers + 8 * OG_STAGES, barriers + 16 * OG_STAGES};
     for (int i = 0; threadIdx.x == 0 && i < OG_STAGES; i++) {
         og_barrier_init(rings.full + 8 * i, 1);
-        og_barrier_init(rings.empty + 8 * i, 4 * OG_GROUPS * OG_CLUSTER); /* warps that read */
+        og_barrier_init(rings.empty + 8 * i, 4 * OG_SHARERS * OG_CLUSTER); /* warps that read */
     }
+    for (int i = 0; OG_ALTERNATES && threadIdx.x == 0 && i < 2; i++)
+        og_barrier_init(rings.order + 8 * i, 4);
     return rings;
 }
 
@@ -73,7 +84,7 @@ OG_FN og_tile og_find_own(const og_args &a, og_index i)
     og_tile tile = og_find_tile(a, i);
     int rank = OG_CLUSTER == 2 ? blockIdx.x % 2 : 0;
     tile.m = (tile.m * (OG_SHARES_W + 1) + OG_SHARES_W * rank) * OG_BM;
-    tile.n = (tile.n * (OG_SHARES_X + 1) + OG_SHARES_X * rank) * OG_WIDTH;
+    tile.n = (tile.n * (OG_SHARES_X + 1) + OG_SHARES_X * rank) * OG_COLUMNS;
     return tile;
 }
 
@@ -111,6 +122,16 @@ OG_FN void og_bring_even_first(uint32_t to, const og_map *map, int k, int row, i
     }
 }
 
+/* 64 k of the tile's columns of w, or of v. */
+OG_FN void og_bring_columns(uint32_t to, const og_map *map, int k, int n, int base, uint32_t full,
+                            uint64_t policy)
+{
+    if constexpr (OG_LATER)
+        og_bring_even_first(to, map, k, n, base, full, policy);
+    else
+        og_bring<OG_COLUMNS, OG_W_ACROSS, OG_SHARES_W>(to, map, k, n, base, full, policy);
+}
+
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce(const og_args &a, const og_rings &rings)
 {
@@ -122,6 +143,9 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
         return;
     og_fetch_map(&a.x_map);
     og_fetch_map(&a.w_map);
+#if OG_PRODUCTS == 2
+    og_fetch_map(&a.v_map);
+#endif
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
         og_tile tile = og_find_own(a, i);
         for (int k = 0; k < (int)a.k; k += 64) {
@@ -133,11 +157,10 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
                                                           (int)(tile.base * a.x_moves), full,
                                                           OG_READ_NORMALLY);
             const int n = (int)tile.n, base = (int)(tile.base * a.w_moves);
-            if constexpr (OG_LATER)
-                og_bring_even_first(to + OG_X_BYTES, &a.w_map, k, n, base, full, of_w);
-            else
-                og_bring<OG_WIDTH, OG_W_ACROSS, OG_SHARES_W>(to + OG_X_BYTES, &a.w_map, k, n, base,
-                                                             full, of_w);
+            og_bring_columns(to + OG_X_BYTES, &a.w_map, k, n, base, full, of_w);
+#if OG_PRODUCTS == 2
+            og_bring_columns(to + OG_X_BYTES + OG_W_BYTES / 2, &a.v_map, k, n, base, full, of_w);
+#endif
             og_advance<OG_STAGES>(turn);
         }
     }
@@ -150,7 +173,36 @@ struct og_consumer {
     og_turn turn;
     uint32_t x;      /* of the group, from a stage's beginning */
     uint32_t before; /* the stage that was multiplied last */
+    uint32_t order;  /* parity of the next turn's phase */
 };
+
+/* Of those that multiply. */
+OG_FN int og_own_group()
+{
+    return threadIdx.x / 128 - 1;
+}
+
+/* Until the other warpgroup has come to its tile's last stage: only then do barriers have the phase
+ * before the one that this one waits for. */
+OG_FN void og_await_other(og_consumer &c)
+{
+    og_barrier_wait(c.rings.order + 8 * og_own_group(), c.order);
+    c.order ^= 1;
+}
+
+OG_FN void og_let_other(const og_consumer &c)
+{
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.order + 8 * (1 - og_own_group()));
+}
+
+/* Leaves out so many tiles of the other warpgroup. */
+OG_FN void og_skip_tiles(const og_args &a, og_consumer &c, int tiles)
+{
+    const uint32_t to = c.turn.stage + (uint32_t)tiles * (uint32_t)((a.k + 63) / 64);
+    c.turn.stage = to % OG_STAGES;
+    c.turn.phase ^= to / OG_STAGES & 1;
+}
 
 /* A stage was read by this warp: whoever brings something into it may know. */
 OG_FN void og_release(const og_consumer &c, uint32_t stage)
@@ -186,6 +238,8 @@ template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_held &d
 /* All that was multiplied has ended. */
 OG_FN void og_end_stages(og_consumer &c)
 {
+    if constexpr (OG_ALTERNATES)
+        og_let_other(c);
     og_products_wait<0>();
     og_release(c, c.before);
 }
@@ -384,9 +438,9 @@ OG_FN void og_finish_edge(const og_args &a, const og_tile &tile, const og_held &
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int row = threadIdx.x % 32 / 4 + 8 * h;
-            og_quad q = og_take_quad(z, i, h);
+            const og_quad q[1][1] = {{og_take_quad(z, i, h)}};
             og_place p = og_find_place<false>(a, tile.base * a.m + m, row, a.m - m, c);
-            og_finish_quads<false>(a, p, c, &q);
+            og_finish_quads<false>(a, p, c, q);
         }
     }
 }
@@ -416,26 +470,43 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
 
 /* ---- pass 0 ------------------------------------------------------------------------------ */
 
-/* Where element (row, column) of a warp's 16 x 64 is: no two lanes in the same bank, whether
- * pairs are written as the tensor cores leave them or quads of a row are read. */
+enum {
+    OG_WARP_ROWS = 32 / OG_ROW_THREADS, /* that a warp finishes at a time */
+    OG_PARTS = OG_WIDTH / 64            /* of a tile, that it passes through shared memory */
+};
+
+/* Where element (row, column) of a product's OG_STAGED x 64 is: no two lanes in the same bank,
+ * whether two columns are written as the tensor cores leave them or quads of a row are read. */
 OG_FN int og_staged(int row, int column)
 {
     return row * 64 + (column ^ (row & 3) << 3);
 }
 
-/* Columns 8 j + 2 t of the warp's rows g and g + 8, for all j. */
+/* Columns 8 j + 2 t of OG_STAGED of the warp's rows, g and g + 8, or one of the two: for all j. */
 OG_FN void og_stage_columns(float *to, const float *z)
 {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int j = 0; j < 8; j++)
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+        for (int h = 0; h < OG_STAGED / 8; h++)
             *(float2 *)&to[og_staged(g + 8 * h, 8 * j + 2 * t)] =
                 make_float2(z[4 * j + 2 * h], z[4 * j + 2 * h + 1]);
 }
 
-enum { OG_WARP_ROWS = 32 / OG_ROW_THREADS }; /* that a warp finishes at a time */
+/* Part `part` of the tile: OG_STAGED rows of 64 columns, then the next rows. Registers have no
+ * index. */
+OG_FN void og_stage_part(float *to, const og_held &z, int part)
+{
+#pragma unroll
+    for (int j = 0; j < OG_PARTS; j++)
+        if (part == j)
+#pragma unroll
+            for (int p = 0; p < OG_PRODUCTS; p++)
+                og_stage_columns(to + p * OG_STAGED * 64, z + p * (OG_HELD / OG_PRODUCTS) +
+                                                              32 * (j / OG_PRODUCTS) +
+                                                              2 * (j % OG_PRODUCTS));
+}
 
 /* The first of the warp's rows that this thread finishes, one of each OG_WARP_ROWS. */
 OG_FN int og_first_row()
@@ -458,27 +529,29 @@ OG_FN bool og_are_rows_whole(const og_args &a, og_index base, og_index m, og_ind
     return __all_sync(0xffffffffu, whole);
 }
 
-/* Finishes columns c of a warp's 16 rows, the first of which is row m of its product. With
+/* Finishes columns c of OG_STAGED rows, the first of which is row m of its product. With
  * OG_EARLY, what a row reads is on its way while the one before is finished. */
 template <bool whole>
 OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_columns &c,
                             const float *staged)
 {
     const int column = threadIdx.x % OG_ROW_THREADS * 4;
-    const og_index rows = whole ? 16 : a.m - m, index = base * a.m + m;
+    const og_index rows = whole ? OG_STAGED : a.m - m, index = base * a.m + m;
     og_place next = og_find_place<whole>(a, index, og_first_row(), rows, c);
 #pragma unroll(whole ? OG_QUADS_AT_ONCE / OG_QUADS : 1)
-    for (int i = 0; i < 16; i += OG_WARP_ROWS) {
+    for (int i = 0; i < OG_STAGED; i += OG_WARP_ROWS) {
         const int r = og_first_row() + i, after = r + OG_WARP_ROWS;
-        og_quad z[OG_QUADS];
+        og_quad z[OG_PRODUCTS][OG_QUADS];
         og_place p = next;
-        if (OG_EARLY && i + OG_WARP_ROWS < 16)
+        if (OG_EARLY && i + OG_WARP_ROWS < OG_STAGED)
             next = og_find_place<whole>(a, index, after, rows, c);
 #pragma unroll
-        for (int h = 0; h < OG_QUADS; h++)
-            z[h] = *(const og_quad *)&staged[og_staged(r, column + 32 * h)];
+        for (int q = 0; q < OG_PRODUCTS * OG_QUADS; q++)
+            z[q / OG_QUADS][q % OG_QUADS] =
+                *(const og_quad *)&staged[q / OG_QUADS * OG_STAGED * 64 +
+                                          og_staged(r, column + 32 * (q % OG_QUADS))];
         og_finish_quads<whole>(a, p, c, z);
-        if (!OG_EARLY && i + OG_WARP_ROWS < 16)
+        if (!OG_EARLY && i + OG_WARP_ROWS < OG_STAGED)
             next = og_find_place<whole>(a, index, after, rows, c);
     }
 }
@@ -489,42 +562,49 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_
                           char *shared)
 {
     const int warp = threadIdx.x / 32 - 4;
-    const og_index m = tile.m + warp * 16;
+    const og_index m = tile.m + warp % (4 * OG_SHARERS) * 16;
     float *staged = (float *)(shared + OG_STAGING_AT + warp * OG_WARP_BYTES);
     const bool whole = og_are_rows_whole(a, tile.base, m, tile.n);
 #pragma unroll 1
-    for (int i = 0; i < OG_WIDTH / 64; i++) {
-        const og_index n = tile.n + 64 * i;
+    for (int i = 0; i < OG_PARTS; i++) {
+        const og_index n = tile.n + 64 * (i / OG_PRODUCTS), row = m + 8 * (i % OG_PRODUCTS);
         if (n >= a.n || m >= a.m)
             return;
         __syncwarp(); /* what was there has been read */
-#pragma unroll
-        for (int j = 0; j < OG_WIDTH / 64; j++) /* registers have no index */
-            if (i == j)
-                og_stage_columns(staged, z + 32 * j);
+        og_stage_part(staged, z, i);
         __syncwarp();
         if (!OG_EARLY)
             c = og_find_columns(a, n);
         og_columns next = c;
-        if (OG_EARLY && i + 1 < OG_WIDTH / 64)
+        if (OG_EARLY && i + 1 < OG_PARTS && i % OG_PRODUCTS == OG_PRODUCTS - 1)
             next = og_find_columns(a, n + 64);
         if (whole && n + 64 <= a.n)
-            og_finish_staged<true>(a, tile.base, m, c, staged);
-        else
-            og_finish_staged<false>(a, tile.base, m, c, staged);
+            og_finish_staged<true>(a, tile.base, row, c, staged);
+        else if (row < a.m)
+            og_finish_staged<false>(a, tile.base, row, c, staged);
         c = next;
     }
 }
 
 OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
 {
-    for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
+    const og_index step = gridDim.x / OG_CLUSTER;
+    og_index i = blockIdx.x / OG_CLUSTER;
+    if (OG_ALTERNATES) {
+        i += og_own_group() * step;
+        og_skip_tiles(a, c, og_own_group());
+    }
+    for (; i < a.tiles; i += OG_ALTERNATES ? 2 * step : step) {
         og_held z;
         og_tile tile = og_find_own(a, i);
         og_columns columns;
         if (OG_EARLY)
             columns = og_find_columns(a, tile.n); /* on its way meanwhile */
+        if (OG_ALTERNATES)
+            og_await_other(c);
         og_multiply_tile(a, c, z);
+        if (OG_ALTERNATES)
+            og_skip_tiles(a, c, 1);
         og_finish_tile(a, tile, z, columns, shared);
     }
 }
@@ -535,7 +615,8 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
 
 OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 {
-    og_consumer c = {rings, {0, 0}, (threadIdx.x / 128 - 1) * (64 * 128), 0};
+    og_consumer c = {rings, {0, 0}, (uint32_t)(OG_ALTERNATES ? 0 : og_own_group() * (64 * 128)), 0,
+                     og_own_group() == 0 ? 1u : 0u};
     og_consume_tiles(a, c, shared);
 }
 
@@ -590,10 +671,12 @@ OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, 
     og_columns c = og_find_columns(a, n);
     for (int row = threadIdx.x / OG_ROW_THREADS; row < 32; row += 256 / OG_ROW_THREADS) {
         const int at = first + row;
-        og_quad z[OG_QUADS];
+        og_quad z[OG_PRODUCTS][OG_QUADS];
 #pragma unroll
-        for (int h = 0; h < OG_QUADS; h++)
-            z[h] = *(const og_quad *)&shared.product[from + row][column + 32 * h];
+        for (int q = 0; q < OG_PRODUCTS * OG_QUADS; q++)
+            z[q / OG_QUADS][q % OG_QUADS] =
+                *(const og_quad *)&shared
+                     .product[q / OG_QUADS * OG_REDO_MOST + from + row][column + 32 * (q % OG_QUADS)];
         og_index index = m + shared.list[at < count ? at : count - 1];
         og_finish_quads<false>(a, og_find_place<false>(a, index, 0, at < count, c), c, z);
     }

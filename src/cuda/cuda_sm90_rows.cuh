@@ -81,7 +81,8 @@ OG_FN og_place og_find_place(const og_args &a, og_index index, og_index r, og_in
 
 /* Pass 0 on the thread's quads z of a row. */
 template <bool whole>
-OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c, const og_quad *z)
+OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c,
+                           const og_quad (&z)[OG_PRODUCTS][OG_QUADS])
 {
     og_pass0::values y[OG_QUADS][4];
     og_row unused;
@@ -89,7 +90,9 @@ OG_FN void og_finish_quads(const og_args &a, const og_place &p, og_columns &c, c
     for (int h = 0; h < OG_QUADS; h++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            c.kept[h].product[0] = z[h].e[j];
+#pragma unroll
+            for (int i = 0; i < OG_PRODUCTS; i++)
+                c.kept[h].product[i] = z[i][h].e[j];
             og_pass0::compute(a, unused, c.kept[h], p.x[h], j, y[h][j]);
         }
 #pragma unroll

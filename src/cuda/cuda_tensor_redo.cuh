@@ -18,7 +18,7 @@ enum {
 
 struct og_redo_shared {
     alignas(16) float x[OG_REDO_MOST][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
-    float product[OG_REDO_MOST][OG_RUN];
+    float product[OG_PRODUCTS * OG_REDO_MOST][OG_RUN]; /* one product after the other */
     const og_element *rows[OG_REDO_MOST];
     int list[128], counts[4]; /* marked rows of the tile, those of each 32 */
 };
@@ -64,7 +64,8 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     };
     typedef float sums[EACH][COLUMNS];
 
-    OG_FN void fetch(const og_args &a, og_index base, og_index n, og_index k,
+    /* Columns of the second of two products follow the first's. */
+    OG_FN void fetch(const og_args &a, int product, og_index base, og_index n, og_index k,
                             const og_redo_shared &shared, step &s)
     {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -72,7 +73,8 @@ template <int COLUMNS, int EACH> struct og_redo_work {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const og_index column = n + 8 * i + warp;
-            const og_element *w = og_w_row(a, base, column < a.n ? column : a.n - 1);
+            const og_element *w =
+                og_w_row(a, base, (column < a.n ? column : a.n - 1) + product * a.n);
 #pragma unroll
             for (int h = 0; h < 2; h++)
                 s.w[i][h] = at[h] < a.k ? og_widen(w[at[h] * og_w_stride(a)]) : -0.0f;
@@ -121,9 +123,9 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         }
     }
 
-    /* After k: p joins the block's sum, that the group's, which is in shared.product, in places
+    /* After k: p joins the block's sum, that the group's, which is in shared memory, in places
      * that only this thread touches. -0 + v is v, also of v = -0. */
-    OG_FN void join(og_redo_shared &shared, int row, int column, og_index k, bool last,
+    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last,
                            sums &p, sums &block)
     {
         if (!last && k % 256 != 0)
@@ -141,17 +143,18 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         for (int i = 0; i < EACH; i++)
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                float &total = shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c];
+                float &total = product[row + ROW_STEP * i][column + COLUMN_STEP * c];
                 total = total + block[i][c];
                 block[i][c] = -0.0f;
             }
     }
 
-    /* shared.product = rows from `first` on of the list, of tile m, times columns from n on; a
-     * row beyond the list is its last. */
-    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first,
-                          int count, og_redo_shared &shared)
+    /* shared.product, the part of one product = rows from `first` on of the list, of tile m, times
+     * columns from n on; a row beyond the list is its last. */
+    OG_FN void run_one(const og_args &a, int product, og_index base, og_index m, og_index n,
+                              int first, int count, og_redo_shared &shared)
     {
+        float (*to)[OG_RUN] = shared.product + product * OG_REDO_MOST;
         const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
         step steps[AHEAD];
         sums p, block;
@@ -166,7 +169,7 @@ template <int COLUMNS, int EACH> struct og_redo_work {
             for (int c = 0; c < COLUMNS; c++) {
                 p[i][c] = 0.0f;
                 block[i][c] = -0.0f;
-                shared.product[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
+                to[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
             }
         /* The first fetches are in the loop, too: NVRTC takes half as long as for two copies. */
 #pragma unroll 1
@@ -181,13 +184,21 @@ template <int COLUMNS, int EACH> struct og_redo_work {
                     place(steps[s], shared);
                     __syncthreads();
                 }
-                fetch(a, base, n, at + 64 * AHEAD, shared, steps[s]);
+                fetch(a, product, base, n, at + 64 * AHEAD, shared, steps[s]);
                 if (at >= 0) {
                     multiply(shared, row, column, p);
-                    join(shared, row, column, at + 64, at + 64 >= a.k, p, block);
+                    join(to, row, column, at + 64, at + 64 >= a.k, p, block);
                 }
             }
         __syncthreads();
+    }
+
+    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first,
+                          int count, og_redo_shared &shared)
+    {
+#pragma unroll 1
+        for (int product = 0; product < OG_PRODUCTS; product++)
+            run_one(a, product, base, m, n, first, count, shared);
     }
 };
 

@@ -17,7 +17,10 @@ typedef struct {
 typedef struct {
     const char *name;
     bool has_streams; /* else a run's stream must be NULL */
-    bool has_single;  /* is fast with one product a kernel: og_plan_build_single(), if not strict */
+    /* Not strict, is a kernel with two products of og_plan_build_alike() as fast as og_plan_build_
+     * single()'s two? NULL: any two may be in a kernel. */
+    bool (*takes_two)(const og_kernel *kernel, const og_placement *placement,
+                      const ogive_options *options);
     /* Makes *state for plan, which outlives it, and says how many bytes of
      * workspace a run needs in all: plan->temporary_bytes and its own scratch.
      * options is NULL or valid. On failure *state is NULL. */

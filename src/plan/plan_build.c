@@ -519,6 +519,15 @@ ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const o
                  outputs);
 }
 
+ogive_status og_plan_build_alike(const og_graph *graph, const og_typed *types,
+                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                 ogive_error *error)
+{
+    return build(
+        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .alike = true},
+        inputs, outputs);
+}
+
 ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
                                   const og_layout *inputs, const og_layout *outputs, og_plan *plan,
                                   ogive_error *error)

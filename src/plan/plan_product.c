@@ -229,6 +229,21 @@ static int64_t count_terms(const og_planner *b, int32_t product)
     return k;
 }
 
+/* Is the left factor, of halves, the same? */
+static bool are_alike(const og_planner *b, int32_t first, int32_t second)
+{
+    int32_t left = b->graph->nodes[first].args[0];
+    return left == b->graph->nodes[second].args[0] && og_dtype_bytes(b->types[left].dtype) == 2;
+}
+
+/* May one kernel have both, as far as the device goes? */
+static bool may_meet(const og_planner *b, int32_t first, int32_t second)
+{
+    if (og_compute_type(b->types[first].dtype) != OG_F32)
+        return true;
+    return !b->single && (!b->alike || are_alike(b, first, second));
+}
+
 static void try_pair(og_planner *b, const needed_products *needed, const int32_t *anchor)
 {
     int32_t first = needed->products[0], second = needed->products[1];
@@ -238,7 +253,7 @@ static void try_pair(og_planner *b, const needed_products *needed, const int32_t
     }
     if (first < 0 || b->pair[first] >= 0 || b->pair[second] >= 0 || anchor[first] <= second)
         return;
-    if (b->single && og_compute_type(b->types[first].dtype) == OG_F32)
+    if (!may_meet(b, first, second))
         return;
     if (og_compute_type(b->types[first].dtype) != og_compute_type(b->types[second].dtype) ||
         count_terms(b, first) != count_terms(b, second))

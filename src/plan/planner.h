@@ -28,8 +28,12 @@ bool og_layout_contiguous(og_layout *layout);
  * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
                            const og_layout *outputs, og_plan *plan, ogive_error *error);
-/* The same, but a kernel has at most one product that is computed in float32: for devices whose
- * fast products are one a kernel. */
+/* The same, but a kernel has at most one product that is computed in float32, or two of halves with
+ * the same left factor: for devices whose fast products are such. */
+ogive_status og_plan_build_alike(const og_graph *graph, const og_typed *types,
+                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
+                                 ogive_error *error);
+/* The same, but a kernel has at most one product that is computed in float32. */
 ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
                                   const og_layout *inputs, const og_layout *outputs, og_plan *plan,
                                   ogive_error *error);
@@ -98,7 +102,7 @@ typedef struct {
     const og_typed *types;
     og_plan *plan;
     ogive_error *error;
-    bool apart, single; /* og_plan_build_apart(), og_plan_build_single() */
+    bool apart, alike, single; /* og_plan_build_apart(), og_plan_build_alike(), .. */
     og_arena scratch;
 
     int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
