@@ -68,17 +68,18 @@ static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, s
 
 static const size_t h100_shared = 232448;
 
-/* What float32 shapes were multiplied by: few rows by 4 and 8, whole and split; tiles by how many
- * rows and columns, by levels of sums, or split (0). */
+/* What float32 shapes were multiplied by: small tiles by rows and columns, whole and split, and
+ * several of them over m; others by rows and columns, by levels of sums, or split (0). */
 static struct {
-    bool few[2][2], tiles[9][9], levels[4];
+    bool few[5][5][2], few_over_m, tiles[9][9], levels[4];
 } seen;
 
 static void see_linear(int64_t m, int64_t n, int64_t k)
 {
     og_cuda_tile tile = tile_of(m, n, k, 1, h100_shared, PROCESSORS);
     if (tile.is_few) {
-        seen.few[tile.rows == 8][tile.part_blocks > 0] = true;
+        seen.few[tile.rows / 4][tile.columns / 8][tile.part_blocks > 0] = true;
+        seen.few_over_m |= m > tile.rows;
         return;
     }
     seen.tiles[tile.rows / 16][tile.columns / 16] = true;
@@ -142,6 +143,24 @@ static void test_long(void **unused)
     end_cases("long");
 }
 
+/* Small tiles: each of them, whole and with k in groups. */
+static void test_few(void **unused)
+{
+    static const int64_t shapes[][2] = {{1, 5},  {5, 16}, {1, 31}, {5, 31}, {9, 33}, {1, 64},
+                                        {5, 64}, {9, 64}, {5, 5},  {1, 16}, {9, 16}, {40, 5}};
+    test_random random = test_random_named("few");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
+        const int64_t m = shapes[i][0], n = shapes[i][1];
+        check_linear(m, n, 300, OG_FLOAT32, CONTIGUOUS, SPECIAL, &random);
+        check_linear(m, n, 8200, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+        check_linear(m, n, 300, (og_dtype)(i % 4), i % 2 ? MISALIGNED : CONTIGUOUS, ORDINARY,
+                     &random);
+        check_linear(m, n, 65, (og_dtype)(i % 4), TRANSPOSED, ORDINARY, &random);
+    }
+    end_cases("few");
+}
+
 /* Sums that underflow to -0 stay -0, whatever is missing in a step, a block or a group. */
 static void test_zeros(void **unused)
 {
@@ -170,7 +189,10 @@ static void test_zeros(void **unused)
 static void test_bodies(void **unused)
 {
     (void)unused;
-    assert_true(seen.few[0][0] && seen.few[0][1] && seen.few[1][0] && seen.few[1][1]);
+    for (int columns = 1; columns <= 4; columns *= 2)
+        for (int is_split = 0; is_split < 2; is_split++)
+            assert_true(seen.few[1][columns][is_split] && seen.few[2][columns][is_split]);
+    assert_true(seen.few[4][2][0] && seen.few[4][2][1] && seen.few[4][4][0] && seen.few_over_m);
     assert_true(seen.levels[0] && seen.levels[1] && seen.levels[2] && seen.levels[3]);
     assert_true(seen.tiles[8][8] && seen.tiles[4][8] && seen.tiles[4][4] && seen.tiles[8][4]);
     assert_true(seen.tiles[2][8] && seen.tiles[1][8] && seen.tiles[1][4]);
@@ -332,9 +354,6 @@ static void test_tiles(void **unused)
     assert_int_equal(tile.shared_bytes, 128 * 128 * 4 + 2 * (16 * 256 + 64) * 4);
     /* Enough blocks for all multiprocessors, and no row more than needed. */
     assert_int_equal(tile_of(16, 8192, 8192, 1, h100, 132).rows, 16);
-    assert_int_equal(tile_of(9, 1, 1, 1, h100, 132).rows, 16);
-    assert_int_equal(tile_of(9, 1, 0, 1, h100, 132).rows, 16);
-    assert_int_equal(tile_of(64, 64, 256, 1, h100, 132).columns, 16);
     /* Narrow ones, with enough of them at once; blocks for short k that hide each other's ends. */
     tile = tile_of(8192, 16, 8192, 1, h100, 132);
     assert_true(tile.rows == 64 && tile.columns == 16 && tile.part_blocks == 4);
@@ -349,6 +368,16 @@ static void test_tiles(void **unused)
     assert_true(tile.is_few && tile.rows == 4 && tile.columns == 32 && tile.threads == 512);
     tile = tile_of(8, 4096, 257, 2, h100, 132);
     assert_true(tile.is_few && tile.rows == 8 && tile.threads == 64);
+    /* Few results, in the smallest tiles that give all multiprocessors one. */
+    assert_true(tile_of(9, 1, 1, 1, h100, 132).is_few && tile_of(9, 1, 0, 1, h100, 132).is_few);
+    tile = tile_of(64, 100, 2048, 1, h100, 132);
+    assert_true(tile.is_few && tile.rows == 8 && tile.columns == 8 && tile.threads == 256);
+    tile = tile_of(1024, 16, 1024, 1, h100, 132);
+    assert_true(tile.is_few && tile.rows == 8 && tile.columns == 16 && !tile.part_blocks);
+    tile = tile_of(1024, 64, 1024, 1, h100, 132);
+    assert_true(tile.is_few && tile.rows == 16 && tile.columns == 32);
+    assert_false(tile_of(2048, 64, 1024, 1, h100, 132).is_few);
+    assert_false(tile_of(1000000, 4, 64, 1, h100, 132).is_few);
     assert_false(tile_of(8, 4096, 4096, 1, 49152, 132).is_few);
     /* ... a block for each group, where whole ones would leave multiprocessors idle. */
     tile = tile_of(1, 2048, 1048576, 1, h100, 132);
@@ -386,7 +415,13 @@ static void test_compile(void **unused)
         {SHAPE(8192, 8192), SHAPE(16, 8192), SHAPE(16), SHAPE(8192, 16)},
         {SHAPE(8192, 512), SHAPE(64, 512), SHAPE(64), SHAPE(8192, 64)},
         {SHAPE(32768, 32), SHAPE(32768, 32), SHAPE(32768), SHAPE(32768, 32768)},
-        {SHAPE(300, 100), SHAPE(40, 100), SHAPE(40), SHAPE(300, 40)}};
+        {SHAPE(8192, 100), SHAPE(40, 100), SHAPE(40), SHAPE(8192, 40)},
+        {SHAPE(1, 65536), SHAPE(64, 65536), SHAPE(64), SHAPE(1, 64)},
+        {SHAPE(64, 2048), SHAPE(100, 2048), SHAPE(100), SHAPE(64, 100)},
+        {SHAPE(1024, 1024), SHAPE(16, 1024), SHAPE(16), SHAPE(1024, 16)},
+        {SHAPE(2048, 1024), SHAPE(16, 1024), SHAPE(16), SHAPE(2048, 16)},
+        {SHAPE(1024, 1024), SHAPE(64, 1024), SHAPE(64), SHAPE(1024, 64)},
+        {SHAPE(4, 2048), SHAPE(2048, 2048), SHAPE(2048), SHAPE(4, 2048)}};
     (void)unused;
     /* Bytes of stack: og_add_parts on sm_80; short tiles of halves. */
     enum { AMPERE = 8, SHORT_HALVES = 64, SHORT_K = 32 };
@@ -410,11 +445,12 @@ static void test_compile(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles),   cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_long),    cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_bodies),  cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_tiles),     cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_long),      cmocka_unit_test(test_few),
+        cmocka_unit_test(test_zeros),     cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_tails),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_gradients),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     const char *nvrtc = getenv("OGIVE_TEST_NVRTC");

@@ -216,8 +216,10 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
                 e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
                 (int)e->kernel->product_count, (int)tile->step);
     if (tile->is_few)
-        og_text_add(&e->numbers, "OG_ROWS = %d, OG_QUADS = %d, OG_WARPS = %d, OG_SPLIT = %d };\n",
-                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->warps_m,
+        og_text_add(&e->numbers,
+                    "OG_ROWS = %d, OG_LANES_N = %d, OG_QUADS = %d, OG_WARPS = %d, "
+                    "OG_SPLIT = %d };\n",
+                    (int)tile->rows, (int)tile->lanes_n, (int)tile->thread_n, (int)tile->warps_m,
                     tile->part_blocks > 0);
     else
         og_text_add(&e->numbers,

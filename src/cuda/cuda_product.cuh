@@ -4,7 +4,7 @@
  * shared memory, and pass 0 applied to finished sums. Products are summed in the order of
  * plan.h.
  *
- * What is missing: rows and columns beyond the last are the last one's, and are never
+ * What is missing: rows and columns beyond the last are one of the last, and are never
  * stored or reduced; a missing k is 0 * -0, which changes no sum.
  *
  * PARAMETERS
@@ -56,6 +56,14 @@ OG_FN constexpr int og_part(int rows)
     return OG_BK * rows + OG_BK / 4 * OG_SHIFT;
 }
 
+/* Numbers of 16 bytes. */
+enum { OG_SOME = 16 / (int)sizeof(og_number) };
+typedef og_some<og_number, OG_SOME> og_vector;
+
+/* From a row to the next where the k of a row are side by side in a buffer: neighbouring rows'
+ * vectors, of up to 8, are in different banks. */
+enum { OG_ROW_PITCH = OG_BK + OG_SOME };
+
 /* A thread's share of the rows of F, which so many threads load: items of vk k or vr rows,
  * `lines` of them side by side. */
 template <class F, int rows, int threads> struct og_loader {
@@ -94,7 +102,7 @@ template <class F, int rows, int threads> struct og_loader {
 #pragma unroll
         for (int i = 0; i < pointers; i++) {
             og_index at = first + l.row + i * between;
-            at = at < limit ? at : limit - 1;
+            at = at < limit ? at : limit > vr ? limit - vr : 0; /* vr there, as aligned as others */
             l.after[i] = limit - 1 - at < vr ? (int)(limit - 1 - at) : vr;
             l.p[i] = F::row(a, base, at) + (k + l.k) * F::k_stride(a);
             l.aligned = l.aligned && (uint64_t)l.p[i] % (size * sizeof(T)) == 0 &&
@@ -144,6 +152,32 @@ template <class F, int rows, int threads> struct og_loader {
             l.p[i] += OG_BK * F::k_stride(a);
     }
 
+    /* The k of a row side by side. */
+    OG_FN void place_by_rows(const og_loader &l, og_number *to)
+    {
+        if (count < threads && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            int row = l.row + i % pointers * between, k = l.k + i / pointers * further;
+            if constexpr (by_k) {
+#pragma unroll
+                for (int q = 0; q < vk; q += OG_SOME) {
+                    og_vector y;
+#pragma unroll
+                    for (int j = 0; j < OG_SOME; j++)
+                        y.e[j] = F::widen(l.x[i].e[q + j]);
+                    *(og_vector *)&to[row * OG_ROW_PITCH + k + q] = y;
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < vr; j++)
+                    to[(row + j) * OG_ROW_PITCH + k] = F::widen(l.x[i].e[j]);
+            }
+        }
+    }
+
+    /* The rows of a k side by side: og_line(). */
     OG_FN void place(const og_loader &l, og_number *to)
     {
         if (count < threads && l.idle)

@@ -7,7 +7,7 @@
  * PARAMETERS
  *   OG_GROUP_SUMS  of a group of k that were left: one for each block, or 1
  */
-enum { OG_ADD_THREADS = 256, OG_ADD_AHEAD = 8 /* sums on their way */ };
+enum { OG_ADD_THREADS = 256, OG_ADD_AHEAD = 16 /* sums on their way */ };
 
 OG_KERNEL(og_add_parts, OG_ADD_THREADS)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_product_tile.c - see cuda_product_tile.h. A large tile reads its operands less often
- * and multiplies at full speed, small ones fill all multiprocessors: the least estimated
- * time wins.
+ * and multiplies at full speed, small ones fill all multiprocessors, and the smallest, of
+ * cuda_product_few.cuh, wait for memory the least: the least estimated time wins.
  */
 #include "cuda/cuda_product_tile.h"
 
@@ -12,7 +12,11 @@ enum {
     MOST_SPLIT_BYTES = 256 * 1024 * 1024, /* of scratch */
     START_CYCLES = 2000,                  /* until a block multiplies */
     END_CYCLES = 4500,                    /* of pass 0; 32768 x 32768 x 32 in any tile, H200 */
-    LAUNCH_CYCLES = 6000                  /* 3 us: a launch and the wait for the one before it */
+    LAUNCH_CYCLES = 4000, /* 2 us: a launch that overlaps, and the wait for the one before it */
+    SUM_CYCLES = 80,      /* of a sum that waits to be added to those before it */
+    MOST_FEW_TILES = 4,   /* of a multiprocessor, of more than few rows: more were not measured */
+    FEW_CYCLES = 5000,    /* from the first block's begin to the last one's end, besides k */
+    FEW_ADD_CYCLES = 4400 /* of adding groups up, which begins before the first launch ends */
 };
 
 typedef struct {
@@ -121,45 +125,108 @@ static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_pro
     double idle = START_CYCLES + (tile->part_blocks ? 0 : END_CYCLES);
     cycles = each * (cycles + idle / (double)(at_once > 0 ? at_once : 1));
     if (tile->part_blocks)
-        cycles += LAUNCH_CYCLES + END_CYCLES +
+        cycles += LAUNCH_CYCLES + END_CYCLES + SUM_CYCLES * (double)tile->sums +
                   2 * og_cuda_split_bytes(shape, tile->sums) / (16.0 * processors);
     return cycles;
 }
 
-/* A warp for each block of k, of a group at most; a block for each group where that keeps
- * multiprocessors busy that had less to do. */
-static og_cuda_tile take_few(const og_cuda_product_shape *shape, int64_t processors)
+typedef struct {
+    int32_t rows, lanes_n, step;
+} few_candidate;
+
+/* Steps of 64 k have twice as much on its way as 32, and still overlap; 32 columns have enough. */
+static const few_candidate few_tiles[] = {{4, 8, 64},   {8, 8, 64},  {4, 16, 64}, {8, 16, 64},
+                                          {16, 16, 64}, {4, 32, 32}, {8, 32, 32}, {16, 32, 32}};
+
+/* A warp for each block of k, of a group at most; is_split: a block for each group. */
+static og_cuda_tile fill_few(const few_candidate *from, const og_cuda_product_shape *shape,
+                             bool is_split)
 {
-    og_cuda_tile tile = {.is_few = true, .warps_m = 1, .warps_n = 1, .blocks = 1};
-    tile.thread_m = shape->m <= 4 ? 4 : MOST_FEW_ROWS;
-    tile.thread_n = shape->reduces ? 2 : 1; /* OG_RUN columns are one block's */
-    tile.step = shape->is_double || shape->reduces ? 16 : 32;
+    size_t number = shape->is_double ? sizeof(double) : sizeof(float);
+    og_cuda_tile tile = {.is_few = true,
+                         .thread_m = from->rows * from->lanes_n / 32,
+                         .thread_n = shape->reduces ? 2 : 1, /* OG_RUN columns are one block's */
+                         .lanes_n = from->lanes_n,
+                         .warps_m = 1,
+                         .warps_n = 1,
+                         .step = shape->reduces     ? 16
+                                 : shape->is_double ? from->step / 2
+                                                    : from->step,
+                         .blocks = 1,
+                         .rows = from->rows,
+                         .part_blocks = is_split ? OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK : 0,
+                         .sums = og_divide_up(shape->k, OG_PRODUCT_GROUP)};
     while (tile.warps_m * OG_PRODUCT_BLOCK < shape->k &&
            tile.warps_m * OG_PRODUCT_BLOCK < OG_PRODUCT_GROUP)
         tile.warps_m *= 2;
-    tile.rows = tile.thread_m;
-    tile.columns = 32 * tile.thread_n;
+    tile.columns = tile.lanes_n * tile.thread_n;
     tile.threads = 32 * tile.warps_m;
-    tile.shared_bytes = (size_t)tile.warps_m *
-                        (count_part(tile.step, tile.rows) + count_part(tile.step, tile.columns)) *
-                        (shape->is_double ? sizeof(double) : sizeof(float));
-    tile.sums = og_divide_up(shape->k, OG_PRODUCT_GROUP);
-    double tiles = (double)shape->batch * (double)og_divide_up(shape->n, tile.columns);
-    if (tiles < 16.0 * processors && og_cuda_split_bytes(shape, tile.sums) <= MOST_SPLIT_BYTES) {
-        int64_t whole = tile.sums * og_divide_up((int64_t)tiles, processors); /* one's groups */
-        int64_t apart = og_divide_up(tile.sums * (int64_t)tiles, processors);
-        if (4 * whole > 5 * apart) /* the second launch costs a quarter of a group */
-            tile.part_blocks = OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK;
-    }
+    size_t pitch_bytes = (size_t)tile.step * number + 16; /* OG_ROW_PITCH */
+    tile.shared_bytes = (size_t)(tile.warps_m * (tile.rows + tile.columns)) * pitch_bytes;
     return tile;
+}
+
+/* Tiles, or groups of them, of a multiprocessor. */
+static double count_few(const og_cuda_tile *tile, const og_cuda_product_shape *shape,
+                        int64_t processors)
+{
+    double tiles = (double)shape->batch * (double)og_divide_up(shape->m, tile->rows) *
+                   (double)og_divide_up(shape->n, tile->columns) *
+                   (tile->part_blocks ? (double)tile->sums : 1);
+    return tiles < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : tiles / processors;
+}
+
+/* Clock cycles, as estimate() does: a warp's block of k costs for its sums and for what it reads
+ * of x and w, all warps of a multiprocessor in turn. Fitted on an H200: products of 1 to 4096
+ * rows, 8 to 128 columns and 256 to 65536 k in every one of these tiles, within 20 %. */
+static double estimate_few(const og_cuda_tile *tile, const og_cuda_product_shape *shape,
+                           int64_t processors)
+{
+    double k = shape->k < OG_PRODUCT_BLOCK
+                   ? (double)(og_divide_up(shape->k, tile->step) * tile->step)
+                   : OG_PRODUCT_BLOCK;
+    double sums = (double)tile->rows * tile->columns, lines = tile->rows + tile->columns;
+    double block = (320 + 3.6 * sums + 30 * lines) * (k / OG_PRODUCT_BLOCK) * shape->products *
+                   (shape->is_double ? 2 : 1);
+    double groups = tile->part_blocks || tile->sums < 1 ? 1 : (double)tile->sums;
+    double cycles =
+        FEW_CYCLES + count_few(tile, shape, processors) * groups * tile->warps_m * block;
+    if (tile->part_blocks)
+        cycles += FEW_ADD_CYCLES +
+                  2 * og_cuda_split_bytes(shape, tile->sums) / (16.0 * (double)processors);
+    return cycles;
+}
+
+/* The best of few_tiles, or one without rows. */
+static og_cuda_tile take_few(const og_cuda_product_shape *shape, const og_cuda_limits *limits,
+                             double *least)
+{
+    og_cuda_tile best = {0};
+    int64_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
+    for (size_t i = 0; i < sizeof few_tiles / sizeof *few_tiles; i++)
+        for (int is_split = 0; is_split <= (shape->k > OG_PRODUCT_GROUP); is_split++) {
+            og_cuda_tile tile = fill_few(&few_tiles[i], shape, is_split);
+            double time = estimate_few(&tile, shape, processors);
+            bool fits = tile.shared_bytes <= limits->shared_per_block &&
+                        (!shape->reduces || (tile.lanes_n == 32 && tile.rows <= MOST_FEW_ROWS &&
+                                             shape->m <= tile.rows)) &&
+                        (shape->m <= MOST_FEW_ROWS ||
+                         count_few(&tile, shape, processors) <= MOST_FEW_TILES) &&
+                        (!is_split || og_cuda_split_bytes(shape, tile.sums) <= MOST_SPLIT_BYTES);
+            if (fits && (best.rows == 0 || time < *least)) {
+                best = tile;
+                *least = time;
+            }
+        }
+    return best;
 }
 
 /* The best tile of the candidates, whole or with k split in any way. */
 static og_cuda_tile take_tile(const candidate *from, size_t count,
-                              const og_cuda_product_shape *shape, const og_cuda_limits *limits)
+                              const og_cuda_product_shape *shape, const og_cuda_limits *limits,
+                              double *least)
 {
     og_cuda_tile best = {0};
-    double least = 0;
     int64_t blocks = og_divide_up(shape->k, OG_PRODUCT_BLOCK);
     bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
                      og_cuda_split_bytes(shape, blocks) <= MOST_SPLIT_BYTES;
@@ -171,9 +238,9 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
                         (blocks <= 1 || !from[i].is_short) &&
                         (part || !shape->reduces || tile.thread_n == 8); /* runs of columns */
             bool is_last = i + 1 == count && best.rows == 0;
-            if ((fits && (best.rows == 0 || time < least)) || is_last) {
+            if ((fits && (best.rows == 0 || time < *least)) || is_last) {
                 best = tile;
-                least = time;
+                *least = time;
             }
         }
     return best;
@@ -181,10 +248,14 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
-    og_cuda_tile few = take_few(shape, limits->multiprocessors > 0 ? limits->multiprocessors : 1);
-    if (shape->m <= MOST_FEW_ROWS && few.shared_bytes <= limits->shared_per_block)
+    double few_time = 0, time = 0;
+    og_cuda_tile few = take_few(shape, limits, &few_time);
+    if (few.rows && shape->m <= MOST_FEW_ROWS)
         return few;
-    if (shape->is_double)
-        return take_tile(double_tiles, sizeof double_tiles / sizeof *double_tiles, shape, limits);
-    return take_tile(float_tiles, sizeof float_tiles / sizeof *float_tiles, shape, limits);
+    og_cuda_tile tile = shape->is_double
+                            ? take_tile(double_tiles, sizeof double_tiles / sizeof *double_tiles,
+                                        shape, limits, &time)
+                            : take_tile(float_tiles, sizeof float_tiles / sizeof *float_tiles,
+                                        shape, limits, &time);
+    return few.rows && few_time < time ? few : tile;
 }

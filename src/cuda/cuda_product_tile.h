@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     bool is_few;                    /* cuda_product_few.cuh, else cuda_product_tiles.cuh */
     int32_t thread_m, thread_n;     /* rows and columns of a thread */
-    int32_t lanes_n;                /* threads of a warp along a row; few: 0 */
+    int32_t lanes_n;                /* threads of a warp along a row */
     int32_t warps_m, warps_n;       /* few: blocks of k, and 1 */
     int32_t step;                   /* k */
     int32_t blocks;                 /* of a multiprocessor, that registers are kept for */
