@@ -37,6 +37,7 @@ static int open_libraries(void **unused)
     }
 #define FIND(name, symbol, arguments) *(void **)&call.name = dlsym(cuda, symbol);
     OG_CUDA_FUNCTIONS(FIND)
+    OG_CUDA_OPTIONAL_FUNCTIONS(FIND)
     *(void **)&nvrtc.create = dlsym(rtc, "nvrtcCreateProgram");
     *(void **)&nvrtc.compile = dlsym(rtc, "nvrtcCompileProgram");
     *(void **)&nvrtc.log_size = dlsym(rtc, "nvrtcGetProgramLogSize");
@@ -278,6 +279,60 @@ static void test_checked(void **unused)
     unsetenv("OGIVE_SHIM_CHECK");
 }
 
+/* Runs y = x, then body, which may begin before that has ended: its CUresult. */
+static int run_after(const char *body, bool overlaps)
+{
+    og_cu_function *functions[2];
+    og_cu_module *modules[] = {load("{ a.y[threadIdx.x] = a.x[threadIdx.x]; }", &functions[0]),
+                               load(body, &functions[1])};
+    og_cu_address x, y;
+    assert_int_equal(call.cuMemAlloc(&x, COUNT * sizeof(float)), 0);
+    assert_int_equal(call.cuMemAlloc(&y, COUNT * sizeof(float)), 0);
+    argument a = {(float *)(uintptr_t)x, (float *)(uintptr_t)y, COUNT};
+    void *parameters[] = {&a};
+    og_cu_launch_attribute attribute = {.id = 6, .value = {.allowed = overlaps}};
+    const og_cu_launch_config config = {
+        .grid = {1, 1, 1}, .block = {64, 1, 1}, .attributes = &attribute, .attribute_count = 1};
+    assert_int_equal(
+        call.cuLaunchKernel(functions[0], 1, 1, 1, 64, 1, 1, 0, NULL, parameters, NULL), 0);
+    int result = call.cuLaunchKernelEx(&config, functions[1], parameters, NULL);
+    (void)call.cuMemFree(x);
+    (void)call.cuMemFree(y);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(call.cuModuleUnload(modules[i]), 0);
+    return result;
+}
+
+/* A launch that overlaps the one before touches nothing of its before it has waited. */
+static void test_overlaps(void **unused)
+{
+    static const struct {
+        const char *body;
+        int result;
+    } cases[] = {
+        {"{ og_await_launch(); a.x[threadIdx.x] = a.y[threadIdx.x]; }", 0},
+        {"{ float x = a.x[threadIdx.x]; og_await_launch(); a.y[threadIdx.x] = x; }", 0},
+        {"{ a.y[500 + threadIdx.x] = 1; og_await_launch(); }", 0},
+        {"{ float y = a.y[threadIdx.x]; og_await_launch(); a.x[threadIdx.x] = y; }", 719},
+        {"{ a.y[threadIdx.x] = 1; og_await_launch(); }", 719},
+        {"{ a.x[threadIdx.x] = 1; og_await_launch(); }", 719},
+        {"{ if (threadIdx.x) og_await_launch(); a.x[threadIdx.x] = 1; }", 719},
+        {"{ a.y[500 + threadIdx.x] = 1; }", 719}, /* what comes next would wait for this alone */
+    };
+    (void)unused;
+    setenv("OGIVE_SHIM_CHECK", "1", 1);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        int apart = run_after(cases[i].body, false), result = run_after(cases[i].body, true);
+        if (apart != 0 || result != cases[i].result)
+            fail_msg("%s: %d and %d, expected 0 and %d", cases[i].body, apart, result,
+                     cases[i].result);
+    }
+    setenv("OGIVE_SHIM_ARCH", "80", 1); /* before Hopper nothing overlaps */
+    assert_int_equal(run_after(cases[0].body, true), 1);
+    unsetenv("OGIVE_SHIM_ARCH");
+    unsetenv("OGIVE_SHIM_CHECK");
+}
+
 static void test_compiler(void **unused)
 {
     static const char *const wrong[] = {"--gpu-architecture=sm_90"};
@@ -332,11 +387,11 @@ static void test_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),   cmocka_unit_test(test_votes),
-        cmocka_unit_test(test_exits),   cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_wrong),   cmocka_unit_test(test_order),
-        cmocka_unit_test(test_checked), cmocka_unit_test(test_compiler),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_right),    cmocka_unit_test(test_votes),
+        cmocka_unit_test(test_exits),    cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_checked),  cmocka_unit_test(test_overlaps),
+        cmocka_unit_test(test_compiler), cmocka_unit_test(test_memory),
     };
     return test_report(cmocka_run_group_tests(tests, open_libraries, NULL));
 }

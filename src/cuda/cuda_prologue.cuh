@@ -20,10 +20,12 @@
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ og_args a)
 
+#if defined(__CUDA_ARCH__) /* tests/cuda/shim_device.h has the same two functions for a CPU */
+
 /* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
 OG_FN void og_await_launch()
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -32,10 +34,12 @@ OG_FN void og_await_launch()
  * where there is room. Not for a formula's last: what comes then is not ours. */
 OG_FN void og_admit_next()
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
+
+#endif
 
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 

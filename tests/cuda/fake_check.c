@@ -2,7 +2,8 @@
  *
  * fake_check.c - what every load and store of a kernel is held against, when modules
  * are compiled for it (OGIVE_SHIM_CHECK=1):
- *   - device memory: inside one block, to the byte;
+ *   - device memory: inside one block, to the byte; before a launch that overlaps those before
+ *     it has waited for them, nothing that they wrote, and no writing of what they read;
  *   - shared memory: inside the launch's bytes, and no race: of two threads that touch
  *     a byte, one of them writing, one does so before and one after a barrier (or, in
  *     one warp, a __syncwarp or shuffle of all lanes);
@@ -33,6 +34,15 @@ static struct {
     const char *stacks;
     size_t stack_bytes;
 } now;
+
+static uint32_t launch, first_launch; /* this one; the first that may still run when it begins */
+
+/* One that does not overlap begins when all have ended. */
+void fake_check_launch(bool overlaps)
+{
+    launch++;
+    first_launch = overlaps ? first_launch : launch;
+}
 
 void fake_check_block(const fake_function *function, size_t shared_bytes, const char *stacks,
                       size_t stack_bytes)
@@ -108,13 +118,32 @@ static const char *touch_shared(shadow *s, bool write, unsigned thread)
     return NULL;
 }
 
+static bool is_before(uint32_t other)
+{
+    return other >= first_launch && other < launch;
+}
+
+static const char *touch_device(fake_stamp *s, size_t bytes, bool write, bool early)
+{
+    static char text[160];
+    for (size_t i = 0; i < bytes; i++) {
+        if (early && (is_before(s[i].write) || (write && is_before(s[i].read)))) {
+            snprintf(text, sizeof text, "%s what a launch before it %s, without waiting for it",
+                     write ? "writes" : "reads", is_before(s[i].write) ? "wrote" : "read");
+            return text;
+        }
+        *(write ? &s[i].write : &s[i].read) = launch;
+    }
+    return NULL;
+}
+
 static bool is_within(uintptr_t address, size_t bytes, const void *from, size_t length)
 {
     return address - (uintptr_t)from < length && address - (uintptr_t)from + bytes <= length;
 }
 
 const char *fake_check_touch(const volatile void *address, size_t bytes, bool write,
-                             unsigned thread)
+                             unsigned thread, bool early)
 {
     static char text[160];
     uintptr_t at = (uintptr_t)address;
@@ -129,7 +158,9 @@ const char *fake_check_touch(const volatile void *address, size_t bytes, bool wr
         bool inside;
         const fake_block *b = fake_find(address, bytes, &inside);
         if (inside)
-            return NULL;
+            return b->stamps
+                       ? touch_device(b->stamps + (at - (uintptr_t)b->data), bytes, write, early)
+                       : NULL;
         snprintf(text, sizeof text, "%s %zu bytes at byte %td of a block of %zu",
                  write ? "writes" : "reads", bytes, (const char *)at - (b ? b->data : NULL),
                  b ? b->bytes : 0);

@@ -36,12 +36,18 @@ enum {
 
 /* ---- memory ----------------------------------------------------------------------- */
 
+/* The launches, counted from 1, that touched a byte last, where modules are checked. */
+typedef struct {
+    uint32_t write, read;
+} fake_stamp;
+
 typedef struct {
     char *data; /* aligned to 64 if bytes is a multiple of it, else to 16 or more */
     size_t bytes;
     char *map; /* pages that may be touched */
     size_t map_bytes;
     int device;
+    fake_stamp *stamps; /* of each byte; NULL: too many */
 } fake_block;
 
 /* NULL: out of memory (OGIVE_SHIM_MEMORY bytes, 8 GiB if not given). */
@@ -83,6 +89,7 @@ typedef struct {
     struct shim_index grid, block;
     size_t shared_bytes;
     void **parameters;
+    bool overlaps; /* it may begin before the one before has ended */
 } fake_launch_shape;
 
 /* Runs all blocks; a CUresult. What went wrong is on standard error. */
@@ -90,13 +97,16 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape);
 
 /* ---- checks ---------------------------------------------------------------------------- */
 
+/* The next launch begins. */
+void fake_check_launch(bool overlaps);
 /* Of the block that runs; all of them are reset by fake_check_block(). */
 void fake_check_block(const fake_function *function, size_t shared_bytes, const char *stacks,
                       size_t stack_bytes);
 void fake_check_barrier(void);
 void fake_check_warp(unsigned warp);
-/* NULL, or what is wrong with this access of thread. */
+/* NULL, or what is wrong with this access of thread. early: launches before this one may still
+ * run. */
 const char *fake_check_touch(const volatile void *address, size_t bytes, bool write,
-                             unsigned thread);
+                             unsigned thread, bool early);
 
 #endif

@@ -608,36 +608,54 @@ int cuFuncSetAttribute(og_cu_function *function, int attribute, int value)
     return CUDA_OK;
 }
 
+static int start_launch(og_cu_function *function, const fake_launch_shape *shape,
+                        const og_cu_stream *stream)
+{
+    fake_function *f = (fake_function *)function;
+    const struct shim_index grid = shape->grid, block = shape->block;
+    unsigned most = f->bounds ? f->bounds : 1024;
+    ENTER("cuLaunchKernel", CUDA_LAUNCH_FAILED);
+    if (!shape->parameters || !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z ||
+        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || block.x > 1024 ||
+        block.y > 1024 || block.z > 64 || (uint64_t)block.x * block.y * block.z > 1024 ||
+        shape->shared_bytes > f->shared_limit || grid.x % f->cluster ||
+        (shape->overlaps && setting("OGIVE_SHIM_ARCH", 90) < 90))
+        return CUDA_INVALID_VALUE;
+    if (block.x * block.y * block.z > most)
+        return CUDA_LAUNCH_OUT_OF_RESOURCES;
+    if (check_function(f) || (stream && (int)((uintptr_t)stream / 256) != current_device()))
+        return CUDA_INVALID_HANDLE;
+    return fake_launch(f, shape);
+}
+
 int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    og_cu_stream *stream, void **parameters, void **extra)
 {
-    fake_function *f = (fake_function *)function;
-    unsigned most = f->bounds ? f->bounds : 1024;
-    ENTER("cuLaunchKernel", CUDA_LAUNCH_FAILED);
     void *buffer = NULL;
     if (!parameters && extra && extra[0] == (void *)1) /* CU_LAUNCH_PARAM_BUFFER_POINTER */
         parameters = &buffer, buffer = extra[1];
-    if (!parameters || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z ||
-        grid_x > 0x7fffffffu || grid_y > 65535 || grid_z > 65535 || block_x > 1024 ||
-        block_y > 1024 || block_z > 64 || (uint64_t)block_x * block_y * block_z > 1024 ||
-        shared_bytes > f->shared_limit || grid_x % f->cluster)
-        return CUDA_INVALID_VALUE;
-    if (block_x * block_y * block_z > most)
-        return CUDA_LAUNCH_OUT_OF_RESOURCES;
-    if (check_function(f) || (stream && (int)((uintptr_t)stream / 256) != current_device()))
-        return CUDA_INVALID_HANDLE;
-    const fake_launch_shape shape = {
-        {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters};
-    return fake_launch(f, &shape);
+    const fake_launch_shape shape = {.grid = {grid_x, grid_y, grid_z},
+                                     .block = {block_x, block_y, block_z},
+                                     .shared_bytes = shared_bytes,
+                                     .parameters = parameters};
+    return start_launch(function, &shape, stream);
 }
 
 int cuLaunchKernelEx(const og_cu_launch_config *config, og_cu_function *function, void **parameters,
                      void **extra)
 {
-    return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
-                          config->block[0], config->block[1], config->block[2],
-                          config->shared_bytes, config->stream, parameters, extra);
+    enum { SERIALIZATION = 6 }; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+    fake_launch_shape shape = {.grid = {config->grid[0], config->grid[1], config->grid[2]},
+                               .block = {config->block[0], config->block[1], config->block[2]},
+                               .shared_bytes = config->shared_bytes,
+                               .parameters = extra ? NULL : parameters};
+    for (unsigned i = 0; i < config->attribute_count; i++) {
+        if (config->attributes[i].id != SERIALIZATION)
+            return CUDA_INVALID_VALUE;
+        shape.overlaps = config->attributes[i].value.allowed != 0;
+    }
+    return start_launch(function, &shape, config->stream);
 }
 
 /* None is forgotten: this would not link. */

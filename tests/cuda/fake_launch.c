@@ -77,7 +77,8 @@ typedef struct {
     void *stack; /* its saved stack pointer */
     struct shim_index index;
     fiber_state state;
-    int kind; /* what it waits for */
+    bool has_waited; /* for the launch before */
+    int kind;        /* what it waits for */
     int vote, source;
     unsigned mask;
     unsigned long long value; /* given, then taken */
@@ -90,7 +91,8 @@ static struct {
     char *away;                 /* shared memory of the block that does not run */
     char *stacks;
     void *scheduler;
-    int result; /* CUresult of the launch */
+    int result;      /* CUresult of the launch */
+    bool has_waited; /* has any thread, for the launch before? */
     fake_function *function;
     const fake_launch_shape *shape;
     struct shim_link link;
@@ -137,6 +139,11 @@ static void pause_fiber(void)
     wait_here();
 }
 
+static void await_launch(void)
+{
+    run.fibers[run.current].has_waited = run.has_waited = true;
+}
+
 static void fiber_main(void);
 
 static void start_fiber(unsigned index)
@@ -149,6 +156,7 @@ static void start_fiber(unsigned index)
     words[RETURN_WORD] = (void *)(uintptr_t)fiber_main;
     f->stack = words;
     f->state = READY;
+    f->has_waited = false;
 }
 
 static void resume(unsigned index)
@@ -295,9 +303,11 @@ static void touch(const volatile void *address, unsigned long bytes, int write)
 {
     if ((uintptr_t)address - (uintptr_t)&run.link < sizeof run.link) /* threadIdx and the like */
         return;
-    if (run.function->cluster > 1) /* of whose shared memory there is one record, for two blocks */
+    /* Of a cluster's shared memory there is one record, for two blocks. */
+    if (run.function->cluster > 1 && !fake_is_device(address))
         return;
-    const char *wrong = fake_check_touch(address, bytes, write != 0, run.current);
+    bool early = run.shape->overlaps && !run.fibers[run.current].has_waited;
+    const char *wrong = fake_check_touch(address, bytes, write != 0, run.current, early);
     if (wrong)
         fail_fiber(wrong);
 }
@@ -462,6 +472,9 @@ static void run_grid(void)
                                              (unsigned)(at / x / g.y)};
         run_cluster();
     }
+    /* One that waits for this launch would not have waited for those before it. */
+    if (run.shape->overlaps && !run.has_waited && !run.result)
+        report(CUDA_LAUNCH_FAILED, "overlaps the launch before it and never waits for it");
     const fake_block *damaged = run.result ? NULL : fake_find_damage();
     if (damaged) {
         char text[120];
@@ -519,6 +532,7 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
     run.function = function;
     run.shape = shape;
     run.result = CUDA_OK;
+    run.has_waited = false;
     run.count = shape->block.x * shape->block.y * shape->block.z;
     run.first = 0;
     run.random++;
@@ -535,7 +549,10 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
                                   .meet = wait_meeting,
                                   .touch = touch,
                                   .fail = fail_fiber,
-                                  .pause = pause_fiber};
+                                  .pause = pause_fiber,
+                                  .settle = fake_check_barrier,
+                                  .await_launch = await_launch};
+    fake_check_launch(shape->overlaps);
     *function->module->link = &run.link;
     for (int i = 0; i < 4; i++)
         sigaction(signals[i], &action, &before[i]);

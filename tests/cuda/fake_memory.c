@@ -63,6 +63,13 @@ static bool grow_tables(void)
     return true;
 }
 
+static fake_stamp *make_stamps(size_t bytes)
+{
+    void *map = mmap(NULL, (bytes + 1) * sizeof(fake_stamp), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
 void *fake_allocate(size_t bytes, int device)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -78,6 +85,7 @@ void *fake_allocate(size_t bytes, int device)
         b->map_bytes = inside;
         b->bytes = bytes;
         b->device = device;
+        b->stamps = bytes < MOST_POISON ? make_stamps(bytes) : NULL;
         b->data = b->map + (inside - bytes) / alignment * alignment;
         size_t before = (size_t)(b->data - b->map);
         memset(b->map, PATTERN, before);
@@ -126,6 +134,8 @@ bool fake_free(void *data)
         good = !is_damaged(b);
         mprotect(b->map, b->map_bytes, PROT_NONE);
         madvise(b->map, b->map_bytes, MADV_DONTNEED);
+        if (b->stamps)
+            munmap(b->stamps, (b->bytes + 1) * sizeof *b->stamps);
         used -= b->bytes;
         memmove(b, b + 1, (size_t)(blocks + block_count - b - 1) * sizeof *b);
         block_count--;

@@ -484,6 +484,15 @@ static inline void og_multiply_16(float *d, const unsigned *x, const unsigned *w
     }
 }
 
+/* Launches run one after the other here; fake_check.c finds what could not overlap. */
+static inline void og_await_launch()
+{
+    og_shim_link->await_launch();
+}
+static inline void og_admit_next()
+{
+}
+
 #include "shim_hopper.h"
 
 /* ---- entries ------------------------------------------------------------------------ */

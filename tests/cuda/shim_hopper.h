@@ -47,6 +47,7 @@ static inline void shim_end_phase(shim_barrier &barrier)
     if (barrier.pending == 0 && barrier.bytes == 0) {
         barrier.phase ^= 1;
         barrier.pending = barrier.arrivals;
+        og_shim_link->settle();
     }
 }
 /* Lets others run until is_over(). */
@@ -105,6 +106,7 @@ static inline void shim_meet(shim_meeting &meeting, unsigned count)
     if (++meeting.came == count) {
         meeting.came = 0;
         meeting.rounds++;
+        og_shim_link->settle();
     } else {
         shim_wait([&] { return meeting.rounds != round; });
     }
@@ -164,6 +166,10 @@ static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int co
                     shim_shared_at(map.swizzles ? shim_swizzle(to + offset) : to + offset);
                 if (!is_own)
                     place = og_shim_link->other_shared + (place - og_dynamic_shared);
+#ifdef OG_SHIM_CHECK
+                if (from)
+                    og_shim_link->touch(from, map.bytes, 0);
+#endif
                 if (from)
                     __builtin_memcpy(place, from, map.bytes);
                 else

@@ -46,6 +46,11 @@ struct shim_link {
     void (*fail)(const char *message);
     /* Others run, then this thread again. */
     void (*pause)(void);
+    /* Threads have met by other means than these: what they did before races with nothing that
+     * is done from now on. */
+    void (*settle)(void);
+    /* The thread has waited for the launch before this one. */
+    void (*await_launch)(void);
 };
 
 /* What cuTensorMapEncodeTiled() leaves in a map's 128 bytes. */
