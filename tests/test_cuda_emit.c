@@ -232,6 +232,7 @@ static void test_overlaps(void **state)
                  {"softmax(x, 0)", "4097x50"},
                  {"linear(x, w)", "1x65536 64x65536"},
                  {"linear(x, w)", "8192x8192 64x8192"}};
+    static const char none[] = "sum(linear(x, w), 1)", no_columns[] = "3x70 0x70"; /* one launch */
     og_cuda_limits ampere = limits;
     ampere.arch = 80;
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
@@ -249,6 +250,10 @@ static void test_overlaps(void **state)
             assert_false(work.launches[l].overlaps);
         og_arena_free(&arena);
     }
+    og_arena arena = {0};
+    og_cuda_work work = emit(none, no_columns, &arena);
+    assert_true(work.launch_count == 1 && !work.launches[0].overlaps);
+    og_arena_free(&arena);
 }
 
 /* What several traversals compute of kept operands is derived from them once, if it costs

@@ -206,7 +206,7 @@ ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t p
 og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e)
 {
     og_cuda_launch *last = &e->out->launches[e->out->launch_count - 1];
-    last->overlaps = e->limits->arch >= 90;
+    last->overlaps = e->limits->arch >= 90 && e->out->launch_count > 1;
     return last;
 }
 
@@ -226,10 +226,12 @@ ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
 
 /* ---- scratch ------------------------------------------------------------------------- */
 
-void og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes)
+size_t og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes)
 {
-    og_cuda_add_pointer(e, type, name, OG_CUDA_SCRATCH, e->out->scratch_bytes);
+    const size_t begin = e->out->scratch_bytes;
+    og_cuda_add_pointer(e, type, name, OG_CUDA_SCRATCH, begin);
     e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    return begin;
 }
 
 static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64_t count,

@@ -89,12 +89,13 @@ ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads);
 /* The last launch begins while the one before it ends, from Hopper on: its threads call
- * og_await_launch() before they read or write anything that a launch before touches. */
+ * og_await_launch() before they read or write anything that a launch before touches. Not a
+ * kernel's first: what is before that may be the caller's. */
 og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e);
 /* out->body, what explain calls the kernel: at most 95 characters. */
 ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...) OG_PRINTF(2, 3);
-/* a.<name>, of type *: the next part of the scratch, so many bytes of it. */
-void og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes);
+/* a.<name>, of type *: the next part of the scratch, so many bytes of it; where it begins. */
+size_t og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes);
 /* Scratch: a.sums<p> and a.terms<p> of so many structs each, a.totals<p> (sums of a whole
  * column, for its terms) and, where a pass follows another, a.row_values of one a row. */
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
@@ -103,8 +104,8 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
 
 void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
                          size_t offset);
-/* a.<name>, an og_map: before all other members. map->at is found here. */
-void og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
+/* a.<name>, an og_map: before all other members. map->at is found here. Returns e's copy of it. */
+og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
 /* All of them, for launches, which outlive the emitter. */
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);

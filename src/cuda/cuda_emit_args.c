@@ -41,14 +41,16 @@ void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name,
         (og_cuda_pointer){.at = to->size - sizeof none, .buffer = buffer, .offset = offset};
 }
 
-void og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map)
+og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map)
 {
     static const unsigned char none[OG_CUDA_MAP_BYTES];
     og_cuda_arguments *to = &e->arguments;
+    og_cuda_map *own = &to->maps[to->map_count++];
     add_bytes(e, none, sizeof none);
     og_text_add(&to->members, "    og_map %s;\n", name);
-    to->maps[to->map_count] = *map;
-    to->maps[to->map_count++].at = to->size - sizeof none;
+    *own = *map;
+    own->at = to->size - sizeof none;
+    return own;
 }
 
 static void add_index_bytes(og_cuda_emitter *e, int64_t value)

@@ -252,8 +252,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s
             add_part(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,
                                       s->tiles * s->blocks, e->threads));
-            if (e->out->launch_count > 1)
-                og_cuda_overlap_last(e);
+            og_cuda_overlap_last(e);
             if (!og_cuda_has_row_values(&e->kernel->passes[p]))
                 continue;
             add_combine(e, p, terms);

@@ -300,8 +300,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_part(e, p);
         OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
-        if (p > 0)
-            og_cuda_overlap_last(e);
+        og_cuda_overlap_last(e);
         if (!og_cuda_has_row_values(&e->kernel->passes[p]))
             continue;
         OG_TRY(og_cuda_add_combine(e, p, rows, chunks));

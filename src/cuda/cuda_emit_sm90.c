@@ -144,33 +144,34 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                      : s->segments > 1 ? count_blocks(s, e->limits)
                                        : 0;
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
-    og_cuda_add_map(e, "w_map",
-                    &(og_cuda_map){.buffer = turns ? OG_CUDA_SCRATCH : w->buffer,
-                                   .dtype = w->dtype,
-                                   .columns = across ? s->n : s->k,
-                                   .rows = across ? s->k : s->n,
-                                   .depth = turns ? s->batch : s->w_last + 1,
-                                   .slab_bytes = slab * 4,
-                                   .fetches_256 = true,
-                                   .pitch_bytes = s->w_pitch * 4,
-                                   .box_columns = BLOCK_K / 2,
-                                   .box_rows = across ? BLOCK_K / 2 : s->groups * GROUP,
-                                   .box_depth = 1});
-    og_cuda_add_map(e, "x_map",
-                    &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
-                                   .offset = ((size_t)w_bytes + 63) / 64 * 64,
-                                   .dtype = OG_FLOAT16,
-                                   .columns = s->k_padded,
-                                   .rows = s->m,
-                                   .depth = 2 * (s->x_rows / s->m),
-                                   .slab_bytes = s->m * s->k_padded * 2,
-                                   .fetches_256 = true,
-                                   .pitch_bytes = s->k_padded * 2,
-                                   .box_columns = BLOCK_K,
-                                   .box_rows = s->tile_rows,
-                                   .box_depth = 2}); /* hi and lo */
-    og_cuda_add_region(e, "void", "w_copy", w_bytes);
-    og_cuda_add_region(e, "void", "x_pairs", s->x_rows * s->k_padded * 4);
+    og_cuda_map *w_map =
+        og_cuda_add_map(e, "w_map",
+                        &(og_cuda_map){.buffer = turns ? OG_CUDA_SCRATCH : w->buffer,
+                                       .dtype = w->dtype,
+                                       .columns = across ? s->n : s->k,
+                                       .rows = across ? s->k : s->n,
+                                       .depth = turns ? s->batch : s->w_last + 1,
+                                       .slab_bytes = slab * 4,
+                                       .fetches_256 = true,
+                                       .pitch_bytes = s->w_pitch * 4,
+                                       .box_columns = BLOCK_K / 2,
+                                       .box_rows = across ? BLOCK_K / 2 : s->groups * GROUP,
+                                       .box_depth = 1});
+    og_cuda_map *x_map = og_cuda_add_map(e, "x_map",
+                                         &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
+                                                        .dtype = OG_FLOAT16,
+                                                        .columns = s->k_padded,
+                                                        .rows = s->m,
+                                                        .depth = 2 * (s->x_rows / s->m),
+                                                        .slab_bytes = s->m * s->k_padded * 2,
+                                                        .fetches_256 = true,
+                                                        .pitch_bytes = s->k_padded * 2,
+                                                        .box_columns = BLOCK_K,
+                                                        .box_rows = s->tile_rows,
+                                                        .box_depth = 2}); /* hi and lo */
+    size_t w_copy = og_cuda_add_region(e, "void", "w_copy", w_bytes);
+    w_map->offset = turns ? w_copy : 0;
+    x_map->offset = og_cuda_add_region(e, "void", "x_pairs", s->x_rows * s->k_padded * 4);
     og_cuda_add_region(e, "void", "x_copy", s->turns_x ? s->x_rows * s->x_pitch * 4 : 0);
     og_cuda_add_region(e, "void", "segments", places * part_bytes(s));
     og_cuda_add_region(e, "void", "x_scales", (s->x_rows + TILE) * 4); /* all of the last tile */

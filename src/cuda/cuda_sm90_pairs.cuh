@@ -11,6 +11,9 @@
  * then the float32 sum takes it, with w's scale undone. The sum of OG_SEGMENT k is added to
  * those of the segments before, in order.
  *
+ * The product is computed transposed: its columns, rows of w, are the 64 rows of wgmma's left
+ * factor, which is in registers, and rows of x the columns of its right one: OG_WIDTH is OG_BM.
+ *
  * While the tensor cores work on one block of k, a thread splits the next one of w. Which
  * column is which thread's, and in what order it has its k, makes its reads of w free of bank
  * conflicts: OG_SPLIT_SHUFFLES of cuda_tensor_split.cuh has x's k in the same order.

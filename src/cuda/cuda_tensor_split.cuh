@@ -4,11 +4,11 @@
  * threads a row.
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
- * hi = float16(scaled), lo = float16(scaled - hi). What both lose is below 2^-40 of the
- * row's greatest, so that elements above 2^-19 of it have float32's accuracy, 2^-21 at
- * least. A row of which more than 1 in OG_FEW nonzero elements lie below, or that is not
- * finite, or whose greatest is below 2^-98, cannot be held like this: its scale is NaN, and
- * cuda_tensor_redo.cuh computes it.
+ * hi = float16(scaled), lo = float16(scaled - hi). What both lose is at most 2^-39 of the
+ * row's greatest (half of the least float16, over 2^14), so that elements above 2^-19 of it have
+ * 2^-20 at least. Up to 1 in OG_FEW nonzero elements may lie below: they matter where w is 0 for
+ * all others. A row with more of them, or that is not finite, or whose greatest is below 2^-98,
+ * cannot be held like this: its scale is NaN, and cuda_tensor_redo.cuh computes it.
  *
  * Scratch: a.x_pairs, the rows of hi and of lo, a.k_padded each, with zeros from a.k on.
  *
