@@ -92,7 +92,7 @@ static ogive_status find_asked_tile(const og_cuda_emitter *e, og_cuda_half_tile 
     if (text && *text && !og_cuda_read_half_tile(text, out))
         OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
                 "OGIVE_TILE is '%.40s': expected 64 or 128 rows and 64, 128 or 256 columns, such "
-                "as 64x128, 128x256w, 128x256x or 64x256a",
+                "as 64x128, 128x256w, 128x256x or 128x128a",
                 text);
     return OGIVE_OK;
 }
@@ -121,11 +121,10 @@ static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits,
     h.tile = og_cuda_choose_half_tile(&shape, limits->multiprocessors);
     if (asked->groups && og_cuda_takes_half_tile(&shape, asked, limits->multiprocessors))
         h.tile = *asked;
-    h.x_rows = og_cuda_half_rows(&h.tile);
+    h.x_rows = h.tile.groups * 64;
     if (!h.x.is_across && h.of.m < h.x_rows)
         h.x_rows = og_cuda_power_above(h.of.m);
-    h.m_tiles =
-        og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * og_cuda_half_rows(&h.tile));
+    h.m_tiles = og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
     h.n_tiles = og_divide_up(h.of.n, (int64_t)(h.tile.shares_x ? 2 : 1) * count_columns(&h));
     return h;
 }
@@ -299,7 +298,7 @@ static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes
                 "typedef float og_number;\ntypedef uint16_t og_element;\n"
                 "enum { OG_BK = %d, OG_QUADS = %d, OG_SHARED_BYTES = %zu, "
                 "OG_REDO_BYTES = %d, OG_CHAIN = %d, "
-                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d, OG_BAND = %d };\n"
+                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d };\n"
                 "#define OG_PRODUCTS %d\n"
                 "#define OG_MMA_TYPE \"%s\"\n#define OG_GROUPS %d\n#define OG_WIDTH %d\n"
                 "#define OG_X_ROWS %d\n"
@@ -309,11 +308,11 @@ static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes
                 "#define OG_AHEAD %d\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return og_f32_from_%s(x);\n}\n",
                 BOX, e->kernel->space.n_reduced ? 2 : 1, shared_bytes, (int)redo_bytes(h), CHAIN,
-                !e->wide, count_quads_at_once(e), h->tile.alternates ? 16 : 8, (int)h->products,
-                is_bfloat ? "bf16" : "f16", (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows,
-                h->tile.shares_w, h->tile.shares_x, h->tile.alternates, h->x.is_across,
-                h->w[0].is_across, h->x.is_across, h->w[0].is_across, h->w[0].is_copied,
-                h->of.k > LONG, h->is_later, (int)h->ahead, is_bfloat ? "bf16" : "f16");
+                !e->wide, count_quads_at_once(e), (int)h->products, is_bfloat ? "bf16" : "f16",
+                (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows, h->tile.shares_w,
+                h->tile.shares_x, h->tile.alternates, h->x.is_across, h->w[0].is_across,
+                h->x.is_across, h->w[0].is_across, h->w[0].is_copied, h->of.k > LONG, h->is_later,
+                (int)h->ahead, is_bfloat ? "bf16" : "f16");
 }
 
 static ogive_status add_copy(og_cuda_emitter *e, const operand *o, const char *entry,
@@ -359,7 +358,7 @@ static ogive_status name_body(og_cuda_emitter *e, const halves *h)
 {
     return og_cuda_name_body(e, "%s on tensor cores, tiles of %d x %d%s",
                              h->products == 2 ? "two products" : "product",
-                             (int)og_cuda_half_rows(&h->tile), (int)count_columns(h),
+                             (int)h->tile.groups * 64, (int)count_columns(h),
                              h->tile.shares_w     ? ", two sharing their columns"
                              : h->tile.shares_x   ? ", two sharing their rows"
                              : h->tile.alternates ? ", two alternating"

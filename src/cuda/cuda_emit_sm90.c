@@ -383,7 +383,7 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
     og_text_add(to,
                 "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
                 "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d, "
-                "OG_TURN_BYTES = %d, OG_SEGMENT = %d, OG_BAND = 8 };\n"
+                "OG_TURN_BYTES = %d, OG_SEGMENT = %d };\n"
                 "#define OG_BM %d\n#define OG_WIDTH OG_BM\n#define OG_GROUPS %d\n"
                 "#define OG_SPLIT_PLANES 1\n#define OG_SPLIT_SHUFFLES %d\n"
                 "#define OG_REDUCES %d\n#define OG_TERMS %d\n"

@@ -21,15 +21,9 @@ typedef struct {
     /* Blocks of a cluster of two share w, in the same columns, or x, in the same rows: each
      * brings one half for both. Not both. */
     bool shares_w, shares_x;
-    /* Two warpgroups have tiles of their own, of 64 rows: one multiplies, one finishes. */
+    /* Two warpgroups have tiles of their own: one multiplies, the other one finishes. */
     bool alternates;
 } og_cuda_half_tile;
-
-/* Of a tile. */
-static inline int32_t og_cuda_half_rows(const og_cuda_half_tile *tile)
-{
-    return tile->alternates ? 64 : tile->groups * 64;
-}
 
 /* Can the kernel do it, and is there something to share? */
 bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half_tile *tile,
@@ -37,8 +31,8 @@ bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half
 og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape,
                                            int32_t multiprocessors);
 
-/* "64x128", "128x256w" with w shared, "128x256x" with x shared, "64x256a" or "64x256aw" where
- * warpgroups alternate; false if it is nothing such. */
+/* "64x128", "128x256w" with w shared, "128x256x" with x shared, "128x128a" where warpgroups
+ * alternate; false if it is nothing such. */
 bool og_cuda_read_half_tile(const char *text, og_cuda_half_tile *out);
 
 #endif

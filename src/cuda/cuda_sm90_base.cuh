@@ -2,9 +2,6 @@
  *
  * cuda_sm90_base.cuh - what products on Hopper's tensor cores share: which tile is a block's, and
  * where a ring in shared memory is.
- *
- * PARAMETERS
- *   OG_BAND  tiles of rows that neighbouring blocks share
  */
 /* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
 struct og_band {
@@ -21,6 +18,8 @@ OG_FN og_band og_find_band(const og_args &a, og_index i)
 struct og_tile {
     og_index base, m, n;
 };
+
+enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
 
 OG_FN og_tile og_find_tile(const og_args &a, og_index i)
 {

@@ -18,8 +18,8 @@
  *                  a thread has the same columns of both; else 1
  *   OG_MMA_TYPE    "f16" or "bf16"
  *   OG_GROUPS      warpgroups that multiply: 1 or 2
- *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 64 rows: one finishes its tile while
- *                  the other multiplies; not with OG_LATER
+ *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 128 rows: one finishes its tile while
+ *                  the other multiplies; OG_WIDTH is 128 at most; not with OG_LATER or OG_LONG
  *   OG_WIDTH       columns of a tile, of all products: 64 each, or 128 or 256
  *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
  *                  others is multiplied in vain
@@ -41,14 +41,15 @@
 enum {
     OG_CLUSTER = OG_SHARES_W || OG_SHARES_X ? 2 : 1,
     OG_SHARERS = OG_ALTERNATES ? 1 : OG_GROUPS, /* warpgroups of a tile */
-    OG_BM = 64 * OG_SHARERS,
-    OG_X_BYTES = OG_BM * 64 * 2,    /* of a stage: OG_BM rows of 64 k */
-    OG_W_BYTES = OG_WIDTH * 64 * 2, /* OG_WIDTH columns */
+    OG_HEIGHT = OG_ALTERNATES ? 2 : 1,          /* 64 rows that each of them multiplies */
+    OG_BM = 64 * OG_GROUPS,
     OG_COLUMNS = OG_WIDTH / OG_PRODUCTS, /* of the result */
+    OG_X_BYTES = OG_BM * 64 * 2,         /* of a stage: OG_BM rows of 64 k */
+    OG_W_BYTES = OG_WIDTH * 64 * 2,      /* OG_WIDTH columns */
     OG_BROUGHT_BYTES = OG_X_ROWS * 64 * 2 + OG_W_BYTES,
     OG_STAGE_BYTES = OG_X_BYTES + OG_W_BYTES,
     OG_STAGES = 12 * 16384 / OG_STAGE_BYTES,
-    OG_WARP_BYTES = 16 * 64 * 4, /* what a warp passes through shared memory at a time */
+    OG_WARP_BYTES = 16 * 64 * 4,  /* what a warp passes through shared memory at a time */
     OG_STAGED = 16 / OG_PRODUCTS, /* its rows, of each product */
     OG_STAGING_AT = 12 * 16384,
     OG_BARRIERS_AT = OG_STAGING_AT + 4 * OG_GROUPS * OG_WARP_BYTES,
@@ -182,8 +183,8 @@ OG_FN int og_own_group()
     return threadIdx.x / 128 - 1;
 }
 
-/* Until the other warpgroup has come to its tile's last stage: only then do barriers have the phase
- * before the one that this one waits for. */
+/* Until the other warpgroup has come to its tile's last stage: before that, a stage's barrier may be
+ * two phases behind the one to wait for, which looks like its end. */
 OG_FN void og_await_other(og_consumer &c)
 {
     og_barrier_wait(c.rings.order + 8 * og_own_group(), c.order);
@@ -196,7 +197,7 @@ OG_FN void og_let_other(const og_consumer &c)
         og_barrier_arrive(c.rings.order + 8 * (1 - og_own_group()));
 }
 
-/* Leaves out so many tiles of the other warpgroup. */
+/* Leaves out so many tiles, the other warpgroup's. */
 OG_FN void og_skip_tiles(const og_args &a, og_consumer &c, int tiles)
 {
     const uint32_t to = c.turn.stage + (uint32_t)tiles * (uint32_t)((a.k + 63) / 64);
@@ -214,9 +215,11 @@ OG_FN void og_release(const og_consumer &c, uint32_t stage)
         og_barrier_arrive_at(empty, lane);
 }
 
+typedef og_held og_sums[OG_HEIGHT];
+
 /* d = the sums of the next stage's 64 k; adds: d += these. When it returns, what was multiplied
  * before has ended, and the stage before, unless this is the tile's first, is released. */
-template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_held &d, bool adds)
+template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_sums &d, bool adds)
 {
     const uint32_t x_step = OG_X_ACROSS ? 128 : 2, w_step = OG_W_ACROSS ? 128 : 2;
     uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
@@ -226,7 +229,9 @@ template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_held &d
     uint64_t w = og_describe<OG_W_ACROSS>(at + OG_X_BYTES);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        og_multiply_16(d, x + i * x_step, w + i * w_step, adds || i > 0);
+#pragma unroll
+        for (int j = 0; j < OG_HEIGHT; j++) /* 64 rows take 8192 bytes */
+            og_multiply_16(d[j], x + i * x_step + 512 * j, w + i * w_step, adds || i > 0);
     og_products_commit();
     og_products_wait<1>();
     if (!is_first)
@@ -248,7 +253,7 @@ OG_FN void og_end_stages(og_consumer &c)
 
 /* The rest of the chain that begins at k, whose first stage is in d. k becomes its end. Was it the
  * tile's last? */
-OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_held &d)
+OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_sums &d)
 {
     const bool is_last = a.k - k <= OG_CHAIN;
     const int end = is_last ? (int)a.k : k + OG_CHAIN;
@@ -259,23 +264,23 @@ OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_held &d
 }
 
 /* Products that write d have ended. */
-OG_FN void og_add_chain(og_held &z, og_held &d)
+OG_FN void og_add_chain(og_sums &z, og_sums &d)
 {
-    og_pin(d);
+    og_pin(d[0]);
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
-        z[i] += d[i];
+        z[0][i] += d[0][i];
 }
 
 /* A chain is added to z while the next one's first stage is multiplied. Written out twice, since the
  * compiler (NVRTC 13.4) must see that d's products have ended without a branch in between. */
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_sums &z)
 {
-    og_held even, odd;
+    og_sums even, odd;
     int k = 0;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
-        z[i] = -0.0f; /* changes no sum */
+        z[0][i] = -0.0f; /* changes no sum */
     og_multiply_stage<true>(c, even, false);
 #pragma unroll 1
     for (;;) {
@@ -299,15 +304,17 @@ OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
 #else
 
 /* From k on; before that, z has its sums. */
-OG_FN void og_multiply_from(const og_args &a, og_consumer &c, int k, og_held &z)
+OG_FN void og_multiply_from(const og_args &a, og_consumer &c, int k, og_sums &z)
 {
     for (; k < (int)a.k; k += 64)
         og_multiply_stage<false>(c, z, true);
     og_end_stages(c);
-    og_pin(z);
+#pragma unroll
+    for (int j = 0; j < OG_HEIGHT; j++)
+        og_pin(z[j]);
 }
 
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_held &z)
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_sums &z)
 {
     og_multiply_stage<true>(c, z, false);
     og_multiply_from(a, c, 64, z);
@@ -372,7 +379,7 @@ OG_FN bool og_is_tile_whole(const og_args &a, const og_tile &tile)
  * this one is whole, what its rows share is on its way. */
 OG_FN void og_multiply_and_write(const og_args &a, og_consumer &c, const og_tile &tile, bool whole,
                                  const og_later &before, og_columns (&columns)[OG_AHEAD],
-                                 og_held &z)
+                                 og_sums &z)
 {
     og_multiply_stage<true>(c, z, false);
     og_write_step(before, 0);
@@ -450,16 +457,16 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
     const og_later nothing = {};
     og_later later = nothing;
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
-        og_held z;
+        og_sums z;
         og_columns columns[OG_AHEAD];
         og_tile tile = og_find_own(a, i);
         const bool whole = og_is_tile_whole(a, tile);
         og_multiply_and_write(a, c, tile, whole, later, columns, z);
         later = nothing; /* which needs no registers */
         if (whole)
-            og_compute_later(a, tile, z, columns, later);
+            og_compute_later(a, tile, z[0], columns, later);
         else
-            og_finish_edge(a, tile, z);
+            og_finish_edge(a, tile, z[0]);
     }
 #pragma unroll
     for (int i = 0; i < OG_STEPS; i++)
@@ -472,7 +479,7 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
 
 enum {
     OG_WARP_ROWS = 32 / OG_ROW_THREADS, /* that a warp finishes at a time */
-    OG_PARTS = OG_WIDTH / 64            /* of a tile, that it passes through shared memory */
+    OG_PARTS = OG_WIDTH / 64            /* of 16 rows, that it passes through shared memory */
 };
 
 /* Where element (row, column) of a product's OG_STAGED x 64 is: no two lanes in the same bank,
@@ -494,18 +501,18 @@ OG_FN void og_stage_columns(float *to, const float *z)
                 make_float2(z[4 * j + 2 * h], z[4 * j + 2 * h + 1]);
 }
 
-/* Part `part` of the tile: OG_STAGED rows of 64 columns, then the next rows. Registers have no
- * index. */
-OG_FN void og_stage_part(float *to, const og_held &z, int part)
+/* Part `part` of the tile: OG_STAGED rows of 64 columns, then the next rows, then other columns.
+ * Registers have no index. */
+OG_FN void og_stage_part(float *to, const og_sums &z, int part)
 {
 #pragma unroll
-    for (int j = 0; j < OG_PARTS; j++)
+    for (int j = 0; j < OG_HEIGHT * OG_PARTS; j++)
         if (part == j)
 #pragma unroll
             for (int p = 0; p < OG_PRODUCTS; p++)
-                og_stage_columns(to + p * OG_STAGED * 64, z + p * (OG_HELD / OG_PRODUCTS) +
-                                                              32 * (j / OG_PRODUCTS) +
-                                                              2 * (j % OG_PRODUCTS));
+                og_stage_columns(to + p * OG_STAGED * 64,
+                                 z[j / OG_PARTS] + p * (OG_HELD / OG_PRODUCTS) +
+                                     32 * (j % OG_PARTS / OG_PRODUCTS) + 2 * (j % OG_PRODUCTS));
 }
 
 /* The first of the warp's rows that this thread finishes, one of each OG_WARP_ROWS. */
@@ -556,27 +563,35 @@ OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_colu
     }
 }
 
-/* c: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is on
- * its way while these are finished. */
-OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_held &z, og_columns c,
-                          char *shared)
+/* first: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is
+ * on its way while these are finished. */
+OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_sums &z,
+                          const og_columns &first, char *shared)
 {
     const int warp = threadIdx.x / 32 - 4;
-    const og_index m = tile.m + warp % (4 * OG_SHARERS) * 16;
     float *staged = (float *)(shared + OG_STAGING_AT + warp * OG_WARP_BYTES);
-    const bool whole = og_are_rows_whole(a, tile.base, m, tile.n);
+    og_columns c = first;
+    bool whole = false;
 #pragma unroll 1
-    for (int i = 0; i < OG_PARTS; i++) {
-        const og_index n = tile.n + 64 * (i / OG_PRODUCTS), row = m + 8 * (i % OG_PRODUCTS);
-        if (n >= a.n || m >= a.m)
+    for (int i = 0; i < OG_HEIGHT * OG_PARTS; i++) {
+        const int part = i % OG_PARTS;
+        const og_index m = tile.m + (warp % (4 * OG_SHARERS) + 4 * (i / OG_PARTS)) * 16;
+        const og_index n = tile.n + 64 * (part / OG_PRODUCTS), row = m + 8 * (part % OG_PRODUCTS);
+        if (m >= a.m)
             return;
+        if (part == 0)
+            whole = og_are_rows_whole(a, tile.base, m, tile.n);
+        if (OG_HEIGHT > 1 && part == 0)
+            c = first;
+        if (n >= a.n)
+            continue;
         __syncwarp(); /* what was there has been read */
         og_stage_part(staged, z, i);
         __syncwarp();
         if (!OG_EARLY)
             c = og_find_columns(a, n);
         og_columns next = c;
-        if (OG_EARLY && i + 1 < OG_PARTS && i % OG_PRODUCTS == OG_PRODUCTS - 1)
+        if (OG_EARLY && part + 1 < OG_PARTS && part % OG_PRODUCTS == OG_PRODUCTS - 1)
             next = og_find_columns(a, n + 64);
         if (whole && n + 64 <= a.n)
             og_finish_staged<true>(a, tile.base, row, c, staged);
@@ -595,7 +610,7 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
         og_skip_tiles(a, c, og_own_group());
     }
     for (; i < a.tiles; i += OG_ALTERNATES ? 2 * step : step) {
-        og_held z;
+        og_sums z;
         og_tile tile = og_find_own(a, i);
         og_columns columns;
         if (OG_EARLY)

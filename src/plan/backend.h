@@ -17,8 +17,8 @@ typedef struct {
 typedef struct {
     const char *name;
     bool has_streams; /* else a run's stream must be NULL */
-    /* Not strict, is a kernel with two products of og_plan_build_alike() as fast as og_plan_build_
-     * single()'s two? NULL: any two may be in a kernel. */
+    /* Does the device take both products of a kernel, which og_plan_build_alike() made, at once? If
+     * not, the plan is og_plan_build_single()'s. NULL, or strict: any two may share a kernel. */
     bool (*takes_two)(const og_kernel *kernel, const og_placement *placement,
                       const ogive_options *options);
     /* Makes *state for plan, which outlives it, and says how many bytes of
