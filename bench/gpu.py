@@ -268,11 +268,11 @@ def list_products(s):
         works.append(Work("linear", "linear(x, w, b)", shape, nn.linear, compiles=False,
                           make=lambda rand, shape=shape: linear_inputs(rand, *shape),
                           most=("torch eager", 1.05)))
-    shape = s(2048, 4096, 11008)
-    for dtype in (f32, bf16):
+    for m, dtype in ((2048, f32), (2048, bf16), (16, bf16)):
+        shape = s(m, 4096, 11008)
         works.append(Work("gated pair", "silu(linear(x, w)) * linear(x, v)", shape,
                           lambda x, w, v: nn.silu(nn.linear(x, w)) * nn.linear(x, v), dtype,
-                          make=lambda rand: gated_inputs(rand, *shape)))
+                          make=lambda rand, shape=shape: gated_inputs(rand, *shape)))
     return works
 
 
