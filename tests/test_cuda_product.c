@@ -140,6 +140,9 @@ static void test_long(void **unused)
     check_linear(700, 30, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(700, 15, 4400, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(700, 600, 40, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(17, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(9, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(9, 33, 4400, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     end_cases("long");
 }
 
