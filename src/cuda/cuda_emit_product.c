@@ -317,7 +317,7 @@ void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
 static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
 {
     return og_cuda_name_body(e, "product, the CPU's order on CUDA cores, %s of %d x %d%s",
-                             tile->is_few ? "few rows, tiles" : "tiles", (int)tile->rows,
+                             tile->is_few ? "a warp a block of k, tiles" : "tiles", (int)tile->rows,
                              (int)tile->columns, tile->part_blocks ? ", k in parts" : "");
 }
 
