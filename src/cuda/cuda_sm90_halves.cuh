@@ -20,7 +20,7 @@
  *   OG_GROUPS      warpgroups that multiply: 1 or 2
  *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 128 rows: one finishes its tile while
  *                  the other multiplies; OG_WIDTH is 128 at most; not with OG_LATER or OG_LONG
- *   OG_WIDTH       columns of a tile, of all products: 64 each, or 128 or 256
+ *   OG_WIDTH       columns of a tile, those of all products: 64, 128 or 256; 64 of each at least
  *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
  *                  others is multiplied in vain
  *   OG_SHARES_W, OG_SHARES_X   1: there are clusters, of two tiles in the same columns or rows (not
