@@ -158,7 +158,7 @@ static void name_units(const matmul_shape *s, const char *arch, char name[128])
     body = body ? body : strstr(explained, "\n  product on ");
     assert_non_null(body);
     snprintf(name, 128, "%.*s", (int)strcspn(body + 3, ":"), body + 3);
-    for (const char *const *end = (const char *const[]){", few", ", tiles", NULL}; *end; end++)
+    for (const char *const *end = (const char *const[]){", a warp", ", tiles", NULL}; *end; end++)
         if (strstr(name, *end))
             *strstr(name, *end) = 0;
 }
