@@ -131,14 +131,6 @@ static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits,
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-static ogive_status add_scratch(og_cuda_emitter *e, const char *name, double bytes)
-{
-    if (bytes > 0x1p62 - (double)e->out->scratch_bytes)
-        OG_FAIL(e->error, OGIVE_MEMORY, -1, "a factor's copy is larger than any memory");
-    og_cuda_add_region(e, "void", name, (int64_t)bytes);
-    return OGIVE_OK;
-}
-
 /* Elements from a line of a copy to the next. */
 static int64_t copied_pitch(const operand *o)
 {
@@ -162,14 +154,11 @@ static int32_t box_rows(const halves *h, const operand *o)
     return count_columns(h) / (h->tile.shares_w || h->is_later ? 2 : 1);
 }
 
-/* at: of the factor's copy, in the scratch. */
-static void add_map(og_cuda_emitter *e, const halves *h, const operand *o, const char *name,
-                    size_t at)
+static og_cuda_map *add_map(og_cuda_emitter *e, const halves *h, const operand *o, const char *name)
 {
-    og_cuda_add_map(
+    return og_cuda_add_map(
         e, name,
         &(og_cuda_map){.buffer = o->is_copied ? OG_CUDA_SCRATCH : o->factor.access->buffer,
-                       .offset = o->is_copied ? at : 0,
                        .dtype = o->factor.access->dtype,
                        .columns = o->length,
                        .rows = o->lines,
@@ -177,13 +166,24 @@ static void add_map(og_cuda_emitter *e, const halves *h, const operand *o, const
                        .pitch_bytes = o->pitch * 2,
                        .slab_bytes = o->slab * 2,
                        .may_copy = !o->is_copied && !o->factor.is_right,
-                       .copy_offset = at,
                        .copy_pitch_bytes = copied_pitch(o) * 2,
                        .fetches_256 = true,
                        .box_columns = BOX,
                        .box_rows = box_rows(h, o),
                        .box_depth = 1,
                        .rows_between = o->factor.is_right && h->is_later});
+}
+
+/* Room for a copy of the factor, of which its map is then. */
+static ogive_status add_room(og_cuda_emitter *e, const operand *o, const char *name,
+                             og_cuda_map *map)
+{
+    double bytes = copied_bytes(o);
+    if (bytes > 0x1p62 - (double)e->out->scratch_bytes)
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "a factor's copy is larger than any memory");
+    map->copy_offset = og_cuda_add_region(e, "void", name, (int64_t)bytes);
+    map->offset = o->is_copied ? map->copy_offset : 0;
+    return OGIVE_OK;
 }
 
 static int64_t count_clusters(const halves *h)
@@ -248,18 +248,14 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
     const og_cuda_matrices *s = &h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
-    size_t at = 0;
-    add_map(e, h, &h->x, "x_map", at);
-    at += (size_t)(copied_bytes(&h->x) + 63) / 64 * 64;
-    for (int32_t p = 0; p < h->products; p++) {
-        add_map(e, h, &h->w[p], p ? "v_map" : "w_map", at);
-        at += (size_t)(copied_bytes(&h->w[p]) + 63) / 64 * 64;
-    }
-    OG_TRY(add_scratch(e, "x_copy", copied_bytes(&h->x)));
+    og_cuda_map *x = add_map(e, h, &h->x, "x_map"), *w[2];
     for (int32_t p = 0; p < h->products; p++)
-        OG_TRY(add_scratch(e, p ? "v_copy" : "w_copy", copied_bytes(&h->w[p])));
-    OG_TRY(add_scratch(e, "redo", 0));
-    OG_TRY(add_scratch(e, "any_redo", 0));
+        w[p] = add_map(e, h, &h->w[p], p ? "v_map" : "w_map");
+    OG_TRY(add_room(e, &h->x, "x_copy", x));
+    for (int32_t p = 0; p < h->products; p++)
+        OG_TRY(add_room(e, &h->w[p], p ? "v_copy" : "w_copy", w[p]));
+    og_cuda_add_region(e, "void", "redo", 0);
+    og_cuda_add_region(e, "void", "any_redo", 0);
     og_cuda_add_product_parts(e, s);
     og_cuda_add_index(e, "x_pitch", copied_pitch(&h->x));
     og_cuda_add_index(e, "w_pitch", copied_pitch(&h->w[0]));
