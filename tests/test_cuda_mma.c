@@ -368,11 +368,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_redo),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
-    const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
-    if (nvrtc) {
-        setenv("OGIVE_NVRTC", nvrtc, 1);
+    if (only_compiles())
         return cmocka_run_group_tests(compiled, NULL, NULL);
-    }
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1); /* small shapes get wide tiles, too */
     return CASE_RUN(tests);
 }

@@ -456,11 +456,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gradients),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
-    const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
-    if (nvrtc) {
-        setenv("OGIVE_NVRTC", nvrtc, 1);
+    if (only_compiles())
         return cmocka_run_group_tests(compiled, NULL, NULL);
-    }
     char processors[16];
     snprintf(processors, sizeof processors, "%d", PROCESSORS);
     setenv("OGIVE_SHIM_MULTIPROCESSORS", processors, 1);

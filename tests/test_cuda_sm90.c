@@ -679,10 +679,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_half_copies),     cmocka_unit_test(test_redo),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
-    const char *nvrtc = getenv("OGIVE_TEST_NVRTC");
-    if (nvrtc) {
-        setenv("OGIVE_NVRTC", nvrtc, 1);
+    if (only_compiles())
         return cmocka_run_group_tests(compiled, NULL, NULL);
-    }
     return CASE_RUN(tests);
 }
