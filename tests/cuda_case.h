@@ -376,6 +376,19 @@ typedef struct {
         }                                                                                          \
     }
 
+/* An input of odd multiples of 1/32 below 2: sums of up to 4096 products are exact in float32, so
+ * whoever adds must have the CPU's bits, and what comes after that, too. */
+static inline void place_exact(placed *p, og_dtype dtype, case_layout layout,
+                               const case_shape *shape, test_random *random)
+{
+    *p = (placed){.dtype = dtype, .layout = layout, .rank = shape->rank};
+    memcpy(p->shape, shape->shape, sizeof p->shape);
+    place(p, random, true);
+    for (int64_t i = 0; i < p->elements; i++)
+        reference_store(p->memory, p->dtype, i,
+                        (double)(2 * test_random_below(random, 64) - 63) / 32);
+}
+
 /* A formula whose inputs all have one shape, dtype and layout. */
 static inline void check_formula(const char *text, const case_shape *shape, og_dtype dtype,
                                  case_layout inputs, case_layout results, case_values values,

@@ -62,25 +62,44 @@ static inline void emit_product(const og_cuda_limits *limits, og_dtype dtype, in
                (int64_t[]){0, w_stride[0], w_stride[1]}, arena, work);
 }
 
-/* The section that symbol `number` is in: .text and the name of an entry, for what it calls, too. */
-static inline const char *find_section(const unsigned char *cubin, uint32_t number)
+/* Section `number` of a cubin. */
+static inline Elf64_Shdr read_section(const unsigned char *cubin, int number)
 {
     Elf64_Ehdr header;
-    Elf64_Shdr section, names, own;
-    Elf64_Sym symbol;
+    Elf64_Shdr section;
     memcpy(&header, cubin, sizeof header);
-    const unsigned char *sections = cubin + header.e_shoff;
-    memcpy(&names, sections + header.e_shstrndx * sizeof names, sizeof names);
-    for (int s = 0; s < header.e_shnum; s++) {
-        memcpy(&section, sections + (size_t)s * sizeof section, sizeof section);
-        if (section.sh_type != SHT_SYMTAB)
-            continue;
-        memcpy(&symbol, cubin + section.sh_offset + number * sizeof symbol, sizeof symbol);
-        memcpy(&own, sections + symbol.st_shndx * sizeof own, sizeof own);
-        return (const char *)cubin + names.sh_offset + own.sh_name;
-    }
-    fail_msg("a cubin without symbols");
-    return NULL;
+    assert_in_range(number, 0, header.e_shnum - 1);
+    memcpy(&section, cubin + header.e_shoff + (size_t)number * sizeof section, sizeof section);
+    return section;
+}
+
+static inline const char *name_section(const unsigned char *cubin, const Elf64_Shdr *section)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, cubin, sizeof header);
+    return (const char *)cubin + read_section(cubin, header.e_shstrndx).sh_offset +
+           section->sh_name;
+}
+
+/* A section of this name; a cubin has it. */
+static inline Elf64_Shdr find_section(const unsigned char *cubin, const char *name)
+{
+    int number = 0;
+    Elf64_Shdr section = read_section(cubin, number);
+    while (strcmp(name_section(cubin, &section), name) != 0)
+        section = read_section(cubin, ++number);
+    return section;
+}
+
+/* Is symbol `number` in the section of this entry, which has what it calls, too? */
+static inline bool is_of_entry(const unsigned char *cubin, uint32_t number, const char *entry)
+{
+    Elf64_Sym symbol;
+    Elf64_Shdr symbols = find_section(cubin, ".symtab");
+    memcpy(&symbol, cubin + symbols.sh_offset + number * sizeof symbol, sizeof symbol);
+    Elf64_Shdr own = read_section(cubin, symbol.st_shndx);
+    const char *name = name_section(cubin, &own);
+    return strncmp(name, ".text.", 6) == 0 && strcmp(name + 6, entry) == 0;
 }
 
 /* The most bytes of stack that an entry of a cubin takes, og_redo or (not of_redo) any other:
@@ -88,29 +107,21 @@ static inline const char *find_section(const unsigned char *cubin, uint32_t numb
 static inline uint32_t find_stack(const unsigned char *cubin, bool of_redo)
 {
     enum { FRAME_SIZE = 0x11, MIN_STACK_SIZE = 0x12, SIZED = 0x04 };
-    Elf64_Ehdr header;
-    Elf64_Shdr section, names;
+    const Elf64_Shdr section = find_section(cubin, ".nv.info");
     uint32_t most = 0, found = 0;
-    memcpy(&header, cubin, sizeof header);
-    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
-    for (int s = 0; s < header.e_shnum; s++) {
-        memcpy(&section, cubin + header.e_shoff + (size_t)s * sizeof section, sizeof section);
-        if (strcmp((const char *)cubin + names.sh_offset + section.sh_name, ".nv.info") != 0)
-            continue;
-        for (uint64_t at = 0; at + 4 <= section.sh_size;) {
-            const unsigned char *record = cubin + section.sh_offset + at;
-            uint16_t bytes = 0;
-            uint32_t value[2];
-            if (record[0] == SIZED)
-                memcpy(&bytes, record + 2, 2);
-            if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
-                memcpy(value, record + 4, sizeof value);
-                if ((strcmp(find_section(cubin, value[0]), ".text.og_redo") == 0) == of_redo)
-                    most = value[1] > most ? value[1] : most;
-                found++;
-            }
-            at += 4 + (uint64_t)bytes;
+    for (uint64_t at = 0; at + 4 <= section.sh_size;) {
+        const unsigned char *record = cubin + section.sh_offset + at;
+        uint16_t bytes = 0;
+        uint32_t value[2];
+        if (record[0] == SIZED)
+            memcpy(&bytes, record + 2, 2);
+        if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
+            memcpy(value, record + 4, sizeof value);
+            if (is_of_entry(cubin, value[0], "og_redo") == of_redo)
+                most = value[1] > most ? value[1] : most;
+            found++;
         }
+        at += 4 + (uint64_t)bytes;
     }
     assert_true(found > 0);
     return most;

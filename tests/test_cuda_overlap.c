@@ -29,16 +29,7 @@ static const struct {
     {"sum(linear(x, w), dim=1)", OG_BFLOAT16, {SHAPE(40, 200), SHAPE(130, 200)}},
 };
 
-/* Odd multiples of 1/32 below 2. One NaN, if asked for: og_redo has something to do. */
-static void fill_exact(placed *p, bool is_odd, test_random *random)
-{
-    for (int64_t i = 0; i < p->elements; i++)
-        reference_store(p->memory, p->dtype, i,
-                        (double)(2 * test_random_below(random, 64) - 63) / 32);
-    if (is_odd)
-        reference_store(p->memory, p->dtype, p->elements / 2, (double)NAN);
-}
-
+/* The second time with a NaN: og_redo has something to do. */
 static void test_launches(void **unused)
 {
     test_random random = test_random_named("overlap");
@@ -50,10 +41,9 @@ static void test_launches(void **unused)
         c.input_count = ogive_formula_input_count(c.formula);
         for (size_t t = 0; t < c.input_count; t++) {
             placed *p = &c.inputs[t];
-            *p = (placed){.dtype = cases[which].dtype, .rank = cases[which].shapes[t].rank};
-            memcpy(p->shape, cases[which].shapes[t].shape, sizeof p->shape);
-            place(p, &random, true);
-            fill_exact(p, t == 0 && i % 2, &random);
+            place_exact(p, cases[which].dtype, CONTIGUOUS, &cases[which].shapes[t], &random);
+            if (t == 0 && i % 2)
+                reference_store(p->memory, p->dtype, p->elements / 2, (double)NAN);
         }
         run_placed(&c, CONTIGUOUS, &random);
     }

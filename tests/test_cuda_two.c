@@ -215,14 +215,6 @@ static const struct {
      {CONTIGUOUS, CONTIGUOUS, CONTIGUOUS, CONTIGUOUS}},
 };
 
-/* Odd multiples of 1/32 below 2: sums of so many products are exact in float32. */
-static void fill_exact(placed *p, test_random *random)
-{
-    for (int64_t i = 0; i < p->elements; i++)
-        reference_store(p->memory, p->dtype, i,
-                        (double)(2 * test_random_below(random, 64) - 63) / 32);
-}
-
 static void test_exact(void **unused)
 {
     test_random random = test_random_named("exact");
@@ -232,15 +224,9 @@ static void test_exact(void **unused)
         size_t which = i / TEST_COUNT(dtypes);
         formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
         c.input_count = ogive_formula_input_count(c.formula);
-        for (size_t t = 0; t < c.input_count; t++) {
-            placed *p = &c.inputs[t];
-            *p = (placed){.dtype = dtypes[i % TEST_COUNT(dtypes)],
-                          .layout = exact[which].layouts[t],
-                          .rank = exact[which].shapes[t].rank};
-            memcpy(p->shape, exact[which].shapes[t].shape, sizeof p->shape);
-            place(p, &random, true);
-            fill_exact(p, &random);
-        }
+        for (size_t t = 0; t < c.input_count; t++)
+            place_exact(&c.inputs[t], dtypes[i % TEST_COUNT(dtypes)], exact[which].layouts[t],
+                        &exact[which].shapes[t], &random);
         run_placed(&c, i % 3 == 2 ? TRANSPOSED : CONTIGUOUS, &random);
     }
     case_options.precision = OGIVE_STRICT;

@@ -86,15 +86,6 @@ static void test_accuracy(void **unused)
 
 /* ---- exact sums -------------------------------------------------------------------------- */
 
-/* Odd multiples of 1/32 below 2: sums of up to 4096 products are exact in float32, so whoever
- * multiplies must have the CPU's bits, and the tail after that. */
-static void fill_exact(placed *p, test_random *random)
-{
-    for (int64_t i = 0; i < p->elements; i++)
-        reference_store(p->memory, p->dtype, i,
-                        (double)(2 * test_random_below(random, 64) - 63) / 32);
-}
-
 static const struct {
     const char *text;
     case_shape shapes[5];
@@ -143,15 +134,9 @@ static void check_exact(og_dtype dtype)
         size_t which = i / 2;
         formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
         c.input_count = ogive_formula_input_count(c.formula);
-        for (size_t t = 0; t < c.input_count; t++) {
-            placed *p = &c.inputs[t];
-            *p = (placed){.dtype = dtype,
-                          .layout = t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
-                          .rank = exact[which].shapes[t].rank};
-            memcpy(p->shape, exact[which].shapes[t].shape, sizeof p->shape);
-            place(p, &random, true);
-            fill_exact(p, &random);
-        }
+        for (size_t t = 0; t < c.input_count; t++)
+            place_exact(&c.inputs[t], dtype, t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
+                        &exact[which].shapes[t], &random);
         run_placed(&c, i % 2 ? TRANSPOSED : CONTIGUOUS, &random);
     }
     case_options.precision = OGIVE_STRICT;
