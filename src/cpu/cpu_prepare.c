@@ -82,7 +82,7 @@ static bool only_reduces(const og_kernel *kernel)
     for (int32_t i = 0; i < pass->element_count; i++)
         only &= pass->elements[i].op != OG_OP_STORE;
     for (int32_t r = 0; r < pass->reduction_count; r++)
-        only &= pass->reductions[r].op != OG_OP_sumexp;
+        only &= og_op_fold(pass->reductions[r].op) != OG_FOLD_SUMEXP;
     return only;
 }
 
@@ -122,12 +122,14 @@ static void choose_columns(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_g
  * x86-64-v4 within a factor of two. Only the number of threads follows from it. */
 static int64_t guess_cost(const og_instr *instr)
 {
-    int64_t type = instr->type == OG_F64 ? 2 : 1;
-    if (instr->op >= OG_FUNCTION_COUNT)
-        return instr->op == OG_OP_CONSTANT ? 0 : 60 * type;
-    const og_function *function = og_function_of(instr->op);
-    bool cheap = function->kind != OG_SCALAR || function->args == 2;
-    return cheap ? 40 * type : instr->type == OG_F64 ? 4000 : 250;
+    static const int64_t of_function[][2] = {/* float32 and masks, float64 */
+                                             [OG_COST_FEW] = {40, 80},
+                                             [OG_COST_ROOT] = {150, 600},
+                                             [OG_COST_CURVE] = {250, 4000}};
+    bool is_double = instr->type == OG_F64;
+    if (instr->op < OG_FUNCTION_COUNT)
+        return of_function[og_op_cost(instr->op)][is_double];
+    return instr->op == OG_OP_CONSTANT ? 0 : is_double ? 120 : 60;
 }
 
 static int64_t guess_work(const og_kernel *kernel)
@@ -138,7 +140,7 @@ static int64_t guess_work(const og_kernel *kernel)
         for (int32_t i = 0; i < pass->element_count; i++)
             cost += guess_cost(&pass->elements[i]);
         for (int32_t r = 0; r < pass->reduction_count; r++)
-            cost += pass->reductions[r].op == OG_OP_sumexp ? 400 : 60;
+            cost += og_op_fold(pass->reductions[r].op) == OG_FOLD_SUMEXP ? 400 : 60;
     }
     for (int32_t d = 0; d < kernel->space.rank; d++)
         count = og_min(count * og_min(kernel->space.extent[d], 1 << 20), (int64_t)1 << 40);
@@ -151,7 +153,7 @@ static bool has_sumexp(const og_kernel *kernel)
 {
     for (int32_t p = 0; p < kernel->pass_count; p++)
         for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++)
-            if (kernel->passes[p].reductions[r].op == OG_OP_sumexp)
+            if (og_op_fold(kernel->passes[p].reductions[r].op) == OG_FOLD_SUMEXP)
                 return true;
     return false;
 }

@@ -10,13 +10,18 @@
 
 /* ---- reductions -------------------------------------------------------------- */
 
+static const og_cpu_fold_kind loops_of_fold[] = {
+    [OG_FOLD_SUM] = OG_CPU_SUM,  [OG_FOLD_MAX] = OG_CPU_MAX,    [OG_FOLD_MIN] = OG_CPU_MIN,
+    [OG_FOLD_PEAK] = OG_CPU_MAX, [OG_FOLD_SUMEXP] = OG_CPU_SUM,
+};
+
 /* Index of the reduction that finds the maximum of reduce's source. */
 static int32_t find_companion(og_cpu_compiler *c, const og_pass *pass, const og_reduce *reduce)
 {
     for (int32_t r = 0; r < pass->reduction_count; r++) {
         const og_reduce *other = &pass->reductions[r];
         if (other->source == reduce->source && other->type == reduce->type &&
-            (other->op == OG_OP_amax || other->op == OG_OP_row_max))
+            og_op_is_maximum(other->op))
             return r;
     }
     int32_t index = c->program->reduction_count++;
@@ -34,7 +39,7 @@ static bool has_only_loads(og_cpu_compiler *c, const og_pass *pass)
     if (c->geometry->layout != OG_CPU_COLUMNS || pass->reduction_count == 0)
         return false;
     for (int32_t r = 0; r < pass->reduction_count; r++)
-        if (pass->reductions[r].op == OG_OP_sumexp ||
+        if (og_op_fold(pass->reductions[r].op) == OG_FOLD_SUMEXP ||
             og_cpu_is_row_value(c, pass->reductions[r].source))
             return false;
     for (int32_t i = 0; i < pass->element_count; i++) {
@@ -74,10 +79,8 @@ static ogive_status emit_reduction(og_cpu_compiler *c, const og_pass *pass, int3
     const og_reduce *from = &pass->reductions[r];
     og_cpu_reduction *to = &c->program->reductions[r];
     og_cpu_value *at = &c->values[from->source];
-    to->is_sumexp = from->op == OG_OP_sumexp;
-    to->fold = from->op == OG_OP_sum || to->is_sumexp ? OG_CPU_SUM
-               : from->op == OG_OP_amin               ? OG_CPU_MIN
-                                                      : OG_CPU_MAX;
+    to->is_sumexp = og_op_fold(from->op) == OG_FOLD_SUMEXP;
+    to->fold = loops_of_fold[og_op_fold(from->op)];
     to->loops = og_cpu_loops_of(c, from->type);
     to->bytes = og_cpu_type_bytes(from->type);
     to->access = to->stage = to->companion = OG_CPU_NONE;
@@ -171,7 +174,8 @@ static void scan_program(og_cpu_compiler *c, const og_instr *instrs, int32_t cou
         og_cpu_value *at = &c->values[pass->reductions[r].source];
         at->last = OG_CPU_ALWAYS;
         at->reduced = true;
-        at->staged |= pass->reductions[r].op == OG_OP_sumexp && !og_cpu_has_whole_rows(c);
+        at->staged |=
+            og_op_fold(pass->reductions[r].op) == OG_FOLD_SUMEXP && !og_cpu_has_whole_rows(c);
     }
 }
 

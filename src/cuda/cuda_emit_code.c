@@ -36,23 +36,6 @@ static void print_value(const og_kernel *kernel, int32_t value, og_text *text)
     og_text_add(text, is_row_value(kernel, value) ? "row.v%d" : "v%d", (int)value);
 }
 
-/* The operator of a function that is one. */
-static const char *infix_of(og_op op)
-{
-    switch ((int)op) {
-    case OG_OP_add:
-        return "+";
-    case OG_OP_sub:
-        return "-";
-    case OG_OP_mul:
-        return "*";
-    case OG_OP_div:
-        return "/";
-    default:
-        return NULL;
-    }
-}
-
 static const char *half_name(og_dtype dtype)
 {
     return dtype == OG_FLOAT16 ? "f16" : "bf16";
@@ -75,7 +58,7 @@ static void print_convert(const og_kernel *kernel, const og_instr *instr, og_tex
 static void print_call(const og_kernel *kernel, const og_instr *instr, og_text *text)
 {
     const og_function *function = og_function_of(instr->op);
-    const char *infix = infix_of(instr->op);
+    const char *infix = function->kind == OG_SCALAR ? og_op_infix(instr->op) : NULL;
     if (infix) {
         print_value(kernel, instr->args[0], text);
         og_text_add(text, " %s ", infix);

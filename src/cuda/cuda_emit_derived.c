@@ -7,18 +7,11 @@
  */
 #include "cuda/cuda_emit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool og_cuda_is_costly(og_op op)
 {
-    char head[64];
-    if (op >= OG_FUNCTION_COUNT)
-        return false;
-    snprintf(head, sizeof head, "OG_FN float og_%s_f32(", og_function_of(op)->name);
-    const char *text = strstr(og_text_of_scalar_f32, head);
-    const char *call = text ? strstr(text + strlen(head), "og_") : NULL;
-    return call && call < strstr(text, "\n}\n");
+    return og_op_cost(op) == OG_COST_CURVE;
 }
 
 bool og_cuda_is_costly_pass(const og_pass *pass)

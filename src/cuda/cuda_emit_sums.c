@@ -32,6 +32,12 @@ typedef struct {
 static const char *const kind_functions[] = {
     [MEMBER_MAX] = "og_maximum", [MEMBER_MIN] = "og_minimum", [MEMBER_PEAK] = "og_peak"};
 
+/* Of OG_FOLD_SUMEXP: of the maximum that it subtracts. */
+static const member_kind kind_of_fold[] = {
+    [OG_FOLD_SUM] = MEMBER_SUM,   [OG_FOLD_MAX] = MEMBER_MAX,     [OG_FOLD_MIN] = MEMBER_MIN,
+    [OG_FOLD_PEAK] = MEMBER_PEAK, [OG_FOLD_SUMEXP] = MEMBER_PEAK,
+};
+
 static const og_pass *pass_of(const og_cuda_emitter *e, int32_t p)
 {
     return &e->kernel->passes[p];
@@ -40,7 +46,7 @@ static const og_pass *pass_of(const og_cuda_emitter *e, int32_t p)
 bool og_cuda_has_terms(const og_pass *pass)
 {
     for (int32_t r = 0; r < pass->reduction_count; r++)
-        if (pass->reductions[r].op == OG_OP_sumexp)
+        if (og_op_fold(pass->reductions[r].op) == OG_FOLD_SUMEXP)
             return true;
     return false;
 }
@@ -63,8 +69,7 @@ static int32_t find_companion(const og_pass *pass, const og_reduce *r)
 {
     for (int32_t i = 0; i < pass->reduction_count; i++) {
         const og_reduce *other = &pass->reductions[i];
-        if (other->source == r->source && other->type == r->type &&
-            (other->op == OG_OP_amax || other->op == OG_OP_row_max))
+        if (other->source == r->source && other->type == r->type && og_op_is_maximum(other->op))
             return i;
     }
     return -1;
@@ -75,8 +80,9 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
 {
     for (int32_t k = 0; k < pass->reduction_count; k++) {
         const og_reduce *r = &pass->reductions[k];
-        int32_t companion = r->op == OG_OP_sumexp ? find_companion(pass, r) : -1;
-        if ((r->op == OG_OP_sumexp) != terms && !(r->op == OG_OP_sumexp && companion < 0))
+        og_fold fold = og_op_fold(r->op);
+        int32_t companion = fold == OG_FOLD_SUMEXP ? find_companion(pass, r) : -1;
+        if ((fold == OG_FOLD_SUMEXP) != terms && !(fold == OG_FOLD_SUMEXP && companion < 0))
             continue;
         if (i-- > 0)
             continue;
@@ -93,14 +99,12 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
                 snprintf(out->peak, sizeof out->peak, "m%d", (int)r->dst);
             return true;
         }
-        out->kind = r->op == OG_OP_sum    ? MEMBER_SUM
-                    : r->op == OG_OP_amin ? MEMBER_MIN
-                    : r->op == OG_OP_amax ? MEMBER_MAX
-                    : out->is_double      ? MEMBER_MAX
-                                          : MEMBER_PEAK;
-        if (r->op == OG_OP_row_max)
+        out->kind = kind_of_fold[fold];
+        if (out->kind == MEMBER_PEAK && out->is_double)
+            out->kind = MEMBER_MAX;
+        if (fold == OG_FOLD_PEAK)
             out->empty = out->is_double ? "-OG_INF_F64" : "-OG_INF_F32";
-        if (r->op == OG_OP_sumexp) {
+        if (fold == OG_FOLD_SUMEXP) {
             out->dst = -1;
             snprintf(out->name, sizeof out->name, "m%d", (int)r->dst);
         }

@@ -33,27 +33,32 @@
 #define CHOICE(name, first, second) PARAMETER(CHOICE, false, #name, 0, first, second)
 #define KEYWORD PARAMETER(KEYWORD, false, NULL, 0, NULL, NULL)
 
-/* The measured rows of accuracy.def overwrite the -1 that every row starts with. */
+/* The measured rows of accuracy.def overwrite the -1 that every row starts with, those of
+ * operators their NULL. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 #endif
 
 static const og_function functions[OG_FUNCTION_COUNT] = {
-#define ROW(name, kind, args, constants, group, meaning, derivative, ...)                          \
-    [OG_OP_##name] = {#name,   kind,       args,          constants, group,                        \
-                      meaning, derivative, {__VA_ARGS__}, -1.0,      0},
-#define SCALAR(name, args, constants, group, derivative, ...)                                      \
-    ROW(name, OG_SCALAR, args, constants, group, NULL, derivative, __VA_ARGS__)
-#define MASK(name, group, ...) ROW(name, OG_MASKING, 2, 0, group, NULL, NULL, __VA_ARGS__)
-#define COMPOSITE(name, group, meaning, ...)                                                       \
-    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, NULL, __VA_ARGS__)
-#define DERIVED(name, group, meaning, derivative, ...)                                             \
-    ROW(name, OG_COMPOSITE, 0, 0, group, meaning, derivative, __VA_ARGS__)
-#define REDUCTION(name, group, derivative, ...)                                                    \
-    ROW(name, OG_REDUCTION, 1, 0, group, NULL, derivative, __VA_ARGS__)
-#define SPECIAL(name, group, derivative, ...)                                                      \
-    ROW(name, OG_SPECIAL, 0, 0, group, NULL, derivative, __VA_ARGS__)
+#define ROW(function, ...) [OG_OP_##function] = {.name = #function, .max_ulp = -1.0, __VA_ARGS__},
+#define SCALAR(name, count, constant_count, price, topic, rule, ...)                               \
+    ROW(name, .kind = OG_SCALAR, .args = count, .constants = constant_count,                       \
+        .cost = OG_COST_##price, .group = topic, .derivative = rule, .parameters = {__VA_ARGS__})
+#define MASK(name, topic, ...)                                                                     \
+    ROW(name, .kind = OG_MASKING, .args = 2, .group = topic, .parameters = {__VA_ARGS__})
+#define COMPOSITE(name, topic, text, ...)                                                          \
+    ROW(name, .kind = OG_COMPOSITE, .group = topic, .meaning = text, .parameters = {__VA_ARGS__})
+#define DERIVED(name, topic, text, rule, ...)                                                      \
+    ROW(name, .kind = OG_COMPOSITE, .group = topic, .meaning = text, .derivative = rule,           \
+        .parameters = {__VA_ARGS__})
+#define REDUCTION(name, folded_by, topic, rule, ...)                                               \
+    ROW(name, .kind = OG_REDUCTION, .args = 1, .fold = OG_FOLD_##folded_by, .group = topic,        \
+        .derivative = rule, .parameters = {__VA_ARGS__})
+#define SPECIAL(name, topic, rule, ...)                                                            \
+    ROW(name, .kind = OG_SPECIAL, .group = topic, .derivative = rule, .parameters = {__VA_ARGS__})
+#define OPERATOR(name, text, tightness)                                                            \
+    [OG_OP_##name].symbol = text, [OG_OP_##name].level = OG_BINDS_##tightness,
 #include "formula/functions.def"
 
 #define OG_ACCURACY(name, ulp, bits) [OG_OP_##name].max_ulp = ulp, [OG_OP_##name].hash = bits,
@@ -73,6 +78,27 @@ const og_function *og_function_of(og_op op)
 bool og_op_is_reduction(og_op op)
 {
     return op < OG_FUNCTION_COUNT && functions[op].kind == OG_REDUCTION;
+}
+
+og_fold og_op_fold(og_op op)
+{
+    return functions[op].fold;
+}
+
+bool og_op_is_maximum(og_op op)
+{
+    return functions[op].fold == OG_FOLD_MAX || functions[op].fold == OG_FOLD_PEAK;
+}
+
+og_cost og_op_cost(og_op op)
+{
+    return op < OG_FUNCTION_COUNT ? functions[op].cost : OG_COST_FEW;
+}
+
+const char *og_op_infix(og_op op)
+{
+    bool is_binary = op < OG_FUNCTION_COUNT && functions[op].args == 2;
+    return is_binary ? functions[op].symbol : NULL;
 }
 
 int og_op_value_count(og_op op, int count)

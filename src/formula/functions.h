@@ -33,6 +33,20 @@ typedef enum {
 
 typedef enum { OG_SCALAR, OG_MASKING, OG_COMPOSITE, OG_REDUCTION, OG_SPECIAL } og_function_kind;
 
+/* functions.def says what these are. */
+typedef enum { OG_COST_FEW, OG_COST_ROOT, OG_COST_CURVE } og_cost;
+typedef enum { OG_FOLD_SUM, OG_FOLD_MAX, OG_FOLD_MIN, OG_FOLD_PEAK, OG_FOLD_SUMEXP } og_fold;
+
+/* How tight an operator binds. */
+typedef enum {
+    OG_BINDS_NOT, /* no operator */
+    OG_BINDS_COMPARISON,
+    OG_BINDS_ADDITION,
+    OG_BINDS_PRODUCT,
+    OG_BINDS_SIGN,
+    OG_BINDS_POWER
+} og_binding;
+
 typedef enum {
     OG_PARAMETER_NONE, /* ends a list */
     OG_PARAMETER_TENSOR,
@@ -60,18 +74,24 @@ typedef struct {
     og_function_kind kind;
     int args;      /* OG_SCALAR, OG_MASKING: values */
     int constants; /* OG_SCALAR: numbers after them */
+    og_cost cost;  /* OG_SCALAR, others OG_COST_FEW */
+    og_fold fold;  /* OG_REDUCTION */
     const char *group;
     const char *meaning;    /* OG_COMPOSITE */
     const char *derivative; /* see functions.def; NULL: none */
     og_parameter parameters[OG_MAX_PARAMETERS + 1];
     double max_ulp; /* measured (src/math/accuracy.def), < 0 if there is none */
     uint64_t hash;
+    const char *symbol; /* of the operator that the function is, or NULL */
+    og_binding level;   /* of symbol */
 } og_function;
 
 /* The row of a function; op < OG_FUNCTION_COUNT. */
 const og_function *og_function_of(og_op op);
 /* OG_FUNCTION_COUNT if there is none; hidden also finds rows without a group. */
 og_op og_function_find(const char *name, size_t length, bool hidden);
+/* The symbol of an op that is an operator of two numbers in C too, else NULL. */
+const char *og_op_infix(og_op op);
 /* The public name nearest to a misspelt one, or NULL if none is near. */
 const char *og_function_nearest(const char *name, size_t length);
 /* Of OG_SCALAR rows only: the float64 value, for folding constants. */
@@ -84,6 +104,12 @@ void og_function_signature(const og_function *function, char *text, size_t capac
 
 /* True for sum, amax, ... (og_function_kind OG_REDUCTION). */
 bool og_op_is_reduction(og_op op);
+/* Of a reduction. */
+og_fold og_op_fold(og_op op);
+/* Does the reduction find a row's greatest element? */
+bool og_op_is_maximum(og_op op);
+/* Of any op, those that are in no row included. */
+og_cost og_op_cost(og_op op);
 /* How many of a node's count arguments have values that op computes with: all but
  * the `like` of sum_like and others, which comes last. */
 int og_op_value_count(og_op op, int count);

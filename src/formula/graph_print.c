@@ -5,39 +5,6 @@
  */
 #include "formula/graph.h"
 
-static const char *find_symbol(og_op called)
-{
-    switch (called) {
-    case OG_OP_add:
-        return "+";
-    case OG_OP_sub:
-    case OG_OP_neg:
-        return "-";
-    case OG_OP_mul:
-        return "*";
-    case OG_OP_div:
-        return "/";
-    case OG_OP_matmul:
-        return "@";
-    case OG_OP_pow:
-        return "**";
-    case OG_OP_lt:
-        return "<";
-    case OG_OP_le:
-        return "<=";
-    case OG_OP_gt:
-        return ">";
-    case OG_OP_ge:
-        return ">=";
-    case OG_OP_eq:
-        return "==";
-    case OG_OP_ne:
-        return "!=";
-    default:
-        return NULL;
-    }
-}
-
 const char *og_node_label(const og_graph *graph, const og_node *node)
 {
     if (node->op == OG_OP_INPUT)
@@ -45,7 +12,7 @@ const char *og_node_label(const og_graph *graph, const og_node *node)
     if (node->op == OG_OP_NUMBER || node->called >= OG_FUNCTION_COUNT)
         return "number";
     /* A function is called by its name: the text has a letter there. */
-    const char *symbol = find_symbol(node->called);
+    const char *symbol = og_function_of(node->called)->symbol;
     char first =
         node->offset >= 0 && (size_t)node->offset < graph->length ? graph->text[node->offset] : 'a';
     bool is_letter = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');

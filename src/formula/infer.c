@@ -236,7 +236,7 @@ static ogive_status infer_reduction(const og_graph *graph, const og_node *node,
             out->shape[out->rank++] = is_reduced ? 1 : input->shape[d];
     }
     char shape[OG_SHAPE_TEXT];
-    if (is_empty && (node->op == OG_OP_amax || node->op == OG_OP_amin))
+    if (is_empty && (og_op_fold(node->op) == OG_FOLD_MAX || og_op_fold(node->op) == OG_FOLD_MIN))
         OG_FAIL(error, OGIVE_SHAPE, node->offset,
                 "%s: an input of shape %s has no element to choose along the reduced dims",
                 og_node_label(graph, node), og_infer_shape(input, shape));

@@ -446,41 +446,27 @@ static ogive_status parse_unary(parser *p, og_operand *out)
 }
 
 typedef struct {
-    int level; /* 1 binds loosest; 0: no operator */
     og_op op;
-    const char *label;
+    og_binding level;
+    const char *symbol, *label;
 } binary;
 
-enum { COMPARISONS = 1, SUMS = 2, PRODUCTS = 3 };
-
-static binary find_binary(og_token_kind kind)
+/* The operator between two operands that the token is, or NULL. */
+static const binary *find_binary(const parser *p)
 {
-    switch (kind) {
-    case OG_TOKEN_LT:
-        return (binary){COMPARISONS, OG_OP_lt, "an operand of <"};
-    case OG_TOKEN_LE:
-        return (binary){COMPARISONS, OG_OP_le, "an operand of <="};
-    case OG_TOKEN_GT:
-        return (binary){COMPARISONS, OG_OP_gt, "an operand of >"};
-    case OG_TOKEN_GE:
-        return (binary){COMPARISONS, OG_OP_ge, "an operand of >="};
-    case OG_TOKEN_EQ:
-        return (binary){COMPARISONS, OG_OP_eq, "an operand of =="};
-    case OG_TOKEN_NE:
-        return (binary){COMPARISONS, OG_OP_ne, "an operand of !="};
-    case OG_TOKEN_PLUS:
-        return (binary){SUMS, OG_OP_add, "an operand of +"};
-    case OG_TOKEN_MINUS:
-        return (binary){SUMS, OG_OP_sub, "an operand of -"};
-    case OG_TOKEN_TIMES:
-        return (binary){PRODUCTS, OG_OP_mul, "an operand of *"};
-    case OG_TOKEN_DIVIDE:
-        return (binary){PRODUCTS, OG_OP_div, "an operand of /"};
-    case OG_TOKEN_AT:
-        return (binary){PRODUCTS, OG_OP_matmul, "an operand of @"};
-    default:
-        return (binary){0, OG_FUNCTION_COUNT, NULL};
-    }
+    static const binary all[] = {
+#define OPERATOR(name, symbol, level)                                                              \
+    {OG_OP_##name, OG_BINDS_##level, symbol, "an operand of " symbol},
+#include "formula/functions.def"
+    };
+    const og_token *token = &p->lexer.token;
+    if (token->kind < OG_TOKEN_FIRST_OPERATOR)
+        return NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].level < OG_BINDS_SIGN && strlen(all[i].symbol) == token->length &&
+            !memcmp(all[i].symbol, p->lexer.text + token->offset, token->length))
+            return &all[i];
+    return NULL;
 }
 
 static ogive_status build_binary(parser *p, const binary *infix, og_operand *args, int64_t place,
@@ -502,19 +488,20 @@ static ogive_status build_binary(parser *p, const binary *infix, og_operand *arg
 }
 
 /* Operators of at least this level, from left to right. */
-static ogive_status parse_binary(parser *p, int level, og_operand *out)
+static ogive_status parse_binary(parser *p, og_binding level, og_operand *out)
 {
     OG_TRY(parse_unary(p, out));
     for (;;) {
-        binary infix = find_binary(peek(p));
-        if (infix.level == 0 || infix.level < level)
+        const binary *infix = find_binary(p);
+        if (!infix || infix->level < level)
             return OGIVE_OK;
         int64_t place = get_place(p, &p->lexer.token);
         OG_TRY(advance(p));
         og_operand args[2] = {*out};
-        OG_TRY(parse_binary(p, infix.level + 1, &args[1]));
-        OG_TRY(build_binary(p, &infix, args, place, out));
-        if (infix.level == COMPARISONS && find_binary(peek(p)).level == COMPARISONS)
+        OG_TRY(parse_binary(p, infix->level + 1, &args[1]));
+        OG_TRY(build_binary(p, infix, args, place, out));
+        const binary *next = infix->level == OG_BINDS_COMPARISON ? find_binary(p) : NULL;
+        if (next && next->level == OG_BINDS_COMPARISON)
             OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, &p->lexer.token),
                     "comparisons do not chain: write each one in its own where()");
     }
@@ -522,7 +509,7 @@ static ogive_status parse_binary(parser *p, int level, og_operand *out)
 
 static ogive_status parse_expression(parser *p, og_operand *out)
 {
-    return parse_binary(p, COMPARISONS, out);
+    return parse_binary(p, OG_BINDS_COMPARISON, out);
 }
 
 /* ---- programs ------------------------------------------------------------ */

@@ -82,7 +82,7 @@ static const og_reduce *find_maximum(const og_pass *pass, const og_reduce *sumex
 {
     for (int32_t r = 0; r < pass->reduction_count; r++) {
         const og_reduce *at = &pass->reductions[r];
-        if ((at->op == OG_OP_row_max || at->op == OG_OP_amax) && at->source == sumexp->source)
+        if (og_op_is_maximum(at->op) && at->source == sumexp->source)
             return at;
     }
     return NULL;
@@ -145,7 +145,8 @@ ogive_status og_find_kept_terms(const og_kernel *kernel, og_arena *scratch, int3
         for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++) {
             const og_reduce *sumexp = &kernel->passes[p].reductions[r];
             const og_reduce *maximum = find_maximum(&kernel->passes[p], sumexp);
-            if (sumexp->op != OG_OP_sumexp || !maximum || !s.by_value[sumexp->source] ||
+            if (og_op_fold(sumexp->op) != OG_FOLD_SUMEXP || !maximum ||
+                !s.by_value[sumexp->source] ||
                 !mark_users(&s, p, sumexp, maximum, *count, kept, &stores[*count]))
                 continue;
             for (int32_t other = 0; other < *count; other++) /* each has its own store */

@@ -220,7 +220,7 @@ static bool has_sums_only(const og_plan *plan)
         for (int32_t p = 0; p < plan->kernels[k].pass_count; p++) {
             const og_pass *pass = &plan->kernels[k].passes[p];
             for (int32_t r = 0; r < pass->reduction_count; r++)
-                if (pass->reductions[r].op != OG_OP_sum)
+                if (og_op_fold(pass->reductions[r].op) != OG_FOLD_SUM)
                     return false;
         }
     return true;

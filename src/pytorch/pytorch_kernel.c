@@ -85,25 +85,10 @@ static void add_number(og_text *text, double number)
         og_text_add(text, "(C)%s", og_number_text(number, digits));
 }
 
-/* The C operator of a function that is one. */
-static const char *infix_of(og_op op)
-{
-    static const struct {
-        og_op op;
-        const char *text;
-    } all[] = {{OG_OP_add, "+"}, {OG_OP_sub, "-"}, {OG_OP_mul, "*"}, {OG_OP_div, "/"},
-               {OG_OP_lt, "<"},  {OG_OP_le, "<="}, {OG_OP_gt, ">"},  {OG_OP_ge, ">="},
-               {OG_OP_eq, "=="}, {OG_OP_ne, "!="}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].op == op)
-            return all[i].text;
-    return NULL;
-}
-
 static void add_call(writer *w, const og_instr *instr, int32_t pass, bool is_finish)
 {
     const og_function *function = og_function_of(instr->op);
-    const char *infix = infix_of(instr->op);
+    const char *infix = og_op_infix(instr->op);
     if (infix) {
         add_value(w, instr->args[0], pass, is_finish);
         og_text_add(w->text, " %s ", infix);
@@ -211,13 +196,10 @@ static void add_section(writer *w, const og_instr *instrs, int32_t count, int32_
 
 /* ---- a sweep -------------------------------------------------------------------------------- */
 
-static const char *kind_of(og_op op)
-{
-    return op == OG_OP_sum      ? "SUM"
-           : op == OG_OP_sumexp ? "LOG_SUM"
-           : op == OG_OP_amin   ? "LEAST"
-                                : "MOST";
-}
+static const char *const kind_of_fold[] = {
+    [OG_FOLD_SUM] = "SUM",   [OG_FOLD_MAX] = "MOST",       [OG_FOLD_MIN] = "LEAST",
+    [OG_FOLD_PEAK] = "MOST", [OG_FOLD_SUMEXP] = "LOG_SUM",
+};
 
 static void add_terms(writer *w, const og_pass *pass)
 {
@@ -229,7 +211,8 @@ static void add_terms(writer *w, const og_pass *pass)
         bool is_last = r + 1 == pass->reduction_count;
         if (!is_last)
             og_text_add(w->text, "i == %d ? ", (int)r);
-        og_text_add(w->text, "%s%s", kind_of(pass->reductions[r].op), is_last ? "; }\n" : " : ");
+        og_text_add(w->text, "%s%s", kind_of_fold[og_op_fold(pass->reductions[r].op)],
+                    is_last ? "; }\n" : " : ");
         rows.items[rows.count++] = w->slot[pass->reductions[r].dst];
     }
     add_list(w, "row_of", &rows);
