@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "divisions.h"
 #include "json_output.h"
 #include "memory_limit.h"
 #include "report.h"
@@ -33,6 +34,9 @@ static const char help[] =
     "  --arch ARCH         as on a GPU of this architecture, such as 80 or 90a\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
+    "  --divide N          show too how it is divided among N processes: which dims together,\n"
+    "                      what a process then has of each input and result (a part, a sum to\n"
+    "                      be added up, ...) and what has to be reduced on the way\n"
     "  --no-limit          do not measure the memory\n"
     "  --json              print all of it as JSON\n"
     "\n"
@@ -40,7 +44,8 @@ static const char help[] =
     "  ogive explain 'x * sigmoid(x) + y' x=4096x4096:float32 y=4096x4096:float32\n"
     "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n"
     "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n"
-    "  ogive explain 'softmax(x, dim=-1)' x=4096x4096 --device cuda\n";
+    "  ogive explain 'softmax(x, dim=-1)' x=4096x4096 --device cuda\n"
+    "  ogive explain 'linear(x, w, b)' x=512x1024 w=4096x1024 b=4096:float32 --divide 8\n";
 
 typedef struct {
     double read, written; /* bytes that must move */
@@ -173,8 +178,9 @@ static bool find_limit(const request *r, traffic *t, failure *why)
     return true;
 }
 
-static bool explain(const request *r, bool limit, bool json, failure *why)
+static bool explain(const request *r, bool limit, bool json, int64_t processes, failure *why)
 {
+    json_t *divisions = NULL;
     traffic t;
 
     if (!count_traffic(r->plan, &t, why) || (limit && !find_limit(r, &t, why)))
@@ -183,17 +189,26 @@ static bool explain(const request *r, bool limit, bool json, failure *why)
     char *text = plan_text(r->plan);
     if (!text)
         return fail_memory(why, 0, "the explanation");
+    bool good = true;
     if (json) {
-        print_json(explain_json(r, text, &t));
+        json_t *all = explain_json(r, text, &t);
+        good = !processes || divisions_json(r, processes, &divisions, why);
+        if (divisions)
+            json_object_set_new(all, "divisions", divisions);
+        if (good)
+            print_json(all);
+        else
+            json_decref(all);
     } else {
         size_t length = strlen(text);
         fputs(text, stdout);
         if (length && text[length - 1] != '\n')
             putchar('\n');
         print_traffic(&t);
+        good = !processes || divisions_print(r, processes, why);
     }
     free(text);
-    return true;
+    return good;
 }
 
 /* Without a GPU the plan for one can still be shown, if that is said: *why_assumed. */
@@ -216,11 +231,17 @@ static int run_explain(int argc, char **argv)
     device_options device = {0};
     const char *file = NULL, *why_assumed = NULL;
     bool json = false, no_limit = false;
+    int64_t processes = 0;
     const option options[] = {
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--json", .kind = OPTION_FLAG, .value = &json},
         {.name = "--no-limit", .kind = OPTION_FLAG, .value = &no_limit},
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
+        {.name = "--divide",
+         .kind = OPTION_NUMBER,
+         .value = &processes,
+         .least = 1,
+         .greatest = 1 << 30},
         {.name = "--arch", .kind = OPTION_TEXT, .value = &device.arch},
         DEVICE_OPTIONS(&device),
         {0},
@@ -239,7 +260,7 @@ static int run_explain(int argc, char **argv)
         text_print_safe(stdout, why_assumed, strlen(why_assumed));
         printf("\n\n");
     }
-    good = good && explain(&r, !no_limit, json, &why);
+    good = good && explain(&r, !no_limit, json, processes, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);

@@ -163,6 +163,87 @@ OGIVE_API ogive_status ogive_formula_pytorch(const ogive_formula *formula,
                                              const ogive_pytorch_options *options, char *buffer,
                                              size_t capacity, size_t *length, ogive_error *error);
 
+/* ---- dividing among processes --------------------------------------------- */
+
+/* How a formula is divided among processes that each have a part of some inputs. Nothing
+ * here starts processes or moves data: that is MPI's, NCCL's or PyTorch's. An *index* is a set
+ * of dims that must be divided together, since they meet by broadcasting, are summed over by
+ * one product, or are the same dim of a view. Dims of 1 belong to none. For linear(x, w, b) of
+ * x (m, k), w (n, k), b (n,) there are three:
+ *     m   x a part of dim 0                   the result a part of dim 0
+ *     k   x and w parts of dim 1, b a sum     the result a sum
+ *     n   w and b parts of dim 0              the result a part of dim 1 */
+
+/* What a process has of a tensor. Values never change. */
+typedef enum {
+    OGIVE_SAME = 0, /* all of it, as every other process has */
+    OGIVE_PART = 1, /* its part of one dim */
+    OGIVE_SUM = 2,  /* a tensor of the whole's shape: the sum of all processes' is the whole.
+                       Of an input: it is the same everywhere (a bias), but must be given so,
+                       divided by the number of processes, say, or it would be added by each */
+    OGIVE_MAX = 3,  /* the same with the maximum of all, NaN if one is NaN */
+    OGIVE_MIN = 4
+} ogive_share;
+
+typedef struct {
+    ogive_share share;
+    int32_t dim; /* of OGIVE_PART, else -1 */
+} ogive_placement;
+
+/* Set size to sizeof(ogive_division). */
+typedef struct {
+    size_t size;
+    int64_t extent;  /* of the dims */
+    int32_t stages;  /* formulas to run one after the other; 0: the index must be whole */
+    int32_t cuts;    /* values that the processes reduce between them */
+    char reason[96]; /* why it must be whole, or "" */
+} ogive_division;
+
+/* A value in the middle that nothing can go on with before it is reduced: the maximum and the
+ * sum in a softmax whose rows are divided. Set size to sizeof(ogive_cut). */
+typedef struct {
+    size_t size;
+    ogive_share share; /* OGIVE_SUM, OGIVE_MAX or OGIVE_MIN */
+    int32_t stage;     /* of which it is a result: the results of a stage are its cuts */
+    char name[24];     /* of the input that it is in later stages */
+    char function[32]; /* what the formula's text has there: "softmax" */
+    int64_t offset;    /* and at which byte; -1: not known */
+    int32_t constant;  /* 1: no gradient goes through it */
+    DLDataType dtype;  /* halves are reduced in float32 */
+    int32_t ndim;
+    int64_t shape[8]; /* of the whole */
+} ogive_cut;
+
+/* As an index: nothing is divided, but inputs may be sums; see ogive_formula_division(). */
+#define OGIVE_NOTHING ((size_t)-1)
+
+/* The number of indices, for inputs of these (whole) shapes and dtypes. */
+OGIVE_API ogive_status ogive_formula_division_count(const ogive_formula *formula,
+                                                    const DLTensor *const *inputs,
+                                                    size_t input_count, size_t *count,
+                                                    ogive_error *error);
+/* One of them: what a process has of each input (of_inputs, one each) and of each result; a
+ * gradient is a formula like any other. Indices are in the order of the inputs' dims. Of
+ * OGIVE_NOTHING, of_inputs says which inputs are OGIVE_SUM; stages is 0 if the formula is not
+ * linear in these. */
+OGIVE_API ogive_status ogive_formula_division(const ogive_formula *formula,
+                                              const DLTensor *const *inputs, size_t input_count,
+                                              size_t index, ogive_division *division,
+                                              ogive_placement *of_inputs,
+                                              ogive_placement *of_results, ogive_error *error);
+OGIVE_API ogive_status ogive_formula_cut(const ogive_formula *formula,
+                                         const DLTensor *const *inputs, size_t input_count,
+                                         size_t index, size_t cut, ogive_cut *info,
+                                         ogive_error *error);
+/* What a process runs on its parts. Its inputs are those that the stage needs, then cuts of
+ * earlier stages, reduced; its results the cuts of this one, the last stage's the formula's.
+ * means, whose count is that of the whole, are right on parts only so: of OGIVE_NOTHING and
+ * stage 0, the whole formula with the counts of these inputs. inputs are whole. */
+OGIVE_API ogive_status ogive_formula_stage(const ogive_formula *formula,
+                                           const DLTensor *const *inputs, size_t input_count,
+                                           size_t index, size_t stage, ogive_formula **out,
+                                           ogive_error *error);
+
 /* ---- plans --------------------------------------------------------------- */
 
 typedef struct ogive_plan ogive_plan;

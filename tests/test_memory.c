@@ -190,6 +190,34 @@ static ogive_status run_plan(const memory_formula *of, ogive_error *error, bool 
     return status;
 }
 
+/* Every stage of every division; then the formula, to have a result. */
+static ogive_status run_divided(const memory_formula *of, ogive_error *error, bool *ran)
+{
+    ogive_formula *f;
+    ogive_status status = make_formula(of, &f, error);
+    size_t count = 0, inputs = (size_t)of->inputs;
+    *ran = false;
+    if (status != OGIVE_OK)
+        return status;
+    status = ogive_formula_division_count(f, data.inputs, inputs, &count, error);
+    for (size_t index = 0; index < count && status == OGIVE_OK; index++) {
+        ogive_division d = {.size = sizeof d};
+        ogive_placement of_inputs[64], of_results[1];
+        status =
+            ogive_formula_division(f, data.inputs, inputs, index, &d, of_inputs, of_results, error);
+        for (int32_t stage = 0; stage < d.stages && status == OGIVE_OK; stage++) {
+            ogive_formula *part;
+            status =
+                ogive_formula_stage(f, data.inputs, inputs, index, (size_t)stage, &part, error);
+            ogive_formula_release(part);
+        }
+    }
+    if (status != OGIVE_OK)
+        check_failure(status, error, NULL);
+    ogive_formula_release(f);
+    return status;
+}
+
 typedef ogive_status (*scenario)(const memory_formula *of, ogive_error *error, bool *ran);
 
 static void check_scenario(scenario run)
@@ -234,6 +262,12 @@ static void test_plan(void **state)
 {
     (void)state;
     check_scenario(run_plan);
+}
+
+static void test_divided(void **state)
+{
+    (void)state;
+    check_scenario(run_divided);
 }
 
 /* A formula that is refused leaks nothing either, wherever that is found out. */
@@ -300,9 +334,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_threads), /* first: before there are any */
-        cmocka_unit_test(test_run),
-        cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_run),        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_divided),    cmocka_unit_test(test_refused),
     };
     return TEST_RUN(tests);
 }

@@ -27,6 +27,9 @@ struct ogive_formula {
     ogive_plan *plans[OG_CACHED_PLANS]; /* most recent first, NULL at the end */
 };
 
+/* A formula that owns graph, which is freed on failure. */
+ogive_status og_formula_wrap(og_graph *graph, ogive_formula **out, ogive_error *error);
+
 /* Bytes that a tensor reaches from its first element: [low, high). */
 typedef struct {
     int64_t low, high;

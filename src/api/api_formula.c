@@ -45,6 +45,18 @@ static ogive_status finish_formula(ogive_formula *formula, ogive_status status, 
     return status;
 }
 
+ogive_status og_formula_wrap(og_graph *graph, ogive_formula **out, ogive_error *error)
+{
+    ogive_formula *formula = NULL;
+    ogive_status status = new_formula(&formula, error);
+    if (status) {
+        og_graph_free(graph);
+        return status;
+    }
+    formula->graph = *graph;
+    return finish_formula(formula, OGIVE_OK, out);
+}
+
 ogive_status ogive_formula_create(const char *text, size_t length, ogive_formula **out,
                                   ogive_error *error)
 {

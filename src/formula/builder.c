@@ -377,16 +377,22 @@ ogive_status og_build_check(og_builder *builder, const og_size_check *check)
 
 /* ---- an existing graph --------------------------------------------------- */
 
+ogive_status og_build_copy(og_builder *builder, const og_node *node, int32_t *index)
+{
+    if (builder->node_count * 2 >= builder->slot_count)
+        OG_TRY(grow_slots(builder));
+    size_t mask = builder->slot_count - 1, slot = hash_node(node) & mask;
+    while (builder->slots[slot])
+        slot = (slot + 1) & mask;
+    *index = (int32_t)builder->node_count;
+    return add_node(builder, node, slot);
+}
+
 ogive_status og_builder_load(og_builder *builder, const og_graph *graph)
 {
-    for (int32_t i = 0; i < graph->node_count; i++) {
-        if (builder->node_count * 2 >= builder->slot_count)
-            OG_TRY(grow_slots(builder));
-        size_t mask = builder->slot_count - 1, slot = hash_node(&graph->nodes[i]) & mask;
-        while (builder->slots[slot])
-            slot = (slot + 1) & mask;
-        OG_TRY(add_node(builder, &graph->nodes[i], slot));
-    }
+    int32_t copy;
+    for (int32_t i = 0; i < graph->node_count; i++)
+        OG_TRY(og_build_copy(builder, &graph->nodes[i], &copy));
     for (int32_t i = 0; i < graph->input_count; i++) {
         const og_input *input = &graph->inputs[i];
         OG_TRY(add_input(builder, input->name, strlen(input->name), input->offset));

@@ -84,6 +84,8 @@ void og_builder_init(og_builder *builder, ogive_error *error);
 void og_builder_free(og_builder *builder);
 /* Fills an empty builder with the nodes, inputs and checks of graph. */
 ogive_status og_builder_load(og_builder *builder, const og_graph *graph);
+/* One node of another graph, whose arguments are nodes of this one, as it is. */
+ogive_status og_build_copy(og_builder *builder, const og_node *node, int32_t *index);
 /* Moves what was built into *graph, whose arena then owns it. */
 ogive_status og_builder_finish(const og_builder *builder, const char *text, size_t length,
                                const int32_t *results, int32_t result_count, og_graph *graph);
