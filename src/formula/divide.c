@@ -38,16 +38,17 @@ static bool is_contribution(uint8_t share)
 /* What a reduction over the index leaves. */
 static uint8_t reduced_share(og_op op)
 {
-    switch ((int)op) {
-    case OG_OP_sum:
-    case OG_OP_sum_like:
+    if (op == OG_OP_sum_like)
         return OGIVE_SUM;
-    case OG_OP_amax:
-    case OG_OP_row_max:
+    switch (og_op_fold(op)) {
+    case OG_FOLD_SUM:
+        return OGIVE_SUM;
+    case OG_FOLD_MAX:
+    case OG_FOLD_PEAK:
         return OGIVE_MAX;
-    case OG_OP_amin:
+    case OG_FOLD_MIN:
         return OGIVE_MIN;
-    default:
+    default: /* OG_FOLD_SUMEXP: og_spread() makes a sum of it */
         return NEITHER;
     }
 }
