@@ -95,6 +95,7 @@ typedef struct {
     PyObject *inputs;    /* tuple of str */
     PyObject *traceable; /* Python function that Dynamo traces instead, or NULL */
     PyObject *weak_references;
+    bool has_dots; /* the user's own text, with a dotted name that may be meant otherwise */
     core_plan plans[CORE_PLANS];
 } core_formula;
 
@@ -165,6 +166,8 @@ PyObject *core_text_of(const core_formula *self);
 void core_raise(const ogive_error *error, PyObject *text);
 int core_formula_init(PyObject *module);
 PyObject *core_formula_create(PyObject *text, PyObject *precision);
+/* Says of a user's text whether its inputs' names have dots (core_bind() then looks closer). */
+void core_formula_look_for_dots(core_formula *self);
 PyObject *core_formula_derive(core_formula *self, PyObject *names);
 /* "w,b;w" as [("w", "b"), ("w",)], a new reference. */
 PyObject *core_gradient_levels(PyObject *gradients);

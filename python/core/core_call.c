@@ -51,6 +51,40 @@ static int bind_name(core_formula *self, PyObject *name, PyObject *value, PyObje
     return -1;
 }
 
+static bool is_function(const char *name)
+{
+    ogive_function_info info;
+    for (size_t i = 0; i < ogive_function_count(); i++)
+        if (ogive_function(i, &info, NULL) == OGIVE_OK && strcmp(info.name, name) == 0)
+            return true;
+    return false;
+}
+
+/* x.mean by position: the tensor that is given may well be x. */
+static int check_places(core_formula *self, PyObject *const *args, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const char *name = input_name(self, i), *dot = strrchr(name, '.');
+        if (!dot || !PyObject_HasAttrString((PyObject *)Py_TYPE(args[i]), dot + 1))
+            continue;
+        PyObject *before = PyUnicode_FromStringAndSize(name, dot - name);
+        if (before && is_function(dot + 1))
+            PyErr_Format(PyExc_TypeError,
+                         "input '%s' is given by position: for %s of a tensor %U write %s(%U); a "
+                         "tensor that is called so is given by name, **{'%s': ...}",
+                         name, dot + 1, before, dot + 1, before, name);
+        else if (before)
+            PyErr_Format(PyExc_TypeError,
+                         "input '%s' is given by position: a formula does not know the %s of a "
+                         "tensor %U; a tensor that is called so is given by name, **{'%s': ...}",
+                         name, dot + 1, before, name);
+        Py_XDECREF(before);
+        return -1;
+    }
+    self->has_dots = count < PyTuple_Size(self->inputs);
+    return 0;
+}
+
 int core_bind(core_formula *self, PyObject *const *args, Py_ssize_t count, PyObject *names,
               PyObject **objects, PyObject **out)
 {
@@ -60,6 +94,8 @@ int core_bind(core_formula *self, PyObject *const *args, Py_ssize_t count, PyObj
                      self->inputs, count);
         return -1;
     }
+    if (self->has_dots && check_places(self, args, count))
+        return -1;
     for (Py_ssize_t i = 0; i < inputs; i++)
         objects[i] = i < count ? args[i] : NULL;
     for (Py_ssize_t i = 0; i < named; i++)

@@ -89,6 +89,13 @@ PyObject *core_formula_create(PyObject *text, PyObject *precision)
     return wrap(formula, text, PyUnicode_FromString(""), precision);
 }
 
+void core_formula_look_for_dots(core_formula *self)
+{
+    size_t count = ogive_formula_input_count(self->formula);
+    for (size_t i = 0; i < count; i++)
+        self->has_dots |= strchr(ogive_formula_input_name(self->formula, i), '.') != NULL;
+}
+
 /* One more level of gradients, a new reference. */
 static PyObject *append(PyObject *gradients, PyObject *level)
 {
@@ -195,7 +202,7 @@ static PyObject *represent(PyObject *object)
     return text;
 }
 
-PyDoc_STRVAR(explain_doc, "explain(*inputs, **inputs) -> str\n--\n\n"
+PyDoc_STRVAR(explain_doc, "explain($self, /, *inputs, **named)\n--\n\n"
                           "The plan for these inputs, as text: kernels and what each reads, "
                           "computes and writes.");
 
@@ -213,13 +220,16 @@ static PyObject *explain(PyObject *object, PyObject *const *args, Py_ssize_t cou
 }
 
 PyDoc_STRVAR(gradient_doc,
-             "gradient(*names) -> Formula\n--\n\n"
+             "gradient($self, /, *names)\n--\n\n"
              "The gradient by the inputs of these names: one result per name. Its inputs are\n"
              "the formula's, then one per result of it: grad, or grad.0, grad.1, ...");
 
 static PyObject *gradient(PyObject *object, PyObject *names)
 {
-    return core_formula_derive((core_formula *)object, names);
+    PyObject *derived = core_formula_derive((core_formula *)object, names);
+    if (derived)
+        core_formula_look_for_dots((core_formula *)derived);
+    return derived;
 }
 
 PyDoc_STRVAR(straight_doc,

@@ -5,7 +5,7 @@
 #include "core.h"
 
 PyDoc_STRVAR(compile_doc,
-             "compile(text, precision='float32') -> Formula\n--\n\n"
+             "compile(text, precision='float32')\n--\n\n"
              "Parses a formula. precision is that of matrix products: 'float32', or 'strict' for\n"
              "the CPU's bits on every device.");
 
@@ -22,6 +22,8 @@ static PyObject *compile(PyObject *module, PyObject *args, PyObject *names)
     if (precision)
         formula = core_formula_create(text, precision);
     Py_XDECREF(precision);
+    if (formula)
+        core_formula_look_for_dots((core_formula *)formula);
     return formula;
 }
 
@@ -44,8 +46,9 @@ static PyObject *restore(PyObject *module, PyObject *args)
     return formula;
 }
 
-PyDoc_STRVAR(functions_doc, "functions() -> list of (name, signature, group)\n--\n\n"
-                            "The functions of the formula language.");
+PyDoc_STRVAR(functions_doc,
+             "functions()\n--\n\n"
+             "The functions of the formula language: (name, signature, group) of each.");
 
 static PyObject *list_functions(PyObject *module, PyObject *unused)
 {

@@ -124,6 +124,25 @@ static ogive_status skip_blanks(og_lexer *lexer)
     return OGIVE_OK;
 }
 
+static bool is_transpose(const char *word, size_t length)
+{
+    return (length == 1 && word[0] == 'T') || (length == 2 && word[0] == 'm' && word[1] == 'T');
+}
+
+/* Where the name from start to end is over if the parts .T and .mT at its end, each a token of
+ * its own, are left out: PyTorch's attributes, not keys of a state dict. */
+static size_t leave_out_transposes(const og_lexer *lexer, size_t start, size_t end)
+{
+    for (;;) {
+        size_t point = end;
+        while (point > start && lexer->text[point - 1] != '.')
+            point--;
+        if (point == start || !is_transpose(lexer->text + point, end - point))
+            return end;
+        end = point - 1;
+    }
+}
+
 static ogive_status read_name(og_lexer *lexer)
 {
     size_t at = lexer->at;
@@ -142,7 +161,25 @@ static ogive_status read_name(og_lexer *lexer)
         at++;
     }
     lexer->token.kind = OG_TOKEN_NAME;
-    lexer->at = at;
+    lexer->at = leave_out_transposes(lexer, lexer->at, at);
+    return OGIVE_OK;
+}
+
+/* .T or .mT; the place of the point is lexer->at. */
+static ogive_status read_attribute(og_lexer *lexer)
+{
+    size_t start = lexer->at + 1, end = start;
+    while (is_name_char(look(lexer, end)))
+        end++;
+    if (!is_transpose(lexer->text + start, end - start)) {
+        int shown = end - start < QUOTED ? (int)(end - start) : QUOTED;
+        const char *name = lexer->text + start;
+        OG_FAIL(lexer->error, OGIVE_FORMULA, (int64_t)lexer->at,
+                "'.%.*s': a value has .T and .mT only; a function is written %.*s(...)", shown,
+                name, shown, name);
+    }
+    lexer->token.kind = OG_TOKEN_TRANSPOSE;
+    lexer->at = end;
     return OGIVE_OK;
 }
 
@@ -231,6 +268,8 @@ ogive_status og_lexer_next(og_lexer *lexer)
         OG_TRY(read_number(lexer));
     else if (c == '\'' || c == '"')
         OG_TRY(read_string(lexer));
+    else if (c == '.' && is_name_start(look(lexer, start + 1)))
+        OG_TRY(read_attribute(lexer));
     else
         OG_TRY(read_symbol(lexer));
     lexer->token.offset = start;

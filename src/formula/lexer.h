@@ -9,9 +9,10 @@
 
 typedef enum {
     OG_TOKEN_END,
-    OG_TOKEN_NAME,   /* dotted: fc.weight, layers.0.bias */
-    OG_TOKEN_NUMBER, /* token.number */
-    OG_TOKEN_STRING, /* the quotes are part of offset and length */
+    OG_TOKEN_NAME,      /* dotted: fc.weight, layers.0.bias */
+    OG_TOKEN_NUMBER,    /* token.number */
+    OG_TOKEN_STRING,    /* the quotes are part of offset and length */
+    OG_TOKEN_TRANSPOSE, /* .T or .mT */
     OG_TOKEN_OPEN,
     OG_TOKEN_CLOSE,
     OG_TOKEN_OPEN_LIST,

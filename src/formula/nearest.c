@@ -5,6 +5,7 @@
  */
 #include "formula/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LONGEST = 32 }; /* longer names have no near one */
@@ -81,6 +82,121 @@ const char *og_function_nearest(const char *name, size_t length)
         }
     }
     return nearest;
+}
+
+static bool is_word(const char *word, const char *name, size_t length)
+{
+    return strlen(word) == length && !memcmp(word, name, length);
+}
+
+/* What other libraries, and people, call functions of the language. */
+static const char *const other_names[][2] = {
+    {"swish", "silu"},
+    {"logistic", "sigmoid"},
+    {"log_sigmoid", "logsigmoid"},
+    {"hard_sigmoid", "hardsigmoid"},
+    {"hard_swish", "hardswish"},
+    {"hard_tanh", "hardtanh"},
+    {"ln", "log"},
+    {"power", "pow"},
+    {"clip", "clamp"},
+    {"average", "mean"},
+    {"layernorm", "layer_norm"},
+    {"rmsnorm", "rms_norm"},
+    {"mm", "matmul"},
+    {"bmm", "matmul"},
+    {"dot", "matmul"},
+    {"select", "where"},
+    {"to", "float32"},
+    {"fabs", "abs"},
+};
+
+/* What no formula can do, by the beginnings of PyTorch's names for it. */
+static const char *const beyond[][2] = {
+    {"conv", "convolutions"},     {"dropout", "random numbers"},
+    {"rand", "random numbers"},   {"bernoulli", "random numbers"},
+    {"sort", "sorting"},          {"argsort", "sorting"},
+    {"topk", "sorting"},          {"scaled_dot_product", "attention"},
+    {"multi_head", "attention"},  {"embedding", "indexing"},
+    {"gather", "indexing"},       {"scatter", "indexing"},
+    {"index", "indexing"},        {"einsum", "einsum"},
+    {"max_pool", "windows"},      {"avg_pool", "windows"},
+    {"cat", "joining tensors"},   {"concat", "joining tensors"},
+    {"stack", "joining tensors"}, {"reshape", "reshaping"},
+    {"view", "reshaping"},        {"permute", "reshaping"},
+    {"unsqueeze", "reshaping"},   {"fft", "transforms"},
+    {"cumsum", "running sums"},   {"cumprod", "running sums"},
+};
+
+/* The last part of a dotted name. */
+static const char *get_last_part(const char *name, size_t *length)
+{
+    size_t start = *length;
+    while (start > 0 && name[start - 1] != '.')
+        start--;
+    *length -= start;
+    return name + start;
+}
+
+static bool is_space(const char *name, size_t length)
+{
+    static const char *const spaces[] = {"F",  "torch", "nn.functional", "torch.nn.functional",
+                                         "np", "numpy", "math",          "ot"};
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        if (is_word(spaces[i], name, length))
+            return true;
+    return false;
+}
+
+/* The public function that is called so, in the language or elsewhere; or NULL. */
+static const char *find_called(const char *name, size_t length)
+{
+    og_op op = og_function_find(name, length, false);
+    if (op != OG_FUNCTION_COUNT)
+        return og_function_of(op)->name;
+    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
+        if (is_word(other_names[i][0], name, length))
+            return other_names[i][1];
+    return NULL;
+}
+
+void og_function_advise(const char *name, size_t length, char *text, size_t capacity)
+{
+    size_t last_length = length;
+    const char *last = get_last_part(name, &last_length);
+    const char *called = find_called(last, last_length);
+    size_t before = length - last_length; /* with the point */
+    int shown = before > LONGEST ? LONGEST : (int)before - 1;
+    if (called && before && !is_space(name, before - 1)) {
+        snprintf(text, capacity, "; write %s(%.*s, ...)", called, shown, name);
+        return;
+    }
+    if (called) {
+        snprintf(text, capacity, "; write %s(...)", called);
+        return;
+    }
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        if (begins_with(last, last_length, beyond[i][0], strlen(beyond[i][0]))) {
+            snprintf(text, capacity, ": the language has no %s (ogive functions lists what it has)",
+                     beyond[i][1]);
+            return;
+        }
+    }
+    const char *nearest = og_function_nearest(last, last_length);
+    if (nearest)
+        snprintf(text, capacity, "; did you mean '%s'?", nearest);
+    else
+        snprintf(text, capacity, " (ogive functions lists all)");
+}
+
+bool og_parameter_is_called(const og_parameter *parameter, const char *name, size_t length)
+{
+    const char *known = parameter->name;
+    if (!known)
+        return false;
+    return is_word(known, name, length) ||
+           (!strcmp(known, "dim") && is_word("axis", name, length)) ||
+           (!strcmp(known, "keepdim") && is_word("keepdims", name, length));
 }
 
 const char *og_parameter_nearest(const og_function *function, const char *name, size_t length)

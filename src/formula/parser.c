@@ -6,7 +6,7 @@
  *     expr    := sum [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum ]
  *     sum     := product { ( "+" | "-" ) product }
  *     product := unary { ( "*" | "/" | "@" ) unary }
- *     unary   := ( "+" | "-" ) unary | primary [ "**" unary ]
+ *     unary   := ( "+" | "-" ) unary | primary { ".T" | ".mT" } [ "**" unary ]
  *     primary := number | string | name | name "(" [ argument { "," argument } ] ")"
  *              | "(" expr ")" | list
  *
@@ -211,6 +211,11 @@ static ogive_status fail_unknown_keyword(const parser *p, const og_function *fun
     const char *text = get_text(p, name);
     const char *nearest = og_parameter_nearest(function, text, name->length);
     int shown = get_shown(name->length);
+    if (name->length == strlen("unbiased") && !memcmp(text, "unbiased", name->length) &&
+        og_parameter_nearest(function, "correction", strlen("correction")))
+        OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
+                "%s: unbiased=true is written correction=1, unbiased=false correction=0",
+                function->name);
     if (nearest)
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
                 "%s has no parameter '%.*s'; did you mean '%s'?", function->name, shown, text,
@@ -229,8 +234,7 @@ static ogive_status find_keyword(const parser *p, const og_function *function, c
     const og_parameter *parameters = function->parameters;
     const char *text = get_text(p, name);
     for (size_t i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
-        const char *known = parameters[i].name;
-        if (known && strlen(known) == name->length && !memcmp(known, text, name->length)) {
+        if (og_parameter_is_called(&parameters[i], text, name->length)) {
             *position = i;
             return OGIVE_OK;
         }
@@ -318,12 +322,10 @@ static ogive_status fail_unknown_function(const parser *p, const og_token *name)
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
                 "'%.*s' is not a function but %s; a product is written with *", shown, text,
                 named->is_input ? "an input" : "a bound name");
-    const char *nearest = og_function_nearest(text, name->length);
-    if (nearest)
-        OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
-                "unknown function '%.*s'; did you mean '%s'?", shown, text, nearest);
-    OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name), "unknown function '%.*s'", shown,
-            text);
+    char advice[DESCRIPTION];
+    og_function_advise(text, name->length, advice, sizeof advice);
+    OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name), "unknown function '%.*s'%s", shown,
+            text, advice);
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -332,7 +334,8 @@ static ogive_status add_input(parser *p, const og_token *name, og_operand *out)
 {
     const char *text = get_text(p, name);
     int shown = get_shown(name->length);
-    if (og_function_find(text, name->length, p->in_meaning) != OG_FUNCTION_COUNT)
+    if (name->length > 1 && /* t is a function's name, and a good one of an input */
+        og_function_find(text, name->length, p->in_meaning) != OG_FUNCTION_COUNT)
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
                 "'%.*s' is a function: write %.*s(...)", shown, text, shown, text);
     if (p->in_meaning) /* a slip in functions.def, found by its tests */
@@ -406,9 +409,32 @@ static ogive_status parse_primary(parser *p, og_operand *out)
 
 static ogive_status parse_unary(parser *p, og_operand *out);
 
+/* value.T is t(value), value.mT transpose(value, -2, -1). */
+static ogive_status parse_transposes(parser *p, og_operand *out)
+{
+    og_builder *builder = p->builder;
+    while (peek(p) == OG_TOKEN_TRANSPOSE) {
+        og_token name = p->lexer.token;
+        int64_t place = get_place(p, &name);
+        bool of_two_dims = name.length == strlen(".T");
+        size_t base, dim_count = builder->dim_count;
+        OG_TRY(og_build_operands(builder, of_two_dims ? 1 : 3, &base));
+        builder->operands[base] = *out;
+        for (size_t i = 1; !of_two_dims && i < 3; i++)
+            builder->operands[base + i] = og_number_operand(i == 1 ? -2 : -1, place);
+        OG_TRY(
+            og_call_function(builder, of_two_dims ? OG_OP_t : OG_OP_transpose, base, place, out));
+        builder->operand_count = base;
+        builder->dim_count = dim_count;
+        OG_TRY(advance(p));
+    }
+    return OGIVE_OK;
+}
+
 static ogive_status parse_power(parser *p, og_operand *out)
 {
     OG_TRY(parse_primary(p, out));
+    OG_TRY(parse_transposes(p, out));
     if (peek(p) != OG_TOKEN_POWER)
         return OGIVE_OK;
     int64_t start = out->offset, place = get_place(p, &p->lexer.token);
@@ -520,7 +546,7 @@ static ogive_status check_new_name(const parser *p, const og_token *name)
     int shown = get_shown(name->length);
     int64_t place = get_place(p, name);
     og_operand word;
-    if (og_function_find(text, name->length, false) != OG_FUNCTION_COUNT)
+    if (name->length > 1 && og_function_find(text, name->length, false) != OG_FUNCTION_COUNT)
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, place,
                 "'%.*s' is a function; give the value another name", shown, text);
     if (find_word(text, name->length, &word))

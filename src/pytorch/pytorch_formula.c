@@ -5,6 +5,7 @@
  * functions their module, and a number where PyTorch wants a tensor becomes one.
  */
 #include "formula/lexer.h"
+#include "formula/nearest.h"
 #include "pytorch/pytorch_program.h"
 
 #include <ctype.h>
@@ -103,7 +104,7 @@ static const og_parameter *find_parameter(const og_function *function, const cha
     for (const og_parameter *p = function->parameters; p->kind != OG_PARAMETER_NONE; p++) {
         if (p->kind == OG_PARAMETER_KEYWORD)
             continue;
-        if (name ? strlen(p->name) == length && !memcmp(p->name, name, length) : at == place)
+        if (name ? og_parameter_is_called(p, name, length) : at == place)
             return p;
         at++;
     }
@@ -176,7 +177,7 @@ static ogive_status translate_call(translator *t, og_op op, og_text *out, bool *
             OG_TRY(og_lexer_next(&t->lexer));
             if (token_of(t)->kind == OG_TOKEN_ASSIGN) {
                 parameter = find_parameter(function, t->graph->text + name.offset, name.length, 0);
-                og_text_add(out, "%.*s=", (int)name.length, t->graph->text + name.offset);
+                og_text_add(out, "%s=", parameter->name); /* the parser found it, too */
                 OG_TRY(og_lexer_next(&t->lexer));
             } else {
                 t->lexer = before;
@@ -218,7 +219,8 @@ static ogive_status translate_expression(translator *t, og_text *out, bool *is_c
             translate_number(t, out);
         } else {
             bool spaced = !opens && !closes && token.kind != OG_TOKEN_COMMA &&
-                          token.kind != OG_TOKEN_STRING && token.kind != OG_TOKEN_POWER;
+                          token.kind != OG_TOKEN_STRING && token.kind != OG_TOKEN_POWER &&
+                          token.kind != OG_TOKEN_TRANSPOSE;
             og_text_add(out, spaced ? " %.*s " : "%.*s", (int)token.length,
                         t->graph->text + token.offset);
             og_text_add(out, token.kind == OG_TOKEN_COMMA ? " " : "");

@@ -137,3 +137,124 @@ def test_hooks_and_containers(x):
     model.eval().requires_grad_(False)
     with torch.no_grad():
         torch.testing.assert_close(model(x), torch.softmax(model[0](x) * 2, 1))
+
+
+# ---- modules of a model -----------------------------------------------------------------
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(3)
+        self.fc = nn.Linear(3, 5)
+
+    def forward(self, x):
+        return reference(self.fc, x)
+
+
+class WithFormula(Plain):
+    """The formula comes after what it reads, or before."""
+
+    def __init__(self, first=False):
+        super().__init__()
+        if first:
+            fc = self.fc
+            del self.fc
+            self.tail = ot.Formula(TEXT, fc=nn.Linear(3, 5))
+            self.fc = self.tail.fc
+            assert fc is not self.fc
+        else:
+            self.tail = ot.Formula(TEXT, fc=self.fc)
+
+    def forward(self, x):
+        return self.tail(x)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_models_state_is_as_without_the_formula(first, x):
+    plain, model = Plain().to(x.device), WithFormula(first).to(x.device)
+    assert sorted(model.state_dict()) == sorted(plain.state_dict())
+    assert {name for name, _ in model.named_parameters(remove_duplicate=False)} == {
+        name for name, _ in plain.named_parameters()}
+    model.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(model(x), plain(x))
+    other = Plain().to(x.device)
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other(x), plain(x))
+    twin = copy.deepcopy(model)
+    assert twin.tail.fc is twin.fc and twin.fc is not model.fc
+    again = pickle.loads(pickle.dumps(model))
+    assert again.tail.fc is again.fc and sorted(again.state_dict()) == sorted(plain.state_dict())
+    model.double()
+    assert model(x.double()).dtype == torch.float64
+    called = torch.func.functional_call(plain, dict(model.named_parameters()), x.double())
+    torch.testing.assert_close(model(x.double()), called)
+
+
+def test_a_model_made_before_the_package_was_imported(x):
+    import subprocess
+    import sys
+    code = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(3, 5))
+keys = list(model.state_dict())
+import ogive.torch as ot
+model.append(ot.Formula("x * fc.bias", fc=model[0]))
+assert list(model.state_dict()) == keys, model.state_dict()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_another_module_in_its_place_is_followed(first, x):
+    model = WithFormula(first).to(x.device)
+    model.fc = other = nn.Linear(3, 7).to(x.device)
+    torch.testing.assert_close(model(x), reference(other, x))
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        copied.fc = nn.Linear(3, 2).to(x.device)
+        torch.testing.assert_close(copied(x), reference(copied.fc, x))
+    torch.testing.assert_close(model(x), reference(other, x))
+
+
+class Adapted(nn.Module):
+    """As LoRA has it: the weight is there, and is not all."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x):
+        return self.base(x) + 1
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_module_that_computes_something_else_is_refused(first, x):
+    model = WithFormula(first).to(x.device)
+    before, fc = model(x), model.fc
+    for other in (Adapted(fc), nn.Bilinear(3, 3, 5), None):
+        with pytest.raises(TypeError, match="'fc' is read by the formula"):
+            model.fc = other
+    with pytest.raises(ValueError, match="'fc.bias' is no parameter"):
+        model.fc = nn.Linear(3, 5, bias=False)
+    assert model.fc is fc and torch.equal(model(x), before)
+    del model.tail
+    model.fc = Adapted(fc)
+
+
+def test_another_models_modules_are_its_own_matter(x):
+    teacher, student = Plain().to(x.device), nn.Module()
+    student.fc = teacher.fc
+    student.tail = ot.Formula(TEXT, fc=student.fc)
+    teacher.fc = Adapted(teacher.fc)
+    torch.testing.assert_close(student.tail(x), reference(student.fc, x))
+
+
+def test_names_that_tensors_have_as_attributes(x):
+    stats = nn.Module()
+    stats.register_buffer("mean", x.mean(0))
+    torch.testing.assert_close(ot.Formula("x - stats.mean", stats=stats)(x), x - x.mean(0))
+    formula = ot.Formula("x.mean + y")
+    with pytest.raises(TypeError, match="'x.mean' is given by position"):
+        formula(x, x)
+    torch.testing.assert_close(formula(y=x, **{"x.mean": x}), x + x)

@@ -11,6 +11,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from .. import _core
 from . import _precision
+from ._given import add_reader, is_owned
+from ._operator import attributes_among
 
 
 class Formula(nn.Module):
@@ -18,12 +20,16 @@ class Formula(nn.Module):
 
         Formula("z = linear(x, fc.weight, fc.bias); z + 2.0 * sigmoid(z)", fc=model.fc)
 
-    What is given by name, an nn.Module, nn.Parameter or tensor, is registered under it and
-    shared, not copied; dotted names of the formula reach into it. forward() takes the
-    inputs that are left, in order of first appearance, or by name. Of a module its tensors are
-    read; its forward() and its hooks are not called. precision, if not given, is what
-    set_precision() says now.
+    What is given by name, an nn.Module, nn.Parameter or tensor, is shared, not copied, and
+    registered under its name, but for a module that another module has: that one stays its
+    owner's, and state dicts are as without the formula. Dotted names of the formula reach into it.
+    forward() takes the inputs that are left, in order of first appearance, or by name. Of a
+    module its tensors are read; its forward() and its hooks are not called. Where the owner gets
+    another module in its place, the formula reads that one, or it is refused. precision, if not
+    given, is what set_precision() says now.
     """
+
+    _shared: dict[str, nn.Module]  # those of other modules, by their dotted names here
 
     def __init__(self, text: str, /, *, precision: str | None = None,
                  **named: nn.Module | Tensor | None) -> None:
@@ -32,27 +38,34 @@ class Formula(nn.Module):
             text, _precision.precision() if precision is None else precision)
         self._inputs = self.formula.inputs  # of a formula Dynamo sees only the call
         self._bound = self._free = tuple[str, ...]()
+        self._shared = {}
         for name, value in named.items():
             self._bind(name, value)
         self._bound = tuple(name for name in self._inputs if self._reaches(name))
         self._free = tuple(name for name in self._inputs if name not in self._bound)
+        self._attributes = attributes_among(self._free)
         for name in named:
             if not any(bound == name or bound.startswith(name + ".") for bound in self._bound):
                 raise ValueError(f"the formula has no input '{name}': its inputs are "
                                  f"{', '.join(self._inputs)}")
 
     def _bind(self, name: str, value: Any) -> None:
+        if isinstance(value, nn.Module) and is_owned(value):
+            self._check_place(self, name.partition(".")[0], name)
+            self._shared[name] = value
+            add_reader(value, self)
+            return
         *path, last = name.split(".")
         owner: nn.Module = self
         for part in path:
             if part not in owner._modules:
+                self._check_place(owner, part, name)
                 owner.register_module(part, nn.Module())
             owner = owner.get_submodule(part)
-        if hasattr(owner, last):
-            raise ValueError(f"'{name}' cannot be bound: {type(owner).__name__} has an attribute "
-                             f"'{last}' already")
+        self._check_place(owner, last, name)
         if isinstance(value, nn.Module):
             owner.register_module(last, value)
+            add_reader(value, self)
         elif isinstance(value, nn.Parameter):
             owner.register_parameter(last, value)
         elif isinstance(value, Tensor):
@@ -61,22 +74,66 @@ class Formula(nn.Module):
             raise TypeError(f"'{name}' is a {type(value).__name__}: expected an nn.Module, "
                             "an nn.Parameter or a tensor")
 
+    def _check_place(self, owner: nn.Module, part: str, name: str) -> None:
+        if hasattr(owner, part) or owner is self and part in self._shared:
+            raise ValueError(f"'{name}' cannot be bound: {type(owner).__name__} has an attribute "
+                             f"'{part}' already")
+
+    def _rebind(self, old: nn.Module, new: nn.Module) -> None:
+        """What was read of a module is read of the one that takes its place."""
+        before = dict(self._shared)
+        self._shared.update({name: new for name, module in before.items() if module is old})
+        try:
+            for name in self._bound:
+                self._reaches(name)
+        except ValueError:
+            self._shared = before
+            raise
+        add_reader(new, self)
+
+    def _disown(self, module: nn.Module) -> None:
+        """A module that was the formula's own has got an owner."""
+        for name, each in list(self._modules.items()):
+            if each is module:
+                del self._modules[name]
+                self._shared[name] = module
+
+    def __getattr__(self, name: str) -> Any:
+        shared = self.__dict__.get("_shared", {})
+        return shared[name] if name in shared else super().__getattr__(name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for module in (*self._shared.values(), *self._modules.values()):
+            if module is not None:
+                add_reader(module, self)
+
+    def _start(self, name: str) -> tuple[Any, list[str]]:
+        """Where the way to an input begins, and what is left of its name."""
+        for given, module in self._shared.items():
+            if name.startswith(given + "."):
+                return module, name[len(given) + 1:].split(".")
+        return self, name.split(".")
+
     def _reaches(self, name: str) -> bool:
         """Whether name leads to a tensor that is bound; raises if only part of it does."""
-        *path, last = name.split(".")
-        owner: nn.Module = self
+        if name in self._shared:
+            raise ValueError(f"'{name}' is a module")
+        owner, (*path, last) = self._start(name)
+        inside = owner is not self
         for depth, part in enumerate(path):
             if part not in owner._modules:
-                if depth:
-                    raise ValueError(f"'{name}': {'.'.join(path[:depth])} has no '{part}'")
+                if depth or inside:
+                    before = ".".join(name.split(".")[:-len(path) - 1 + depth])
+                    raise ValueError(f"'{name}': {before} has no '{part}'")
                 return False
             owner = owner.get_submodule(part)
         if isinstance(owner._parameters.get(last, owner._buffers.get(last)), Tensor) or (
                 is_parametrized(owner, last)):
             return True
-        if path or last in owner._modules:
-            raise ValueError(f"'{name}' is no parameter or buffer of "
-                             f"{type(owner).__name__}" if path else f"'{name}' is a module")
+        if path or inside or last in owner._modules:
+            raise ValueError(f"'{name}' is no parameter or buffer of {type(owner).__name__}"
+                             if path or inside else f"'{name}' is a module")
         return False
 
     def forward(self, *args: Any, **named: Any) -> Any:
@@ -85,13 +142,22 @@ class Formula(nn.Module):
                 name not in self._free or name in values for name in named):
             raise TypeError(f"forward() takes {', '.join(self._free) or 'nothing'}: "
                             f"{len(args)} were given by position, {tuple(named)} by name")
+        if self._attributes:
+            self._check_places(len(args))
         values.update(named)
         for name in self._bound:
-            owner: Any = self
-            for part in name.split("."):
+            owner, parts = self._start(name)
+            for part in parts:
                 owner = getattr(owner, part)
             values[name] = owner
-        return self.formula(*[values[name] for name in self._inputs])
+        return self.formula(**values)
+
+    def _check_places(self, count: int) -> None:
+        for name in self._attributes:
+            if name in self._free[:count]:
+                raise TypeError(f"input '{name}' is given by position, and tensors have an "
+                                "attribute of that name: a tensor that is called so is given "
+                                f"by name, **{{'{name}': ...}}")
 
     def extra_repr(self) -> str:
         return repr(self.formula.text)

@@ -296,6 +296,10 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
     nothing that has dims; beside 0-d tensors alone they have the type of these. 0-d CPU
     tensors follow the others to their device."""
     tensors = [value for value in inputs if isinstance(value, Tensor)]
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise TypeError(f"a tensor has the layout {tensor.layout}: expected a dense one, as "
+                            "to_dense() gives")
     device = tensors[0].device
     dtype = tensors[0].dtype
     for tensor in tensors:
@@ -369,13 +373,25 @@ def _operator(formula: _core.Formula, inputs: list[Any], out: Any) -> Any:
     return call(formula.text, formula.gradients, formula.precision, inputs, out)
 
 
+def attributes_among(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that could be meant as an attribute of a tensor: x.mean."""
+    return tuple(name for name in names
+                 if "." in name and hasattr(Tensor, name.rpartition(".")[2]))
+
+
 def traceable(formula: _core.Formula) -> Callable[..., Any]:
     """What Dynamo traces in place of a call of formula."""
     names, text = formula.inputs, formula.text
     gradients, precision = formula.gradients, formula.precision
+    attributes = attributes_among(names)
 
     def formula_call(*args: Any, out: Any = None, **named: Any) -> Any:
         inputs = list(args)
+        for name in attributes:
+            if name in names[:len(args)]:
+                raise TypeError(f"input '{name}' is given by position, and tensors have an "
+                                "attribute of that name: a tensor that is called so is given "
+                                f"by name, **{{'{name}': ...}}")
         for name in names[len(args):]:
             if name not in named:
                 raise TypeError(f"input '{name}' is missing")

@@ -23,7 +23,7 @@ from torch.fx import GraphModule, Node
 
 from .. import _core
 from ._autocast import signatures
-from ._operator import run
+from ._operator import attributes_among, run
 from ._precision import precision
 from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, argument,
                          is_harmless, is_number, may_write, name_of, translate, value_of,
@@ -119,7 +119,7 @@ def _name_input(node: Node, taken: set[str]) -> str:
     name = re.sub(r"^[lL]_|_$", "", node.name)
     name = re.sub(r"^[a-z]+_(?=(modules|parameters|buffers)_)", "", name)
     name = re.sub(r"(^|_)(modules|parameters|buffers)_", ".", name).strip("._")
-    if (name in taken or name in signatures() or name in ("inf", "nan", "true", "false")
+    if (name in taken or name in signatures() or attributes_among([name]) or name in ("inf", "nan", "true", "false")
             or not re.fullmatch(r"[A-Za-z_]\w*(\.([A-Za-z_]\w*|\d+))*", name)):
         return _free_name("x", taken)
     return name

@@ -43,7 +43,10 @@ def read(text: str) -> Program:
         if match["string"] or word in ("None", "True", "False") or (
                 "." not in word and not keyword.iskeyword(word)):
             return word
-        return stand_ins.setdefault(word, f"ogive_stand_in_{len(stand_ins)}_")
+        name = re.sub(r"(\.m?T)+$", "", word)  # which are no part of a name
+        if name != word and "." not in name and not keyword.iskeyword(name):
+            return word
+        return stand_ins.setdefault(name, f"ogive_stand_in_{len(stand_ins)}_") + word[len(name):]
 
     *statements, last = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip()).body
     bindings = [(statement.targets[0].id, statement.value) for statement in statements

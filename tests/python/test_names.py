@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""Names in formulas that tensors have, too: transposes, and what could be meant as an attribute;
+what tools are told about the package's own names."""
+
+import numpy as np
+import pytest
+import torch
+
+import ogive
+
+
+def test_transposes_are_attributes():
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    torch.testing.assert_close(ogive.compile("x.T @ y")(x, y), x.T @ y)
+    z = torch.randn(2, 3, 4)
+    torch.testing.assert_close(ogive.compile("(z * 2).mT + z.mT")(z), z.mT * 3)
+    assert ogive.compile("fc.weight.T").inputs == ("fc.weight",)
+    w = torch.randn(128, 3, requires_grad=True)
+    a = torch.randn(3, 128, requires_grad=True)
+    text = "z = a @ w; sum(z.T * z)"  # a kept product
+    got = torch.autograd.grad(ogive.compile(text)(a, w), (a, w))
+    p = a @ w
+    for each, want in zip(got, torch.autograd.grad((p.T * p).sum(), (a, w))):
+        torch.testing.assert_close(each, want, rtol=1e-4, atol=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ogive.compile("z = a @ w.T.T; z.T")(a, w).dtype == torch.bfloat16
+
+
+def test_a_name_that_may_be_an_attribute_is_given_by_name():
+    x = np.ones((2, 3), np.float32)
+    formula = ogive.compile("x.mean * 2")
+    with pytest.raises(TypeError, match=r"write mean\(x\); a tensor that is called so is given by"):
+        formula(x)
+    assert (formula(**{"x.mean": x}) == 2).all()
+    with pytest.raises(TypeError, match="does not know the shape of a tensor x"):
+        ogive.compile("x.shape * 2")(x)
+    with pytest.raises(TypeError, match="by position"):
+        ogive.compile("x.mean * y").gradient("y")(x, x, x)
+    assert (ogive.compile("fc.weight + fc.bias")(x, x) == 2).all()
+    y = torch.ones(2, 3, requires_grad=True)
+    ogive.compile("stats.mean * y")(y=y, **{"stats.mean": y}).sum().backward()
+    with pytest.raises(Exception, match="by position"):  # Dynamo's, around a TypeError
+        torch.compile(ogive.compile("x.mean * 2"), backend="eager", fullgraph=True)(y)
+
+
+def test_signatures():
+    import inspect
+    assert str(inspect.signature(ogive.compile)) == "(text, precision='float32')"
+    assert str(inspect.signature(ogive.compile("x").explain)) == "(*inputs, **named)"
+    assert str(inspect.signature(ogive.compile("x").gradient)) == "(*names)"
+
+
+def test_sparse_tensors_are_refused_in_one_line():
+    with pytest.raises(TypeError, match="layout torch.sparse_coo: expected a dense one") as error:
+        ogive.compile("x * 2")(torch.eye(3).to_sparse())
+    assert "\n" not in str(error.value)
