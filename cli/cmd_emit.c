@@ -33,8 +33,9 @@ static const char help[] =
     "  --init PARAMETERS   what ModelNew's constructor takes, as Python writes it\n"
     "  --module NAME=WHAT  what ModelNew owns, such as 'fc=nn.Linear(in_features, out_features)';\n"
     "                      fc.weight in FORMULA is then its own; several in their order\n"
+    "  --name CLASS        what the class is called (default: ModelNew)\n"
     "  --scalar NAME       an input that is a number given to the constructor\n"
-    "  -o, --output FILE   where the file goes (default: standard output)\n"
+    "  -o, --output FILE   where the file goes; '-', the default, is standard output\n"
     "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
     "\n"
     "examples:\n"
@@ -73,7 +74,7 @@ static bool write_text(const char *path, const char *text, size_t length, failur
 {
     output_file file = {0};
 
-    if (!path) {
+    if (!path || !strcmp(path, "-")) {
         fwrite(text, 1, length, stdout);
         return true;
     }
@@ -86,7 +87,7 @@ static bool write_text(const char *path, const char *text, size_t length, failur
 
 typedef struct {
     bool wanted;
-    const char *init, *output;
+    const char *init, *name, *output;
     text_list modules, scalars;
 } pytorch_options;
 
@@ -97,12 +98,22 @@ static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
                                      .modules = p->modules.items,
                                      .module_count = p->modules.count,
                                      .scalars = p->scalars.items,
-                                     .scalar_count = p->scalars.count};
+                                     .scalar_count = p->scalars.count,
+                                     .name = p->name};
     const DLTensor **tensors = calloc(r->in.count + 1, sizeof(*tensors));
     char *text = NULL;
     size_t length = 0, capacity = 0;
     ogive_error error;
 
+    const input *number = inputs_find_maybe_size(&r->in, true);
+    if (number) { /* of a shape only the number of dims counts here, so it was meant as one */
+        free(tensors);
+        return failed(why, STATUS_USAGE,
+                      "%s=%.0f is a number: a tensor of one dim is %s=%.0f:float32, a number that "
+                      "forward() takes %s=%.1f",
+                      number->name, number->number, number->name, number->number, number->name,
+                      number->number);
+    }
     if (!tensors)
         return fail_memory(why, (double)r->in.count, "the inputs");
     for (size_t i = 0; i < r->in.count; i++)
@@ -130,8 +141,9 @@ static bool check_choice(bool cuda, const pytorch_options *p, const text_list *g
         return failed(why, STATUS_USAGE, "--arch goes with --cuda; a PyTorch file fits any GPU");
     if (p->wanted && gradient->count)
         return failed(why, STATUS_USAGE, "--gradient goes with --cuda; a PyTorch file has all");
-    if (!p->wanted && (p->init || p->output || p->modules.count || p->scalars.count))
-        return failed(why, STATUS_USAGE, "--init, --module, --scalar, -o go with --pytorch");
+    if (!p->wanted && (p->init || p->name || p->output || p->modules.count || p->scalars.count))
+        return failed(why, STATUS_USAGE,
+                      "--init, --module, --scalar, --name, -o go with --pytorch");
     return true;
 }
 
@@ -149,6 +161,7 @@ static int run_emit(int argc, char **argv)
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
         {.name = "--pytorch", .kind = OPTION_FLAG, .value = &pytorch.wanted},
         {.name = "--init", .kind = OPTION_TEXT, .value = &pytorch.init},
+        {.name = "--name", .kind = OPTION_TEXT, .value = &pytorch.name},
         {.name = "--module", .kind = OPTION_LIST, .value = &pytorch.modules},
         {.name = "--scalar", .kind = OPTION_LIST, .value = &pytorch.scalars},
         {.name = "--output", .letter = 'o', .kind = OPTION_TEXT, .value = &pytorch.output},

@@ -192,6 +192,7 @@ static bool take_value(inputs *in, input *item, const char *value, failure *why)
         if (isinf((float)item->number) && !strstr(value, "inf"))
             return failed(why, STATUS_USAGE, "%s=%s is out of float32's range", item->name, value);
         inputs_set_number(item, item->number);
+        item->maybe_size = strspn(value, "0123456789") == strlen(value) && item->number > 1;
         return true;
     }
     if (take_shape(item, value, &is_shape, why))
@@ -295,6 +296,24 @@ static bool take_argument(inputs *in, const char *argument, bool *given, failure
         return take_value(in, &in->items[i], argument + length + 1, why);
     }
     return fail_no_input(in, argument, length, why);
+}
+
+static bool has_extent(const inputs *in, double extent)
+{
+    for (size_t i = 0; i < in->count; i++)
+        for (int32_t d = 0; d < in->items[i].layout.ndim; d++)
+            if (in->items[i].kind != INPUT_MISSING &&
+                (double)in->items[i].layout.shape[d] == extent)
+                return true;
+    return false;
+}
+
+const input *inputs_find_maybe_size(const inputs *in, bool any_size)
+{
+    for (size_t i = 0; i < in->count; i++)
+        if (in->items[i].maybe_size && (any_size || has_extent(in, in->items[i].number)))
+            return &in->items[i];
+    return NULL;
 }
 
 bool inputs_fail_missing(const input *item, failure *why)

@@ -23,6 +23,7 @@ typedef struct {
     input_kind kind;
     host_layout layout;
     double number;    /* of an INPUT_NUMBER */
+    bool maybe_size;  /* it was written w=16, which could be meant as 16 elements */
     const void *data; /* NULL until inputs_load(), unless mapped */
     void *owned;      /* data, if it has to be freed */
     DLTensor tensor;  /* points into layout */
@@ -46,6 +47,10 @@ bool inputs_is_input(const char *argument);
  * anything: planning needs no data. */
 bool inputs_resolve(const ogive_formula *formula, const text_list *arguments, size_t required,
                     inputs *out, failure *why);
+
+/* The input that was written w=16, if another one has a dim of 16, or any such if any_size;
+ * NULL: none. Who does not know w=16:float32 means 16 elements by that. */
+const input *inputs_find_maybe_size(const inputs *in, bool any_size);
 
 /* What inputs_resolve() says of an input that is required. */
 bool inputs_fail_missing(const input *item, failure *why);

@@ -5,7 +5,9 @@
 #include "report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "progress.h"
 #include "text.h"
@@ -74,11 +76,19 @@ static void print_place(const char *formula, size_t length, size_t offset)
     print_caret_line(gutter, formula + start, end - start, offset - start);
 }
 
+/* A terminal that shows colours, and a user who has not said otherwise (no-color.org). */
+static bool wants_colour(void)
+{
+    const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && !(no && *no) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
 int report_failure(const failure *why, const char *formula, size_t length)
 {
     progress_clear();
     fflush(stdout);
-    fputs("error: ", stderr);
+    fputs(wants_colour() ? "\033[1;31merror:\033[0m " : "error: ", stderr);
     text_print_safe(stderr, why->message, strlen(why->message));
     fputc('\n', stderr);
     if (formula && why->offset >= 0)

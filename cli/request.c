@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +56,18 @@ static bool fill_gradients(request *r, const ogive_formula *forward, failure *wh
     }
     ogive_plan_release(plan);
     return good;
+}
+
+/* w=16 beside x=8x16 is a number, but may be meant as a shape. */
+static void note_size(const inputs *in)
+{
+    const input *item = inputs_find_maybe_size(in, false);
+
+    if (item)
+        fprintf(stderr,
+                "note: %s=%.0f is the number %.0f; a tensor of %.0f elements is %s=%.0f:%s\n",
+                item->name, item->number, item->number, item->number, item->name, item->number,
+                item->layout.dtype->name);
 }
 
 /* The inputs of the formula, or of its gradient, which takes its place. */
@@ -125,6 +138,7 @@ bool request_prepare(request *r, const char *formula_file, const text_list *argu
     if (!device_options_apply(device, &r->options, &r->device, why) ||
         !read_text(r, formula_file, arguments, &rest, why) || !resolve(r, gradient, &rest, why))
         return false;
+    note_size(&r->in);
     for (size_t i = 0; i < r->in.count; i++)
         r->in.items[i].tensor.device = r->device;
     if (ogive_plan_create(r->formula, r->in.tensors, r->in.count, NULL, 0, &r->options, &r->plan,

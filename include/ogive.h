@@ -140,7 +140,7 @@ OGIVE_API size_t ogive_formula_input_count(const ogive_formula *formula);
 OGIVE_API const char *ogive_formula_input_name(const ogive_formula *formula, size_t index);
 OGIVE_API size_t ogive_formula_result_count(const ogive_formula *formula);
 
-/* What a PyTorch file's class ModelNew is made of. Set size to sizeof(ogive_pytorch_options);
+/* What a PyTorch file's class is made of. Set size to sizeof(ogive_pytorch_options);
  * anything else may be 0. */
 typedef struct {
     size_t size;
@@ -150,10 +150,11 @@ typedef struct {
     size_t module_count;
     const char *const *scalars; /* inputs that are numbers given to the constructor */
     size_t scalar_count;
+    const char *name; /* of the class; NULL: ModelNew */
 } ogive_pytorch_options;
 
 /* A Python file that needs PyTorch but not Ogive: CUDA source for load_inline(), gradients,
- * and class ModelNew, whose forward() takes the inputs that the options do not speak of.
+ * and the class, whose forward() takes the inputs that the options do not speak of.
  * inputs are examples, of which rank and shape alone are read: which sizes are 1, nothing
  * else, makes a difference. NULL: the weight or bias of a linear, or 2 dims. Writes
  * NUL-terminated text, cut to capacity; *length is that of all of it. What has no form as such

@@ -514,7 +514,7 @@ static void add_model(const file *f)
 {
     const ogive_pytorch_options *o = f->options;
     bool has_init = o->init && *o->init;
-    og_text_add(f->text, "\n\nclass ModelNew(nn.Module):\n");
+    og_text_add(f->text, "\n\nclass %s(nn.Module):\n", o->name ? o->name : "ModelNew");
     if (has_init || o->module_count || o->scalar_count) {
         og_text_add(f->text, "    def __init__(self%s%s):\n        super().__init__()\n",
                     has_init ? ", " : "", has_init ? o->init : "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * pytorch_options.c - what the user says of ModelNew (its constructor, modules, scalars): is it
+ * pytorch_options.c - what the user says of the class (its name, constructor, modules, scalars): is it
  * Python that can stand in the file, and which input does it make what? Expressions are not
  * parsed, only kept from ending early or running on.
  */
@@ -223,9 +223,20 @@ static ogive_status check_owned(const char *input, ogive_error *error)
     return OGIVE_OK;
 }
 
+static ogive_status check_class(const char *name, ogive_error *error)
+{
+    size_t length = strlen(name);
+    if (!length || name_length(name) != length || og_pytorch_is_taken(name) ||
+        og_pytorch_find_refused(name))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "the class cannot be called '%.60s' in the file", name);
+    return OGIVE_OK;
+}
+
 ogive_status og_pytorch_check_options(const og_graph *graph, const ogive_pytorch_options *o,
                                       ogive_error *error)
 {
+    if (o->name)
+        OG_TRY(check_class(o->name, error));
     if (o->init)
         OG_TRY(check_init(o->init, error));
     for (size_t m = 0; m < o->module_count; m++)

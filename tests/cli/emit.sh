@@ -35,5 +35,10 @@ ogive emit --pytorch 'linear(x, w)' x=3x4 w=5x6
 ogive emit --pytorch --cuda 'x' x=3
 ogive emit --pytorch 'x' --gradient x
 ogive emit --cuda 'x' x=3 -o kernel.cu
+ogive emit --pytorch 'x * 2' --name Twice -o - | grep '^class'
+ogive emit --pytorch 'x * 2' --name 'Twice(nn.Module)'
+ogive emit --pytorch 'x * 2' --name class
+ogive emit --pytorch 'x * w + b' x=8x16 w=16 b=16 # numbers, though shapes were meant
+ogive emit --pytorch 'x * w + b' x=8x16 w=16:float32 b=16.0 | grep -c ModelNew
 ogive emit --pytorch 'x' -o /no/such/folder/model.py
 echo "exit $?"

@@ -20,3 +20,8 @@ for value in -3x4 3xx4 =3 1.2.3; do
     try ogive run 'x' x=$value
 done
 try ogive run 'x' x=./missing
+# A number that may be meant as a shape.
+ogive run 'mean(x * w)' x=8x16 w=16 >/dev/null
+ogive run 'mean(x * w)' x=8x16 w=16:float32 >/dev/null
+ogive run 'mean(x * w)' x=8x16 w=16.0 >/dev/null
+ogive run 'mean(x * w)' x=8x16 w=17 >/dev/null
