@@ -8,9 +8,9 @@
 
 #include "cuda_case.h"
 
-#include "cuda/cuda_driver.h"
-#include "cuda/cuda_nvrtc.h"
-#include "cuda/cuda_work.h"
+#include "cuda/host/cuda_driver.h"
+#include "cuda/host/cuda_nvrtc.h"
+#include "cuda/emit/cuda_work.h"
 
 #include <elf.h>
 

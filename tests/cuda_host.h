@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-#include "cuda/cuda_driver.h"
+#include "cuda/host/cuda_driver.h"
 
 #include <sys/wait.h>
 

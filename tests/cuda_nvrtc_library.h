@@ -8,8 +8,8 @@
 
 #include "test.h"
 
-#include "cuda/cuda_driver.h"
-#include "cuda/cuda_nvrtc.h"
+#include "cuda/host/cuda_driver.h"
+#include "cuda/host/cuda_nvrtc.h"
 
 #include <dlfcn.h>
 

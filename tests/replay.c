@@ -10,8 +10,9 @@
  */
 #include "plan_case.h"
 
-#include "cuda/cuda_choose.h"
-#include "cuda/cuda_work.h"
+#include "base/embedded.h"
+#include "cuda/emit/cuda_choose.h"
+#include "cuda/emit/cuda_work.h"
 
 #include <sys/stat.h>
 
@@ -196,7 +197,7 @@ static void emit_all(const og_cuda_limits *gpu, bool strict, const char *formula
             continue;
         }
         print_launches(&work, launches);
-        og_text_add(sources, "%s\n", work.source);
+        og_add_resolved(work.source, sources);
     }
     og_text_add(plans, "temporary %zu\n", plan.temporary_bytes);
     og_plan_free(&plan);

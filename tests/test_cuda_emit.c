@@ -13,7 +13,7 @@
 
 #include "cuda_nvrtc_library.h"
 
-#include "cuda/cuda_emit.h"
+#include "cuda/emit/cuda_emit.h"
 
 static const og_cuda_limits limits = {.arch = 90,
                                       .multiprocessors = 132,
@@ -40,52 +40,18 @@ static og_cuda_work emit_for(const og_cuda_limits *gpu, const char *formula, con
     return work;
 }
 
+/* Where an entry is in a source whose includes are resolved. Free *resolved. */
+static const char *find_entry(const og_cuda_work *work, int32_t launch, og_text *resolved)
+{
+    char entry[64];
+    snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work->launches[launch].entry);
+    og_add_resolved(work->source, resolved);
+    return strstr(resolved->data, entry);
+}
+
 static og_cuda_work emit(const char *formula, const char *shapes, og_arena *arena)
 {
     return emit_for(&limits, formula, shapes, arena);
-}
-
-static const struct {
-    const char *name, *text;
-} texts[] = {
-    {"math/scalar_base.h", og_text_of_scalar_base},
-    {"math/half.h", og_text_of_half},
-    {"math/scalar_f32.h", og_text_of_scalar_f32},
-    {"math/scalar_f64.h", og_text_of_scalar_f64},
-    {"cuda/cuda_prologue.cuh", og_text_of_cuda_prologue},
-    {"cuda/cuda_reduce.cuh", og_text_of_cuda_reduce},
-    {"cuda/cuda_pointwise.cuh", og_text_of_cuda_pointwise},
-    {"cuda/cuda_table.cuh", og_text_of_cuda_table},
-    {"cuda/cuda_transpose.cuh", og_text_of_cuda_transpose},
-    {"cuda/cuda_rows.cuh", og_text_of_cuda_rows},
-    {"cuda/cuda_rows_split.cuh", og_text_of_cuda_rows_split},
-    {"cuda/cuda_rows_shared.cuh", og_text_of_cuda_rows_shared},
-    {"cuda/cuda_copies.cuh", og_text_of_cuda_copies},
-    {"cuda/cuda_combine.cuh", og_text_of_cuda_combine},
-    {"cuda/cuda_columns.cuh", og_text_of_cuda_columns},
-    {"cuda/cuda_columns_split.cuh", og_text_of_cuda_columns_split},
-};
-
-/* A source whose fixed parts are named only. */
-static void print_source(const char *source, og_text *out)
-{
-    while (*source) {
-        bool found = false;
-        for (size_t t = 0; t < TEST_COUNT(texts) && !found; t++) {
-            size_t length = strlen(texts[t].text);
-            found = strncmp(source, texts[t].text, length) == 0;
-            if (found) {
-                og_text_add(out, "#include \"%s\"\n", texts[t].name);
-                source += length;
-            }
-        }
-        if (!found) {
-            size_t length = strcspn(source, "\n");
-            length += source[length] != 0;
-            og_text_add(out, "%.*s", (int)length, source);
-            source += length;
-        }
-    }
 }
 
 static void print_work(const og_cuda_work *work, og_text *out)
@@ -100,7 +66,7 @@ static void print_work(const og_cuda_work *work, og_text *out)
                         launch->pointers[p].offset);
         og_text_add(out, "\n");
     }
-    print_source(work->source, out);
+    og_text_add(out, "%s", work->source);
 }
 
 /* ---- what is emitted ------------------------------------------------------------------ */
@@ -197,9 +163,9 @@ static void test_bodies(void **state)
                      cases[c].shapes, work.body, (int)work.launch_count, cases[c].body,
                      (int)cases[c].launches);
         for (int32_t l = 0; l < work.launch_count; l++) {
-            char entry[64];
-            snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work.launches[l].entry);
-            assert_non_null(strstr(work.source, entry));
+            og_text resolved = {0};
+            assert_non_null(find_entry(&work, l, &resolved));
+            og_text_free(&resolved);
             assert_in_range(work.launches[l].block[0], 1, 1024);
             assert_true(work.launches[l].grid[0] >= 1);
         }
@@ -211,12 +177,13 @@ static void test_bodies(void **state)
 /* Does an entry's text hold this? */
 static bool entry_has(const og_cuda_work *work, int32_t launch, const char *what)
 {
-    char entry[64];
-    snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work->launches[launch].entry);
-    const char *at = strstr(work->source, entry);
+    og_text resolved = {0};
+    const char *at = find_entry(work, launch, &resolved);
     assert_non_null(at);
     const char *found = strstr(at, what), *end = strstr(at, "\n}\n");
-    return found && found < end;
+    bool has = found && found < end;
+    og_text_free(&resolved);
+    return has;
 }
 
 /* Launches after the first begin before the one before has ended, and wait for it themselves; the
@@ -446,17 +413,21 @@ static void add_kernel(unit *u, const char *formula, const char *shapes)
 {
     og_arena arena = {0};
     og_cuda_work work = emit_for(&u->limits, formula, shapes, &arena);
+    /* Of src/math one copy serves all. */
     if (!u->source.data)
-        og_text_add(&u->source, "%s\n%s\n%s\n%s\n", og_text_of_scalar_base, og_text_of_half,
-                    og_text_of_scalar_f32, og_text_of_scalar_f64);
-    const char *last =
-        strstr(work.source, og_text_of_scalar_f64) ? og_text_of_scalar_f64 : og_text_of_scalar_f32;
-    const char *rest = strstr(work.source, last) + strlen(last);
+        og_add_resolved("#include \"math/half.h\"\n#include \"math/scalar_f32.h\"\n"
+                        "#include \"math/scalar_f64.h\"\n",
+                        &u->source);
+    const char *rest = work.source, *math;
+    while ((math = strstr(rest, "#include \"math/")))
+        rest = strchr(math, '\n');
     for (int32_t l = 0; l < work.launch_count; l++)
         og_text_add(&u->source, "#undef %s\n#define %s k%d_%s\n", work.launches[l].entry,
                     work.launches[l].entry, u->count, work.launches[l].entry);
     og_text_add(&u->names, "\nk%d_ %s [%s] %s", u->count, formula, shapes, work.body);
-    og_text_add(&u->source, "namespace k%d {\n%s}\n", u->count++, rest);
+    og_text_add(&u->source, "namespace k%d {\n", u->count++);
+    og_add_resolved(rest, &u->source);
+    og_text_add(&u->source, "}\n");
     og_arena_free(&arena);
 }
 

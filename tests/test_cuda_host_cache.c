@@ -7,7 +7,7 @@
  */
 #include "test.h"
 
-#include "cuda/cuda_cache.h"
+#include "cuda/host/cuda_cache.h"
 
 #include <dirent.h>
 #include <errno.h>

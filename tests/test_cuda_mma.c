@@ -12,7 +12,7 @@
 #include "cuda_case.h"
 #include "cuda_compiled.h"
 
-#include "cuda/cuda_choose.h"
+#include "cuda/emit/cuda_choose.h"
 #include "math/half.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ static void test_choice(void **unused)
     (void)unused;
     assert_true(is_taken(&f)); /* a batch, any strides, any reductions */
     assert_true(og_cuda_refuse_mma(&f, &ampere, false, "mma") == NULL);
-    assert_non_null(og_cuda_refuse_sm90(&f, &ampere, false, "mma"));
+    assert_non_null(og_cuda_refuse_hopper(&f, &ampere, false, "mma"));
     assert_non_null(og_cuda_refuse_mma(&f, &ampere, false, "cores"));
     assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, NULL));
     assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, "mma"));

@@ -10,7 +10,7 @@
 #include "cuda_case.h"
 #include "cuda_compiled.h"
 
-#include "cuda/cuda_product_tile.h"
+#include "cuda/emit/cuda_product_tile.h"
 
 /* ---- cases --------------------------------------------------------------------------- */
 

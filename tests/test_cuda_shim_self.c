@@ -6,7 +6,7 @@
  */
 #include "test.h"
 
-#include "cuda/cuda_driver.h"
+#include "cuda/host/cuda_driver.h"
 
 #include <dlfcn.h>
 

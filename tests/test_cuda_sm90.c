@@ -10,8 +10,8 @@
 #include "cuda_case.h"
 #include "cuda_compiled.h"
 
-#include "cuda/cuda_choose.h"
-#include "cuda/cuda_half_tile.h"
+#include "cuda/emit/cuda_choose.h"
+#include "cuda/emit/cuda_half_tile.h"
 
 static const og_cuda_limits hopper = {.arch = 90,
                                       .multiprocessors = 132,
@@ -38,7 +38,7 @@ static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
 
 static bool is_taken(const og_cuda_product_facts *facts)
 {
-    return og_cuda_refuse_sm90(facts, &hopper, false, NULL) == NULL;
+    return og_cuda_refuse_hopper(facts, &hopper, false, NULL) == NULL;
 }
 
 static void test_choice(void **unused)
@@ -47,12 +47,12 @@ static void test_choice(void **unused)
     og_cuda_limits other = hopper;
     (void)unused;
     assert_true(is_taken(&f));
-    assert_true(og_cuda_refuse_sm90(&f, &hopper, false, "sm90") == NULL);
-    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, false, "cores"));
-    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, true, NULL));
-    assert_non_null(og_cuda_refuse_sm90(&f, &hopper, true, "sm90"));
+    assert_true(og_cuda_refuse_hopper(&f, &hopper, false, "sm90") == NULL);
+    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, false, "cores"));
+    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, true, NULL));
+    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, true, "sm90"));
     other.arch = 100;
-    assert_non_null(og_cuda_refuse_sm90(&f, &other, false, NULL));
+    assert_non_null(og_cuda_refuse_hopper(&f, &other, false, NULL));
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
         f.m = m;
         assert_true(is_taken(&f));
@@ -72,7 +72,7 @@ static void test_choice(void **unused)
     REFUSED(right, OG_FLOAT64);
     other = hopper;
     other.shared_per_block = 163 * 1024;
-    assert_non_null(og_cuda_refuse_sm90(&plain, &other, false, NULL));
+    assert_non_null(og_cuda_refuse_hopper(&plain, &other, false, NULL));
     REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);

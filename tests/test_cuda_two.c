@@ -12,8 +12,8 @@
 #include "cuda_compiled.h"
 #include "plan_case.h"
 
-#include "cuda/cuda_choose.h"
-#include "cuda/cuda_half_tile.h"
+#include "cuda/emit/cuda_choose.h"
+#include "cuda/emit/cuda_half_tile.h"
 
 static const og_cuda_limits hopper = {.arch = 90,
                                       .multiprocessors = 132,

@@ -501,10 +501,12 @@ size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
 
 size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, size_t capacity)
 {
-    const char *text = NULL;
+    og_text text = {0};
     if (kernel < ogive_plan_kernel_count(plan) && plan->backend->source)
-        text = plan->backend->source(&plan->plan, plan->state, (int32_t)kernel);
-    return copy_text(text, text ? strlen(text) : 0, buffer, capacity);
+        plan->backend->source(&plan->plan, plan->state, (int32_t)kernel, &text);
+    size_t length = copy_text(text.data, text.length, buffer, capacity);
+    og_text_free(&text);
+    return length;
 }
 
 ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *info, ogive_error *error)

@@ -8,9 +8,7 @@
 #ifndef OG_MATH_HALF_H
 #define OG_MATH_HALF_H
 
-#ifndef __CUDACC_RTC__
 #include "math/scalar_base.h"
-#endif
 
 /*
  * The half's 15 bits, shifted to the float's place, are a float too small by

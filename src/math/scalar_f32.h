@@ -16,9 +16,7 @@
 #ifndef OG_MATH_SCALAR_F32_H
 #define OG_MATH_SCALAR_F32_H
 
-#ifndef __CUDACC_RTC__
 #include "math/scalar_base.h"
-#endif
 
 #define OG_LOG2E_F32 0x1.715476p+0f
 /* ln 2 = HI + LO; n*HI + x is exact in one fma when n = round(-x log2 e). */

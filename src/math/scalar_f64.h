@@ -8,9 +8,7 @@
 #ifndef OG_MATH_SCALAR_F64_H
 #define OG_MATH_SCALAR_F64_H
 
-#ifndef __CUDACC_RTC__
 #include "math/scalar_base.h"
-#endif
 
 #define OG_INF_F64 og_double_bits(0x7ff0000000000000ull)
 

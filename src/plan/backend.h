@@ -56,8 +56,8 @@ typedef struct {
                            ogive_error *error);
     ogive_status (*give_back)(const void *state, void *workspace, void *stream, ogive_status status,
                               ogive_error *error);
-    /* The source of kernel index, or NULL if it has none. */
-    const char *(*source)(const og_plan *plan, const void *state, int32_t kernel);
+    /* Adds the source of kernel index to text, if it has one. */
+    void (*source)(const og_plan *plan, const void *state, int32_t kernel, og_text *text);
     /* Compiles all kernels, for processes to come; *compiled: those that had not been. */
     ogive_status (*warm)(const og_plan *plan, const void *state, ogive_warm_info *info,
                          ogive_error *error);

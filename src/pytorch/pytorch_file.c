@@ -7,17 +7,13 @@
  * The benchmark that such files are submitted to refuses some words of Python wherever
  * they stand; none of the texts has them (og_pytorch_find_refused() looks).
  */
+#include "base/embedded.h"
 #include "pytorch/pytorch_program.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-extern const char og_text_of_scalar_base[], og_text_of_scalar_f32[], og_text_of_scalar_f64[],
-    og_text_of_pytorch_base[], og_text_of_pytorch_pointwise[], og_text_of_pytorch_sums[],
-    og_text_of_pytorch_terms[], og_text_of_pytorch_rows[], og_text_of_pytorch_product[],
-    og_text_of_pytorch_tensor[], og_text_of_pytorch_host[], og_text_of_pytorch_host_pointwise[],
-    og_text_of_pytorch_host_rows[], og_text_of_pytorch_host_product[];
 
 enum { NAME_SIZE = 256, MAX_INPUTS = 32 };
 
@@ -342,21 +338,21 @@ static void write_shared(const file *f, cuda_source *to)
                     to->launches[i].data ? to->launches[i].data : "");
     to->host.failed |= roots.failed || overloads.failed;
     if (!to->host.failed) {
-        const og_pytorch_source host[] = {{body_of(og_text_of_pytorch_host), false},
-                                          {body_of(og_text_of_pytorch_host_pointwise), false},
-                                          {body_of(og_text_of_pytorch_host_rows), false},
-                                          {body_of(og_text_of_pytorch_host_product), false}};
+        const og_pytorch_source host[] = {{body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
+                                          {body_of(og_embedded("pytorch/pytorch_host_pointwise.cuh")), false},
+                                          {body_of(og_embedded("pytorch/pytorch_host_rows.cuh")), false},
+                                          {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false}};
         const og_pytorch_source device[] = {
-            {body_of(og_text_of_pytorch_base), false},
-            {og_text_of_scalar_base, true},
-            {og_text_of_scalar_f32, true},
-            {og_text_of_scalar_f64, true},
+            {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
+            {og_embedded("math/scalar_base.h"), true},
+            {og_embedded("math/scalar_f32.h"), true},
+            {og_embedded("math/scalar_f64.h"), true},
             {overloads.data, false},
-            {body_of(og_text_of_pytorch_pointwise), false},
-            {body_of(sums ? og_text_of_pytorch_sums : og_text_of_pytorch_terms), false},
-            {body_of(og_text_of_pytorch_rows), false},
-            {body_of(og_text_of_pytorch_product), false},
-            {body_of(og_text_of_pytorch_tensor), false}};
+            {body_of(og_embedded("pytorch/pytorch_pointwise.cuh")), false},
+            {body_of(sums ? og_embedded("pytorch/pytorch_sums.cuh") : og_embedded("pytorch/pytorch_terms.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_rows.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_product.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_tensor.cuh")), false}};
         og_pytorch_add_needed(host, sizeof host / sizeof *host, roots.data, &to->host);
         og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
         to->device.failed |= roots.failed;

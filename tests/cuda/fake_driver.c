@@ -19,7 +19,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "cuda/cuda_driver.h"
+#include "cuda/host/cuda_driver.h"
 #include "fake_cuda.h"
 #include "fake_fault.h"
 

@@ -380,7 +380,7 @@ static inline void __trap()
     og_shim_link->fail("__trap()");
 }
 
-/* ---- tensor cores: what cuda_mma_ptx.cuh has on a GPU -------------------------------------- */
+/* ---- tensor cores: what mma_ptx.cuh has on a GPU -------------------------------------- */
 
 /* Every lane's numbers; all lanes of a warp come. */
 template <int n> struct shim_lanes {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * shim_hopper.h - what cuda_sm90_ptx.cuh has on a GPU, for a CPU: barriers in shared memory,
+ * shim_hopper.h - what hopper_ptx.cuh has on a GPU, for a CPU: barriers in shared memory,
  * TMA's boxes, products of a warpgroup. shim_device.h includes it.
  *
  * What is asynchronous on a GPU happens at once here: a box that is overwritten while a product
@@ -236,7 +236,7 @@ template <int n> static inline void og_pin(float (&)[n])
 {
 }
 
-/* Element (row, k) of a described factor: og_describe() of cuda_sm90_ptx.cuh. */
+/* Element (row, k) of a described factor: og_describe() of hopper_ptx.cuh. */
 template <bool is_bfloat>
 static inline float shim_described(unsigned long long description, bool across, int row, int k)
 {

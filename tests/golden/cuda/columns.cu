@@ -5,9 +5,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_X = 128, OG_Y = 1, OG_RUNS = 1, OG_FLIGHT = 8, OG_SHARED_BYTES = 1024, OG_BLOCKS = 1 };
@@ -15,7 +13,7 @@ enum { OG_V = 2, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const float *p0;
@@ -29,8 +27,7 @@ struct og_args {
     og_index s1_0;
     og_index s0_2;
 };
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -180,7 +177,7 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
         (a.p1 + at.o1)[i] = row.v2;
 }
 
-#include "cuda/cuda_columns.cuh"
+#include "cuda/kernels/columns.cuh"
 
 OG_KERNEL(og_columns, OG_THREADS, OG_BLOCKS)
 {

@@ -9,9 +9,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_X = 16, OG_Y = 32, OG_RUNS = 64, OG_FLIGHT = 4, OG_SHARED_BYTES = 32768, OG_BLOCKS = 2 };
@@ -19,7 +17,7 @@ enum { OG_V = 4, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const float *p0;
@@ -38,8 +36,7 @@ struct og_args {
     void *totals0;
     void *row_values;
 };
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -338,9 +335,8 @@ struct og_sums1 {
     }
 };
 
-#include "cuda/cuda_columns.cuh"
-
-#include "cuda/cuda_columns_split.cuh"
+#include "cuda/kernels/columns.cuh"
+#include "cuda/kernels/columns_split.cuh"
 
 OG_KERNEL(og_part0, OG_THREADS, OG_BLOCKS)
 {

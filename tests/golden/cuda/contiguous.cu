@@ -5,9 +5,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_OUTER = 0, OG_BATCH = 1 };
@@ -15,7 +13,7 @@ enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const float *p0;
@@ -124,4 +122,4 @@ struct og_pass0 {
     }
 };
 
-#include "cuda/cuda_pointwise.cuh"
+#include "cuda/kernels/pointwise.cuh"

@@ -5,11 +5,8 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
-
 #include "math/scalar_f64.h"
 
 enum { OG_GROUP = 512, OG_VECTORS = 1, OG_STEPS = 10, OG_FLIGHT = 10, OG_TOGETHER = 1,
@@ -18,7 +15,7 @@ enum { OG_V = 1, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const double *p0;
@@ -29,8 +26,7 @@ struct og_args {
     og_index s0_0;
     og_index s1_0;
 };
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -292,7 +288,7 @@ struct og_sums1 {
     }
 };
 
-#include "cuda/cuda_rows.cuh"
+#include "cuda/kernels/rows.cuh"
 
 OG_KERNEL(og_rows, OG_THREADS, 1)
 {

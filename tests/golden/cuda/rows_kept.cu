@@ -5,9 +5,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_GROUP = 32, OG_VECTORS = 4, OG_STEPS = 2, OG_FLIGHT = 2, OG_TOGETHER = 1,
@@ -16,7 +14,7 @@ enum { OG_V = 4, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const float *p0;
@@ -26,8 +24,7 @@ struct og_args {
     og_index s0_0;
     og_index s1_0;
 };
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -347,7 +344,7 @@ struct og_sums1 {
     }
 };
 
-#include "cuda/cuda_rows.cuh"
+#include "cuda/kernels/rows.cuh"
 
 OG_KERNEL(og_rows, OG_THREADS)
 {

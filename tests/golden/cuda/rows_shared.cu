@@ -5,9 +5,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 2, OG_TOGETHER = 2, OG_KEEPS = 0,
@@ -16,7 +14,7 @@ enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const og_half *p0;
@@ -30,10 +28,8 @@ struct og_args {
     og_index shelved;
     og_index quarter;
 };
-
-#include "cuda/cuda_copies.cuh"
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/async_copies.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -402,9 +398,8 @@ struct og_sums1 {
     }
 };
 
-#include "cuda/cuda_rows.cuh"
-
-#include "cuda/cuda_rows_shared.cuh"
+#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/rows_shared.cuh"
 
 OG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)
 {

@@ -6,9 +6,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_TOGETHER = 1,
@@ -18,7 +16,7 @@ enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const float *p0;
@@ -34,8 +32,7 @@ struct og_args {
     void *sums0;
     void *terms0;
 };
-
-#include "cuda/cuda_reduce.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 /* Where each access is, in elements from its pointer. */
 struct og_offsets {
@@ -253,11 +250,9 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
         (a.p1 + at.o1)[0] = row.v9;
 }
 
-#include "cuda/cuda_rows.cuh"
-
-#include "cuda/cuda_combine.cuh"
-
-#include "cuda/cuda_rows_split.cuh"
+#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/combine.cuh"
+#include "cuda/kernels/rows_split.cuh"
 
 OG_KERNEL(og_part0, OG_THREADS)
 {

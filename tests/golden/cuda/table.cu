@@ -6,9 +6,7 @@
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
 #include "math/scalar_base.h"
-
 #include "math/half.h"
-
 #include "math/scalar_f32.h"
 
 enum { OG_FLIGHT = 4 };
@@ -16,7 +14,7 @@ enum { OG_V = 8, OG_THREADS = 1024 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
-#include "cuda/cuda_prologue.cuh"
+#include "cuda/kernels/prologue.cuh"
 
 struct og_args {
     const og_half *p0;
@@ -149,4 +147,4 @@ OG_FN og_half *&og_table_to(og_args &a)
     return a.p2;
 }
 
-#include "cuda/cuda_table.cuh"
+#include "cuda/kernels/pointwise_table.cuh"

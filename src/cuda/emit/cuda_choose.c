@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_choose.c - see cuda_choose.h.
+ */
+#include "cuda/emit/cuda_choose.h"
+
+#include "cuda/emit/cuda_emit.h"
+#include "cuda/emit/cuda_matrices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* Float32: x has to be split first. On an H200 8192 x 64 x 8192 took 0.264 ms by wgmma, 0.234
+     * on CUDA cores, 32768 x 32768 x 64 1.95 and 4.02, 32768 x 32768 x 32 4.16 (when k = 64 took
+     * 3.36) and 2.37. */
+    LEAST_N = 128,
+    LEAST_K = 64,                 /* by wgmma */
+    LEAST_MMA_K = 128,            /* by mma.sync */
+    LEAST_HALF_N = 16,            /* one result a thread would be a dot product */
+    LEAST_HALF_K = 16,            /* a step of the tensor cores */
+    MOST_SUM_BYTES = 8,           /* that shared memory has room for beside the rings */
+    SHARED_BYTES = 227 * 1024,    /* of an H100 */
+    MMA_SHARED_BYTES = 99 * 1024, /* of sm_86: the least from sm_80 on */
+    MOST = 1 << 30
+};
+
+static bool has_columns(const og_kernel *kernel)
+{
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    return last >= 0 && kernel->space.n_reduced <= 1 && product->left.stride[last] == 0 &&
+           product->right.stride[last] != 0;
+}
+
+static void see_slabs(const og_kernel *kernel, og_cuda_product_facts *facts)
+{
+    const og_access *right = &kernel->products[0].right;
+    bool is_back = false;
+    for (int32_t d = 0; d < facts->batch_dims; d++) {
+        facts->right_slab = og_greatest_divisor(facts->right_slab, llabs(right->stride[d]));
+        is_back |= right->stride[d] < 0;
+    }
+    facts->right_slab = is_back ? -facts->right_slab : facts->right_slab;
+    for (int32_t d = 0; facts->right_slab && d < facts->batch_dims; d++)
+        facts->right_last +=
+            llabs(right->stride[d] / facts->right_slab) * (kernel->space.extent[d] - 1);
+}
+
+static bool lie_alike(const og_kernel *kernel, const og_access *a, const og_access *b)
+{
+    bool same = a->dtype == b->dtype;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        same &= a->stride[d] == b->stride[d];
+    return same;
+}
+
+static bool are_alike(const og_kernel *kernel)
+{
+    const og_product *a = &kernel->products[0], *b = &kernel->products[kernel->product_count - 1];
+    return a->left.buffer == b->left.buffer && lie_alike(kernel, &a->left, &b->left) &&
+           a->left_k_stride == b->left_k_stride && lie_alike(kernel, &a->right, &b->right) &&
+           a->right_k_stride == b->right_k_stride && a->n == b->n && a->k == b->k;
+}
+
+og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
+{
+    const og_product *product = &kernel->products[0];
+    int32_t last = kernel->space.rank - 1;
+    og_cuda_matrices s = og_cuda_see_matrices(kernel);
+    og_cuda_product_facts facts = {.left = product->left.dtype,
+                                   .right = product->right.dtype,
+                                   .products = kernel->product_count,
+                                   .passes = kernel->pass_count,
+                                   .has_columns = has_columns(kernel),
+                                   .batch_dims = s.base_rank,
+                                   .batch = s.base,
+                                   .k = product->k,
+                                   .own_n = product->n,
+                                   .right_k_stride = product->right_k_stride,
+                                   .is_alike = are_alike(kernel),
+                                   .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
+    if (s.n_dim >= 0 && kernel->space.n_reduced <= 1) {
+        facts.m = s.base * s.m;
+        facts.n = s.n;
+    }
+    if (facts.has_columns)
+        facts.right_pitch = product->right.stride[last];
+    see_slabs(kernel, &facts);
+    return facts;
+}
+
+/* Can TMA step so far (see cuTensorMapEncodeTiled()), without reading anything twice? */
+static bool is_step(int64_t stride, int64_t least)
+{
+    return stride >= least && stride <= MOST && stride % 4 == 0;
+}
+
+og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts)
+{
+    bool has_steps =
+        facts->batch_dims == 0 || (is_step(facts->right_slab, 4) && facts->right_last < INT32_MAX);
+    if (has_steps && facts->right_k_stride == 1 && is_step(facts->right_pitch, facts->k))
+        return OG_CUDA_ALONG;
+    if (has_steps && facts->right_pitch == 1 && is_step(facts->right_k_stride, facts->n))
+        return OG_CUDA_ACROSS;
+    return OG_CUDA_TURNED;
+}
+
+/* What no tensor cores take. */
+static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, const char *forced)
+{
+    if (strict)
+        return "strict";
+    if (forced && strcmp(forced, "cores") == 0)
+        return "OGIVE_PRODUCT=cores";
+    if (facts->right == OG_FLOAT64)
+        return "float64";
+    if (facts->left != facts->right)
+        return "factors of two dtypes";
+    if (facts->passes != 1)
+        return "several passes";
+    return NULL;
+}
+
+static const char *refuse_shape(const og_cuda_product_facts *facts, int64_t least_k)
+{
+    if (!facts->has_columns)
+        return "one column, or all the same";
+    if (facts->own_n < LEAST_N || facts->k < least_k)
+        return "too small for tensor cores";
+    return NULL;
+}
+
+/* What TMA cannot fetch as it lies is copied first, so layouts do not matter. Of one column the
+ * factors change places, and n would be the number of rows: that must not decide. */
+static const char *refuse_half(const og_cuda_product_facts *facts)
+{
+    if (!facts->has_columns)
+        return "one column, or all the same";
+    if (facts->own_n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
+        return "too small for tensor cores";
+    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+        return "an extent beyond 30 bits";
+    return NULL;
+}
+
+const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                bool strict, const char *forced)
+{
+    const char *refused = refuse_any(facts, strict, forced);
+    if (refused)
+        return refused;
+    if (forced && strcmp(forced, "mma") == 0)
+        return "OGIVE_PRODUCT=mma";
+    if (limits->arch != 90)
+        return "it is of sm_90 only";
+    if (limits->shared_per_block < SHARED_BYTES)
+        return "too little shared memory";
+    if (facts->products != 1 && (facts->right == OG_FLOAT32 || !facts->is_alike))
+        return "two products in one kernel";
+    if (facts->right != OG_FLOAT32)
+        return refuse_half(facts);
+    refused = refuse_shape(facts, LEAST_K);
+    if (refused)
+        return refused;
+    if (facts->sum_bytes > MOST_SUM_BYTES)
+        return "more reductions than shared memory has room for";
+    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+        return "an extent beyond 30 bits";
+    /* Months of an H200; tiles and segments of less are counted in 63 bits. */
+    if ((double)facts->m * (double)facts->n * (double)facts->k > 0x1p70)
+        return "more than 2^70 multiplications";
+    return NULL;
+}
+
+const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                               bool strict, const char *forced)
+{
+    const char *refused = refuse_any(facts, strict, forced);
+    if (!refused && facts->products != 1)
+        refused = "two products in one kernel";
+    if (!refused)
+        refused = refuse_shape(facts, LEAST_MMA_K);
+    if (refused)
+        return refused;
+    if (forced && strcmp(forced, "sm90") == 0)
+        return "OGIVE_PRODUCT=sm90";
+    if (limits->arch < 80)
+        return "they are used from sm_80 on";
+    if (limits->shared_per_block < MMA_SHARED_BYTES)
+        return "too little shared memory";
+    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+        return "an extent beyond 30 bits";
+    return NULL;
+}
+
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits)
+{
+    og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
+    return !og_cuda_refuse_hopper(&facts, limits, false, getenv("OGIVE_PRODUCT"));
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_choose.h - which kernel computes a matrix product. The choice decides bits, so it
+ * depends on what a row's result may depend on (k, n, dtypes, precision, architecture) and, short
+ * of sizes that no memory holds, never on how many rows or products there are or how they lie.
+ */
+#ifndef OG_CUDA_CHOOSE_H
+#define OG_CUDA_CHOOSE_H
+
+#include "cuda/emit/cuda_work.h"
+
+typedef struct {
+    og_dtype left, right;
+    int32_t products, passes;
+    bool has_columns;   /* the last dim is the right factor's and not the left's */
+    int32_t batch_dims; /* before those of rows: right moves along each */
+    int64_t batch;      /* products */
+    int64_t m, n, k;    /* m: all rows */
+    int64_t own_n;      /* of one product; of one row of x, n may be that of several */
+    /* Elements of right from k to k, from column to column. */
+    int64_t right_k_stride, right_pitch;
+    /* From one product's right to another's it is a multiple of right_slab elements, up to
+     * right_last times; below 0 if it is backwards along some dim. */
+    int64_t right_slab, right_last;
+    size_t sum_bytes; /* of what a pass reduces to */
+    /* Of two products: is the left factor the same, and do the right ones differ in their address
+     * alone? */
+    bool is_alike;
+} og_cuda_product_facts;
+
+og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
+
+/* Float32: how TMA fetches w: rows of k; rows of columns, a k each; or neither, before it has
+ * been brought into the first layout. */
+typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
+
+og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
+
+/* NULL: hopper_float32.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
+ * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
+const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                bool strict, const char *forced);
+
+/* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
+ * of one after the other. */
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits);
+
+/* The same of mma.cuh, for what hopper_float32.cuh does not take. */
+const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                               bool strict, const char *forced);
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit.c - one kernel of a plan as CUDA C and launches: chooses the body, has
+ * the parts written and puts them together. See cuda_emit.h.
+ */
+#include "cuda/emit/cuda_emit.h"
+
+#include "cuda/emit/cuda_choose.h"
+#include "cuda/emit/cuda_matrices.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
+
+/* ---- geometry -------------------------------------------------------------------- */
+
+int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to)
+{
+    int64_t count = 1;
+    for (int32_t d = from; d < to; d++)
+        if (space->extent[d] == 0)
+            return 0;
+    for (int32_t d = from; d < to; d++)
+        count *= space->extent[d];
+    return count;
+}
+
+int32_t og_cuda_power_above(int64_t n)
+{
+    int32_t power = 1;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+/* Do indices and offsets need more than 31 bits? A quarter of their range is left for what
+ * is counted beyond the space: partial vectors, steps and tiles. */
+static bool needs_wide(const og_kernel *kernel)
+{
+    const int64_t most = INT32_MAX / 4;
+    int64_t count = 1;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        if (__builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
+            return true;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        int64_t reach = 0;
+        for (int32_t d = 0; d < kernel->space.rank; d++) {
+            int64_t stride = llabs(kernel->accesses[i].stride[d]), span;
+            if (__builtin_mul_overflow(stride, kernel->space.extent[d] + 16, &span) ||
+                __builtin_add_overflow(reach, span, &reach) || reach > most)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Do vectors of this many elements start where all contiguous operands are aligned
+ * (if their pointers are)? */
+static bool is_vector(const og_cuda_emitter *e, int32_t vector)
+{
+    const og_space *space = &e->kernel->space;
+    /* A row of several dims is cut into vectors as if it were one. */
+    if (space->n_reduced > 1 && e->vector_dim == space->rank - 1 &&
+        space->extent[e->vector_dim] % vector)
+        return false;
+    for (int32_t a = 0; a < e->kernel->access_count; a++) {
+        const og_access *access = &e->kernel->accesses[a];
+        if (og_cuda_motion_of(e, access) != OG_CUDA_UNIT)
+            continue;
+        for (int32_t d = 0; d < space->rank; d++)
+            if (d != e->vector_dim && access->stride[d] % vector)
+                return false;
+    }
+    return true;
+}
+
+int32_t og_cuda_best_vector(const og_cuda_emitter *e)
+{
+    size_t narrowest = 16;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (og_cuda_motion_of(e, &e->kernel->accesses[a]) == OG_CUDA_UNIT &&
+            og_dtype_bytes(e->kernel->accesses[a].dtype) < narrowest)
+            narrowest = og_dtype_bytes(e->kernel->accesses[a].dtype);
+    int32_t vector = (int32_t)(16 / narrowest);
+    while (vector > 1 && !is_vector(e, vector))
+        vector /= 2;
+    return vector;
+}
+
+int32_t og_cuda_load_registers(const og_cuda_emitter *e)
+{
+    int32_t most = 1;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        const og_pass *pass = &e->kernel->passes[p];
+        int32_t size = 0;
+        for (int32_t i = 0; i < pass->element_count; i++)
+            if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
+                size += e->kernel->accesses[pass->elements[i].index].dtype == OG_FLOAT64 ? 2 : 1;
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
+/* ---- putting together -------------------------------------------------------------- */
+
+static bool uses_float64(const og_kernel *kernel)
+{
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        if (kernel->values[v].type == OG_F64)
+            return true;
+    return false;
+}
+
+void og_cuda_include(og_text *to, const char *name)
+{
+    og_text_add(to, "#include \"cuda/kernels/%s.cuh\"\n", name);
+}
+
+/* Moves text into the arena. */
+static ogive_status keep_source(og_cuda_emitter *e)
+{
+    const og_text *const parts[] = {&e->numbers, &e->arguments.members, &e->places, &e->passes,
+                                    &e->body};
+    static const char quiet[] = "#ifdef __CUDACC_RTC__\n"
+                                "#pragma nv_diag_suppress 177 /* a function is not used */\n"
+                                "#endif\n";
+    og_text source = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i]->failed)
+            return og_fail_memory(e->error, parts[i]->length);
+    og_text_add(&source,
+                "%s#include \"math/scalar_base.h\"\n#include \"math/half.h\"\n"
+                "#include \"math/scalar_f32.h\"\n%s",
+                quiet, uses_float64(e->kernel) ? "#include \"math/scalar_f64.h\"\n" : "");
+    og_text_add(&source, "\n%s\n", e->numbers.data);
+    og_cuda_include(&source, "prologue");
+    og_text_add(&source, "\nstruct og_args {\n%s};\n%s%s\n%s", e->arguments.members.data,
+                e->places.data, e->passes.data, e->body.data);
+    char *kept = source.failed ? NULL : og_arena_alloc(e->arena, source.length + 1, 1);
+    if (kept)
+        memcpy(kept, source.data, source.length + 1);
+    og_text_free(&source);
+    if (!kept)
+        return og_fail_memory(e->error, source.length);
+    e->out->source = kept;
+    return OGIVE_OK;
+}
+
+/* The one argument that all launches share. */
+static ogive_status keep_arguments(og_cuda_emitter *e)
+{
+    og_cuda_arguments *from = &e->arguments;
+    size_t alignment = from->map_count ? OG_CUDA_MAP_ALIGNMENT : 8;
+    size_t size = (from->size + alignment - 1) / alignment * alignment;
+    size_t count = from->pointer_count;
+    if (size > OG_CUDA_ARGUMENT_BYTES)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a CUDA kernel takes at most %d bytes of arguments, this one has %zu (%d operands, "
+                "%d numbers): cut the formula into several",
+                OG_CUDA_ARGUMENT_BYTES, size, (int)e->kernel->access_count,
+                (int)e->kernel->constant_count);
+    unsigned char *bytes = og_arena_alloc(e->arena, size, 1);
+    og_cuda_pointer *pointers = OG_ARENA_NEW(e->arena, og_cuda_pointer, count);
+    if (!bytes || !pointers)
+        return og_fail_memory(e->error, size);
+    memcpy(bytes, from->bytes, size);
+    if (count)
+        memcpy(pointers, from->pointers, count * sizeof *pointers);
+    for (int32_t l = 0; l < e->out->launch_count; l++) {
+        og_cuda_launch *launch = &e->out->launches[l];
+        launch->argument = bytes;
+        launch->argument_bytes = size;
+        launch->pointers = pointers;
+        launch->pointer_count = (int32_t)count;
+    }
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most)
+{
+    e->out->launches = OG_ARENA_NEW(e->arena, og_cuda_launch, (size_t)most);
+    if (!e->out->launches)
+        return og_fail_memory(e->error, (size_t)most * sizeof *e->out->launches);
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
+                                int32_t threads)
+{
+    enum { ENTRY_BYTES = 32 };
+    if (blocks > MOST_BLOCKS)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
+                MOST_BLOCKS, (long long)blocks);
+    char *name = og_arena_alloc(e->arena, ENTRY_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, ENTRY_BYTES);
+    if (pass < 0)
+        snprintf(name, ENTRY_BYTES, "%s", entry);
+    else
+        snprintf(name, ENTRY_BYTES, "%s%d", entry, (int)pass);
+    og_cuda_launch *launch = &e->out->launches[e->out->launch_count++];
+    launch->entry = name;
+    launch->grid[0] = (uint32_t)blocks;
+    launch->block[0] = (uint32_t)threads;
+    launch->grid[1] = launch->grid[2] = launch->block[1] = launch->block[2] = 1;
+    return OGIVE_OK;
+}
+
+og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e)
+{
+    og_cuda_launch *last = &e->out->launches[e->out->launch_count - 1];
+    last->overlaps = e->limits->arch >= 90 && e->out->launch_count > 1;
+    return last;
+}
+
+ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
+{
+    enum { NAME_BYTES = 96 };
+    char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
+    if (!name)
+        return og_fail_memory(e->error, NAME_BYTES);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(name, NAME_BYTES, format, values);
+    va_end(values);
+    e->out->body = name;
+    return OGIVE_OK;
+}
+
+/* ---- scratch ------------------------------------------------------------------------- */
+
+size_t og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes)
+{
+    const size_t begin = e->out->scratch_bytes;
+    og_cuda_add_pointer(e, type, name, OG_CUDA_SCRATCH, begin);
+    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    return begin;
+}
+
+static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64_t count,
+                       size_t bytes)
+{
+    char member[32];
+    if (pass < 0)
+        snprintf(member, sizeof member, "%s", name);
+    else
+        snprintf(member, sizeof member, "%s%d", name, (int)pass);
+    og_cuda_add_region(e, "void", member, count * (int64_t)bytes);
+}
+
+void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        if (og_cuda_has_row_values(pass))
+            add_region(e, "sums", p, partials, og_cuda_sums_bytes(pass, false));
+        if (og_cuda_has_terms(pass))
+            add_region(e, "terms", p, partials, og_cuda_sums_bytes(pass, true));
+        if (og_cuda_has_terms(pass) && kernel->order == OG_COLUMNS)
+            add_region(e, "totals", p, rows, og_cuda_sums_bytes(pass, false));
+    }
+    if (kernel->pass_count > 1)
+        add_region(e, "row_values", -1, rows, og_cuda_row_bytes(kernel));
+}
+
+static void add_numbers(og_cuda_emitter *e)
+{
+    og_text_add(&e->numbers,
+                "enum { OG_V = %d, OG_THREADS = %d };\n"
+                "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
+                (int)e->vector, (int)e->threads, e->wide ? "int64_t" : "int32_t",
+                e->wide ? "int64_t" : "int32_t");
+}
+
+/* ---- entry ---------------------------------------------------------------------------- */
+
+/* The value of OGIVE_PRODUCT, NULL if there is none. */
+static ogive_status find_forced(const og_cuda_emitter *e, const char **out)
+{
+    static const char *const known[] = {"cores", "mma", "sm90"};
+    const char *forced = getenv("OGIVE_PRODUCT");
+    *out = NULL;
+    if (!forced || !*forced)
+        return OGIVE_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(forced, known[i]) == 0)
+            *out = known[i];
+    if (!*out)
+        OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
+                "OGIVE_PRODUCT is '%.40s': expected cores, mma or sm90", forced);
+    return OGIVE_OK;
+}
+
+/* On the best units that take it; the note says why not on better ones. */
+static ogive_status emit_product(og_cuda_emitter *e)
+{
+    OG_TRY(og_cuda_gather_rows(e->kernel, e->arena, &e->kernel, e->error));
+    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
+    const char *forced;
+    OG_TRY(find_forced(e, &forced));
+    e->out->tensor_products = facts.right == OG_FLOAT32 ? 3 : 1;
+    const char *refused = og_cuda_refuse_hopper(&facts, e->limits, e->strict, forced);
+    if (!refused)
+        return og_cuda_emit_hopper(e);
+    e->out->note = og_cuda_refuse_mma(&facts, e->limits, e->strict, forced);
+    e->out->unused = "tensor cores";
+    if (e->out->note) {
+        e->out->tensor_products = 0;
+        return og_cuda_emit_product(e);
+    }
+    if (e->limits->arch == 90) {
+        e->out->note = refused;
+        e->out->unused = "wgmma";
+    }
+    return og_cuda_emit_mma(e);
+}
+
+static ogive_status emit(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    size_t strides = (size_t)kernel->access_count * OG_MAX_RANK;
+    e->has_stride = OG_ARENA_NEW(e->arena, bool, strides + 1);
+    e->is_kept = OG_ARENA_NEW(e->arena, bool, strides + 1);
+    e->list = OG_ARENA_NEW(e->arena, int32_t, strides + 1);
+    if (!e->has_stride || !e->is_kept || !e->list)
+        return og_fail_memory(e->error, strides);
+    if (og_cuda_count(&kernel->space, 0, kernel->space.rank - kernel->space.n_reduced) == 0 ||
+        (!kernel->space.n_reduced && og_cuda_count(&kernel->space, 0, kernel->space.rank) == 0)) {
+        e->out->source = "/* nothing to compute */\n";
+        e->out->body = "empty";
+        return OGIVE_OK;
+    }
+    e->wide = needs_wide(kernel);
+    if (kernel->product_count)
+        OG_TRY(emit_product(e));
+    else if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
+        OG_TRY(og_cuda_emit_columns(e));
+    else if (kernel->space.n_reduced)
+        OG_TRY(og_cuda_emit_rows(e));
+    else
+        OG_TRY(og_cuda_emit_pointwise(e));
+    add_numbers(e);
+    OG_TRY(keep_arguments(e));
+    return keep_source(e);
+}
+
+ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
+                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error)
+{
+    og_cuda_emitter e = {.plan = plan,
+                         .kernel = &plan->kernels[kernel],
+                         .limits = limits,
+                         .strict = strict,
+                         .arena = arena,
+                         .error = error,
+                         .lender = -1,
+                         .out = out};
+    *out = (og_cuda_work){0};
+    ogive_status status = emit(&e);
+    og_text_free(&e.arguments.members);
+    og_text_free(&e.numbers);
+    og_text_free(&e.places);
+    og_text_free(&e.passes);
+    og_text_free(&e.body);
+    free(e.arguments.pointers);
+    return status;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit.h - inside emission. A kernel's source is, in this order,
+ *
+ *     the scalar functions (src/math), as they are
+ *     OG_V and other numbers that the body's variant fixes
+ *     prologue.cuh
+ *     struct og_args and how an index becomes offsets   cuda_emit_args.c
+ *     og_pass0, og_pass1, ...: the formula              cuda_emit_code.c
+ *     the body                                          cuda_*.cuh, cuda_emit_*.c
+ *
+ * Source depends on what a kernel is (instructions, dtypes, which operands stand
+ * still along which dim, 32- or 64-bit indices, the body's variant), argument bytes
+ * on its numbers.
+ */
+#ifndef OG_CUDA_EMIT_H
+#define OG_CUDA_EMIT_H
+
+#include "base/embedded.h"
+#include "cuda/emit/cuda_work.h"
+
+/* How an access moves along the dim that vectors lie in. */
+typedef enum { OG_CUDA_STILL, OG_CUDA_UNIT, OG_CUDA_STRIDED } og_cuda_motion;
+
+typedef struct {
+    og_text members; /* of struct og_args */
+    unsigned char bytes[OG_CUDA_ARGUMENT_BYTES];
+    size_t size; /* may exceed bytes: then refused at the end */
+    og_cuda_pointer *pointers;
+    size_t pointer_count, pointer_capacity;
+    og_cuda_map maps[3];
+    int32_t map_count;
+} og_cuda_arguments;
+
+typedef struct {
+    const og_plan *plan;
+    const og_kernel *kernel;
+    const og_cuda_limits *limits;
+    bool strict;
+    og_arena *arena;
+    ogive_error *error;
+
+    bool wide;          /* 64-bit indices */
+    int32_t vector_dim; /* of the space; -1: none, the space is one element */
+    int32_t vector;     /* OG_V */
+    int32_t threads;    /* OG_THREADS */
+
+    bool *is_kept;           /* [access]: read once for all passes, see og_kept */
+    int32_t *kept_terms;     /* [value]: see og_find_kept_terms(), or NULL */
+    int32_t kept_term_count; /* 0: none are kept */
+    int32_t *derived;        /* [value]: number of what is computed once for all passes, or -1 */
+    int32_t derived_count;   /* 0: nothing is */
+    bool *derives;           /* [value]: the first of a number, or what one is computed from */
+    bool by_rows;            /* a body of rows.cuh */
+    bool shelves;            /* kept in shared memory, see og_shelf */
+    int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
+    bool packs;              /* the body calls pack() and place(): a pass stores one result */
+    bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
+
+    og_cuda_arguments arguments;
+    int32_t *list;                 /* [access]: room for a list of them */
+    bool *has_stride;              /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
+    bool has_divisor[OG_MAX_RANK]; /* d<dim> is a member */
+    og_text numbers, places, passes, body;
+    og_cuda_work *out;
+} og_cuda_emitter;
+
+/* ---- cuda_emit.c ---- */
+
+/* The line that includes src/cuda/kernels/NAME.cuh. */
+void og_cuda_include(og_text *to, const char *name);
+
+/* Elements of dims [from, to): 0 if one of them is. */
+int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
+int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */
+/* What one element of all loads that are not kept takes, in the pass that has the most. */
+int32_t og_cuda_load_registers(const og_cuda_emitter *e);
+/* The widest vector along e->vector_dim by which all contiguous operands are moved at once,
+ * of kernels that reduce. */
+int32_t og_cuda_best_vector(const og_cuda_emitter *e);
+/* Room for so many launches; then one after the other, of entry or (pass >= 0)
+ * entry<pass>. */
+ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
+ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
+                                int32_t threads);
+/* The last launch begins while the one before it ends, from Hopper on: its threads call
+ * og_await_launch() before they read or write anything that a launch before touches. Not a
+ * kernel's first: what is before that may be the caller's. */
+og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e);
+/* out->body, what explain calls the kernel: at most 95 characters. */
+ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...) OG_PRINTF(2, 3);
+/* a.<name>, of type *: the next part of the scratch, so many bytes of it; where it begins. */
+size_t og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name, int64_t bytes);
+/* Scratch: a.sums<p> and a.terms<p> of so many structs each, a.totals<p> (sums of a whole
+ * column, for its terms) and, where a pass follows another, a.row_values of one a row. */
+void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows);
+
+/* ---- cuda_emit_args.c ---- */
+
+void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
+                         size_t offset);
+/* a.<name>, an og_map: before all other members. map->at is found here. Returns e's copy of it. */
+og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
+/* All of them, for launches, which outlive the emitter. */
+ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
+void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
+void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
+/* That of a dim of the space, if it is not there yet; its name goes to name. */
+void og_cuda_add_dim_divisor(og_cuda_emitter *e, int32_t dim, char name[16]);
+/* Pointers of all accesses, constants, struct og_offsets and og_start(). */
+void og_cuda_add_operands(og_cuda_emitter *e);
+/* name(a, index, at): adds index over dims, or dims [from, to), the last fastest, to at. */
+void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count);
+void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
+og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
+/* "a.s0_1": stride of an access along the vector dim, of OG_CUDA_STRIDED ones. */
+void og_cuda_print_stride(og_cuda_emitter *e, int32_t access, og_text *text);
+const char *og_cuda_type_of(og_dtype dtype);
+
+/* ---- cuda_emit_code.c ---- */
+
+/* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
+void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
+/* og_derive(): all derived values of a row. */
+void og_cuda_add_derive(og_cuda_emitter *e);
+/* struct og_row, the kernel's row values, struct og_kept and, where shelves are, og_shelf. */
+void og_cuda_add_row(og_cuda_emitter *e);
+size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
+/* Is an element divided by a row value? Then vectors are better computed together. */
+bool og_cuda_divides_by_row(const og_kernel *kernel);
+
+/* ---- cuda_emit_derived.c ---- */
+
+/* Is it a function that calls others, as all do that are more than some instructions? */
+bool og_cuda_is_costly(og_op op);
+/* Does the pass compute one for each element? */
+bool og_cuda_is_costly_pass(const og_pass *pass);
+/* How often a pass computes each element. */
+int32_t og_cuda_traversals(const og_pass *pass);
+/* That a number kept takes; of float64 also what computing with it does. */
+int32_t og_cuda_kept_registers(bool is_double);
+/* Finds costly values that several traversals compute of kept loads alone, and has
+ * them derived, if og_kept then takes no more than so many registers an element. */
+ogive_status og_cuda_find_derived(og_cuda_emitter *e, int32_t registers);
+
+/* ---- cuda_emit_sums.c ---- */
+
+/* og_sums<p> and, if the pass has a sumexp, og_terms<p>. */
+void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
+bool og_cuda_has_terms(const og_pass *pass);
+bool og_cuda_any_terms(const og_kernel *kernel);
+/* Does the pass end with anything that is a row's? */
+bool og_cuda_has_row_values(const og_pass *pass);
+/* Finds terms of sumexp that later passes use. keep: has them kept, for which rows must be
+ * one chunk, and og_kept live from pass to pass; else they are computed as such again. */
+ogive_status og_cuda_find_terms(og_cuda_emitter *e, bool keep);
+/* sizeof(og_sums<p>::sums), or of og_terms<p>::sums; how many members that has. */
+size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
+size_t og_cuda_most_sum_bytes(const og_pass *pass); /* the larger of both, 0 if there are none */
+int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
+
+/* ---- cuda_emit_combine.c ---- */
+
+/* In an entry, with the sums of pass p in s<p> and t<p>: the row values, row instructions. */
+void og_cuda_add_finish(og_cuda_emitter *e, int32_t p);
+/* Rows are reduced in so many parts each, whose sums the body leaves in the scratch, at
+ * row * a.partials + part; then, for each pass, the launch that makes row values of them. */
+void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts);
+ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts);
+
+/* ---- products on tensor cores ---- */
+
+/* Of pairs_split.cuh and redo.cuh. */
+enum {
+    OG_CUDA_SPLIT_THREADS = 512, /* at most */
+    OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
+    OG_CUDA_REDO_THREADS = 256,
+    OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
+    OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
+    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
+};
+
+/* Threads that copy a row of so many halves: four elements each, at least. */
+static inline int32_t og_cuda_copy_threads(int64_t k)
+{
+    return k >= 4 * OG_CUDA_SPLIT_THREADS ? OG_CUDA_SPLIT_THREADS
+                                          : (int32_t)og_divide_up(k, 128) * 32;
+}
+
+/* Does a block of og_split keep rows of so many in registers? */
+static inline bool og_cuda_split_keeps(int64_t k)
+{
+    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
+}
+
+/* What elements load and is the same for all rows is loaded once a tile: marks is_kept. */
+void og_cuda_keep_still(og_cuda_emitter *e);
+
+/* ---- cuda_emit_rows_shared.c ---- */
+
+/* Is this for og_cuda_emit_rows_shared()? */
+bool og_cuda_takes_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
+ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
+
+/* ---- cuda_emit_rows.c ---- */
+
+/* Everything before the entries. */
+void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n);
+
+/* ---- bodies: a file each ---- */
+
+ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
+/* Can results of a contiguous, costly kernel be looked up, and does that pay? Then its
+ * arguments, body and launches. */
+bool og_cuda_takes_table(const og_cuda_emitter *e);
+ogive_status og_cuda_add_table(og_cuda_emitter *e);
+bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits);
+ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
+ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
+ogive_status og_cuda_emit_product(og_cuda_emitter *e);
+ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e); /* sm_90, float16 and bfloat16 */
+
+#endif

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_columns.c - kernels that reduce columns (OG_COLUMNS): how a block lies
+ * across them, and the entry points around columns.cuh.
+ *
+ *     enough columns for all multiprocessors, or
+ *     n <= 4096, one tile         one launch for all passes
+ *     else                        a launch of tiles and one that combines them, for
+ *                                 sums and again for terms, pass by pass
+ *
+ * Most kernels ask for one block a multiprocessor: ptxas (13.4) would rather spill than take
+ * more than 64 registers.
+ */
+#include "cuda/emit/cuda_emit.h"
+
+enum {
+    MOST_THREADS = 512,
+    MOST_VECTOR = 4,               /* eight halves would take too many registers */
+    ONE_RUN_THREADS = 128,         /* of a block if a column is one run */
+    SHARED_BYTES = 32 * 1024,      /* of runs' sums: five blocks fit an H200's multiprocessor */
+    MOST_SHARED_BYTES = 48 * 1024, /* without asking the driver */
+    FLIGHT_REGISTERS = 16,         /* that loads under way may take; 32 are no faster */
+    SUM_REGISTERS = 32,            /* that accumulators may take */
+    TILE = OG_RUN * OG_RUN
+};
+
+typedef struct {
+    int64_t n, columns, vectors, per_row, tiles, blocks;
+    int32_t x, y, runs, flight;
+    bool split;
+} columns_shape;
+
+/* ---- shapes --------------------------------------------------------------------------- */
+
+/* Bytes of all sums of a pass, the most of any. */
+static int32_t sums_bytes(const og_kernel *kernel)
+{
+    size_t most = 4;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        size_t bytes = og_cuda_sums_bytes(pass, false);
+        if (og_cuda_has_terms(pass))
+            bytes += og_cuda_sums_bytes(pass, true);
+        most = bytes > most ? bytes : most;
+    }
+    return (int32_t)most;
+}
+
+/* Sets e->vector and e->threads. */
+static columns_shape choose_shape(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    columns_shape s = {.n = og_cuda_count(space, e->vector_dim + 1, space->rank),
+                       .columns = space->extent[e->vector_dim]};
+    int32_t bytes = sums_bytes(e->kernel);
+    e->vector = og_cuda_best_vector(e);
+    e->vector = e->vector > MOST_VECTOR ? MOST_VECTOR : e->vector;
+    while (e->vector > 1 && e->vector * bytes / 4 > SUM_REGISTERS)
+        e->vector /= 2;
+    s.per_row = (s.columns + e->vector - 1) / e->vector;
+    s.vectors = s.per_row * og_cuda_count(space, 0, e->vector_dim);
+    s.tiles = (s.n + TILE - 1) / TILE;
+
+    s.runs = s.n < TILE ? og_cuda_power_above((s.n + OG_RUN - 1) / OG_RUN) : OG_RUN;
+    s.y = s.runs < 16 ? s.runs : 16;
+    s.x = s.runs == 1 ? ONE_RUN_THREADS : MOST_THREADS / s.y;
+    while (s.runs > 1 && s.x > 1 && s.x * e->vector * s.runs * bytes > SHARED_BYTES)
+        s.x /= 2;
+    while (s.x > 32 && s.x / 2 >= s.vectors)
+        s.x /= 2;
+    while (s.x * s.y < MOST_THREADS && s.y < s.runs)
+        s.y *= 2;
+    e->threads = s.x * s.y;
+    s.blocks = (s.vectors + s.x - 1) / s.x;
+    s.split = s.tiles > 1 && s.blocks < 2 * e->limits->multiprocessors;
+    s.flight = 16;
+    while (s.flight > 1 && s.flight * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS)
+        s.flight /= 2;
+    return s;
+}
+
+/* Blocks that a multiprocessor should hold. Softmax fits 64 registers if it has to, and must:
+ * 4096x65536 of float32 took 1139 us on an H200, and 1347 when it took more, with divisions
+ * as they are now. */
+static int32_t wanted_blocks(const og_cuda_emitter *e)
+{
+    enum { SIMPLE = 8 }; /* instructions of a pass that leave registers to spare */
+    bool terms = false, simple = og_cuda_load_registers(e) == 1;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        terms |= og_cuda_has_terms(&e->kernel->passes[p]);
+        simple &= e->kernel->passes[p].element_count <= SIMPLE;
+    }
+    return terms && simple ? 2 : 1;
+}
+
+/* ---- entries --------------------------------------------------------------------------- */
+
+static bool has_terms(const og_cuda_emitter *e, int32_t p)
+{
+    return og_cuda_has_terms(&e->kernel->passes[p]);
+}
+
+/* total = the sums of pass p over tiles [first, end): s<p>. */
+static void add_sums(og_cuda_emitter *e, int32_t p, const char *first, const char *end)
+{
+    const int n = (int)p;
+    og_text_add(&e->body,
+                "    og_sums%d::sums s%d[OG_V];\n    og_plain_run<og_sums%d> r%d;\n"
+                "    og_reduce_columns<og_sums%d>(a, c, row, r%d, a.n, %s, %s, s%d);\n",
+                n, n, n, n, n, n, first, end, n);
+}
+
+/* The same of terms, t<p>, where s<p> is that of the whole column. */
+static void add_terms(og_cuda_emitter *e, int32_t p, const char *first, const char *end)
+{
+    const int n = (int)p;
+    og_text_add(&e->body,
+                "    og_terms%d::sums t%d[OG_V];\n"
+                "    og_scaled_run<og_sums%d, og_terms%d> q%d;\n"
+                "    for (int i = 0; i < OG_V; i++)\n        q%d.most[i] = s%d[i];\n"
+                "    og_reduce_columns<og_terms%d>(a, c, row, q%d, a.n, %s, %s, t%d);\n",
+                n, n, n, n, n, n, n, n, n, first, end, n);
+}
+
+/* Row values of the thread's columns; one that is not there computes the first's. */
+static void add_finish(og_cuda_emitter *e, int32_t p)
+{
+    og_text *to = &e->body;
+    og_text_add(to,
+                "#pragma unroll\n    for (int i = 0; i < OG_V; i++) {\n"
+                "        og_sums%d::finish(a, s%d[i], row[i]);\n",
+                (int)p, (int)p);
+    if (has_terms(e, p))
+        og_text_add(to, "        og_terms%d::finish(a, t%d[i], row[i]);\n", (int)p, (int)p);
+    if (e->kernel->passes[p].row_count)
+        og_text_add(to,
+                    "        bool there = i < c.span.end;\n"
+                    "        og_rows%d(a, c.at, there ? i : 0, c.writes && there, row[i]);\n",
+                    (int)p);
+    og_text_add(to, "    }\n");
+}
+
+static ogive_status add_columns_entry(og_cuda_emitter *e, const columns_shape *s)
+{
+    og_text_add(&e->body, "\nOG_KERNEL(og_columns, OG_THREADS, OG_BLOCKS)\n{\n"
+                          "    og_column c = og_find_column(a, blockIdx.x);\n"
+                          "    og_row row[OG_V];\n");
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        const int n = (int)p;
+        if (has_terms(e, p) && s->tiles <= 1) {
+            og_text_add(&e->body,
+                        "    og_sums%d::sums s%d[OG_V];\n    og_terms%d::sums t%d[OG_V];\n"
+                        "    og_reduce_with_terms<og_sums%d, og_terms%d>(a, c, row, s%d, t%d);\n",
+                        n, n, n, n, n, n, n, n);
+        } else {
+            add_sums(e, p, "0", "a.tiles");
+            if (has_terms(e, p))
+                add_terms(e, p, "0", "a.tiles");
+        }
+        add_finish(e, p);
+    }
+    og_text_add(&e->body, "}\n");
+    e->out->body = s->tiles <= 1 ? "columns" : "columns, tile by tile";
+    OG_TRY(og_cuda_make_launches(e, 1));
+    return og_cuda_add_launch(e, "og_columns", -1, s->blocks, e->threads);
+}
+
+/* ---- entries of split columns ------------------------------------------------------------ */
+
+static void begin_split(og_cuda_emitter *e, int32_t p, bool part, bool terms)
+{
+    og_text *to = &e->body;
+    bool is_last = part ? !og_cuda_has_row_values(&e->kernel->passes[p])
+                        : p + 1 == e->kernel->pass_count && terms == has_terms(e, p);
+    og_text_add(to, "\nOG_KERNEL(og_%s%s%d, OG_THREADS, OG_BLOCKS)\n{\n", part ? "part" : "combine",
+                terms ? "_terms" : "", (int)p);
+    if (part)
+        og_text_add(to,
+                    "    og_index tile = og_divide(blockIdx.x, a.blocks);\n"
+                    "    og_column c = og_find_column(a, blockIdx.x - tile * a.blocks.extent);\n");
+    else
+        og_text_add(to, "    og_column c = og_find_column(a, blockIdx.x);\n");
+    og_text_add(to, "    og_row row[OG_V];\n%s    og_await_launch();\n",
+                is_last ? "" : "    og_admit_next();\n");
+    if (p > 0)
+        og_text_add(to, "    og_load_columns(a.row_values, c, 0, row);\n");
+}
+
+/* A launch over tiles, of sums or of terms. */
+static void add_part(og_cuda_emitter *e, int32_t p, bool terms)
+{
+    const int n = (int)p;
+    begin_split(e, p, true, terms);
+    if (terms) {
+        og_text_add(&e->body,
+                    "    og_sums%d::sums s%d[OG_V];\n    og_load_columns(a.totals%d, c, 0, s%d);\n",
+                    n, n, n, n);
+        add_terms(e, p, "tile", "tile + 1");
+        og_text_add(&e->body, "    og_store_columns(a.terms%d, c, tile * a.vectors * OG_V, t%d);\n",
+                    n, n);
+    } else {
+        add_sums(e, p, "tile", "tile + 1");
+        if (e->kernel->passes[p].reduction_count)
+            og_text_add(&e->body,
+                        "    og_store_columns(a.sums%d, c, tile * a.vectors * OG_V, s%d);\n", n, n);
+    }
+    og_text_add(&e->body, "}\n");
+}
+
+/* name<p>[OG_V] = what the tiles of struct<p> at a.source<p> come to. */
+static void add_combined(og_cuda_emitter *e, int32_t p, const char *kind, const char *name)
+{
+    const int n = (int)p;
+    og_text_add(&e->body,
+                "    og_%s%d::sums %s%d[OG_V];\n    og_partial_run<og_%s%d> r%d;\n"
+                "    r%d.first = (const og_%s%d::sums *)a.%s%d + c.vector * OG_V;\n"
+                "    r%d.stride = a.vectors * OG_V;\n"
+                "    og_reduce_columns<og_%s%d>(a, c, row, r%d, a.tiles, 0, a.tiles_of_tiles, "
+                "%s%d);\n",
+                kind, n, name, n, kind, n, n, n, kind, n, kind, n, n, kind, n, n, name, n);
+}
+
+static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
+{
+    const int n = (int)p;
+    bool last = terms || !has_terms(e, p);
+    begin_split(e, p, false, terms);
+    if (terms)
+        og_text_add(&e->body,
+                    "    og_sums%d::sums s%d[OG_V];\n    og_load_columns(a.totals%d, c, 0, s%d);\n",
+                    n, n, n, n);
+    add_combined(e, p, terms ? "terms" : "sums", terms ? "t" : "s");
+    if (!last)
+        og_text_add(&e->body, "    og_store_columns(a.totals%d, c, 0, s%d);\n", n, n);
+    else
+        add_finish(e, p);
+    if (last && p + 1 < e->kernel->pass_count)
+        og_text_add(&e->body, "    og_store_columns(a.row_values, c, 0, row);\n");
+    og_text_add(&e->body, "}\n");
+}
+
+static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s)
+{
+    og_cuda_add_divisor(e, "blocks", s->blocks);
+    og_cuda_add_index(e, "tiles_of_tiles", (s->tiles + TILE - 1) / TILE);
+    og_cuda_add_scratch(e, s->tiles * s->vectors * e->vector, s->vectors * e->vector);
+    og_cuda_include(&e->body, "columns_split");
+    e->out->body = "columns, a block a tile";
+    OG_TRY(og_cuda_make_launches(e, 4 * e->kernel->pass_count));
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int terms = 0; terms <= has_terms(e, p); terms++) {
+            add_part(e, p, terms);
+            OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,
+                                      s->tiles * s->blocks, e->threads));
+            og_cuda_overlap_last(e);
+            if (!og_cuda_has_row_values(&e->kernel->passes[p]))
+                continue;
+            add_combine(e, p, terms);
+            OG_TRY(og_cuda_add_launch(e, terms ? "og_combine_terms" : "og_combine", p, s->blocks,
+                                      e->threads));
+            og_cuda_overlap_last(e);
+        }
+    return OGIVE_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    int32_t kept_dims = space->rank - space->n_reduced;
+    e->vector_dim = kept_dims - 1;
+    e->mends = true;
+    columns_shape s = choose_shape(e);
+    OG_TRY(og_cuda_find_terms(e, false));
+    int32_t shared = s.runs * s.x * e->vector * sums_bytes(e->kernel);
+    if (s.runs > 1 && shared > MOST_SHARED_BYTES)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a CUDA kernel keeps at most %d bytes of a column's sums, this one has %d: cut the "
+                "formula into several",
+                MOST_SHARED_BYTES / OG_RUN, (int)sums_bytes(e->kernel));
+    og_text_add(&e->numbers,
+                "enum { OG_X = %d, OG_Y = %d, OG_RUNS = %d, OG_FLIGHT = %d, "
+                "OG_SHARED_BYTES = %d, OG_BLOCKS = %d };\n",
+                (int)s.x, (int)s.y, (int)s.runs, (int)s.flight, (int)(shared + 7) / 8 * 8,
+                (int)wanted_blocks(e));
+    og_cuda_include(&e->places, "reduce");
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "n", s.n);
+    og_cuda_add_index(e, "columns", s.columns);
+    og_cuda_add_index(e, "vectors", s.vectors);
+    og_cuda_add_index(e, "tiles", s.tiles);
+    og_cuda_add_divisor(e, "per_row", s.per_row);
+    og_cuda_add_seek_range(e, "og_seek_outer", 0, kept_dims - 1);
+    og_cuda_add_seek_range(e, "og_step_column", kept_dims - 1, kept_dims);
+    og_cuda_add_seek_range(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_row(e);
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        og_cuda_add_pass(e, p);
+    og_cuda_include(&e->body, "columns");
+    return s.split ? add_split_entries(e, &s) : add_columns_entry(e, &s);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_combine.c - the end of a reduction of rows: sums become row values, and what
+ * comes before that where a row was reduced in parts (combine.cuh).
+ */
+#include "cuda/emit/cuda_emit.h"
+
+void og_cuda_add_finish(og_cuda_emitter *e, int32_t p)
+{
+    og_text_add(&e->body, "    og_sums%d::finish(a, s%d, row);\n", (int)p, (int)p);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(&e->body, "    og_terms%d::finish(a, t%d, row);\n", (int)p, (int)p);
+    if (e->kernel->passes[p].row_count)
+        og_text_add(&e->body, "    og_rows%d(a, g.at, 0, g.writes, row);\n", (int)p);
+}
+
+/* Sums of chunks, of chunks of chunks, and so on, of one row. */
+static int64_t count_partials(int64_t chunks)
+{
+    int64_t count = chunks;
+    while (chunks > 1) {
+        chunks = (chunks + OG_CHUNK - 1) / OG_CHUNK;
+        count += chunks;
+    }
+    return count;
+}
+
+/* How many threads combine a row of so many parts. */
+static int32_t combiners_of(int64_t parts)
+{
+    return parts <= OG_LANES ? 32 : OG_LANES;
+}
+
+static int32_t threads_of(int64_t parts)
+{
+    return combiners_of(parts) == 32 ? 128 : OG_LANES;
+}
+
+void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts)
+{
+    int64_t partials = count_partials(parts);
+    og_cuda_add_divisor(e, "chunks", parts);
+    og_cuda_add_index(e, "partials", partials);
+    og_cuda_add_scratch(e, rows * partials, rows);
+    og_text_add(&e->numbers, "enum { OG_COMBINERS = %d, OG_COMBINE_THREADS = %d };\n",
+                (int)combiners_of(parts), (int)threads_of(parts));
+    og_cuda_include(&e->body, "combine");
+}
+
+static void add_entry(og_cuda_emitter *e, int32_t p)
+{
+    og_text *to = &e->body;
+    const int n = (int)p;
+    og_text_add(to,
+                "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS)\n{\n"
+                "    og_combined g = og_find_combined(a);\n    og_row row;\n%s"
+                "    og_await_launch();\n",
+                n, p + 1 < e->kernel->pass_count ? "    og_admit_next();\n" : "");
+    if (p > 0)
+        og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
+    og_text_add(
+        to,
+        "    og_partial_sums<og_sums%d> p%d;\n"
+        "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
+        "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
+        n, n, n, n, n, n, n, n, n);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        og_text_add(
+            to,
+            "    og_partial_terms<og_terms%d> q%d;\n"
+            "    q%d.own = (og_terms%d::sums *)a.terms%d + g.row * a.partials;\n"
+            "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
+            "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
+            n, n, n, n, n, n, n, n, n, n, n, n, n);
+    og_cuda_add_finish(e, p);
+    if (p + 1 < e->kernel->pass_count)
+        og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");
+    og_text_add(to, "}\n");
+}
+
+ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts)
+{
+    int64_t each = threads_of(parts) / combiners_of(parts);
+    add_entry(e, p);
+    OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads_of(parts)));
+    og_cuda_overlap_last(e);
+    return OGIVE_OK;
+}

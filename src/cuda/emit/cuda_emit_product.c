@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: the
+ * factors as CUDA C, and what is emitted around the bodies: product_tiles.cuh, with
+ * product_split.cuh where k is split, or product_few.cuh. cuda_matrices.h says how
+ * the space is seen.
+ */
+#include "cuda/emit/cuda_emit_product.h"
+#include "cuda/emit/cuda_product_tile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split)
+{
+    enum { SLACK = 256 };
+    const int64_t most = INT32_MAX / 4;
+    int64_t count;
+    if (__builtin_mul_overflow(s->base, s->m + SLACK, &count) ||
+        __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
+        s->k > most - SLACK || (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
+        return true;
+    for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
+        og_cuda_factor f = og_cuda_factor_of(kernel, i / 2, i % 2);
+        int64_t reach;
+        if (__builtin_mul_overflow(llabs(f.k_stride), s->k + SLACK, &reach))
+            return true;
+        for (int32_t d = 0; d < kernel->space.rank; d++) {
+            int64_t span;
+            if (__builtin_mul_overflow(llabs(f.access->stride[d]), kernel->space.extent[d] + SLACK,
+                                       &span) ||
+                __builtin_add_overflow(reach, span, &reach) || reach > most)
+                return true;
+        }
+        if (reach > most)
+            return true;
+    }
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        int64_t stride = s->n_dim < 0 ? 0 : llabs(kernel->accesses[i].stride[s->n_dim]), span;
+        if (__builtin_mul_overflow(stride, s->n + SLACK, &span) || span > most)
+            return true;
+    }
+    return false;
+}
+
+/* ---- factors ----------------------------------------------------------------------------- */
+
+static const char *side_of(const og_cuda_factor *f)
+{
+    return f->is_right ? "right" : "left";
+}
+
+/* a.left0_2, added where first used: the stride along a dim. */
+static void add_move(og_cuda_emitter *e, const og_cuda_factor *f, int32_t dim, const char *index)
+{
+    char name[32];
+    if (f->access->stride[dim] == 0)
+        return;
+    snprintf(name, sizeof name, "%s%d_%d", side_of(f), (int)f->product, (int)dim);
+    og_cuda_add_index(e, name, f->access->stride[dim]);
+    og_text_add(&e->passes, "        at += %s * a.%s;\n", index, name);
+}
+
+/* Adds to `at` what index over dims [0, to), the last fastest, means. */
+static void add_moves(og_cuda_emitter *e, const og_cuda_factor *f, int32_t to, const char *index)
+{
+    for (int32_t d = to - 1; d > 0; d--) {
+        char divisor[16];
+        og_cuda_add_dim_divisor(e, d, divisor);
+        og_text_add(&e->passes,
+                    "        rest = og_divide(%s, a.%s);\n"
+                    "        i = %s - rest * a.%s.extent;\n"
+                    "        %s = rest;\n",
+                    index, divisor, index, divisor, index);
+        add_move(e, f, d, "i");
+    }
+    if (to > 0)
+        add_move(e, f, 0, index);
+}
+
+/* What lies side by side in memory. */
+static const char *along_of(const og_cuda_factor *f, const og_cuda_matrices *s)
+{
+    int32_t dim = f->is_right ? s->n_dim : s->row_rank - s->base_rank == 1 ? s->base_rank : -1;
+    if (f->k_stride == 1)
+        return "OG_ALONG_K";
+    return dim >= 0 && f->access->stride[dim] == 1 ? "OG_ALONG_ROWS" : "OG_ALONG_NONE";
+}
+
+/* Widening is one instruction of a GPU, a dozen in half.h: of a float16 tile's step that would
+ * be one instruction in eight. The bits are the same but for a NaN's. */
+static const char before_factors[] = "\n/* What neighbours in memory are. */\n"
+                                     "enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };\n"
+                                     "\nOG_FN float og_widen_f16(og_half x)\n{\n"
+                                     "#if defined(__CUDA_ARCH__)\n"
+                                     "    float y;\n"
+                                     "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x));\n"
+                                     "    return y;\n"
+                                     "#else\n"
+                                     "    return og_f32_from_f16(x);\n"
+                                     "#endif\n}\n";
+
+/* struct og_left0: how a row of k is found and read. */
+static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cuda_matrices *s)
+{
+    static const char *const widen[OG_DTYPE_COUNT] = {
+        [OG_FLOAT16] = "og_widen_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
+    og_text *to = &e->passes;
+    og_dtype dtype = f->access->dtype;
+    const char *type = og_cuda_type_of(dtype);
+    char pointer[32], name[40], const_type[32];
+    snprintf(pointer, sizeof pointer, "%s%d", side_of(f), (int)f->product);
+    snprintf(name, sizeof name, "%s_k", pointer);
+    snprintf(const_type, sizeof const_type, "const %s", type);
+    og_cuda_add_pointer(e, const_type, pointer, f->access->buffer, 0);
+    og_text_add(to,
+                "\nstruct og_%s {\n    typedef %s element;\n    enum { along = %s };\n"
+                "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
+                "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
+                pointer, type, along_of(f, s), widen[dtype] ? widen[dtype] : "",
+                !f->is_right                                ? "0"
+                : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
+                                                            : "-0.0f");
+    og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
+    if (f->k_stride == 1) {
+        og_text_add(to, "        return 1;\n    }\n");
+    } else {
+        og_cuda_add_index(e, name, f->k_stride);
+        og_text_add(to, "        return a.%s;\n    }\n", name);
+    }
+    og_text_add(to,
+                "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
+                "    {\n        og_index at = 0, rest, i;\n");
+    if (f->is_right) {
+        if (s->n_dim >= 0)
+            add_move(e, f, s->n_dim, "index");
+        add_moves(e, f, s->base_rank, "base");
+    } else {
+        og_text_add(to, "        index += base * a.m;\n");
+        add_moves(e, f, s->row_rank, "index");
+    }
+    og_text_add(to, "        return a.%s + at;\n    }\n};\n", pointer);
+}
+
+/* ---- entries ----------------------------------------------------------------------------- */
+
+/* og_multiply_all() and og_slots_of() of product_tiles.cuh. */
+static void add_tile_products(og_cuda_emitter *e, const og_cuda_matrices *s)
+{
+    og_text *to = &e->body;
+    bool waits = og_cuda_product_levels(s->k) == 3; /* sums wait in slots: apart from buffers */
+    og_text_add(to,
+                "\nOG_FN og_number *og_slots_of(og_number *shared, int p)\n{\n"
+                "    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;\n"
+                "    return shared + %s;\n}\n",
+                waits ? "buffers + p * slots"
+                      : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const "
+                    "og_place &at,\n                           og_number *shared)\n{\n");
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
+        og_text_add(to,
+                    "    og_product<og_left%d, og_right%d>(a, tile, at, %d, shared, "
+                    "og_slots_of(shared, %d));\n",
+                    (int)p, (int)p, (int)p, (int)p);
+    og_text_add(to, "}\n");
+}
+
+/* og_multiply_all() of product_few.cuh. */
+static void add_few_products(og_cuda_emitter *e)
+{
+    og_text *to = &e->body;
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_place &at, og_number "
+                    "*shared,\n                           og_number "
+                    "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
+        og_text_add(to, "    og_product<og_left%d, og_right%d>(a, at, %d, shared, total[%d]);\n",
+                    (int)p, (int)p, (int)p, (int)p);
+    og_text_add(to, "}\n");
+}
+
+void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
+{
+    og_text *to = &e->body;
+    const og_pass *pass = &e->kernel->passes[0];
+    bool terms = og_cuda_has_terms(pass);
+    og_text_add(to,
+                "\nOG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, "
+                "og_index n,\n                      bool writes, const og_pass0::values "
+                "(*y)[4])\n{\n");
+    if (e->kernel->space.n_reduced == 0) {
+        og_text_add(to, "}\n");
+        return;
+    }
+    og_text_add(to, "    og_row row;\n"
+                    "    og_sums0::sums s0 = og_reduce_run<og_sums0>(a, row, og_none(), y, n);\n");
+    if (terms)
+        og_text_add(to, "    og_terms0::sums t0 = og_reduce_run<og_terms0>(a, row, s0, y, n);\n");
+    if (s->n <= OG_RUN) {
+        og_text_add(to,
+                    "    struct {\n        og_offsets at;\n        bool writes;\n    } g = {at, "
+                    "writes};\n");
+        og_cuda_add_finish(e, 0);
+    } else {
+        og_text_add(to, "    og_index run = index * a.partials + n / OG_RUN;\n"
+                        "    if (writes)\n        ((og_sums0::sums *)a.sums0)[run] = s0;\n");
+        if (terms)
+            og_text_add(to, "    if (writes)\n        ((og_terms0::sums *)a.terms0)[run] = t0;\n");
+    }
+    og_text_add(to, "}\n");
+}
+
+static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
+                             const og_cuda_tile *tile)
+{
+    og_text_add(&e->numbers, "typedef %s og_number;\nenum { OG_PRODUCTS = %d, OG_BK = %d, ",
+                e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
+                (int)e->kernel->product_count, (int)tile->step);
+    if (tile->is_few)
+        og_text_add(&e->numbers,
+                    "OG_ROWS = %d, OG_LANES_N = %d, OG_QUADS = %d, OG_WARPS = %d, "
+                    "OG_SPLIT = %d };\n",
+                    (int)tile->rows, (int)tile->lanes_n, (int)tile->thread_n, (int)tile->warps_m,
+                    tile->part_blocks > 0);
+    else
+        og_text_add(&e->numbers,
+                    "OG_TM = %d, OG_TN = %d, OG_LANES_N = %d, OG_WARPS_M = %d, "
+                    "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d, OG_SPLIT = %d };\n",
+                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->lanes_n,
+                    (int)tile->warps_m, (int)tile->warps_n, (int)tile->blocks,
+                    tile->part_blocks ? 1 : (int)og_cuda_product_levels(s->k),
+                    tile->part_blocks > 0);
+    if (tile->part_blocks)
+        og_text_add(&e->numbers, "enum { OG_GROUP_SUMS = %d };\n",
+                    tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK);
+}
+
+static int64_t count_blocks(const og_cuda_matrices *s)
+{
+    return (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
+}
+
+static int64_t count_parts(const og_cuda_matrices *s, const og_cuda_tile *tile)
+{
+    return tile->part_blocks ? (count_blocks(s) + tile->part_blocks - 1) / tile->part_blocks : 1;
+}
+
+/* Members of the arguments that only a split product has. */
+static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
+                                const og_cuda_tile *tile, const og_cuda_product_shape *shape)
+{
+    og_cuda_add_region(e, "og_number", "part_sums",
+                       (int64_t)og_cuda_split_bytes(shape, tile->sums));
+    og_cuda_add_index(e, "sums", tile->sums);
+    og_cuda_add_index(e, "pitch", og_cuda_split_pitch(shape));
+    og_cuda_add_index(e, "parts", count_parts(s, tile));
+    og_cuda_add_index(e, "part_k", tile->part_blocks * OG_PRODUCT_BLOCK);
+}
+
+void og_cuda_add_tensor_factors(og_cuda_emitter *e)
+{
+    static const char factors[] =
+        "\nOG_FN const og_element *og_x_row(const og_args &a, og_index index)\n{\n"
+        "    return og_left0::row(a, 0, index);\n}\n"
+        "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n{\n"
+        "%s    return og_right0::row(a, base, n);\n}\n"
+        "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n"
+        "    return og_right0::k_stride(a);\n}\n";
+    og_text_add(&e->passes, factors,
+                e->kernel->product_count == 2
+                    ? "    if (n >= a.n)\n        return og_right1::row(a, base, n - a.n);\n"
+                    : "");
+}
+
+ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k)
+{
+    enum { BLOCK = 256 };
+    /* Few rows are done soonest by many threads. */
+    int64_t each = rows <= 2 * (int64_t)e->limits->multiprocessors ? 4 : OG_CUDA_SPLIT_KEPT;
+    int32_t lanes = 4;
+    while (lanes < OG_CUDA_SPLIT_THREADS && lanes * each < k)
+        lanes *= 2;
+    int32_t threads = lanes > BLOCK ? lanes : BLOCK;
+    og_cuda_add_index(e, "split_rows", rows);
+    og_cuda_add_index(e, "split_lanes", lanes);
+    return og_cuda_add_launch(e, "og_split", -1, og_divide_up(rows, threads / lanes), threads);
+}
+
+ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)
+{
+    int64_t most = (int64_t)e->limits->multiprocessors * OG_CUDA_REDO_BLOCKS;
+    OG_TRY(og_cuda_add_launch(e, "og_redo", -1, og_min(items, most), OG_CUDA_REDO_THREADS));
+    e->out->launches[e->out->launch_count - 1].shared_bytes = OG_CUDA_REDO_BYTES;
+    return OGIVE_OK;
+}
+
+void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
+{
+    const og_space *space = &e->kernel->space;
+    og_cuda_include(&e->places, "reduce");
+    og_cuda_add_operands(e);
+    og_cuda_add_index(e, "m", s->m);
+    og_cuda_add_index(e, "n", s->n);
+    og_cuda_add_index(e, "k", s->k);
+    og_cuda_add_index(e, "rows", s->base * s->m);
+    og_cuda_add_seek_range(e, "og_seek_rows", 0, s->row_rank);
+    og_cuda_add_seek_range(e, "og_step_row", s->row_rank, space->rank);
+    og_cuda_add_row(e);
+    og_cuda_add_pass(e, 0);
+    og_text_add(&e->passes, "%s", before_factors);
+    for (int32_t p = 0; p < e->kernel->product_count; p++)
+        for (int side = 0; side < 2; side++) {
+            og_cuda_factor f = og_cuda_factor_of(e->kernel, p, side);
+            add_factor(e, &f, s);
+        }
+}
+
+static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
+{
+    return og_cuda_name_body(e, "product, the CPU's order on CUDA cores, %s of %d x %d%s",
+                             tile->is_few ? "a warp a block of k, tiles" : "tiles", (int)tile->rows,
+                             (int)tile->columns, tile->part_blocks ? ", k in parts" : "");
+}
+
+/* All launches: products; sums of parts, if k is split; sums of runs, if there are several. */
+static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
+                                const og_cuda_tile *tile)
+{
+    int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
+    int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
+    int64_t parts = count_parts(s, tile);
+    int64_t rows = s->base * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
+    bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
+    og_cuda_add_index(e, "m_tiles", m_tiles);
+    og_cuda_add_index(e, "n_tiles", n_tiles);
+    og_cuda_include(&e->body, tile->is_few ? "product_few" : "product_tiles");
+    if (tile->part_blocks)
+        og_cuda_include(&e->body, "product_split");
+    OG_TRY(og_cuda_make_launches(e, 3));
+    if (combines)
+        og_cuda_begin_combine(e, rows, runs);
+    if (tile->is_few)
+        add_few_products(e);
+    else
+        add_tile_products(e, s);
+    og_cuda_add_end_run(e, s);
+    if (m_tiles * n_tiles > 0) {
+        OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
+                                  s->base * m_tiles * n_tiles * parts, tile->threads));
+        e->out->launches[0].shared_bytes = tile->shared_bytes;
+        if (tile->part_blocks) {
+            OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, (rows * runs + 31) / 32, 256));
+            og_cuda_overlap_last(e);
+        }
+    }
+    return combines ? og_cuda_add_combine(e, 0, rows, runs) : OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_product(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    og_cuda_matrices s = og_cuda_see_matrices(kernel);
+    og_cuda_product_shape shape = {.m = s.m,
+                                   .n = s.n,
+                                   .k = s.k,
+                                   .batch = s.base,
+                                   .products = kernel->product_count,
+                                   .is_double = kernel->products[0].dtype == OG_FLOAT64,
+                                   .reduces = kernel->space.n_reduced > 0};
+    og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
+    if (tile.shared_bytes > e->limits->shared_per_block)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+                "a matrix product takes %zu bytes of shared memory, this GPU has %zu",
+                tile.shared_bytes, e->limits->shared_per_block);
+    e->wide |= og_cuda_product_needs_wide(kernel, &s, tile.part_blocks > 0);
+    e->vector_dim = s.n_dim;
+    e->vector = 4;
+    e->threads = tile.threads;
+    add_tile_numbers(e, &s, &tile);
+    og_cuda_add_product_parts(e, &s);
+    if (tile.part_blocks)
+        add_split_arguments(e, &s, &tile, &shape);
+    OG_TRY(name_body(e, &tile));
+    return add_entries(e, &s, &tile);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_product.h - what products in tiles have emitted alike, whatever multiplies them:
+ * factors as og_left<p> and og_right<p>, and what product.cuh needs for pass 0.
+ */
+#ifndef OG_CUDA_EMIT_PRODUCT_H
+#define OG_CUDA_EMIT_PRODUCT_H
+
+#include "cuda/emit/cuda_emit.h"
+#include "cuda/emit/cuda_matrices.h"
+
+/* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
+ * need 64 bits? */
+bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split);
+/* Everything before the entries: arguments, pass 0, factors. */
+void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s);
+/* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
+ * scratch for those of the others. */
+void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s);
+/* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0; from
+ * column a.n on, og_right1. */
+void og_cuda_add_tensor_factors(og_cuda_emitter *e);
+/* The launch of og_split, of rows of k, padded. */
+ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k);
+/* The launch of og_redo, which looks at so many items, groups of rows by runs of columns. */
+ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_rows_shared.c - kernels that reduce rows which several passes read and registers
+ * cannot keep: a block a row, kept in shared memory, and the entry point around
+ * rows_shared.cuh. One launch for all passes; as many blocks as there is room for.
+ */
+#include "cuda/emit/cuda_emit.h"
+
+#include <string.h>
+
+enum {
+    MOST_THREADS = 512,    /* so that each has 128 registers */
+    MOST_HELD = 32,        /* registers for what shared memory has no room for */
+    FLIGHT_REGISTERS = 16, /* of what is computed at a time */
+    FLIGHT_BYTES = 32,     /* of what the largest blocks keep and compute at a time: softmax of
+                              4096x65536 float32 on an H200 583 us, with 64 608; but layer_norm
+                              of 4096x20000, by half as many threads, 239, with 64 228 */
+    REGISTERS = 80,        /* that a thread is expected to need */
+    ALL_REGISTERS = 65536, /* of a multiprocessor */
+    BLOCK_BYTES = 1024     /* shared memory that the driver takes of each block */
+};
+
+typedef struct {
+    int32_t parts, group, flight, held, shelved, quarter, blocks;
+    size_t shared_bytes;
+} shared_shape;
+
+/* ---- what is kept --------------------------------------------------------------------- */
+
+/* Does a pass after the terms' need what access loads, for anything but them? */
+static bool is_needed_later(const og_cuda_emitter *e, int32_t access, int32_t pass, bool *needed)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t p = pass + 1; p < kernel->pass_count; p++) {
+        const og_pass *at = &kernel->passes[p];
+        memset(needed, 0, (size_t)kernel->value_count * sizeof *needed);
+        for (int32_t r = 0; r < at->reduction_count; r++)
+            needed[at->reductions[r].source] = true;
+        for (int32_t i = at->element_count - 1; i >= 0; i--) {
+            const og_instr *instr = &at->elements[i];
+            if (instr->dst >= 0 && (!needed[instr->dst] || e->kept_terms[instr->dst] >= 0))
+                continue;
+            if (instr->op == OG_OP_LOAD && instr->index == access)
+                return true;
+            for (int a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++)
+                needed[instr->args[a]] = true;
+        }
+    }
+    return false;
+}
+
+/* Sets e->lender if the kernel has one sumexp whose terms can take the place of an operand
+ * that is needed no more; else no terms are kept. */
+static ogive_status lend_to_terms(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    bool *needed = OG_ARENA_NEW(e->arena, bool, (size_t)kernel->value_count + 1);
+    int32_t pass = -1;
+    bool is_double = false;
+    OG_TRY(og_cuda_find_terms(e, true));
+    if (!needed)
+        return og_fail_memory(e->error, (size_t)kernel->value_count);
+    for (int32_t v = 0; v < kernel->value_count; v++)
+        if (e->kept_terms[v] == 0 && kernel->values[v].level == OG_ROW) {
+            pass = kernel->values[v].pass;
+            is_double = kernel->values[v].type == OG_F64;
+        }
+    for (int32_t a = 0; e->kept_term_count == 1 && a < kernel->access_count; a++)
+        if (e->is_kept[a] && (kernel->accesses[a].dtype == OG_FLOAT64) == is_double &&
+            !is_needed_later(e, a, pass, needed))
+            e->lender = a;
+    if (e->lender < 0)
+        e->kept_term_count = 0;
+    return OGIVE_OK;
+}
+
+/* Bytes of shared memory that an element of all kept operands takes, with room for terms. */
+static size_t element_bytes(const og_cuda_emitter *e, bool terms)
+{
+    size_t bytes = 0;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (e->is_kept[a]) {
+            size_t own = og_dtype_bytes(e->kernel->accesses[a].dtype);
+            bytes += terms && own < sizeof(float) ? sizeof(float) : own;
+        }
+    return bytes;
+}
+
+static int32_t element_registers(const og_cuda_emitter *e)
+{
+    int32_t registers = 0;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (e->is_kept[a])
+            registers += e->kernel->accesses[a].dtype == OG_FLOAT64 ? 2 : 1;
+    return registers + og_cuda_load_registers(e) - 1;
+}
+
+/* Shared memory for the sums of warps and of chunks. */
+static size_t sums_bytes(const og_cuda_emitter *e, int32_t parts)
+{
+    size_t bytes = 0;
+    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+        for (int terms = 0; terms < 2; terms++)
+            bytes += (og_cuda_sums_bytes(&e->kernel->passes[p], terms) + 8) *
+                     (size_t)(e->threads / 32 + parts);
+    return (bytes + 127) / 128 * 128;
+}
+
+/* ---- shapes --------------------------------------------------------------------------- */
+
+/* False if a row does not fit. */
+static bool choose_shape(og_cuda_emitter *e, int64_t n, shared_shape *s)
+{
+    int32_t widest = og_cuda_best_vector(e);
+    int32_t steps = (int32_t)og_divide_up(og_min(n, OG_CHUNK), OG_LANES);
+    bool terms = n <= OG_CHUNK && og_cuda_any_terms(e->kernel);
+    s->parts = (int32_t)og_divide_up(og_min(n, OG_CHUNK * 64), OG_CHUNK);
+    e->vector = widest < 4 ? widest : 4;
+    while (e->vector < widest && s->parts * OG_LANES / e->vector > MOST_THREADS)
+        e->vector *= 2;
+    s->group = OG_LANES / e->vector;
+    e->threads = s->parts * s->group;
+    if (e->threads > MOST_THREADS)
+        return false;
+    s->flight = 4;
+    while (s->flight > 1 &&
+           (s->flight * e->vector * element_registers(e) > FLIGHT_REGISTERS ||
+            (e->threads == MOST_THREADS &&
+             (size_t)(s->flight * e->vector) * element_bytes(e, false) > FLIGHT_BYTES)))
+        s->flight /= 2;
+
+    size_t step_bytes = (size_t)s->parts * OG_LANES * element_bytes(e, terms);
+    size_t fixed = sums_bytes(e, s->parts), room = e->limits->shared_per_block;
+    if (room < fixed + step_bytes)
+        return false;
+    room -= fixed;
+    s->shelved =
+        (int32_t)og_min((int64_t)(room / step_bytes) / s->flight, og_divide_up(steps, s->flight)) *
+        s->flight;
+    s->held = (int32_t)og_divide_up(og_max(steps - s->shelved, 0), s->flight) * s->flight;
+    if (s->shelved == 0 || s->held * e->vector * element_registers(e) > MOST_HELD)
+        return false;
+    s->quarter = (int32_t)og_divide_up(s->shelved / s->flight, 4) * s->flight;
+    s->shared_bytes = (size_t)s->shelved * step_bytes;
+    int64_t blocks =
+        (int64_t)(e->limits->shared_per_multiprocessor / (s->shared_bytes + fixed + BLOCK_BYTES));
+    s->blocks = (int32_t)og_max(og_min(blocks, ALL_REGISTERS / (e->threads * REGISTERS)), 1);
+    return true;
+}
+
+bool og_cuda_takes_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
+{
+    shared_shape s;
+    /* Fewer long rows than multiprocessors: all of these share the chunks instead. */
+    return choose_shape(e, n, &s) && (n <= OG_CHUNK || rows >= e->limits->multiprocessors);
+}
+
+/* ---- entry ------------------------------------------------------------------------------ */
+
+/* The reductions of pass p over a row: s<p>, t<p>; c<p>, d<p> those of a chunk. */
+static void add_reduce(og_cuda_emitter *e, int32_t p)
+{
+    const int n = (int)p;
+    bool terms = og_cuda_has_terms(&e->kernel->passes[p]);
+    const char *last = p + 1 == e->kernel->pass_count ? "true" : "false";
+    og_text_add(&e->body,
+                "        og_sums%d::sums c%d = og_reduce_part<og_sums%d, %s, %s>(a, g, row, "
+                "og_none(), held, shelves, next);\n",
+                n, n, n, p == 0 ? "true" : "false", terms ? "false" : last);
+    if (terms)
+        og_text_add(&e->body,
+                    "        og_terms%d::sums d%d = og_reduce_part<og_terms%d, false, %s>(a, g, "
+                    "row, c%d, held, shelves, next);\n",
+                    n, n, n, last, n);
+    og_text_add(&e->body, "        og_sums%d::sums s%d = og_join<og_sums%d>(g, c%d);\n", n, n, n,
+                n);
+    if (terms)
+        og_text_add(&e->body,
+                    "        og_terms%d::sums t%d = og_join_terms<og_terms%d>(g, d%d, c%d, s%d);\n",
+                    n, n, n, n, n, n);
+}
+
+static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_shape *s)
+{
+    og_text_add(&e->body, "\nOG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)\n{\n"
+                          "    extern __shared__ uint4 og_shared[];\n"
+                          "    og_shelf *shelves = (og_shelf *)og_shared;\n"
+                          "    og_group g = og_find_part(a, blockIdx.x);\n"
+                          "    og_held held;\n    og_shelve_row(a, g, held, shelves);\n"
+                          "    for (;;) {\n        og_row row;\n"
+                          "        og_turn next = og_find_turn(a, g.row + (og_index)gridDim.x);\n");
+    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+        add_reduce(e, p);
+        og_cuda_add_finish(e, p);
+    }
+    og_text_add(&e->body, "        if (!next.more)\n            break;\n"
+                          "        g = next.g;\n"
+                          "        __syncthreads(); /* before sums are written again */\n"
+                          "    }\n}\n");
+    OG_TRY(og_cuda_make_launches(e, 1));
+    OG_TRY(og_cuda_add_launch(e, "og_rows", -1,
+                              og_min(rows, (int64_t)s->blocks * e->limits->multiprocessors),
+                              e->threads));
+    e->out->launches[0].shared_bytes = s->shared_bytes;
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
+{
+    shared_shape s;
+    e->shelves = true;
+    e->out->body = "rows, a block a row, kept in shared memory";
+    choose_shape(e, n, &s);
+    if (n <= OG_CHUNK)
+        OG_TRY(lend_to_terms(e));
+    else
+        OG_TRY(og_cuda_find_terms(e, false));
+    og_text_add(
+        &e->numbers,
+        "enum { OG_GROUP = %d, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = %d, OG_TOGETHER = %d, "
+        "OG_KEEPS = 0,\n       OG_FLAT = %d, OG_WHOLE = 0, OG_PARTS = %d, OG_JOINED = %d, OG_HELD "
+        "= %d, "
+        "OG_BLOCKS = %d };\n",
+        (int)s.group, (int)s.flight, (int)s.flight, e->kernel->space.n_reduced == 1, (int)s.parts,
+        (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks);
+    og_cuda_include(&e->places, "async_copies");
+    og_cuda_add_rows_parts(e, rows, n);
+    og_cuda_add_index(e, "shelved", s.shelved);
+    og_cuda_add_index(e, "quarter", s.quarter);
+    og_cuda_include(&e->body, "rows_shared");
+    return add_entry(e, rows, &s);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_work.h - what emission (cuda_emit*.c) hands to the host side (cuda_backend.c):
+ * the source of one plan kernel and its launches. Emission knows no driver and runs
+ * without a GPU; the host side knows nothing of kernels' insides.
+ *
+ * Every entry point takes one parameter, a struct by value. Its bytes are made while
+ * planning; a run copies them, fills in the pointers and launches. Shapes, strides
+ * and constants are in that struct, so two plans that differ in these alone have the
+ * same source, and the compiled module is shared.
+ */
+#ifndef OG_CUDA_WORK_H
+#define OG_CUDA_WORK_H
+
+#include "plan/plan.h"
+
+/* What a kernel's shape may depend on. Its results never do, but for products of float32
+ * that need not be strict: those depend on arch. */
+typedef struct {
+    int32_t arch; /* compute capability: 80, 90, 100 */
+    int32_t multiprocessors;
+    int32_t threads_per_multiprocessor;
+    size_t shared_per_block; /* the opt-in limit */
+    size_t shared_per_multiprocessor;
+    size_t l2_bytes;
+    double clock_hz; /* the highest; 0: not known */
+} og_cuda_limits;
+
+enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */
+enum { OG_CUDA_SCRATCH = -1 };
+
+/* An address that a run writes into a launch's argument. */
+typedef struct {
+    size_t at;      /* byte in the argument */
+    int32_t buffer; /* of the plan; OG_CUDA_SCRATCH: the kernel's scratch */
+    size_t offset;  /* bytes into it */
+} og_cuda_pointer;
+
+/* A tensor map (CUtensorMap) that a run makes in a launch's argument: matrices whose rows
+ * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes; what lies beyond a
+ * matrix is 0. Where the address is no multiple of 16 there can be none: it is made of a copy in
+ * the scratch, if the matrices may be copied; else it stays zeros, and the kernel has to know by
+ * itself, or is not launched. */
+typedef struct {
+    size_t at;      /* byte in the argument, a multiple of OG_CUDA_MAP_ALIGNMENT */
+    int32_t buffer; /* as in og_cuda_pointer */
+    size_t offset;
+    og_dtype dtype;                  /* copies are of bits: only its size counts */
+    int64_t columns, rows, depth;    /* of a matrix, and how many: below 2^32 */
+    int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
+    int32_t box_columns, box_rows, box_depth;
+    int32_t rows_between; /* one row of a box and the next: 0 or 1 */
+    bool fetches_256;     /* bytes that L2 reads from memory at a time; else 128 */
+    bool may_copy;
+    size_t copy_offset;
+    int64_t copy_pitch_bytes; /* matrices follow each other */
+} og_cuda_map;
+
+enum { OG_CUDA_MAP_BYTES = 128, OG_CUDA_MAP_ALIGNMENT = 64 };
+
+/* Is a launch left out? By whether all its maps can be made, or one is made of a copy. */
+typedef enum {
+    OG_CUDA_ALWAYS,
+    OG_CUDA_IF_MAPPED,
+    OG_CUDA_IF_UNMAPPED,
+    OG_CUDA_IF_COPIED
+} og_cuda_when;
+
+typedef struct {
+    const char *entry; /* extern "C" name in the source */
+    uint32_t grid[3];
+    uint32_t block[3];
+    size_t shared_bytes; /* dynamic */
+    unsigned char *argument;
+    size_t argument_bytes;
+    og_cuda_pointer *pointers;
+    int32_t pointer_count;
+    const og_cuda_map *maps;
+    int32_t map_count;
+    og_cuda_when when;
+    bool overlaps; /* begins while the launch before it runs, and waits itself where it must */
+} og_cuda_launch;
+
+typedef struct {
+    const char *source;       /* with includes (base/embedded.h); the same for all shapes of its kind */
+    const char *body;         /* "contiguous", "rows, a warp a row", ...: for explain */
+    const char *unused;       /* by a product: "tensor cores" or "wgmma", or NULL */
+    const char *note;         /* ... and why */
+    int32_t tensor_products;  /* of tensor cores, for one of the formula; 0: CUDA cores */
+    og_cuda_launch *launches; /* in order; none for an empty kernel */
+    int32_t launch_count;
+    size_t scratch_bytes; /* a multiple of 64; undefined at entry */
+} og_cuda_work;
+
+/* Emits one kernel of plan; strict: products in plan.h's order, whatever it costs.
+ * Everything in *out lives in arena. */
+ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
+                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error);
+
+#endif

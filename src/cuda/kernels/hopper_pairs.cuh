@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hopper_pairs.cuh - a tile of a float32 product on Hopper's tensor cores, with float32's
+ * accuracy.
+ *
+ * With v s = hi + lo (v scaled by a power of two s, hi and lo float16), x w is hi hi + hi lo +
+ * lo hi up to 2^-22: three tensor-core products whose sum is kept in float32. x was split
+ * before (pairs_split.cuh); w is read as it is, and split in registers: each 64 k of a row
+ * of w take the power of two that brings their greatest magnitude into [2^14, 2^15). Tensor
+ * cores truncate what they add, so a chain of products is 64 k long, its small terms first;
+ * then the float32 sum takes it, with w's scale undone. The sum of OG_SEGMENT k is added to
+ * those of the segments before, in order.
+ *
+ * The product is computed transposed: its columns, rows of w, are the 64 rows of wgmma's left
+ * factor, which is in registers, and rows of x the columns of its right one: OG_WIDTH is OG_BM.
+ *
+ * While the tensor cores work on one block of k, a thread splits the next one of w. Which
+ * column is which thread's, and in what order it has its k, makes its reads of w free of bank
+ * conflicts: OG_SPLIT_SHUFFLES of pairs_split.cuh has x's k in the same order.
+ *
+ * A sum that is not finite or too small to be trusted has all 64 columns of its row left to
+ * redo.cuh. So bits depend on a row of x and on w, never on other rows.
+ *
+ * PARAMETERS
+ *   OG_BM       rows of a tile: 32, 64 or 128
+ *   OG_GROUPS   warpgroups that multiply, 64 columns of a tile each: 1 or 2
+ *   OG_TENSOR_BLOCKS  of a multiprocessor: 1, or 2 of one warpgroup that multiplies 32 rows
+ *   OG_RING_BYTES     of shared memory that boxes of w and x have
+ *   OG_LONG     1: there are several segments, of OG_SEGMENT k
+ *   OG_PARTS    1: and a block takes one of a tile at a time; their sums wait in the scratch
+ * No bit depends on them.
+ *   OG_TURNS_W  1: w was brought into another layout first
+ *   OG_X_MOVES  1: there are several products, and each has rows of x of its own
+ *   OG_W_ACROSS 1: neighbours in memory are columns of the product; else k of one of them
+ */
+#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/hopper_tiles.cuh"
+#include "cuda/kernels/hopper_ptx.cuh"
+
+enum {
+    OG_BN = 64 * OG_GROUPS,
+    OG_BARRIERS = 64, /* at most */
+    OG_W_BYTES = OG_BN * 32 * 4, /* 32 k of w: OG_BN rows, or 32 rows of each 32 columns */
+    OG_ACROSS_BYTES = 32 * 32 * 4,
+    OG_X_STAGES = 4,
+    OG_X_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
+    OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BYTES) / OG_W_BYTES,
+    OG_X_RING = OG_W_STAGES * OG_W_BYTES
+};
+static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
+
+/* Has og_redo everything to do? TMA takes no other addresses. */
+OG_FN bool og_redoes_all(const og_args &a)
+{
+    return !OG_TURNS_W && (uint64_t)a.w % 16 != 0;
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+enum { OG_BESIDE = OG_W_ACROSS ? 1 : 8 }; /* from a thread's column to its other one */
+
+/* A thread's place in a tile: columns n and n + OG_BESIDE, rows m + 8 (i / 2) + i % 2, i below
+ * OG_BM / 4. */
+struct og_place {
+    og_index base, above; /* its product, rows of the products before that */
+    og_index m, n, run;   /* run: of OG_RUN columns, its group's */
+    int group, warp, t;
+    bool first;     /* g is 0 */
+    uint32_t there; /* bit i: that row is one of the product's */
+};
+
+/* Row i of a place, from its first. */
+OG_FN constexpr int og_row_of(int i)
+{
+    return i / 2 * 8 + i % 2;
+}
+
+/* og_place::there of a thread that has `left` rows from its first to the product's last. */
+OG_FN uint32_t og_rows_there(og_index left)
+{
+    const int rows = left < 0 ? 0 : left > OG_BM ? OG_BM : (int)left;
+    const uint32_t even = (uint32_t)((1ull << (rows + 7) / 8 * 2) - 1);
+    const uint32_t odd = (uint32_t)((1ull << (rows + 6) / 8 * 2) - 1);
+    return (even & 0x55555555u) | (odd & 0xaaaaaaaau);
+}
+
+/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+struct og_rings {
+    uint32_t w, x, w_full, w_empty, x_full, x_empty;
+};
+
+OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
+{
+    og_rings rings;
+    rings.w = base;
+    rings.x = base + OG_X_RING;
+    rings.w_full = barriers;
+    rings.w_empty = rings.w_full + 8 * OG_W_STAGES;
+    rings.x_full = rings.w_empty + 8 * OG_W_STAGES;
+    rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
+    for (int i = 0; threadIdx.x == 0 && i < OG_W_STAGES; i++) {
+        og_barrier_init(rings.w_full + 8 * i, 1);
+        og_barrier_init(rings.w_empty + 8 * i, 4 * OG_GROUPS); /* warps that read */
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
+        og_barrier_init(rings.x_full + 8 * i, 1);
+        og_barrier_init(rings.x_empty + 8 * i, 4 * OG_GROUPS);
+    }
+    return rings;
+}
+
+/* What a block does at a time: k from .. to - 1 of a tile. */
+struct og_item {
+    og_index tile;
+    int from, to;
+};
+
+OG_FN og_item og_find_item(const og_args &a, og_index i)
+{
+#if OG_PARTS
+    const og_index tile = i / a.parts;
+    const int from = (int)(i - tile * a.parts) * OG_SEGMENT, end = (int)a.k_padded;
+    return {tile, from, end - from < OG_SEGMENT ? end : from + OG_SEGMENT};
+#else
+    return {i, 0, (int)a.k_padded};
+#endif
+}
+
+/* ---- the producers ----------------------------------------------------------------------- */
+
+OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
+{
+    og_turn turn = {0, 1};
+    og_fetch_map(&a.w_map);
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        og_item item = og_find_item(a, i);
+        og_tile tile = og_find_tile(a, item.tile);
+        const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
+        for (int k = item.from; k < item.to; k += 32) {
+            og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BYTES);
+            const uint32_t to = rings.w + turn.stage * OG_W_BYTES;
+            const uint32_t full = rings.w_full + 8 * turn.stage;
+            const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
+#if OG_W_ACROSS
+#pragma unroll
+            for (int box = 0; box < OG_BN / 32; box++)
+                og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n * OG_BN + 32 * box,
+                            k, base, full, policy);
+#else
+            og_copy_box(to, &a.w_map, k, (int)tile.n * OG_BN, base, full, policy);
+#endif
+            og_advance<OG_W_STAGES>(turn);
+        }
+    }
+}
+
+OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
+{
+    og_turn turn = {0, 1};
+    og_fetch_map(&a.x_map);
+    og_await_launch(); /* og_split */
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        og_item item = og_find_item(a, i);
+        og_tile tile = og_find_tile(a, item.tile);
+        for (int k = item.from; k < item.to; k += 64) {
+            og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BYTES);
+            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k, (int)tile.m * OG_BM,
+                        OG_X_MOVES ? 2 * (int)tile.base : 0, rings.x_full + 8 * turn.stage,
+                        OG_READ_OFTEN);
+            og_advance<OG_X_STAGES>(turn);
+        }
+    }
+}
+
+/* All of the first warpgroup comes here. */
+OG_FN void og_produce(const og_args &a, const og_rings &rings)
+{
+    if (threadIdx.x == 0)
+        og_produce_w(a, rings);
+    else if (threadIdx.x == 32)
+        og_produce_x(a, rings);
+}
+
+/* ---- a block of 64 k ----------------------------------------------------------------------- */
+
+/* A thread's part of w: registers of 4 steps of 16 k; what undoes the scales of its rows. */
+struct og_fragment {
+    uint32_t hi[16], lo[16];
+    float undo[2];
+};
+
+struct og_reader {
+    uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
+    uint32_t full, empty;
+    og_turn turn;
+};
+
+OG_FN void og_release(uint32_t barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(barrier);
+}
+
+/* v[s][i]: of step s of a stage, the thread's four k of its column i, in the order that
+ * OG_SPLIT_SHUFFLES says. */
+OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
+{
+    const uint32_t stage = r.turn.stage * OG_W_BYTES;
+#if OG_W_ACROSS
+#pragma unroll
+    for (int j = 0; j < 4; j++) { /* the next k is a row of 128 bytes and its swizzle further */
+        const uint32_t row = (r.even + stage) ^ (j % 2 * 0x90 + j / 2 * 0x120);
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+            float2 both = og_load_shared_two(row + step * 2048);
+            v[step][0].e[j] = both.x;
+            v[step][1].e[j] = both.y;
+        }
+    }
+#else
+    v[0][0] = og_load_shared(r.even + stage);
+    v[0][1] = og_load_shared(r.even + stage + 1024);
+    v[1][0] = og_load_shared(r.odd + stage);
+    v[1][1] = og_load_shared(r.odd + stage + 1024);
+#endif
+}
+
+/* The next block of w. All of it is in registers before the first conversion. */
+OG_FN void og_read_block(og_reader &r, og_fragment &f)
+{
+    og_four v[4][2]; /* [step][row] */
+    uint32_t stages[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        og_barrier_wait(r.full + 8 * r.turn.stage, r.turn.phase);
+        og_read_stage(r, v + 2 * h);
+        stages[h] = r.turn.stage;
+        og_advance<OG_W_STAGES>(r.turn);
+    }
+    og_finish_loads();
+    og_release(r.empty + 8 * stages[0]);
+    og_release(r.empty + 8 * stages[1]);
+    float scale[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float m = 0.0f;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            m = og_greatest(m, v[k][i]);
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
+        og_find_scale(m, scale[i], f.undo[i]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *pair = &v[k][i % 2].e[i / 2 * 2];
+            og_split_scaled(pair[0], pair[1], scale[i % 2], f.hi[4 * k + i], f.lo[4 * k + i]);
+        }
+}
+
+/* Starts the products of a block: small terms first. */
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BYTES / 2);
+    og_pin(chain);
+    og_products_fence();
+    og_multiply_16<0>(chain, f.lo, hi);
+    og_multiply_16<1>(chain, f.hi, lo);
+#pragma unroll
+    for (int k = 1; k < 4; k++) {
+        og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
+        og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
+    og_products_commit();
+}
+
+OG_FN void og_add_chain(og_held &sum, const og_held &chain, const og_fragment &f)
+{
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
+}
+
+struct og_consumer {
+    og_rings rings;
+    og_reader reader;
+    og_turn turn; /* of x */
+};
+
+/* Ends the products of block f, of b; meanwhile block next of w is read, if there is one.
+ * The condition keeps its conversions where they are: without it ptxas 13 moves them behind
+ * the wait, where the tensor cores idle. */
+OG_FN void og_end_block(og_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
+                        bool more, og_fragment &next)
+{
+    if (more) {
+        og_read_block(c.reader, next);
+        og_turn following = c.turn;
+        og_advance<OG_X_STAGES>(following);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
+    }
+    og_products_wait<0>();
+    og_pin(chain);
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
+    og_advance<OG_X_STAGES>(c.turn);
+    og_add_chain(sum, chain, f);
+}
+
+#if OG_LONG
+/* Sums of segments: where the first four of a thread wait; the next are a tile's threads apart. */
+OG_FN og_four *og_find_sums(const og_args &a, og_index place, int thread)
+{
+    return (og_four *)a.segments + (int64_t)place * (OG_HELD / 4 * 128 * OG_GROUPS) + thread;
+}
+
+OG_FN og_four og_take_four(const og_held &sum, int i)
+{
+    return {{sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]}};
+}
+
+/* Subnormal numbers are 0, as for og_add_there(). */
+OG_FN float og_add_sums(float a, float b)
+{
+#if defined(__CUDA_ARCH__)
+    asm("add.ftz.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+#else
+    return a + b;
+#endif
+}
+
+/* *to += v, without waiting for it. From CUDA 12.1 on one instruction does it. */
+OG_FN void og_add_there(og_four *to, const og_four &v)
+{
+#if !defined(__CUDA_ARCH__)
+    for (int i = 0; i < 4; i++)
+        to->e[i] = to->e[i] + v.e[i];
+#elif __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 1)
+    asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v.e[0]), "f"(v.e[1]),
+                 "f"(v.e[2]), "f"(v.e[3])
+                 : "memory");
+#else
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        atomicAdd(&to->e[i], v.e[i]);
+#endif
+}
+
+/* The sum of a segment joins those before it, and the next one's begins. Only this thread
+ * writes there, so the order is fixed. */
+OG_FN void og_end_segment(const og_args &a, og_held &sum, bool first)
+{
+    og_four *to = og_find_sums(a, blockIdx.x, threadIdx.x - 128);
+    if (first) {
+#pragma unroll
+        for (int i = 0; i < OG_HELD / 4; i++)
+            to[i * 128 * OG_GROUPS] = og_take_four(sum, i);
+    } else {
+#pragma unroll
+        for (int i = 0; i < OG_HELD / 4; i++)
+            og_add_there(&to[i * 128 * OG_GROUPS], og_take_four(sum, i));
+    }
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = 0.0f;
+}
+
+/* sum = v + sum, four of a thread. */
+OG_FN void og_join_four(og_held &sum, int i, const float4 &v)
+{
+    sum[4 * i] = og_add_sums(v.x, sum[4 * i]);
+    sum[4 * i + 1] = og_add_sums(v.y, sum[4 * i + 1]);
+    sum[4 * i + 2] = og_add_sums(v.z, sum[4 * i + 2]);
+    sum[4 * i + 3] = og_add_sums(v.w, sum[4 * i + 3]);
+}
+
+OG_FN void og_join_segments(const og_args &a, og_held &sum)
+{
+    const og_four *from = og_find_sums(a, blockIdx.x, threadIdx.x - 128);
+#pragma unroll
+    for (int i = 0; i < OG_HELD / 4; i++)
+        og_join_four(sum, i, __ldcg((const float4 *)&from[i * 128 * OG_GROUPS]));
+    /* Or ptxas 13 has what follows begin meanwhile, and spills. */
+    og_meet_group(threadIdx.x / 128 - 1);
+}
+#endif
+
+/* sum = the products of an item, x scaled. */
+OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, const og_item &item, og_held &sum,
+                            og_held &chain)
+{
+    const int blocks = (item.to - item.from) / 64;
+    og_fragment f, g;
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = 0.0f;
+    og_read_block(c.reader, f);
+    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
+    for (int b = 0; b < blocks; b += 2) {
+        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_end_block(c, sum, chain, f, b + 1 < blocks, g);
+        if (b + 1 >= blocks)
+            break;
+        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_end_block(c, sum, chain, g, b + 2 < blocks, f);
+#if OG_LONG && !OG_PARTS
+        if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
+            og_end_segment(a, sum, b + 2 == OG_SEGMENT / 64);
+#endif
+    }
+#if OG_LONG && !OG_PARTS
+    og_join_segments(a, sum);
+#endif
+}
+
+/* ---- for pass 0 ---------------------------------------------------------------------------- */
+
+/* The column, of a warp's 16, that thread 4 g + t holds (and the one OG_BESIDE further). */
+OG_FN int og_column_of(int g)
+{
+    return OG_W_ACROSS ? 2 * g : g / 2 | g % 2 * 4;
+}
+
+/* Lanes from one of a thread's first columns to the next, to the one after that, to the one
+ * after those four. */
+enum { OG_STEP_1 = OG_W_ACROSS ? 4 : 8, OG_STEP_2 = OG_W_ACROSS ? 8 : 16,
+       OG_STEP_4 = OG_W_ACROSS ? 16 : 4 };
+
+OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
+{
+    og_consumer c;
+    c.rings = rings;
+#if OG_W_ACROSS
+    const int k = 4 * t + t / 2 * 2; /* threads that read at once have different k % 8 / 2 */
+    c.reader.even = rings.w + column / 32 * OG_ACROSS_BYTES + k * 128 +
+                    ((column % 32 / 4 ^ k % 8) << 4) + column % 4 * 4; /* swizzled */
+#else
+    c.reader.even = rings.w + column * 128 + ((t ^ column % 8) << 4); /* swizzled */
+#endif
+    c.reader.odd = c.reader.even ^ 64;
+    c.reader.full = rings.w_full;
+    c.reader.empty = rings.w_empty;
+    c.reader.turn = {0, 0};
+    c.turn = {0, 0};
+    return c;
+}
+
+/* Undoes x's scales; returns the rows (bit i) that are left to og_redo. There are scales for as
+ * many rows more as a tile has. */
+OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
+{
+    const float *scales = (const float *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
+    uint32_t doubtful = 0;
+#pragma unroll
+    for (int i = 0; i < OG_BM / 4; i++) {
+        float scale = scales[og_row_of(i)];
+        bool any = false;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float &z = sum[i / 2 * 4 + 2 * h + i % 2];
+            any |= og_is_doubtful(z);
+            z = z * scale;
+            any |= (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u;
+        }
+        doubtful |= any ? 1u << i : 0u;
+    }
+    return doubtful & at.there;
+}
+
+/* What any thread of the group that has these rows has found, and has it written down. Votes
+ * of one tile are read before those of the next but one are written: two places will do. */
+OG_FN uint32_t og_vote(const og_args &a, const og_place &at, uint32_t mine, uint32_t *votes)
+{
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 4);
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 8);
+    mine |= __shfl_xor_sync(0xffffffffu, mine, 16);
+    if (at.first)
+        votes[at.warp * 4 + at.t] = mine;
+    og_meet_group(at.group);
+    uint32_t all = votes[at.t] | votes[4 + at.t] | votes[8 + at.t] | votes[12 + at.t];
+    if (at.warp == 0 && at.first && at.run < a.runs) {
+        uint8_t *redo = (uint8_t *)a.redo + at.run * (int64_t)a.redo_pitch + (at.above + at.m);
+#pragma unroll
+        for (int i = 0; i < OG_BM / 4; i++)
+            if (at.there >> i & 1)
+                redo[og_row_of(i)] = all >> i & 1;
+        if (all)
+            *(uint32_t *)a.any_redo = 1;
+    }
+    return all;
+}
+
+/* Makes products of the sums; returns the rows (bit i) that are left to og_redo. */
+OG_FN uint32_t og_end_sums(const og_args &a, const og_place &at, og_held &sum, uint32_t *votes)
+{
+    return og_vote(a, at, og_unscale(a, at, sum), votes);
+}
+
+#endif

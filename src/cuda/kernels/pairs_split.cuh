@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pairs_split.cuh - x as pairs of float16, for products on tensor cores: a.split_lanes
+ * threads a row.
+ *
+ * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
+ * hi = float16(scaled), lo = float16(scaled - hi). What both lose is at most 2^-39 of the
+ * row's greatest (half of the least float16, over 2^14), so that elements above 2^-19 of it have
+ * 2^-20 at least. Up to 1 in OG_FEW nonzero elements may lie below: they matter where w is 0 for
+ * all others. A row with more of them, or that is not finite, or whose greatest is below 2^-98,
+ * cannot be held like this: its scale is NaN, and redo.cuh computes it.
+ *
+ * Scratch: a.x_pairs, the rows of hi and of lo, a.k_padded each, with zeros from a.k on.
+ *
+ * PARAMETERS
+ *   OG_SPLIT_KEEPS     1: threads keep their part of a row in registers; else they read it twice
+ *   OG_SPLIT_PLANES    1: the hi of a product's a.m rows come before their lo; else those of a row
+ *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
+ *                      a thread of a tensor-core product holds is then four neighbours of w.
+ *                      2: the same, but from k = 8 on these two pairs have changed places
+ */
+#include "cuda/kernels/pairs.cuh"
+
+enum {
+    OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
+    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
+    OG_FEW = 64
+};
+
+/* The sum, or (greatest) the greatest, of the numbers of a row's threads; every thread's. */
+OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
+{
+    __shared__ uint32_t met[OG_SPLIT_THREADS / 32];
+    const int lanes = (int)a.split_lanes, warps = lanes / 32, warp = threadIdx.x / 32;
+    for (int delta = lanes < 32 ? lanes / 2 : 16; delta; delta /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
+        x = !greatest ? x + other : x > other ? x : other;
+    }
+    if (warps <= 1)
+        return x;
+    if (threadIdx.x % 32 == 0)
+        met[warp] = x;
+    __syncthreads();
+    x = 0;
+    for (int w = warp / warps * warps; w < (warp / warps + 1) * warps; w++)
+        x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
+    __syncthreads(); /* before the next one writes */
+    return x;
+}
+
+/* The bits of the greatest magnitude: NaN is above infinity. */
+OG_FN uint32_t og_find_most(uint32_t most, const og_four &v)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t bits = og_bits_f32(v.e[i]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* How a row is scaled, where it goes, and what has been found in it. */
+struct og_splitting {
+    float scale, least;
+    uint32_t *hi, *lo;
+    uint32_t small, zeros;
+};
+
+/* Elements k .. k + 3. */
+OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        s.zeros += v.e[i] == 0.0f;
+        s.small += fabsf(v.e[i] * s.scale) < s.least;
+    }
+    og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
+    og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
+    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
+        next = at;
+        at += 4;
+    }
+    uint32_t hi[2], lo[2];
+    og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
+    og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
+    if (!writes)
+        return;
+    s.hi[at] = hi[0];
+    s.lo[at] = lo[0];
+    s.hi[next] = hi[1];
+    s.lo[next] = lo[1];
+}
+
+OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t most, bool holds)
+{
+    uint32_t exponent = most & 0x7f800000u;
+    og_splitting s;
+    s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
+    s.least = og_float_bits(most) * s.scale * 0x1p-19f;
+    s.small = s.zeros = 0;
+    const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
+    s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
+    s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
+    return s;
+}
+
+OG_KERNEL(og_split, OG_SPLIT_THREADS)
+{
+    const int lanes = (int)a.split_lanes, lane = threadIdx.x % lanes;
+    const og_index number = (og_index)blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
+    const bool there = number < a.split_rows;
+    const og_index row = there ? number : a.split_rows - 1;
+    const og_element *x = og_x_row(a, row);
+    const bool aligned = og_is_by_fours(x, a.x_k);
+    uint32_t most = 0;
+    og_admit_next();
+    if (number == 0 && lane == 0)
+        *(uint32_t *)a.any_redo = 0;
+#if OG_SPLIT_KEEPS
+    og_four kept[OG_SPLIT_FOURS];
+#pragma unroll
+    for (int i = 0; i < OG_SPLIT_FOURS; i++) {
+        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), a.k, 0.0f);
+        most = og_find_most(most, kept[i]);
+    }
+#else
+    for (og_index k = 4 * lane; k < a.k; k += 4 * lanes)
+        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f));
+#endif
+    most = og_meet_row(a, most, true);
+    uint32_t exponent = most & 0x7f800000u;
+    bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
+    og_splitting s = og_start_splitting(a, row, most, holds);
+#if OG_SPLIT_KEEPS
+#pragma unroll
+    for (int i = 0; i < OG_SPLIT_FOURS; i++)
+        if (4 * (lane + i * lanes) < a.k_padded)
+            og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
+#else
+    for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
+        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
+#endif
+    uint32_t zeros = og_meet_row(a, s.zeros, false);
+    uint32_t small = og_meet_row(a, s.small, false); /* zeros too */
+    uint32_t nonzero = (uint32_t)a.k_padded - zeros;
+    holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
+    if (lane == 0 && there)
+        ((float *)a.x_scales)[row] = !holds ? OG_NAN_F32
+                                     : most ? og_float_bits(exponent - 0x0e000000u)
+                                            : 1.0f;
+}
