@@ -55,14 +55,18 @@ typedef struct {
     union {
         float f32;
         double f64;
-    } number; /* what view points at, if the object is a number */
+    } number;     /* what view points at, if the object is a number */
+    double value; /* of a number: core_read_number() */
 } core_operand;
 
 /* Fills view from object, an input or output (what) called name. -1 with an exception. Ends
  * with core_release(). */
 int core_borrow(core_operand *operand, const char *what, const char *name);
-/* Makes a 0-d tensor of a number, float64 if wide, else float32. */
-int core_borrow_number(core_operand *operand, bool wide);
+/* The value of a number; runs its __float__. -1 with an exception. */
+int core_read_number(core_operand *operand);
+/* Makes a 0-d tensor of that value, float64 if wide, else float32. */
+void core_borrow_number(core_operand *operand, bool wide);
+/* Keeps an exception that is pending. */
 void core_release(core_operand *operands, Py_ssize_t count);
 
 /* A new tensor of prototype's shape and dtype, of model's kind and device: view is
@@ -149,7 +153,7 @@ PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject 
  * for a PyTorch without a table that has them. __dlpack__ would take 4 us. */
 PyObject *core_torch_lend(PyObject *tensor);
 int core_torch_stream(int32_t device, void **stream);
-/* Tells autograd that tensor is about to be written to. */
+/* Tells autograd that tensor is about to be written to; refuses what must not be. */
 int core_torch_written(PyObject *tensor);
 
 /* _operator(inputs, formula, gradients="", precision="float32") -> list (core_operator.c) */

@@ -158,27 +158,27 @@ static int look_at(core_formula *self, PyObject *const *objects, core_operand *o
     return -1;
 }
 
-/* Borrows tensors, then makes numbers: float64 ones if a tensor is, else float32,
- * which as a 0-d tensor promotes nothing that has dims. */
+/* Reads numbers, borrows tensors, then makes tensors of the numbers: float64 ones if a tensor
+ * is, else float32, which as a 0-d tensor promotes nothing that has dims. Numbers come first
+ * since a number's __float__ may do anything, even free the memory of a borrowed tensor. */
 static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t count)
 {
-    bool wide = false, numbers = false;
+    bool wide = false;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (core_is_number(&operands[i].kind) && core_read_number(&operands[i]))
+            return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (core_is_number(&operands[i].kind)) {
-            numbers = true;
+        if (core_is_number(&operands[i].kind))
             continue;
-        }
         if (core_borrow(&operands[i], "input", input_name(self, i))) {
             core_release(operands, i + 1);
             return -1;
         }
         wide |= operands[i].view.dtype.bits == 64;
     }
-    for (Py_ssize_t i = 0; numbers && i < count; i++)
-        if (core_is_number(&operands[i].kind) && core_borrow_number(&operands[i], wide)) {
-            core_release(operands, count);
-            return -1;
-        }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (core_is_number(&operands[i].kind))
+            core_borrow_number(&operands[i], wide);
     return 0;
 }
 
@@ -203,29 +203,30 @@ static bool must_convert(const core_operand *operands, Py_ssize_t count)
 
 /* ---- results ------------------------------------------------------------------------ */
 
-/* Result i of what the caller gave as out: it for one result, else its item. Borrowed. */
-static PyObject *out_item(PyObject *out, Py_ssize_t i, Py_ssize_t count)
+/* What the caller gave as out, a new reference; for several results a tuple of the items: a
+ * list may change while the GIL is released, and a subclass may give others every time. */
+static PyObject *hold_out(core_formula *self, PyObject *out)
 {
-    if (count == 1)
-        return out;
-    PyObject *item = PySequence_GetItem(out, i);
-    Py_XDECREF(item); /* out holds it: a tuple or list */
-    return item;
+    bool several = PyTuple_Check(out) || PyList_Check(out);
+    if (several && ogive_formula_result_count(self->formula) > 1)
+        return PySequence_Tuple(out);
+    Py_INCREF(out);
+    return out;
 }
 
 static int check_out(PyObject *out, Py_ssize_t count)
 {
     if (count == 1)
         return 0;
-    if (!PyTuple_Check(out) && !PyList_Check(out)) {
+    if (!PyTuple_Check(out)) {
         PyErr_Format(PyExc_TypeError, "the formula has %zd results: out must be a tuple of them",
                      count);
         return -1;
     }
-    if (PySequence_Size(out) == count)
+    if (PyTuple_Size(out) == count)
         return 0;
     PyErr_Format(PyExc_ValueError, "the formula has %zd results, out has %zd", count,
-                 PySequence_Size(out));
+                 PyTuple_Size(out));
     return -1;
 }
 
@@ -233,8 +234,8 @@ static int borrow_out(PyObject *out, core_operand *results, Py_ssize_t count,
                       const core_operand *model)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        results[i] = (core_operand){.object = out_item(out, i, count)};
-        if (!results[i].object || core_kind_of(results[i].object, &results[i].kind))
+        results[i] = (core_operand){.object = count == 1 ? out : PyTuple_GetItem(out, i)};
+        if (core_kind_of(results[i].object, &results[i].kind))
             return -1;
         if (results[i].kind.family == FAMILY_NONE || core_is_number(&results[i].kind))
             return refuse(results[i].object, "output", "out");
@@ -387,11 +388,21 @@ PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out,
 {
     Py_ssize_t count = PyTuple_Size(self->inputs);
     core_operand few[FEW], *operands = few;
+    PyObject *held = out ? hold_out(self, out) : NULL, *value = NULL;
+    if (out && !held)
+        return NULL;
     if (count > FEW && !(operands = PyMem_Malloc((size_t)count * sizeof *operands)))
-        return PyErr_NoMemory();
-    PyObject *value = call_looked_at(self, objects, operands, count, out, door);
+        PyErr_NoMemory();
+    else
+        value = call_looked_at(self, objects, operands, count, held, door);
     if (operands != few)
         PyMem_Free(operands);
+    if (value && value == held) { /* the caller gets back the very list that it gave */
+        Py_INCREF(out);
+        Py_DECREF(value);
+        value = out;
+    }
+    Py_XDECREF(held);
     return value;
 }
 

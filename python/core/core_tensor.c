@@ -8,6 +8,8 @@
 
 #include "core.h"
 
+enum { MOST_DIMS = 64 }; /* the most that frameworks have; the library takes 8 */
+
 void *core_data(const DLTensor *view)
 {
     return view->data ? (char *)view->data + view->byte_offset : NULL;
@@ -145,31 +147,40 @@ int core_borrow(core_operand *operand, const char *what, const char *name)
         return -1;
     }
     DLTensor *view = &operand->view;
+    if (view->ndim < 0 || view->ndim > MOST_DIMS || (view->ndim && !view->shape)) {
+        PyErr_Format(PyExc_ValueError, "%s '%s' has %d dims%s: expected 0 to 8, and a shape", what,
+                     name, (int)view->ndim, view->shape ? "" : " and no shape");
+        return -1;
+    }
     if (core_data(view) || is_empty(view))
         return 0;
     PyErr_Format(PyExc_TypeError, "%s '%s' has no memory", what, name);
     return -1;
 }
 
-int core_borrow_number(core_operand *operand, bool wide)
+int core_read_number(core_operand *operand)
 {
     PyObject *real = PyNumber_Float(operand->object);
-    double value = real ? PyFloat_AsDouble(real) : -1;
+    operand->value = real ? PyFloat_AsDouble(real) : -1;
     Py_XDECREF(real);
-    if (PyErr_Occurred())
-        return -1;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+void core_borrow_number(core_operand *operand, bool wide)
+{
     operand->view = (DLTensor){.device = {.device_type = kDLCPU},
                                .dtype = {kDLFloat, wide ? 64 : 32, 1},
                                .data = &operand->number};
     if (wide)
-        operand->number.f64 = value;
+        operand->number.f64 = operand->value;
     else
-        operand->number.f32 = (float)value;
-    return 0;
+        operand->number.f32 = (float)operand->value;
 }
 
 void core_release(core_operand *operands, Py_ssize_t count)
 {
+    PyObject *type, *exception, *trace;
+    PyErr_Fetch(&type, &exception, &trace); /* deleters may run Python code */
     for (Py_ssize_t i = 0; i < count; i++) {
         DLManagedTensorVersioned *versioned = operands[i].versioned;
         DLManagedTensor *legacy = operands[i].legacy;
@@ -180,6 +191,7 @@ void core_release(core_operand *operands, Py_ssize_t count)
         operands[i].versioned = NULL;
         operands[i].legacy = NULL;
     }
+    PyErr_Restore(type, exception, trace);
 }
 
 /* ---- out ------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ enum {
     AUTOCAST,       /* -> bool */
     TRACING,        /* -> state or None */
     IS_NEGATIVE,    /* (tensor) -> bool */
+    IS_INFERENCE,   /* (tensor) -> bool: has it no version? */
+    INFERENCE_MODE, /* -> bool */
     WRITTEN,        /* (tensor): its version changes */
     LEND,           /* (tensor) -> DLPack capsule */
     STREAM,         /* (device index) -> int */
@@ -42,6 +44,8 @@ static const char *const names[FUNCTIONS] = {
     [AUTOCAST] = "autocast",
     [TRACING] = "tracing",
     [IS_NEGATIVE] = "is_negative",
+    [IS_INFERENCE] = "is_inference",
+    [INFERENCE_MODE] = "inference_mode",
     [WRITTEN] = "written",
     [LEND] = "lend",
     [STREAM] = "stream",
@@ -293,6 +297,15 @@ int core_torch_stream(int32_t device, void **stream)
 
 int core_torch_written(PyObject *tensor)
 {
+    int inference = ask(IS_INFERENCE, tensor);
+    int allowed = inference > 0 ? ask(INFERENCE_MODE, NULL) : 1;
+    if (inference < 0 || allowed < 0)
+        return -1;
+    if (!allowed) { /* PyTorch's own rule, and error */
+        PyErr_SetString(PyExc_RuntimeError, "out is an inference tensor: outside of "
+                                            "torch.inference_mode() it must not be written to");
+        return -1;
+    }
     PyObject *done = PyObject_CallFunctionObjArgs(functions[WRITTEN], tensor, NULL);
     Py_XDECREF(done);
     return done ? 0 : -1;

@@ -436,6 +436,8 @@ doors: dict[str, Any] = {
     "autocast": torch._C._is_any_autocast_enabled,
     "tracing": torch._C._get_tracing_state,
     "is_negative": torch._C.TensorBase.is_neg,
+    "is_inference": torch._C.TensorBase.is_inference,
+    "inference_mode": torch.is_inference_mode_enabled,
     "written": torch.autograd.graph.increment_version,
     "lend": torch._C._to_dlpack,
     "stream": lambda device: torch.cuda.current_stream(device).cuda_stream,
