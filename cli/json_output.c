@@ -8,56 +8,97 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* An allocation of jansson's failed: some value is missing somewhere. */
+static bool lost;
+
+static void *allocate(size_t bytes)
+{
+    void *block = malloc(bytes);
+
+    lost |= !block;
+    return block;
+}
+
+void json_watch_memory(void)
+{
+    json_set_alloc_funcs(allocate, free);
+}
+
+bool json_take_loss(void)
+{
+    bool was = lost;
+
+    lost = false;
+    return was;
+}
 
 enum { INDENT = 2 };
 
-static void print_value(const json_t *value, int depth);
+static void print_value(FILE *out, const json_t *value, int depth);
 
-static void begin_line(bool first, int depth)
+static void dump(FILE *out, const json_t *value, size_t flags)
 {
-    printf("%s\n%*s", first ? "" : ",", depth * INDENT, "");
+    lost |= json_dumpf(value, out, flags) != 0;
 }
 
-static void print_object(const json_t *object, int depth)
+static void begin_line(FILE *out, bool first, int depth)
+{
+    fprintf(out, "%s\n%*s", first ? "" : ",", depth * INDENT, "");
+}
+
+static void print_object(FILE *out, const json_t *object, int depth)
 {
     bool first = true;
 
-    putchar('{');
+    fputc('{', out);
     for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
          at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
         json_t *key = json_string(json_object_iter_key(at));
-        begin_line(first, depth + 1);
+        begin_line(out, first, depth + 1);
         first = false;
-        json_dumpf(key, stdout, JSON_ENCODE_ANY);
+        dump(out, key, JSON_ENCODE_ANY);
         json_decref(key);
-        fputs(": ", stdout);
-        print_value(json_object_iter_value(at), depth + 1);
+        fputs(": ", out);
+        print_value(out, json_object_iter_value(at), depth + 1);
     }
-    printf("\n%*s}", depth * INDENT, "");
+    fprintf(out, "\n%*s}", depth * INDENT, "");
 }
 
 /* Objects, and each of an array of them, take a line an entry; a shape or a tensor is one line. */
-static void print_value(const json_t *value, int depth)
+static void print_value(FILE *out, const json_t *value, int depth)
 {
     if (json_is_object(value) && json_object_size(value)) {
-        print_object(value, depth);
+        print_object(out, value, depth);
     } else if (json_is_array(value) && json_is_object(json_array_get(value, 0))) {
-        putchar('[');
+        fputc('[', out);
         for (size_t i = 0; i < json_array_size(value); i++) {
-            begin_line(i == 0, depth + 1);
-            print_value(json_array_get(value, i), depth + 1);
+            begin_line(out, i == 0, depth + 1);
+            print_value(out, json_array_get(value, i), depth + 1);
         }
-        printf("\n%*s]", depth * INDENT, "");
+        fprintf(out, "\n%*s]", depth * INDENT, "");
     } else {
-        json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        dump(out, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     }
 }
 
 void print_json(json_t *value)
 {
-    print_value(value, 0);
-    putchar('\n');
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    if (out) {
+        print_value(out, value, 0);
+        fputc('\n', out);
+    }
+    lost |= !out || ferror(out);
+    lost |= out && fclose(out) != 0;
     json_decref(value);
+    if (!lost)
+        fwrite(text, 1, length, stdout);
+    free(text);
 }
 
 json_t *json_number_or_text(double value)

@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "failure.h"
+#include "json_output.h"
 #include "ogive.h"
 #include "output.h"
 #include "report.h"
@@ -121,9 +122,15 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     output_handle_signals();
+    json_watch_memory();
     errno = 0;
     int status = dispatch(argc, argv);
 
+    if (json_take_loss() && status == STATUS_DONE) {
+        failure why;
+        fail_memory(&why, 0, "the JSON");
+        return report_failure(&why, NULL, 0);
+    }
     /* A full disk shows here at the latest. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         failure why;

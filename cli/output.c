@@ -47,7 +47,7 @@ static void handle_signal(int number)
 
 void output_handle_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGBUS};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGBUS};
     struct sigaction action = {.sa_handler = handle_signal};
 
     sigfillset(&action.sa_mask);
@@ -59,6 +59,8 @@ void output_handle_signals(void)
     }
     /* Whoever closes a pipe has read enough: end, without a message. */
     sigaction(SIGPIPE, &action, NULL);
+    /* A file over the limit of its size is then an error of write(). */
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 static void block_signals(sigset_t *old)
@@ -107,7 +109,8 @@ static bool fail_write(const output_file *file, int reason, failure *why)
 }
 
 /* target + ".XXXXXX", with a dot before the name so that it is hidden and no
- * pattern such as *.npy finds it. */
+ * pattern such as *.npy finds it. The end of a long name is left out: file systems
+ * take 255 bytes. */
 static char *temporary_name(const char *target)
 {
     const char *slash = strrchr(target, '/');
@@ -116,7 +119,7 @@ static char *temporary_name(const char *target)
     char *name = malloc(capacity);
 
     if (name)
-        snprintf(name, capacity, "%.*s.%s.XXXXXX", folder, target, target + folder);
+        snprintf(name, capacity, "%.*s.%.200s.XXXXXX", folder, target, target + folder);
     return name;
 }
 
@@ -143,6 +146,21 @@ static bool open_direct(output_file *out, const struct stat *info, failure *why)
     return out->fd >= 0 || fail_write(out, errno, why);
 }
 
+/* path, a file that is not there yet, with its folder's real name before it. */
+static char *resolve_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *given = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+    char *folder = given ? realpath(given, NULL) : NULL, *out = NULL;
+    size_t capacity = folder ? strlen(folder) + strlen(path) + 2 : 0;
+
+    if (folder && (out = malloc(capacity)))
+        snprintf(out, capacity, "%s/%s", folder, slash ? slash + 1 : path);
+    free(given);
+    free(folder);
+    return out;
+}
+
 bool output_open(const char *path, output_file *out, failure *why)
 {
     struct stat info;
@@ -162,11 +180,11 @@ bool output_open(const char *path, output_file *out, failure *why)
     if (exists && output_is_direct(path))
         return open_direct(out, &info, why);
     /* Through a link, the file behind it is replaced, not the link. */
-    out->target = exists ? realpath(path, NULL) : strdup(path);
+    out->target = exists ? realpath(path, NULL) : resolve_folder(path);
     if (!out->target)
         return fail_write(out, errno, why);
     if (exists) {
-        mode = info.st_mode & 07777;
+        mode = info.st_mode & 0777; /* new content is no reason to trust it as another user */
         /* rename() asks the folder alone; a write-protected file stays. */
         if (access(path, W_OK) != 0)
             return fail_write(out, errno, why);

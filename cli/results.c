@@ -63,6 +63,9 @@ static bool place_result(results *r, size_t i, const char *option, const host_la
     path_length(option, &key);
     if (key && !*key)
         return failed(why, STATUS_USAGE, "-o %s: the key after ':' is empty", option);
+    if (key && !strcmp(key, "__metadata__"))
+        return failed(why, STATUS_USAGE, "-o %s: in a .safetensors file __metadata__ is no tensor",
+                      option);
     const char *name = key ? key : r->default_names[i];
     for (size_t j = 0; j < i; j++)
         if (r->file_of[j] == r->file_of[i] && !strcmp(r->names[j], name))
@@ -72,6 +75,20 @@ static bool place_result(results *r, size_t i, const char *option, const host_la
         return failed(why, STATUS_USAGE,
                       "-o %s: .npy has no %s; use .safetensors, or float32(...) in the formula",
                       option, layout->dtype->name);
+    return true;
+}
+
+/* Opens file i. Two names of one file would leave one result of two. */
+static bool open_file(results *r, size_t i, failure *why)
+{
+    output_file *file = &r->files[i].file;
+
+    if (!output_open(r->files[i].path, file, why))
+        return false;
+    for (size_t j = 0; file->target && j < i; j++)
+        if (r->files[j].file.target && !strcmp(r->files[j].file.target, file->target))
+            return failed(why, STATUS_USAGE, "-o %s and -o %s are one file", r->files[j].path,
+                          r->files[i].path);
     return true;
 }
 
@@ -106,7 +123,7 @@ bool results_open(results *r, const text_list *outputs, host_layout *const *layo
             return false;
     }
     for (size_t i = 0; i < r->file_count; i++)
-        if (!output_open(r->files[i].path, &r->files[i].file, why))
+        if (!open_file(r, i, why))
             return false;
     return true;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_output.h"
 #include "text.h"
 
 /* Every dtype the format knows: a file may hold any of them, and their sizes
@@ -201,8 +202,9 @@ static bool load_header(const char *text, size_t length, json_t **out, failure *
     }
     if (has_negative_zero(text, length))
         return failed(why, STATUS_FILE, "bad .safetensors header: -0 is not a whole number >= 0");
+    json_watch_memory();
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!*out && json_error_code(&error) == json_error_out_of_memory)
+    if (!*out && (json_take_loss() || json_error_code(&error) == json_error_out_of_memory))
         return fail_memory(why, (double)length, "the .safetensors header");
     if (!*out && json_error_code(&error) == json_error_duplicate_key)
         return failed(why, STATUS_FILE,
@@ -341,6 +343,8 @@ bool safetensors_write_header(const host_layout *const *layouts, const char *con
         size_t bytes = (size_t)host_layout_elements(layout) * layout->dtype->bytes;
         if (json_object_set_new(header, names[order[i]], describe(layout, at, at + bytes))) {
             json_decref(header);
+            if (json_take_loss())
+                return fail_memory(why, 0, "the .safetensors header");
             return failed(why, STATUS_USAGE, "'%.200s' is no name for a tensor: it is not UTF-8",
                           names[order[i]]);
         }
@@ -350,7 +354,7 @@ bool safetensors_write_header(const host_layout *const *layouts, const char *con
     json_decref(header);
     size_t used = text ? strlen(text) : 0, padded = (used + 7) / 8 * 8;
     char *bytes = malloc(8 + padded);
-    if (!text || !bytes) {
+    if (!text || !bytes || json_take_loss()) {
         free(text);
         free(bytes);
         return fail_memory(why, 8.0 + (double)padded, "the .safetensors header");

@@ -334,6 +334,18 @@ static json_t *nested_json(const host_layout *layout, const void *data, int32_t 
     return list;
 }
 
+/* Has a result few enough elements, and lists if it has none, to be written out? */
+static bool is_short(const host_layout *layout)
+{
+    int64_t lists = 1;
+
+    if (host_layout_elements(layout))
+        return host_layout_elements(layout) <= THRESHOLD;
+    for (int32_t i = 0; layout->shape[i] && lists <= THRESHOLD; i++)
+        lists = layout->shape[i] > THRESHOLD ? THRESHOLD + 1 : lists * layout->shape[i];
+    return lists <= THRESHOLD;
+}
+
 json_t *summary_json(const host_layout *layout, const void *data)
 {
     summary_range range = summary_measure(layout, data);
@@ -346,7 +358,7 @@ json_t *summary_json(const host_layout *layout, const void *data)
     json_object_set_new(result, "mean", json_number_or_text(range.mean));
     json_object_set_new(result, "greatest", json_number_or_text(range.greatest));
     json_object_set_new(result, "nan", json_integer(range.nans));
-    if (host_layout_elements(layout) <= THRESHOLD)
+    if (is_short(layout))
         json_object_set_new(result, "values", nested_json(layout, data, 0, 0));
     return result;
 }

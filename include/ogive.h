@@ -16,6 +16,7 @@
  *
  * Threads: formulas and plans are immutable; any number of threads may use one
  * at once. Two runs at the same time need different workspaces and outputs.
+ * A thread that calls needs 512 KiB of stack (formulas may be nested 256 deep).
  *
  * Errors: every call that can fail returns a status and fills *error, which the
  * caller owns and which may be NULL. On failure *out is NULL and nothing leaks.

@@ -23,7 +23,7 @@ static inline void emit_batch(const og_cuda_limits *limits, og_dtype dtype, int3
     og_instr elements[] = {{.op = OG_OP_PRODUCT, .dst = 0, .args = {-1, -1, -1}},
                            {.op = OG_OP_STORE, .dst = -1, .args = {0, -1, -1}}};
     og_pass pass = {.elements = elements, .element_count = 2};
-    og_access output = {.buffer = 2, .dtype = dtype};
+    og_access output = {.buffer = 2, .dtype = dtype, .is_store = true};
     og_value value = {.type = OG_F32, .level = OG_ELEMENT};
     og_product product = {.left = {.buffer = 0, .dtype = dtype},
                           .right = {.buffer = 1, .dtype = dtype},

@@ -40,6 +40,18 @@
 
 #define TEST_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Is this program slower, and its frames larger, by a sanitizer? */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
 /* Whether to take the long way: every float instead of a sample. CTest runs such
  * a test a second time, under the label "full", when asked to. */
 static inline bool test_full(void)

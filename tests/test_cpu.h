@@ -69,7 +69,7 @@ static inline int32_t add_access(builder *b, og_buffer_kind kind, og_dtype dtype
     int32_t at = b->kernel.access_count++, buffer = b->plan.buffer_count++;
     int64_t low = 0, high = 0;
     og_access *access = &b->accesses[at];
-    *access = (og_access){buffer, dtype, {0}};
+    *access = (og_access){.buffer = buffer, .dtype = dtype, .is_store = kind == OG_BUFFER_OUTPUT};
     for (int32_t d = 0; d < b->kernel.space.rank; d++) {
         int64_t reach = (b->kernel.space.extent[d] - 1) * stride[d];
         access->stride[d] = stride[d];

@@ -216,8 +216,8 @@ static void test_order_follows_memory(void **state)
     }
 }
 
-/* Passes times instructions can grow with the square of a formula's length: an
- * absurd one is refused, and planning it takes no absurd time. */
+/* Passes times instructions could grow with the square of a formula's length: of an absurd
+ * one, more is kept between kernels. */
 static void test_absurd_formula(void **state)
 {
     (void)state;
@@ -235,9 +235,9 @@ static void test_absurd_formula(void **state)
     og_typed *typed = calloc((size_t)graph.node_count, sizeof *typed);
     assert_int_equal(og_infer(&graph, &type, typed, &error), OGIVE_OK);
     og_plan plan;
-    assert_int_equal(og_plan_build(&graph, typed, &layout, &layout, &plan, &error),
-                     OGIVE_UNSUPPORTED);
-    assert_string_equal(error.message, "the formula takes too long to plan: split it into several");
+    TEST_OK(og_plan_build(&graph, typed, &layout, &layout, &plan, &error), error);
+    assert_true(plan.kernel_count < 7000);
+    og_plan_free(&plan);
     free(typed);
     og_graph_free(&graph);
     og_text_free(&text);
@@ -275,9 +275,7 @@ static void test_giant_empty(void **state)
         if (og_cpu_prepare_tuned(&plan, NULL, &tuning, &prepared, &bytes, &error))
             fail_msg("%s [%s]: %s", giants[c].formula, giants[c].shapes, error.message);
         for (int32_t k = 0; k < plan.kernel_count; k++) {
-            int64_t read, written;
-            og_kernel_traffic(&plan, &plan.kernels[k], &read, &written);
-            assert_true(read >= 0 && written >= 0);
+            assert_true(plan.kernels[k].bytes_read >= 0 && plan.kernels[k].bytes_written >= 0);
             assert_true(og_space_count(&plan.kernels[k].space, false) == 0 ||
                         plan.kernels[k].product_count);
         }

@@ -13,20 +13,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include <unistd.h>
 
 /* ThreadSanitizer ends a forked child that starts threads, unless told not to.
  * (OGIVE_API: everything else is hidden, and it looks for this by name.) */
@@ -197,7 +188,7 @@ static void *call_until_told(void *argument)
 static void test_fork_during_region(void **state)
 {
     (void)state;
-    if (SANITIZED)
+    if (TEST_SANITIZED)
         skip(); /* a lock of the sanitizer's own may be held at the fork, for ever in the child */
     _Atomic bool stop = false;
     pthread_t caller;
@@ -216,7 +207,7 @@ static void test_fork_during_region(void **state)
 static void test_no_memory_for_threads(void **state)
 {
     (void)state;
-    if (SANITIZED)
+    if (TEST_SANITIZED)
         skip(); /* sanitizers need the address space themselves */
     pid_t child = fork();
     if (!child) {
@@ -300,6 +291,46 @@ static void test_idle_pool_sleeps(void **state)
     assert_true(process_seconds() - before < 0.02);
 }
 
+/* ---- faults ----------------------------------------------------------------- */
+
+static volatile char *lost_page; /* of a file that has become shorter */
+
+static void read_lost_page(void *context, int thread, int threads)
+{
+    (void)context;
+    if (thread == threads - 1)
+        (void)lost_page[0];
+}
+
+static void end_on_fault(int number)
+{
+    _exit(number == SIGBUS ? 7 : 8);
+}
+
+/* A fault comes to the thread that makes it: the program's handler must get it there, too. */
+static void test_fault_in_worker(void **state)
+{
+    (void)state;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), 4096), 0);
+    lost_page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
+    assert_ptr_not_equal(lost_page, MAP_FAILED);
+    assert_int_equal(ftruncate(fileno(file), 0), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGBUS, end_on_fault);
+        og_cpu_parallel(2, read_lost_page, NULL);
+        _exit(9);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    munmap((void *)(uintptr_t)lost_page, 4096);
+    fclose(file);
+}
+
 /* ---- how many -------------------------------------------------------------- */
 
 static int count_with(const char *text)
@@ -359,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_idle_pool_sleeps),
         cmocka_unit_test(test_fork_after_use),
         cmocka_unit_test(test_fork_during_region),
+        cmocka_unit_test(test_fault_in_worker),
         cmocka_unit_test(test_no_memory_for_threads),
         cmocka_unit_test(test_more_threads_than_cores),
     };

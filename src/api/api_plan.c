@@ -71,17 +71,18 @@ static ogive_status check_distinct(const og_layout *layout, const char *name, og
 {
     int64_t reach = 1; /* elements that the smaller strides cover */
     bool used[OG_MAX_RANK] = {false};
-    int64_t count = 1;
-    for (int32_t d = 0; d < layout->rank; d++)
-        count *= layout->shape[d];
-    for (int32_t round = 0; round < layout->rank && count; round++) {
+    int64_t count;
+    if (!og_shape_count(layout->rank, layout->shape, &count) || count == 0)
+        return OGIVE_OK; /* the first is refused elsewhere */
+    for (;;) {
         int32_t least = -1;
         for (int32_t d = 0; d < layout->rank; d++)
-            if (!used[d] && (least < 0 || llabs(layout->stride[d]) < llabs(layout->stride[least])))
+            if (!used[d] && layout->shape[d] > 1 && /* no other stride leads anywhere */
+                (least < 0 || llabs(layout->stride[d]) < llabs(layout->stride[least])))
                 least = d;
+        if (least < 0)
+            return OGIVE_OK;
         used[least] = true;
-        if (layout->shape[least] == 1)
-            continue;
         int64_t stride = llabs(layout->stride[least]);
         if (stride < reach) {
             char shape[OG_SHAPE_TEXT], strides[OG_SHAPE_TEXT];
@@ -92,7 +93,6 @@ static ogive_status check_distinct(const og_layout *layout, const char *name, og
         }
         reach += stride * (layout->shape[least] - 1);
     }
-    return OGIVE_OK;
 }
 
 static ogive_status read_output(const DLTensor *tensor, const og_typed *type, const char *name,
@@ -459,7 +459,8 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     const og_kernel *kernel = &plan->plan.kernels[index];
     memset(info, 0, sizeof *info);
     og_kernel_name(kernel, info->name);
-    og_kernel_traffic(&plan->plan, kernel, &info->bytes_read, &info->bytes_written);
+    info->bytes_read = kernel->bytes_read;
+    info->bytes_written = kernel->bytes_written;
     info->elements = og_space_count(&kernel->space, false);
     info->passes = kernel->pass_count;
     info->threads = plan->backend->threads(&plan->plan, plan->state, (int32_t)index);
@@ -484,16 +485,18 @@ static size_t copy_text(const char *text, size_t length, char *buffer, size_t ca
 size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
 {
     og_text text = {0};
+    fenv_t state; /* digits of numbers depend on the rounding mode */
+    og_float_state_enter(&state);
     for (int32_t k = 0; plan && k < plan->plan.kernel_count; k++) {
-        int64_t read, written;
-        og_kernel_traffic(&plan->plan, &plan->plan.kernels[k], &read, &written);
+        const og_kernel *kernel = &plan->plan.kernels[k];
         og_kernel_print(&plan->plan, k, plan->names, &text);
-        og_text_add(&text, "  must read %lld bytes and write %lld\n", (long long)read,
-                    (long long)written);
+        og_text_add(&text, "  must read %lld bytes and write %lld\n", (long long)kernel->bytes_read,
+                    (long long)kernel->bytes_written);
         og_text_add(&text, "  ");
         plan->backend->explain(&plan->plan, plan->state, k, &text);
         og_text_add(&text, "\n");
     }
+    og_float_state_leave(&state);
     size_t length = copy_text(text.data, text.length, buffer, capacity);
     og_text_free(&text);
     return length;

@@ -57,8 +57,11 @@ ogive_status ogive_formula_pytorch(const ogive_formula *formula, const DLTensor 
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.modules or options.scalars is NULL");
     og_arena arena = {0};
     og_text text = {0};
+    fenv_t state; /* digits of numbers depend on the rounding mode */
+    og_float_state_enter(&state);
     ogive_status status =
         emit(&formula->graph, inputs, options ? options : &none, &arena, &text, error);
+    og_float_state_leave(&state);
     if (status == OGIVE_OK) {
         *length = text.length;
         if (capacity) {

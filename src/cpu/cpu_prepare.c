@@ -293,13 +293,21 @@ static bool stores_elements(const og_kernel *kernel)
     return false;
 }
 
+/* a * b * c, at most SIZE_MAX / 2. */
+static size_t multiply_bounded(size_t a, size_t b, size_t c)
+{
+    size_t product;
+    bool fits = og_mul_size(a, b, &product) && og_mul_size(product, c, &product);
+    return fits && product < SIZE_MAX / 2 ? product : SIZE_MAX / 2;
+}
+
 /* Most scratch memory that a kernel with products should need: a tenth of what is reduced
  * and never stored, or what a cache can spare. */
 static size_t limit_scratch(const og_cpu_kernel *k, const og_kernel *kernel)
 {
     if (stores_elements(kernel))
         return SIZE_MAX / 2;
-    size_t tenth = (size_t)k->row_count * (size_t)k->n * k->product->bytes / 10;
+    size_t tenth = multiply_bounded((size_t)k->row_count, (size_t)k->n, k->product->bytes) / 10;
     return tenth > LEAST_SCRATCH ? tenth : LEAST_SCRATCH;
 }
 
@@ -311,7 +319,8 @@ static void cut_product(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     k->n = k->inner_count;
     p->reduces = reduces(kernel);
     /* Partial results, and what programs need (a guess). */
-    size_t rest = (size_t)(k->row_count * p->groups * count_reductions(k)) * p->bytes +
+    size_t rest = multiply_bounded((size_t)k->row_count, (size_t)p->groups,
+                                   (size_t)count_reductions(k) * p->bytes) +
                   (size_t)k->threads * 4096;
     size_t limit = limit_scratch(k, kernel);
     if (k->n > 0)

@@ -256,9 +256,14 @@ static void make_workers(int wanted)
     pool.at_fork = true;
     pool.cores = count_cores();
 
-    /* Signals are for the program's own threads. */
+    /* Signals are for the program's own threads. Faults are not: they come to the thread that
+     * makes them, and one that blocks them ends the process past every handler (a mapped file
+     * that becomes shorter during a run is SIGBUS). */
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t all, before;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.worker_count < wanted) {
         worker *w = &pool.workers[pool.worker_count];

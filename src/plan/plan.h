@@ -72,6 +72,7 @@ typedef struct {
     int32_t buffer;
     og_dtype dtype;
     int64_t stride[OG_MAX_RANK]; /* 0: broadcast; at row level 0 in reduced dims */
+    bool is_store;               /* written through, by one instruction; else read */
 } og_access;
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
@@ -134,6 +135,8 @@ typedef struct {
     int32_t value_count;
     double *constants; /* arguments of the kernel, never part of its source */
     int32_t constant_count;
+    /* What explain and benchmarks count: every element that an access touches, once. */
+    int64_t bytes_read, bytes_written;
 } og_kernel;
 
 typedef enum { OG_BUFFER_INPUT, OG_BUFFER_OUTPUT, OG_BUFFER_TEMPORARY } og_buffer_kind;
@@ -161,9 +164,6 @@ typedef struct {
 /* Kernel index as text, for explain and golden tests; inputs by names, if not NULL. */
 void og_kernel_print(const og_plan *plan, int32_t index, const char *const *names, og_text *text);
 
-/* What explain and benchmarks count: every element that an access touches, once. */
-void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,
-                       int64_t *bytes_written);
 /* Does some instruction write through the access? */
 bool og_kernel_stores(const og_kernel *kernel, int32_t access);
 int64_t og_space_count(const og_space *space, bool rows_only);
@@ -172,7 +172,7 @@ void og_kernel_name(const og_kernel *kernel, char name[64]);
 
 /* For every value: (*by_value)[value], the element instruction that computes it, or NULL;
  * (*same)[value], the first value, of any pass, that is the same for every element, or
- * itself. Kernels of thousands of values are not searched. */
+ * itself. */
 ogive_status og_find_same(const og_kernel *kernel, og_arena *scratch, const og_instr ***by_value,
                           int32_t **same, ogive_error *error);
 

@@ -15,12 +15,21 @@
  *  - a result fits a kernel over its own shape (stored per element), or one whose
  *    rows have its shape (stored per row).
  *
- * Whether something fits is found out by visiting what it needs (plan_visit.c).
+ * Whether something fits is found out by visiting what it needs (plan_visit.c). That
+ * grows with the formula, and so would every pass of its kernel: where a reduction needs too
+ * much that is computed for others already, or too many passes, it begins a kernel of its own,
+ * and what it reads is kept.
  */
 #include "plan/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    LONG_VISIT = 512,    /* instances; a softmax after a softmax adds 8 */
+    MUCH_WORK = 1 << 18, /* instances visited in all, from which on none are visited twice */
+    MOST_PASSES = 64
+};
 
 /* ---- buffers ----------------------------------------------------------------- */
 
@@ -150,7 +159,9 @@ static bool reduction_matches(const og_draft *draft, const og_typed *arg, uint32
     return draft->product_count && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
 }
 
-static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bool *valid)
+/* *is_long: it would be valid, but what it needs should be kept instead. */
+static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bool *valid,
+                                  bool *is_long)
 {
     const og_node *of = &b->graph->nodes[node];
     const og_typed *arg = &b->types[of->args[0]];
@@ -164,7 +175,10 @@ static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bo
     OG_TRY(og_visit_end(b, draft, valid));
     if (*valid) {
         const og_instance *at = &b->instances[source];
+        bool again = b->drafts[draft].reduction_count > 0 || b->work > MUCH_WORK;
         *valid = at->varies || !at->reduced; /* a row value has nothing to reduce */
+        *is_long = *valid && again && b->instance_count > LONG_VISIT;
+        *valid &= !*is_long && at->stage < MOST_PASSES;
         b->pass[node] = at->stage;
     }
     if (!*valid) {
@@ -172,28 +186,6 @@ static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bo
         return OGIVE_OK;
     }
     return keep_loads(b);
-}
-
-static ogive_status place_reduction(og_planner *b, int32_t node)
-{
-    const og_typed *arg = &b->types[b->graph->nodes[node].args[0]];
-    uint32_t reduced = b->types[node].reduced;
-    int32_t draft = (int32_t)b->draft_count;
-    bool valid = false;
-    while (!valid && --draft >= 0)
-        if (reduction_matches(&b->drafts[draft], arg, reduced))
-            OG_TRY(try_reduction(b, draft, node, &valid));
-    if (!valid) {
-        OG_TRY(add_draft(b, arg, reduced, &draft));
-        OG_TRY(try_reduction(b, draft, node, &valid));
-    }
-    b->home[node] = draft;
-    og_draft *to = &b->drafts[draft];
-    if (!og_grow((void **)&to->reductions, &to->reduction_capacity, to->reduction_count + 1,
-                 sizeof *to->reductions))
-        return og_fail_memory(b->error, (to->reduction_count + 1) * sizeof *to->reductions);
-    to->reductions[to->reduction_count++] = node;
-    return OGIVE_OK;
 }
 
 /* The mapping of a root that is stored once per row of draft. Its dims are those
@@ -333,7 +325,8 @@ static int32_t find_kept(const og_planner *b, int32_t node)
     return node;
 }
 
-/* A product reads its operands from memory: what is computed is kept first. */
+/* A product reads its operands from memory: what is computed is kept first. So is what a
+ * reduction reads, if it is long. */
 static ogive_status keep_operand(og_planner *b, int32_t node)
 {
     node = find_kept(b, node);
@@ -347,6 +340,36 @@ static ogive_status keep_operand(og_planner *b, int32_t node)
     OG_TRY(place_root(b, &root, &home));
     b->home[node] = home;
     b->buffer[node] = root.buffer;
+    return OGIVE_OK;
+}
+
+static ogive_status place_reduction(og_planner *b, int32_t node)
+{
+    const og_typed *arg = &b->types[b->graph->nodes[node].args[0]];
+    uint32_t reduced = b->types[node].reduced;
+    int32_t draft = (int32_t)b->draft_count, first = 0;
+    bool valid = false, is_long = false;
+    if (b->work > MUCH_WORK) /* kernels before that of what it needs are not worth a try */
+        OG_TRY(find_source(b, b->graph->nodes[node].args[0], &first));
+    while (!valid && !is_long && --draft >= first && draft >= 0)
+        if (reduction_matches(&b->drafts[draft], arg, reduced))
+            OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
+    if (!valid && !is_long) {
+        OG_TRY(add_draft(b, arg, reduced, &draft));
+        OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
+        b->draft_count -= is_long;
+    }
+    if (is_long) {
+        OG_TRY(keep_operand(b, b->graph->nodes[node].args[0]));
+        OG_TRY(add_draft(b, arg, reduced, &draft));
+        OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
+    }
+    b->home[node] = draft;
+    og_draft *to = &b->drafts[draft];
+    if (!og_grow((void **)&to->reductions, &to->reduction_capacity, to->reduction_count + 1,
+                 sizeof *to->reductions))
+        return og_fail_memory(b->error, (to->reduction_count + 1) * sizeof *to->reductions);
+    to->reductions[to->reduction_count++] = node;
     return OGIVE_OK;
 }
 
@@ -485,7 +508,8 @@ static ogive_status finish(og_planner *b)
         OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
         og_order_space(plan, kernel, b->drafts[k].reduced, b->apart);
     }
-    return og_find_aliases(plan, b->error);
+    OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
+    return og_find_aliases(plan, &b->scratch, b->error);
 }
 
 static ogive_status build(og_planner b, const og_layout *inputs, const og_layout *outputs)

@@ -268,6 +268,7 @@ static ogive_status emit_store(og_writer *w, const og_root *root, int32_t instan
     instr.op = OG_OP_STORE;
     instr.type = type;
     OG_TRY(add_access(w, root->buffer, &root->mapping, &instr.index));
+    w->accesses[instr.index].is_store = true;
     return add_instr(w, instr, type, &unused);
 }
 
@@ -344,10 +345,13 @@ static ogive_status write_reductions(og_writer *w, og_pass *pass)
 {
     const og_draft *draft = w->draft;
     og_planner *b = w->b;
+    size_t count = 0;
+    for (size_t r = 0; r < draft->reduction_count; r++)
+        count += b->pass[draft->reductions[r]] == w->pass;
     w->level = OG_ROW;
-    pass->reductions = OG_ARENA_NEW(&b->plan->arena, og_reduce, draft->reduction_count);
+    pass->reductions = OG_ARENA_NEW(&b->plan->arena, og_reduce, count);
     if (!pass->reductions)
-        return og_fail_memory(b->error, draft->reduction_count * sizeof *pass->reductions);
+        return og_fail_memory(b->error, count * sizeof *pass->reductions);
     for (size_t r = 0; r < draft->reduction_count; r++) {
         int32_t node = draft->reductions[r];
         if (b->pass[node] != w->pass)

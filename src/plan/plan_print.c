@@ -18,72 +18,9 @@ int64_t og_space_count(const og_space *space, bool rows_only)
     return count;
 }
 
-/* Of what repeats itself in memory, bytes may be more than there are: INT64_MAX at most. */
-static int64_t times(int64_t a, int64_t b)
-{
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
-static int64_t plus(int64_t a, int64_t b)
-{
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
-}
-
-static int64_t access_bytes(const og_space *space, const og_access *access)
-{
-    int64_t bytes = (int64_t)og_dtype_bytes(access->dtype);
-    for (int32_t d = 0; d < space->rank; d++)
-        bytes = times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
-    return bytes;
-}
-
-static int64_t factor_bytes(const og_space *space, const og_product *product, bool is_right)
-{
-    int64_t k_stride = is_right ? product->right_k_stride : product->left_k_stride;
-    return times(access_bytes(space, is_right ? &product->right : &product->left),
-                 k_stride || !product->k ? product->k : 1);
-}
-
 bool og_kernel_stores(const og_kernel *kernel, int32_t access)
 {
-    for (int32_t p = 0; p < kernel->pass_count; p++) {
-        const og_pass *pass = &kernel->passes[p];
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == OG_OP_STORE && pass->elements[i].index == access)
-                return true;
-        for (int32_t i = 0; i < pass->row_count; i++)
-            if (pass->rows[i].op == OG_OP_STORE && pass->rows[i].index == access)
-                return true;
-    }
-    return false;
-}
-
-/* Two accesses of one buffer (x and its transpose) may touch the same elements:
- * only the largest counts. */
-void og_kernel_traffic(const og_plan *plan, const og_kernel *kernel, int64_t *bytes_read,
-                       int64_t *bytes_written)
-{
-    *bytes_read = *bytes_written = 0;
-    for (int32_t b = 0; b < plan->buffer_count; b++) {
-        int64_t read = 0, written = 0;
-        for (int32_t a = 0; a < kernel->access_count; a++) {
-            if (kernel->accesses[a].buffer != b)
-                continue;
-            int64_t bytes = access_bytes(&kernel->space, &kernel->accesses[a]);
-            int64_t *most = og_kernel_stores(kernel, a) ? &written : &read;
-            *most = bytes > *most ? bytes : *most;
-        }
-        for (int32_t p = 0; p < kernel->product_count; p++)
-            for (int side = 0; side < 2; side++) {
-                const og_product *product = &kernel->products[p];
-                const og_access *at = side ? &product->right : &product->left;
-                int64_t bytes = factor_bytes(&kernel->space, product, side);
-                read = at->buffer == b && bytes > read ? bytes : read;
-            }
-        *bytes_read = plus(*bytes_read, read);
-        *bytes_written = plus(*bytes_written, written);
-    }
+    return kernel->accesses[access].is_store;
 }
 
 static void append(char name[64], const char *text)

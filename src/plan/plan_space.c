@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan_space.c - contiguous layouts, the order of a kernel's dims, which neighbours
- * are one dim, and which output may be an input.
+ * plan_space.c - contiguous layouts, the order of a kernel's dims, and which neighbours
+ * are one dim.
  *
  * The order is part of a reduction's definition (plan.h), so it follows from
  * shapes and strides of the inputs alone: the *lead* is the load that touches the
@@ -197,86 +197,4 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
         return;
     collapse_empty(kernel);
     collapse(kernel);
-}
-
-/* ---- in place ------------------------------------------------------------------- */
-
-/* Where in a kernel an access is used: elements of pass p at 2p, rows at 2p + 1.
- * A load's last use, a store's only one. -1 if it is not used. */
-static int32_t last_use(const og_kernel *kernel, int32_t access, og_op op)
-{
-    int32_t last = -1;
-    for (int32_t p = 0; p < kernel->pass_count; p++) {
-        const og_pass *pass = &kernel->passes[p];
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == op && pass->elements[i].index == access)
-                last = 2 * p;
-        for (int32_t i = 0; i < pass->row_count; i++)
-            if (pass->rows[i].op == op && pass->rows[i].index == access)
-                last = 2 * p + 1;
-    }
-    return last;
-}
-
-/* Is every read of buffer input in this kernel at the index that store (used at
- * time written) writes, and no later? */
-static bool reads_in_place(const og_kernel *kernel, int32_t input, const og_access *store,
-                           int32_t written)
-{
-    for (int32_t p = 0; p < kernel->product_count; p++)
-        if (kernel->products[p].left.buffer == input || kernel->products[p].right.buffer == input)
-            return false;
-    for (int32_t a = 0; a < kernel->access_count; a++) {
-        const og_access *at = &kernel->accesses[a];
-        if (at->buffer != input)
-            continue;
-        if (at->dtype != store->dtype || last_use(kernel, a, OG_OP_LOAD) > written)
-            return false;
-        for (int32_t d = 0; d < kernel->space.rank; d++)
-            if (at->stride[d] != store->stride[d])
-                return false;
-    }
-    return true;
-}
-
-static bool reads_buffer(const og_kernel *kernel, int32_t buffer)
-{
-    for (int32_t a = 0; a < kernel->access_count; a++)
-        if (kernel->accesses[a].buffer == buffer)
-            return true;
-    for (int32_t p = 0; p < kernel->product_count; p++)
-        if (kernel->products[p].left.buffer == buffer || kernel->products[p].right.buffer == buffer)
-            return true;
-    return false;
-}
-
-static bool may_alias(const og_plan *plan, int32_t output, int32_t input)
-{
-    bool written = false;
-    for (int32_t k = 0; k < plan->kernel_count; k++) {
-        const og_kernel *kernel = &plan->kernels[k];
-        if (written && reads_buffer(kernel, input))
-            return false;
-        for (int32_t a = 0; a < kernel->access_count; a++) {
-            if (kernel->accesses[a].buffer != plan->input_count + output)
-                continue;
-            written = true;
-            if (!reads_in_place(kernel, input, &kernel->accesses[a],
-                                last_use(kernel, a, OG_OP_STORE)))
-                return false;
-        }
-    }
-    return true;
-}
-
-ogive_status og_find_aliases(og_plan *plan, ogive_error *error)
-{
-    size_t count = (size_t)plan->input_count * (size_t)plan->output_count;
-    plan->may_alias = OG_ARENA_NEW(&plan->arena, bool, count);
-    if (!plan->may_alias)
-        return og_fail_memory(error, count);
-    for (int32_t o = 0; o < plan->output_count; o++)
-        for (int32_t i = 0; i < plan->input_count; i++)
-            plan->may_alias[o * plan->input_count + i] = may_alias(plan, o, i);
-    return OGIVE_OK;
 }

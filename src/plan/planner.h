@@ -2,8 +2,8 @@
  *
  * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
  * decides which nodes share a kernel, by what plan_visit.c finds that they need;
- * plan_emit.c writes its passes, plan_space.c orders and collapses its dims and
- * finds where in place is legal. plan_mapping.c knows how nodes read their
+ * plan_emit.c writes its passes, plan_space.c orders and collapses its dims,
+ * plan_traffic.c finds where in place is legal. plan_mapping.c knows how nodes read their
  * arguments, plan_product.c products.
  */
 #ifndef OG_PLANNER_H
@@ -178,6 +178,9 @@ ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
 
 /* plan_space.c */
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool apart);
-ogive_status og_find_aliases(og_plan *plan, ogive_error *error);
+
+/* plan_traffic.c: fill the kernels' bytes_read and bytes_written, and may_alias. */
+ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *error);
+ogive_status og_find_aliases(og_plan *plan, og_arena *scratch, ogive_error *error);
 
 #endif
