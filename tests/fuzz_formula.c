@@ -131,7 +131,7 @@ static void plan(const og_graph *graph, const og_input_type *inputs, const og_ty
         const og_typed *type = &types[graph->results[i]];
         fits &= lay_out(type->dtype, type->rank, type->shape, &out[i]);
     }
-    if (fits && og_plan_build(graph, types, in, out, &made, &error)) {
+    if (fits && og_plan_build(graph, types, in, out, (og_plan_rules){0}, &made, &error)) {
         check_error(&error, size);
     } else if (fits) {
         check_plan(&made);

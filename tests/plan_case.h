@@ -69,12 +69,8 @@ static inline void make_graph(const char *formula, og_graph *graph)
     *graph = gradient;
 }
 
-typedef ogive_status plan_builder(const og_graph *graph, const og_typed *types,
-                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                  ogive_error *error);
-
-/* Has build plan formula for shapes. Free with og_plan_free and og_graph_free. */
-static inline void make_plan_by(plan_builder *build, const char *formula, const char *shapes,
+/* Plans formula for shapes. Free with og_plan_free and og_graph_free. */
+static inline void make_plan_by(og_plan_rules rules, const char *formula, const char *shapes,
                                 og_graph *graph, og_plan *plan)
 {
     ogive_error error;
@@ -93,7 +89,7 @@ static inline void make_plan_by(plan_builder *build, const char *formula, const 
         fail_msg("%s: %s", formula, error.message);
     for (int32_t i = 0; i < graph->result_count; i++)
         outputs[i] = result_layout(&typed[graph->results[i]]);
-    if (build(graph, typed, inputs, outputs, plan, &error))
+    if (og_plan_build(graph, typed, inputs, outputs, rules, plan, &error))
         fail_msg("%s: %s", formula, error.message);
     free(typed);
     free(inputs);
@@ -104,7 +100,7 @@ static inline void make_plan_by(plan_builder *build, const char *formula, const 
 static inline void make_plan(const char *formula, const char *shapes, og_graph *graph,
                              og_plan *plan)
 {
-    make_plan_by(og_plan_build, formula, shapes, graph, plan);
+    make_plan_by((og_plan_rules){0}, formula, shapes, graph, plan);
 }
 
 static inline char *read_golden(const char *path)

@@ -179,14 +179,16 @@ static void emit_all(const og_cuda_limits *gpu, bool strict, const char *formula
     og_graph graph;
     og_plan plan;
     og_arena arena = {0};
-    make_plan_by(strict ? og_plan_build : og_plan_build_alike, formula, shapes, &graph, &plan);
+    og_plan_rules rules = {.sharing = strict ? OG_SHARE_ANY : OG_SHARE_ALIKE};
+    make_plan_by(rules, formula, shapes, &graph, &plan);
     bool takes = true;
     for (int32_t k = 0; !strict && k < plan.kernel_count; k++)
         takes &= plan.kernels[k].product_count != 2 || og_cuda_takes_two(&plan.kernels[k], gpu);
     if (!takes) {
         og_plan_free(&plan);
         og_graph_free(&graph);
-        make_plan_by(og_plan_build_single, formula, shapes, &graph, &plan);
+        rules.sharing = OG_SHARE_NONE;
+        make_plan_by(rules, formula, shapes, &graph, &plan);
     }
     for (int32_t k = 0; k < plan.kernel_count; k++) {
         og_cuda_work work;

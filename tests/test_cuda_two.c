@@ -30,7 +30,7 @@ static bool takes(const og_cuda_limits *limits, const char *formula, const char 
 {
     og_graph graph;
     og_plan plan;
-    make_plan_by(og_plan_build_alike, formula, shapes, &graph, &plan);
+    make_plan_by((og_plan_rules){.sharing = OG_SHARE_ALIKE}, formula, shapes, &graph, &plan);
     assert_int_equal(plan.kernel_count, 1);
     assert_int_equal(plan.kernels[0].product_count, 2);
     bool taken = og_cuda_takes_two(&plan.kernels[0], limits);
@@ -134,7 +134,8 @@ static void emit_pair(const char *shapes, og_arena *arena, og_cuda_work *work)
     og_graph graph;
     og_plan plan;
     ogive_error error;
-    make_plan_by(og_plan_build_alike, "silu(linear(x, w)) * linear(x, v)", shapes, &graph, &plan);
+    make_plan_by((og_plan_rules){.sharing = OG_SHARE_ALIKE}, "silu(linear(x, w)) * linear(x, v)",
+                 shapes, &graph, &plan);
     TEST_OK(og_cuda_emit(&plan, 0, &hopper, false, arena, work, &error), error);
     og_plan_free(&plan);
     og_graph_free(&graph);

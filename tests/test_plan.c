@@ -165,8 +165,8 @@ static void test_single_products(void **state)
         og_graph graph;
         og_plan plan;
         int most = 0;
-        make_plan_by(c % 2 ? og_plan_build_alike : og_plan_build_single, formula, shapes, &graph,
-                     &plan);
+        og_plan_rules rules = {.sharing = c % 2 ? OG_SHARE_ALIKE : OG_SHARE_NONE};
+        make_plan_by(rules, formula, shapes, &graph, &plan);
         for (int32_t k = 0; k < plan.kernel_count; k++)
             most = plan.kernels[k].product_count > most ? plan.kernels[k].product_count : most;
         if (plan.kernel_count != want[0] || most != want[1])
@@ -235,7 +235,8 @@ static void test_absurd_formula(void **state)
     og_typed *typed = calloc((size_t)graph.node_count, sizeof *typed);
     assert_int_equal(og_infer(&graph, &type, typed, &error), OGIVE_OK);
     og_plan plan;
-    TEST_OK(og_plan_build(&graph, typed, &layout, &layout, &plan, &error), error);
+    TEST_OK(og_plan_build(&graph, typed, &layout, &layout, (og_plan_rules){0}, &plan, &error),
+            error);
     assert_true(plan.kernel_count < 7000);
     og_plan_free(&plan);
     free(typed);

@@ -224,13 +224,14 @@ static ogive_status build_plan(const og_graph *graph, const og_making *m,
 {
     const og_placement placement = {.device = m->device};
     bool strict = options && options->precision == OGIVE_STRICT;
-    if (!plan->backend->takes_two || strict)
-        return og_plan_build(graph, m->types, m->inputs, m->outputs, &plan->plan, error);
-    OG_TRY(og_plan_build_alike(graph, m->types, m->inputs, m->outputs, &plan->plan, error));
-    if (takes_plan(plan, &placement, options))
+    bool asks = plan->backend->takes_two && !strict;
+    og_plan_rules rules = {.sharing = asks ? OG_SHARE_ALIKE : OG_SHARE_ANY};
+    OG_TRY(og_plan_build(graph, m->types, m->inputs, m->outputs, rules, &plan->plan, error));
+    if (!asks || takes_plan(plan, &placement, options))
         return OGIVE_OK;
     og_plan_free(&plan->plan);
-    return og_plan_build_single(graph, m->types, m->inputs, m->outputs, &plan->plan, error);
+    rules.sharing = OG_SHARE_NONE;
+    return og_plan_build(graph, m->types, m->inputs, m->outputs, rules, &plan->plan, error);
 }
 
 static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inputs,

@@ -17,8 +17,8 @@ typedef struct {
 typedef struct {
     const char *name;
     bool has_streams; /* else a run's stream must be NULL */
-    /* Does the device take both products of a kernel, which og_plan_build_alike() made, at once? If
-     * not, the plan is og_plan_build_single()'s. NULL, or strict: any two may share a kernel. */
+    /* Does the device take both products of a kernel, which OG_SHARE_ALIKE made, at once? If not,
+     * the plan is made with OG_SHARE_NONE. NULL, or strict: any two may share a kernel. */
     bool (*takes_two)(const og_kernel *kernel, const og_placement *placement,
                       const ogive_options *options);
     /* Makes *state for plan, which outlives it, and says how many bytes of

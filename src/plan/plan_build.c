@@ -506,15 +506,17 @@ static ogive_status finish(og_planner *b)
     for (size_t k = 0; k < b->draft_count; k++) {
         og_kernel *kernel = &plan->kernels[plan->kernel_count++];
         OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
-        og_order_space(plan, kernel, b->drafts[k].reduced, b->apart);
+        og_order_space(plan, kernel, b->drafts[k].reduced, b->rules.keeps_dims);
     }
     OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
     return og_find_aliases(plan, &b->scratch, b->error);
 }
 
-static ogive_status build(og_planner b, const og_layout *inputs, const og_layout *outputs)
+ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
+                           const og_layout *outputs, og_plan_rules rules, og_plan *plan,
+                           ogive_error *error)
 {
-    og_plan *plan = b.plan;
+    og_planner b = {.graph = graph, .types = types, .rules = rules, .plan = plan, .error = error};
     memset(plan, 0, sizeof *plan);
     ogive_status status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)
@@ -534,40 +536,6 @@ static ogive_status build(og_planner b, const og_layout *inputs, const og_layout
     if (status != OGIVE_OK)
         og_plan_free(plan);
     return status;
-}
-
-ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
-                           const og_layout *outputs, og_plan *plan, ogive_error *error)
-{
-    return build((og_planner){.graph = graph, .types = types, .plan = plan, .error = error}, inputs,
-                 outputs);
-}
-
-ogive_status og_plan_build_alike(const og_graph *graph, const og_typed *types,
-                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                 ogive_error *error)
-{
-    return build(
-        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .alike = true},
-        inputs, outputs);
-}
-
-ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
-                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                  ogive_error *error)
-{
-    return build(
-        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .single = true},
-        inputs, outputs);
-}
-
-ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
-                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                 ogive_error *error)
-{
-    return build(
-        (og_planner){.graph = graph, .types = types, .plan = plan, .error = error, .apart = true},
-        inputs, outputs);
 }
 
 void og_plan_free(og_plan *plan)

@@ -241,7 +241,8 @@ static bool may_meet(const og_planner *b, int32_t first, int32_t second)
 {
     if (og_compute_type(b->types[first].dtype) != OG_F32)
         return true;
-    return !b->single && (!b->alike || are_alike(b, first, second));
+    return b->rules.sharing == OG_SHARE_ANY ||
+           (b->rules.sharing == OG_SHARE_ALIKE && are_alike(b, first, second));
 }
 
 static void try_pair(og_planner *b, const needed_products *needed, const int32_t *anchor)

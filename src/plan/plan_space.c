@@ -165,7 +165,7 @@ static void collapse_empty(og_kernel *kernel)
         empty_dims(kernel, 0, kept);
 }
 
-void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool apart)
+void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims)
 {
     og_space *space = &kernel->space;
     bool reduces = false;
@@ -193,7 +193,7 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
         space->extent[space->rank++] = 1;
         space->n_reduced = 1;
     }
-    if (apart)
+    if (keeps_dims)
         return;
     collapse_empty(kernel);
     collapse(kernel);

@@ -24,24 +24,24 @@ typedef struct {
  * an empty one never fails: a stride that would not fit, and leads nowhere, is 0. */
 bool og_layout_contiguous(og_layout *layout);
 
+/* Which two products that are computed in float32 may share a kernel; of float64 any two may. */
+typedef enum {
+    OG_SHARE_ANY,
+    OG_SHARE_ALIKE, /* two of halves with the same left factor: for devices that take such at once */
+    OG_SHARE_NONE
+} og_sharing;
+
+/* What is asked of a plan besides results. Zeroes: as few kernels as can be. */
+typedef struct {
+    og_sharing sharing;
+    bool keeps_dims; /* neighbouring dims are never made one: for code that serves every size */
+} og_plan_rules;
+
 /* inputs and outputs: one layout per input and result of graph, outputs with the
  * shapes and dtypes that types gives them. On failure *plan needs no freeing. */
 ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const og_layout *inputs,
-                           const og_layout *outputs, og_plan *plan, ogive_error *error);
-/* The same, but a kernel has at most one product that is computed in float32, or two of halves with
- * the same left factor: for devices whose fast products are such. */
-ogive_status og_plan_build_alike(const og_graph *graph, const og_typed *types,
-                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                 ogive_error *error);
-/* The same, but a kernel has at most one product that is computed in float32. */
-ogive_status og_plan_build_single(const og_graph *graph, const og_typed *types,
-                                  const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                  ogive_error *error);
-/* The same as og_plan_build(), but neighbouring dims are never made one: for code that has to
- * serve every size. */
-ogive_status og_plan_build_apart(const og_graph *graph, const og_typed *types,
-                                 const og_layout *inputs, const og_layout *outputs, og_plan *plan,
-                                 ogive_error *error);
+                           const og_layout *outputs, og_plan_rules rules, og_plan *plan,
+                           ogive_error *error);
 void og_plan_free(og_plan *plan);
 
 /* ---- between the planner's files ------------------------------------------ */
@@ -102,7 +102,7 @@ typedef struct {
     const og_typed *types;
     og_plan *plan;
     ogive_error *error;
-    bool apart, alike, single; /* og_plan_build_apart(), og_plan_build_alike(), .. */
+    og_plan_rules rules;
     og_arena scratch;
 
     int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
@@ -177,7 +177,7 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
 
 /* plan_space.c */
-void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool apart);
+void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims);
 
 /* plan_traffic.c: fill the kernels' bytes_read and bytes_written, and may_alias. */
 ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *error);

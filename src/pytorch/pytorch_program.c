@@ -94,7 +94,8 @@ static ogive_status plan_program(og_pytorch_program *p, const og_pytorch_shape *
         const og_typed *type = &p->types[graph->results[i]];
         set_layout(&outputs[i], type->rank, type->shape);
     }
-    return og_plan_build_apart(graph, p->types, inputs, outputs, &p->plan, error);
+    return og_plan_build(graph, p->types, inputs, outputs, (og_plan_rules){.keeps_dims = true},
+                         &p->plan, error);
 }
 
 /* ---- what is not emitted ------------------------------------------------------------ */
