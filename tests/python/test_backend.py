@@ -2,6 +2,8 @@
 """torch.compile(model, backend="ogive"): the same results and gradients as eagerly, which
 calls become formulas, and what is left alone."""
 
+import re
+
 import hypothesis.strategies as st
 import pytest
 import torch
@@ -389,6 +391,82 @@ def test_checkpoint_around_a_model(data, device):
     grads = [torch.autograd.grad(checkpoint(each, x, use_reentrant=False).sum(), x)[0]
              for each in (torch.compile(model, backend=ot.backend), model)]
     torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-5)
+
+
+def _rope(x):
+    """Whose results are not contiguous."""
+    x = x.transpose(0, 1)
+    first, second = x.chunk(2, -1)
+    return x * 2 + torch.cat((-second, first), -1) * 3
+
+
+def _several_results(x):
+    values, _ = torch.sort(x, 1)
+    best = torch.topk(values, 2)[0]
+    greatest, _ = x.max(1)
+    spread, mean = torch.std_mean(x)
+    return F.relu(greatest * spread + mean), best, x.shape[0]
+
+
+def _writes(x):
+    y = torch.sigmoid(x) * 2 + 1
+    y.add_(1)
+    y += x
+    y[0] = 0
+    return F.silu(y) * 3
+
+
+def _attention(x):
+    weight = x.new_ones(3 * x.shape[1], x.shape[1])
+    return F.multi_head_attention_forward(
+        x[:, None], x[:, None], x[:, None], x.shape[1], 2, weight, None, None, None, False, 0.0,
+        x.new_ones(x.shape[1], x.shape[1]), None, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("model, named", [
+    (_rope, ["neg", "cat", "chunk", "transpose"]),
+    (_several_results, ["sort", "topk", "max", "std_mean", "relu"]),
+    (_writes, ["add_", "iadd", "setitem", "sigmoid"]),
+    (_attention, ["multi_head_attention_forward"]),
+])
+def test_explain_accounts_for_every_call(model, named, data):
+    calls = []
+
+    def look(module, inputs):
+        calls.append(sum(node.op.startswith("call_") for node in module.graph.nodes))
+        return module.forward
+
+    x = data(4, 6)
+    torch.compile(model, backend=look)(x)
+    text = ot.explain(model, x)
+    lists = [re.sub(r": .*", "", line.split(": ", 1)[1]) for line in text.splitlines()
+             if line.startswith("left")]
+    lists += [re.sub(r" \(.*", "", line.split(": ", 1)[1]) for line in text.splitlines()
+              if line.startswith("taken")]
+    counted = sum(int(count or 1) for each in lists
+                  for count in re.findall(r"\w+(?: \((\d+) calls\))?(?:, |$)", each))
+    assert len(calls) == 1 and counted == calls[0] == int(
+        re.search(r"^(\d+) calls", text, re.M).group(1)), text
+    for name in named:
+        assert re.search(rf"\b{name}\b", text), text
+
+
+def test_explain_takes_nothing_that_stays(data):
+    """The calls that run as PyTorch's are as many as explain says."""
+    ran = []
+
+    class Count(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            ran.append(getattr(function, "__name__", str(function)))
+            return function(*args, **(kwargs or {}))
+
+    x = data(4, 6)
+    fast = torch.compile(_rope, backend=ot.backend)
+    fast(x)
+    with Count():
+        fast(x)
+    left = int(re.search(r"(\d+) left$", ot.explain(_rope, x)).group(1))
+    assert len([name for name in ran if name != "getitem"]) <= left, (ran, ot.explain(_rope, x))
 
 
 def test_explain(data, device):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import ogive
+import ogive.torch as ot
 
 
 def test_transposes_are_attributes():
@@ -54,3 +55,39 @@ def test_sparse_tensors_are_refused_in_one_line():
     with pytest.raises(TypeError, match="layout torch.sparse_coo: expected a dense one") as error:
         ogive.compile("x * 2")(torch.eye(3).to_sparse())
     assert "\n" not in str(error.value)
+
+
+def test_numpys_names_and_the_older_signature_of_var():
+    x = torch.randn(3, 4)
+    for name in ("sum", "mean", "amax", "softmax", "log_softmax", "logsumexp", "var", "std"):
+        ours, theirs = getattr(ot, name), getattr(torch, name)
+        torch.testing.assert_close(ours(x, axis=1), theirs(x, axis=1))
+        if "softmax" not in name:
+            torch.testing.assert_close(ours(x, axis=0, keepdims=True),
+                                       theirs(x, axis=0, keepdims=True))
+    for name in ("var", "std"):
+        ours, theirs = getattr(ot, name), getattr(torch, name)
+        for args, named in [((1, False), {}), ((1, True, True), {}), ((False,), {}), ((1,), {}),
+                            ((1,), {"unbiased": False}), ((), {"unbiased": False}), ((), {}),
+                            (((0, 1),), {"unbiased": False, "keepdim": True}),
+                            ((1,), {"correction": 0, "keepdim": True})]:
+            torch.testing.assert_close(ours(x, *args, **named), theirs(x, *args, **named))
+            call = torch.compile(lambda x: theirs(x * 2, *args, **named) + 1, backend=ot.backend)
+            torch.testing.assert_close(call(x), theirs(x * 2, *args, **named) + 1)
+    assert "taken: mul, var, add" in ot.explain(lambda x: torch.var(x * 2, 1, False) + 1, x)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
+        ot.sum(x, axes=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'keepdims'"):
+        ot.softmax(x, 1, keepdims=True)
+
+
+def test_modes_of_torch_compile():
+    x = torch.randn(3)
+    call = torch.compile(lambda x: torch.sigmoid(x) * 2, backend=ot.backend, mode="default")
+    torch.testing.assert_close(call(x), torch.sigmoid(x) * 2)
+    with pytest.raises(Exception, match="no mode 'reduce-overhead'.*make_graphed_callables"):
+        torch.compile(lambda x: torch.sigmoid(x) * 3, backend=ot.backend, mode="reduce-overhead")(x)
+
+
+def test_completion_shows_what_is_imported_late():
+    assert {"explain", "backend", "Formula", "softmax"} <= set(dir(ot))

@@ -27,3 +27,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Formula", "backend", "explain", "set_precision", *_names]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -86,9 +86,13 @@ def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     return module
 
 
-def backend(module: GraphModule, example_inputs: Sequence[Any], *,
+def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
             options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's."""
+    if mode not in (None, "default"):
+        raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default'. CUDA graphs, "
+                         "which reduce-overhead makes, are made of a compiled model by torch.cuda."
+                         "make_graphed_callables()")
     rest = (options or {}).get("rest", "eager")
     unknown = set(options or {}) - {"rest"}
     if unknown:
@@ -104,20 +108,28 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], *,
 # ---- explain ------------------------------------------------------------------------
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _report(module: GraphModule) -> list[str]:
     analysis, lines = Analysis(module), list[str]()
-    for region in analysis.regions:
-        count = len(region.nodes)
-        lines.append(f"taken: {', '.join(analysis.names[node] for node in region.nodes)} "
-                     f"({count} {'call' if count == 1 else 'calls'}, one formula)")
+    taken, left = analysis.account()
+    for region, nodes in taken:
+        lines.append(f"taken: {', '.join(analysis.names[node] for node in nodes)} "
+                     f"({_count(len(nodes), 'call')}, one formula)")
         lines.append(f"    {region.text}")
-    left: dict[str, list[str]] = {}
-    for node, reason in analysis.left.items():
-        left.setdefault(reason, []).append(analysis.call_name(node))
-    for reason, names in left.items():
+    reasons: dict[str, list[str]] = {}
+    for node, reason in left.items():
+        reasons.setdefault(reason, []).append(analysis.call_name(node))
+    for reason, names in reasons.items():
         calls = [name if count == 1 else f"{name} ({count} calls)"
                  for name, count in Counter(names).items()]
         lines.append(f"left: {', '.join(calls)}: {reason}")
+    inside = sum(len(nodes) for _, nodes in taken)
+    if inside or left:
+        lines.append(f"{_count(inside + len(left), 'call')}: {inside} in "
+                     f"{_count(len(taken), 'formula')}, {len(left)} left")
     return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]
 
 

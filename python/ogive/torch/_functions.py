@@ -12,6 +12,7 @@ has for free.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from itertools import compress
 from typing import Any, NamedTuple
@@ -98,6 +99,22 @@ def _apply(name: str, tensors: tuple[Any, ...], others: tuple[Any, ...], out: An
     return formula(*tensors, out=out)
 
 
+def _as_numpy(name: str, given: dict[str, Any], **values: Any) -> Iterable[Any]:
+    """dim and keepdim, given as NumPy calls them, which PyTorch takes too."""
+    for each, value in given.items():
+        meant = {"axis": "dim", "keepdims": "keepdim"}.get(each)
+        if meant not in values:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{each}'")
+        values[meant] = value
+    return values.values()
+
+
+def _with_unbiased(parameters: str) -> str:
+    """PyTorch's older signature of var and std: (input, dim, unbiased, keepdim) by place."""
+    return parameters.replace(", *, correction=1.0, keepdim=False",
+                              ", unbiased=None, keepdim=False, *, correction=1.0")
+
+
 def _define(name: str, parameters: str) -> Callable[..., Any]:
     signature = signatures()[name].parameters
     tensors = [each for each in signature if each in TENSORS]
@@ -107,14 +124,27 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     if name != "matmul" and not function.others and not function.optional:
         return _core.compile(f"{name}({', '.join(function.tensors)})")
     _functions[name] = function
-    keywords = "" if "*" in parameters else ", *"
+    shown = _with_unbiased(parameters) if name in ("var", "std") else parameters
+    keywords = "" if "*" in shown else ", *"
     if name in _WITH_DTYPE:
         keywords += ", dtype=None"
-    source = (f"def {name}({parameters}{keywords}, out=None):\n"
+    body = ""
+    if "dim" in signature:
+        shown = re.sub(r"\bdim(?=,|$)", "dim=None", shown)  # axis= may be given in its place
+        names = ["dim", *(["keepdim"] if "keepdim" in signature else [])]
+        body = (f"    if other_names:\n        {', '.join(names)}, = "
+                f"_as_numpy({name!r}, other_names, {', '.join(f'{each}={each}' for each in names)})\n")
+        if signature["dim"].default is signature["dim"].empty:
+            body += (f"    if dim is None:\n        raise TypeError(\"{name}() missing 1 required "
+                     "argument: 'dim'\")\n")
+    if shown is not parameters and "unbiased" in shown:
+        body += ("    if isinstance(dim, bool):\n        dim, unbiased = None, dim\n"
+                 "    if unbiased is not None:\n        correction = 1.0 if unbiased else 0.0\n")
+    source = (f"def {name}({shown}{keywords}, out=None{', **other_names' if body else ''}):\n{body}"
               f"    return _apply({name!r}, ({', '.join(function.tensors)},), "
               f"({' '.join(f'{each},' for each in function.others)}), out"
               f"{', dtype' if name in _WITH_DTYPE else ''})\n")
-    space = {"_apply": _apply, "inf": math.inf, "nan": math.nan, "__name__": __name__}
+    space = {"_apply": _apply, "_as_numpy": _as_numpy, "inf": math.inf, "nan": math.nan, "__name__": __name__}
     exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
     defined: Callable[..., Any] = space[name]  # type: ignore[assignment]
     defined.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."

@@ -300,6 +300,9 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
         if tensor.layout != torch.strided:
             raise TypeError(f"a tensor has the layout {tensor.layout}: expected a dense one, as "
                             "to_dense() gives")
+        if tensor.is_quantized or tensor.is_nested:
+            raise TypeError(f"a tensor is {'quantized' if tensor.is_quantized else 'nested'}: "
+                            "expected a dense one of floats")
     device = tensors[0].device
     dtype = tensors[0].dtype
     for tensor in tensors:

@@ -206,7 +206,7 @@ class Analysis:
 
     def _translate_all(self) -> None:
         for node in self.nodes:
-            if node.op not in ("call_function", "call_method", "call_module"):
+            if not is_call(node):
                 continue
             name = name_of(node)
             if name is None:
@@ -225,6 +225,21 @@ class Analysis:
                 self.names[node], self.parts[node] = name, parts
             except Left as reason:
                 self.left[node] = str(reason)
+
+    # ---- an account of all ----
+
+    def account(self) -> tuple[list[tuple[Region, list[Node]]], dict[Node, str]]:
+        """Every call once: those that formulas compute, by region, or why it is PyTorch's."""
+        taken = [(region, [node for node in region.nodes if node not in region.kept])
+                 for region in self.regions]
+        done = {node for _, nodes in taken for node in nodes}
+        left = dict(self.left)
+        for region in self.regions:
+            left.update({node: why_kept(node) for node in region.kept})
+        for node in self.nodes:
+            if is_call(node) and node not in done and node not in left:
+                left[node] = why_plain(node)
+        return taken, left
 
     # ---- order ----
 
@@ -343,7 +358,8 @@ class Analysis:
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
         region.find_outputs(self.parts)
-        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept):
+        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept) or (
+                len(work) > 1 and len([node for node in work if node not in region.kept]) < 2):
             return "its results are not contiguous"
         try:
             region.write(self.parts)
@@ -383,6 +399,33 @@ def _storage(node: Node) -> Any:
         return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
     except NotImplementedError:  # a tensor of torch.func
         return node
+
+
+def is_call(node: Node) -> bool:
+    return node.op in ("call_function", "call_method", "call_module")
+
+
+def why_kept(node: Node) -> str:
+    """Of a call in a region whose result others read, and not a formula's."""
+    if name_of(node) == IDENTITY:
+        return "it gives its argument itself"
+    if value_of(node).dtype not in FLOATS:
+        return f"its result, which others read, is {value_of(node).dtype}".replace("torch.", "")
+    return "its result, which others read, is not contiguous"
+
+
+def why_plain(node: Node) -> str:
+    """Of a call that no formula was thought of for."""
+    value = value_of(node)
+    if may_write(node):
+        return "it writes to a tensor"
+    if isinstance(value, Tensor) and is_view(node):
+        return "a view, or one of several results: nothing to compute"
+    if isinstance(value, Tensor) or isinstance(value, (tuple, list)) and any(
+            isinstance(each, Tensor) for each in value):
+        return why_unknown(node)
+    return ("a number or a size" if is_harmless(node)
+            else "it changes PyTorch's state, or what it does is not known")
 
 
 def is_view(node: Node) -> bool:

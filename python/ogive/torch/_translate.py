@@ -182,8 +182,9 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
     names = [*positional, *(_FURTHER.get(name) or ("inplace",))]
     if name in FLOATS.values():
         return {"input": node.args[0]}
-    if name in ("var", "std") and any(isinstance(value, bool) for value in node.args[1:]):
-        raise Left(f"{name} with unbiased=")
+    if name in ("var", "std"):
+        names = ["input", "unbiased" if len(node.args) == 2 and isinstance(node.args[1], bool)
+                 else "dim", "unbiased", "keepdim"]
     if len(node.args) > len(names):
         raise Left(f"{name} with {len(node.args)} arguments")
     given = {**dict(zip(names, node.args)), **{
@@ -194,7 +195,9 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
         value = given.pop(key)
         if key == "_stacklevel":
             continue
-        if key == "dtype" and value in FLOATS:
+        if key == "unbiased" and name in ("var", "std"):
+            given["correction"] = 1.0 if value else 0.0
+        elif key == "dtype" and value in FLOATS:
             given["input"] = (FLOATS[value], given["input"])
         elif not any(value is each or value == each for each in _WITHOUT_EFFECT.get(key, ())):
             raise Left(f"{name} with {key}={value}")
