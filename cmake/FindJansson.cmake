@@ -3,7 +3,11 @@
 # FindJansson.cmake - find_package(Jansson): the target Jansson::Jansson. By header and
 # library alone, so that CMAKE_PREFIX_PATH is enough: pkg-config need not be there.
 find_path(Jansson_INCLUDE_DIR jansson.h)
-find_library(Jansson_LIBRARY jansson)
+if(OGIVE_BUILD_PYTHON) # the wheel's command: inside it, where there is an archive
+    find_library(Jansson_LIBRARY NAMES libjansson.a jansson)
+else()
+    find_library(Jansson_LIBRARY jansson)
+endif()
 mark_as_advanced(Jansson_INCLUDE_DIR Jansson_LIBRARY)
 if(Jansson_INCLUDE_DIR)
     file(STRINGS ${Jansson_INCLUDE_DIR}/jansson.h Jansson_VERSION REGEX "JANSSON_VERSION +\"")

@@ -22,5 +22,10 @@ install(EXPORT OgiveTargets NAMESPACE Ogive:: DESTINATION ${package_dir})
 
 # ogive.pc finds its prefix from its own place, so the tree can be moved.
 file(RELATIVE_PATH prefix_from_pc /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+# Programs find the library where no loader looks, in a home for example.
+set(rpath_of_pc " -Wl,-rpath,\${libdir}")
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    set(rpath_of_pc "")
+endif()
 configure_file(cmake/ogive.pc.in ${PROJECT_BINARY_DIR}/ogive.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ogive.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
