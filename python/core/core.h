@@ -131,8 +131,25 @@ PyObject *core_vectorcall(PyObject *self, PyObject *const *args, size_t flags, P
 int core_bind(core_formula *self, PyObject *const *args, Py_ssize_t count, PyObject *names,
               PyObject **objects, PyObject **out);
 
-/* _infer(*layouts): the results' (shape, dtype) for inputs' (core_infer.c). */
+/* What answer says of inputs with layouts args, (shape, dtype) each (core_infer.c). */
+typedef PyObject *core_answer(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                              void *context);
+PyObject *core_ask(PyObject *self, PyObject *const *args, Py_ssize_t count, core_answer *answer,
+                   void *context);
+int core_dtype_of(PyObject *name, DLDataType *type);
+/* _infer(*layouts): the results' (shape, dtype) for inputs'. */
 PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* ---- dividing among processes (core_divide.c) ---------------------------------------- */
+
+/* placements(*inputs, **inputs), _divisions(*layouts), _sums(which, *layouts) */
+PyObject *core_placements(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *core_divisions(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *core_sums(PyObject *self, PyObject *const *args, Py_ssize_t count);
+/* The stage of a formula that items name: "@1.0" (index 1, stage 0; "@": all of the formula),
+ * then the whole inputs' layouts: "16x64:float32". */
+ogive_status core_make_stage(const ogive_formula *formula, const char *const *items, size_t count,
+                             ogive_formula **out, ogive_error *error);
 
 /* ---- PyTorch's doors (core_torch.c) ------------------------------------------------ */
 

@@ -130,8 +130,11 @@ PyObject *core_formula_derive(core_formula *self, PyObject *names)
         (gradients = append(self->gradients, level))) {
         ogive_formula *formula;
         ogive_error error;
-        if (ogive_formula_gradient(self->formula, texts, (size_t)count, &formula, &error) ==
-            OGIVE_OK)
+        ogive_status status =
+            count && *texts[0] == '@'
+                ? core_make_stage(self->formula, texts, (size_t)count, &formula, &error)
+                : ogive_formula_gradient(self->formula, texts, (size_t)count, &formula, &error);
+        if (status == OGIVE_OK)
             result = wrap(formula, self->text, gradients, self->precision);
         else {
             core_raise(&error, NULL);
@@ -232,6 +235,16 @@ static PyObject *gradient(PyObject *object, PyObject *names)
     return derived;
 }
 
+PyDoc_STRVAR(
+    placements_doc,
+    "placements(*inputs, **inputs) -> list of dict\n--\n\n"
+    "How the formula is divided among processes, for whole inputs of these shapes: one dict per\n"
+    "index, a set of dims that must be divided together. 'extent' is theirs; 'inputs' (by name)\n"
+    "and 'results' say what a process has: the number of the dim that it has a part of, 'same',\n"
+    "'sum', 'max' or 'min'. 'cuts' are values to be reduced on the way, 'stages' the formulas\n"
+    "between them; 0: the index must be whole, for the 'reason' given. Of inputs only shape and\n"
+    "dtype are looked at.");
+
 PyDoc_STRVAR(straight_doc,
              "_straight(*inputs): the results, whatever PyTorch may want of the call.");
 
@@ -311,6 +324,12 @@ static PyMethodDef methods[] = {
     {"_straight", (PyCFunction)(void (*)(void))straight, METH_FASTCALL, straight_doc},
     {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
      "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
+    {"placements", (PyCFunction)(void (*)(void))core_placements, METH_FASTCALL | METH_KEYWORDS,
+     placements_doc},
+    {"_divisions", (PyCFunction)(void (*)(void))core_divisions, METH_FASTCALL,
+     "_divisions(*layouts): placements() for inputs' (shape, dtype), those of inputs a tuple."},
+    {"_sums", (PyCFunction)(void (*)(void))core_sums, METH_FASTCALL,
+     "_sums(which, *layouts): the results' placements if some inputs are sums; None: not linear."},
     {"__reduce__", reduce, METH_NOARGS, NULL},
     {0}};
 

@@ -20,7 +20,7 @@ static const struct {
               {"uint8", {kDLUInt, 8, 1}},         {"bool", {kDLBool, 8, 1}}};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
-static int read_dtype(PyObject *name, DLDataType *type)
+int core_dtype_of(PyObject *name, DLDataType *type)
 {
     for (int i = 0; i < DTYPES; i++)
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, dtypes[i].name) == 0) {
@@ -46,7 +46,7 @@ static int read_layout(PyObject *pair, DLTensor *view, int64_t dims[MOST_DIMS])
     for (Py_ssize_t d = 0; d < rank; d++)
         dims[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
     *view = (DLTensor){.device = {.device_type = kDLCPU}, .ndim = (int32_t)rank, .shape = dims};
-    return PyErr_Occurred() ? -1 : read_dtype(dtype, &view->dtype);
+    return PyErr_Occurred() ? -1 : core_dtype_of(dtype, &view->dtype);
 }
 
 static PyObject *layout_of(const DLTensor *result)
@@ -61,8 +61,10 @@ static PyObject *layout_of(const DLTensor *result)
     return shape ? Py_BuildValue("(Ns)", shape, name) : NULL;
 }
 
-static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count)
+static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                       void *context)
 {
+    (void)context;
     ogive_plan *plan;
     ogive_error error;
     if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
@@ -81,7 +83,8 @@ static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssi
     return list;
 }
 
-PyObject *core_infer(PyObject *object, PyObject *const *args, Py_ssize_t count)
+PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, core_answer *answer,
+                   void *context)
 {
     core_formula *self = (core_formula *)object;
     size_t room = (size_t)(count + 1);
@@ -97,9 +100,14 @@ PyObject *core_infer(PyObject *object, PyObject *const *args, Py_ssize_t count)
         pointers[i] = &views[i];
     }
     if (good)
-        value = infer(self, pointers, count);
+        value = answer(self, pointers, count, context);
     PyMem_Free(views);
     PyMem_Free(pointers);
     PyMem_Free(dims);
     return value;
+}
+
+PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    return core_ask(self, args, count, infer, NULL);
 }
