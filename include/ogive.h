@@ -198,6 +198,8 @@ typedef struct {
     int64_t extent;  /* of the dims */
     int32_t stages;  /* formulas to run one after the other; 0: the index must be whole */
     int32_t cuts;    /* values that the processes reduce between them */
+    int32_t counts;  /* 1: a mean or the like counts elements along it, so that parts need the
+                        formula that ogive_formula_stage() gives, even of one stage */
     char reason[96]; /* why it must be whole, or "" */
 } ogive_division;
 

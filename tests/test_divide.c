@@ -455,7 +455,8 @@ static void describe(const ogive_formula *formula, const values *inputs, char *t
         for (size_t i = 0; i < in.count; i++)
             at += (size_t)snprintf(text + at, room - at, " %s=%s",
                                    ogive_formula_input_name(formula, i), share_text(&of_inputs[i]));
-        at += (size_t)snprintf(text + at, room - at, d.stages ? " ->" : " whole");
+        at += (size_t)snprintf(text + at, room - at, "%s%s", d.counts ? " counts" : "",
+                               d.stages ? " ->" : " whole");
         for (size_t r = 0; d.stages && r < ogive_formula_result_count(formula); r++)
             at += (size_t)snprintf(text + at, room - at, " %s", share_text(&of_results[r]));
         for (int32_t i = 0; i < d.cuts; i++) {
@@ -536,11 +537,12 @@ static void test_table(void **state)
                 "8: x=0 -> 0\n16: x=1 -> 1 [0 max softmax at 0] [1 sum softmax at 0]\n");
     check_table("layer_norm(x, 16, w, b)", NULL, "8x16 16 16",
                 "8: x=0 w=- b=- -> 0\n"
-                "16: x=1 w=0 b=0 -> 1 [0 sum layer_norm at 0] [1 sum layer_norm at 0]\n");
+                "16: x=1 w=0 b=0 counts -> 1 [0 sum layer_norm at 0] [1 sum layer_norm at 0]\n");
     check_table("r + linear(h, w, b) * 0.5", NULL, "8x16 8x32 16x32 16",
                 "8: r=0 h=0 w=- b=- -> 0\n16: r=1 h=- w=0 b=0 -> 1\n"
                 "32: r=sum h=1 w=1 b=sum -> sum\n");
-    check_table("mean((x - y)**2)", NULL, "8x16 8x16", "8: x=0 y=0 -> sum\n16: x=1 y=1 -> sum\n");
+    check_table("mean((x - y)**2)", NULL, "8x16 8x16",
+                "8: x=0 y=0 counts -> sum\n16: x=1 y=1 counts -> sum\n");
     check_table("amax(x, 1) * 2 - 1, -amin(x, 0)", NULL, "8x16",
                 "8: x=0 -> 0 max\n16: x=1 -> max 0\n");
     check_table("relu(amax(x, 1))", NULL, "8x16", "8: x=0 -> 0\n16: x=1 -> - [0 max amax at 5]\n");
@@ -572,7 +574,7 @@ static void test_refusals(void **state)
     REFUSED(ogive_formula_division_count(f, in.pointers, 1, &count, &error), OGIVE_ARGUMENT,
             "the formula has 2 inputs, 1 were given");
     REFUSED(ogive_formula_division(f, in.pointers, 2, 0, &d, of_inputs, of_results, &error),
-            OGIVE_ARGUMENT, "division.size is 1: expected sizeof(ogive_division), 120");
+            OGIVE_ARGUMENT, "division.size is 1: expected sizeof(ogive_division), 128");
     d.size = sizeof d;
     REFUSED(ogive_formula_division(f, in.pointers, 2, 2, &d, of_inputs, of_results, &error),
             OGIVE_ARGUMENT, "index 2: the formula has 2 for these inputs");

@@ -83,7 +83,7 @@ static PyObject *cuts_of(core_formula *self, const DLTensor *const *inputs, Py_s
 
 /* ---- divisions --------------------------------------------------------------------------- */
 
-/* {'extent', 'inputs', 'results', 'stages', 'cuts', 'reason'} */
+/* {'extent', 'inputs', 'results', 'stages', 'counts', 'cuts', 'reason'} */
 static PyObject *division_of(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
                              size_t index, ogive_placement *of_inputs, ogive_placement *of_results)
 {
@@ -98,9 +98,10 @@ static PyObject *division_of(core_formula *self, const DLTensor *const *inputs, 
     PyObject *placed = cuts ? placements_of(of_inputs, count) : NULL;
     PyObject *given = placed ? placements_of(of_results, results) : NULL;
     if (given)
-        return Py_BuildValue("{s:L,s:N,s:N,s:i,s:N,s:s}", "extent", (long long)division.extent,
+        return Py_BuildValue("{s:L,s:N,s:N,s:i,s:O,s:N,s:s}", "extent", (long long)division.extent,
                              "inputs", placed, "results", given, "stages", (int)division.stages,
-                             "cuts", cuts, "reason", division.reason);
+                             "counts", division.counts ? Py_True : Py_False, "cuts", cuts, "reason",
+                             division.reason);
     Py_XDECREF(cuts);
     Py_XDECREF(placed);
     return NULL;

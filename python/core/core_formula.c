@@ -242,8 +242,9 @@ PyDoc_STRVAR(
     "index, a set of dims that must be divided together. 'extent' is theirs; 'inputs' (by name)\n"
     "and 'results' say what a process has: the number of the dim that it has a part of, 'same',\n"
     "'sum', 'max' or 'min'. 'cuts' are values to be reduced on the way, 'stages' the formulas\n"
-    "between them; 0: the index must be whole, for the 'reason' given. Of inputs only shape and\n"
-    "dtype are looked at.");
+    "between them; 0: the index must be whole, for the 'reason' given. 'counts': a mean counts\n"
+    "elements along it, which must be those of the whole. Of inputs only shape and dtype are\n"
+    "looked at.");
 
 PyDoc_STRVAR(straight_doc,
              "_straight(*inputs): the results, whatever PyTorch may want of the call.");

@@ -97,6 +97,7 @@ static ogive_status describe(og_divisions *all, size_t index, ogive_division *di
     snprintf(division->reason, sizeof division->reason, "%s", one.reason ? one.reason : "");
     division->stages = one.reason ? 0 : one.stage_count;
     division->cuts = one.reason ? 0 : one.cut_count;
+    division->counts = one.counts;
     memcpy(of_inputs, one.inputs, (size_t)all->graph->input_count * sizeof *of_inputs);
     memcpy(of_results, one.results, (size_t)all->graph->result_count * sizeof *of_results);
     return OGIVE_OK;

@@ -360,10 +360,11 @@ static ogive_status divide_by(og_indices *x, int32_t index, const bool *given, o
     return out->reason ? OGIVE_OK : list_cuts(&w, arena, out, error);
 }
 
-static bool sums_exponentials(og_indices *x, int32_t index)
+/* Does a node of this op, whose value is needed, sum over the index or count it? */
+static bool has_op_over(og_indices *x, og_op op, int32_t index)
 {
     for (int32_t n = 0; n < x->graph->node_count; n++)
-        if (x->graph->nodes[n].op == OG_OP_sumexp && x->live[n] && og_index_summed(x, n, index))
+        if (x->graph->nodes[n].op == op && x->live[n] && og_index_summed(x, n, index))
             return true;
     return false;
 }
@@ -405,7 +406,8 @@ static ogive_status divide(const og_graph *graph, const og_input_type *inputs, o
         if (og_index_root(&plain, i) != i || !is_of_input(&plain, i))
             continue;
         og_division *next = &out->divisions[out->count++];
-        next->spread = sums_exponentials(&plain, i);
+        next->counts = has_op_over(&plain, OG_OP_count, i);
+        next->spread = has_op_over(&plain, OG_OP_sumexp, i);
         if (next->spread)
             OG_TRY(find_spread(out, inputs, &spread, error));
         OG_TRY(divide_by(next->spread ? &spread : &plain, i, NULL, &out->arena, next, error));

@@ -25,6 +25,7 @@ typedef struct {
     int32_t index; /* the first of its dims: input * OG_MAX_RANK + dim */
     int64_t extent;
     const char *reason; /* why it must be whole; NULL: it can be divided */
+    bool counts;        /* elements are counted along it */
     bool spread;        /* cuts are nodes of the graph that og_spread() makes */
     int32_t stage_count;
     og_cut *cuts;
@@ -81,7 +82,7 @@ typedef struct {
     const og_typed *types;
     int32_t *parent;              /* of (input or input_count + node) * OG_MAX_RANK + dim */
     int32_t (*of)[OG_MAX_RANK];   /* [node][dim]: an index, or OG_NO_INDEX */
-    int32_t (*sums)[OG_MAX_SUMS]; /* [node]: indices that it sums over; OG_NO_INDEX ends */
+    int32_t (*sums)[OG_MAX_SUMS]; /* [node]: indices it sums over or counts; OG_NO_INDEX ends */
     bool *pinned;                 /* [as parent]: must be whole, nothing is known of its op */
     bool *live;                   /* [node]: its value is needed, not only its shape */
 } og_indices;

@@ -194,11 +194,24 @@ static void find_unknown(og_indices *x, int32_t n, const og_node *node)
         }
 }
 
+static void find_count(og_indices *x, int32_t n, const og_node *node)
+{
+    int32_t arg = node->args[0], rank = x->types[arg].rank;
+    for (int32_t i = 0; i < rank; i++) {
+        bool counted = node->all_dims;
+        for (int d = 0; d < node->dim_count; d++)
+            counted |= (node->dims[d] + rank) % rank == i;
+        if (counted)
+            add_sum(x, n, x->of[arg][i]);
+    }
+}
+
 static void find_special(og_indices *x, int32_t n, const og_node *node)
 {
     int32_t arg = node->args[0], *own = x->of[n];
     switch ((int)node->op) {
     case OG_OP_count: /* a number, that of the whole */
+        find_count(x, n, node);
         return;
     case OG_OP_t:
     case OG_OP_transpose:
