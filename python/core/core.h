@@ -170,6 +170,8 @@ PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject 
  * for a PyTorch without a table that has them. __dlpack__ would take 4 us. */
 PyObject *core_torch_lend(PyObject *tensor);
 int core_torch_stream(int32_t device, void **stream);
+/* Tells ogive.torch of a subclass of Tensor. */
+int core_torch_meet(PyObject *type);
 /* Tells autograd that tensor is about to be written to; refuses what must not be. */
 int core_torch_written(PyObject *tensor);
 

@@ -73,7 +73,7 @@ static int find_family(PyTypeObject *type, PyObject *object, core_family *family
         PyErr_Clear();
         Py_XDECREF(module);
         *family = plain ? FAMILY_TORCH : FAMILY_TORCH_SUBCLASS;
-        return core_torch_load();
+        return core_torch_load() || (!plain && core_torch_meet((PyObject *)type)) ? -1 : 0;
     }
     if (found == 0 && (found = is_from(type, "numpy", "ndarray")) > 0) {
         /* Other subclasses carry a meaning (a mask, a unit) that would be lost. */

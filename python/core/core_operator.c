@@ -74,6 +74,21 @@ static bool is_default(PyObject *const *args, Py_ssize_t count)
                           PyUnicode_CompareWithASCIIString(args[3], "float32") == 0));
 }
 
+/* Has every type of tensor been met, whose rule must be there before the dispatcher looks for
+ * it? -1 with an exception. */
+static int meet_types(PyObject *inputs)
+{
+    core_kind kind;
+    bool is_list = PyList_Check(inputs);
+    if (!is_list && !PyTuple_Check(inputs))
+        return 0;
+    Py_ssize_t count = is_list ? PyList_Size(inputs) : PyTuple_Size(inputs);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (core_kind_of(is_list ? PyList_GetItem(inputs, i) : PyTuple_GetItem(inputs, i), &kind))
+            return -1;
+    return 0;
+}
+
 PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     (void)module;
@@ -87,5 +102,11 @@ PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
             return result;
         Py_DECREF(result);
     }
+    Py_ssize_t first = 0; /* inputs, which may be given by name */
+    while (!count && names && first < PyTuple_Size(names) - 1 &&
+           PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, first), "inputs") != 0)
+        first++;
+    if ((count || (names && PyTuple_Size(names))) && meet_types(args[first]))
+        return NULL;
     return core_torch_dispatch(args, count, names);
 }

@@ -33,6 +33,7 @@ enum {
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
     EXPLAIN,        /* (formula, inputs) -> str: what a gradient keeps */
     DISPATCH,       /* torch.ops.ogive.run as PyTorch made it */
+    MEET,           /* (type): a subclass of Tensor that has not been seen before */
     FUNCTIONS
 };
 
@@ -53,6 +54,7 @@ static const char *const names[FUNCTIONS] = {
     [GRADIENT] = "gradient",
     [EXPLAIN] = "explain",
     [DISPATCH] = "dispatch",
+    [MEET] = "meet",
 };
 static PyObject *functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
@@ -293,6 +295,13 @@ int core_torch_stream(int32_t device, void **stream)
     *stream = answer ? PyLong_AsVoidPtr(answer) : NULL;
     Py_XDECREF(answer);
     return PyErr_Occurred() ? -1 : 0;
+}
+
+int core_torch_meet(PyObject *type)
+{
+    PyObject *done = PyObject_CallFunctionObjArgs(functions[MEET], type, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 int core_torch_written(PyObject *tensor)

@@ -182,6 +182,18 @@ static ogive_status build_cast(copying *c, int32_t node, og_dtype dtype, int32_t
     return OGIVE_OK;
 }
 
+/* The float32 that was reduced has the type of node n again, but is not rounded to it, as
+ * nothing is within a formula. Of the rounded value only the type is used. */
+static ogive_status build_unrounded(copying *c, int32_t n)
+{
+    int32_t like;
+    OG_TRY(build_cast(c, c->copies[n], c->types[n].dtype, &like));
+    og_operand args[2] = {node_operand(c->copies[n]), node_operand(like)}, made;
+    OG_TRY(og_build_plain(&c->builder, OG_OP_cast_like, args, 2, -1, &made));
+    c->copies[n] = made.index;
+    return OGIVE_OK;
+}
+
 static ogive_status build_reduced(copying *c, int32_t n)
 {
     int32_t number = (int32_t)(find_cut(c, n) - c->division->cuts);
@@ -191,9 +203,7 @@ static ogive_status build_reduced(copying *c, int32_t n)
     c->builder.composite = OG_FUNCTION_COUNT;
     OG_TRY(og_build_input(&c->builder, name, strlen(name), -1, &made));
     c->copies[n] = made.index;
-    if (is_half(c->types[n].dtype))
-        return build_cast(c, made.index, c->types[n].dtype, &c->copies[n]);
-    return OGIVE_OK;
+    return is_half(c->types[n].dtype) ? build_unrounded(c, n) : OGIVE_OK;
 }
 
 /* The nodes whose copies are results of the stage. */

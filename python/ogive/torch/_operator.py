@@ -227,8 +227,17 @@ class _Transform(torch.autograd.Function):
         return tuple(results), (0,) * len(results)
 
 
+# Set by _sharded.py: (inputs, formula, gradients, precision) -> results, where DTensors need
+# several calls, else None.
+run_in_stages: Callable[..., list[Tensor] | None] | None = None
+
+
 def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
               precision: str = "float32") -> list[Tensor]:
+    if run_in_stages is not None:
+        results = run_in_stages(inputs, formula, gradients, precision)
+        if results is not None:
+            return results
     found = restore(formula, gradients, precision)
     if forward_ad._current_level >= 0 or torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in inputs):
@@ -407,6 +416,12 @@ def traceable(formula: _core.Formula) -> Callable[..., Any]:
     return formula_call
 
 
+def _meet(kind: type) -> None:
+    """A subclass of Tensor is seen for the first time."""
+    if any(each.__module__.startswith("torch.distributed") for each in kind.__mro__):
+        from . import _sharded  # noqa: F401  imports torch.distributed.tensor: half a second
+
+
 def _find_quick() -> dict[str, int]:
     """The C++ functions behind the questions below, and the keys they are asked for, by
     their mangled names, which change with their arguments; {} if one is missing."""
@@ -448,6 +463,7 @@ doors: dict[str, Any] = {
     "gradient": _record,
     "explain": describe_gradient,
     "dispatch": run._op,
+    "meet": _meet,
     "forward_ad": vars(forward_ad),
     "quick": _find_quick(),
 }

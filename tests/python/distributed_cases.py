@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: MIT
+"""What test_distributed.py has several processes do at once. Each function here whose name
+begins with case_ runs on every rank, with the mesh; those with a mesh of two dims take two."""
+
+import contextlib
+import datetime
+import os
+import sys
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+import ogive
+import ogive.torch as ot
+
+R, S0, S1, S2, P = Replicate(), Shard(0), Shard(1), Shard(2), Partial()
+GATED = "linear(silu(linear(x, w)) * linear(x, v), d)"
+TAIL = "z = linear(x, w, b); z + 2.0 * sigmoid(z)"
+ATTENTION = "softmax(q @ transpose(k, 1, 2) * 0.125, 2) @ v"
+
+
+def tensors(**shapes):
+    """Different numbers in every place, the same on every rank."""
+    generator = torch.Generator().manual_seed(3)
+    return {name: torch.randn(shape, generator=generator) * (shape[-1] ** -.5 if name in "wvd" else 1)
+            for name, shape in shapes.items()}
+
+
+def place(mesh, values, placements):
+    return {name: distribute_tensor(value, mesh, placements[name] if isinstance(
+        placements[name], (list, tuple)) else [placements[name]] * mesh.ndim)
+        for name, value in values.items()}
+
+
+def moves(mode):
+    return sum(mode.get_comm_counts().values())
+
+
+def check(mesh, text, values, placements, want, *, moved=0, grads=None, tolerance=2e-5, bits=False):
+    """text of DTensors against one process: values, the result's placement, the collectives that
+    it took; gradients, and their placements, if given."""
+    formula = ogive.compile(text)
+    plain = {name: value.clone().requires_grad_() for name, value in values.items()}
+    expected = formula(**plain)
+    seed = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
+    wanted = torch.autograd.grad(expected, list(plain.values()), seed)
+    placed = {name: value.requires_grad_()
+              for name, value in place(mesh, values, placements).items()}
+    with CommDebugMode() as mode:
+        got = formula(**placed)
+    want = want if isinstance(want, tuple) else (want,) * mesh.ndim
+    assert got.placements == want, (text, got.placements, want)
+    assert moves(mode) == moved, (text, mode.get_comm_counts())
+    torch.testing.assert_close(got.full_tensor(), expected, rtol=tolerance, atol=tolerance)
+    if bits:
+        assert torch.equal(got.full_tensor(), expected), text
+    seeds = distribute_tensor(seed, mesh, [R if isinstance(p, Partial) else p for p in got.placements])
+    results = torch.autograd.grad(got, list(placed.values()), seeds)
+    for name, result, value in zip(placed, results, wanted):
+        torch.testing.assert_close(result.full_tensor(), value, rtol=5e-5, atol=5e-5,
+                                   msg=lambda text, name=name: f"gradient by {name}: {text}")
+    if grads is not None:
+        found = tuple(result.placements[0] for result in results)
+        assert found == grads, (text, found, grads)
+
+
+# ---- one dim ------------------------------------------------------------------------
+
+
+def case_pointwise(mesh):
+    values = tensors(x=(16, 64), y=(64,))
+    text = "x * sigmoid(x) + y"
+    check(mesh, text, values, dict(x=S0, y=R), S0, grads=(S0, P), bits=True)
+    check(mesh, text, values, dict(x=S1, y=S0), S1, grads=(S1, S0), bits=True)
+    check(mesh, text, values, dict(x=S1, y=R), S1, grads=(S1, S0), bits=True)
+    check(mesh, "x + y", tensors(x=(16, 64), y=(16, 64)), dict(x=S0, y=S1), S0, moved=mesh.ndim)
+
+
+def case_linear(mesh):
+    values = tensors(x=(16, 64), w=(96, 64), b=(96,))
+    check(mesh, TAIL, values, dict(x=S0, w=R, b=R), S0, grads=(S0, P, P), bits=True)
+    check(mesh, TAIL, values, dict(x=R, w=S0, b=S0), S1, grads=(P, S0, S0), bits=True)
+    check(mesh, "linear(x, w, b)", values, dict(x=S1, w=S1, b=R), P, grads=(S1, S1, R))
+    check(mesh, "sum(sigmoid(linear(x, w, b)), dim=1, keepdim=true)", values,
+          dict(x=R, w=S0, b=S0), P, grads=(P, S0, S0))
+    values = tensors(r=(16, 96), x=(16, 64), w=(96, 64), b=(96,))
+    check(mesh, "r + linear(x, w, b) * 0.5", values, dict(r=R, x=S1, w=S1, b=R), P)
+
+
+def case_cuts(mesh):
+    """Sums that something nonlinear needs: one reduction each."""
+    values = tensors(x=(8, 64), w=(96, 64), b=(96,))
+    check(mesh, TAIL, values, dict(x=S1, w=S1, b=R), R, moved=mesh.ndim, grads=(S1, S1, R))
+    check(mesh, TAIL, values, dict(x=R, w=S1, b=R), S1, moved=mesh.ndim)  # w's columns become rows
+    values = tensors(x=(16, 64))
+    for text in ("softmax(x, dim=1)", "log_softmax(x, dim=1)", "layer_norm(x, 64)"):
+        check(mesh, text, values, dict(x=S1), S1, moved=2 * mesh.ndim, grads=(S1,))
+    check(mesh, "softmax(x, dim=1)", values, dict(x=S0), S0, bits=True)
+    values = tensors(x=(16, 64), w=(64,), b=(64,))
+    check(mesh, "layer_norm(x, 64, w, b)", values, dict(x=S0, w=R, b=R), S0, grads=(S0, P, P),
+          bits=True)
+    check(mesh, "layer_norm(x, 64, w, b)", values, dict(x=S1, w=R, b=R), S1, moved=2 * mesh.ndim)
+    check(mesh, "rms_norm(x, 64, w) + b", values, dict(x=S1, w=S0, b=S0), S1, moved=mesh.ndim)
+
+
+def case_means(mesh):
+    """Counts are those of the whole."""
+    values = tensors(x=(16, 64), y=(16, 64))
+    check(mesh, "mean((x - y)**2)", values, dict(x=S0, y=S0), P, grads=(S0, S0))
+    check(mesh, "mean(x * y, 1)", values, dict(x=S1, y=S1), P, grads=(S1, S1))
+    check(mesh, "var(x, 1) + mean(y)", values, dict(x=S0, y=S0), (S0,) * mesh.ndim,
+          moved=mesh.ndim)
+
+
+def case_extremes(mesh):
+    values = tensors(x=(16, 64))
+    check(mesh, "amax(x, 1) * 2 - 1", values, dict(x=S1), Partial("max"), bits=True)
+    check(mesh, "-amin(x, 1)", values, dict(x=S1), Partial("max"), bits=True)
+    check(mesh, "relu(amax(x, 1))", values, dict(x=S1), R, moved=mesh.ndim, bits=True)
+
+
+def case_gated(mesh):
+    values = tensors(x=(16, 64), w=(96, 64), v=(96, 64), d=(64, 96))
+    placed = dict(x=R, w=S0, v=S0, d=S1)
+    check(mesh, GATED, values, placed, P, grads=(P, S0, S0, S1))
+    check(mesh, "silu(linear(x, w)) * linear(x, v)", {k: values[k] for k in "xwv"},
+          dict(x=R, w=S0, v=S0), S1, bits=True)
+    values["g"] = tensors(g=(64,))["g"]
+    check(mesh, f"h = rms_norm(x, 64, g); x + {GATED.replace('(x,', '(h,')}", values,
+          dict(placed, g=R), R, moved=mesh.ndim)
+
+
+def case_attention(mesh):
+    values = tensors(q=(4, 8, 16), k=(4, 24, 16), v=(4, 24, 16))
+    check(mesh, ATTENTION, values, dict(q=S0, k=S0, v=S0), S0, bits=True)
+    check(mesh, ATTENTION, values, dict(q=S1, k=R, v=R), S1, bits=True)
+    check(mesh, ATTENTION, values, dict(q=R, k=S1, v=S1), P, moved=2 * mesh.ndim)
+
+
+def case_uneven(mesh):
+    values = tensors(x=(7, 9), y=(9,))
+    check(mesh, "x * 2 + y", values, dict(x=S0, y=R), S0)
+    check(mesh, "sum(x * y, 1)", values, dict(x=S1, y=S0), P)
+    values = tensors(x=(7, 5), w=(9, 5), b=(9,))
+    check(mesh, "gelu(linear(x, w, b))", values, dict(x=R, w=S0, b=S0), S1)
+
+
+# ---- ways in ------------------------------------------------------------------------
+
+
+def case_ways_in(mesh):
+    x = tensors(x=(16, 64))["x"]
+    placed = distribute_tensor(x, mesh, [S0] * mesh.ndim)
+    f = ogive.compile("x * scale + 1")
+    assert torch.equal(f(placed, 3.0).full_tensor(), f(x, 3.0))
+    assert torch.equal(ot.softmax(placed, 1).full_tensor(), ot.softmax(x, 1))
+    out = torch.zeros_like(placed)
+    assert f(placed, 3.0, out=out) is out and torch.equal(out.full_tensor(), f(x, 3.0))
+    with torch.inference_mode():
+        got, = torch.ops.ogive.run((placed,), formula="sigmoid(x)")
+        assert got.placements == placed.placements
+    first, second = ogive.compile("x * 2, sum(x, 0)")(placed)
+    assert first.placements == placed.placements and isinstance(second.placements[0], Partial)
+    sums = ogive.compile("sum(x, 0)")(placed)  # contributions go on
+    assert isinstance(ogive.compile("x * 0.5")(sums).placements[0], Partial)
+    torch.testing.assert_close(ogive.compile("exp(x * 0.1)")(sums).full_tensor(),
+                               torch.exp(x.sum(0) * .1))
+
+
+def case_higher_order(mesh):
+    f, x = ogive.compile("sum(sigmoid(x) * x)"), tensors(x=(8, 16))["x"]
+
+    def second(x):
+        grad, = torch.autograd.grad(f(x), x, create_graph=True)
+        return torch.autograd.grad(grad.sum(), x)[0]
+
+    got = second(distribute_tensor(x, mesh, [S0] * mesh.ndim).requires_grad_())
+    torch.testing.assert_close(got.full_tensor(), second(x.clone().requires_grad_()))
+
+
+def case_halves(mesh):
+    """A sum of halves that is cut is reduced in float32: as near as in one process."""
+    values = {k: v.bfloat16() for k, v in tensors(x=(32, 256), w=(64, 256), b=(64,)).items()}
+    placed = place(mesh, values, dict(x=S1, w=S1, b=R))
+    f = ogive.compile(TAIL)
+    got, alone = f(**placed).full_tensor(), f(**values)
+    exact = f(**{k: v.double() for k, v in values.items()})
+    assert got.dtype == torch.bfloat16
+
+    def error(value):
+        return (value.double() - exact).square().mean().sqrt()
+
+    assert error(got) < 1.05 * error(alone), (error(got), error(alone))
+
+
+def case_autocast(mesh):
+    values = tensors(x=(16, 64), w=(96, 64), v=(96, 64), d=(64, 96))
+    placed = place(mesh, values, dict(x=R, w=S0, v=S0, d=S1))
+    f = ogive.compile(GATED)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, want = f(**placed), f(**values)
+    assert got.dtype == want.dtype == torch.bfloat16
+    torch.testing.assert_close(got.full_tensor(), want, rtol=2e-2, atol=2e-2)
+
+
+def case_refusals(mesh):
+    values = tensors(x=(16, 64), w=(96, 64))
+    f = ogive.compile("linear(x, w)")
+    placed = place(mesh, values, dict(x=R, w=S0))
+    message = None
+    try:
+        f(values["x"], placed["w"])
+    except RuntimeError as error:
+        message = str(error)
+    assert message and "input 'x' is a tensor, 'w' a DTensor" in message, message
+    other = init_device_mesh("cpu", (1,) * (mesh.ndim - 1) + (mesh.size(),) if mesh.ndim > 1 else
+                             (1, mesh.size()))
+    try:
+        f(distribute_tensor(values["x"], other, [R] * other.ndim), placed["w"])
+        raise AssertionError("inputs on two meshes")
+    except RuntimeError as error:
+        assert "all must be on one mesh" in str(error), error
+    try:
+        f(placed["x"], distribute_tensor(torch.ones(7, 5), mesh, [R] * mesh.ndim))
+        raise AssertionError("shapes that do not fit")
+    except ValueError as error:
+        assert "the last dims differ" in str(error), error
+    assert f(**placed).placements[0] == S1  # and all ranks go on
+
+
+# ---- two dims -----------------------------------------------------------------------
+
+
+def case_two_dims(mesh):
+    if mesh.ndim < 2:
+        return
+    values = tensors(x=(16, 64), w=(96, 64), b=(96,))
+    check(mesh, TAIL, values, dict(x=[S0, R], w=[R, S0], b=[R, S0]), (S0, S1), bits=True)
+    check(mesh, TAIL, values, dict(x=[S0, S1], w=[R, S1], b=[R, R]), (S0, R), moved=1)
+    values = tensors(x=(16, 64), w=(96, 64), v=(96, 64), d=(64, 96))
+    check(mesh, GATED, values, dict(x=[S0, R], w=[R, S0], v=[R, S0], d=[R, S1]), (S0, P))
+    values = tensors(x=(16, 64), y=(16, 64))
+    check(mesh, "mean((x - y)**2)", values, dict(x=[S0, S1], y=[S0, S1]), (P, P))
+
+
+# ---- running ------------------------------------------------------------------------
+
+
+def _run(rank, world, shape, folder, wanted):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
+                            world_size=world, timeout=datetime.timedelta(seconds=60))
+    mesh = init_device_mesh("cpu", shape)
+    for name in wanted:
+        report = ""
+        try:
+            globals()[name](mesh)
+        except BaseException:  # also of the other ranks, for all do the same
+            report = traceback.format_exc()
+        with open(f"{folder}/{name}.{rank}", "w") as file:
+            file.write(report)
+        if report and not os.environ.get("OGIVE_GO_ON"):  # ranks may be out of step now
+            sys.stderr.write(report)
+            os._exit(1)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def start(shape, folder, wanted):
+    """Runs the cases on a mesh of this shape; each leaves a file with what went wrong."""
+    world = 1
+    for extent in shape:
+        world *= extent
+    context = torch.multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_run, args=(rank, world, shape, folder, wanted))
+                 for rank in range(world)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(240)
+        if process.is_alive():
+            process.kill()
+
+
+def cases():
+    return [name for name in globals() if name.startswith("case_")]

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""Formulas on PyTorch's distributed engine: several gloo processes on this machine do what
+distributed_cases.py says. OGIVE_TEST_FULL=1: also 4 processes, on a line and 2 x 2."""
+
+import os
+
+import pytest
+import torch.distributed
+
+import distributed_cases
+
+if not torch.distributed.is_available():
+    pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
+
+MESHES = [(2,), *([(4,), (2, 2)] if os.environ.get("OGIVE_TEST_FULL") else [])]
+
+
+@pytest.fixture(scope="module", params=MESHES, ids=lambda mesh: "x".join(map(str, mesh)))
+def reports(request, tmp_path_factory):
+    """One start of the processes for all cases."""
+    folder = tmp_path_factory.mktemp("ranks")
+    distributed_cases.start(request.param, str(folder), distributed_cases.cases())
+    return folder
+
+
+@pytest.mark.parametrize("name", distributed_cases.cases())
+def test_case(reports, name):
+    found = sorted(reports.glob(f"{name}.*"))
+    texts = [file.read_text() for file in found]
+    assert texts, f"{name} did not run: an earlier case failed"
+    assert not any(texts), "\n".join(texts)
