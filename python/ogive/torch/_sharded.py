@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 Layout = tuple[Shape, str]  # of a whole tensor: shape, name of the dtype
 Placements = tuple[Placement, ...]  # per dim of the mesh
 # What an input is to be on one dim of the mesh; None: the same everywhere, given as a sum.
-Wanted = Placement | None
+Wanted = Any  # Placement | None
 
 _MOST_PLANS = 4096
 
@@ -193,7 +193,7 @@ _find_plan = functools.lru_cache(maxsize=_MOST_PLANS)(_make_plan)
 def _check_mesh(formula: _core.Formula, inputs: Sequence[Tensor]) -> Any:
     """The mesh of the inputs; says what is wrong if they have not one."""
     first = next(i for i, tensor in enumerate(inputs) if isinstance(tensor, DTensor))
-    mesh = inputs[first].device_mesh  # type: ignore[attr-defined]
+    mesh = inputs[first].device_mesh
     for name, tensor in zip(formula.inputs, inputs):
         if not isinstance(tensor, DTensor):
             if tensor.numel() != 1:
@@ -299,7 +299,7 @@ def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
         if found is not None:
             order, local, specs = found
             results = run([inputs[i]._local_tensor for i in order], text, local, precision)
-            return [DTensor(result, spec, requires_grad=False)  # type: ignore[call-arg]
+            return [DTensor(result, spec, requires_grad=False)
                     for result, spec in zip(results, specs)]
     results, nothing_moved = _run_parts(inputs, text, steps, precision)
     if key is not None and nothing_moved:
@@ -379,7 +379,7 @@ class _Reduce(torch.autograd.Function):
         return _whole(tensor.detach())
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Any) -> Any:
         return _whole(grad)
 
 
@@ -419,7 +419,7 @@ def _run_in_stages(inputs: Sequence[Tensor], text: str, steps: str,
         return None
     key = None
     if all([type(tensor) is DTensor and type(tensor._local_tensor) is Tensor for tensor in inputs]):
-        key = (text, steps, precision, *[tensor._spec for tensor in inputs])  # type: ignore
+        key = (text, steps, precision, *[tensor._spec for tensor in inputs])
         if key in _one_stage:
             return None
     formula = restore(text, steps, precision)
