@@ -2,10 +2,10 @@
 """What test_distributed.py has several processes do at once. Each function here whose name
 begins with case_ runs on every rank, with the mesh; those with a mesh of two dims take two."""
 
-import contextlib
 import datetime
 import os
 import sys
+import tempfile
 import traceback
 
 import torch
@@ -15,6 +15,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput,
+                                               PrepareModuleOutput, RowwiseParallel,
+                                               parallelize_module)
+from torch.utils.checkpoint import checkpoint
 
 import ogive
 import ogive.torch as ot
@@ -232,6 +236,189 @@ def case_refusals(mesh):
     except ValueError as error:
         assert "the last dims differ" in str(error), error
     assert f(**placed).placements[0] == S1  # and all ranks go on
+
+
+# ---- models -------------------------------------------------------------------------
+
+
+class Gated(nn.Module):
+    """Llama's feed-forward block: layers that formulas read."""
+
+    def __init__(self, d=64, h=96):
+        super().__init__()
+        self.gate, self.up = nn.Linear(d, h, bias=False), nn.Linear(d, h, bias=False)
+        self.down = nn.Linear(h, d, bias=False)
+        self.act = ot.Formula("silu(linear(x, gate.weight)) * linear(x, up.weight)",
+                              gate=self.gate, up=self.up)
+        self.out = ot.Formula("linear(h, down.weight)", down=self.down)
+
+    def forward(self, x):
+        return self.out(self.act(x))
+
+
+class Plain(nn.Module):
+    def __init__(self, d=64, h=96):
+        super().__init__()
+        self.gate, self.up = nn.Linear(d, h, bias=False), nn.Linear(d, h, bias=False)
+        self.down = nn.Linear(h, d, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    def __init__(self, d=64):
+        super().__init__()
+        self.norm = nn.LayerNorm(d)
+        self.mlp = Gated(d)
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+
+def made(kind):
+    torch.manual_seed(0)
+    return kind()
+
+
+def trained(model, x):
+    """y and the gradients of one process."""
+    y = model(x)
+    y.square().mean().backward()
+    return y.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def check_model(model, y, want, grads):
+    torch.testing.assert_close(whole(y).detach(), want, rtol=1e-4, atol=1e-5)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(whole(p.grad), grads[name.replace("_orig_mod.", "")], rtol=1e-4,
+                                   atol=1e-5)
+
+
+def tensor_parallel(model, mesh, layout=R):
+    plan = {"gate": ColwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
+    if isinstance(model, Gated):  # its formulas, not its layers, are called
+        plan["act"] = PrepareModuleInput(input_layouts=layout, desired_input_layouts=R)
+        plan["out"] = PrepareModuleOutput(output_layouts=P, desired_output_layouts=layout)
+    return parallelize_module(model, mesh, plan)
+
+
+def case_tensor_parallel(mesh):
+    if mesh.ndim > 1:
+        return
+    x = tensors(x=(16, 64))["x"]
+    want, grads = trained(made(Gated), x)
+    for wrap in (lambda model: model, lambda model: torch.compile(model, backend="aot_eager"),
+                 lambda model: torch.compile(model, backend=ot.backend)):
+        model = wrap(tensor_parallel(made(Gated), mesh))
+        with CommDebugMode() as mode:
+            y = model(x)
+        assert moves(mode) == 1, mode.get_comm_counts()  # that of the output
+        y.square().mean().backward()
+        check_model(model, y, want, grads)
+    # sequence parallel: all-gather, reduce-scatter
+    model = tensor_parallel(made(Gated), mesh, S0)
+    y = DTensor.from_local(model(x.chunk(mesh.size())[mesh.get_local_rank()].clone()), mesh, [S0])
+    y.square().mean().backward()
+    check_model(model, y, want, grads)
+
+
+def case_backend(mesh):
+    """The products of a tensor-parallel model go to formulas."""
+    if mesh.ndim > 1:
+        return
+    x = tensors(x=(16, 64))["x"]
+    want, grads = trained(made(Plain), x)
+    model = tensor_parallel(made(Plain), mesh)
+    assert "taken: linear, silu, linear, mul" in ot.explain(model, x)
+    for options in ({}, {"rest": "aot_eager"}):
+        model.zero_grad()
+        compiled = torch.compile(model, backend=ot.backend, options=options)
+        y = compiled(x)
+        y.square().mean().backward()
+        check_model(compiled, y, want, grads)
+
+
+def case_compile(mesh):
+    values = tensors(x=(16, 64), w=(96, 64), b=(96,), v=(96, 64), d=(64, 96))
+    for text, placements in ((TAIL, dict(x=R, w=S0, b=S0)), (TAIL, dict(x=S1, w=S1, b=R)),
+                             ("mean(x * x)", dict(x=S0))):
+        formula = ogive.compile(text)
+        chosen = {name: values[name] for name in formula.inputs}
+        want = formula(**chosen) * 2
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda *args: formula(*args) * 2, backend="aot_eager",
+                                     fullgraph=True, dynamic=dynamic)
+            placed = [each.requires_grad_() for each in place(mesh, chosen, placements).values()]
+            got = compiled(*placed)
+            torch.testing.assert_close(got.full_tensor(), want, rtol=1e-4, atol=1e-4)
+            torch.autograd.grad(got, placed, torch.ones_like(got))
+
+
+def case_steps(mesh):
+    """AdamW, clipped gradients, activation checkpoints."""
+    if mesh.ndim > 1:
+        return
+    x, losses = tensors(x=(16, 64))["x"], []
+    for parallel in (False, True):
+        model = made(Gated)
+        if parallel:
+            tensor_parallel(model, mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = checkpoint(model, x, use_reentrant=False).square().mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), .1)
+            optimizer.step()
+        losses.append(loss.item())
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-6)
+
+
+def case_fsdp(mesh):
+    """FSDP2 of modules that hold formulas, nested, and of tensor-parallel ones on two dims."""
+    from torch.distributed.fsdp import fully_shard
+    x = tensors(x=(16, 64))["x"]
+    want, grads = trained(made(Block), x)
+    model = made(Block)
+    if mesh.ndim > 1:
+        tensor_parallel(model.mlp, named_mesh(mesh)["tp"])
+    data = named_mesh(mesh)["dp"]
+    if mesh.ndim == 1:
+        fully_shard(model.mlp, mesh=data)
+    fully_shard(model, mesh=data)
+    part = slice(data.get_local_rank() * 16 // data.size(), (data.get_local_rank() + 1) * 16 // data.size())
+    y = model(x[part])
+    y.square().mean().backward()
+    torch.testing.assert_close(y.detach(), want[part], rtol=1e-4, atol=1e-5)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(whole(p.grad), grads[name], rtol=1e-4, atol=1e-5)
+
+
+def named_mesh(mesh):
+    return init_device_mesh("cpu", tuple(mesh.shape), mesh_dim_names=("dp", "tp")[:mesh.ndim])
+
+
+def case_saved(mesh):
+    """A checkpoint has each parameter once, and is read by a model that is divided otherwise."""
+    if mesh.ndim > 1:
+        return
+    import torch.distributed.checkpoint as dcp
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    model = tensor_parallel(made(Gated), mesh)
+    state = model.state_dict()
+    assert sorted(state) == ["down.weight", "gate.weight", "up.weight"], list(state)
+    dcp.save(state, checkpoint_id=folder[0])
+    other = Plain()
+    dcp.load(other.state_dict(), checkpoint_id=folder[0])
+    for p, q in zip(made(Gated).parameters(), other.parameters()):
+        assert torch.equal(p, q)
 
 
 # ---- two dims -----------------------------------------------------------------------

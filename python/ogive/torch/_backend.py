@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
 
 from .. import _core
+from ._lifted import lift
 from ._precision import precision
 from ._regions import Analysis, Region
 
@@ -75,7 +76,7 @@ def _checkpoints(module: GraphModule) -> Iterator[tuple[Node, str, GraphModule]]
 
 
 def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
-    analysis = Analysis(module)
+    analysis = Analysis(lift(module))
     if analysis.regions:
         module = rewrite(module, analysis)
     for node, name, body in _checkpoints(module):
@@ -113,7 +114,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _report(module: GraphModule) -> list[str]:
-    analysis, lines = Analysis(module), list[str]()
+    analysis, lines = Analysis(lift(module)), list[str]()
     taken, left = analysis.account()
     for region, nodes in taken:
         lines.append(f"taken: {', '.join(analysis.names[node] for node in nodes)} "

@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 from .. import _core
 from ._autocast import signatures
 from ._operator import attributes_among, run
+from ._lifted import is_dtensor
 from ._precision import precision
 from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, argument,
                          is_harmless, is_number, may_write, name_of, translate, value_of,
@@ -395,6 +396,7 @@ class Analysis:
 def _storage(node: Node) -> Any:
     """What tells the memory of a tensor from that of others; where there is none, the node."""
     value = value_of(node)
+    value = value._local_tensor if is_dtensor(value) else value
     try:
         return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
     except NotImplementedError:  # a tensor of torch.func
@@ -437,7 +439,8 @@ def is_view(node: Node) -> bool:
 def _why_different(region: Region, autocast: Any) -> str | None:
     """Asks the operator for its results' shapes and dtypes, which must be PyTorch's."""
     values = [value_of(node) for node in region.inputs]
-    mode = next((value.fake_mode for value in values if hasattr(value, "fake_mode")), None)
+    inner = [getattr(value, "_local_tensor", value) for value in values]  # of DTensors
+    mode = next((value.fake_mode for value in inner if hasattr(value, "fake_mode")), None)
     context = torch.autocast(*autocast) if autocast else contextlib.nullcontext()
     device = value_of(region.outputs[0]).device
     try:
@@ -453,4 +456,7 @@ def _why_different(region: Region, autocast: Any) -> str | None:
                 a == b for a, b in zip(result.shape, want.shape)):
             return (f"a formula would give {result.dtype} {tuple(result.shape)}, "
                     f"PyTorch gives {want.dtype} {tuple(want.shape)}")
+        if is_dtensor(want) and result.placements != want.placements:
+            return (f"a formula would place it {tuple(result.placements)}, "
+                    f"PyTorch has it {tuple(want.placements)}")
     return None

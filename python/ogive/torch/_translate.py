@@ -43,7 +43,7 @@ _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dty
 _HARMLESS = {
     "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze",
     "expand", "expand_as", "repeat", "contiguous", "chunk", "split", "unbind", "cat", "stack",
-    "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel",
+    "from_local", "to_local", "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel",
     "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
@@ -164,7 +164,8 @@ def _check_tensor(node: Node, device: torch.device | None) -> torch.device:
     value = value_of(node)
     if not isinstance(value, Tensor):
         raise Left("an argument is no tensor")
-    if is_traceable_wrapper_subclass(value) or is_functorch_wrapped_tensor(value):
+    if is_functorch_wrapped_tensor(value) or (
+            is_traceable_wrapper_subclass(value) and type(value).__name__ != "DTensor"):
         raise Left("it works on a tensor subclass, or under torch.func")
     if value.layout != torch.strided or value.device.type not in ("cpu", "cuda"):
         raise Left(f"a tensor is {value.layout} on {value.device}")
