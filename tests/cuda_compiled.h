@@ -11,6 +11,7 @@
 #include "cuda/host/cuda_driver.h"
 #include "cuda/host/cuda_nvrtc.h"
 #include "cuda/emit/cuda_work.h"
+#include "plan/planner.h"
 
 #include <elf.h>
 
@@ -50,6 +51,7 @@ static inline void emit_batch(const og_cuda_limits *limits, og_dtype dtype, int3
         output.stride[d] = stride;
         stride *= extents[d];
     }
+    og_see_matrices(&kernel);
     TEST_OK(og_cuda_emit(&plan, 0, limits, false, arena, work, &error), error);
 }
 

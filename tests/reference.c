@@ -502,11 +502,23 @@ static double product_levels(og_type type, int64_t k)
     return (double)(OG_PRODUCT_BLOCK + (blocks < most ? blocks : most) + groups);
 }
 
-/* Terms are exact, as those of fused multiply-adds are, or nearly so (float64). */
-static reference_value compute_product(const running *r, const og_product *product)
+/* Where a factor's first term at r->index is: left has no n, right no m. */
+static const reference_value *find_factor(const running *r, og_factor factor)
 {
-    const reference_value *left = find_element(r, &product->left);
-    const reference_value *right = find_element(r, &product->right);
+    const og_matrices *s = &r->kernel->matrices;
+    int32_t first = s->batch_rank + (factor.is_right ? 0 : s->m_rank);
+    int32_t count = factor.is_right ? s->m_rank : s->n_rank;
+    running at = *r;
+    memset(at.index + first, 0, (size_t)count * sizeof *at.index);
+    return find_element(&at, factor.access);
+}
+
+/* Terms are exact, as those of fused multiply-adds are, or nearly so (float64). */
+static reference_value compute_product(const running *r, int32_t index)
+{
+    const og_product *product = &r->kernel->products[index];
+    const reference_value *left = find_factor(r, og_factor_of(r->kernel, index, false));
+    const reference_value *right = find_factor(r, og_factor_of(r->kernel, index, true));
     og_type type = product->dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
     const format *f = &formats[held_in(type)];
     const double no_constants[OG_MAX_NUMBERS] = {0};
@@ -568,7 +580,7 @@ static void run_instr(running *r, const og_instr *instr)
         break;
     }
     case OG_OP_PRODUCT:
-        result = compute_product(r, &kernel->products[instr->index]);
+        result = compute_product(r, instr->index);
         break;
     case OG_OP_where:
         result = compute_where(args[0], args[1], args[2]);

@@ -5,6 +5,8 @@
  */
 #include "test_cpu.h"
 
+#include "plan/planner.h"
+
 /* ---- at random --------------------------------------------------------------------- */
 
 static int32_t pick(test_random *random, const int32_t *values, int32_t count)
@@ -199,8 +201,11 @@ static void test_random_products(void **unused)
 {
     test_random random = test_random_named("products");
     (void)unused;
-    for (int i = 0; i < (test_full() ? 20000 : 400); i++)
-        check(draw_kernel(&random, true), (uint64_t)i, i % 5 == 0);
+    for (int i = 0; i < (test_full() ? 20000 : 400); i++) {
+        builder *b = draw_kernel(&random, true);
+        og_see_matrices(&b->kernel);
+        check(b, (uint64_t)i, i % 5 == 0);
+    }
 }
 
 int main(void)

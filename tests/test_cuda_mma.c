@@ -26,18 +26,17 @@ static const og_cuda_limits ampere = {.arch = 80,
                                       .shared_per_multiprocessor = 164 * 1024,
                                       .l2_bytes = 40 << 20};
 
-static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
-                                            .right = OG_FLOAT32,
-                                            .products = 1,
-                                            .passes = 1,
-                                            .has_columns = true,
-                                            .m = 100,
-                                            .n = 128,
-                                            .own_n = 128,
-                                            .k = 128,
-                                            .right_k_stride = 7,
-                                            .right_pitch = -3,
-                                            .sum_bytes = 80};
+static const og_cuda_product_facts plain = {
+    .left = OG_FLOAT32,
+    .right = OG_FLOAT32,
+    .products = 1,
+    .passes = 1,
+    .has_columns = true,
+    .of = {.batch = 1, .m = 100, .n = 128, .k = 128, .n_rank = 1},
+    .own_n = 128,
+    .right_k_stride = 7,
+    .right_pitch = -3,
+    .sum_bytes = 80};
 
 static bool is_taken(const og_cuda_product_facts *facts)
 {
@@ -56,7 +55,7 @@ static void test_choice(void **unused)
     assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, NULL));
     assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, "mma"));
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
-        f.m = m;
+        f.of.m = m;
         assert_true(is_taken(&f));
     }
     const int32_t archs[] = {80, 86, 89, 90, 100, 103, 110, 120};
@@ -78,10 +77,10 @@ static void test_choice(void **unused)
     REFUSED(passes, 2);
     REFUSED(has_columns, false);
     REFUSED(own_n, 127);
-    REFUSED(k, 127);
-    REFUSED(k, (int64_t)1 << 31);
+    REFUSED(of.k, 127);
+    REFUSED(of.k, (int64_t)1 << 31);
 #undef REFUSED
-    f.k = 128;
+    f.of.k = 128;
     f.left = f.right = OG_BFLOAT16;
     assert_true(is_taken(&f));
 }

@@ -60,7 +60,8 @@ enum { PROCESSORS = 3 }; /* of the fake device: small shapes get large tiles, to
 static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, size_t shared,
                             int32_t processors)
 {
-    const og_cuda_product_shape shape = {.m = m, .n = n, .k = k, .batch = 1, .products = products};
+    const og_cuda_product_shape shape = {.of = {.batch = 1, .m = m, .n = n, .k = k},
+                                         .products = products};
     const og_cuda_limits limits = {
         .arch = 90, .multiprocessors = processors, .shared_per_block = shared};
     return og_cuda_choose_tile(&shape, &limits);

@@ -22,19 +22,17 @@ static const og_cuda_limits hopper = {.arch = 90,
 
 /* ---- the choice ------------------------------------------------------------------------ */
 
-static const og_cuda_product_facts plain = {.left = OG_FLOAT32,
-                                            .right = OG_FLOAT32,
-                                            .products = 1,
-                                            .passes = 1,
-                                            .has_columns = true,
-                                            .batch = 1,
-                                            .m = 100,
-                                            .n = 128,
-                                            .own_n = 128,
-                                            .k = 128,
-                                            .right_k_stride = 1,
-                                            .right_pitch = 128,
-                                            .sum_bytes = 8};
+static const og_cuda_product_facts plain = {
+    .left = OG_FLOAT32,
+    .right = OG_FLOAT32,
+    .products = 1,
+    .passes = 1,
+    .has_columns = true,
+    .of = {.batch = 1, .m = 100, .n = 128, .k = 128, .n_rank = 1},
+    .own_n = 128,
+    .right_k_stride = 1,
+    .right_pitch = 128,
+    .sum_bytes = 8};
 
 static bool is_taken(const og_cuda_product_facts *facts)
 {
@@ -54,14 +52,15 @@ static void test_choice(void **unused)
     other.arch = 100;
     assert_non_null(og_cuda_refuse_hopper(&f, &other, false, NULL));
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
-        f.m = m;
+        f.of.m = m;
         assert_true(is_taken(&f));
     }
     for (int32_t dims = 1; dims < 6; dims++) { /* nor by the batch */
-        f.batch_dims = dims;
-        f.m = f.batch = (int64_t)1 << 6 * dims;
+        f.of.batch_rank = dims;
+        f.of.m = 1;
+        f.of.batch = (int64_t)1 << 6 * dims;
         f.right_slab = dims % 2 ? 128 * 128 : -7;
-        f.right_last = f.batch;
+        f.right_last = f.of.batch;
         assert_true(is_taken(&f));
     }
 #define REFUSED(member, value)                                                                     \
@@ -78,13 +77,13 @@ static void test_choice(void **unused)
     REFUSED(passes, 2);
     REFUSED(has_columns, false);
     REFUSED(own_n, 127); /* though n, of several products, may be more */
-    REFUSED(k, 63);
+    REFUSED(of.k, 63);
     REFUSED(sum_bytes, 12);
-    REFUSED(m, (int64_t)1 << 31);
+    REFUSED(of.m, (int64_t)1 << 31);
 #undef REFUSED
-    f.m = f.n = f.k = 1 << 23;
+    f.of.m = f.of.n = f.of.k = 1 << 23;
     assert_true(is_taken(&f));
-    f.m = f.n = f.k = 1 << 30; /* indices would overflow */
+    f.of.m = f.of.n = f.of.k = 1 << 30; /* indices would overflow */
     assert_true(!is_taken(&f));
 }
 
@@ -106,15 +105,15 @@ static void test_fetch(void **unused)
     FETCHED(OG_CUDA_ACROSS, 1, 128); /* x @ w */
     FETCHED(OG_CUDA_TURNED, 1, 129);
     FETCHED(OG_CUDA_TURNED, 1, 0);
-    f.batch = 3;
-    f.batch_dims = 1;
+    f.of.batch = 3;
+    f.of.batch_rank = 1;
     f.right_slab = 128 * 128;
     FETCHED(OG_CUDA_ACROSS, 1, 128);
     FETCHED(OG_CUDA_ALONG, 128, 1);
     f.right_slab = 128 * 128 + 1;
     FETCHED(OG_CUDA_TURNED, 1, 128);
     assert_true(is_taken(&f));
-    f.batch_dims = 2;
+    f.of.batch_rank = 2;
     f.right_slab = 64; /* heads */
     f.right_last = 1000000;
     FETCHED(OG_CUDA_ACROSS, 1, 128);
@@ -169,7 +168,7 @@ static void test_choice_of_halves(void **unused)
     f.left = f.right = OG_BFLOAT16;
     f.right_pitch = 133;
     f.right_k_stride = -7;
-    f.n = f.own_n = f.k = 16;
+    f.of.n = f.own_n = f.of.k = 16;
     f.sum_bytes = 40;
     const og_cuda_product_facts half = f;
     assert_true(is_taken(&half));
@@ -180,9 +179,9 @@ static void test_choice_of_halves(void **unused)
     REFUSED(left, OG_FLOAT16);
     REFUSED(has_columns, false);
     REFUSED(own_n, 15);
-    REFUSED(k, 15);
+    REFUSED(of.k, 15);
     REFUSED(products, 2);
-    REFUSED(m, (int64_t)1 << 31);
+    REFUSED(of.m, (int64_t)1 << 31);
 #undef REFUSED
 }
 
@@ -211,20 +210,23 @@ static void test_half_tiles(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(best); i++)
-        check_half_tile(
-            &(og_cuda_half_shape){.batch = 1, .m = best[i].m, .n = best[i].n, .products = 1},
-            &best[i].tile);
-    check_half_tile(
-        &(og_cuda_half_shape){.batch = 1, .m = 128, .n = 32768, .products = 1, .is_long = true},
-        &(og_cuda_half_tile){2, 128, false, true, false});
-    check_half_tile(
-        &(og_cuda_half_shape){.batch = 1, .m = 4096, .n = 4096, .products = 1, .is_long = true},
-        &(og_cuda_half_tile){2, 128, true, false, false});
+        check_half_tile(&(og_cuda_half_shape){.of = {.batch = 1, .m = best[i].m, .n = best[i].n},
+                                              .products = 1},
+                        &best[i].tile);
+    check_half_tile(&(og_cuda_half_shape){.of = {.batch = 1, .m = 128, .n = 32768},
+                                          .products = 1,
+                                          .is_long = true},
+                    &(og_cuda_half_tile){2, 128, false, true, false});
+    check_half_tile(&(og_cuda_half_shape){.of = {.batch = 1, .m = 4096, .n = 4096},
+                                          .products = 1,
+                                          .is_long = true},
+                    &(og_cuda_half_tile){2, 128, true, false, false});
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1)
         for (int64_t n = 1; n < 1 << 20; n = n * 5 + 2) {
             const int32_t products = (int32_t)(m % 2 + 1);
             og_cuda_half_tile tile = og_cuda_choose_half_tile(
-                &(og_cuda_half_shape){m % 3 + 1, m, n, products, true, true, n % 2},
+                &(og_cuda_half_shape){
+                    {.batch = m % 3 + 1, .m = m, .n = n}, products, true, true, n % 2},
                 hopper.multiprocessors);
             const int32_t columns = tile.width / products;
             assert_true(columns >= 64);

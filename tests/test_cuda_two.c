@@ -109,8 +109,8 @@ static void test_tiles(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(best); i++) {
-        const og_cuda_half_shape shape = {
-            .batch = 1, .m = best[i].m, .n = best[i].n, .products = 2};
+        const og_cuda_half_shape shape = {.of = {.batch = 1, .m = best[i].m, .n = best[i].n},
+                                          .products = 2};
         og_cuda_half_tile tile = og_cuda_choose_half_tile(&shape, hopper.multiprocessors);
         assert_int_equal(tile.groups, best[i].tile.groups);
         assert_int_equal(tile.width, best[i].tile.width);

@@ -177,6 +177,53 @@ static void test_single_products(void **state)
     }
 }
 
+/* How the space of products is seen as matrices, as plan.h says. */
+static void test_matrices(void **state)
+{
+    static const struct {
+        const char *formula, *shapes, *want; /* batch dims: elements, .. x m x n, k, exchanged */
+    } products[] = {
+        {"linear(x, w)", "4x5 7x5", "0:1 1:4 1:7 k 5"},
+        {"linear(x, w)", "2x3x5 7x5", "0:1 1:6 1:7 k 5"},
+        {"linear(x, w)", "5 7x5", "0:1 0:1 1:7 k 5"},
+        {"x @ y", "5 5", "0:1 0:1 0:1 k 5"},
+        {"x @ y", "4x5 5", "0:1 0:1 1:4 k 5 exchanged"},
+        {"x @ y", "5 5x7", "0:1 0:1 1:7 k 5"},
+        {"x @ y", "5 2x5x7", "1:2 0:1 1:7 k 5"},
+        {"x @ y", "2x4x5 2x5x7", "1:2 1:4 1:7 k 5"},
+        {"x @ y", "2x4x5 5x7", "0:1 1:8 1:7 k 5"},
+        {"x @ y", "2x3x4x5 3x5x7", "1:3 2:8 1:7 k 5"},           /* rows gathered */
+        {"x @ y", "2x3x1x5 3x5x7", "1:3 1:2 1:7 k 5"},           /* rows gathered */
+        {"x @ y", "2x3x1x5 3x5x1", "1:3 0:1 1:2 k 5 exchanged"}, /* ... they are columns then */
+        {"x @ y", "3x1x5 3x5x1", "1:3 0:1 0:1 k 5"},             /* dot products */
+        {"sum(x @ y, -1)", "4x5 5x7", "0:1 1:4 1:7 k 5"},
+        {"sum(x @ y, -1)", "4x5 5", "0:1 0:1 1:4 k 5 exchanged"},
+        {"sum(x @ y, -1)", "3x4x5 5x1", "0:1 1:12 1:1 k 5"}, /* a row of one element */
+        {"sum(x @ y, -1)", "2x3x4x5 3x5x7", "1:3 2:8 1:7 k 5"},
+        {"x @ y", "0x4x5 5x7", "0:1 0:1 1:0 k 5 exchanged"}, /* no elements: one dim */
+        {"x @ y", "4x0 0x7", "0:1 1:4 1:7 k 0"},
+        {"(x @ y) * (y @ z)", "4x5 5 5x4", "0:1 0:1 1:4 k 5 exchanged"}, /* both move last */
+        {"x @ y", "9223372036854775807x1 1x1", "0:1 0:1 1:9223372036854775807 k 1 exchanged"},
+    };
+    (void)state;
+    for (size_t c = 0; c < TEST_COUNT(products); c++) {
+        og_graph graph;
+        og_plan plan;
+        make_plan(products[c].formula, products[c].shapes, &graph, &plan);
+        const og_matrices *s = &plan.kernels[0].matrices;
+        char got[128];
+        snprintf(got, sizeof got, "%d:%lld %d:%lld %d:%lld k %lld%s", (int)s->batch_rank,
+                 (long long)s->batch, (int)s->m_rank, (long long)s->m, (int)s->n_rank,
+                 (long long)s->n, (long long)s->k,
+                 plan.kernels[0].products[0].exchanged ? " exchanged" : "");
+        if (strcmp(got, products[c].want) != 0)
+            fail_msg("%s [%s]: %s, expected %s", products[c].formula, products[c].shapes, got,
+                     products[c].want);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
 static void test_golden_plans(void **state)
 {
     (void)state;
@@ -291,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernel_counts),  cmocka_unit_test(test_single_products),
         cmocka_unit_test(test_golden_plans),   cmocka_unit_test(test_order_follows_memory),
-        cmocka_unit_test(test_absurd_formula), cmocka_unit_test(test_giant_empty)};
+        cmocka_unit_test(test_absurd_formula), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_giant_empty)};
     return TEST_RUN(tests);
 }

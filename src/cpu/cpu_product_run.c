@@ -15,66 +15,42 @@
 
 /* ---- how the space is seen --------------------------------------------------------- */
 
-/* Left and right change places where it is left that moves along the last dim. */
-static bool changes_sides(const og_product *product, int32_t last)
+static void see_factors(const og_kernel *kernel, int32_t index, int32_t m_dim, int32_t n_dim,
+                        og_cpu_product *out)
 {
-    return last >= 0 && product->left.stride[last] != 0 && product->right.stride[last] == 0;
-}
-
-/* Does a factor (0: left, 1: right, after they changed places) of any product move along
- * dim? */
-static bool any_moves(const og_kernel *kernel, int side, int32_t dim)
-{
-    for (int32_t p = 0; p < kernel->product_count; p++) {
-        const og_product *product = &kernel->products[p];
-        bool changed = changes_sides(product, kernel->space.rank - 1);
-        if ((side != changed ? product->right : product->left).stride[dim] != 0)
-            return true;
-    }
-    return false;
-}
-
-static void see_factors(const og_product *product, int32_t last, int32_t m_dim, int32_t n_dim,
-                        bool paired, int32_t index, og_cpu_product *out)
-{
-    bool changed = changes_sides(product, last);
-    out->factors[index].paired = paired;
+    og_cpu_factors *factors = &out->factors[index];
+    factors->paired = n_dim >= 0 && !kernel->matrices.n_rank;
     for (int side = 0; side < 2; side++) {
-        const og_access *from = side != changed ? &product->right : &product->left;
-        og_cpu_factors *factors = &out->factors[index];
+        og_factor from = og_factor_of(kernel, index, side);
         og_cpu_factor *to = side ? &factors->right : &factors->left;
         int32_t dim = side || factors->paired ? n_dim : m_dim;
-        to->dtype = from->dtype;
-        to->stride = dim >= 0 ? from->stride[dim] : 0;
-        to->k_stride = side != changed ? product->right_k_stride : product->left_k_stride;
-        out->buffers[index][side] = from->buffer;
-        memcpy(out->base_stride[index][side], from->stride, sizeof from->stride);
+        to->dtype = from.access->dtype;
+        to->stride = dim >= 0 ? from.access->stride[dim] : 0;
+        to->k_stride = from.k_stride;
+        out->buffers[index][side] = from.access->buffer;
+        memcpy(out->base_stride[index][side], from.access->stride, sizeof from.access->stride);
     }
     out->places[index] = -1;
 }
 
+/* Rows of several dims are many products: m is the last of them. */
 void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
                         og_cpu_geometry *elements, og_cpu_geometry *rows, og_cpu_product *out)
 {
     const og_space *space = &kernel->space;
-    int32_t last = space->rank - 1, n_dim = -1, m_dim = -1;
-    bool paired = last >= 0 && any_moves(kernel, 0, last);
-    if (last >= 0)
-        n_dim = last--;
-    if (!paired && last >= 0 && !any_moves(kernel, 1, last))
-        m_dim = last--;
+    int32_t n_dim = space->rank - 1, m_dim = kernel->matrices.m_rank ? n_dim - 1 : -1;
 
     out->kernels = kernels->product;
     out->count = kernel->product_count;
     for (int32_t p = 0; p < out->count; p++)
-        see_factors(&kernel->products[p], space->rank - 1, m_dim, n_dim, paired, p, out);
+        see_factors(kernel, p, m_dim, n_dim, out);
     out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
     out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
-    out->k = kernel->products[0].k;
+    out->k = kernel->matrices.k;
     out->bytes = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
     out->groups = og_divide_up(out->n, OG_PRODUCT_COLUMNS);
-    out->base_rank = last + 1;
-    for (int32_t d = 0; d <= last; d++) {
+    out->base_rank = space->rank - (n_dim >= 0) - (m_dim >= 0);
+    for (int32_t d = 0; d < out->base_rank; d++) {
         elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
         out->base_extent[d] = space->extent[d];
     }

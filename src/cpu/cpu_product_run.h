@@ -3,12 +3,10 @@
  * cpu_product_run.h - kernels with a matrix product: how the space is seen by
  * cpu_product.h, and how the passes run over its tiles.
  *
- * The space is base x m x n: n is its last dim, m the one before it if right does
- * not move along it, base the others. (Left and right change places where it is
- * left that moves along the last dim; where both do, they are paired and m is 1.)
- * The first pass runs over each tile of the
- * product while it is in the cache, piece by piece; its reductions leave a partial
- * result for every OG_PRODUCT_COLUMNS columns. When all tiles are done, the partial
+ * The space is base x m x n: n is its last dim, m the last one of the plan's rows, base
+ * the others. (Where the plan's matrices have no columns, factors are paired and m is 1.)
+ * The first pass runs over each tile of the product while it is in the cache, piece by
+ * piece; its reductions leave a partial result for every OG_PRODUCT_COLUMNS columns. When all tiles are done, the partial
  * results of each row are reduced, and row instructions and later passes, in which
  * the product is no more, run row by row.
  */

@@ -76,8 +76,8 @@ typedef struct {
 } og_access;
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
- * right run over the kernel's space; the k strides are apart. Along a dim that is
- * reduced one of them stands still. Only element instructions of pass 0 are products.
+ * right run over the kernel's space, the k strides are apart; og_matrices says how they
+ * move. Only element instructions of pass 0 are products.
  *
  * ORDER of the sum (float32 and halves, whose products are exact; for float64 any):
  * k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then p = fma(left[k],
@@ -86,9 +86,27 @@ typedef struct {
 typedef struct {
     og_access left, right;
     int64_t k, left_k_stride, right_k_stride;
-    int64_t n; /* of right alone, whatever the space's dims are collapsed to */
+    bool exchanged; /* left is the formula's right factor, and right its left */
+    int64_t n;      /* columns of the formula's right factor, whatever the space's dims are */
     og_dtype dtype;
 } og_product;
+
+/* The space of a kernel with products, seen as matrices. Its dims are, in this order,
+ *
+ *     batch   some right factor moves along each of them
+ *     m       rows: no right factor moves along them
+ *     n       columns: no left factor moves along them. At most the last dim, and always a
+ *             dim that is reduced
+ *
+ * Planning has exchanged factors for it, where left alone moved along the last dim, and
+ * brought dims of the batch before those of rows: x (2, 3, m, k) times w (3, k, n) is 3
+ * products of 2 m rows. If left and right both move along every dim that could be columns
+ * (many dot products), n_rank and m_rank are 0. */
+typedef struct {
+    int32_t batch_rank, m_rank, n_rank; /* dims of each: together the space's rank */
+    int64_t batch, m, n;                /* elements of these dims: of no dims 1 */
+    int64_t k;                          /* of every product */
+} og_matrices;
 
 typedef struct {
     og_op op;
@@ -129,6 +147,7 @@ typedef struct {
     int32_t access_count;
     og_product *products;  /* two: of the same k and compute type, and pass 0 needs both */
     int32_t product_count; /* <= OG_MAX_PRODUCTS */
+    og_matrices matrices;  /* where there are products */
     og_pass *passes;
     int32_t pass_count;
     og_value *values;
@@ -138,6 +157,27 @@ typedef struct {
     /* What explain and benchmarks count: every element that an access touches, once. */
     int64_t bytes_read, bytes_written;
 } og_kernel;
+
+/* One factor of a product of a kernel. */
+typedef struct {
+    const og_access *access;
+    int64_t k_stride;
+    int32_t product;
+    bool is_right;
+} og_factor;
+
+static inline og_factor og_factor_of(const og_kernel *kernel, int32_t product, bool is_right)
+{
+    const og_product *of = &kernel->products[product];
+    return (og_factor){is_right ? &of->right : &of->left,
+                       is_right ? of->right_k_stride : of->left_k_stride, product, is_right};
+}
+
+/* The dim of a product's columns, or -1. */
+static inline int32_t og_column_dim(const og_kernel *kernel)
+{
+    return kernel->matrices.n_rank ? kernel->space.rank - 1 : -1;
+}
 
 typedef enum { OG_BUFFER_INPUT, OG_BUFFER_OUTPUT, OG_BUFFER_TEMPORARY } og_buffer_kind;
 

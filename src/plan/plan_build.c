@@ -507,6 +507,8 @@ static ogive_status finish(og_planner *b)
         og_kernel *kernel = &plan->kernels[plan->kernel_count++];
         OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
         og_order_space(plan, kernel, b->drafts[k].reduced, b->rules.keeps_dims);
+        if (kernel->product_count)
+            og_see_matrices(kernel);
     }
     OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
     return og_find_aliases(plan, &b->scratch, b->error);

@@ -3,7 +3,8 @@
  * plan_product.c - the operands of a product: where their dims lie in the space of
  * its result, and along which they are summed. A product sums over one dim with
  * one stride per operand (plan.h); product_t, which sums over several, has them
- * only if they lie in memory as one. And which two products share a kernel.
+ * only if they lie in memory as one. And which two products share a kernel, and how its
+ * space is seen as matrices.
  */
 #include "plan/planner.h"
 
@@ -181,6 +182,76 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
         og_product_operand(b, node, 1, &to->right, &to->k, &to->right_k_stride);
     }
     return OGIVE_OK;
+}
+
+/* ---- matrices ------------------------------------------------------------------- */
+
+static bool any_moves(const og_kernel *kernel, bool is_right, int32_t dim)
+{
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        if (og_factor_of(kernel, p, is_right).access->stride[dim] != 0)
+            return true;
+    return false;
+}
+
+/* Left and right change places where it is left that moves along the last dim. */
+static void exchange_factors(og_kernel *kernel)
+{
+    int32_t last = kernel->space.rank - 1;
+    for (int32_t p = 0; last >= 0 && p < kernel->product_count; p++) {
+        og_product *product = &kernel->products[p], old = *product;
+        if (old.left.stride[last] == 0 || old.right.stride[last] != 0)
+            continue;
+        product->left = old.right;
+        product->right = old.left;
+        product->left_k_stride = old.right_k_stride;
+        product->right_k_stride = old.left_k_stride;
+        product->exchanged = !old.exchanged;
+    }
+}
+
+static int32_t count_column_dims(const og_kernel *kernel)
+{
+    int32_t last = kernel->space.rank - 1;
+    return last >= 0 && !any_moves(kernel, false, last);
+}
+
+/* Of the dims before columns, those along which a right factor moves come first. */
+static void gather_rows(og_kernel *kernel)
+{
+    int32_t order[OG_MAX_RANK], count = 0, rank = kernel->space.rank;
+    int32_t end = rank - count_column_dims(kernel);
+    for (int turn = 0; turn < 2; turn++)
+        for (int32_t d = 0; d < end; d++)
+            if (any_moves(kernel, true, d) == (turn == 0))
+                order[count++] = d;
+    if (end < rank)
+        order[count++] = end;
+    og_permute_dims(kernel, order, count);
+}
+
+static int64_t count_elements(const og_kernel *kernel, int32_t first, int32_t rank)
+{
+    int64_t count;
+    return og_shape_count(rank, kernel->space.extent + first, &count) ? count : INT64_MAX;
+}
+
+void og_see_matrices(og_kernel *kernel)
+{
+    og_matrices *to = &kernel->matrices;
+    /* Gathering may bring another dim to the end, along which left alone moves. */
+    for (int round = 0; round < 2; round++) {
+        exchange_factors(kernel);
+        gather_rows(kernel);
+    }
+    int32_t rank = kernel->space.rank;
+    *to = (og_matrices){.n_rank = count_column_dims(kernel), .k = kernel->products[0].k};
+    while (to->batch_rank < rank - to->n_rank && any_moves(kernel, true, to->batch_rank))
+        to->batch_rank++;
+    to->m_rank = rank - to->n_rank - to->batch_rank;
+    to->batch = count_elements(kernel, 0, to->batch_rank);
+    to->m = count_elements(kernel, to->batch_rank, to->m_rank);
+    to->n = count_elements(kernel, rank - to->n_rank, to->n_rank);
 }
 
 /* ---- pairs ---------------------------------------------------------------------- */

@@ -88,7 +88,7 @@ static void permute(int64_t *values, const int32_t *order, int32_t count)
         values[d] = old[order[d]];
 }
 
-static void permute_kernel(og_kernel *kernel, const int32_t *order, int32_t count)
+void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count)
 {
     permute(kernel->space.extent, order, count);
     for (int32_t a = 0; a < kernel->access_count; a++)
@@ -132,7 +132,7 @@ static void collapse(og_kernel *kernel)
         for (int32_t i = 0; i < space->rank; i++)
             if (i != d)
                 order[count++] = i;
-        permute_kernel(kernel, order, count); /* keeps the inner strides */
+        og_permute_dims(kernel, order, count); /* keeps the inner strides */
         space->extent[d] = merged;
     }
 }
@@ -145,7 +145,7 @@ static void empty_dims(og_kernel *kernel, int32_t from, int32_t to)
     for (int32_t d = 0; d < kernel->space.rank; d++)
         if (d <= from || d >= to)
             order[count++] = d;
-    permute_kernel(kernel, order, count);
+    og_permute_dims(kernel, order, count);
     kernel->space.extent[from] = 0;
 }
 
@@ -188,7 +188,7 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
     kernel->order = kernel->product_count || row_step <= kept_step ? OG_ROWS : OG_COLUMNS;
     if (kernel->product_count == 0)
         sort_dims(lead, reduced, order, count);
-    permute_kernel(kernel, order, count);
+    og_permute_dims(kernel, order, count);
     if (reduces && space->n_reduced == 0) { /* a row of one element */
         space->extent[space->rank++] = 1;
         space->n_reduced = 1;

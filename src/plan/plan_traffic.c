@@ -28,11 +28,10 @@ static int64_t access_bytes(const og_space *space, const og_access *access)
     return bytes;
 }
 
-static int64_t factor_bytes(const og_space *space, const og_product *product, bool is_right)
+static int64_t factor_bytes(const og_kernel *kernel, og_factor factor)
 {
-    int64_t k_stride = is_right ? product->right_k_stride : product->left_k_stride;
-    return times(access_bytes(space, is_right ? &product->right : &product->left),
-                 k_stride || !product->k ? product->k : 1);
+    int64_t k = kernel->matrices.k;
+    return times(access_bytes(&kernel->space, factor.access), factor.k_stride || !k ? k : 1);
 }
 
 /* Two accesses of one buffer (x and its transpose) may touch the same elements: only the
@@ -55,9 +54,8 @@ static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_
                     at->is_store ? &kernel->bytes_written : &kernel->bytes_read);
     }
     for (int32_t p = 0; p < 2 * kernel->product_count; p++) {
-        const og_product *product = &kernel->products[p / 2];
-        const og_access *at = p % 2 ? &product->right : &product->left;
-        count_bytes(factor_bytes(&kernel->space, product, p % 2), at->buffer, most_read,
+        og_factor factor = og_factor_of(kernel, p / 2, p % 2);
+        count_bytes(factor_bytes(kernel, factor), factor.access->buffer, most_read,
                     &kernel->bytes_read);
     }
     for (int32_t a = 0; a < kernel->access_count; a++)
@@ -141,8 +139,7 @@ static void strike_reads(const og_plan *plan, const og_kernel *kernel, const int
             may[at->buffer] = false;
     }
     for (int32_t p = 0; p < 2 * kernel->product_count; p++) {
-        const og_product *product = &kernel->products[p / 2];
-        int32_t buffer = p % 2 ? product->right.buffer : product->left.buffer;
+        int32_t buffer = og_factor_of(kernel, p / 2, p % 2).access->buffer;
         if (buffer < plan->input_count)
             may[buffer] = false;
     }

@@ -172,11 +172,15 @@ void og_lay_out_operand(const og_planner *b, int32_t node, int side, og_buffer *
 /* Which live products share a kernel: fills b->pair. */
 ogive_status og_find_pairs(og_planner *b, const bool *live);
 ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *kernel);
+/* Exchanges factors and moves dims, as og_matrices has them, and fills kernel->matrices. */
+void og_see_matrices(og_kernel *kernel);
 
 /* plan_emit.c */
 ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
 
 /* plan_space.c */
+/* Dim d becomes what was dim order[d]; the space has count dims then. */
+void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count);
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims);
 
 /* plan_traffic.c: fill the kernels' bytes_read and bytes_written, and may_alias. */

@@ -233,14 +233,9 @@ static uint32_t kept_mask(const writer *w)
 static uint32_t kept_factors(const writer *w)
 {
     uint32_t mask = 0;
-    og_pytorch_roles_of_dims dims = {.is_swapped = false};
-    if (w->kernel->product_count)
-        og_pytorch_product_dims(w->kernel, &dims);
     for (int32_t p = 0; p < w->kernel->product_count; p++)
         for (int32_t side = 0; side < 2; side++) {
-            const og_product *product = &w->kernel->products[p];
-            bool is_left = (side == 0) != dims.is_swapped;
-            int32_t buffer = is_left ? product->left.buffer : product->right.buffer;
+            int32_t buffer = og_factor_of(w->kernel, p, side).access->buffer;
             if (w->program->plan.buffers[buffer].kind == OG_BUFFER_TEMPORARY)
                 mask |= 1u << (2 * p + side);
         }

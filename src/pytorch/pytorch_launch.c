@@ -203,9 +203,9 @@ static void add_results(const writer *w, const og_kernel *kernel)
     }
 }
 
-/* bind(a, number, tensor, {dims in the order given}) */
+/* bind(a, number, tensor, {its dim of each of the space's}) */
 static void add_bind(const writer *w, const og_kernel *kernel, const og_access *access,
-                     int32_t number, const char *tensor, const int32_t *order)
+                     int32_t number, const char *tensor)
 {
     int32_t dims[OG_MAX_RANK];
     og_pytorch_access_dims(&w->program->plan, kernel, access, dims);
@@ -216,19 +216,19 @@ static void add_bind(const writer *w, const og_kernel *kernel, const og_access *
         add_buffer_name(w, access->buffer);
     og_text_add(w->text, ", {");
     for (int32_t d = 0; d < kernel->space.rank; d++)
-        og_text_add(w->text, "%s%d", d ? ", " : "", (int)dims[order[d]]);
+        og_text_add(w->text, "%s%d", d ? ", " : "", (int)dims[d]);
     og_text_add(w->text, "});\n");
 }
 
 static void add_operands(const writer *w, const og_kernel *kernel,
-                         const og_pytorch_operand *operands, const int32_t *order)
+                         const og_pytorch_operand *operands)
 {
     for (int32_t i = 0; i < kernel->access_count; i++) {
         if (operands[i].is_number)
             continue;
         int32_t rank = w->program->plan.buffers[kernel->accesses[i].buffer].rank;
         if (!w->program->is_uniform) {
-            add_bind(w, kernel, &kernel->accesses[i], operands[i].index, NULL, order);
+            add_bind(w, kernel, &kernel->accesses[i], operands[i].index, NULL);
             continue;
         }
         og_text_add(w->text, rank ? "        bind_all(a, %d, " : "        bind(a, %d, ",
@@ -238,7 +238,7 @@ static void add_operands(const writer *w, const og_kernel *kernel,
     }
 }
 
-static void add_space(const writer *w, const og_kernel *kernel, const int32_t *order)
+static void add_space(const writer *w, const og_kernel *kernel)
 {
     int32_t rank = kernel->space.rank, kept = rank - kernel->space.n_reduced;
     if (w->program->is_uniform) {
@@ -248,13 +248,10 @@ static void add_space(const writer *w, const og_kernel *kernel, const int32_t *o
                     w->names[first_tensor(w)], w->names[first_tensor(w)],
                     w->names[first_tensor(w)]);
     } else {
-        int64_t extents[OG_MAX_RANK];
-        for (int32_t d = 0; d < rank; d++)
-            extents[d] = kernel->space.extent[order[d]];
         og_text_add(w->text, "        a.kept = %d;\n        a.reduced = %d;\n        ", (int)kept,
                     (int)(rank - kept));
         og_text_add(w->text, "set_extents(a, ");
-        add_sizes(w, rank, extents);
+        add_sizes(w, rank, kernel->space.extent);
         og_text_add(w->text, ");\n");
     }
     og_text_add(w->text, "        std::copy(numbers.begin(), numbers.end(), a.number);\n");
@@ -303,12 +300,10 @@ static void add_summed(const writer *w, const og_kernel *kernel, const og_access
 }
 
 static void add_product(const writer *w, const og_kernel *kernel, int32_t operands,
-                        const og_pytorch_roles_of_dims *dims, const char *name)
+                        const char *name)
 {
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
-        const og_product *product = &kernel->products[i / 2];
-        const og_access *factor =
-            (i % 2 == 0) != dims->is_swapped ? &product->left : &product->right;
+        const og_access *factor = og_factor_of(kernel, i / 2, i % 2).access;
         char tensor[32];
         snprintf(tensor, sizeof tensor, "factor%d", (int)i);
         og_text_add(w->text, "        Tensor %s = ", tensor);
@@ -316,12 +311,13 @@ static void add_product(const writer *w, const og_kernel *kernel, int32_t operan
         og_text_add(w->text, ";\n        const int64_t step%d = join_summed(%s, {", (int)i, tensor);
         add_summed(w, kernel, factor, false);
         og_text_add(w->text, "});\n");
-        add_bind(w, kernel, factor, operands + i, tensor, dims->order);
+        add_bind(w, kernel, factor, operands + i, tensor);
     }
     og_text_add(w->text,
                 "        by_dtype(dtype, [&](auto t) {\n"
                 "            run_product<%s, decltype(t)>(a, %d, %d, %d, ",
-                name, (int)dims->batch, (int)dims->m, (int)dims->n);
+                name, (int)kernel->matrices.batch_rank, (int)kernel->matrices.m_rank,
+                (int)kernel->matrices.n_rank);
     add_summed(w, kernel, &kernel->products[0].left, true);
     og_text_add(w->text, ", {");
     for (int32_t i = 0; i < 2 * kernel->product_count; i++)
@@ -334,16 +330,11 @@ static void add_kernel(const writer *w, int32_t k)
     const og_kernel *kernel = &w->program->plan.kernels[k];
     og_kernel_form form = og_pytorch_form(kernel);
     og_pytorch_operand operands[64];
-    og_pytorch_roles_of_dims dims;
     int32_t count;
     char name[32], kind[64];
     snprintf(name, sizeof name, "%s%d", w->program->name, (int)k);
     og_kernel_name(kernel, kind);
     og_pytorch_operands(w->program, w->roles, kernel, operands, &count);
-    for (int32_t d = 0; d < OG_MAX_RANK; d++)
-        dims.order[d] = d;
-    if (form == OG_KERNEL_PRODUCT)
-        og_pytorch_product_dims(kernel, &dims);
     uint64_t needs = w->needs[k], all = 0;
     for (int32_t r = 0; r < w->program->plan.output_count; r++)
         all |= UINT64_C(1) << r;
@@ -361,10 +352,10 @@ static void add_kernel(const writer *w, int32_t k)
     og_text_add(w->text, "{ /* %s: %s */\n", name, kind);
     add_results(w, kernel);
     og_text_add(w->text, "        Args a = {};\n");
-    add_space(w, kernel, dims.order);
-    add_operands(w, kernel, operands, dims.order);
+    add_space(w, kernel);
+    add_operands(w, kernel, operands);
     if (form == OG_KERNEL_PRODUCT)
-        add_product(w, kernel, count, &dims, name);
+        add_product(w, kernel, count, name);
     else
         og_text_add(w->text,
                     "        by_dtype(dtype, [&](auto t) { run_%s<%s, decltype(t)>(a, %d%s); });\n",

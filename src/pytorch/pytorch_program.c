@@ -255,25 +255,3 @@ void og_pytorch_access_dims(const og_plan *plan, const og_kernel *kernel, const 
                 dims[d] = e;
     }
 }
-
-void og_pytorch_product_dims(const og_kernel *kernel, og_pytorch_roles_of_dims *dims)
-{
-    const og_product *product = &kernel->products[0];
-    int32_t rank = kernel->space.rank, kept = rank - kernel->space.n_reduced;
-    memset(dims, 0, sizeof *dims);
-    dims->is_swapped = kept < rank && product->left.stride[kept] != 0;
-    const og_access *left = dims->is_swapped ? &product->right : &product->left;
-    const og_access *right = dims->is_swapped ? &product->left : &product->right;
-    int32_t count = 0, *counts[] = {&dims->batch, &dims->m, &dims->n};
-    for (int group = 0; group < 3; group++)
-        for (int32_t d = 0; d < rank; d++) {
-            bool moves_left = left->stride[d] != 0, moves_right = right->stride[d] != 0;
-            int of = moves_left && !moves_right ? 1 : moves_right && !moves_left ? 2 : 0;
-            if (kept < rank) /* only what is reduced is a column then */
-                of = d >= kept ? 2 : of == 2 ? 0 : of;
-            if (of == group) {
-                dims->order[count++] = d;
-                ++*counts[group];
-            }
-        }
-}

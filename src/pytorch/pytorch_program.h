@@ -80,15 +80,6 @@ int32_t og_pytorch_number(const og_pytorch_program *program, const og_pytorch_ro
 void og_pytorch_access_dims(const og_plan *plan, const og_kernel *kernel, const og_access *access,
                             int32_t dims[OG_MAX_RANK]);
 
-/* The order of a product kernel's dims in the emitted code: batch, m's, n's. If the dim
- * that is reduced is the left factor's, the factors change places. */
-typedef struct {
-    int32_t order[OG_MAX_RANK];
-    int32_t batch, m, n;
-    bool is_swapped;
-} og_pytorch_roles_of_dims;
-void og_pytorch_product_dims(const og_kernel *kernel, og_pytorch_roles_of_dims *dims);
-
 /* ---- options -------------------------------------------------------------------- */
 
 /* pytorch_options.c. Of the formula's inputs only the names count. */

@@ -89,5 +89,7 @@ case("gated", "silu(linear(x, w)) * linear(x, v)", {"x": (3, 4), "w": (5, 4), "v
      lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v))
 case("batched", "tanh(a @ b)", {"a": (2, 3, 4), "b": (2, 4, 5)},
      [{"a": (3, 70, 40), "b": (3, 40, 90)}], lambda a, b: torch.tanh(a @ b), -0.5, 0.5)
+case("vectors", "a @ b, (a @ b) * (b @ c)", {"a": (3, 4), "b": (4,), "c": (4, 3)},
+     [{"a": (70, 40), "b": (40,), "c": (40, 70)}], lambda a, b, c: (a @ b, (a @ b) * (b @ c)))
 case("transposed", "t(a) @ t(b)", {"a": (4, 3), "b": (5, 4)}, [{"a": (100, 70), "b": (90, 100)}],
      lambda a, b: a.t() @ b.t())

@@ -5,7 +5,6 @@
 #include "cuda/emit/cuda_choose.h"
 
 #include "cuda/emit/cuda_emit.h"
-#include "cuda/emit/cuda_matrices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,26 +24,23 @@ enum {
     MOST = 1 << 30
 };
 
-static bool has_columns(const og_kernel *kernel)
-{
-    const og_product *product = &kernel->products[0];
-    int32_t last = kernel->space.rank - 1;
-    return last >= 0 && kernel->space.n_reduced <= 1 && product->left.stride[last] == 0 &&
-           product->right.stride[last] != 0;
-}
-
+/* A sum that would not fit is INT64_MAX: too far for TMA. */
 static void see_slabs(const og_kernel *kernel, og_cuda_product_facts *facts)
 {
     const og_access *right = &kernel->products[0].right;
-    bool is_back = false;
-    for (int32_t d = 0; d < facts->batch_dims; d++) {
+    bool is_back = false, fits = true;
+    for (int32_t d = 0; d < facts->of.batch_rank; d++) {
         facts->right_slab = og_greatest_divisor(facts->right_slab, llabs(right->stride[d]));
         is_back |= right->stride[d] < 0;
     }
     facts->right_slab = is_back ? -facts->right_slab : facts->right_slab;
-    for (int32_t d = 0; facts->right_slab && d < facts->batch_dims; d++)
-        facts->right_last +=
-            llabs(right->stride[d] / facts->right_slab) * (kernel->space.extent[d] - 1);
+    for (int32_t d = 0; facts->right_slab && d < facts->of.batch_rank; d++) {
+        int64_t steps;
+        fits &= !__builtin_mul_overflow(llabs(right->stride[d] / facts->right_slab),
+                                        kernel->space.extent[d] - 1, &steps) &&
+                !__builtin_add_overflow(facts->right_last, steps, &facts->right_last);
+    }
+    facts->right_last = fits ? facts->right_last : INT64_MAX;
 }
 
 static bool lie_alike(const og_kernel *kernel, const og_access *a, const og_access *b)
@@ -66,26 +62,18 @@ static bool are_alike(const og_kernel *kernel)
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
 {
     const og_product *product = &kernel->products[0];
-    int32_t last = kernel->space.rank - 1;
-    og_cuda_matrices s = og_cuda_see_matrices(kernel);
+    int32_t n_dim = og_column_dim(kernel);
     og_cuda_product_facts facts = {.left = product->left.dtype,
                                    .right = product->right.dtype,
                                    .products = kernel->product_count,
                                    .passes = kernel->pass_count,
-                                   .has_columns = has_columns(kernel),
-                                   .batch_dims = s.base_rank,
-                                   .batch = s.base,
-                                   .k = product->k,
+                                   .of = kernel->matrices,
                                    .own_n = product->n,
                                    .right_k_stride = product->right_k_stride,
+                                   .right_pitch = n_dim < 0 ? 0 : product->right.stride[n_dim],
                                    .is_alike = are_alike(kernel),
                                    .sum_bytes = og_cuda_most_sum_bytes(&kernel->passes[0])};
-    if (s.n_dim >= 0 && kernel->space.n_reduced <= 1) {
-        facts.m = s.base * s.m;
-        facts.n = s.n;
-    }
-    if (facts.has_columns)
-        facts.right_pitch = product->right.stride[last];
+    facts.has_columns = facts.right_pitch != 0 && !product->exchanged;
     see_slabs(kernel, &facts);
     return facts;
 }
@@ -98,11 +86,11 @@ static bool is_step(int64_t stride, int64_t least)
 
 og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts)
 {
-    bool has_steps =
-        facts->batch_dims == 0 || (is_step(facts->right_slab, 4) && facts->right_last < INT32_MAX);
-    if (has_steps && facts->right_k_stride == 1 && is_step(facts->right_pitch, facts->k))
+    bool has_steps = facts->of.batch_rank == 0 ||
+                     (is_step(facts->right_slab, 4) && facts->right_last < INT32_MAX);
+    if (has_steps && facts->right_k_stride == 1 && is_step(facts->right_pitch, facts->of.k))
         return OG_CUDA_ALONG;
-    if (has_steps && facts->right_pitch == 1 && is_step(facts->right_k_stride, facts->n))
+    if (has_steps && facts->right_pitch == 1 && is_step(facts->right_k_stride, facts->of.n))
         return OG_CUDA_ACROSS;
     return OG_CUDA_TURNED;
 }
@@ -123,11 +111,22 @@ static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, c
     return NULL;
 }
 
+/* Of all products. */
+static double count_rows(const og_cuda_product_facts *facts)
+{
+    return (double)facts->of.batch * (double)facts->of.m;
+}
+
+static bool is_beyond(const og_cuda_product_facts *facts)
+{
+    return facts->of.n > MOST || facts->of.k > MOST || count_rows(facts) > MOST;
+}
+
 static const char *refuse_shape(const og_cuda_product_facts *facts, int64_t least_k)
 {
     if (!facts->has_columns)
         return "one column, or all the same";
-    if (facts->own_n < LEAST_N || facts->k < least_k)
+    if (facts->own_n < LEAST_N || facts->of.k < least_k)
         return "too small for tensor cores";
     return NULL;
 }
@@ -138,15 +137,15 @@ static const char *refuse_half(const og_cuda_product_facts *facts)
 {
     if (!facts->has_columns)
         return "one column, or all the same";
-    if (facts->own_n < LEAST_HALF_N || facts->k < LEAST_HALF_K)
+    if (facts->own_n < LEAST_HALF_N || facts->of.k < LEAST_HALF_K)
         return "too small for tensor cores";
-    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+    if (is_beyond(facts))
         return "an extent beyond 30 bits";
     return NULL;
 }
 
 const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                                bool strict, const char *forced)
+                                  bool strict, const char *forced)
 {
     const char *refused = refuse_any(facts, strict, forced);
     if (refused)
@@ -166,10 +165,10 @@ const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_c
         return refused;
     if (facts->sum_bytes > MOST_SUM_BYTES)
         return "more reductions than shared memory has room for";
-    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+    if (is_beyond(facts))
         return "an extent beyond 30 bits";
     /* Months of an H200; tiles and segments of less are counted in 63 bits. */
-    if ((double)facts->m * (double)facts->n * (double)facts->k > 0x1p70)
+    if (count_rows(facts) * (double)facts->of.n * (double)facts->of.k > 0x1p70)
         return "more than 2^70 multiplications";
     return NULL;
 }
@@ -190,7 +189,7 @@ const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda
         return "they are used from sm_80 on";
     if (limits->shared_per_block < MMA_SHARED_BYTES)
         return "too little shared memory";
-    if (facts->n > MOST || facts->k > MOST || facts->m > MOST)
+    if (is_beyond(facts))
         return "an extent beyond 30 bits";
     return NULL;
 }

@@ -12,11 +12,9 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool has_columns;   /* the last dim is the right factor's and not the left's */
-    int32_t batch_dims; /* before those of rows: right moves along each */
-    int64_t batch;      /* products */
-    int64_t m, n, k;    /* m: all rows */
-    int64_t own_n;      /* of one product; of one row of x, n may be that of several */
+    og_matrices of;
+    bool has_columns; /* the last dim is that of the formula's right factor, and not its left's */
+    int64_t own_n;    /* of one product; of one row of x, of.n may be that of several */
     /* Elements of right from k to k, from column to column. */
     int64_t right_k_stride, right_pitch;
     /* From one product's right to another's it is a multiple of right_slab elements, up to
@@ -39,7 +37,7 @@ og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
 /* NULL: hopper_float32.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
  * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
 const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                                bool strict, const char *forced);
+                                  bool strict, const char *forced);
 
 /* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
  * of one after the other. */

@@ -6,7 +6,6 @@
 #include "cuda/emit/cuda_emit.h"
 
 #include "cuda/emit/cuda_choose.h"
-#include "cuda/emit/cuda_matrices.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -298,7 +297,6 @@ static ogive_status find_forced(const og_cuda_emitter *e, const char **out)
 /* On the best units that take it; the note says why not on better ones. */
 static ogive_status emit_product(og_cuda_emitter *e)
 {
-    OG_TRY(og_cuda_gather_rows(e->kernel, e->arena, &e->kernel, e->error));
     og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
     const char *forced;
     OG_TRY(find_forced(e, &forced));

@@ -41,8 +41,9 @@ enum {
 /* ---- arguments ----------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t batch, m, rows, n, k; /* rows: of all products */
-    int64_t x_rows;               /* of x: m if all products have the same */
+    const og_matrices *of;
+    int64_t rows;   /* of all products */
+    int64_t x_rows; /* of x: m if all products have the same */
     int64_t m_tiles, n_tiles, tiles, k_padded, runs, redo_groups;
     int32_t tile_rows; /* of x: few rows leave time only for w */
     int32_t groups;    /* of GROUP columns; 1 if there is a block for each */
@@ -52,8 +53,7 @@ typedef struct {
     bool adds_first;   /* ... and added up before og_join */
     og_cuda_fetch fetch;
     bool turns_x;
-    int64_t x_pitch; /* of its copy */
-    int32_t batch_dims;
+    int64_t x_pitch;        /* of its copy */
     int64_t w_pitch;        /* elements from a row of w, or of its copy, to the next */
     int64_t w_slab, w_last; /* see og_cuda_product_facts */
 } matrices;
@@ -77,11 +77,11 @@ static size_t ring_bytes(const matrices *s)
 /* Groups, tiles and parts, so that all multiprocessors have something to do. */
 static void choose_tiles(matrices *s, int64_t processors)
 {
-    int64_t columns = og_divide_up(s->n, GROUP), narrow;
-    s->tile_rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : TILE;
+    int64_t columns = og_divide_up(s->of->n, GROUP), narrow;
+    s->tile_rows = s->of->m <= 32 ? 32 : s->of->m <= 64 ? 64 : TILE;
     for (;; s->tile_rows /= 2) {
-        s->m_tiles = og_divide_up(s->m, s->tile_rows);
-        narrow = s->batch * s->m_tiles * columns;
+        s->m_tiles = og_divide_up(s->of->m, s->tile_rows);
+        narrow = s->of->batch * s->m_tiles * columns;
         if (s->tile_rows == 32 || 2 * narrow * s->segments > processors)
             break;
     }
@@ -90,8 +90,8 @@ static void choose_tiles(matrices *s, int64_t processors)
     s->groups = narrow <= processors ? 1 : 2;
     if (s->blocks == 1 && 2 * narrow <= processors && narrow * s->segments > processors)
         s->groups = 2; /* in parts */
-    s->n_tiles = og_divide_up(s->n, s->groups * GROUP);
-    s->tiles = s->batch * s->m_tiles * s->n_tiles;
+    s->n_tiles = og_divide_up(s->of->n, s->groups * GROUP);
+    s->tiles = s->of->batch * s->m_tiles * s->n_tiles;
     /* Segments that a multiprocessor has at most; sums that wait take a tenth of its time. */
     int64_t whole = s->segments * og_divide_up(s->tiles, processors);
     int64_t apart = og_divide_up(s->tiles * s->segments, processors);
@@ -103,28 +103,24 @@ static void choose_tiles(matrices *s, int64_t processors)
 static matrices see_matrices(const og_kernel *kernel, const og_cuda_limits *limits)
 {
     og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
-    matrices s = {.batch = facts.batch,
-                  .m = facts.m / facts.batch,
-                  .rows = facts.m,
-                  .n = facts.n,
-                  .k = facts.k,
+    matrices s = {.of = &kernel->matrices,
+                  .rows = facts.of.batch * facts.of.m,
                   .fetch = og_cuda_fetch_right(&facts)};
-    s.redo_groups = og_divide_up(s.m, OG_CUDA_REDO_GROUP);
-    s.k_padded = og_divide_up(s.k, BLOCK_K) * BLOCK_K;
-    s.segments = og_divide_up(s.k, SEGMENT);
-    s.runs = og_divide_up(s.n, OG_RUN);
+    s.redo_groups = og_divide_up(s.of->m, OG_CUDA_REDO_GROUP);
+    s.k_padded = og_divide_up(s.of->k, BLOCK_K) * BLOCK_K;
+    s.segments = og_divide_up(s.of->k, SEGMENT);
+    s.runs = og_divide_up(s.of->n, OG_RUN);
     choose_tiles(&s, limits->multiprocessors > 0 ? limits->multiprocessors : 1);
-    s.w_pitch = s.fetch == OG_CUDA_TURNED  ? og_divide_up(s.k, 4) * 4
+    s.w_pitch = s.fetch == OG_CUDA_TURNED  ? og_divide_up(s.of->k, 4) * 4
                 : s.fetch == OG_CUDA_ALONG ? facts.right_pitch
                                            : facts.right_k_stride;
-    s.batch_dims = facts.batch_dims;
     s.w_slab = facts.right_slab;
     s.w_last = facts.right_last;
-    s.x_rows = s.m;
-    for (int32_t d = 0; d < s.batch_dims; d++)
+    s.x_rows = s.of->m;
+    for (int32_t d = 0; d < s.of->batch_rank; d++)
         s.x_rows = kernel->products[0].left.stride[d] ? s.rows : s.x_rows;
     s.turns_x = kernel->products[0].left_k_stride != 1;
-    s.x_pitch = og_divide_up(s.k, 4) * 4;
+    s.x_pitch = og_divide_up(s.of->k, 4) * 4;
     return s;
 }
 
@@ -133,8 +129,8 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
 {
     const og_access *w = &e->kernel->products[0].right;
     bool turns = s->fetch == OG_CUDA_TURNED, across = s->fetch == OG_CUDA_ACROSS;
-    int64_t w_bytes = turns ? s->batch * s->n * s->w_pitch * 4 : 0;
-    int64_t slab = turns ? s->n * s->w_pitch : s->batch_dims ? s->w_slab : s->w_pitch;
+    int64_t w_bytes = turns ? s->of->batch * s->of->n * s->w_pitch * 4 : 0;
+    int64_t slab = turns ? s->of->n * s->w_pitch : s->of->batch_rank ? s->w_slab : s->w_pitch;
     int64_t places = s->in_parts       ? s->tiles * s->segments
                      : s->segments > 1 ? count_blocks(s, e->limits)
                                        : 0;
@@ -143,9 +139,9 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
         og_cuda_add_map(e, "w_map",
                         &(og_cuda_map){.buffer = turns ? OG_CUDA_SCRATCH : w->buffer,
                                        .dtype = w->dtype,
-                                       .columns = across ? s->n : s->k,
-                                       .rows = across ? s->k : s->n,
-                                       .depth = turns ? s->batch : s->w_last + 1,
+                                       .columns = across ? s->of->n : s->of->k,
+                                       .rows = across ? s->of->k : s->of->n,
+                                       .depth = turns ? s->of->batch : s->w_last + 1,
                                        .slab_bytes = slab * 4,
                                        .fetches_256 = true,
                                        .pitch_bytes = s->w_pitch * 4,
@@ -156,9 +152,9 @@ static void add_maps(og_cuda_emitter *e, const matrices *s)
                                          &(og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                                                         .dtype = OG_FLOAT16,
                                                         .columns = s->k_padded,
-                                                        .rows = s->m,
-                                                        .depth = 2 * (s->x_rows / s->m),
-                                                        .slab_bytes = s->m * s->k_padded * 2,
+                                                        .rows = s->of->m,
+                                                        .depth = 2 * (s->x_rows / s->of->m),
+                                                        .slab_bytes = s->of->m * s->k_padded * 2,
                                                         .fetches_256 = true,
                                                         .pitch_bytes = s->k_padded * 2,
                                                         .box_columns = BLOCK_K,
@@ -215,12 +211,12 @@ static void add_slabs(og_cuda_emitter *e, const matrices *s)
 {
     og_text *to = &e->passes;
     og_text_add(to, "\nOG_FN og_index og_w_slabs(const og_args &a, og_index base)\n{\n");
-    if (s->batch_dims <= 1) {
+    if (s->of->batch_rank <= 1) {
         og_text_add(to, "    return base;\n}\n");
         return;
     }
     og_text_add(to, "    og_index at = 0, rest;\n");
-    for (int32_t d = s->batch_dims - 1; d >= 0; d--) {
+    for (int32_t d = s->of->batch_rank - 1; d >= 0; d--) {
         char step[16], divisor[16];
         snprintf(step, sizeof step, "w_%d", (int)d);
         og_cuda_add_index(e, step, e->kernel->products[0].right.stride[d] / s->w_slab);
@@ -245,7 +241,7 @@ static void add_w(og_cuda_emitter *e, const matrices *s)
                 "\nOG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)\n"
                 "{\n    return a.w + %sn * (int64_t)a.w_n;\n}\n"
                 "\nOG_FN int64_t og_w_stride(const og_args &a)\n{\n    return %s;\n}\n",
-                s->batch_dims ? "og_w_slabs(a, base) * (int64_t)a.w_slab + " : "",
+                s->of->batch_rank ? "og_w_slabs(a, base) * (int64_t)a.w_slab + " : "",
                 e->kernel->products[0].right_k_stride == 1 ? "1" : "a.w_k");
 }
 
@@ -280,10 +276,10 @@ static void widen(og_cuda_emitter *e, const matrices *s)
 {
     const int64_t most = INT32_MAX / 2;
     const og_product *product = &e->kernel->products[0];
-    e->wide = s->rows > most || s->runs * s->batch * s->m_tiles > most || s->batch * s->n > most ||
-              llabs(s->w_slab) > most || s->w_last > most || s->tiles * s->segments > most ||
-              s->batch * s->runs * s->redo_groups > most || llabs(product->left_k_stride) > most ||
-              llabs(product->right_k_stride) > most ||
+    e->wide = s->rows > most || s->runs * s->of->batch * s->m_tiles > most ||
+              s->of->batch * s->of->n > most || llabs(s->w_slab) > most || s->w_last > most ||
+              s->tiles * s->segments > most || s->of->batch * s->runs * s->redo_groups > most ||
+              llabs(product->left_k_stride) > most || llabs(product->right_k_stride) > most ||
               llabs(product->right.stride[e->kernel->space.rank - 1]) > most ||
               (og_cuda_has_row_values(&e->kernel->passes[0]) && s->rows > most / (s->runs + 2));
     for (int32_t d = 0; d < e->kernel->space.rank - 1; d++)
@@ -301,12 +297,12 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "w_pitch", s->w_pitch);
     og_cuda_add_index(e, "w_slab", s->w_slab);
-    og_cuda_add_index(e, "w_lines", s->batch * s->n);
+    og_cuda_add_index(e, "w_lines", s->of->batch * s->of->n);
     og_cuda_add_index(e, "w_n", w->stride[last]);
     og_cuda_add_index(e, "w_k", e->kernel->products[0].right_k_stride);
     og_cuda_add_index(e, "rows", s->rows);
-    og_cuda_add_index(e, "n", s->n);
-    og_cuda_add_index(e, "k", s->k);
+    og_cuda_add_index(e, "n", s->of->n);
+    og_cuda_add_index(e, "k", s->of->k);
     og_cuda_add_index(e, "k_padded", s->k_padded);
     og_cuda_add_index(e, "m_tiles", s->m_tiles);
     og_cuda_add_index(e, "n_tiles", s->n_tiles);
@@ -315,12 +311,12 @@ static void add_arguments(og_cuda_emitter *e, const matrices *s)
     og_cuda_add_index(e, "join_parts", s->adds_first ? 1 : s->segments);
     og_cuda_add_index(e, "runs", s->runs);
     og_cuda_add_index(e, "redo_pitch", s->rows);
-    og_cuda_add_index(e, "m", s->m);
+    og_cuda_add_index(e, "m", s->of->m);
     og_cuda_add_index(e, "redo_groups", s->redo_groups);
-    og_cuda_add_index(e, "redo_items", s->batch * s->runs * s->redo_groups);
+    og_cuda_add_index(e, "redo_items", s->of->batch * s->runs * s->redo_groups);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, last);
-    og_cuda_add_seek_range(e, "og_seek_product", 0, s->batch_dims);
-    og_cuda_add_seek_range(e, "og_step_rows", s->batch_dims, last);
+    og_cuda_add_seek_range(e, "og_seek_product", 0, s->of->batch_rank);
+    og_cuda_add_seek_range(e, "og_step_rows", s->of->batch_rank, last);
     og_cuda_add_seek_range(e, "og_step_row", last, last + 1);
     add_x(e, s);
     add_w(e, s);
@@ -340,9 +336,9 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
 {
     OG_TRY(og_cuda_make_launches(e, 8));
     if (s->fetch == OG_CUDA_TURNED)
-        OG_TRY(add_turn(e, "og_turn_w", s->batch * s->n, s->k));
+        OG_TRY(add_turn(e, "og_turn_w", s->of->batch * s->of->n, s->of->k));
     if (s->turns_x)
-        OG_TRY(add_turn(e, "og_turn_x", s->x_rows, s->k));
+        OG_TRY(add_turn(e, "og_turn_x", s->x_rows, s->of->k));
     OG_TRY(og_cuda_add_split(e, s->x_rows, s->k_padded));
     OG_TRY(
         og_cuda_add_launch(e, "og_tensor", -1, count_blocks(s, e->limits), 128 * (s->groups + 1)));
@@ -359,7 +355,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
         OG_TRY(og_cuda_add_launch(e, "og_join", -1, s->tiles, 128 * s->groups));
         og_cuda_overlap_last(e)->shared_bytes = shared_bytes - ring_bytes(s);
     }
-    OG_TRY(og_cuda_add_redo(e, s->batch * s->runs * s->redo_groups));
+    OG_TRY(og_cuda_add_redo(e, s->of->batch * s->runs * s->redo_groups));
     og_cuda_overlap_last(e);
     return OGIVE_OK;
 }
@@ -393,7 +389,7 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                 og_cuda_has_terms(pass), og_cuda_split_keeps(s->k_padded),
                 s->fetch == OG_CUDA_TURNED, e->kernel->products[0].right_k_stride != 1,
                 s->fetch == OG_CUDA_ACROSS, s->turns_x, s->segments > 1, s->in_parts,
-                s->x_rows > s->m, (int)s->blocks, (int)ring_bytes(s));
+                s->x_rows > s->of->m, (int)s->blocks, (int)ring_bytes(s));
     og_text_add(to, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
                     "    return x;\n}\n");
 }
@@ -410,7 +406,8 @@ ogive_status og_cuda_emit_hopper(og_cuda_emitter *e)
     if (__builtin_mul_overflow(s.x_rows * 4, s.k_padded, &x_bytes) || x_bytes > INT64_MAX / 4)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
     if (s.fetch == OG_CUDA_TURNED &&
-        (__builtin_mul_overflow(s.batch * s.n, s.w_pitch * 4, &w_bytes) || w_bytes > INT64_MAX / 4))
+        (__builtin_mul_overflow(s.of->batch * s.of->n, s.w_pitch * 4, &w_bytes) ||
+         w_bytes > INT64_MAX / 4))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the right factor's copy is larger than any memory");
     e->vector_dim = e->kernel->space.rank - 1;
     e->vector = 1;

@@ -25,7 +25,7 @@ enum {
 
 /* How TMA sees a factor: lines of neighbours in memory. */
 typedef struct {
-    og_cuda_factor factor;
+    og_factor factor;
     bool is_across;               /* lines are across k */
     bool is_copied;               /* to the scratch first */
     int64_t length, lines, pitch; /* of a line, of them in a matrix, from one to the next */
@@ -33,7 +33,7 @@ typedef struct {
 } operand;
 
 typedef struct {
-    og_cuda_matrices of;
+    const og_matrices *of;
     operand x, w[OG_MAX_PRODUCTS]; /* the second, v, lies like the first */
     int32_t products;
     og_cuda_half_tile tile;
@@ -50,29 +50,31 @@ static bool fits(int64_t stride, int64_t least)
     return stride >= least && stride % TMA_UNIT == 0 && stride < INT32_MAX;
 }
 
-static operand see_operand(const og_kernel *kernel, const og_cuda_matrices *s, int32_t product,
-                           bool is_right)
+static operand see_operand(const og_kernel *kernel, int32_t product, bool is_right)
 {
-    operand o = {.factor = og_cuda_factor_of(kernel, product, is_right)};
+    const og_matrices *s = &kernel->matrices;
+    operand o = {.factor = og_factor_of(kernel, product, is_right)};
     const int64_t *stride = o.factor.access->stride;
-    int32_t row_dims = is_right ? 1 : s->row_rank - s->base_rank;
+    int32_t row_dims = is_right ? 1 : s->m_rank;
     int64_t rows = is_right ? s->n : s->m;
-    int64_t row_stride = is_right ? stride[s->n_dim] : row_dims == 1 ? stride[s->base_rank] : 0;
-    o.slab = s->base_rank == 1 ? stride[0] : 0;
-    o.matrices = o.slab ? s->base : 1;
+    int64_t row_stride = is_right        ? stride[og_column_dim(kernel)]
+                         : row_dims == 1 ? stride[s->batch_rank]
+                                         : 0;
+    o.slab = s->batch_rank == 1 ? stride[0] : 0;
+    o.matrices = o.slab ? s->batch : 1;
     o.is_across = o.factor.k_stride != 1 && s->k > 1 && row_dims == 1 && row_stride == 1;
     o.length = o.is_across ? rows : s->k;
     o.lines = o.is_across ? s->k : rows;
     o.pitch = o.is_across ? o.factor.k_stride : row_stride;
-    o.is_copied = row_dims > 1 || s->base_rank > 1 || (o.factor.k_stride != 1 && !o.is_across) ||
+    o.is_copied = row_dims > 1 || s->batch_rank > 1 || (o.factor.k_stride != 1 && !o.is_across) ||
                   (o.lines > 1 && !fits(o.pitch, o.length)) ||
                   (o.matrices > 1 && !fits(o.slab, o.pitch));
     if (o.is_copied || o.lines == 1)
         o.pitch = og_divide_up(o.length, TMA_UNIT) * TMA_UNIT;
     if (o.is_copied) {
         o.matrices = 1;
-        for (int32_t d = 0; d < s->base_rank; d++)
-            o.matrices = stride[d] ? s->base : o.matrices;
+        for (int32_t d = 0; d < s->batch_rank; d++)
+            o.matrices = stride[d] ? s->batch : o.matrices;
         o.slab = o.lines * o.pitch;
     }
     if (o.matrices == 1)
@@ -103,25 +105,23 @@ static int32_t count_columns(const halves *h)
 static halves see_halves(const og_kernel *kernel, const og_cuda_limits *limits,
                          const og_cuda_half_tile *asked)
 {
-    halves h = {.of = og_cuda_see_matrices(kernel), .products = kernel->product_count};
-    h.x = see_operand(kernel, &h.of, 0, false);
+    halves h = {.of = &kernel->matrices, .products = kernel->product_count};
+    h.x = see_operand(kernel, 0, false);
     for (int32_t p = 0; p < h.products; p++)
-        h.w[p] = see_operand(kernel, &h.of, p, true);
-    const og_cuda_half_shape shape = {.batch = h.of.base,
-                                      .m = h.of.m,
-                                      .n = h.of.n,
+        h.w[p] = see_operand(kernel, p, true);
+    const og_cuda_half_shape shape = {.of = *h.of,
                                       .products = h.products,
                                       .x_is_across = h.x.is_across,
                                       .w_is_across = h.w[0].is_across,
-                                      .is_long = h.of.k > LONG};
+                                      .is_long = h.of->k > LONG};
     h.tile = og_cuda_choose_half_tile(&shape, limits->multiprocessors);
     if (asked->groups && og_cuda_takes_half_tile(&shape, asked, limits->multiprocessors))
         h.tile = *asked;
     h.x_rows = h.tile.groups * 64;
-    if (!h.x.is_across && h.of.m < h.x_rows)
-        h.x_rows = og_cuda_power_above(h.of.m);
-    h.m_tiles = og_divide_up(h.of.m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
-    h.n_tiles = og_divide_up(h.of.n, (int64_t)(h.tile.shares_x ? 2 : 1) * count_columns(&h));
+    if (!h.x.is_across && h.of->m < h.x_rows)
+        h.x_rows = og_cuda_power_above(h.of->m);
+    h.m_tiles = og_divide_up(h.of->m, (int64_t)(h.tile.shares_w ? 2 : 1) * h.tile.groups * 64);
+    h.n_tiles = og_divide_up(h.of->n, (int64_t)(h.tile.shares_x ? 2 : 1) * count_columns(&h));
     return h;
 }
 
@@ -184,7 +184,7 @@ static ogive_status add_room(og_cuda_emitter *e, const operand *o, const char *n
 
 static int64_t count_clusters(const halves *h)
 {
-    return h->of.base * h->m_tiles * h->n_tiles;
+    return h->of->batch * h->m_tiles * h->n_tiles;
 }
 
 static int32_t blocks_of_cluster(const halves *h)
@@ -200,10 +200,11 @@ static int64_t count_blocks(const og_cuda_emitter *e, const halves *h)
 }
 
 /* Do quads of a result lie side by side, each where one instruction can write it? */
-static bool lies_in_quads(const og_access *access, const og_cuda_matrices *s)
+static bool lies_in_quads(const og_access *access, const og_kernel *kernel)
 {
-    bool quads = access->stride[s->n_dim] == 1 && s->n % 4 == 0;
-    for (int32_t d = 0; d < s->n_dim; d++)
+    int32_t n_dim = og_column_dim(kernel);
+    bool quads = access->stride[n_dim] == 1 && kernel->matrices.n % 4 == 0;
+    for (int32_t d = 0; d < n_dim; d++)
         quads &= access->stride[d] % 4 == 0;
     return quads;
 }
@@ -218,7 +219,7 @@ static bool is_later(const og_cuda_emitter *e, const halves *h, int32_t *ahead)
     const og_pass *pass = &kernel->passes[0];
     size_t bytes = 0, stores = 0;
     if (count_clusters(h) * blocks_of_cluster(h) == count_blocks(e, h) || h->tile.groups == 1 ||
-        h->products != 1 || h->tile.alternates || h->w[0].is_across || h->of.k > LONG || e->wide ||
+        h->products != 1 || h->tile.alternates || h->w[0].is_across || h->of->k > LONG || e->wide ||
         kernel->space.n_reduced || og_cuda_is_costly_pass(pass))
         return false;
     for (int32_t i = 0; i < pass->element_count; i++) {
@@ -230,7 +231,7 @@ static bool is_later(const og_cuda_emitter *e, const halves *h, int32_t *ahead)
         if (instr->op != OG_OP_STORE)
             continue;
         if (og_dtype_bytes(kernel->accesses[instr->index].dtype) != 2 ||
-            !lies_in_quads(&kernel->accesses[instr->index], &h->of))
+            !lies_in_quads(&kernel->accesses[instr->index], kernel))
             return false;
         stores++;
     }
@@ -241,7 +242,7 @@ static bool is_later(const og_cuda_emitter *e, const halves *h, int32_t *ahead)
 /* Maps come first: they are aligned more than all others. */
 static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 {
-    const og_cuda_matrices *s = &h->of;
+    const og_matrices *s = h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *x = add_map(e, h, &h->x, "x_map"), *w[2];
@@ -252,7 +253,7 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
         OG_TRY(add_room(e, &h->w[p], p ? "v_copy" : "w_copy", w[p]));
     og_cuda_add_region(e, "void", "redo", 0);
     og_cuda_add_region(e, "void", "any_redo", 0);
-    og_cuda_add_product_parts(e, s);
+    og_cuda_add_product_parts(e);
     og_cuda_add_index(e, "x_pitch", copied_pitch(&h->x));
     og_cuda_add_index(e, "w_pitch", copied_pitch(&h->w[0]));
     og_cuda_add_index(e, "x_moves", h->x.matrices > 1);
@@ -263,7 +264,7 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
     og_cuda_add_index(e, "runs", runs);
     og_cuda_add_index(e, "redo_pitch", 0);
     og_cuda_add_index(e, "redo_groups", groups);
-    og_cuda_add_index(e, "redo_items", s->base * groups * runs);
+    og_cuda_add_index(e, "redo_items", s->batch * groups * runs);
     og_cuda_add_index(e, "x_k", h->x.factor.k_stride);
     return OGIVE_OK;
 }
@@ -303,7 +304,7 @@ static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes
                 !e->wide, count_quads_at_once(e), (int)h->products, is_bfloat ? "bf16" : "f16",
                 (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows, h->tile.shares_w,
                 h->tile.shares_x, h->tile.alternates, h->x.is_across, h->w[0].is_across,
-                h->x.is_across, h->w[0].is_across, h->w[0].is_copied, h->of.k > LONG, h->is_later,
+                h->x.is_across, h->w[0].is_across, h->w[0].is_copied, h->of->k > LONG, h->is_later,
                 (int)h->ahead, is_bfloat ? "bf16" : "f16");
 }
 
@@ -324,7 +325,7 @@ static ogive_status add_copy(og_cuda_emitter *e, const operand *o, const char *e
 
 static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
-    const og_cuda_matrices *s = &h->of;
+    const og_matrices *s = h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     const og_cuda_map *maps;
     OG_TRY(og_cuda_copy_maps(e, &maps));
@@ -333,7 +334,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
     for (int32_t p = 0; p < h->products; p++)
         OG_TRY(add_copy(e, &h->w[p], p ? "og_copy_v" : "og_copy_w", &maps[1 + p]));
     OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, count_blocks(e, h), 128 * (h->tile.groups + 1)));
-    OG_TRY(og_cuda_add_redo(e, s->base * groups * runs));
+    OG_TRY(og_cuda_add_redo(e, s->batch * groups * runs));
     og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
     tensor->maps = redo->maps = maps;
     tensor->map_count = redo->map_count = e->arguments.map_count;
@@ -343,7 +344,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
     redo->shared_bytes = redo_bytes(h);
     if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
         return OGIVE_OK;
-    return og_cuda_add_combine(e, 0, s->base * s->m, runs);
+    return og_cuda_add_combine(e, 0, s->batch * s->m, runs);
 }
 
 static ogive_status name_body(og_cuda_emitter *e, const halves *h)
@@ -362,11 +363,11 @@ ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e)
     og_cuda_half_tile asked;
     OG_TRY(find_asked_tile(e, &asked));
     halves h = see_halves(e->kernel, e->limits, &asked);
-    int64_t runs = og_divide_up(h.of.n, OG_RUN);
+    int64_t runs = og_divide_up(h.of->n, OG_RUN);
     /* The ring, what warps pass through shared memory, barriers: the kernel asserts it. */
     size_t shared_bytes = 12 * 16384 + (size_t)h.tile.groups * 4 * 4096 + 8 * 64;
-    e->wide |= og_cuda_product_needs_wide(e->kernel, &h.of, false);
-    e->vector_dim = h.of.n_dim;
+    e->wide |= og_cuda_product_needs_wide(e->kernel, false);
+    e->vector_dim = og_column_dim(e->kernel);
     e->vector = 4;
     e->threads = COPY_THREADS;
     og_cuda_keep_still(e);
@@ -377,8 +378,8 @@ ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e)
     og_cuda_include(&e->body, "hopper_copy");
     og_cuda_include(&e->body, "hopper_halves");
     if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
-        og_cuda_begin_combine(e, h.of.base * h.of.m, runs);
-    og_cuda_add_end_run(e, &h.of);
+        og_cuda_begin_combine(e, h.of->batch * h.of->m, runs);
+    og_cuda_add_end_run(e, h.of);
     OG_TRY(name_body(e, &h));
     return add_launches(e, &h, shared_bytes);
 }

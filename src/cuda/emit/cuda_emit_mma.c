@@ -32,18 +32,18 @@ static size_t shared_bytes_of(int32_t rows, int32_t columns, int32_t stages, boo
 }
 
 /* Narrow tiles where wide ones would leave multiprocessors idle, or do not fit (sm_86). */
-static mma_tile choose_tile(const og_cuda_matrices *s, const og_cuda_limits *limits, bool is_half)
+static mma_tile choose_tile(const og_matrices *s, const og_cuda_limits *limits, bool is_half)
 {
     mma_tile t = {.rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : 128, .columns = 128, .stages = 2};
     t.m_tiles = og_divide_up(s->m, t.rows);
-    if (s->base * t.m_tiles * og_divide_up(s->n, t.columns) < limits->multiprocessors ||
+    if (s->batch * t.m_tiles * og_divide_up(s->n, t.columns) < limits->multiprocessors ||
         shared_bytes_of(t.rows, t.columns, t.stages, is_half) > limits->shared_per_block)
         t.columns = 64;
     while (is_half && t.stages < 4 &&
            shared_bytes_of(t.rows, t.columns, t.stages + 1, is_half) <= limits->shared_per_block)
         t.stages++;
     t.n_tiles = og_divide_up(s->n, t.columns);
-    t.count = s->base * t.m_tiles * t.n_tiles;
+    t.count = s->batch * t.m_tiles * t.n_tiles;
     t.shared_bytes = shared_bytes_of(t.rows, t.columns, t.stages, is_half);
     return t;
 }
@@ -54,25 +54,25 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT32] = "", [OG_FLOAT16] = "og_f32_from_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
-    og_text_add(&e->numbers,
-                "typedef float og_number;\ntypedef %s og_element;\n"
-                "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = 2, OG_STAGES = %d, "
-                "OG_SHARED_BYTES = %zu, "
-                "OG_REDO_BYTES = %d };\n"
-                "#define OG_BM %d\n#define OG_BN %d\n#define OG_PAIRS %d\n"
-                "#define OG_SPLIT_PLANES 0\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
-                "#define OG_BFLOAT %d\n"
-                "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
-                dtype == OG_FLOAT32 ? "float" : "uint16_t", STEP, (int)tile->stages,
-                tile->shared_bytes, OG_CUDA_REDO_BYTES, (int)tile->rows, (int)tile->columns,
-                dtype == OG_FLOAT32, og_cuda_split_keeps(og_divide_up(k, STEP) * STEP),
-                dtype == OG_BFLOAT16, widen[dtype]);
+    og_text_add(
+        &e->numbers,
+        "typedef float og_number;\ntypedef %s og_element;\n"
+        "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = 2, OG_STAGES = %d, "
+        "OG_SHARED_BYTES = %zu, "
+        "OG_REDO_BYTES = %d };\n"
+        "#define OG_BM %d\n#define OG_BN %d\n#define OG_PAIRS %d\n"
+        "#define OG_SPLIT_PLANES 0\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
+        "#define OG_BFLOAT %d\n"
+        "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
+        dtype == OG_FLOAT32 ? "float" : "uint16_t", STEP, (int)tile->stages, tile->shared_bytes,
+        OG_CUDA_REDO_BYTES, (int)tile->rows, (int)tile->columns, dtype == OG_FLOAT32,
+        og_cuda_split_keeps(og_divide_up(k, STEP) * STEP), dtype == OG_BFLOAT16, widen[dtype]);
 }
 
-static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
-                                  const mma_tile *tile, bool is_half)
+static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,
+                                  bool is_half)
 {
-    int64_t k_padded = og_divide_up(s->k, STEP) * STEP, rows = s->base * s->m, x_bytes;
+    int64_t k_padded = og_divide_up(s->k, STEP) * STEP, rows = s->batch * s->m, x_bytes;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
     if (__builtin_mul_overflow((rows + tile->rows) * (is_half ? 2 : 4), k_padded, &x_bytes))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
@@ -84,9 +84,9 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
         og_cuda_add_index(e, "runs", runs);
         og_cuda_add_index(e, "redo_pitch", rows);
         og_cuda_add_index(e, "redo_groups", groups);
-        og_cuda_add_index(e, "redo_items", s->base * groups * runs);
+        og_cuda_add_index(e, "redo_items", s->batch * groups * runs);
     }
-    og_cuda_add_index(e, "x_k", og_cuda_factor_of(e->kernel, 0, false).k_stride);
+    og_cuda_add_index(e, "x_k", e->kernel->products[0].left_k_stride);
     og_cuda_add_index(e, "k_padded", k_padded);
     og_cuda_add_index(e, "m_tiles", tile->m_tiles);
     og_cuda_add_index(e, "n_tiles", tile->n_tiles);
@@ -102,11 +102,11 @@ static void add_body(og_cuda_emitter *e, bool is_half)
         og_cuda_include(&e->body, "mma_redo");
 }
 
-static ogive_status add_launches(og_cuda_emitter *e, const og_cuda_matrices *s,
-                                 const mma_tile *tile, bool is_half)
+static ogive_status add_launches(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,
+                                 bool is_half)
 {
-    int64_t rows = s->base * s->m, runs = og_divide_up(s->n, OG_RUN);
-    int64_t items = s->base * og_divide_up(s->m, OG_CUDA_REDO_GROUP) * runs;
+    int64_t rows = s->batch * s->m, runs = og_divide_up(s->n, OG_RUN);
+    int64_t items = s->batch * og_divide_up(s->m, OG_CUDA_REDO_GROUP) * runs;
     OG_TRY(og_cuda_make_launches(e, 4));
     if (is_half)
         OG_TRY(og_cuda_add_launch(e, "og_split", -1, rows, og_cuda_copy_threads(s->k)));
@@ -123,24 +123,24 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_cuda_matrices *s,
 
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
 {
-    og_cuda_matrices s = og_cuda_see_matrices(e->kernel);
+    const og_matrices *s = &e->kernel->matrices;
     og_dtype dtype = e->kernel->products[0].right.dtype;
     bool is_half = dtype != OG_FLOAT32;
-    mma_tile tile = choose_tile(&s, e->limits, is_half);
-    int64_t runs = og_divide_up(s.n, OG_RUN);
-    e->wide |= og_cuda_product_needs_wide(e->kernel, &s, false);
-    e->vector_dim = s.n_dim;
+    mma_tile tile = choose_tile(s, e->limits, is_half);
+    int64_t runs = og_divide_up(s->n, OG_RUN);
+    e->wide |= og_cuda_product_needs_wide(e->kernel, false);
+    e->vector_dim = og_column_dim(e->kernel);
     e->vector = 4;
     e->threads = THREADS;
-    add_numbers(e, &tile, s.k, dtype);
-    og_cuda_add_product_parts(e, &s);
-    OG_TRY(add_arguments(e, &s, &tile, is_half));
+    add_numbers(e, &tile, s->k, dtype);
+    og_cuda_add_product_parts(e);
+    OG_TRY(add_arguments(e, s, &tile, is_half));
     add_body(e, is_half);
     if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
-        og_cuda_begin_combine(e, s.base * s.m, runs);
-    og_cuda_add_end_run(e, &s);
+        og_cuda_begin_combine(e, s->batch * s->m, runs);
+    og_cuda_add_end_run(e, s);
     OG_TRY(og_cuda_name_body(e, "product%s on tensor cores (mma.sync), tiles of %d x %d",
                              is_half ? "" : ", float32 as pairs of float16", (int)tile.rows,
                              (int)tile.columns));
-    return add_launches(e, &s, &tile, is_half);
+    return add_launches(e, s, &tile, is_half);
 }

@@ -2,7 +2,7 @@
  *
  * cuda_emit_product.c - kernels with matrix products, in the CPU's order on CUDA cores: the
  * factors as CUDA C, and what is emitted around the bodies: product_tiles.cuh, with
- * product_split.cuh where k is split, or product_few.cuh. cuda_matrices.h says how
+ * product_split.cuh where k is split, or product_few.cuh. og_matrices says how
  * the space is seen.
  */
 #include "cuda/emit/cuda_emit_product.h"
@@ -11,17 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split)
+bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split)
 {
     enum { SLACK = 256 };
+    const og_matrices *s = &kernel->matrices;
+    const int32_t n_dim = og_column_dim(kernel);
     const int64_t most = INT32_MAX / 4;
     int64_t count;
-    if (__builtin_mul_overflow(s->base, s->m + SLACK, &count) ||
+    if (__builtin_mul_overflow(s->batch, s->m + SLACK, &count) ||
         __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
         s->k > most - SLACK || (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
-        og_cuda_factor f = og_cuda_factor_of(kernel, i / 2, i % 2);
+        og_factor f = og_factor_of(kernel, i / 2, i % 2);
         int64_t reach;
         if (__builtin_mul_overflow(llabs(f.k_stride), s->k + SLACK, &reach))
             return true;
@@ -36,7 +38,7 @@ bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices 
             return true;
     }
     for (int32_t i = 0; i < kernel->access_count; i++) {
-        int64_t stride = s->n_dim < 0 ? 0 : llabs(kernel->accesses[i].stride[s->n_dim]), span;
+        int64_t stride = n_dim < 0 ? 0 : llabs(kernel->accesses[i].stride[n_dim]), span;
         if (__builtin_mul_overflow(stride, s->n + SLACK, &span) || span > most)
             return true;
     }
@@ -45,13 +47,13 @@ bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices 
 
 /* ---- factors ----------------------------------------------------------------------------- */
 
-static const char *side_of(const og_cuda_factor *f)
+static const char *side_of(const og_factor *f)
 {
     return f->is_right ? "right" : "left";
 }
 
 /* a.left0_2, added where first used: the stride along a dim. */
-static void add_move(og_cuda_emitter *e, const og_cuda_factor *f, int32_t dim, const char *index)
+static void add_move(og_cuda_emitter *e, const og_factor *f, int32_t dim, const char *index)
 {
     char name[32];
     if (f->access->stride[dim] == 0)
@@ -62,7 +64,7 @@ static void add_move(og_cuda_emitter *e, const og_cuda_factor *f, int32_t dim, c
 }
 
 /* Adds to `at` what index over dims [0, to), the last fastest, means. */
-static void add_moves(og_cuda_emitter *e, const og_cuda_factor *f, int32_t to, const char *index)
+static void add_moves(og_cuda_emitter *e, const og_factor *f, int32_t to, const char *index)
 {
     for (int32_t d = to - 1; d > 0; d--) {
         char divisor[16];
@@ -79,9 +81,10 @@ static void add_moves(og_cuda_emitter *e, const og_cuda_factor *f, int32_t to, c
 }
 
 /* What lies side by side in memory. */
-static const char *along_of(const og_cuda_factor *f, const og_cuda_matrices *s)
+static const char *along_of(const og_kernel *kernel, const og_factor *f)
 {
-    int32_t dim = f->is_right ? s->n_dim : s->row_rank - s->base_rank == 1 ? s->base_rank : -1;
+    const og_matrices *s = &kernel->matrices;
+    int32_t dim = f->is_right ? og_column_dim(kernel) : s->m_rank == 1 ? s->batch_rank : -1;
     if (f->k_stride == 1)
         return "OG_ALONG_K";
     return dim >= 0 && f->access->stride[dim] == 1 ? "OG_ALONG_ROWS" : "OG_ALONG_NONE";
@@ -101,8 +104,9 @@ static const char before_factors[] = "\n/* What neighbours in memory are. */\n"
                                      "#endif\n}\n";
 
 /* struct og_left0: how a row of k is found and read. */
-static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cuda_matrices *s)
+static void add_factor(og_cuda_emitter *e, const og_factor *f)
 {
+    const og_matrices *s = &e->kernel->matrices;
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT16] = "og_widen_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
     og_text *to = &e->passes;
@@ -117,7 +121,7 @@ static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cud
                 "\nstruct og_%s {\n    typedef %s element;\n    enum { along = %s };\n"
                 "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
                 "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
-                pointer, type, along_of(f, s), widen[dtype] ? widen[dtype] : "",
+                pointer, type, along_of(e->kernel, f), widen[dtype] ? widen[dtype] : "",
                 !f->is_right                                ? "0"
                 : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
                                                             : "-0.0f");
@@ -132,12 +136,12 @@ static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cud
                 "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
                 "    {\n        og_index at = 0, rest, i;\n");
     if (f->is_right) {
-        if (s->n_dim >= 0)
-            add_move(e, f, s->n_dim, "index");
-        add_moves(e, f, s->base_rank, "base");
+        if (s->n_rank)
+            add_move(e, f, og_column_dim(e->kernel), "index");
+        add_moves(e, f, s->batch_rank, "base");
     } else {
         og_text_add(to, "        index += base * a.m;\n");
-        add_moves(e, f, s->row_rank, "index");
+        add_moves(e, f, s->batch_rank + s->m_rank, "index");
     }
     og_text_add(to, "        return a.%s + at;\n    }\n};\n", pointer);
 }
@@ -145,7 +149,7 @@ static void add_factor(og_cuda_emitter *e, const og_cuda_factor *f, const og_cud
 /* ---- entries ----------------------------------------------------------------------------- */
 
 /* og_multiply_all() and og_slots_of() of product_tiles.cuh. */
-static void add_tile_products(og_cuda_emitter *e, const og_cuda_matrices *s)
+static void add_tile_products(og_cuda_emitter *e, const og_matrices *s)
 {
     og_text *to = &e->body;
     bool waits = og_cuda_product_levels(s->k) == 3; /* sums wait in slots: apart from buffers */
@@ -178,7 +182,7 @@ static void add_few_products(og_cuda_emitter *e)
     og_text_add(to, "}\n");
 }
 
-void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
+void og_cuda_add_end_run(og_cuda_emitter *e, const og_matrices *s)
 {
     og_text *to = &e->body;
     const og_pass *pass = &e->kernel->passes[0];
@@ -209,8 +213,7 @@ void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s)
     og_text_add(to, "}\n");
 }
 
-static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
-                             const og_cuda_tile *tile)
+static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
 {
     og_text_add(&e->numbers, "typedef %s og_number;\nenum { OG_PRODUCTS = %d, OG_BK = %d, ",
                 e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
@@ -234,19 +237,19 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_cuda_matrices *s,
                     tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK);
 }
 
-static int64_t count_blocks(const og_cuda_matrices *s)
+static int64_t count_blocks(const og_matrices *s)
 {
     return (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
 }
 
-static int64_t count_parts(const og_cuda_matrices *s, const og_cuda_tile *tile)
+static int64_t count_parts(const og_matrices *s, const og_cuda_tile *tile)
 {
     return tile->part_blocks ? (count_blocks(s) + tile->part_blocks - 1) / tile->part_blocks : 1;
 }
 
 /* Members of the arguments that only a split product has. */
-static void add_split_arguments(og_cuda_emitter *e, const og_cuda_matrices *s,
-                                const og_cuda_tile *tile, const og_cuda_product_shape *shape)
+static void add_split_arguments(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile,
+                                const og_cuda_product_shape *shape)
 {
     og_cuda_add_region(e, "og_number", "part_sums",
                        (int64_t)og_cuda_split_bytes(shape, tile->sums));
@@ -293,24 +296,25 @@ ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)
     return OGIVE_OK;
 }
 
-void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s)
+void og_cuda_add_product_parts(og_cuda_emitter *e)
 {
-    const og_space *space = &e->kernel->space;
+    const og_matrices *s = &e->kernel->matrices;
+    const int32_t rows_end = s->batch_rank + s->m_rank;
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "m", s->m);
     og_cuda_add_index(e, "n", s->n);
     og_cuda_add_index(e, "k", s->k);
-    og_cuda_add_index(e, "rows", s->base * s->m);
-    og_cuda_add_seek_range(e, "og_seek_rows", 0, s->row_rank);
-    og_cuda_add_seek_range(e, "og_step_row", s->row_rank, space->rank);
+    og_cuda_add_index(e, "rows", s->batch * s->m);
+    og_cuda_add_seek_range(e, "og_seek_rows", 0, rows_end);
+    og_cuda_add_seek_range(e, "og_step_row", rows_end, e->kernel->space.rank);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->passes, "%s", before_factors);
     for (int32_t p = 0; p < e->kernel->product_count; p++)
         for (int side = 0; side < 2; side++) {
-            og_cuda_factor f = og_cuda_factor_of(e->kernel, p, side);
-            add_factor(e, &f, s);
+            og_factor f = og_factor_of(e->kernel, p, side);
+            add_factor(e, &f);
         }
 }
 
@@ -322,13 +326,12 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
 }
 
 /* All launches: products; sums of parts, if k is split; sums of runs, if there are several. */
-static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
-                                const og_cuda_tile *tile)
+static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
 {
     int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
     int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
     int64_t parts = count_parts(s, tile);
-    int64_t rows = s->base * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
+    int64_t rows = s->batch * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
     bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
     og_cuda_add_index(e, "m_tiles", m_tiles);
     og_cuda_add_index(e, "n_tiles", n_tiles);
@@ -345,7 +348,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
     og_cuda_add_end_run(e, s);
     if (m_tiles * n_tiles > 0) {
         OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
-                                  s->base * m_tiles * n_tiles * parts, tile->threads));
+                                  s->batch * m_tiles * n_tiles * parts, tile->threads));
         e->out->launches[0].shared_bytes = tile->shared_bytes;
         if (tile->part_blocks) {
             OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, (rows * runs + 31) / 32, 256));
@@ -358,11 +361,8 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_cuda_matrices *s,
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    og_cuda_matrices s = og_cuda_see_matrices(kernel);
-    og_cuda_product_shape shape = {.m = s.m,
-                                   .n = s.n,
-                                   .k = s.k,
-                                   .batch = s.base,
+    const og_matrices *s = &kernel->matrices;
+    og_cuda_product_shape shape = {.of = *s,
                                    .products = kernel->product_count,
                                    .is_double = kernel->products[0].dtype == OG_FLOAT64,
                                    .reduces = kernel->space.n_reduced > 0};
@@ -371,14 +371,14 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a matrix product takes %zu bytes of shared memory, this GPU has %zu",
                 tile.shared_bytes, e->limits->shared_per_block);
-    e->wide |= og_cuda_product_needs_wide(kernel, &s, tile.part_blocks > 0);
-    e->vector_dim = s.n_dim;
+    e->wide |= og_cuda_product_needs_wide(kernel, tile.part_blocks > 0);
+    e->vector_dim = og_column_dim(kernel);
     e->vector = 4;
     e->threads = tile.threads;
-    add_tile_numbers(e, &s, &tile);
-    og_cuda_add_product_parts(e, &s);
+    add_tile_numbers(e, s, &tile);
+    og_cuda_add_product_parts(e);
     if (tile.part_blocks)
-        add_split_arguments(e, &s, &tile, &shape);
+        add_split_arguments(e, s, &tile, &shape);
     OG_TRY(name_body(e, &tile));
-    return add_entries(e, &s, &tile);
+    return add_entries(e, s, &tile);
 }

@@ -7,16 +7,15 @@
 #define OG_CUDA_EMIT_PRODUCT_H
 
 #include "cuda/emit/cuda_emit.h"
-#include "cuda/emit/cuda_matrices.h"
 
 /* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
  * need 64 bits? */
-bool og_cuda_product_needs_wide(const og_kernel *kernel, const og_cuda_matrices *s, bool is_split);
+bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split);
 /* Everything before the entries: arguments, pass 0, factors. */
-void og_cuda_add_product_parts(og_cuda_emitter *e, const og_cuda_matrices *s);
+void og_cuda_add_product_parts(og_cuda_emitter *e);
 /* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
  * scratch for those of the others. */
-void og_cuda_add_end_run(og_cuda_emitter *e, const og_cuda_matrices *s);
+void og_cuda_add_end_run(og_cuda_emitter *e, const og_matrices *s);
 /* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0; from
  * column a.n on, og_right1. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);

@@ -17,13 +17,14 @@ static double estimate(const og_cuda_half_shape *shape, const og_cuda_half_tile 
 {
     int64_t rows = tile->groups * 64, columns = tile->width / shape->products;
     int32_t of_w = tile->shares_w ? 2 : 1, of_x = tile->shares_x ? 2 : 1; /* that share it */
-    int64_t tiles = og_divide_up(shape->m, rows * of_w) * og_divide_up(shape->n, columns * of_x);
-    int64_t waves = og_divide_up(shape->batch * tiles, multiprocessors / (of_w * of_x));
+    int64_t tiles =
+        og_divide_up(shape->of.m, rows * of_w) * og_divide_up(shape->of.n, columns * of_x);
+    int64_t waves = og_divide_up(shape->of.batch * tiles, multiprocessors / (of_w * of_x));
     /* Narrow products wait for shared memory. */
     double speed = tile->width == 256 ? 1.0 : tile->width == 128 ? 0.9 : 0.7;
     double multiplies = (double)(rows * tile->width * 64) / (2048 * speed);
-    double x = (double)og_min(rows, shape->m) / of_x;
-    double w = (double)(og_min(columns, shape->n) * shape->products) / of_w;
+    double x = (double)og_min(rows, shape->of.m) / of_x;
+    double w = (double)(og_min(columns, shape->of.n) * shape->products) / of_w;
     double fetches = (x + w) * 128 / 64;
     double after = shape->products == 2 ? (double)(rows * columns) / 100 : 0;
     double each = multiplies > fetches ? multiplies : fetches;
@@ -40,10 +41,10 @@ bool og_cuda_takes_half_tile(const og_cuda_half_shape *shape, const og_cuda_half
     if ((tile->shares_w || tile->shares_x) && multiprocessors < 2)
         return false;
     /* Half of a box is at least 64 wide if it lies across k, else 8 lines. */
-    if (tile->shares_w && (shape->m <= rows || (columns == 64 && shape->w_is_across)))
+    if (tile->shares_w && (shape->of.m <= rows || (columns == 64 && shape->w_is_across)))
         return false;
     if (tile->shares_x &&
-        (shape->n <= columns || shape->m <= 8 || (rows == 64 && shape->x_is_across)))
+        (shape->of.n <= columns || shape->of.m <= 8 || (rows == 64 && shape->x_is_across)))
         return false;
     /* Registers: alternating, a warpgroup has two sums of 64 rows; of a long k, it has three. */
     if (tile->alternates && (tile->groups != 2 || tile->width != 128 || shape->is_long))
@@ -59,8 +60,8 @@ static bool is_worth_it(const og_cuda_half_shape *shape, const og_cuda_half_tile
 {
     if (shape->products == 2)
         return !tile->shares_w && !tile->shares_x;
-    return !tile->alternates && (!tile->shares_w || shape->m > 1024) &&
-           (!tile->shares_x || shape->m <= 128);
+    return !tile->alternates && (!tile->shares_w || shape->of.m > 1024) &&
+           (!tile->shares_x || shape->of.m <= 128);
 }
 
 og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape, int32_t multiprocessors)
@@ -75,7 +76,7 @@ og_cuda_half_tile og_cuda_choose_half_tile(const og_cuda_half_shape *shape, int3
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         const og_cuda_half_tile *tile = &tiles[i];
         if (!og_cuda_takes_half_tile(shape, tile, multiprocessors) || !is_worth_it(shape, tile) ||
-            (tile->groups == 2 && shape->m <= 64))
+            (tile->groups == 2 && shape->of.m <= 64))
             continue;
         double time = estimate(shape, tile, multiprocessors);
         if (least == 0 || time < least * 0.99) {

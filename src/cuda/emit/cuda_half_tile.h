@@ -6,10 +6,10 @@
 #ifndef OG_CUDA_HALF_TILE_H
 #define OG_CUDA_HALF_TILE_H
 
-#include "base/base.h"
+#include "plan/plan.h"
 
 typedef struct {
-    int64_t batch, m, n;
+    og_matrices of;
     int32_t products;              /* with the same x: 1 or 2 */
     bool x_is_across, w_is_across; /* their lines in memory are across k */
     bool is_long;                  /* sums of several chains are in registers, too */

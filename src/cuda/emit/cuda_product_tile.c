@@ -60,7 +60,7 @@ static size_t count_shared(const og_cuda_tile *tile, const og_cuda_product_shape
     size_t slots = (size_t)tile->rows * (size_t)tile->columns * number;
     if (tile->part_blocks)
         return buffers;
-    if (og_cuda_product_levels(shape->k) == 3)
+    if (og_cuda_product_levels(shape->of.k) == 3)
         return buffers + (size_t)shape->products * slots;
     return (buffers > slots ? buffers : slots) + (size_t)(shape->products - 1) * slots;
 }
@@ -79,19 +79,19 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
                          .columns = from->lanes_n * from->thread_n * from->warps_n,
                          .threads = 32 * from->warps_m * from->warps_n,
                          .part_blocks = part_blocks,
-                         .sums = og_divide_up(shape->k, OG_PRODUCT_BLOCK)};
+                         .sums = og_divide_up(shape->of.k, OG_PRODUCT_BLOCK)};
     tile.shared_bytes = count_shared(&tile, shape);
     return tile;
 }
 
 int64_t og_cuda_split_pitch(const og_cuda_product_shape *shape)
 {
-    return og_divide_up(shape->n, 4) * 4;
+    return og_divide_up(shape->of.n, 4) * 4;
 }
 
 double og_cuda_split_bytes(const og_cuda_product_shape *shape, int64_t sums)
 {
-    return (double)sums * (double)shape->batch * (double)shape->m *
+    return (double)sums * (double)shape->of.batch * (double)shape->of.m *
            (double)og_cuda_split_pitch(shape) * shape->products * (shape->is_double ? 8 : 4);
 }
 
@@ -108,18 +108,18 @@ static double speed_of_warps(int64_t warps, int64_t most)
 static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_product_shape *shape,
                        const og_cuda_limits *limits)
 {
-    int64_t blocks = shape->k > 0 ? og_divide_up(shape->k, OG_PRODUCT_BLOCK) : 1;
+    int64_t blocks = shape->of.k > 0 ? og_divide_up(shape->of.k, OG_PRODUCT_BLOCK) : 1;
     int64_t part = tile->part_blocks ? tile->part_blocks : blocks;
-    double tiles = (double)shape->batch * (double)og_divide_up(shape->m, tile->rows) *
-                   (double)og_divide_up(shape->n, tile->columns) *
+    double tiles = (double)shape->of.batch * (double)og_divide_up(shape->of.m, tile->rows) *
+                   (double)og_divide_up(shape->of.n, tile->columns) *
                    (double)og_divide_up(blocks, part);
     int32_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
     double each = tiles / processors; /* of a multiprocessor, rounded up */
     each = each < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : each;
     int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
     int64_t warps = tile->threads / 32, k = part * OG_PRODUCT_BLOCK;
-    if (shape->k < k)
-        k = shape->k > 0 ? og_divide_up(shape->k, tile->step) * tile->step : tile->step;
+    if (shape->of.k < k)
+        k = shape->of.k > 0 ? og_divide_up(shape->of.k, tile->step) * tile->step : tile->step;
     double cycles = (double)tile->rows * tile->columns * (double)k / 128 /
                     (speed * speed_of_warps(at_once * warps, tile->blocks * warps));
     double idle = START_CYCLES + (tile->part_blocks ? 0 : END_CYCLES);
@@ -156,8 +156,8 @@ static og_cuda_tile fill_few(const few_candidate *from, const og_cuda_product_sh
                          .blocks = 1,
                          .rows = from->rows,
                          .part_blocks = is_split ? OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK : 0,
-                         .sums = og_divide_up(shape->k, OG_PRODUCT_GROUP)};
-    while (tile.warps_m * OG_PRODUCT_BLOCK < shape->k &&
+                         .sums = og_divide_up(shape->of.k, OG_PRODUCT_GROUP)};
+    while (tile.warps_m * OG_PRODUCT_BLOCK < shape->of.k &&
            tile.warps_m * OG_PRODUCT_BLOCK < OG_PRODUCT_GROUP)
         tile.warps_m *= 2;
     tile.columns = tile.lanes_n * tile.thread_n;
@@ -171,8 +171,8 @@ static og_cuda_tile fill_few(const few_candidate *from, const og_cuda_product_sh
 static double count_few(const og_cuda_tile *tile, const og_cuda_product_shape *shape,
                         int64_t processors)
 {
-    double tiles = (double)shape->batch * (double)og_divide_up(shape->m, tile->rows) *
-                   (double)og_divide_up(shape->n, tile->columns) *
+    double tiles = (double)shape->of.batch * (double)og_divide_up(shape->of.m, tile->rows) *
+                   (double)og_divide_up(shape->of.n, tile->columns) *
                    (tile->part_blocks ? (double)tile->sums : 1);
     return tiles < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : tiles / processors;
 }
@@ -184,8 +184,8 @@ static double count_few(const og_cuda_tile *tile, const og_cuda_product_shape *s
 static double estimate_few(const og_cuda_tile *tile, const og_cuda_product_shape *shape,
                            int64_t processors)
 {
-    double k = shape->k < OG_PRODUCT_BLOCK
-                   ? (double)(og_divide_up(shape->k, tile->step) * tile->step)
+    double k = shape->of.k < OG_PRODUCT_BLOCK
+                   ? (double)(og_divide_up(shape->of.k, tile->step) * tile->step)
                    : OG_PRODUCT_BLOCK;
     double sums = (double)tile->rows * tile->columns, lines = tile->rows + tile->columns;
     double block = (320 + 3.6 * sums + 30 * lines) * (k / OG_PRODUCT_BLOCK) * shape->products *
@@ -206,13 +206,13 @@ static og_cuda_tile take_few(const og_cuda_product_shape *shape, const og_cuda_l
     og_cuda_tile best = {0};
     int64_t processors = limits->multiprocessors > 0 ? limits->multiprocessors : 1;
     for (size_t i = 0; i < sizeof few_tiles / sizeof *few_tiles; i++)
-        for (int is_split = 0; is_split <= (shape->k > OG_PRODUCT_GROUP); is_split++) {
+        for (int is_split = 0; is_split <= (shape->of.k > OG_PRODUCT_GROUP); is_split++) {
             og_cuda_tile tile = fill_few(&few_tiles[i], shape, is_split);
             double time = estimate_few(&tile, shape, processors);
             bool fits = tile.shared_bytes <= limits->shared_per_block &&
                         (!shape->reduces || (tile.lanes_n == 32 && tile.rows <= MOST_FEW_ROWS &&
-                                             shape->m <= tile.rows)) &&
-                        (shape->m <= MOST_FEW_ROWS ||
+                                             shape->of.m <= tile.rows)) &&
+                        (shape->of.m <= MOST_FEW_ROWS ||
                          count_few(&tile, shape, processors) <= MOST_FEW_TILES) &&
                         (!is_split || og_cuda_split_bytes(shape, tile.sums) <= MOST_SPLIT_BYTES);
             if (fits && (best.rows == 0 || time < *least)) {
@@ -229,7 +229,7 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
                               double *least)
 {
     og_cuda_tile best = {0};
-    int64_t blocks = og_divide_up(shape->k, OG_PRODUCT_BLOCK);
+    int64_t blocks = og_divide_up(shape->of.k, OG_PRODUCT_BLOCK);
     bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
                      og_cuda_split_bytes(shape, blocks) <= MOST_SPLIT_BYTES;
     for (size_t i = 0; i < count; i++)
@@ -252,7 +252,7 @@ og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cu
 {
     double few_time = 0, time = 0;
     og_cuda_tile few = take_few(shape, limits, &few_time);
-    if (few.rows && shape->m <= MOST_FEW_ROWS)
+    if (few.rows && shape->of.m <= MOST_FEW_ROWS)
         return few;
     og_cuda_tile tile = shape->is_double
                             ? take_tile(double_tiles, sizeof double_tiles / sizeof *double_tiles,

@@ -9,8 +9,7 @@
 #include "cuda/emit/cuda_work.h"
 
 typedef struct {
-    int64_t m, n, k;
-    int64_t batch;    /* how many of m x n */
+    og_matrices of;
     int32_t products; /* in one kernel */
     bool is_double;
     bool reduces; /* rows */
