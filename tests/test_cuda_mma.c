@@ -238,7 +238,7 @@ static void check_shape(const shape *s, test_random *random)
                   (float)test_random_range(random, -1, 1) *
                       (!is_half && i % 64 == 9 ? 0x1p12f : 1.0f));
     multiply(s, 0, s->m, x, w, y);
-    double worst = find_error(s, x, w, y);
+    double worst = device_computes() ? find_error(s, x, w, y) : 0;
     printf("%lld x %lld x %lld x %lld%s%s, %d bytes: %.1e of sum |x||w|\n", (long long)s->batch,
            (long long)s->m, (long long)s->n, (long long)s->k, s->transposed ? ", transposed" : "",
            s->misaligned ? ", misaligned" : "", (int)bytes, worst);
@@ -247,7 +247,7 @@ static void check_shape(const shape *s, test_random *random)
     if (first + rows > s->m)
         first = 0;
     multiply(s, first, rows, x, w, some);
-    for (int64_t b = 0; b < s->batch; b++)
+    for (int64_t b = 0; b < s->batch && device_computes(); b++)
         assert_true(memcmp(some + b * rows * s->n, y + (b * s->m + first) * s->n,
                            (size_t)(rows * s->n) * 4) == 0);
     free(x);

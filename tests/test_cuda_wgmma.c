@@ -36,17 +36,11 @@ static void run_linear(int64_t m, int64_t n, int64_t k, const float *x, const fl
         device_free(memory[t]);
 }
 
-static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
+/* The largest error of y = linear(x, w), as a part of sum |x||w|; a NaN if there is one. */
+static double find_error(int64_t m, int64_t n, int64_t k, const float *x, const float *w,
+                         const float *y)
 {
-    float *x = malloc((size_t)(m * k) * 4), *w = malloc((size_t)(n * k) * 4);
-    float *y = malloc((size_t)(m * n) * 4), *alone = malloc((size_t)n * 4);
     double worst = 0;
-    assert_true(x && w && y && alone);
-    for (int64_t i = 0; i < m * k; i++)
-        x[i] = (float)test_random_range(random, -1, 1) * (i / k % 7 == 3 ? 0x1p30f : 1.0f);
-    for (int64_t i = 0; i < n * k; i++)
-        w[i] = (float)test_random_range(random, -1, 1) * (i % 64 == 9 ? 0x1p12f : 1.0f);
-    run_linear(m, n, k, x, w, y);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0, scale = 0;
@@ -55,8 +49,22 @@ static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
                 scale += fabs((double)x[i * k + l] * w[j * k + l]);
             }
             double e = fabs(y[i * n + j] - sum) / scale;
-            worst = e > worst ? e : worst;
+            worst = e > worst || e != e ? e : worst;
         }
+    return worst;
+}
+
+static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
+{
+    float *x = malloc((size_t)(m * k) * 4), *w = malloc((size_t)(n * k) * 4);
+    float *y = malloc((size_t)(m * n) * 4), *alone = malloc((size_t)n * 4);
+    assert_true(x && w && y && alone);
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = (float)test_random_range(random, -1, 1) * (i / k % 7 == 3 ? 0x1p30f : 1.0f);
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = (float)test_random_range(random, -1, 1) * (i % 64 == 9 ? 0x1p12f : 1.0f);
+    run_linear(m, n, k, x, w, y);
+    double worst = device_computes() ? find_error(m, n, k, x, w, y) : 0;
     printf("%lld x %lld x %lld: %.1e of sum |x||w|\n", (long long)m, (long long)n, (long long)k,
            worst);
     /* A pair of halves leaves 2^-22 of a factor, and the product of two low halves, at most
@@ -65,7 +73,7 @@ static void check_linear(int64_t m, int64_t n, int64_t k, test_random *random)
     assert_true(worst <= 0x1p-20);
     for (int64_t i = 0; i < m; i += 1 + m / 3) {
         run_linear(1, n, k, x + i * k, w, alone);
-        assert_true(memcmp(alone, y + i * n, (size_t)n * 4) == 0);
+        assert_true(!device_computes() || memcmp(alone, y + i * n, (size_t)n * 4) == 0);
     }
     free(x);
     free(w);
@@ -201,7 +209,7 @@ static void test_batches_alone(void **unused)
         TEST_OK(device_run(find_formula("x @ w"), tensors, 2, tensors + 2, 1, &options, &error),
                 error);
         device_copy(b < 0 ? y : alone, memory[2], b < 0 ? sizeof y : sizeof alone);
-        assert_true(b < 0 || memcmp(alone, y + b * M * N, sizeof alone) == 0);
+        assert_true(b < 0 || !device_computes() || memcmp(alone, y + b * M * N, sizeof alone) == 0);
     }
     for (int t = 0; t < 3; t++)
         device_free(memory[t]);

@@ -69,7 +69,8 @@ size_t fake_memory_used(void);
 /* ---- modules and launches ------------------------------------------------------------ */
 
 typedef struct {
-    void *library;
+    void *library; /* NULL: it is idle */
+    char *source;  /* of an idle module, else NULL */
     struct shim_link **link;
     struct shim_shared shared;
     char *image_from, *image_to; /* where its code, constants and variables are */
@@ -92,7 +93,7 @@ typedef struct {
     bool overlaps; /* it may begin before the one before has ended */
 } fake_launch_shape;
 
-/* Runs all blocks; a CUresult. What went wrong is on standard error. */
+/* Runs all blocks, or none of an idle module's; a CUresult. What went wrong is on standard error. */
 int fake_launch(fake_function *function, const fake_launch_shape *shape);
 
 /* ---- checks ---------------------------------------------------------------------------- */

@@ -461,11 +461,24 @@ static int measure_object(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+static int load_idle(og_cu_module **module, const char *source)
+{
+    og_cu_module *m = calloc(1, sizeof *m);
+    if (m) {
+        m->device = current_device();
+        m->module.source = strdup(source);
+    }
+    *module = m;
+    return m ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
 int cuModuleLoadDataEx(og_cu_module **module, const void *image, unsigned option_count,
                        int *options, void **option_values)
 {
     (void)option_count, (void)options, (void)option_values;
     ENTER_UNCAPTURED("cuModuleLoadDataEx", CUDA_INVALID_IMAGE);
+    if (memcmp(image, SHIM_IDLE, strlen(SHIM_IDLE)) == 0)
+        return load_idle(module, (const char *)image + strlen(SHIM_IDLE));
     size_t bytes = measure_image(image);
     void *library = bytes ? open_image(image, bytes) : NULL;
     struct shim_link **link = library ? dlsym(library, "og_shim_link") : NULL;
@@ -494,35 +507,54 @@ int cuModuleUnload(og_cu_module *module)
     }
     int file = -1;
     const struct link_map *map = module->module.library;
-    sscanf(map->l_name, "/proc/self/fd/%d", &file);
-    dlclose(module->module.library);
+    if (map) {
+        sscanf(map->l_name, "/proc/self/fd/%d", &file);
+        dlclose(module->module.library);
+    }
     if (file >= 0)
         close(file);
+    free(module->module.source);
     free(module);
     return CUDA_OK;
 }
 
-int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const char *name)
+/* Finds the entry, bounds and cluster of the kernel that f is named after; false: there is none. */
+static bool find_kernel(const fake_module *m, fake_function *f)
 {
     char symbol[200];
-    ENTER("cuModuleGetFunction", CUDA_NOT_FOUND);
-    if (module->device != current_device())
-        return CUDA_INVALID_HANDLE;
-    snprintf(symbol, sizeof symbol, "og_entry_%s", name);
-    void *entry = dlsym(module->module.library, symbol);
-    snprintf(symbol, sizeof symbol, "og_bounds_%s", name);
-    const unsigned *bounds = dlsym(module->module.library, symbol);
-    snprintf(symbol, sizeof symbol, "og_cluster_%s", name);
-    const unsigned *cluster = dlsym(module->module.library, symbol);
-    fake_function *f = entry && bounds && cluster ? calloc(1, sizeof *f) : NULL;
-    if (!f)
-        return CUDA_NOT_FOUND;
-    f->module = &module->module;
+    if (!m->library) {
+        f->cluster = 1;
+        return strstr(m->source, f->name) != NULL;
+    }
+    snprintf(symbol, sizeof symbol, "og_entry_%s", f->name);
+    void *entry = dlsym(m->library, symbol);
+    snprintf(symbol, sizeof symbol, "og_bounds_%s", f->name);
+    const unsigned *bounds = dlsym(m->library, symbol);
+    snprintf(symbol, sizeof symbol, "og_cluster_%s", f->name);
+    const unsigned *cluster = dlsym(m->library, symbol);
+    if (!entry || !bounds || !cluster)
+        return false;
     *(void **)&f->entry = entry;
     f->bounds = *bounds;
     f->cluster = *cluster;
-    f->shared_limit = DEFAULT_SHARED;
+    return true;
+}
+
+int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const char *name)
+{
+    ENTER("cuModuleGetFunction", CUDA_NOT_FOUND);
+    if (module->device != current_device())
+        return CUDA_INVALID_HANDLE;
+    fake_function *f = calloc(1, sizeof *f);
+    if (!f)
+        return CUDA_OUT_OF_MEMORY;
     snprintf(f->name, sizeof f->name, "%s", name);
+    if (!find_kernel(&module->module, f)) {
+        free(f);
+        return CUDA_NOT_FOUND;
+    }
+    f->module = &module->module;
+    f->shared_limit = DEFAULT_SHARED;
     f->next = module->functions;
     module->functions = f;
     *function = (og_cu_function *)f;
@@ -625,7 +657,7 @@ static int start_launch(og_cu_function *function, const fake_launch_shape *shape
         return CUDA_LAUNCH_OUT_OF_RESOURCES;
     if (check_function(f) || (stream && (int)((uintptr_t)stream / 256) != current_device()))
         return CUDA_INVALID_HANDLE;
-    return fake_launch(f, shape);
+    return f->entry ? fake_launch(f, shape) : CUDA_OK;
 }
 
 int cuLaunchKernel(og_cu_function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -248,30 +248,43 @@ static inline float shim_described(unsigned long long description, bool across, 
     return shim_half<is_bfloat>(bits, 0);
 }
 
+/* A warp's factors as numbers: 16 rows of left, 2 n columns of right, 16 k of each. */
+struct shim_factors {
+    float left[16][16], right[256][16];
+};
+/* Of each warp of each block of a cluster: those run in turn. */
+static shim_factors shim_factors_of[2][32];
+
+/* Each lane of the warp reads a part of the factors, for all of them. */
+template <int n, class Left, class Right>
+static inline const shim_factors &shim_read_factors(Left left, Right right)
+{
+    static_assert(2 * n <= 256, "a product of a warpgroup has at most 256 columns");
+    shim_factors &f = shim_factors_of[og_shim_link->rank][og_shim_link->thread.x / 32];
+    __syncwarp();
+    for (int i = shim_lane(); i < 16 * 16; i += 32)
+        f.left[i / 16][i % 16] = left(i / 16, i % 16);
+    for (int i = shim_lane(); i < 2 * n * 16; i += 32)
+        f.right[i / 16][i % 16] = right(i / 16, i % 16);
+    __syncwarp();
+    return f;
+}
+
 /* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
  * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and g + 8.
  * Summed in float64, rounded once: a GPU truncates. */
 template <int n, class Left, class Right>
 static inline void shim_multiply(float (&d)[n], bool adds, Left left, Right right)
 {
+    const shim_factors &f = shim_read_factors<n>(left, right);
     const int g = shim_lane() / 4, t = shim_lane() % 4;
-    float x[2][16];
-    for (int h = 0; h < 2; h++)
+    for (int i = 0; i < n; i++) {
+        const float *x = f.left[g + i / 2 % 2 * 8], *w = f.right[i / 4 * 8 + 2 * t + i % 2];
+        double sum = adds ? d[i] : 0.0;
         for (int k = 0; k < 16; k++)
-            x[h][k] = left(g + 8 * h, k);
-    for (int j = 0; j < n / 4; j++)
-        for (int c = 0; c < 2; c++) {
-            float w[16];
-            for (int k = 0; k < 16; k++)
-                w[k] = right(8 * j + 2 * t + c, k);
-            for (int h = 0; h < 2; h++) {
-                float &sum = d[4 * j + 2 * h + c];
-                double s = adds ? sum : 0.0;
-                for (int k = 0; k < 16; k++)
-                    s += (double)x[h][k] * w[k];
-                sum = (float)s;
-            }
-        }
+            sum += (double)x[k] * w[k];
+        d[i] = (float)sum;
+    }
 }
 
 /* The left factor in registers, as for mma.sync; float16. */

@@ -10,9 +10,12 @@
  *     og_entry_NAME          calls kernel NAME with the launch's parameters
  *     og_bounds_NAME         threads of its __launch_bounds__, 0 if it has none
  *     og_cluster_NAME        blocks of its __cluster_dims__, 1 if it has none
+ * or is idle (OGIVE_SHIM_IDLE=1): SHIM_IDLE and then the kernel's source, which nothing compiles.
  */
 #ifndef OG_SHIM_LINK_H
 #define OG_SHIM_LINK_H
+
+#define SHIM_IDLE "shim: idle\n"
 
 /* Dynamic shared memory of a block on an H200: 227 KiB. */
 enum { SHIM_SHARED_BYTES = 227 * 1024 };
