@@ -16,13 +16,11 @@ error: greatest |result - float64's| / greatest |float64's|, over some rows.
 --smoke runs tiny shapes on the CPU, to try this script where there is no GPU.
 """
 import argparse
-import ctypes
 import datetime
 import json
 import os
 import pathlib
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,127 +28,27 @@ import time
 
 import torch
 
-root = pathlib.Path(__file__).resolve().parent.parent
+import binding
+import timing
+from binding import Refused, root
+
 f32, f16, bf16 = torch.float32, torch.float16, torch.bfloat16
-
-
-# ---- libogive through ctypes -------------------------------------------------------
-
-class DLDevice(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int32)]
-
-
-class DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", DLDevice), ("ndim", ctypes.c_int32),
-                ("dtype", DLDataType), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("offset", ctypes.c_int64),
-                ("message", ctypes.c_char * 1000)]
-
-
-class Refused(Exception):
-    pass
-
-
-codes = {torch.float32: (2, 32), torch.float16: (2, 16), torch.bfloat16: (4, 16),
-         torch.float64: (2, 64)}
-
-
-class Ogive:
-    def __init__(self, path):
-        self.lib = ctypes.CDLL(str(path))
-        self.lib.ogive_plan_workspace.restype = ctypes.c_size_t
-        self.lib.ogive_version.restype = ctypes.c_char_p
-
-    def call(self, name, *args):
-        error = Error()
-        if getattr(self.lib, name)(*args, ctypes.byref(error)) != 0:
-            raise Refused(f"{name}: {error.message.decode()}")
-
-    def describe(self, tensors):
-        """An array of pointers to DLTensors; what it points at is kept alive by it."""
-        array = (ctypes.POINTER(DLTensor) * len(tensors))()
-        array.kept = []
-        for i, t in enumerate(tensors):
-            numbers = ctypes.c_int64 * max(t.dim(), 1)
-            shape, strides = numbers(*t.shape), numbers(*t.stride())
-            device = DLDevice(2, t.device.index or 0) if t.is_cuda else DLDevice(1, 0)
-            one = DLTensor(t.data_ptr(), device, t.dim(), DLDataType(*codes[t.dtype], 1), shape,
-                           strides, 0)
-            array[i] = ctypes.pointer(one)
-            array.kept.append((one, shape, strides))
-        return array
-
-    def plan(self, text, inputs, outputs):
-        """A function that runs text over inputs, into outputs, on a stream."""
-        formula, plan = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("ogive_formula_create", text.encode(), ctypes.c_size_t(-1 % 2**64),
-                  ctypes.byref(formula))
-        self.call("ogive_plan_create", formula, self.describe(inputs),
-                  ctypes.c_size_t(len(inputs)), self.describe(outputs),
-                  ctypes.c_size_t(len(outputs)), None, ctypes.byref(plan))
-        size = self.lib.ogive_plan_workspace(plan)
-        device = outputs[0].device
-        workspace = torch.empty(size + 64, dtype=torch.uint8, device=device)
-        start = workspace.data_ptr() + -workspace.data_ptr() % 64
-        pointers = ctypes.c_void_p * max(len(inputs), 1)
-        ins = pointers(*[t.data_ptr() for t in inputs])
-        outs = (ctypes.c_void_p * len(outputs))(*[t.data_ptr() for t in outputs])
-        run, error = self.lib.ogive_plan_run, Error()
-        run.argtypes = [ctypes.c_void_p] * 6
-        args = [plan, ins, outs, start if size else None]
-
-        def call(stream=None):
-            if run(*args, stream, ctypes.byref(error)) != 0:
-                raise Refused(error.message.decode())
-        call.kept = workspace, ins, outs
-        return call
 
 
 # ---- timing ------------------------------------------------------------------------
 
 class Gpu:
-    """Times calls on the GPU, each with cold caches, in ms."""
+    """Times calls on the GPU, each with cold caches; medians in ms."""
+    device = "cuda"
+
     def __init__(self):
         self.name = torch.cuda.get_device_name()
-        self.device = "cuda"
-        # Twice an H200's L2 of 60 MB; do_bench's 256 MB takes longer and flushes no better.
-        self.cache = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
 
     def stream(self):
         return torch.cuda.current_stream().cuda_stream
 
     def time(self, calls, rounds, seconds):
-        """Medians of calls, taken in turn; at least 20 rounds if they are short."""
-        for call in calls.values():
-            call()
-        torch.cuda.synchronize()
-        times = {name: [] for name in calls}
-        end = time.monotonic() + seconds
-        for _ in range(rounds):
-            events = {}
-            for name, call in calls.items():
-                self.cache.zero_()
-                # While the GPU waits some 0.3 ms, all of a call gets queued: else what is
-                # timed of short work is Python and, of torch.compile, its guards.
-                torch.cuda._sleep(500_000)
-                events[name] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-                events[name][0].record()
-                call()
-                events[name][1].record()
-            torch.cuda.synchronize()
-            for name, (first, last) in events.items():
-                times[name].append(first.elapsed_time(last))
-            if time.monotonic() > end and len(times[name]) >= 20:
-                break
-        return {name: statistics.median(values) for name, values in times.items()}
+        return timing.medians(timing.on_gpu(calls, rounds, seconds, queued=True))
 
 
 class Cpu:
@@ -161,12 +59,7 @@ class Cpu:
         return None
 
     def time(self, calls, rounds, seconds):
-        result = {}
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            result[name] = (time.perf_counter() - start) * 1e3
-        return result
+        return timing.medians(timing.on_cpu(calls, 1))
 
 
 # ---- works -------------------------------------------------------------------------
@@ -405,7 +298,7 @@ def run_small(ogive, gpu):
 first_result = """
 import sys, time, torch
 sys.path.insert(0, {bench!r})
-import gpu
+import binding, gpu
 text, eager, inputs = gpu.first_works[{name!r}]
 inputs = [torch.randn(shape, device="cuda") for shape in inputs]
 out = torch.empty_like(eager(*inputs))
@@ -414,7 +307,7 @@ start = time.perf_counter()
 if {compiled}:
     torch.compile(eager)(*inputs)
 else:
-    call = gpu.Ogive({library!r}).plan(text, inputs, [out])
+    call = binding.Library({library!r}).plan(text, inputs, [out])
     call(torch.cuda.current_stream().cuda_stream)
 torch.cuda.synchronize()
 print("ms", (time.perf_counter() - start) * 1e3)
@@ -497,7 +390,7 @@ def driver_version():
 
 
 def describe_run(ogive, gpu):
-    versions = {"ogive": ogive.lib.ogive_version().decode(), "torch": torch.__version__,
+    versions = {"ogive": ogive.version(), "torch": torch.__version__,
                 "cuda": torch.version.cuda, "python": sys.version.split()[0]}
     try:
         import triton
@@ -554,7 +447,7 @@ def main():
         sys.exit("error: PyTorch finds no GPU (--smoke tries this script on the CPU)")
     torch.backends.cuda.matmul.allow_tf32 = False
     gpu = Cpu() if args.smoke else Gpu()
-    ogive = Ogive(args.library.resolve())
+    ogive = binding.Library(args.library)
     record = describe_run(ogive, gpu)
     print(f"{record['gpu']}, driver {record['driver']}, {record['versions']}")
     print_head()

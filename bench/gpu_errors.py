@@ -12,7 +12,6 @@ strict, and torch's SGEMM (TF32 off). A star: the greatest error is greater than
 mma.sync takes k from 128 on; below, its column is the strict kernel's.
 """
 import argparse
-import ctypes
 import json
 import os
 import pathlib
@@ -20,7 +19,8 @@ import sys
 
 import torch
 
-import gpu_linear as linear
+import binding
+from gpu_data import different, fill, product64
 
 rows, columns = 256, 1024
 ks = 64, 256, 1024, 8192, 32768
@@ -30,11 +30,11 @@ ways = {"wgmma": ("sm90", False), "mma.sync": ("mma", False), "strict": ("cores"
 
 
 def products(x, w):
-    """linear(x, w) by each way; a formula of its own for each, since plans are kept."""
+    """linear(x, w) by each way."""
     for way, (forced, strict) in ways.items():
         os.environ["OGIVE_PRODUCT"] = forced
         out = torch.full((len(x), len(w)), float("nan"), device="cuda")
-        linear.Formula("linear(x, w)").bind([x, w], out, strict)()
+        ogive.plan("linear(x, w)", [x, w], [out], strict)()
         torch.cuda.synchronize()
         yield way, out
     yield "SGEMM", x @ w.t()
@@ -43,12 +43,12 @@ def products(x, w):
 def measure(kind, k):
     x = torch.empty(rows, k, device="cuda")
     w = torch.empty(columns, k, device="cuda")
-    linear.fill(kind, x, w)
-    exact, sums = linear.product64(x, w)
+    fill(kind, x, w)
+    exact, sums = product64(x, w)
     norms = x.double().norm(dim=1)[:, None] * w.double().norm(dim=1)
     row = {"kind": kind, "k": k}
     results = dict(products(x, w))
-    row["differ"] = linear.different(results["wgmma"], results["mma.sync"])
+    row["differ"] = different(results["wgmma"], results["mma.sync"])
     for way, y in results.items():
         e = (y.double() - exact).abs()
         row[way] = {}
@@ -71,12 +71,13 @@ def print_table(measured, name, title):
 
 
 def main():
+    global ogive
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=linear.root / "build/libogive.so")
+    parser.add_argument("--library", default=binding.root / "build/libogive.so")
     parser.add_argument("--record", type=pathlib.Path, help="write the numbers there, as JSON")
     arguments = parser.parse_args()
-    linear.Formula.library = ctypes.CDLL(str(arguments.library))
+    ogive = binding.Library(arguments.library)
     torch.backends.cuda.matmul.allow_tf32 = False
     measured = [measure(kind, k) for kind in kinds for k in ks]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, m = {rows}, n = {columns}; "

@@ -20,10 +20,11 @@ import importlib.util
 import json
 import pathlib
 import statistics
-import time
 
 import torch
 import torch.nn as nn
+
+import timing
 
 root = pathlib.Path(__file__).resolve().parent.parent
 examples = root / "examples" / "kernelbench"
@@ -43,29 +44,6 @@ def build(make, arguments, device):
     torch.manual_seed(42)
     with torch.device(device):
         return make(*arguments)
-
-
-def time_all(calls, rounds, device):
-    """Milliseconds of each call in each round."""
-    times = {name: [] for name in calls}
-    if device == "cpu":
-        for _ in range(rounds):
-            for name, call in calls.items():
-                start = time.perf_counter()
-                call()
-                times[name].append(1e3 * (time.perf_counter() - start))
-        return times
-    cache = torch.empty(256 << 20, dtype=torch.uint8, device=device)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for _ in range(rounds):
-        for name, call in calls.items():
-            cache.zero_()
-            begin.record()
-            call()
-            end.record()
-            end.synchronize()
-            times[name].append(begin.elapsed_time(end))
-    return times
 
 
 def error_of(model, got, x):
@@ -117,10 +95,8 @@ def run_problem(name, options, device):
         rows["torch eager"] = {"error": error_of(eager, want, x)}
         del want
         calls = {kind: (lambda model=model: model(x)) for kind, model in models.items()}
-        for call in calls.values():
-            for _ in range(3):
-                call()
-        times = time_all(calls, options.rounds, device)
+        times = (timing.on_cpu(calls, options.rounds) if device == "cpu" else
+                 timing.on_gpu(calls, options.rounds, least=options.rounds))
     for kind, each in times.items():
         rows.setdefault(kind, {}).update(mean_ms=statistics.mean(each),
                                          median_ms=statistics.median(each), least_ms=min(each))

@@ -2,46 +2,23 @@
 # SPDX-License-Identifier: MIT
 """Ogive beside PyTorch on the CPU, in one process.
 
-    python bench/pytorch_cpu.py [--build build] [--threads 2] [--rounds 21] [NAME...]
+    python bench/pytorch_cpu.py [--library build/libogive.so] [--threads 2] [--rounds 21] [NAME...]
 
 Both write into given memory (out=). A round times PyTorch, then Ogive, after a
 pause in which either's idle threads go to sleep; the table shows medians over
-the rounds and PyTorch's time / Ogive's: above 1 Ogive is faster. Needs PyTorch
-and a built libogive.so; compiles bench/ogive_call.c with cc.
+the rounds and PyTorch's time / Ogive's: above 1 Ogive is faster. Ogive's has some
+half a microsecond of ctypes in it.
 """
 import argparse
-import importlib.util
-import pathlib
 import platform
-import statistics
-import subprocess
 import sys
-import sysconfig
-import time
 
 import torch
 
-root = pathlib.Path(__file__).resolve().parent.parent
+import binding
+import timing
+
 aten = torch.ops.aten
-codes = {torch.float32: (2, 32), torch.float16: (2, 16), torch.bfloat16: (4, 16),
-         torch.float64: (2, 64)}
-
-
-def load_module(build):
-    """Compiles ogive_call.c against the built library and imports it."""
-    target = build / "ogive_call.so"
-    subprocess.check_call(
-        ["cc", "-O2", "-shared", "-fPIC", f"-I{root}/include",
-         f"-I{sysconfig.get_path('include')}", str(root / "bench/ogive_call.c"), "-o", str(target),
-         f"-L{build}", "-logive", f"-Wl,-rpath,{build}"])
-    spec = importlib.util.spec_from_file_location("ogive_call", target)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def describe(tensor):
-    return (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), *codes[tensor.dtype])
 
 
 def rand(*shape, dtype=torch.float32):
@@ -122,13 +99,6 @@ for name, dtype in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
         pointwise("sigmoid(x)", sigmoid, 2**20, dtype=dtype), 1.0)
 
 
-def time_call(call, repeats):
-    start = time.perf_counter_ns()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter_ns() - start) / repeats / 1e3
-
-
 def check(text, got, want):
     tolerance = 1e-5 if got.dtype == torch.float32 else 1e-2
     if not torch.allclose(got.float(), want.float(), rtol=tolerance, atol=1e-3):
@@ -137,14 +107,14 @@ def check(text, got, want):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default=root / "build", type=pathlib.Path)
+    parser.add_argument("--library", default=binding.root / "build/libogive.so")
     parser.add_argument("--threads", default=2, type=int)
     parser.add_argument("--rounds", default=21, type=int)
     parser.add_argument("names", nargs="*", help="only workloads whose names contain one of these")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    ogive = load_module(options.build.resolve())
+    ogive = binding.Library(options.library)
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, "
           f"{options.threads} threads, {platform.machine()}, median of {options.rounds} rounds")
     print(f"{'workload':30} {'PyTorch us':>12} {'Ogive us':>12} {'ratio':>7} {'goal':>6}")
@@ -153,18 +123,16 @@ def main():
             continue
         text, inputs, out, peer = make()
         mine = torch.empty_like(out)
-        call = ogive.Call(text, [describe(x) for x in inputs], [describe(mine)], options.threads)
-        peer()
-        call()
+        calls = {"torch": peer,
+                 "ogive": ogive.plan(text, inputs, [mine], threads=options.threads)}
+        for call in calls.values():
+            call()
         check(text, mine, out)
-        repeats = max(1, int(2000 / max(1.0, time_call(peer, 3))))
-        times = ([], [])
-        for _ in range(options.rounds):
-            for side, function in enumerate((peer, call)):
-                time.sleep(0.02)  # libgomp spins for some 10 ms after its last region
-                function()
-                times[side].append(time_call(function, repeats))
-        theirs, ours = map(statistics.median, times)
+        least = min(timing.on_cpu({"torch": peer}, 3)["torch"])
+        repeats = dict.fromkeys(calls, max(1, int(2 / max(0.001, least))))
+        # libgomp spins for some 10 ms after its last region.
+        times = timing.medians(timing.on_cpu(calls, options.rounds, repeats, pause=0.02))
+        theirs, ours = times["torch"] * 1e3, times["ogive"] * 1e3
         mark = "" if theirs / ours >= goal else "  below"
         print(f"{name:30} {theirs:12.2f} {ours:12.2f} {theirs / ours:7.2f} {goal:6.2f}{mark}",
               flush=True)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Ogive's matrix products beside PyTorch's on the CPU, each in a process of its own.
 
-    python bench/pytorch_products.py [--build build] [--threads 2] [--rounds 5] [NAME...]
+    python bench/pytorch_products.py [--library build/libogive.so] [--threads 2] [--rounds 5]
+        [NAME...]
 
 Both write into given memory (out=). In each round first one process, then the
 other works for a while (--seconds) and the other sleeps; the table shows the least
@@ -72,40 +73,20 @@ def make_torch(formula, shapes, dtype, threads):
     return gated if "silu" in formula else fused
 
 
-def make_ogive(formula, shapes, dtype, threads, build):
-    import numpy
-    sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    import importlib.util
-    spec = importlib.util.spec_from_file_location("ogive_call", build / "ogive_call.so")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    code, bits = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16),
-                  "float64": (2, 64)}[dtype]
-    random = numpy.random.default_rng(0)
+def make_ogive(formula, shapes, dtype, threads, library):
+    import torch
 
-    def array(shape):
-        values = random.random(shape, dtype=numpy.float32)
-        if dtype == "bfloat16":
-            values = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
-        else:
-            values = values.astype(dtype)
-        room = numpy.empty(values.nbytes + 64, numpy.uint8)  # aligned to 64, as PyTorch's
-        room = room[-room.ctypes.data % 64:][:values.nbytes]
-        aligned = room.view(values.dtype).reshape(shape)
-        aligned[...] = values
-        return aligned
-
-    def describe(a):
-        return (a.ctypes.data, a.shape, tuple(s // a.itemsize for s in a.strides), code, bits)
-    args = [array(shape) for shape in shapes]
+    import binding
+    args = [torch.rand(*shape).to(getattr(torch, dtype)) for shape in shapes]
     n = shapes[1][1] if "@" in formula else shapes[1][0]
-    out = array((shapes[0][0],) if formula.startswith("sum") else (shapes[0][0], n))
-    call = module.Call(formula, [describe(a) for a in args], [describe(out)], threads)
-    return lambda keep=(args, out): call()
+    out = torch.empty(*((shapes[0][0],) if formula.startswith("sum") else (shapes[0][0], n)),
+                      dtype=args[0].dtype)
+    return binding.Library(library).plan(formula, args, [out], threads=threads)
 
 
 def work(options):
-    """A worker: for each line, a workload's name, the least time of a call."""
+    """A worker: for each line, a workload's name, the least milliseconds of a call."""
+    import timing
     made = {}
     clock = time.process_time if options.cpu_time else time.perf_counter
     for line in sys.stdin:
@@ -115,27 +96,14 @@ def work(options):
             formula, shapes, dtype, _ = workloads[name]
             made[name] = (make_torch(formula, shapes, dtype, options.threads)
                           if options.worker == "torch" else
-                          make_ogive(formula, shapes, dtype, options.threads, options.build))
+                          make_ogive(formula, shapes, dtype, options.threads, options.library))
             made[name]()
-        best, end = float("inf"), time.perf_counter() + options.seconds
-        while time.perf_counter() < end:
-            start = clock()
-            made[name]()
-            best = min(best, clock() - start)
-        print(json.dumps(best), flush=True)
-
-
-def compile_module(build):
-    import sysconfig
-    subprocess.check_call(
-        ["cc", "-O2", "-shared", "-fPIC", f"-I{root}/include",
-         f"-I{sysconfig.get_path('include')}", str(root / "bench/ogive_call.c"), "-o",
-         str(build / "ogive_call.so"), f"-L{build}", "-logive", f"-Wl,-rpath,{build}"])
+        print(json.dumps(timing.least_on_cpu(made[name], options.seconds, clock)), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default=root / "build", type=pathlib.Path)
+    parser.add_argument("--library", default=root / "build/libogive.so")
     parser.add_argument("--threads", default=2, type=int)
     parser.add_argument("--rounds", default=5, type=int)
     parser.add_argument("--seconds", default=0.3, type=float)
@@ -143,11 +111,9 @@ def main():
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", help="only workloads whose names contain one of these")
     options = parser.parse_args()
-    options.build = options.build.resolve()
     if options.worker:
         return work(options)
-    compile_module(options.build)
-    shared = [f"--build={options.build}", f"--threads={options.threads}",
+    shared = [f"--library={options.library}", f"--threads={options.threads}",
               f"--seconds={options.seconds}"] + ["--cpu-time"] * options.cpu_time
     workers = [subprocess.Popen([sys.executable, __file__, f"--worker={side}", *shared], text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -164,7 +130,7 @@ def main():
                 worker.stdin.flush()
                 best[side] = min(best[side], json.loads(worker.stdout.readline()))
         ratio = best[0] / best[1]
-        print(f"{name:36} {best[0] * 1e6:12.1f} {best[1] * 1e6:12.1f} {ratio:7.2f} {goal:6.2f}"
+        print(f"{name:36} {best[0] * 1e3:12.1f} {best[1] * 1e3:12.1f} {ratio:7.2f} {goal:6.2f}"
               f"{'' if ratio >= goal else '  below'}", flush=True)
 
 

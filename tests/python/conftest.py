@@ -43,3 +43,11 @@ def data(device):
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
     return make
+
+
+@pytest.fixture
+def failures():
+    """What a test found, told in its end."""
+    found = []
+    yield found
+    assert not found, f"{len(found)} differences\n" + "\n".join(found[:60])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Every function of ogive.torch beside PyTorch's: PyTorch's own samples, shapes, strides,
-dtypes and special values. (tests/pytorch/compare.py does so for the C library, with more
+dtypes and special values. (test_values.py does so for formulas, with more
 values and tighter bounds.)"""
 
 import inspect

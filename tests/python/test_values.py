@@ -1,31 +1,25 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Every function of the language against PyTorch's CPU function of that name.
-
-    python tests/pytorch/compare.py [--build build]
 
 Specials, kinks, neighbours of both, subnormals and random values, in all four
 dtypes; reductions and norms over every dim, with NaN, infinities and empty
 rows. Classes (NaN, infinite, sign of zero) must agree, values within what both
-sides' rounding allows. Needs PyTorch; compiles bench/ogive_call.c with cc.
+sides' rounding allows.
 
 Where PyTorch's own value is poor, its float64 value decides: it underflows early
 (sigmoid below -88.7), cancels (gelu's left tail, tanhshrink near 0), rounds
 intermediate results of half types, gives NaN for gelu(inf) in float32.
 """
-import argparse
 import itertools
-import pathlib
-import sys
 
+import pytest
 import torch
 import torch.nn.functional as F
+from conftest import DTYPES
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-import pytorch_cpu as bench  # noqa: E402
+import ogive
 
 inf, nan = float("inf"), float("nan")
-dtypes = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 # formula over x (and y) -> the same in PyTorch
 unary = {
@@ -118,7 +112,7 @@ def compare(text, inputs, want, failures, ulps, exact=None):
     """exact: want in float64, decides where PyTorch's dtype does worse."""
     got = torch.empty_like(want, memory_format=torch.contiguous_format)
     try:
-        ogive.Call(text, [bench.describe(x) for x in inputs], [bench.describe(got)], 0)()
+        ogive.compile(text)(*inputs, out=got)
     except (RuntimeError, ValueError) as error:
         failures.append(f"{text} {inputs[0].dtype} {tuple(inputs[0].shape)}: {error}")
         return
@@ -138,72 +132,67 @@ def compare(text, inputs, want, failures, ulps, exact=None):
                         f" ({int((~good).sum())} of {good.numel()})")
 
 
-def compare_pointwise(failures):
-    for dtype in dtypes:
-        x = special_values(dtype)
-        for text, function in unary.items():
-            # float16 and bfloat16 differ by PyTorch's extra roundings.
-            ulps = 4 if dtype in (torch.float16, torch.bfloat16) else 16
-            compare(text, [x], function(x.clone()), failures, ulps, function(x.double()))
-        some = x[:230:2]
-        a, b = torch.meshgrid(some, some, indexing="ij")
-        a, b = a.contiguous(), b.contiguous()
-        for text, function in binary.items():
-            compare(text, [a, b], function(a, b), failures, 2)
-        for other in dtypes:
-            y = torch.linspace(-3, 3, x.numel()).to(other)
-            compare("x * y", [x, y], x * y, failures, 2)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pointwise(dtype, failures):
+    x = special_values(dtype)
+    for text, function in unary.items():
+        # float16 and bfloat16 differ by PyTorch's extra roundings.
+        ulps = 4 if dtype in (torch.float16, torch.bfloat16) else 16
+        compare(text, [x], function(x.clone()), failures, ulps, function(x.double()))
+    some = x[:230:2]
+    a, b = torch.meshgrid(some, some, indexing="ij")
+    a, b = a.contiguous(), b.contiguous()
+    for text, function in binary.items():
+        compare(text, [a, b], function(a, b), failures, 2)
+    for other in DTYPES:
+        y = torch.linspace(-3, 3, x.numel()).to(other)
+        compare("x * y", [x, y], x * y, failures, 2)
 
 
-def compare_reductions(failures):
-    generator = torch.Generator().manual_seed(2)
-    shapes = [(7,), (3, 5), (4, 1, 6), (2, 3, 4, 5), (33, 70), (0, 3), (3, 0), (1,), ()]
-    for dtype, shape in itertools.product(dtypes, shapes):
-        x = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-        variants = [x, x.abs() * 1e3]
-        for special in (nan, inf, -inf):
-            if x.numel() > 1:
-                y = x.clone()
-                y.view(-1)[1] = special
-                variants.append(y)
-        variants.append(torch.full_like(x, -inf))
-        dims = [None] + list(range(-1, len(shape))) + ([(0, 1)] if len(shape) > 1 else [])
-        if len(shape) > 2:
-            dims += [(0, 2), (-1, 0), (1, 2)]
-        for y, dim, keepdim in itertools.product(variants, dims, (False, True)):
-            for text, function in rows(dim, keepdim):
-                try:
-                    want = function(y)
-                except (RuntimeError, IndexError):
-                    continue  # an empty amax: refused here too
-                scale = 1e4 if "var" in text or "std" in text or "sum(" in text \
-                    or "mean" in text else 200
-                compare(text, [y], want, failures, scale, function(y.double()))
+def variants_of(x):
+    yield x
+    yield x.abs() * 1e3
+    for special in (nan, inf, -inf):
+        if x.numel() > 1:
+            y = x.clone()
+            y.view(-1)[1] = special
+            yield y
+    yield torch.full_like(x, -inf)
 
 
-def compare_norms(failures):
+SHAPES = [(7,), (3, 5), (4, 1, 6), (2, 3, 4, 5), (33, 70), (0, 3), (3, 0), (1,), ()]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_reductions(dtype, shape, failures):
+    generator = torch.Generator().manual_seed(2 + len(shape))
+    x = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    dims = [None] + list(range(-1, len(shape))) + ([(0, 1)] if len(shape) > 1 else [])
+    if len(shape) > 2:
+        dims += [(0, 2), (-1, 0), (1, 2)]
+    for y, dim, keepdim in itertools.product(variants_of(x), dims, (False, True)):
+        for text, function in rows(dim, keepdim):
+            try:
+                want = function(y)
+            except (RuntimeError, IndexError):
+                continue  # an empty amax: refused here too
+            scale = 1e4 if "var" in text or "std" in text or "sum(" in text \
+                or "mean" in text else 200
+            compare(text, [y], want, failures, scale, function(y.double()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norms(dtype, failures):
     generator = torch.Generator().manual_seed(3)
-    for dtype in dtypes:
-        x = torch.randn(4, 6, 10, generator=generator, dtype=torch.float64).to(dtype)
-        w = torch.randn(10, generator=generator, dtype=torch.float64).to(dtype)
-        b = torch.randn(10, generator=generator, dtype=torch.float64).to(dtype)
-        big = 1e5
-        compare("layer_norm(x, 10)", [x], F.layer_norm(x, (10,)), failures, big)
-        compare("layer_norm(x, (6, 10))", [x], F.layer_norm(x, (6, 10)), failures, big)
-        compare("layer_norm(x, 10, w, b, 0.1)", [x, w, b], F.layer_norm(x, (10,), w, b, 0.1),
-                failures, big)
-        compare("rms_norm(x, 10)", [x], F.rms_norm(x, (10,)), failures, 64)
-        compare("rms_norm(x, 10, w, 0.1)", [x, w], F.rms_norm(x, (10,), w, 0.1), failures, 64)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", default=bench.root / "build", type=pathlib.Path)
-    ogive = bench.load_module(parser.parse_args().build.resolve())
-    found = []
-    compare_pointwise(found)
-    compare_reductions(found)
-    compare_norms(found)
-    print("\n".join(found[:60]))
-    print(f"{len(found)} differences from PyTorch {torch.__version__}")
-    sys.exit(bool(found))
+    x = torch.randn(4, 6, 10, generator=generator, dtype=torch.float64).to(dtype)
+    w = torch.randn(10, generator=generator, dtype=torch.float64).to(dtype)
+    b = torch.randn(10, generator=generator, dtype=torch.float64).to(dtype)
+    big = 1e5
+    compare("layer_norm(x, 10)", [x], F.layer_norm(x, (10,)), failures, big)
+    compare("layer_norm(x, (6, 10))", [x], F.layer_norm(x, (6, 10)), failures, big)
+    compare("layer_norm(x, 10, w, b, 0.1)", [x, w, b], F.layer_norm(x, (10,), w, b, 0.1),
+            failures, big)
+    compare("rms_norm(x, 10)", [x], F.rms_norm(x, (10,)), failures, 64)
+    compare("rms_norm(x, 10, w, 0.1)", [x, w], F.rms_norm(x, (10,), w, 0.1), failures, 64)

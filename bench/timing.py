@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""How benchmarks time: calls in turn, so that whatever slows the machine slows all of them;
+each round's time is kept. calls: {name: function}; what comes back: {name: [milliseconds]}."""
+import statistics
+import time
+
+import torch
+
+
+def on_gpu(calls, rounds=10**9, seconds=0.0, least=20, queued=False):
+    """By CUDA events, the L2 cache flushed before each call: until rounds are done, or the
+    seconds are spent and the least rounds done. queued: the GPU waits some 0.3 ms before each
+    call, in which all of it gets queued; else what is timed of short work is Python and, of
+    torch.compile, its guards."""
+    # Four times an H200's L2 of 60 MB.
+    cache = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    times = {name: [] for name in calls}
+    end, done = time.monotonic() + seconds, 0
+    while done < rounds and (done < least or time.monotonic() < end):
+        for name, call in calls.items():
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            cache.zero_()
+            if queued:
+                torch.cuda._sleep(500_000)
+            first.record()
+            call()
+            last.record()
+            last.synchronize()
+            times[name].append(first.elapsed_time(last))
+        done += 1
+    return times
+
+
+def on_cpu(calls, rounds, repeats=None, pause=0.0):
+    """By the clock; a time is the mean of repeats ({name: count}, default 1) after a pause of
+    so many seconds, in which idle threads go to sleep, and a call that wakes them."""
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            count = repeats[name] if repeats else 1
+            time.sleep(pause)
+            if pause:
+                call()
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            times[name].append((time.perf_counter() - start) / count * 1e3)
+    return times
+
+
+def least_on_cpu(call, seconds, clock=time.perf_counter):
+    """The least milliseconds of a call in so many seconds; clock=time.process_time counts the
+    process's own."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = clock()
+        call()
+        best = min(best, clock() - start)
+    return best * 1e3
+
+
+def medians(times):
+    return {name: statistics.median(each) for name, each in times.items()}
