@@ -320,12 +320,11 @@ static ogive_status emit_product(og_cuda_emitter *e)
 static ogive_status emit(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    size_t strides = (size_t)kernel->access_count * OG_MAX_RANK;
-    e->has_stride = OG_ARENA_NEW(e->arena, bool, strides + 1);
-    e->is_kept = OG_ARENA_NEW(e->arena, bool, strides + 1);
-    e->list = OG_ARENA_NEW(e->arena, int32_t, strides + 1);
-    if (!e->has_stride || !e->is_kept || !e->list)
-        return og_fail_memory(e->error, strides);
+    size_t accesses = (size_t)kernel->access_count + 1;
+    e->is_kept = OG_ARENA_NEW(e->arena, bool, accesses);
+    e->list = OG_ARENA_NEW(e->arena, int32_t, accesses);
+    if (!e->is_kept || !e->list)
+        return og_fail_memory(e->error, accesses);
     if (og_cuda_count(&kernel->space, 0, kernel->space.rank - kernel->space.n_reduced) == 0 ||
         (!kernel->space.n_reduced && og_cuda_count(&kernel->space, 0, kernel->space.rank) == 0)) {
         e->out->source = "/* nothing to compute */\n";

@@ -51,16 +51,12 @@ typedef struct {
     int32_t *derived;        /* [value]: number of what is computed once for all passes, or -1 */
     int32_t derived_count;   /* 0: nothing is */
     bool *derives;           /* [value]: the first of a number, or what one is computed from */
-    bool by_rows;            /* a body of rows.cuh */
-    bool shelves;            /* kept in shared memory, see og_shelf */
-    int32_t lender;          /* the access whose place there the only kept terms take, or -1 */
+    int32_t lender;          /* the access whose place in shared memory kept terms take, or -1 */
     bool packs;              /* the body calls pack() and place(): a pass stores one result */
     bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
 
     og_cuda_arguments arguments;
-    int32_t *list;                 /* [access]: room for a list of them */
-    bool *has_stride;              /* [access * OG_MAX_RANK + dim]: s<access>_<dim> is a member */
-    bool has_divisor[OG_MAX_RANK]; /* d<dim> is a member */
+    int32_t *list; /* [access]: room for a list of them */
     og_text numbers, places, passes, body;
     og_cuda_work *out;
 } og_cuda_emitter;
@@ -105,16 +101,16 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
-/* That of a dim of the space, if it is not there yet; its name goes to name. */
-void og_cuda_add_dim_divisor(og_cuda_emitter *e, int32_t dim, char name[16]);
-/* Pointers of all accesses, constants, struct og_offsets and og_start(). */
+/* The name of the one that og_cuda_add_operands() makes for a dim of the space. */
+void og_cuda_print_dim_divisor(int32_t dim, char name[16]);
+/* All accesses, as operands.cuh wants them, and constants. */
 void og_cuda_add_operands(og_cuda_emitter *e);
+/* "0, 2, 3" */
+void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text);
 /* name(a, index, at): adds index over dims, or dims [from, to), the last fastest, to at. */
 void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count);
 void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
-/* "a.s0_1": stride of an access along the vector dim, of OG_CUDA_STRIDED ones. */
-void og_cuda_print_stride(og_cuda_emitter *e, int32_t access, og_text *text);
 const char *og_cuda_type_of(og_dtype dtype);
 
 /* ---- cuda_emit_code.c ---- */
@@ -123,11 +119,11 @@ const char *og_cuda_type_of(og_dtype dtype);
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
 /* og_derive(): all derived values of a row. */
 void og_cuda_add_derive(og_cuda_emitter *e);
-/* struct og_row, the kernel's row values, struct og_kept and, where shelves are, og_shelf. */
+/* struct og_row, the kernel's row values, and struct og_kept. */
 void og_cuda_add_row(og_cuda_emitter *e);
 size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
-/* Is an element divided by a row value? Then vectors are better computed together. */
-bool og_cuda_divides_by_row(const og_kernel *kernel);
+/* "&og_row::v3": a value that pass p computes or reads. */
+void og_cuda_print_member(const og_kernel *kernel, int32_t p, int32_t value, og_text *text);
 
 /* ---- cuda_emit_derived.c ---- */
 

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_args.c - struct og_args, as text and as bytes side by side, and the
- * functions that turn an index into an offset for each access.
- *
- * An access is a<n> in the plan's order: its pointer is a.p<n>, its offset at.o<n>, its
- * stride along dim d a.s<n>_<d>. Strides of 0, and of 1 along the vector dim, are part of
- * the source and no members.
+ * cuda_emit_args.c - struct og_args, as text and as bytes side by side, and what operands.cuh is
+ * told of the kernel's accesses: operand n is access n of the plan. Which of them move along which
+ * dim, and which are neighbours along the vector dim, is part of the source; by how much is not.
  */
 #include "cuda/emit/cuda_emit.h"
 
@@ -25,13 +22,11 @@ static void add_bytes(og_cuda_emitter *e, const void *bytes, size_t size)
     to->size += size;
 }
 
-void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
-                         size_t offset)
+static void add_pointer_bytes(og_cuda_emitter *e, int32_t buffer, size_t offset)
 {
     og_cuda_arguments *to = &e->arguments;
     uint64_t none = 0;
     add_bytes(e, &none, sizeof none);
-    og_text_add(&to->members, "    %s *%s;\n", type, name);
     if (!og_grow((void **)&to->pointers, &to->pointer_capacity, to->pointer_count + 1,
                  sizeof *to->pointers)) {
         to->members.failed = true;
@@ -39,6 +34,13 @@ void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name,
     }
     to->pointers[to->pointer_count++] =
         (og_cuda_pointer){.at = to->size - sizeof none, .buffer = buffer, .offset = offset};
+}
+
+void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name, int32_t buffer,
+                         size_t offset)
+{
+    add_pointer_bytes(e, buffer, offset);
+    og_text_add(&e->arguments.members, "    %s *%s;\n", type, name);
 }
 
 og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map)
@@ -82,7 +84,7 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
 /* The round-up method: with b = 31 or 63 bits of index and 2^(k-1) < extent <= 2^k,
  * magic = floor(2^(b+k) / extent) + 1 fits b + 1 bits, and its error, at most
  * extent / 2^(b+k), is too small to be seen up to 2^b. */
-void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent)
+static void add_divisor_bytes(og_cuda_emitter *e, int64_t extent)
 {
     int bits = e->wide ? 63 : 31, k = 0;
     uint64_t magic = 0;
@@ -99,26 +101,17 @@ void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent)
     add_bytes(e, &shift, sizeof shift);
     if (e->wide)
         add_bytes(e, &padding, sizeof padding);
+}
+
+void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent)
+{
+    add_divisor_bytes(e, extent);
     og_text_add(&e->arguments.members, "    og_divisor %s;\n", name);
 }
 
-void og_cuda_add_dim_divisor(og_cuda_emitter *e, int32_t dim, char name[16])
+void og_cuda_print_dim_divisor(int32_t dim, char name[16])
 {
-    snprintf(name, 16, "d%d", (int)dim);
-    if (!e->has_divisor[dim])
-        og_cuda_add_divisor(e, name, e->kernel->space.extent[dim]);
-    e->has_divisor[dim] = true;
-}
-
-static void add_stride(og_cuda_emitter *e, int32_t access, int32_t dim)
-{
-    bool *has = &e->has_stride[access * OG_MAX_RANK + dim];
-    char name[32];
-    if (*has)
-        return;
-    *has = true;
-    snprintf(name, sizeof name, "s%d_%d", (int)access, (int)dim);
-    og_cuda_add_index(e, name, e->kernel->accesses[access].stride[dim]);
+    snprintf(name, 16, "dims[%d]", (int)dim);
 }
 
 /* ---- operands --------------------------------------------------------------------- */
@@ -140,20 +133,6 @@ og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *acce
         return OG_CUDA_UNIT;
     int64_t stride = access->stride[e->vector_dim];
     return stride == 0 ? OG_CUDA_STILL : stride == 1 ? OG_CUDA_UNIT : OG_CUDA_STRIDED;
-}
-
-void og_cuda_print_stride(og_cuda_emitter *e, int32_t access, og_text *text)
-{
-    add_stride(e, access, e->vector_dim);
-    og_text_add(text, "a.s%d_%d", (int)access, (int)e->vector_dim);
-}
-
-static bool is_moving(const og_cuda_emitter *e, int32_t access)
-{
-    for (int32_t d = 0; d < e->kernel->space.rank; d++)
-        if (e->kernel->accesses[access].stride[d] != 0)
-            return true;
-    return false;
 }
 
 /* The type of constant c, by the only instruction that uses it. */
@@ -190,63 +169,98 @@ static void add_constants(og_cuda_emitter *e)
     }
 }
 
-void og_cuda_add_operands(og_cuda_emitter *e)
+/* Is the stride along the vector dim, the space's last, needed of any operand? */
+static bool needs_last_stride(const og_cuda_emitter *e)
 {
-    og_text *to = &e->places;
-    og_text_add(to, "\n/* Where each access is, in elements from its pointer. */\n"
-                    "struct og_offsets {\n");
-    for (int32_t i = 0; i < e->kernel->access_count; i++) {
-        const og_access *access = &e->kernel->accesses[i];
-        char name[32], type[32];
-        snprintf(name, sizeof name, "p%d", (int)i);
-        snprintf(type, sizeof type, "%s%s", og_kernel_stores(e->kernel, i) ? "" : "const ",
-                 og_cuda_type_of(access->dtype));
-        og_cuda_add_pointer(e, type, name, access->buffer, 0);
-        if (is_moving(e, i))
-            og_text_add(to, "    og_index o%d;\n", (int)i);
+    const int32_t last = e->kernel->space.rank - 1;
+    for (int32_t i = 0; e->vector_dim == last && i < e->kernel->access_count; i++) {
+        og_cuda_motion motion = og_cuda_motion_of(e, &e->kernel->accesses[i]);
+        if (motion == OG_CUDA_STRIDED ||
+            (motion == OG_CUDA_STILL && og_kernel_stores(e->kernel, i)))
+            return true;
     }
-    add_constants(e);
-    og_text_add(to, "};\n\nOG_FN og_offsets og_start()\n{\n    og_offsets at;\n");
-    for (int32_t i = 0; i < e->kernel->access_count; i++)
-        if (is_moving(e, i))
-            og_text_add(to, "    at.o%d = 0;\n", (int)i);
-    og_text_add(to, "    return at;\n}\n");
+    return e->vector_dim != last;
 }
 
-/* at += index * stride of one dim, for every access. */
-static void add_moves(og_cuda_emitter *e, int32_t dim, const char *index)
+/* a.p, a.strides and a.dims. */
+static void add_places(og_cuda_emitter *e)
 {
-    for (int32_t i = 0; i < e->kernel->access_count; i++) {
-        int64_t stride = e->kernel->accesses[i].stride[dim];
-        if (stride == 0)
-            continue;
-        if (dim == e->vector_dim && stride == 1) {
-            og_text_add(&e->places, "    at.o%d += %s;\n", (int)i, index);
-            continue;
-        }
-        add_stride(e, i, dim);
-        og_text_add(&e->places, "    at.o%d += %s * a.s%d_%d;\n", (int)i, index, (int)i, (int)dim);
+    const og_kernel *kernel = e->kernel;
+    const int32_t rank = kernel->space.rank, dims = rank - (rank && !needs_last_stride(e));
+    og_text *members = &e->arguments.members;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        add_pointer_bytes(e, kernel->accesses[i].buffer, 0);
+    og_text_add(members, "    void *p[%d];\n", (int)kernel->access_count);
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t d = 0; d < dims; d++)
+            add_index_bytes(e, kernel->accesses[i].stride[d]);
+    if (dims)
+        og_text_add(members, "    og_index strides[%d][%d];\n", (int)kernel->access_count,
+                    (int)dims);
+    for (int32_t d = 0; d < rank; d++)
+        add_divisor_bytes(e, kernel->space.extent[d]);
+    if (!rank)
+        add_divisor_bytes(e, 1);
+    og_text_add(members, "    og_divisor dims[%d];\n", rank ? (int)rank : 1);
+}
+
+static uint32_t find_moves(const og_cuda_emitter *e, int32_t access)
+{
+    uint32_t moves = 0;
+    for (int32_t d = 0; d < e->kernel->space.rank; d++)
+        if (e->kernel->accesses[access].stride[d] != 0)
+            moves |= 1u << d;
+    return moves;
+}
+
+void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text)
+{
+    for (int32_t i = 0; i < count; i++)
+        og_text_add(text, i ? ", %d" : "%d", (int)indices[i]);
+}
+
+void og_cuda_add_operands(og_cuda_emitter *e)
+{
+    static const char *const motions[] = {
+        [OG_CUDA_STILL] = "OG_STILL", [OG_CUDA_UNIT] = "OG_UNIT", [OG_CUDA_STRIDED] = "OG_STRIDED"};
+    const og_kernel *kernel = e->kernel;
+    og_text *to = &e->places;
+    add_places(e);
+    add_constants(e);
+    og_text_add(to,
+                "\nenum { OG_OPERANDS = %d, OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = %d, "
+                "OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
+                (int)kernel->access_count, (int)e->vector_dim,
+                e->vector_dim < kernel->space.rank - kernel->space.n_reduced,
+                kernel->space.n_reduced && !kernel->product_count, e->mends);
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        e->list[i] = i;
+    og_cuda_print_indices(e->list, kernel->access_count, to);
+    og_text_add(to, "> og_all_operands;\n");
+    og_cuda_include(to, "operands");
+    og_text_add(to, "\n");
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        og_text_add(to,
+                    "template <> struct og_operand<%d> : og_%s {\n"
+                    "    enum { moves = 0x%x, motion = %s };\n};\n",
+                    (int)i, og_dtype_name(access->dtype), (unsigned)find_moves(e, i),
+                    motions[og_cuda_motion_of(e, access)]);
     }
 }
 
 void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count)
 {
+    int32_t fastest_first[OG_MAX_RANK];
+    for (int32_t d = 0; d < count; d++)
+        fastest_first[d] = dims[count - 1 - d];
     og_text_add(&e->places,
                 "\nOG_FN void %s(const og_args &a, og_index index, og_offsets &at)\n{\n", name);
-    if (count > 1)
-        og_text_add(&e->places, "    og_index rest, i;\n");
-    for (int32_t k = count - 1; k > 0; k--) {
-        char divisor[16];
-        og_cuda_add_dim_divisor(e, dims[k], divisor);
-        og_text_add(&e->places,
-                    "    rest = og_divide(index, a.%s);\n"
-                    "    i = index - rest * a.%s.extent;\n"
-                    "    index = rest;\n",
-                    divisor, divisor);
-        add_moves(e, dims[k], "i");
+    if (count) {
+        og_text_add(&e->places, "    og_seek<");
+        og_cuda_print_indices(fastest_first, count, &e->places);
+        og_text_add(&e->places, ">(a, index, at);\n");
     }
-    if (count > 0)
-        add_moves(e, dims[0], "index");
     og_text_add(&e->places, "}\n");
 }
 

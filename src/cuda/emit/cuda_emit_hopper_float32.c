@@ -189,7 +189,7 @@ static void add_x(og_cuda_emitter *e, const matrices *s)
             og_text_add(to, "    at += (int64_t)index * a.%s;\n", stride);
             break;
         }
-        og_cuda_add_dim_divisor(e, d, divisor);
+        og_cuda_print_dim_divisor(d, divisor);
         og_text_add(to,
                     "    rest = og_divide(index, a.%s);\n"
                     "    at += (int64_t)(index - rest * a.%s.extent) * a.%s;\n"
@@ -224,7 +224,7 @@ static void add_slabs(og_cuda_emitter *e, const matrices *s)
             og_text_add(to, "    return at + base * a.%s;\n}\n", step);
             return;
         }
-        og_cuda_add_dim_divisor(e, d, divisor);
+        og_cuda_print_dim_divisor(d, divisor);
         og_text_add(to,
                     "    rest = og_divide(base, a.%s);\n"
                     "    at += (base - rest * a.%s.extent) * a.%s;\n"

@@ -37,25 +37,17 @@ static int32_t widest_vector(const og_cuda_emitter *e)
     return (int32_t)(16 / narrowest);
 }
 
-/* og_lead(): by how many elements vectors are shifted, so that the lead's are aligned:
- * the first contiguous store, else load. og_lead_is_aligned(): by none. */
+/* OG_LEAD of lead.cuh. */
 static void add_lead(og_cuda_emitter *e)
 {
     int32_t lead = -1;
-    for (int32_t i = 0; i < e->kernel->access_count; i++) {
+    for (int32_t i = 0; e->vector_dim >= 0 && i < e->kernel->access_count; i++) {
         bool stored = og_kernel_stores(e->kernel, i);
         if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_UNIT &&
             (lead < 0 || (stored && !og_kernel_stores(e->kernel, lead))))
             lead = i;
     }
-    bool moves = lead >= 0 && e->vector_dim >= 0;
-    static const char arguments[] = "(const og_args &a, const og_offsets &at)";
-    og_text_add(&e->places, "\nOG_FN int og_lead%s\n{\n    return ", arguments);
-    og_text_add(&e->places, moves ? "og_elements_past(a.p%d + at.o%d);\n}\n" : "0;\n}\n", (int)lead,
-                (int)lead);
-    og_text_add(&e->places, "\nOG_FN bool og_lead_is_aligned%s\n{\n    return ", arguments);
-    og_text_add(&e->places, moves ? "og_is_aligned(a.p%d + at.o%d);\n}\n" : "true;\n}\n", (int)lead,
-                (int)lead);
+    og_text_add(&e->numbers, "enum { OG_LEAD = %d };\n", (int)lead);
 }
 
 static bool is_contiguous(const og_cuda_emitter *e)
@@ -142,28 +134,6 @@ static int32_t find_turned(og_cuda_emitter *e)
     return -1;
 }
 
-/* struct og_turned: what of og_kept a thread reads at a time. */
-static void add_turned(og_cuda_emitter *e)
-{
-    og_text *to = &e->passes;
-    const og_access *accesses = e->kernel->accesses;
-    og_text_add(to, "\nstruct og_turned {\n");
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        if (e->is_kept[a])
-            og_text_add(to, "    %s x%d;\n", og_cuda_type_of(accesses[a].dtype), (int)a);
-    og_text_add(to, "\n    OG_FN void load(const og_args &a, const og_offsets &at, og_turned &x)\n"
-                    "    {\n");
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        if (e->is_kept[a])
-            og_text_add(to, "        x.x%d = a.p%d[at.o%d];\n", (int)a, (int)a, (int)a);
-    og_text_add(to,
-                "    }\n    OG_FN void give(const og_turned &x, og_kept &kept, int i)\n    {\n");
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        if (e->is_kept[a])
-            og_text_add(to, "        kept.x%d.e[i] = x.x%d;\n", (int)a, (int)a);
-    og_text_add(to, "    }\n};\n");
-}
-
 static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
 {
     const og_space *space = &e->kernel->space;
@@ -192,7 +162,6 @@ static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
     og_cuda_add_seek(e, "og_step_inner", &last, 1);
     og_cuda_add_seek(e, "og_step_turned", &turned, 1);
     og_cuda_add_row(e);
-    add_turned(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->numbers, "enum { OG_TILE = %d };\n", (int)tile);
     og_cuda_include(&e->body, "transpose");

@@ -68,7 +68,7 @@ static void add_moves(og_cuda_emitter *e, const og_factor *f, int32_t to, const 
 {
     for (int32_t d = to - 1; d > 0; d--) {
         char divisor[16];
-        og_cuda_add_dim_divisor(e, d, divisor);
+        og_cuda_print_dim_divisor(d, divisor);
         og_text_add(&e->passes,
                     "        rest = og_divide(%s, a.%s);\n"
                     "        i = %s - rest * a.%s.extent;\n"

@@ -18,14 +18,13 @@ enum {
                               4096x4096 225 ms instead of 359, and 39.9 us instead of 39.5 */
     SUM_REGISTERS = 48,    /* that accumulators may take */
     FLIGHT_REGISTERS = 32, /* that loads under way may take */
-    TOGETHER = 8,          /* elements that are divided together: 16 would take more registers */
     FLIGHT_LOADS = 16,     /* 32 by single elements: 138 us, 16: 102 (100000x1001 on an H200) */
     WARP_ROW = 1024        /* the longest row that a warp takes; half of that if by 8 halves:
                               softmax of 4096x1024 on an H200 13.2 us, by a block 12.3 */
 };
 
 typedef struct {
-    int32_t group, vectors, steps, flight, together;
+    int32_t group, vectors, steps, flight;
     int32_t before; /* steps that rows of this shape have more than, if it keeps them */
     bool keeps, whole;
 } rows_shape;
@@ -208,10 +207,6 @@ static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
            ((s.keeps && s.steps % s.flight) || s.flight * s.vectors > FLIGHT_LOADS ||
             s.flight * s.vectors * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS))
         s.flight--;
-    s.together = og_cuda_divides_by_row(e->kernel) ? s.flight * s.vectors : 1;
-    while (s.together > 1 &&
-           (s.together * e->vector > TOGETHER || s.flight * s.vectors % s.together))
-        s.together--;
     int32_t width = s.group * s.vectors * e->vector;
     s.whole = n > 0 && n % width == 0 && n / width % (s.keeps ? s.steps : s.flight) == 0;
     if (s.whole)
@@ -322,10 +317,10 @@ static const char *body_name(const rows_shape *s)
 static void add_shape(og_cuda_emitter *e, const rows_shape *s)
 {
     og_text_add(&e->numbers,
-                "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d, "
-                "OG_TOGETHER = %d,\n       OG_KEEPS = %d, OG_FLAT = %d, OG_WHOLE = %d };\n",
-                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, (int)s->together,
-                s->keeps, e->kernel->space.n_reduced == 1,
+                "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d,\n"
+                "       OG_KEEPS = %d, OG_FLAT = %d, OG_WHOLE = %d };\n",
+                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps,
+                e->kernel->space.n_reduced == 1,
                 s->keeps   ? (int)s->before
                 : s->whole ? OG_CHUNK
                            : 0);
@@ -354,7 +349,6 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     int64_t rows = og_cuda_count(space, 0, kept_dims);
     int64_t n = og_cuda_count(space, kept_dims, space->rank);
     e->vector_dim = space->rank - 1;
-    e->by_rows = true;
     e->mends = true;
     bool split = n > OG_CHUNK;
     int32_t kept = mark_kept(e);

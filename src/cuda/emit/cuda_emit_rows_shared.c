@@ -208,7 +208,6 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
 ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
     shared_shape s;
-    e->shelves = true;
     e->out->body = "rows, a block a row, kept in shared memory";
     choose_shape(e, n, &s);
     if (n <= OG_CHUNK)
@@ -217,13 +216,11 @@ ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t 
         OG_TRY(og_cuda_find_terms(e, false));
     og_text_add(
         &e->numbers,
-        "enum { OG_GROUP = %d, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = %d, OG_TOGETHER = %d, "
-        "OG_KEEPS = 0,\n       OG_FLAT = %d, OG_WHOLE = 0, OG_PARTS = %d, OG_JOINED = %d, OG_HELD "
-        "= %d, "
-        "OG_BLOCKS = %d };\n",
-        (int)s.group, (int)s.flight, (int)s.flight, e->kernel->space.n_reduced == 1, (int)s.parts,
-        (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks);
-    og_cuda_include(&e->places, "async_copies");
+        "enum { OG_GROUP = %d, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = %d, OG_KEEPS = 0,\n"
+        "       OG_FLAT = %d, OG_WHOLE = 0, OG_PARTS = %d, OG_JOINED = %d, OG_HELD = %d,\n"
+        "       OG_BLOCKS = %d, OG_LENDER = %d };\n",
+        (int)s.group, (int)s.flight, e->kernel->space.n_reduced == 1, (int)s.parts,
+        (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks, (int)e->lender);
     og_cuda_add_rows_parts(e, rows, n);
     og_cuda_add_index(e, "shelved", s.shelved);
     og_cuda_add_index(e, "quarter", s.quarter);

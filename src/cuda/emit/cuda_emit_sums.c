@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_sums.c - the reductions of a pass as CUDA C. A pass with reductions has
- *
- *     og_sums<p>    all but sumexp, and the greatest element that sumexp subtracts
- *     og_terms<p>   sumexp: terms exp(x - u(m)), where m (peaks) is of og_sums<p>,
- *                   over the chunk or run that both go through
- *
- * Each is a struct of functions over `sums`, one member per reduction, named v<n>
- * like the row value it becomes (m<n>: a maximum that is no row value). In what order
- * they are called is the body's affair; see ORDER in plan.h.
+ * cuda_emit_sums.c - the reductions of a pass, as types of sums.cuh: og_sums<p>, and og_terms<p>
+ * if the pass has a sumexp.
  */
 #include "cuda/emit/cuda_emit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* MEMBER_PEAK: a maximum of which no result shows the sign of a zero, as that of softmax. */
@@ -20,28 +12,20 @@ typedef enum { MEMBER_SUM, MEMBER_MAX, MEMBER_MIN, MEMBER_PEAK } member_kind;
 
 /* One member of sums. */
 typedef struct {
-    char name[16];
+    int32_t number; /* of the pass's reductions */
     member_kind kind;
     bool is_double;
-    int32_t source;    /* value */
-    int32_t dst;       /* row value, or -1 */
-    const char *empty; /* its value if a row has no elements */
-    char peak[16];     /* og_terms: the maximum's name */
+    int32_t source; /* value */
+    int32_t dst;    /* row value, or -1 */
+    bool falls;     /* of no elements it is -infinity, not 0 */
+    int32_t peak;   /* og_terms: the number of the maximum */
 } member;
-
-static const char *const kind_functions[] = {
-    [MEMBER_MAX] = "og_maximum", [MEMBER_MIN] = "og_minimum", [MEMBER_PEAK] = "og_peak"};
 
 /* Of OG_FOLD_SUMEXP: of the maximum that it subtracts. */
 static const member_kind kind_of_fold[] = {
     [OG_FOLD_SUM] = MEMBER_SUM,   [OG_FOLD_MAX] = MEMBER_MAX,     [OG_FOLD_MIN] = MEMBER_MIN,
     [OG_FOLD_PEAK] = MEMBER_PEAK, [OG_FOLD_SUMEXP] = MEMBER_PEAK,
 };
-
-static const og_pass *pass_of(const og_cuda_emitter *e, int32_t p)
-{
-    return &e->kernel->passes[p];
-}
 
 bool og_cuda_has_terms(const og_pass *pass)
 {
@@ -86,28 +70,15 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
             continue;
         if (i-- > 0)
             continue;
-        memset(out, 0, sizeof *out);
-        out->is_double = r->type == OG_F64;
-        out->source = r->source;
-        out->dst = r->dst;
-        out->empty = "0";
-        snprintf(out->name, sizeof out->name, "v%d", (int)r->dst);
-        if (terms) {
-            if (companion >= 0)
-                snprintf(out->peak, sizeof out->peak, "v%d", (int)pass->reductions[companion].dst);
-            else
-                snprintf(out->peak, sizeof out->peak, "m%d", (int)r->dst);
-            return true;
-        }
-        out->kind = kind_of_fold[fold];
-        if (out->kind == MEMBER_PEAK && out->is_double)
+        *out = (member){.number = k,
+                        .kind = terms ? MEMBER_SUM : kind_of_fold[fold],
+                        .is_double = r->type == OG_F64,
+                        .source = r->source,
+                        .dst = terms || fold != OG_FOLD_SUMEXP ? r->dst : -1,
+                        .falls = fold == OG_FOLD_PEAK,
+                        .peak = companion >= 0 ? companion : k};
+        if (out->is_double && out->kind == MEMBER_PEAK)
             out->kind = MEMBER_MAX;
-        if (fold == OG_FOLD_PEAK)
-            out->empty = out->is_double ? "-OG_INF_F64" : "-OG_INF_F32";
-        if (fold == OG_FOLD_SUMEXP) {
-            out->dst = -1;
-            snprintf(out->name, sizeof out->name, "m%d", (int)r->dst);
-        }
         return true;
     }
     return false;
@@ -156,155 +127,35 @@ int32_t og_cuda_sums_count(const og_pass *pass, bool terms)
     return count;
 }
 
-/* ---- functions over sums --------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------ */
 
-static const char *suffix_of(const member *m)
+/* "og_reduction<0, OG_SUM, float, &og_values0::v1, &og_row::v2>", or og_term<...>. */
+static void print_reduction(const og_cuda_emitter *e, int32_t p, const member *m, bool terms,
+                            og_text *to)
 {
-    return m->is_double ? "f64" : "f32";
-}
-
-/* "s.v3 = s.v3 + x", accumulator first. */
-static void print_fold(const member *m, const char *into, const char *x, og_text *to)
-{
-    if (m->kind == MEMBER_SUM)
-        og_text_add(to, "%s.%s = %s.%s + %s", into, m->name, into, m->name, x);
+    static const char *const kinds[] = {[MEMBER_SUM] = "OG_SUM",
+                                        [MEMBER_MAX] = "OG_MOST",
+                                        [MEMBER_MIN] = "OG_LEAST",
+                                        [MEMBER_PEAK] = "OG_PEAK"};
+    og_text_add(to, ",\n    og_%s<%d, ", terms ? "term" : "reduction", (int)m->number);
+    if (!terms)
+        og_text_add(to, "%s, ", kinds[m->kind]);
+    og_text_add(to, "%s, ", m->is_double ? "double" : "float");
+    og_cuda_print_member(e->kernel, p, m->source, to);
+    og_text_add(to, ", ");
+    if (m->dst >= 0)
+        og_cuda_print_member(e->kernel, p, m->dst, to);
     else
-        og_text_add(to, "%s.%s = %s_%s(%s.%s, %s)", into, m->name, kind_functions[m->kind],
-                    suffix_of(m), into, m->name, x);
-}
-
-static void add_members(og_text *to, const og_pass *pass, bool terms)
-{
-    member m;
-    og_text_add(to, "    struct sums {\n");
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
-        og_text_add(to, "        %s %s;\n", m.is_double ? "double" : "float", m.name);
-    og_text_add(to, "    };\n");
-}
-
-/* What a missing element is. */
-static void add_neutral(og_text *to, const og_pass *pass, bool terms)
-{
-    static const char *const neutral[] = {[MEMBER_SUM] = "-0.0f",
-                                          [MEMBER_MAX] = "-OG_INF_F32",
-                                          [MEMBER_MIN] = "OG_INF_F32",
-                                          [MEMBER_PEAK] = "-OG_INF_F32"};
-    member m;
-    og_text_add(to, "    OG_FN sums neutral()\n    {\n        sums s;\n");
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
-        og_text_add(to, "        s.%s = %s;\n", m.name, neutral[m.kind]);
-    og_text_add(to, "        return s;\n    }\n");
-}
-
-/* The term of an element. */
-static void print_term(const og_cuda_emitter *e, const member *m, const char *value, char *text,
-                       size_t capacity)
-{
-    if (e->mends)
-        snprintf(text, capacity, "og_%s(%s - m.%s)", m->is_double ? "exp_f64" : "fall_f32", value,
-                 m->peak);
+        og_text_add(to, "OG_NOWHERE");
+    if (!terms) {
+        og_text_add(to, m->falls ? ", 1>" : ">");
+        return;
+    }
+    og_text_add(to, ", %d, ", (int)m->peak);
+    if (e->kept_term_count && e->kept_terms[m->dst] >= 0)
+        og_text_add(to, "&og_kept::t%d>", (int)e->kept_terms[m->dst]);
     else
-        snprintf(text, capacity, "og_exp_%s(%s - og_shift(m.%s))", suffix_of(m), value, m->peak);
-}
-
-static void add_add(const og_cuda_emitter *e, og_text *to, const og_pass *pass, bool terms)
-{
-    member m;
-    og_text_add(to, "    OG_FN void add(sums &s, const og_row &row, const peaks &m, const "
-                    "pass::values &y)\n    {\n");
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++) {
-        bool is_row = e->kernel->values[m.source].level == OG_ROW;
-        char x[96], value[32];
-        snprintf(value, sizeof value, is_row ? "row.v%d" : "y.v%d", (int)m.source);
-        if (terms)
-            print_term(e, &m, value, x, sizeof x);
-        else
-            snprintf(x, sizeof x, "%s", value);
-        og_text_add(to, "        ");
-        print_fold(&m, "s", x, to);
-        og_text_add(to, ";\n");
-    }
-    og_text_add(to, "    }\n");
-}
-
-/* The number under which the terms of a member are kept, or -1. */
-static int32_t kept_number(const og_cuda_emitter *e, const member *m, bool terms)
-{
-    return terms && e->kept_term_count ? e->kept_terms[m->dst] : -1;
-}
-
-/* keep(): the terms that later passes use, in og_kept. */
-static void add_keep(const og_cuda_emitter *e, og_text *to, const og_pass *pass, bool terms)
-{
-    member m;
-    bool any = false;
-    char x[96], value[32];
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++) {
-        int32_t number = kept_number(e, &m, terms);
-        if (number < 0)
-            continue;
-        if (!any)
-            og_text_add(to, "    enum { keeps = 1 };\n"
-                            "    OG_FN void keep(og_kept &kept, int i, const peaks &m, const "
-                            "pass::values &y)\n    {\n");
-        any = true;
-        snprintf(value, sizeof value, "y.v%d", (int)m.source);
-        print_term(e, &m, value, x, sizeof x);
-        og_text_add(to, "        kept.t%d.e[i] = %s;\n", (int)number, x);
-    }
-    og_text_add(to, any ? "    }\n" : "    enum { keeps = 0 };\n");
-}
-
-/* A line per member, with its name twice. */
-static void add_each(og_text *to, const og_pass *pass, bool terms, const char *head,
-                     const char *format, const char *tail)
-{
-    member m;
-    og_text_add(to, "%s", head);
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
-        og_text_add(to, format, m.name, m.name);
-    og_text_add(to, "%s", tail);
-}
-
-static void add_merge(og_text *to, const og_pass *pass, bool terms)
-{
-    member m;
-    og_text_add(to, "    OG_FN void merge(sums &s, const sums &other)\n    {\n");
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++) {
-        char x[32];
-        snprintf(x, sizeof x, "other.%s", m.name);
-        og_text_add(to, "        ");
-        print_fold(&m, "s", x, to);
-        og_text_add(to, ";\n");
-    }
-    og_text_add(to, "    }\n");
-    add_each(to, pass, terms,
-             "    OG_FN sums down(const sums &s, int delta, int width)\n    {\n        sums r;\n",
-             "        r.%s = __shfl_down_sync(0xffffffffu, s.%s, delta, width);\n",
-             "        return r;\n    }\n");
-    add_each(
-        to, pass, terms, "    OG_FN sums first(const sums &s, int width)\n    {\n        sums r;\n",
-        "        r.%s = __shfl_sync(0xffffffffu, s.%s, 0, width);\n", "        return r;\n    }\n");
-}
-
-/* finish: sums become row values; scale: a chunk's or run's terms, to be added to
- * those of others; mend: sums of exp(x - m) become those of sumexp. */
-static void add_finish(og_text *to, const og_pass *pass, bool terms)
-{
-    member m;
-    og_text_add(to, "    OG_FN void finish(const og_args &a, const sums &s, og_row &row)\n    {\n");
-    for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
-        if (m.dst >= 0)
-            og_text_add(to, "        row.v%d = a.n ? s.%s : %s;\n", (int)m.dst, m.name, m.empty);
-    og_text_add(to, "    }\n");
-    og_text_add(to, "    OG_FN void scale(sums &s, const peaks &m, const peaks &most)\n    {\n");
-    for (int32_t i = 0; terms && find_member(pass, terms, i, &m); i++)
-        og_text_add(to, "        s.%s = s.%s * og_exp_%s(m.%s - og_shift(most.%s));\n", m.name,
-                    m.name, suffix_of(&m), m.peak, m.peak);
-    og_text_add(to, "    }\n    OG_FN void mend(sums &s, const peaks &m)\n    {\n");
-    for (int32_t i = 0; terms && find_member(pass, terms, i, &m); i++)
-        og_text_add(to, "        s.%s = og_mend(s.%s, m.%s);\n", m.name, m.name, m.peak);
-    og_text_add(to, "    }\n");
+        og_text_add(to, "OG_NOWHERE>");
 }
 
 static bool stores(const og_pass *pass)
@@ -315,31 +166,26 @@ static bool stores(const og_pass *pass)
     return false;
 }
 
-static void add_struct(og_cuda_emitter *e, int32_t p, bool terms)
+static void add_type(og_cuda_emitter *e, int32_t p, bool terms)
 {
-    const og_pass *pass = pass_of(e, p);
+    const og_pass *pass = &e->kernel->passes[p];
     og_text *to = &e->passes;
-    bool last = terms || !og_cuda_has_terms(pass);
-    og_text_add(to, "\nstruct og_%s%d {\n    typedef og_pass%d pass;\n", terms ? "terms" : "sums",
-                (int)p, (int)p);
-    og_text_add(to, "    enum { count = %d, stores = %d };\n", (int)og_cuda_sums_count(pass, terms),
-                last && stores(pass));
+    bool is_last = terms || !og_cuda_has_terms(pass);
+    member m;
+    og_text_add(to, "\ntypedef og_all_sums<og_pass%d, ", (int)p);
     if (terms)
-        og_text_add(to, "    typedef og_sums%d::sums peaks;\n", (int)p);
+        og_text_add(to, "og_sums%d::sums", (int)p);
     else
-        og_text_add(to, "    typedef og_none peaks;\n");
-    add_members(to, pass, terms);
-    add_neutral(to, pass, terms);
-    add_add(e, to, pass, terms);
-    add_keep(e, to, pass, terms);
-    add_merge(to, pass, terms);
-    add_finish(to, pass, terms);
-    og_text_add(to, "};\n");
+        og_text_add(to, "og_none");
+    og_text_add(to, ", %s", is_last && stores(pass) ? "true" : "false");
+    for (int32_t i = 0; find_member(pass, terms, i, &m); i++)
+        print_reduction(e, p, &m, terms, to);
+    og_text_add(to, ">\n    og_%s%d;\n", terms ? "terms" : "sums", (int)p);
 }
 
 void og_cuda_add_sums(og_cuda_emitter *e, int32_t p)
 {
-    add_struct(e, p, false);
-    if (og_cuda_has_terms(pass_of(e, p)))
-        add_struct(e, p, true);
+    add_type(e, p, false);
+    if (og_cuda_has_terms(&e->kernel->passes[p]))
+        add_type(e, p, true);
 }

@@ -48,17 +48,6 @@ bool og_cuda_takes_table(const og_cuda_emitter *e)
            og_cuda_table_pays(space->extent[0], e->limits);
 }
 
-/* What of the pass pointwise_table.cuh needs by name. */
-static void add_names(og_cuda_emitter *e)
-{
-    int from = (int)find_moving(e, false), to = (int)find_moving(e, true);
-    og_text_add(&e->body,
-                "\nOG_FN og_pack<og_half> &og_table_codes(og_loads0 &x)\n{\n    return x.x%d;\n}\n"
-                "\nOG_FN const og_half *og_table_from(const og_args &a)\n{\n    return a.p%d;\n}\n"
-                "\nOG_FN og_half *&og_table_to(og_args &a)\n{\n    return a.p%d;\n}\n\n",
-                from, from, to);
-}
-
 ogive_status og_cuda_add_table(og_cuda_emitter *e)
 {
     int64_t n = e->kernel->space.extent[0], blocks = e->limits->multiprocessors;
@@ -67,8 +56,8 @@ ogive_status og_cuda_add_table(og_cuda_emitter *e)
     og_cuda_add_region(e, "og_half", "table", TABLE_BYTES);
     og_cuda_add_region(e, "uint32_t", "next", sizeof(uint32_t));
     og_cuda_add_index(e, "whole", n / (tile * e->vector) * tile);
-    og_text_add(&e->numbers, "enum { OG_FLIGHT = %d };\n", FLIGHT);
-    add_names(e);
+    og_text_add(&e->numbers, "enum { OG_FLIGHT = %d, OG_FROM = %d, OG_TO = %d };\n", FLIGHT,
+                (int)find_moving(e, false), (int)find_moving(e, true));
     og_cuda_include(&e->body, "pointwise_table");
     e->out->body = "contiguous, by table";
     OG_TRY(og_cuda_make_launches(e, 2));

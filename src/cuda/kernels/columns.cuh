@@ -13,7 +13,7 @@
  *   OG_FLIGHT    elements of a run whose loads are under way at once
  *   OG_BLOCKS    blocks that a multiprocessor should hold
  */
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/sums.cuh"
 
 enum {
     OG_ACROSS = OG_X * OG_V,
@@ -85,7 +85,7 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
             typename P::pass::values y[1][OG_V];
             if (e + f >= count)
                 break;
-            P::pass::template compute_all<1>(a, row, 1, &kept, 0, x + f, y);
+            og_compute_all<typename P::pass, 1>(a, row, 1, &kept, 0, x + f, y);
 #pragma unroll
             for (int i = 0; i < OG_V; i++)
                 P::add(s[i], row[i], peaks[i], y[0][i]);

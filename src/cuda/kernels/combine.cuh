@@ -7,7 +7,7 @@
  *   OG_COMBINERS        threads that combine a row: 32, for up to 512 parts, or 512
  *   OG_COMBINE_THREADS  of a block
  */
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/sums.cuh"
 
 /* The row whose sums these threads combine. */
 struct og_combined {

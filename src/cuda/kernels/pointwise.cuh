@@ -13,7 +13,7 @@
  *   OG_OUTER   are there dims before the last?
  *   OG_BATCH   vectors a thread, OG_THREADS apart; 1 if OG_OUTER
  */
-#include "cuda/kernels/prologue.cuh"
+#include "cuda/kernels/lead.cuh"
 
 OG_FN void og_finish(const og_args &a, const og_offsets &at, const og_span &span,
                      const og_loads0 &x)

@@ -14,9 +14,9 @@
  * PARAMETERS  OG_FLIGHT  vectors of a tile for each thread
  *             a.whole    vectors of whole tiles, if all is aligned
  *             a.table, a.next: scratch
- *             og_table_codes(), og_table_from(), og_table_to(): see cuda_emit_table.c
+ *             OG_FROM, OG_TO: the operands that move, one read and one written
  */
-#include "cuda/kernels/prologue.cuh"
+#include "cuda/kernels/lead.cuh"
 
 enum { OG_CODES = 65536, OG_FILL_THREADS = 128, OG_TILE = OG_THREADS * OG_FLIGHT };
 
@@ -31,11 +31,11 @@ OG_KERNEL(og_fill_table, OG_FILL_THREADS)
     og_kept kept;
     og_row row;
     og_args to = a;
-    og_table_to(to) = a.table;
+    to.p[OG_TO] = a.table;
     og_loads0::load(a, at, false, none, x); /* only operands that stand still */
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
-        og_table_codes(x).e[i] = (og_half)(first + i);
+        x.og_loaded<OG_FROM>::x.e[i] = (og_half)(first + i);
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         og_pass0::compute(a, row, kept, x, i, y[i]);
@@ -139,15 +139,15 @@ OG_KERNEL(og_table, OG_THREADS, 1)
     const og_offsets start = og_start();
     const bool aligned = og_loads0::is_aligned(a, start) && og_lead_is_aligned(a, start);
     const og_index whole = aligned ? a.whole : 0;
-    const og_half *from = og_table_from(a);
-    og_args to = a;
-    og_stream(a, from, og_table_to(to), whole, (uint32_t *)og_shared);
+    const og_half *from = og_address<OG_FROM>(a, start);
+    og_half *to = og_address<OG_TO>(a, start);
+    og_stream(a, from, to, whole, (uint32_t *)og_shared);
     /* What is not a whole tile, or all of it. */
     for (og_index vector = whole + (og_index)(blockIdx.x * OG_THREADS + threadIdx.x);
          vector < a.vectors; vector += (og_index)(gridDim.x * OG_THREADS)) {
         const og_index first = vector * OG_V - og_lead(a, start);
         const og_span span = og_span_of(first, a.n);
         og_pack<og_half> x = og_gather(from + first, 1, span);
-        og_scatter(og_table_to(to) + first, 1, span, og_look_up((const og_half *)og_shared, x));
+        og_scatter(to + first, 1, span, og_look_up((const og_half *)og_shared, x));
     }
 }

@@ -13,7 +13,7 @@
  *   OG_BK                    k of a step, dividing OG_PRODUCT_BLOCK
  *   og_left<p>, og_right<p>  the factors of product p
  */
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/sums.cuh"
 
 enum { OG_SHIFT = 8 }; /* see og_line() */
 

@@ -43,6 +43,8 @@ OG_FN void og_admit_next()
 
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 
+template <int... n> struct og_indices {};
+
 /* index / extent = index * magic >> shift, for indices up to half of og_unsigned's
  * range; magic 0: extent is 1. */
 struct og_divisor {

@@ -32,30 +32,6 @@ OG_FN float og_peak_f32(float a, float b)
 #endif
 }
 
-/* ---- divisions of a row by a number ------------------------------------------------------ */
-
-/* x / s, where r is 1 / s rounded, which is s's alone: as the second q is within 1 ulp of
- * x / s, the last one is x / s rounded (Markstein, IBM J. Res. Dev. 34, 1990), if nothing on
- * the way is too great or too small: else farthest becomes more than OG_QUICK_RANGE. */
-enum { OG_QUICK_LEAST = 0x21800000, OG_QUICK_RANGE = 0x3c000000 }; /* 2^-60; to 2^60 */
-
-/* What farthest is before all divisions by s. */
-OG_FN uint32_t og_is_far(float s)
-{
-    return fabsf(s) > 0x1p-40f && fabsf(s) < 0x1p40f ? 0 : 0xffffffffu;
-}
-
-OG_FN float og_divide_quickly(float x, float s, uint32_t &farthest)
-{
-    float r = 1.0f / s;
-    float q = x * r;
-    q = og_fma_near_f32(og_fma_near_f32(-s, q, x), r, q);
-    q = og_fma_near_f32(og_fma_near_f32(-s, q, x), r, q);
-    uint32_t distance = (og_bits_f32(q) & 0x7fffffffu) - OG_QUICK_LEAST;
-    farthest = distance > farthest ? distance : farthest;
-    return q;
-}
-
 /* ---- terms of sumexp ------------------------------------------------------------------- */
 
 /* og_exp_f32 of x <= 0, or NaN, in 14 instructions. */

@@ -15,9 +15,8 @@
  *   OG_FLAT     1: the row is one dim
  *   OG_WHOLE    steps, from the first, that have all their elements in every row
  *   OG_FLIGHT   steps whose loads are under way at once, dividing OG_STEPS if OG_KEEPS
- *   OG_TOGETHER vectors that are computed at once, dividing OG_FLIGHT * OG_VECTORS
  */
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/sums.cuh"
 
 enum { OG_WIDTH = OG_GROUP * OG_VECTORS * OG_V, OG_WARP = OG_GROUP < 32 ? OG_GROUP : 32 };
 
@@ -147,29 +146,26 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
             og_fetch(a, g, first + step, j, aligned, x[step][j]);
     OG_AFTER_LOADS();
 #pragma unroll
-    for (int v = 0; v < OG_FLIGHT * OG_VECTORS; v += OG_TOGETHER) {
+    for (int v = 0; v < OG_FLIGHT * OG_VECTORS; v++) {
+        const int step = first + v / OG_VECTORS, j = v % OG_VECTORS;
         og_kept *k = &kept.of[0][0] + (OG_KEEPS ? first * OG_VECTORS + v : 0);
-        typename P::pass::values y[OG_TOGETHER][OG_V];
-        P::pass::template compute_all<OG_TOGETHER>(a, &row, 0, k, OG_KEEPS, &x[0][0] + v, y);
+        typename P::pass::values y[1][OG_V];
+        int element = og_element(g, step, j);
+        og_compute_all<typename P::pass, 1>(a, &row, 0, k, 0, &x[0][0] + v, y);
 #pragma unroll
-        for (int u = 0; u < OG_TOGETHER; u++) {
-            int step = first + (v + u) / OG_VECTORS, j = (v + u) % OG_VECTORS;
-            int element = og_element(g, step, j);
-#pragma unroll
-            for (int i = 0; i < OG_V; i++) {
-                if (!og_is_whole(step) && element + i >= g.n)
-                    continue;
-                P::add(lanes[j][i], row, peaks, y[u][i]);
-                if constexpr (P::keeps)
-                    P::keep(k[OG_KEEPS ? u : 0], i, peaks, y[u][i]);
-            }
-            if constexpr (P::stores) {
-                og_offsets at = og_place(a, g, step, element);
-                if (aligned && og_is_whole(step))
-                    P::pass::store_whole(a, at, &row, y[u]);
-                else
-                    P::pass::store(a, at, og_own_part_of(g, step, element), &row, y[u]);
-            }
+        for (int i = 0; i < OG_V; i++) {
+            if (!og_is_whole(step) && element + i >= g.n)
+                continue;
+            P::add(lanes[j][i], row, peaks, y[0][i]);
+            if constexpr (P::keeps)
+                P::keep(*k, i, peaks, y[0][i]);
+        }
+        if constexpr (P::stores) {
+            og_offsets at = og_place(a, g, step, element);
+            if (aligned && og_is_whole(step))
+                P::pass::store_whole(a, at, &row, y[0]);
+            else
+                P::pass::store(a, at, og_own_part_of(g, step, element), &row, y[0]);
         }
     }
 }

@@ -7,15 +7,37 @@
  *
  * PARAMETERS
  *   OG_TILE     elements of a tile's side, a multiple of 32
- *   og_turned   one element of each such load, load() and give() of it
+ *   og_kept_operands   these loads
  */
-#include "cuda/kernels/prologue.cuh"
+#include "cuda/kernels/results.cuh"
 
 enum {
     OG_READ_ROWS = OG_THREADS / 32,       /* of a tile, that a block reads at once */
     OG_ACROSS = OG_TILE / OG_V,           /* vectors of a tile's row */
     OG_DEPTH = OG_THREADS * OG_V / OG_TILE /* rows that a block goes through at once */
 };
+
+template <int n> struct og_turned_one {
+    og_stored<n> x;
+};
+
+template <class Operands> struct og_turned_of;
+
+/* One element of each such load. */
+template <int... n> struct og_turned_of<og_indices<n...>> : og_turned_one<n>... {
+    OG_FN void load(const og_args &a, const og_offsets &at, og_turned_of &to)
+    {
+        ((to.og_turned_one<n>::x = *og_address<n>(a, at)), ...);
+    }
+
+    /* It becomes element i of what is kept. */
+    OG_FN void give(const og_turned_of &from, og_kept &kept, int i)
+    {
+        ((kept.og_loaded<n>::x.e[i] = from.og_turned_one<n>::x), ...);
+    }
+};
+
+typedef og_turned_of<og_kept_operands> og_turned;
 
 /* whole: the tile has all its elements. */
 template <bool whole>

@@ -1,10 +1,10 @@
 // softmax(x, 0)  [50000x40]
 // columns, a block a tile, scratch 5248
-// og_part0<<<13, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
-// og_combine0<<<1, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
-// og_part_terms0<<<13, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
-// og_combine_terms0<<<1, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
-// og_part1<<<13, 512>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 72:-1+0 80:-1+2112 88:-1+4224 96:-1+4416
+// og_part0<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_combine0<<<1, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_part_terms0<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_combine_terms0<<<1, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_part1<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -20,15 +20,14 @@ typedef uint32_t og_unsigned;
 #include "cuda/kernels/prologue.cuh"
 
 struct og_args {
-    const float *p0;
-    float *p1;
+    void *p[2];
+    og_index strides[2][2];
+    og_divisor dims[2];
     og_index n;
     og_index columns;
     og_index vectors;
     og_index tiles;
     og_divisor per_row;
-    og_index s0_1;
-    og_index s1_1;
     og_divisor blocks;
     og_index tiles_of_tiles;
     void *sums0;
@@ -38,19 +37,16 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-/* Where each access is, in elements from its pointer. */
-struct og_offsets {
-    og_index o0;
-    og_index o1;
-};
+enum { OG_OPERANDS = 2, OG_VECTOR_DIM = 0, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+typedef og_indices<0, 1> og_all_operands;
+#include "cuda/kernels/operands.cuh"
 
-OG_FN og_offsets og_start()
-{
-    og_offsets at;
-    at.o0 = 0;
-    at.o1 = 0;
-    return at;
-}
+template <> struct og_operand<0> : og_float32 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
+template <> struct og_operand<1> : og_float32 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
 
 OG_FN void og_seek_outer(const og_args &a, og_index index, og_offsets &at)
 {
@@ -58,14 +54,12 @@ OG_FN void og_seek_outer(const og_args &a, og_index index, og_offsets &at)
 
 OG_FN void og_step_column(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index;
-    at.o1 += index;
+    og_seek<0>(a, index, at);
 }
 
 OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index * a.s0_1;
-    at.o1 += index * a.s1_1;
+    og_seek<1>(a, index, at);
 }
 
 /* Values of a row. */
@@ -77,158 +71,37 @@ struct og_row {
     float v5;
 };
 
-/* What is read once for several passes. */
-struct og_kept {
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
 
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_kept &x)
-    {
-    }
+struct og_kept : og_loads<> {
 };
 
-struct og_loads0 {
-    og_pack<float> x0;
+#include "cuda/kernels/sums.cuh"
 
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true && og_is_aligned(a.p0 + at.o0);
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_loads0 &x)
-    {
-        const float *p0 = a.p0 + at.o0;
-        if (whole) {
-            x.x0 = og_load_pack(p0);
-        } else {
-            x.x0 = og_gather(p0, 1, span);
-        }
-    }
+struct og_values0 {
+    float v0;
 };
 
-struct og_pass0 {
-    typedef og_loads0 loads;
-    struct values {
-        float v0;
-    };
+struct og_pass0 : og_results<og_values0> {
+    typedef og_loads<0> loads;
+
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y)
+                       int i, og_values0 &y)
     {
-        const float v0 = x.x0.e[i];
+        const float v0 = og_get<0>(x, i);
         y.v0 = v0;
     }
-    template <int count>
-    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
-                           const loads *x, values (*y)[OG_V])
-    {
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
-    }
-    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
-                     const og_row *row, const values *y)
-    {
-    }
 };
+typedef og_pass0::loads og_loads0;
 
-struct og_sums0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_none peaks;
-    struct sums {
-        float v1;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v1 = -OG_INF_F32;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v1 = og_peak_f32(s.v1, y.v0);
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v1 = og_peak_f32(s.v1, other.v1);
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v1 = __shfl_down_sync(0xffffffffu, s.v1, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v1 = __shfl_sync(0xffffffffu, s.v1, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v1 = a.n ? s.v1 : -OG_INF_F32;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-    }
-};
+typedef og_all_sums<og_pass0, og_none, false,
+    og_reduction<0, OG_PEAK, float, &og_values0::v0, &og_row::v1, 1>>
+    og_sums0;
 
-struct og_terms0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_sums0::sums peaks;
-    struct sums {
-        float v2;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v2 = -0.0f;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v2 = s.v2 + other.v2;
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v2 = __shfl_down_sync(0xffffffffu, s.v2, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v2 = __shfl_sync(0xffffffffu, s.v2, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v2 = a.n ? s.v2 : 0;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-        s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-        s.v2 = og_mend(s.v2, m.v1);
-    }
-};
+typedef og_all_sums<og_pass0, og_sums0::sums, false,
+    og_term<1, float, &og_values0::v0, &og_row::v2, 0, OG_NOWHERE>>
+    og_terms0;
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
 {
@@ -237,103 +110,27 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
     row.v5 = og_reciprocal_f32(row.v4);
 }
 
-struct og_loads1 {
-    og_pack<float> x0;
-
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true && og_is_aligned(a.p0 + at.o0);
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_loads1 &x)
-    {
-        const float *p0 = a.p0 + at.o0;
-        if (whole) {
-            x.x0 = og_load_pack(p0);
-        } else {
-            x.x0 = og_gather(p0, 1, span);
-        }
-    }
+struct og_values1 {
+    float v9;
 };
 
-struct og_pass1 {
-    typedef og_loads1 loads;
-    struct values {
-        float v9;
-    };
+struct og_pass1 : og_results<og_values1, og_result<1, &og_values1::v9>> {
+    typedef og_loads<0> loads;
+
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y)
+                       int i, og_values1 &y)
     {
-        const float v6 = x.x0.e[i];
+        const float v6 = og_get<0>(x, i);
         const float v7 = v6 - row.v1;
         const float v8 = og_fall_f32(v7);
         const float v9 = v8 * row.v5;
         y.v9 = v9;
     }
-    template <int count>
-    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
-                           const loads *x, values (*y)[OG_V])
-    {
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
-    }
-    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
-                     const og_row *row, const values *y)
-    {
-        float *p1 = a.p1 + at.o1;
-        og_pack<float> x1;
-#pragma unroll
-        for (int i = 0; i < OG_V; i++)
-            x1.e[i] = y[i].v9;
-        if (og_is_full(span) && og_is_aligned(p1)) {
-            og_store_pack(p1, x1);
-        } else {
-            og_scatter(p1, 1, span, x1);
-        }
-    }
 };
+typedef og_pass1::loads og_loads1;
 
-struct og_sums1 {
-    typedef og_pass1 pass;
-    enum { count = 0, stores = 1 };
-    typedef og_none peaks;
-    struct sums {
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-    }
-};
+typedef og_all_sums<og_pass1, og_none, true>
+    og_sums1;
 
 #include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/columns_split.cuh"

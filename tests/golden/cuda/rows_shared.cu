@@ -1,6 +1,6 @@
 // softmax(x + y, 1)  [400x16384b 400x16384b]
 // rows, a block a row, kept in shared memory, scratch 0
-// og_rows<<<132, 128>>>, 56 bytes of arguments, pointers at 0:0+0 8:1+0 16:2+0
+// og_rows<<<132, 128>>>, 80 bytes of arguments, pointers at 0:0+0 8:1+0 16:2+0
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -8,8 +8,9 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 2, OG_TOGETHER = 2, OG_KEEPS = 0,
-       OG_FLAT = 1, OG_WHOLE = 0, OG_PARTS = 1, OG_JOINED = 1, OG_HELD = 0, OG_BLOCKS = 1 };
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 2, OG_KEEPS = 0,
+       OG_FLAT = 1, OG_WHOLE = 0, OG_PARTS = 1, OG_JOINED = 1, OG_HELD = 0,
+       OG_BLOCKS = 1, OG_LENDER = 1 };
 enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -17,48 +18,38 @@ typedef uint32_t og_unsigned;
 #include "cuda/kernels/prologue.cuh"
 
 struct og_args {
-    const og_half *p0;
-    const og_half *p1;
-    og_half *p2;
+    void *p[3];
+    og_index strides[3][1];
+    og_divisor dims[2];
     og_index n;
     og_index rows;
-    og_index s0_0;
-    og_index s1_0;
-    og_index s2_0;
     og_index shelved;
     og_index quarter;
 };
-#include "cuda/kernels/async_copies.cuh"
 #include "cuda/kernels/reduce.cuh"
 
-/* Where each access is, in elements from its pointer. */
-struct og_offsets {
-    og_index o0;
-    og_index o1;
-    og_index o2;
-};
+enum { OG_OPERANDS = 3, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 0, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+typedef og_indices<0, 1, 2> og_all_operands;
+#include "cuda/kernels/operands.cuh"
 
-OG_FN og_offsets og_start()
-{
-    og_offsets at;
-    at.o0 = 0;
-    at.o1 = 0;
-    at.o2 = 0;
-    return at;
-}
+template <> struct og_operand<0> : og_bfloat16 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
+template <> struct og_operand<1> : og_bfloat16 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
+template <> struct og_operand<2> : og_bfloat16 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
 
 OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index * a.s0_0;
-    at.o1 += index * a.s1_0;
-    at.o2 += index * a.s2_0;
+    og_seek<0>(a, index, at);
 }
 
 OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index;
-    at.o1 += index;
-    at.o2 += index;
+    og_seek<1>(a, index, at);
 }
 
 /* Values of a row. */
@@ -70,218 +61,40 @@ struct og_row {
     float v7;
 };
 
-/* What is read once for several passes. */
-struct og_kept {
+/* What is read or computed once for several passes. */
+typedef og_indices<0, 1> og_kept_operands;
+
+struct og_kept : og_loads<0, 1> {
     og_pack<float> t0;
-    og_pack<og_half> x0;
-    og_pack<og_half> x1;
-
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true && og_is_aligned(a.p0 + at.o0) && og_is_aligned(a.p1 + at.o1);
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_kept &x)
-    {
-        const og_half *p0 = a.p0 + at.o0;
-        const og_half *p1 = a.p1 + at.o1;
-        if (whole) {
-            x.x0 = og_load_pack(p0);
-            x.x1 = og_load_pack(p1);
-        } else {
-            x.x0 = og_gather(p0, 1, span);
-            x.x1 = og_gather(p1, 1, span);
-        }
-    }
-    OG_FN void renew(og_kept &x)
-    {
-        og_renew(x.x0);
-        og_renew(x.x1);
-    }
 };
 
-struct og_shelf {
-    union {
-        og_pack<og_half> x;
-    } x0[OG_THREADS];
-    union {
-        og_pack<og_half> x;
-        og_pack<float> t;
-    } x1[OG_THREADS];
+#include "cuda/kernels/sums.cuh"
 
-    OG_FN void copy(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_shelf &shelf)
-    {
-        const og_half *p0 = a.p0 + at.o0;
-        if (whole)
-            og_copy_pack(shelf.x0[threadIdx.x].x, p0);
-        else
-            shelf.x0[threadIdx.x].x = og_gather(p0, 1, span);
-        const og_half *p1 = a.p1 + at.o1;
-        if (whole)
-            og_copy_pack(shelf.x1[threadIdx.x].x, p1);
-        else
-            shelf.x1[threadIdx.x].x = og_gather(p1, 1, span);
-    }
-    OG_FN void take(const og_shelf &shelf, og_kept &kept)
-    {
-        kept.x0 = og_load_pack(shelf.x0[threadIdx.x].x.e);
-        kept.x1 = og_load_pack(shelf.x1[threadIdx.x].x.e);
-        kept.t0 = og_load_pack(shelf.x1[threadIdx.x].t.e);
-    }
-    OG_FN void put(const og_kept &kept, og_shelf &shelf)
-    {
-        shelf.x1[threadIdx.x].t = kept.t0;
-    }
+struct og_values0 {
+    float v2;
 };
 
-struct og_loads0 {
+struct og_pass0 : og_results<og_values0> {
+    typedef og_loads<> loads;
 
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_loads0 &x)
-    {
-    }
-};
-
-struct og_pass0 {
-    typedef og_loads0 loads;
-    struct values {
-        float v2;
-    };
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y)
+                       int i, og_values0 &y)
     {
-        const float v0 = og_f32_at_bf16(kept.x0, i);
-        const float v1 = og_f32_at_bf16(kept.x1, i);
+        const float v0 = og_get<0>(kept, i);
+        const float v1 = og_get<1>(kept, i);
         const float v2 = v0 + v1;
         y.v2 = v2;
     }
-    template <int count>
-    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
-                           const loads *x, values (*y)[OG_V])
-    {
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
-    }
-    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
-                     const og_row *row, const values *y)
-    {
-    }
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
-                           const values *y)
-    {
-        const og_span span = {0, OG_V};
-    }
 };
+typedef og_pass0::loads og_loads0;
 
-struct og_sums0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_none peaks;
-    struct sums {
-        float v3;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v3 = -OG_INF_F32;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v3 = og_peak_f32(s.v3, y.v2);
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v3 = og_peak_f32(s.v3, other.v3);
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v3 = __shfl_down_sync(0xffffffffu, s.v3, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v3 = __shfl_sync(0xffffffffu, s.v3, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v3 = a.n ? s.v3 : -OG_INF_F32;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-    }
-};
+typedef og_all_sums<og_pass0, og_none, false,
+    og_reduction<0, OG_PEAK, float, &og_values0::v2, &og_row::v3, 1>>
+    og_sums0;
 
-struct og_terms0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_sums0::sums peaks;
-    struct sums {
-        float v4;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v4 = -0.0f;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v4 = s.v4 + og_fall_f32(y.v2 - m.v3);
-    }
-    enum { keeps = 1 };
-    OG_FN void keep(og_kept &kept, int i, const peaks &m, const pass::values &y)
-    {
-        kept.t0.e[i] = og_fall_f32(y.v2 - m.v3);
-    }
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v4 = s.v4 + other.v4;
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v4 = __shfl_down_sync(0xffffffffu, s.v4, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v4 = __shfl_sync(0xffffffffu, s.v4, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v4 = a.n ? s.v4 : 0;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-        s.v4 = s.v4 * og_exp_f32(m.v3 - og_shift(most.v3));
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-        s.v4 = og_mend(s.v4, m.v3);
-    }
-};
+typedef og_all_sums<og_pass0, og_sums0::sums, false,
+    og_term<1, float, &og_values0::v2, &og_row::v4, 0, &og_kept::t0>>
+    og_terms0;
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
 {
@@ -290,113 +103,29 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
     row.v7 = og_reciprocal_f32(row.v6);
 }
 
-struct og_loads1 {
-
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_loads1 &x)
-    {
-    }
+struct og_values1 {
+    float v13;
 };
 
-struct og_pass1 {
-    typedef og_loads1 loads;
-    struct values {
-        float v13;
-    };
+struct og_pass1 : og_results<og_values1, og_result<2, &og_values1::v13>> {
+    typedef og_loads<> loads;
+
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y)
+                       int i, og_values1 &y)
     {
-        const float v8 = og_f32_at_bf16(kept.x0, i);
-        const float v9 = og_f32_at_bf16(kept.x1, i);
+        const float v8 = og_get<0>(kept, i);
+        const float v9 = og_get<1>(kept, i);
         const float v10 = v8 + v9;
         const float v11 = v10 - row.v3;
         const float v12 = kept.t0.e[i];
         const float v13 = v12 * row.v7;
         y.v13 = v13;
     }
-    template <int count>
-    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
-                           const loads *x, values (*y)[OG_V])
-    {
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
-    }
-    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
-                     const og_row *row, const values *y)
-    {
-        og_half *p2 = a.p2 + at.o2;
-        og_pack<og_half> x2;
-#pragma unroll
-        for (int i = 0; i < OG_V; i++)
-            x2.e[i] = og_bf16_from_f32(y[i].v13);
-        if (og_is_full(span) && og_is_aligned(p2)) {
-            og_store_pack(p2, x2);
-        } else {
-            og_scatter(p2, 1, span, x2);
-        }
-    }
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true && og_is_aligned(a.p2 + at.o2);
-    }
-    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
-                           const values *y)
-    {
-        const og_span span = {0, OG_V};
-        og_half *p2 = a.p2 + at.o2;
-        og_pack<og_half> x2;
-#pragma unroll
-        for (int i = 0; i < OG_V; i++)
-            x2.e[i] = og_bf16_from_f32(y[i].v13);
-        og_store_pack(p2, x2);
-    }
 };
+typedef og_pass1::loads og_loads1;
 
-struct og_sums1 {
-    typedef og_pass1 pass;
-    enum { count = 0, stores = 1 };
-    typedef og_none peaks;
-    struct sums {
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-    }
-};
+typedef og_all_sums<og_pass1, og_none, true>
+    og_sums1;
 
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/rows_shared.cuh"

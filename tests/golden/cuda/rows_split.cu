@@ -1,7 +1,7 @@
 // logsumexp(x, 1)  [40x50000]
 // rows, a block a chunk, scratch 1664
-// og_part0<<<160, 128>>>, 72 bytes of arguments, pointers at 0:0+0 8:1+0 56:-1+0 64:-1+832
-// og_combine0<<<10, 128>>>, 72 bytes of arguments, pointers at 0:0+0 8:1+0 56:-1+0 64:-1+832
+// og_part0<<<160, 128>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+832
+// og_combine0<<<10, 128>>>, 104 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+832
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -9,7 +9,7 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_TOGETHER = 1,
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8,
        OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
 enum { OG_COMBINERS = 32, OG_COMBINE_THREADS = 128 };
 enum { OG_V = 4, OG_THREADS = 128 };
@@ -19,14 +19,13 @@ typedef uint32_t og_unsigned;
 #include "cuda/kernels/prologue.cuh"
 
 struct og_args {
-    const float *p0;
-    float *p1;
+    void *p[2];
+    og_index strides[2][2];
+    og_divisor dims[2];
     float c0;
     float c1;
     og_index n;
     og_index rows;
-    og_index s0_0;
-    og_index s1_0;
     og_divisor chunks;
     og_index partials;
     void *sums0;
@@ -34,29 +33,25 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-/* Where each access is, in elements from its pointer. */
-struct og_offsets {
-    og_index o0;
-    og_index o1;
-};
+enum { OG_OPERANDS = 2, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 0, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+typedef og_indices<0, 1> og_all_operands;
+#include "cuda/kernels/operands.cuh"
 
-OG_FN og_offsets og_start()
-{
-    og_offsets at;
-    at.o0 = 0;
-    at.o1 = 0;
-    return at;
-}
+template <> struct og_operand<0> : og_float32 {
+    enum { moves = 0x3, motion = OG_UNIT };
+};
+template <> struct og_operand<1> : og_float32 {
+    enum { moves = 0x1, motion = OG_STILL };
+};
 
 OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index * a.s0_0;
-    at.o1 += index * a.s1_0;
+    og_seek<0>(a, index, at);
 }
 
 OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
 {
-    at.o0 += index;
+    og_seek<1>(a, index, at);
 }
 
 /* Values of a row. */
@@ -72,170 +67,37 @@ struct og_row {
     float v9;
 };
 
-/* What is read once for several passes. */
-struct og_kept {
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
 
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_kept &x)
-    {
-    }
-    OG_FN void renew(og_kept &x)
-    {
-    }
+struct og_kept : og_loads<> {
 };
 
-struct og_loads0 {
-    og_pack<float> x0;
+#include "cuda/kernels/sums.cuh"
 
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true && og_is_aligned(a.p0 + at.o0);
-    }
-    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_loads0 &x)
-    {
-        const float *p0 = a.p0 + at.o0;
-        if (whole) {
-            x.x0 = og_load_pack(p0);
-        } else {
-            x.x0 = og_gather(p0, 1, span);
-        }
-    }
+struct og_values0 {
+    float v0;
 };
 
-struct og_pass0 {
-    typedef og_loads0 loads;
-    struct values {
-        float v0;
-    };
+struct og_pass0 : og_results<og_values0> {
+    typedef og_loads<0> loads;
+
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
-                       int i, values &y)
+                       int i, og_values0 &y)
     {
-        const float v0 = x.x0.e[i];
+        const float v0 = og_get<0>(x, i);
         y.v0 = v0;
     }
-    template <int count>
-    OG_FN void compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept, int apart,
-                           const loads *x, values (*y)[OG_V])
-    {
-#pragma unroll
-        for (int v = 0; v < count; v++)
-#pragma unroll
-            for (int i = 0; i < OG_V; i++)
-                compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
-    }
-    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span,
-                     const og_row *row, const values *y)
-    {
-    }
-    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
-    {
-        return true;
-    }
-    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
-                           const values *y)
-    {
-        const og_span span = {0, OG_V};
-    }
 };
+typedef og_pass0::loads og_loads0;
 
-struct og_sums0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_none peaks;
-    struct sums {
-        float v1;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v1 = -OG_INF_F32;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v1 = og_peak_f32(s.v1, y.v0);
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v1 = og_peak_f32(s.v1, other.v1);
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v1 = __shfl_down_sync(0xffffffffu, s.v1, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v1 = __shfl_sync(0xffffffffu, s.v1, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v1 = a.n ? s.v1 : -OG_INF_F32;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-    }
-};
+typedef og_all_sums<og_pass0, og_none, false,
+    og_reduction<0, OG_PEAK, float, &og_values0::v0, &og_row::v1, 1>>
+    og_sums0;
 
-struct og_terms0 {
-    typedef og_pass0 pass;
-    enum { count = 1, stores = 0 };
-    typedef og_sums0::sums peaks;
-    struct sums {
-        float v2;
-    };
-    OG_FN sums neutral()
-    {
-        sums s;
-        s.v2 = -0.0f;
-        return s;
-    }
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const pass::values &y)
-    {
-        s.v2 = s.v2 + og_fall_f32(y.v0 - m.v1);
-    }
-    enum { keeps = 0 };
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        s.v2 = s.v2 + other.v2;
-    }
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        sums r;
-        r.v2 = __shfl_down_sync(0xffffffffu, s.v2, delta, width);
-        return r;
-    }
-    OG_FN sums first(const sums &s, int width)
-    {
-        sums r;
-        r.v2 = __shfl_sync(0xffffffffu, s.v2, 0, width);
-        return r;
-    }
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        row.v2 = a.n ? s.v2 : 0;
-    }
-    OG_FN void scale(sums &s, const peaks &m, const peaks &most)
-    {
-        s.v2 = s.v2 * og_exp_f32(m.v1 - og_shift(most.v1));
-    }
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-        s.v2 = og_mend(s.v2, m.v1);
-    }
-};
+typedef og_all_sums<og_pass0, og_sums0::sums, false,
+    og_term<1, float, &og_values0::v0, &og_row::v2, 0, OG_NOWHERE>>
+    og_terms0;
 
 OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
 {
@@ -247,7 +109,7 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
     row.v8 = og_where_f32(row.v6, row.v7, row.v1);
     row.v9 = row.v3 + row.v8;
     if (writes)
-        (a.p1 + at.o1)[0] = row.v9;
+        og_row_place<1>(a, at, i) = og_operand<1>::narrow(row.v9);
 }
 
 #include "cuda/kernels/rows.cuh"

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * operands.cuh - a kernel's operands (the accesses of the plan), by number: where they are and how
+ * elements of them are read. Everything here is resolved by the compiler: an operand that stands
+ * still along a dim costs nothing there.
+ *
+ * PARAMETERS
+ *   OG_OPERANDS      how many there are; og_all_operands: og_indices<0, 1, ...>
+ *   OG_VECTOR_DIM    the dim of the space that vectors of OG_V elements lie in
+ *   OG_BF16_BY_TWO   1: elements of bfloat16 vectors are taken from words of two
+ *   og_operand<n>    emitted below, a dtype's struct with
+ *                      moves    bit d: along dim d it moves
+ *                      motion   along the vector dim: OG_STILL, OG_UNIT (neighbours) or OG_STRIDED
+ *   a.p[n]           its first element, a.strides[n][d] what it moves by, a.dims[d] the extents
+ */
+#include "cuda/kernels/prologue.cuh"
+
+#include "math/half.h"
+
+enum { OG_STILL, OG_UNIT, OG_STRIDED };
+
+/* A dtype: how it is stored, and as what numbers it is computed with. */
+struct og_float32 {
+    typedef float stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(float x)
+    {
+        return x;
+    }
+    template <class T> OG_FN float narrow(T x)
+    {
+        return x;
+    }
+};
+
+struct og_float64 {
+    typedef double stored;
+    typedef double number;
+    enum { is_bfloat16 = 0 };
+    OG_FN double widen(double x)
+    {
+        return x;
+    }
+    template <class T> OG_FN double narrow(T x)
+    {
+        return x;
+    }
+};
+
+struct og_float16 {
+    typedef og_half stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(og_half x)
+    {
+        return og_f32_from_f16(x);
+    }
+    OG_FN og_half narrow(float x)
+    {
+        return og_f16_from_f32(x);
+    }
+    OG_FN og_half narrow(double x)
+    {
+        return og_f16_from_f64(x);
+    }
+};
+
+struct og_bfloat16 {
+    typedef og_half stored;
+    typedef float number;
+    enum { is_bfloat16 = 1 };
+    OG_FN float widen(og_half x)
+    {
+        return og_f32_from_bf16(x);
+    }
+    OG_FN og_half narrow(float x)
+    {
+        return og_bf16_from_f32(x);
+    }
+    OG_FN og_half narrow(double x)
+    {
+        return og_bf16_from_f64(x);
+    }
+};
+
+template <int n> struct og_operand;
+
+template <int n> using og_stored = typename og_operand<n>::stored;
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+/* Where each operand is, in elements from its first; of one that never moves it stays 0. */
+struct og_offsets {
+    og_index o[OG_OPERANDS];
+};
+
+OG_FN og_offsets og_start()
+{
+    og_offsets at;
+#pragma unroll
+    for (int n = 0; n < OG_OPERANDS; n++)
+        at.o[n] = 0;
+    return at;
+}
+
+template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offsets &at)
+{
+    return (og_stored<n> *)a.p[n] + at.o[n];
+}
+
+/* What operand n moves by along dim d. (There may be no a.strides, which is why Args is a
+ * parameter.) */
+template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
+{
+    if constexpr (d == OG_VECTOR_DIM && og_operand<n>::motion == OG_UNIT)
+        return 1;
+    else
+        return a.strides[n][d];
+}
+
+template <int n, int d> OG_FN void og_move_one(const og_args &a, og_index i, og_offsets &at)
+{
+    if constexpr (og_operand<n>::moves >> d & 1)
+        at.o[n] += i * og_stride<n, d>(a);
+}
+
+template <int d, int... n>
+OG_FN void og_move_all(const og_args &a, og_index i, og_offsets &at, og_indices<n...>)
+{
+    (og_move_one<n, d>(a, i, at), ...);
+}
+
+/* Moves every operand by index over some dims, the fastest of them first. */
+template <int dim, int... slower>
+OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
+{
+    if constexpr (sizeof...(slower) == 0) {
+        og_move_all<dim>(a, index, at, og_all_operands());
+    } else {
+        const og_index rest = og_divide(index, a.dims[dim]);
+        og_move_all<dim>(a, index - rest * a.dims[dim].extent, at, og_all_operands());
+        og_seek<slower...>(a, rest, at);
+    }
+}
+
+/* ---- loads --------------------------------------------------------------------------------- */
+
+/* What a thread reads of operand n at a time: a vector, or one element where it stands still. */
+template <int n, int motion = og_operand<n>::motion> struct og_loaded {
+    og_pack<og_stored<n>> x;
+};
+
+template <int n> struct og_loaded<n, OG_STILL> {
+    og_stored<n> x;
+};
+
+/* Element i of it, as a number. */
+template <int n>
+OG_FN typename og_operand<n>::number og_get(const og_loaded<n> &loaded, int i)
+{
+    if constexpr (og_operand<n>::motion == OG_STILL)
+        return og_operand<n>::widen(loaded.x);
+    else if constexpr (OG_BF16_BY_TWO && og_operand<n>::is_bfloat16)
+        return og_f32_at_bf16(loaded.x, i);
+    else
+        return og_operand<n>::widen(loaded.x.e[i]);
+}
+
+/* Is operand n where a whole vector can be moved, if it is one? */
+template <int n> OG_FN bool og_is_in_place(const og_args &a, const og_offsets &at)
+{
+    if constexpr (og_operand<n>::motion == OG_UNIT)
+        return og_is_aligned(og_address<n>(a, at));
+    else
+        return true;
+}
+
+template <int n, bool whole>
+OG_FN void og_load_unit(const og_args &a, const og_offsets &at, const og_span &span,
+                        og_loaded<n> &to)
+{
+    if constexpr (og_operand<n>::motion == OG_UNIT && whole)
+        to.x = og_load_pack(og_address<n>(a, at));
+    else if constexpr (og_operand<n>::motion == OG_UNIT)
+        to.x = og_gather(og_address<n>(a, at), 1, span);
+}
+
+template <int n>
+OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &span,
+                         og_loaded<n> &to)
+{
+    if constexpr (og_operand<n>::motion == OG_STILL)
+        to.x = *og_address<n>(a, at);
+    else if constexpr (og_operand<n>::motion == OG_STRIDED)
+        to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
+}
+
+template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
+{
+    if constexpr (sizeof(og_stored<n>) == 2 && og_operand<n>::motion != OG_STILL)
+        og_renew(of.x);
+}
+
+/* A vector of each of these operands. */
+template <int... n> struct og_loads : og_loaded<n>... {
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return (true && ... && og_is_in_place<n>(a, at));
+    }
+
+    /* whole: vectors that are neighbours in memory are aligned, and all of span is there. */
+    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
+                    og_loads &x)
+    {
+        if constexpr ((false || ... || (og_operand<n>::motion == OG_UNIT))) {
+            if (whole)
+                (og_load_unit<n, true>(a, at, span, x), ...);
+            else
+                (og_load_unit<n, false>(a, at, span, x), ...);
+        }
+        (og_load_other<n>(a, at, span, x), ...);
+    }
+
+    /* og_renew() of all halves. */
+    OG_FN void renew(og_loads &x)
+    {
+        (og_renew_one<n>(x), ...);
+    }
+};
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+/* Element i along the vector dim, of an operand that row instructions read or write. */
+template <int n> OG_FN og_stored<n> &og_row_place(const og_args &a, const og_offsets &at, int i)
+{
+    if constexpr (og_operand<n>::motion == OG_STILL)
+        return *og_address<n>(a, at);
+    else
+        return og_address<n>(a, at)[i * og_stride<n, OG_VECTOR_DIM>(a)];
+}
+
+template <int n>
+OG_FN typename og_operand<n>::number og_get_of_row(const og_args &a, const og_offsets &at, int i)
+{
+    return og_operand<n>::widen(og_row_place<n>(a, at, i));
+}
