@@ -413,8 +413,9 @@ static inline void check_formula(const char *text, const case_shape *shape, og_d
 /* After each test: fails it if a case did. */
 static inline void end_cases(const char *name)
 {
-    fprintf(stderr, "%s: %d cases, %d of them in place too, %" PRId64 " elements\n", name,
-            total.cases, total.in_place, total.elements);
+    fprintf(stderr, "%s: %d cases, %d of them in place too, %" PRId64 " elements%s\n", name,
+            total.cases, total.in_place, total.elements,
+            device_computes() ? "" : "; idle: nothing was computed or compared");
     int failed = total.failed;
     memset(&total, 0, sizeof total);
     if (failed)

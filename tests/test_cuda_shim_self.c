@@ -253,6 +253,13 @@ static void test_checked(void **unused)
         {"{ a.y[threadIdx.x] = a.x[threadIdx.x]; }", 0},
         {"{ a.y[threadIdx.x] = a.x[990 + threadIdx.x]; }", 719}, /* past the end, in its page */
         {"{ *(float2 *)(a.y + 1) = float2{1, 2}; }", 700},       /* not aligned */
+        /* A struct of two floats need not be, whatever the compiler copies it by. */
+        {"{ struct two { float s, t; }; two *to = (two *)(a.y + 1) + threadIdx.x;\n"
+         "  *to = ((two *)(a.x + 1))[threadIdx.x]; }",
+         0},
+        {"{ struct two { float s, t; }; two *to = (two *)(a.y + 999);\n"
+         "  *to = ((two *)(a.x + 1))[threadIdx.x]; }",
+         719}, /* its second half is past the end */
         {"{ __shared__ float s[64]; s[threadIdx.x] = 1; a.y[0] = s[63 - threadIdx.x]; }", 719},
         {"{ __shared__ float s[64]; s[threadIdx.x] = 1; __syncwarp();\n"
          "  a.y[threadIdx.x] = s[63 - threadIdx.x]; }",
@@ -333,6 +340,23 @@ static void test_overlaps(void **unused)
     unsetenv("OGIVE_SHIM_CHECK");
 }
 
+/* Idle: a kernel is known by its name, and does nothing; limits of launches are as ever. */
+static void test_idle(void **unused)
+{
+    float y[COUNT];
+    og_cu_function *function;
+    (void)unused;
+    setenv("OGIVE_SHIM_IDLE", "1", 1);
+    assert_int_equal(run("{ a.y[threadIdx.x] = 1; no_such_function(); }", 1, 64, 0, y), 0);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(isnan(y[i])); /* as memory is born */
+    assert_int_equal(run("{ }", 0, 64, 0, NULL), 1);
+    og_cu_module *module = load("{ }", &function);
+    assert_int_equal(call.cuModuleGetFunction(&function, module, "runs"), 500);
+    assert_int_equal(call.cuModuleUnload(module), 0);
+    unsetenv("OGIVE_SHIM_IDLE");
+}
+
 static void test_compiler(void **unused)
 {
     static const char *const wrong[] = {"--gpu-architecture=sm_90"};
@@ -387,11 +411,12 @@ static void test_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),    cmocka_unit_test(test_votes),
-        cmocka_unit_test(test_exits),    cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_order),
-        cmocka_unit_test(test_checked),  cmocka_unit_test(test_overlaps),
-        cmocka_unit_test(test_compiler), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_right),   cmocka_unit_test(test_votes),
+        cmocka_unit_test(test_exits),   cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_wrong),   cmocka_unit_test(test_order),
+        cmocka_unit_test(test_checked), cmocka_unit_test(test_overlaps),
+        cmocka_unit_test(test_idle),    cmocka_unit_test(test_compiler),
+        cmocka_unit_test(test_memory),
     };
     return test_report(cmocka_run_group_tests(tests, open_libraries, NULL));
 }
