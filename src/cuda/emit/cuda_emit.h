@@ -2,12 +2,12 @@
  *
  * cuda_emit.h - inside emission. A kernel's source is, in this order,
  *
- *     the scalar functions (src/math), as they are
+ *     the scalar functions (src/math), by #include
  *     OG_V and other numbers that the body's variant fixes
  *     prologue.cuh
- *     struct og_args and how an index becomes offsets   cuda_emit_args.c
- *     og_pass0, og_pass1, ...: the formula              cuda_emit_code.c
- *     the body                                          cuda_*.cuh, cuda_emit_*.c
+ *     struct og_args, the operands, how an index becomes offsets   cuda_emit_args.c
+ *     og_pass0, og_pass1, ...: the formula                         cuda_emit_code.c
+ *     the body                                                     kernels/, cuda_emit_*.c
  *
  * Source depends on what a kernel is (instructions, dtypes, which operands stand
  * still along which dim, 32- or 64-bit indices, the body's variant), argument bytes
@@ -69,7 +69,7 @@ void og_cuda_include(og_text *to, const char *name);
 /* Elements of dims [from, to): 0 if one of them is. */
 int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
 int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */
-/* What one element of all loads that are not kept takes, in the pass that has the most. */
+/* Registers that one element of all loads takes which are not kept, in the pass that has the most. */
 int32_t og_cuda_load_registers(const og_cuda_emitter *e);
 /* The widest vector along e->vector_dim by which all contiguous operands are moved at once,
  * of kernels that reduce. */
@@ -97,7 +97,7 @@ void og_cuda_add_pointer(og_cuda_emitter *e, const char *type, const char *name,
                          size_t offset);
 /* a.<name>, an og_map: before all other members. map->at is found here. Returns e's copy of it. */
 og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda_map *map);
-/* All of them, for launches, which outlive the emitter. */
+/* Copies all maps into the arena, for launches, which outlive the emitter. */
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
@@ -115,7 +115,7 @@ const char *og_cuda_type_of(og_dtype dtype);
 
 /* ---- cuda_emit_code.c ---- */
 
-/* Pass p: og_pass<p>, and og_row<p>() where it has row instructions. */
+/* Adds pass p: og_pass<p>, and og_rows<p>() where it has row instructions. */
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p);
 /* og_derive(): all derived values of a row. */
 void og_cuda_add_derive(og_cuda_emitter *e);
@@ -133,7 +133,7 @@ bool og_cuda_is_costly(og_op op);
 bool og_cuda_is_costly_pass(const og_pass *pass);
 /* How often a pass computes each element. */
 int32_t og_cuda_traversals(const og_pass *pass);
-/* That a number kept takes; of float64 also what computing with it does. */
+/* Registers that a kept number takes; a double's include those that computing with it takes. */
 int32_t og_cuda_kept_registers(bool is_double);
 /* Finds costly values that several traversals compute of kept loads alone, and has
  * them derived, if og_kept then takes no more than so many registers an element. */
@@ -166,7 +166,7 @@ ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, in
 
 /* ---- products on tensor cores ---- */
 
-/* Of pairs_split.cuh and redo.cuh. */
+/* Numbers that the launches of pairs_split.cuh and redo.cuh share with them. */
 enum {
     OG_CUDA_SPLIT_THREADS = 512, /* at most */
     OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
@@ -189,7 +189,7 @@ static inline bool og_cuda_split_keeps(int64_t k)
     return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
 }
 
-/* What elements load and is the same for all rows is loaded once a tile: marks is_kept. */
+/* Marks loads that are the same for all rows as kept: they are loaded once a tile. */
 void og_cuda_keep_still(og_cuda_emitter *e);
 
 /* ---- cuda_emit_rows_shared.c ---- */
@@ -200,7 +200,7 @@ ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t 
 
 /* ---- cuda_emit_rows.c ---- */
 
-/* Everything before the entries. */
+/* Adds everything that comes before the entries. */
 void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n);
 
 /* ---- bodies: a file each ---- */

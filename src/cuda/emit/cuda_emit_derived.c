@@ -96,7 +96,7 @@ static void choose(const search *s, int32_t *derived, int32_t *count)
             derived[v] = (*count)++;
 }
 
-/* What the first value of each number is computed from, and these values. */
+/* Marks the first value of each number, and all that it is computed from. */
 static void mark_sources(const search *s, const int32_t *derived, bool *derives)
 {
     for (int32_t v = s->kernel->value_count - 1; v >= 0; v--) {
@@ -106,7 +106,7 @@ static void mark_sources(const search *s, const int32_t *derived, bool *derives)
     }
 }
 
-/* What an element of the derived values and of the loads needed beside them takes. */
+/* Registers that an element of the derived values takes, and of the loads needed beside them. */
 static int32_t count_registers(const search *s, const int32_t *derived, bool *needed)
 {
     int32_t registers = 0;

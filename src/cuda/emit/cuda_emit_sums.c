@@ -21,7 +21,7 @@ typedef struct {
     int32_t peak;   /* og_terms: the number of the maximum */
 } member;
 
-/* Of OG_FOLD_SUMEXP: of the maximum that it subtracts. */
+/* How a fold's sums are added up; a sumexp's stands for the maximum that it subtracts. */
 static const member_kind kind_of_fold[] = {
     [OG_FOLD_SUM] = MEMBER_SUM,   [OG_FOLD_MAX] = MEMBER_MAX,     [OG_FOLD_MIN] = MEMBER_MIN,
     [OG_FOLD_PEAK] = MEMBER_PEAK, [OG_FOLD_SUMEXP] = MEMBER_PEAK,
