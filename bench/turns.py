@@ -13,7 +13,10 @@ import sys
 
 import torch
 
-from gpu import Gpu, Ogive, bf16, f16, f32
+import timing
+from binding import Library
+
+f32, f16, bf16 = torch.float32, torch.float16, torch.bfloat16
 
 
 def product(m, n, k, dtype=f32, tail="linear(x, w, b)", **more):
@@ -93,9 +96,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="for each formula")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    libraries = {"old": Ogive(args.old), "new": Ogive(args.new)}
-    gpu, failed = Gpu(), 0
-    print(f"{gpu.name}, old {args.old}, new {args.new}")
+    libraries = {"old": Library(args.old), "new": Library(args.new)}
+    stream, failed = torch.cuda.current_stream().cuda_stream, 0
+    print(f"{torch.cuda.get_device_name()}, old {args.old}, new {args.new}")
     for name in args.names or WORKS:
         text, shapes, dtype = WORKS[name]
         generator = torch.Generator("cuda").manual_seed(1)
@@ -104,8 +107,8 @@ def main():
         out = infer(text, names, inputs)
         results = {k: torch.full_like(out, 7.0) for k in libraries}
         calls = {k: lib.plan(text, inputs, [results[k]]) for k, lib in libraries.items()}
-        on_stream = {k: (lambda c=c: c(gpu.stream())) for k, c in calls.items()}
-        times = gpu.time(on_stream, 400, args.seconds)
+        on_stream = {k: (lambda c=c: c(stream)) for k, c in calls.items()}
+        times = timing.medians(timing.on_gpu(on_stream, 400, args.seconds, queued=True))
         same = same_bits(results["old"], results["new"])
         failed += not same
         print(f"{name:24} {times['old']:8.4f} {times['new']:8.4f} ms  {times['old'] / times['new']:.3f}"
