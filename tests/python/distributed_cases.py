@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput,
                                                PrepareModuleOutput, RowwiseParallel,
-                                               parallelize_module)
+                                               SequenceParallel, parallelize_module)
 from torch.utils.checkpoint import checkpoint
 
 import ogive
@@ -381,7 +381,13 @@ def case_steps(mesh):
 
 
 def case_fsdp(mesh):
-    """FSDP2 of modules that hold formulas, nested, and of tensor-parallel ones on two dims."""
+    """FSDP2 of modules that hold formulas, nested; of layers that formulas read; of
+    tensor-parallel modules on two dims."""
+    for layers in ((), ("mlp",), ("mlp.gate", "mlp.down"), ("mlp.gate", "mlp.up", "mlp.down", "mlp")):
+        check_fsdp(mesh, layers)
+
+
+def check_fsdp(mesh, layers):
     from torch.distributed.fsdp import fully_shard
     x = tensors(x=(16, 64))["x"]
     want, grads = trained(made(Block), x)
@@ -390,7 +396,8 @@ def case_fsdp(mesh):
         tensor_parallel(model.mlp, named_mesh(mesh)["tp"])
     data = named_mesh(mesh)["dp"]
     if mesh.ndim == 1:
-        fully_shard(model.mlp, mesh=data)
+        for layer in layers:
+            fully_shard(model.get_submodule(layer), mesh=data)
     fully_shard(model, mesh=data)
     part = slice(data.get_local_rank() * 16 // data.size(), (data.get_local_rank() + 1) * 16 // data.size())
     y = model(x[part])
@@ -402,6 +409,50 @@ def case_fsdp(mesh):
 
 def named_mesh(mesh):
     return init_device_mesh("cpu", tuple(mesh.shape), mesh_dim_names=("dp", "tp")[:mesh.ndim])
+
+
+def case_sequence_parallel(mesh):
+    """A norm on parts of the sequence, by PyTorch's style and by a formula, before a gated block."""
+    if mesh.ndim > 1:
+        return
+    x = tensors(x=(2, 16, 64))["x"]
+    want, grads = trained(made(Block), x)
+    model = made(Block)
+    model.add = ot.Formula("x + y")
+    parallelize_module(model, mesh, {"norm": SequenceParallel(use_local_output=False)})
+    tensor_parallel(model.mlp, mesh)
+    parallelize_module(model.mlp, mesh, {
+        "act": PrepareModuleInput(input_layouts=S1, desired_input_layouts=R)})
+    placed = distribute_tensor(x, mesh, [S1])
+    h = model.mlp.act(model.norm(placed))  # all-gather
+    y = model.add(placed, model.mlp.out.formula(h, model.mlp.down.weight))
+    assert y.placements == (S1,), y.placements  # reduce-scatter
+    y.square().mean().backward()
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(whole(p.grad), grads[name], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(y.full_tensor().detach(), want, rtol=1e-4, atol=1e-5)
+
+
+def case_pipeline(mesh):
+    """PyTorch's tracer cuts a model with formulas; its stages run one after the other."""
+    if mesh.ndim > 1:
+        return
+    from torch.distributed.pipelining import SplitPoint, pipeline
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Block(), Block()
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    model, x = made(Two), tensors(x=(16, 64))["x"]
+    pipe = pipeline(model, (x,), split_spec={"second": SplitPoint.BEGINNING})
+    value = x
+    for stage in range(2):
+        value = pipe.get_stage_module(stage)(value)
+    torch.testing.assert_close(value, model(x))
 
 
 def case_saved(mesh):

@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from .. import _core
 from . import _precision
+from ._fsdp import call_inside, sharded_module_type
 from ._given import add_reader, is_owned
 from ._operator import attributes_among
 
@@ -24,7 +25,8 @@ class Formula(nn.Module):
     registered under its name, but for a module that another module has: that one stays its
     owner's, and state dicts are as without the formula. Dotted names of the formula reach into it.
     forward() takes the inputs that are left, in order of first appearance, or by name. Of a
-    module its tensors are read; its forward() and its hooks are not called. Where the owner gets
+    module its tensors are read; its forward() and its hooks are not called, but for those by which
+    FSDP2 gathers its parameters. Where the owner gets
     another module in its place, the formula reads that one, or it is refused. precision, if not
     given, is what set_precision() says now.
     """
@@ -145,12 +147,32 @@ class Formula(nn.Module):
         if self._attributes:
             self._check_places(len(args))
         values.update(named)
+        sharded = self._sharded_modules()
+        return call_inside(sharded, self._apply, values) if sharded else self._apply(values)
+
+    def _apply(self, values: dict[str, Any]) -> Any:
+        """The formula of values, those of the inputs that are left, and what is bound."""
         for name in self._bound:
             owner, parts = self._start(name)
             for part in parts:
                 owner = getattr(owner, part)
             values[name] = owner
         return self.formula(**values)
+
+    def _sharded_modules(self) -> list[nn.Module]:
+        """Modules on the way to what is bound whose parameters FSDP2 gathers for their forward
+        alone, each once."""
+        kind = sharded_module_type()
+        if kind is None:
+            return []
+        found: list[nn.Module] = []
+        for name in self._bound:
+            owner, parts = self._start(name)
+            for part in ("", *parts[:-1]):
+                owner = getattr(owner, part) if part else owner
+                if owner is not self and isinstance(owner, kind) and owner not in found:
+                    found.append(owner)
+        return found
 
     def _check_places(self, count: int) -> None:
         for name in self._attributes:
