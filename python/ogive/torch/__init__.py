@@ -17,6 +17,7 @@ from ._functions import *  # noqa: F403
 from ._functions import __all__ as _names
 from ._module import Formula
 from ._precision import set_precision
+from ._sums import set_sums
 
 
 def __getattr__(name: str) -> Any:
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'ogive.torch' has no attribute '{name}'")
 
 
-__all__ = ["Formula", "backend", "explain", "set_precision", *_names]
+__all__ = ["Formula", "backend", "explain", "set_precision", "set_sums", *_names]
 
 
 def __dir__() -> list[str]:

@@ -40,27 +40,42 @@ def _place_of(node: Node) -> Any:
     return value.device_mesh, tuple(value.placements), value.dim()
 
 
+def _method(node: Node) -> tuple[str, dict[str, Any]]:
+    """The method of DTensor that node calls, "" if none, and its arguments by name. Up to 2.9
+    Dynamo has functions in their place, which keep the arguments in closures."""
+    if node.op == "call_method":
+        return str(node.target), dict(node.kwargs)
+    name = getattr(node.target, "__name__", "").removeprefix("prim").lstrip("_ ")
+    if node.op != "call_function" or name not in ("to_local", "redistribute", "from_local"):
+        return "", {}
+    named = dict(node.kwargs)
+    for cell in getattr(node.target, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, dict):
+            named.update(cell.cell_contents)
+    return name, named
+
+
 def _changes_nothing(node: Node) -> bool:
     """redistribute() to where it is."""
-    return (node.op == "call_method" and node.target == "redistribute" and len(node.args) == 1
-            and set(node.kwargs) <= {"device_mesh", "placements", "async_op"}
+    name, named = _method(node)
+    return (name == "redistribute" and len(node.args) == 1
+            and set(named) <= {"device_mesh", "placements", "async_op"}
             and is_dtensor(value_of(node)) and isinstance(node.args[0], Node)
             and is_dtensor(value_of(node.args[0])) and _place_of(node) == _place_of(node.args[0]))
 
 
 def _gives_part(node: Node) -> bool:
     """to_local() of parts, or of what all processes have; of a sum it is no part."""
-    if not (node.op == "call_method" and node.target == "to_local" and len(node.args) == 1
-            and not node.kwargs and isinstance(node.args[0], Node)
-            and is_dtensor(value_of(node.args[0]))):
+    name, named = _method(node)
+    if (name != "to_local" or len(node.args) != 1 or named or not isinstance(node.args[0], Node)
+            or not is_dtensor(value_of(node.args[0]))):
         return False
     return not any(placed.is_partial() for placed in value_of(node.args[0]).placements)
 
 
 def _takes_back(node: Node, lifted: dict[Node, Node]) -> bool:
     """from_local() of what to_local() gave, placed as it was."""
-    return (node.op == "call_function" and getattr(node.target, "__name__", "") == "from_local"
-            and is_dtensor(value_of(node)) and bool(node.args) and node.args[0] in lifted
+    return (_method(node)[0] == "from_local" and is_dtensor(value_of(node)) and bool(node.args) and node.args[0] in lifted
             and _place_of(node) == _place_of(lifted[node.args[0]])
             and value_of(node).shape == value_of(lifted[node.args[0]]).shape)
 

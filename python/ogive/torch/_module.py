@@ -148,9 +148,9 @@ class Formula(nn.Module):
             self._check_places(len(args))
         values.update(named)
         sharded = self._sharded_modules()
-        return call_inside(sharded, self._apply, values) if sharded else self._apply(values)
+        return call_inside(sharded, self._compute, values) if sharded else self._compute(values)
 
-    def _apply(self, values: dict[str, Any]) -> Any:
+    def _compute(self, values: dict[str, Any]) -> Any:
         """The formula of values, those of the inputs that are left, and what is bound."""
         for name in self._bound:
             owner, parts = self._start(name)

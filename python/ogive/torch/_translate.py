@@ -43,7 +43,8 @@ _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dty
 _HARMLESS = {
     "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "unsqueeze", "squeeze",
     "expand", "expand_as", "repeat", "contiguous", "chunk", "split", "unbind", "cat", "stack",
-    "from_local", "to_local", "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel",
+    "from_local", "to_local", "prim from_local", "prim_to_local",
+    "narrow", "select", "movedim", "clone", "detach", "getitem", "getattr", "size", "dim", "numel",
     "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
