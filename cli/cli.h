@@ -17,6 +17,7 @@ typedef struct {
 
 extern const command command_run;
 extern const command command_explain;
+extern const command command_grad;
 extern const command command_functions;
 extern const command command_check;
 extern const command command_bench;

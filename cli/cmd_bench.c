@@ -5,9 +5,9 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "bench_formula.h"
 #include "cli.h"
 #include "clock.h"
 #include "device_data.h"
@@ -16,10 +16,15 @@
 #include "progress.h"
 #include "report.h"
 #include "request.h"
+#include "timing.h"
 #include "workloads.h"
 
 static const char help[] =
-    "usage: ogive bench [WORKLOAD]... [OPTION]...\n"
+    "usage: ogive bench FORMULA [INPUT]... [OPTION]...\n"
+    "       ogive bench [WORKLOAD]... [OPTION]...\n"
+    "\n"
+    "Measures FORMULA on such inputs (those of ogive run): the median of at least 20 runs, GB/s,\n"
+    "or GFLOP/s where products count, and how much of that the least possible time is.\n"
     "\n"
     "Measures known workloads (or those whose names begin with WORKLOAD) on this machine:\n"
     "the median of at least 20 runs, the bytes moved per second, and for those too large for\n"
@@ -27,6 +32,10 @@ static const char help[] =
     "run, on a GPU by the width of its bus and its clock.\n"
     "\n"
     "options:\n"
+    "  --peer torch     of a FORMULA: PyTorch's functions beside it, eagerly and by\n"
+    "                   torch.compile, in a process of python3 (or OGIVE_PYTHON)\n"
+    "  --plot FILE.svg  of a FORMULA: draw the rates, and with --peer how many times as fast\n"
+    "                   as PyTorch, at the size given and at smaller ones\n"
     "  --list           list the workloads and their formulas\n"
     "  --device DEVICE  where to run them: cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --threads N      use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
@@ -34,11 +43,13 @@ static const char help[] =
     "  --json           print the results as JSON\n"
     "\n"
     "examples:\n"
+    "  ogive bench 'softmax(x, 1)' x=4096x4096 --peer torch --plot softmax.svg\n"
+    "  ogive bench 'linear(x, w, b)' x=128x4096 w=4096x4096 b=4096:float32 --device cuda\n"
     "  ogive bench\n"
     "  ogive bench sigmoid sum-rows --threads 1\n"
     "  ogive bench sigmoid --device cuda\n";
 
-enum { MIN_SAMPLES = 20, MAX_SAMPLES = 2000, MAX_LIMITS = 16 };
+enum { MAX_LIMITS = 16 };
 
 /* Memory limits measured so far, by the share of reads and threads. */
 typedef struct {
@@ -131,15 +142,10 @@ static ogive_status run_once(setup *s, ogive_error *error)
     return status;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* Seconds of `repeats` runs, divided by them; on a GPU until the last has ended. */
-static bool time_runs(setup *s, long repeats, double *out, failure *why)
+static bool time_runs(void *context, long repeats, double *out, failure *why)
 {
+    setup *s = context;
     ogive_error error;
     double start = clock_seconds();
 
@@ -149,31 +155,6 @@ static bool time_runs(setup *s, long repeats, double *out, failure *why)
     if (!device_data_wait(&s->data, why))
         return false;
     *out = (clock_seconds() - start) / (double)repeats;
-    return true;
-}
-
-/* The median of at least MIN_SAMPLES and about half a second. A sample lasts
- * 20 us or more, so that reading the clock does not count; on a GPU 2 ms, so that
- * waiting for it does not. */
-static bool time_workload(setup *s, measured *out, failure *why)
-{
-    static double samples[MAX_SAMPLES];
-    double once = 0, begin = clock_seconds();
-    size_t count = 0;
-
-    /* The first run faults pages in and wakes threads; the third is like the rest. */
-    for (int i = 0; i < 3; i++)
-        if (!time_runs(s, 1, &once, why))
-            return false;
-    double least = s->r.device.device_type == kDLCPU ? 20e-6 : 2e-3;
-    long repeats = once < least ? (long)(least / (once > 1e-9 ? once : 1e-9)) + 1 : 1;
-    while (count < MIN_SAMPLES || (count < MAX_SAMPLES && clock_seconds() - begin < 0.5))
-        if (!time_runs(s, repeats, &samples[count++], why))
-            return false;
-    qsort(samples, count, sizeof(samples[0]), compare_doubles);
-    out->seconds =
-        count % 2 ? samples[count / 2] : 0.5 * (samples[count / 2 - 1] + samples[count / 2]);
-    out->samples = count;
     return true;
 }
 
@@ -220,7 +201,9 @@ static bool measure(bench *b, const workload *w, setup *s, measured *out, failur
     good = good && request_prepare(&s->r, NULL, &arguments, NULL, &b->device, why);
     text_list_release(&arguments);
     good = good && setup_traffic(s, why) && setup_memory(s, why) &&
-           find_limit(b, s, &out->limit, why) && time_workload(s, out, why);
+           find_limit(b, s, &out->limit, why) &&
+           time_median(time_runs, s, s->r.device.device_type == kDLCPU ? 20e-6 : 2e-3,
+                       &out->seconds, &out->samples, why);
     out->unavailable = !good && why->library == OGIVE_UNSUPPORTED;
     return good || out->unavailable;
 }
@@ -361,7 +344,10 @@ static int run_bench(int argc, char **argv)
     text_list names = {0};
     bench b = {0};
     bool list = false;
+    formula_bench own = {0};
     const option options[] = {
+        {.name = "--peer", .kind = OPTION_TEXT, .value = &own.peer},
+        {.name = "--plot", .kind = OPTION_TEXT, .value = &own.plot},
         {.name = "--list", .kind = OPTION_FLAG, .value = &list},
         {.name = "--json", .kind = OPTION_FLAG, .value = &b.json},
         DEVICE_OPTIONS(&b.device),
@@ -372,8 +358,20 @@ static int run_bench(int argc, char **argv)
     ogive_error error;
     failure why = {0};
 
-    bool good = options_parse(argc, argv, options, &names, &why) && check_names(&names, &why) &&
-                device_options_apply(&b.device, &unused, &where, &why);
+    bool good = options_parse(argc, argv, options, &names, &why);
+    if (good && bench_is_formula(&names)) {
+        own.device = b.device;
+        own.json = b.json;
+        good = bench_formula(&own, &names, &why);
+        if (!good)
+            report_failure(&why, names.items[0], strlen(names.items[0]));
+        text_list_release(&names);
+        return good ? STATUS_DONE : why.status;
+    }
+    if (good && (own.peer || own.plot))
+        good = failed(&why, STATUS_USAGE, "--peer and --plot go with a formula");
+    good =
+        good && check_names(&names, &why) && device_options_apply(&b.device, &unused, &where, &why);
     if (good && !list && where.device_type == kDLCUDA &&
         ogive_cuda_device(where.device_id, &b.gpu, &error))
         good = fail_library(&why, &error);
@@ -390,4 +388,5 @@ static int run_bench(int argc, char **argv)
     return good ? STATUS_DONE : why.status;
 }
 
-const command command_bench = {"bench", "measure known workloads on this machine", help, run_bench};
+const command command_bench = {"bench", "measure a formula, or known workloads, on this machine",
+                               help, run_bench};

@@ -14,11 +14,14 @@
 #include "memory_limit.h"
 #include "report.h"
 #include "request.h"
+#include "traffic.h"
 
 static const char help[] =
     "usage: ogive explain FORMULA [INPUT]... [OPTION]...\n"
     "\n"
-    "Shows how FORMULA will be run on inputs of these shapes: its kernels, the bytes they\n"
+    "Shows how FORMULA will be run on inputs of these shapes, in a line and then in detail: its\n"
+    "kernels, what they compute (FLOP: a function of an element is one, a product of k 2 k), the\n"
+    "bytes they\n"
     "must move at least, this machine's memory speed (measured now; of a GPU, by its bus and\n"
     "clock) and so the least time a run can take when its data does not fit into the caches; of\n"
     "matrix products on a GPU also the least time that multiplying takes.\n"
@@ -46,45 +49,6 @@ static const char help[] =
     "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n"
     "  ogive explain 'softmax(x, dim=-1)' x=4096x4096 --device cuda\n"
     "  ogive explain 'linear(x, w, b)' x=512x1024 w=4096x1024 b=4096:float32 --divide 8\n";
-
-typedef struct {
-    double read, written; /* bytes that must move */
-    double limit;         /* bytes per second; 0: not known */
-    double floor;         /* seconds, by memory and products; 0: not known */
-    bool multiplies;      /* products take longer than memory */
-    int32_t threads;      /* that it was measured with; 0: by a GPU's bus and clock */
-} traffic;
-
-/* What has to come from and go to memory: each kernel's own bytes. */
-static bool count_traffic(const ogive_plan *plan, traffic *out, failure *why)
-{
-    ogive_error error;
-
-    *out = (traffic){.threads = 1};
-    for (size_t i = 0; i < ogive_plan_kernel_count(plan); i++) {
-        ogive_kernel_info info;
-        if (ogive_plan_kernel(plan, i, &info, &error))
-            return fail_library(why, &error);
-        out->read += (double)info.bytes_read;
-        out->written += (double)info.bytes_written;
-        if (info.threads > out->threads)
-            out->threads = info.threads;
-    }
-    return true;
-}
-
-/* A kernel's bytes and multiplications may overlap, those of two kernels do not. */
-static void find_floor(const ogive_plan *plan, traffic *t)
-{
-    for (size_t i = 0; i < ogive_plan_kernel_count(plan) && t->limit > 0; i++) {
-        ogive_kernel_info k;
-        if (ogive_plan_kernel(plan, i, &k, NULL))
-            continue;
-        double moves = (double)(k.bytes_read + k.bytes_written) / t->limit;
-        t->multiplies |= k.multiply_seconds > moves;
-        t->floor += k.multiply_seconds > moves ? k.multiply_seconds : moves;
-    }
-}
 
 static char *plan_text(const ogive_plan *plan)
 {
@@ -151,10 +115,10 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
         json_array_append_new(results,
                               json_pack("{s:o, s:s}", "shape", shape, "dtype", layout.dtype->name));
     }
-    json_t *all =
-        json_pack("{s:s, s:o, s:o, s:I, s:I, s:I}", "plan", text, "kernels", kernels, "results",
-                  results, "workspace_bytes", (json_int_t)ogive_plan_workspace(r->plan),
-                  "bytes_read", (json_int_t)t->read, "bytes_written", (json_int_t)t->written);
+    json_t *all = json_pack(
+        "{s:s, s:o, s:o, s:I, s:I, s:I, s:f}", "plan", text, "kernels", kernels, "results", results,
+        "workspace_bytes", (json_int_t)ogive_plan_workspace(r->plan), "bytes_read",
+        (json_int_t)t->read, "bytes_written", (json_int_t)t->written, "operations", t->operations);
     if (r->options.cuda_arch)
         json_object_set_new(all, "assumed_arch", json_string(r->options.cuda_arch));
     if (t->limit > 0) {
@@ -164,28 +128,15 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
     return all;
 }
 
-static bool find_limit(const request *r, traffic *t, failure *why)
-{
-    ogive_cuda_device_info gpu;
-
-    if (t->read + t->written <= 0)
-        return true;
-    if (r->device.device_type == kDLCPU)
-        return memory_limit_measure(t->read, t->written, t->threads, 0.2, &t->limit, why);
-    t->threads = 0;
-    if (!r->options.cuda_arch && !ogive_cuda_device(r->device.device_id, &gpu, NULL))
-        t->limit = gpu.memory_bytes_per_second;
-    return true;
-}
-
 static bool explain(const request *r, bool limit, bool json, int64_t processes, failure *why)
 {
     json_t *divisions = NULL;
     traffic t;
+    char line[200];
 
-    if (!count_traffic(r->plan, &t, why) || (limit && !find_limit(r, &t, why)))
+    if (!traffic_count(r->plan, &t, why) || (limit && !traffic_limit(r, 0.2, &t, why)))
         return false;
-    find_floor(r->plan, &t);
+    traffic_line(r, &t, line, sizeof(line));
     char *text = plan_text(r->plan);
     if (!text)
         return fail_memory(why, 0, "the explanation");
@@ -201,6 +152,7 @@ static bool explain(const request *r, bool limit, bool json, int64_t processes, 
             json_decref(all);
     } else {
         size_t length = strlen(text);
+        printf("%s\n\n", line);
         fputs(text, stdout);
         if (length && text[length - 1] != '\n')
             putchar('\n');

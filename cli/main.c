@@ -17,8 +17,8 @@
 #include "text.h"
 
 static const command *const commands[] = {
-    &command_run,   &command_explain, &command_functions, &command_check,
-    &command_bench, &command_emit,    &command_warm,      &command_info,
+    &command_run,   &command_explain, &command_grad, &command_functions, &command_check,
+    &command_bench, &command_emit,    &command_warm, &command_info,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

@@ -141,6 +141,11 @@ OGIVE_API size_t ogive_formula_input_count(const ogive_formula *formula);
 OGIVE_API const char *ogive_formula_input_name(const ogive_formula *formula, size_t index);
 OGIVE_API size_t ogive_formula_result_count(const ogive_formula *formula);
 
+/* The formula as text, NUL-terminated and cut to capacity; returns the length of all of it, 0
+ * without memory. As it was given; a gradient's says what it computes, and may use functions that
+ * the language keeps to itself (expand, sum_like, ...), so that it is for people to read. */
+OGIVE_API size_t ogive_formula_text(const ogive_formula *formula, char *buffer, size_t capacity);
+
 /* What a PyTorch file's class is made of. Set size to sizeof(ogive_pytorch_options);
  * anything else may be 0. */
 typedef struct {
@@ -343,6 +348,7 @@ typedef struct {
     /* that its matrix products take at least, by the units they run on and the GPU's highest
      * clock; 0: it has none, or that is not known, as on the CPU */
     double multiply_seconds;
+    double operations; /* functions and sums of elements, each one; a product of k is 2 k */
 } ogive_kernel_info;
 
 OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);

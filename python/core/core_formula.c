@@ -205,6 +205,24 @@ static PyObject *represent(PyObject *object)
     return text;
 }
 
+/* The formula itself; a gradient's says what it computes. */
+static PyObject *text_of(PyObject *object)
+{
+    core_formula *self = (core_formula *)object;
+    if (PyUnicode_GetLength(self->gradients) == 0) {
+        Py_INCREF(self->text);
+        return self->text;
+    }
+    size_t length = ogive_formula_text(self->formula, NULL, 0);
+    char *text = PyMem_Malloc(length + 1);
+    if (!text)
+        return PyErr_NoMemory();
+    ogive_formula_text(self->formula, text, length + 1);
+    PyObject *value = PyUnicode_FromStringAndSize(text, (Py_ssize_t)length);
+    PyMem_Free(text);
+    return value;
+}
+
 PyDoc_STRVAR(explain_doc, "explain($self, /, *inputs, **named)\n--\n\n"
                           "The plan for these inputs, as text: kernels and what each reads, "
                           "computes and writes.");
@@ -339,10 +357,10 @@ PyDoc_STRVAR(type_doc,
              "f(x, w), f(x, w=w) or f(**{'fc.weight': w}); out= takes the result (a tuple of\n"
              "them, if there are several).");
 
-static PyType_Slot slots[] = {{Py_tp_doc, (void *)type_doc}, {Py_tp_dealloc, dealloc},
-                              {Py_tp_repr, represent},       {Py_tp_call, PyVectorcall_Call},
-                              {Py_tp_members, members},      {Py_tp_getset, attributes},
-                              {Py_tp_methods, methods},      {0}};
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)type_doc}, {Py_tp_dealloc, dealloc},        {Py_tp_repr, represent},
+    {Py_tp_str, text_of},          {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, members},
+    {Py_tp_getset, attributes},    {Py_tp_methods, methods},        {0}};
 
 static PyType_Spec spec = {.name = "ogive.Formula",
                            .basicsize = sizeof(core_formula),

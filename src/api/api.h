@@ -23,6 +23,7 @@ enum { OG_CACHED_PLANS = 8 };
 struct ogive_formula {
     atomic_int owners;
     og_graph graph;
+    bool is_gradient;                   /* graph.text is of what it is the gradient of */
     atomic_uint lock;                   /* guards plans: og_lock_cache() */
     ogive_plan *plans[OG_CACHED_PLANS]; /* most recent first, NULL at the end */
 };
@@ -54,6 +55,9 @@ struct ogive_plan {
 void og_watch_forks(void);
 /* Waits for the formula's cache of plans. In a forked child it may be empty then. */
 void og_lock_cache(ogive_formula *formula);
+
+/* text into the caller's buffer, cut to capacity; returns its length, as snprintf does. */
+size_t og_copy_text(const char *text, size_t length, char *buffer, size_t capacity);
 
 /* Checks a caller's tensor and reads its layout. what ("input", "output") and
  * name are for messages. */

@@ -85,8 +85,24 @@ ogive_status ogive_formula_gradient(const ogive_formula *formula, const char *co
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula is NULL");
     ogive_formula *gradient = NULL;
     OG_TRY(new_formula(&gradient, error));
+    gradient->is_gradient = true;
     return finish_formula(
         gradient, og_graph_gradient(&formula->graph, names, count, &gradient->graph, error), out);
+}
+
+size_t ogive_formula_text(const ogive_formula *formula, char *buffer, size_t capacity)
+{
+    if (!formula || !formula->is_gradient)
+        return og_copy_text(formula ? formula->graph.text : "", formula ? formula->graph.length : 0,
+                            buffer, capacity);
+    og_arena scratch = {0};
+    og_text text = {0};
+    bool good = og_graph_text(&formula->graph, &scratch, &text, NULL) == OGIVE_OK && !text.failed;
+    size_t length =
+        og_copy_text(text.data ? text.data : "", good ? text.length : 0, buffer, capacity);
+    og_text_free(&text);
+    og_arena_free(&scratch);
+    return length;
 }
 
 ogive_formula *ogive_formula_retain(ogive_formula *formula)

@@ -464,6 +464,7 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     info->bytes_written = kernel->bytes_written;
     info->elements = og_space_count(&kernel->space, false);
     info->passes = kernel->pass_count;
+    info->operations = og_kernel_operations(kernel);
     info->threads = plan->backend->threads(&plan->plan, plan->state, (int32_t)index);
     if (plan->backend->multiply_seconds)
         info->multiply_seconds =
@@ -471,8 +472,7 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     return OGIVE_OK;
 }
 
-/* As snprintf does. */
-static size_t copy_text(const char *text, size_t length, char *buffer, size_t capacity)
+size_t og_copy_text(const char *text, size_t length, char *buffer, size_t capacity)
 {
     if (capacity) {
         size_t kept = length < capacity ? length : capacity - 1;
@@ -498,7 +498,7 @@ size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
         og_text_add(&text, "\n");
     }
     og_float_state_leave(&state);
-    size_t length = copy_text(text.data, text.length, buffer, capacity);
+    size_t length = og_copy_text(text.data, text.length, buffer, capacity);
     og_text_free(&text);
     return length;
 }
@@ -508,7 +508,7 @@ size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, si
     og_text text = {0};
     if (kernel < ogive_plan_kernel_count(plan) && plan->backend->source)
         plan->backend->source(&plan->plan, plan->state, (int32_t)kernel, &text);
-    size_t length = copy_text(text.data, text.length, buffer, capacity);
+    size_t length = og_copy_text(text.data, text.length, buffer, capacity);
     og_text_free(&text);
     return length;
 }

@@ -90,6 +90,10 @@ ogive_status og_graph_gradient(const og_graph *graph, const char *const *names, 
  * that the user wrote. */
 const char *og_node_label(const og_graph *graph, const og_node *node);
 
+/* graph_text.c: the graph as a formula for people, which may have functions without a group. */
+ogive_status og_graph_text(const og_graph *graph, og_arena *scratch, og_text *text,
+                           ogive_error *error);
+
 /* One line per node, then the results:
  *     n0 = input x
  *     n1 = sum n0 dim=(1) keepdim

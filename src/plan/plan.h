@@ -204,6 +204,8 @@ typedef struct {
 /* Kernel index as text, for explain and golden tests; inputs by names, if not NULL. */
 void og_kernel_print(const og_plan *plan, int32_t index, const char *const *names, og_text *text);
 
+/* Functions and reductions of elements and rows, each one; a product of k is 2 k. */
+double og_kernel_operations(const og_kernel *kernel);
 /* Does some instruction write through the access? */
 bool og_kernel_stores(const og_kernel *kernel, int32_t access);
 int64_t og_space_count(const og_space *space, bool rows_only);

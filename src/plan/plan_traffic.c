@@ -65,6 +65,32 @@ static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_
             0;
 }
 
+/* Loads, stores, constants and conversions do not count. */
+static double count_operations(const og_kernel *kernel, const og_instr *instructions, int32_t count)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (instructions[i].op == OG_OP_PRODUCT)
+            sum += 2.0 * (double)kernel->products[instructions[i].index].k;
+        else
+            sum += instructions[i].op < OG_FUNCTION_COUNT;
+    }
+    return sum;
+}
+
+double og_kernel_operations(const og_kernel *kernel)
+{
+    double elements = (double)og_space_count(&kernel->space, false);
+    double rows = (double)og_space_count(&kernel->space, true), sum = 0;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        sum += elements * (count_operations(kernel, pass->elements, pass->element_count) +
+                           pass->reduction_count);
+        sum += rows * count_operations(kernel, pass->rows, pass->row_count);
+    }
+    return sum;
+}
+
 ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *error)
 {
     size_t count = (size_t)plan->buffer_count;

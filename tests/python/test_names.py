@@ -91,3 +91,12 @@ def test_modes_of_torch_compile():
 
 def test_completion_shows_what_is_imported_late():
     assert {"explain", "backend", "Formula", "softmax"} <= set(dir(ot))
+
+
+def test_a_gradient_prints_its_formula():
+    f = ogive.compile("x * sigmoid(x)")
+    assert str(f) == "x * sigmoid(x)" and repr(f) == "ogive.compile('x * sigmoid(x)')"
+    text = str(f.gradient("x"))
+    assert text == "t0 = sigmoid(x); grad * t0 + grad * x * (1 - t0) * t0"
+    x, grad = torch.randn(5), torch.randn(5)
+    torch.testing.assert_close(ogive.compile(text)(x=x, grad=grad), f.gradient("x")(x, grad))

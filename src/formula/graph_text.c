@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * graph_text.c - a graph as a formula for people: what a gradient computes. Functions that have
+ * no group, which the parser does not take, are written by their names. A node that is used
+ * several times is bound, as is one whose text would be nested too deeply.
+ */
+#include "formula/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { DEEPEST = 40 };
+
+typedef struct {
+    const og_graph *graph;
+    int32_t *uses;   /* of each node by what results need */
+    int32_t *bound;  /* the number of its name, or -1 */
+    int32_t *depth;  /* of its text, were it not bound */
+    uint64_t *shape; /* which inputs and reductions its shape is broadcast from, as bits */
+    int32_t *shown;  /* the node whose text it has: its own, or the first argument's */
+    char letter;     /* that names begin with */
+    og_text *text;
+} writer;
+
+static void write_node(const writer *w, int32_t index, og_binding least);
+
+/* Inputs and numbers are as short as a name. */
+static bool is_leaf(const og_node *node)
+{
+    return node->op == OG_OP_INPUT || node->op == OG_OP_NUMBER;
+}
+
+/* The shape of a node by those of its arguments. */
+static uint64_t find_shape(const writer *w, int32_t index)
+{
+    const og_node *node = &w->graph->nodes[index];
+    bool like_second = node->op == OG_OP_sum_like || node->op == OG_OP_cast_like ||
+                       node->op == OG_OP_expand || node->op == OG_OP_broadcast_like;
+    if (node->op == OG_OP_NUMBER || node->op == OG_OP_count)
+        return 0;
+    if (like_second)
+        return w->shape[node->args[1]];
+    bool pointwise = node->op != OG_OP_INPUT &&
+                     (og_function_of(node->op)->kind <= OG_MASKING || node->op == OG_OP_where);
+    if (!pointwise)
+        return UINT64_C(1) << index % 64; /* two that share a bit are only taken for broader */
+    uint64_t shape = 0;
+    for (int a = 0; a < node->arg_count; a++)
+        shape |= w->shape[node->args[a]];
+    return shape;
+}
+
+/* Casts to another value's dtype are left out, and sums over what broadcasting added where it
+ * can have added nothing. */
+static void find_shown(const writer *w)
+{
+    for (int32_t i = 0; i < w->graph->node_count; i++) {
+        const og_node *node = &w->graph->nodes[i];
+        bool same = node->op == OG_OP_cast_like ||
+                    (node->op == OG_OP_sum_like && w->graph->node_count <= 64 &&
+                     !(w->shape[node->args[0]] & ~w->shape[node->args[1]]));
+        w->shown[i] = same ? w->shown[node->args[0]] : i;
+        if (node->op == OG_OP_cast_like && w->graph->nodes[node->args[0]].op == OG_OP_INPUT)
+            w->shape[node->args[0]] = w->shape[node->args[1]]; /* grad has the result's */
+        w->shape[i] = find_shape(w, i);
+    }
+}
+
+static void count_uses(const writer *w)
+{
+    const og_graph *graph = w->graph;
+    for (int32_t i = 0; i < graph->result_count; i++)
+        w->uses[w->shown[graph->results[i]]]++;
+    for (int32_t i = graph->node_count - 1; i >= 0; i--) /* arguments come before */
+        for (int a = 0; a < graph->nodes[i].arg_count && w->uses[i]; a++)
+            w->uses[w->shown[graph->nodes[i].args[a]]]++;
+}
+
+static void choose_bound(const writer *w)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < w->graph->node_count; i++) {
+        const og_node *node = &w->graph->nodes[i];
+        int32_t deepest = 0;
+        for (int a = 0; a < node->arg_count; a++)
+            if (w->bound[w->shown[node->args[a]]] < 0 &&
+                w->depth[w->shown[node->args[a]]] > deepest)
+                deepest = w->depth[w->shown[node->args[a]]];
+        w->depth[i] = deepest + 1;
+        w->bound[i] = !is_leaf(node) && (w->uses[i] > 1 || (w->uses[i] && w->depth[i] > DEEPEST))
+                          ? count++
+                          : -1;
+    }
+}
+
+static bool is_input_name(const og_graph *graph, char letter)
+{
+    for (int32_t i = 0; i < graph->input_count; i++)
+        if (graph->inputs[i].name[0] == letter)
+            return true;
+    return false;
+}
+
+/* "dim=(0, 1)", and for transpose its two dims. */
+static void write_dims(const writer *w, const og_node *node)
+{
+    if (node->op == OG_OP_transpose) {
+        og_text_add(w->text, ", %d, %d", (int)node->dims[0], (int)node->dims[1]);
+        return;
+    }
+    for (int i = 0; i < node->dim_count; i++)
+        og_text_add(w->text, "%s%d%s",
+                    i                     ? ", "
+                    : node->dim_count > 1 ? ", ("
+                                          : ", ",
+                    (int)node->dims[i], i && i + 1 == node->dim_count ? ")" : "");
+    if (node->keepdim)
+        og_text_add(w->text, ", keepdim=true");
+}
+
+static void write_call(const writer *w, const og_node *node)
+{
+    const og_function *function = og_function_of(node->op);
+    char number[OG_NUMBER_TEXT];
+    og_text_add(w->text, "%s(", function->name);
+    for (int i = 0; i < node->arg_count; i++) {
+        og_text_add(w->text, i ? ", " : "");
+        write_node(w, node->args[i], OG_BINDS_NOT);
+    }
+    write_dims(w, node);
+    bool has_number = node->op == OG_OP_full_like || (node->op == OG_OP_count && node->numbers[0]);
+    for (int i = 0; i < (has_number ? 1 : function->constants); i++)
+        og_text_add(w->text, ", %s", og_number_text(node->numbers[i], number));
+    og_text_add(w->text, ")");
+}
+
+/* An operator, in brackets where what is around binds as tight. */
+static void write_operator(const writer *w, const og_node *node, og_binding least)
+{
+    const og_function *function = og_function_of(node->op);
+    char number[OG_NUMBER_TEXT];
+    bool brackets = function->level < least;
+    og_text_add(w->text, brackets ? "(" : "");
+    if (function->level == OG_BINDS_SIGN) {
+        og_text_add(w->text, "%s", function->symbol);
+        write_node(w, node->args[0], OG_BINDS_SIGN);
+    } else if (function->level == OG_BINDS_POWER) {
+        write_node(w, node->args[0], (og_binding)(OG_BINDS_POWER + 1));
+        og_text_add(w->text, "%s%s", function->symbol, og_number_text(node->numbers[0], number));
+    } else {
+        write_node(w, node->args[0], function->level);
+        og_text_add(w->text, " %s ", function->symbol);
+        write_node(w, node->args[1], (og_binding)(function->level + 1));
+    }
+    og_text_add(w->text, brackets ? ")" : "");
+}
+
+static void write_value(const writer *w, const og_node *node, og_binding least)
+{
+    char number[OG_NUMBER_TEXT];
+    if (node->op == OG_OP_INPUT) {
+        og_text_add(w->text, "%s", w->graph->inputs[node->index].name);
+    } else if (node->op == OG_OP_NUMBER) {
+        const char *digits = og_number_text(node->numbers[0], number);
+        og_text_add(w->text, digits[0] == '-' && least > OG_BINDS_ADDITION ? "(%s)" : "%s", digits);
+    } else if (og_function_of(node->op)->symbol) {
+        write_operator(w, node, least);
+    } else {
+        write_call(w, node);
+    }
+}
+
+static void write_node(const writer *w, int32_t node, og_binding least)
+{
+    int32_t index = w->shown[node];
+    if (w->bound[index] >= 0)
+        og_text_add(w->text, "%c%d", w->letter, (int)w->bound[index]);
+    else
+        write_value(w, &w->graph->nodes[index], least);
+}
+
+ogive_status og_graph_text(const og_graph *graph, og_arena *scratch, og_text *text,
+                           ogive_error *error)
+{
+    size_t count = (size_t)graph->node_count;
+    writer w = {.graph = graph,
+                .uses = OG_ARENA_NEW(scratch, int32_t, count),
+                .bound = OG_ARENA_NEW(scratch, int32_t, count),
+                .depth = OG_ARENA_NEW(scratch, int32_t, count),
+                .shape = OG_ARENA_NEW(scratch, uint64_t, count),
+                .shown = OG_ARENA_NEW(scratch, int32_t, count),
+                .letter = 't',
+                .text = text};
+    if (!w.uses || !w.bound || !w.depth || !w.shape || !w.shown)
+        return og_fail_memory(error, 6 * count * sizeof *w.uses);
+    memset(w.uses, 0, count * sizeof *w.uses);
+    while (is_input_name(graph, w.letter) && w.letter != 's')
+        w.letter = (char)(w.letter == 'z' ? 'a' : w.letter + 1);
+    find_shown(&w);
+    count_uses(&w);
+    choose_bound(&w);
+    for (int32_t i = 0; i < graph->node_count; i++) {
+        if (w.bound[i] < 0)
+            continue;
+        og_text_add(text, "%c%d = ", w.letter, (int)w.bound[i]);
+        write_value(&w, &graph->nodes[i], OG_BINDS_NOT);
+        og_text_add(text, "; ");
+    }
+    for (int32_t i = 0; i < graph->result_count; i++) {
+        og_text_add(text, i ? ", " : "");
+        write_node(&w, graph->results[i], OG_BINDS_NOT);
+    }
+    return OGIVE_OK;
+}
