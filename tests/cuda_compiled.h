@@ -52,7 +52,7 @@ static inline void emit_batch(const og_cuda_limits *limits, og_dtype dtype, int3
         stride *= extents[d];
     }
     og_see_matrices(&kernel);
-    TEST_OK(og_cuda_emit(&plan, 0, limits, false, arena, work, &error), error);
+    TEST_OK(og_cuda_emit(&plan, 0, limits, &(og_cuda_wishes){0}, arena, work, &error), error);
 }
 
 /* x (m, k) times w (k, n), both of dtype; strides of m and k, of n and k. */

@@ -179,11 +179,13 @@ static void emit_all(const og_cuda_limits *gpu, bool strict, const char *formula
     og_graph graph;
     og_plan plan;
     og_arena arena = {0};
+    const og_cuda_wishes wishes = {.strict = strict};
     og_plan_rules rules = {.sharing = strict ? OG_SHARE_ANY : OG_SHARE_ALIKE};
     make_plan_by(rules, formula, shapes, &graph, &plan);
     bool takes = true;
     for (int32_t k = 0; !strict && k < plan.kernel_count; k++)
-        takes &= plan.kernels[k].product_count != 2 || og_cuda_takes_two(&plan.kernels[k], gpu);
+        takes &=
+            plan.kernels[k].product_count != 2 || og_cuda_takes_two(&plan.kernels[k], gpu, &wishes);
     if (!takes) {
         og_plan_free(&plan);
         og_graph_free(&graph);
@@ -194,7 +196,7 @@ static void emit_all(const og_cuda_limits *gpu, bool strict, const char *formula
         og_cuda_work work;
         ogive_error error;
         og_kernel_print(&plan, k, NULL, plans);
-        if (og_cuda_emit(&plan, k, gpu, strict, &arena, &work, &error)) {
+        if (og_cuda_emit(&plan, k, gpu, &wishes, &arena, &work, &error)) {
             og_text_add(launches, "refused: %s\n", error.message);
             continue;
         }

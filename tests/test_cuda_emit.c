@@ -33,7 +33,7 @@ static og_cuda_work emit_for(const og_cuda_limits *gpu, const char *formula, con
     og_cuda_work work;
     ogive_error error;
     make_plan(formula, shapes, &graph, &plan);
-    if (og_cuda_emit(&plan, 0, gpu, true, arena, &work, &error))
+    if (og_cuda_emit(&plan, 0, gpu, &(og_cuda_wishes){.strict = true}, arena, &work, &error))
         fail_msg("%s [%s]: %s", formula, shapes, error.message);
     og_plan_free(&plan);
     og_graph_free(&graph);
@@ -339,7 +339,8 @@ static void test_refusals(void **state)
             og_text_add(&shapes, "%s%s", i ? " " : "", cases[c].shapes);
         }
         make_plan(formula.data, shapes.data, &graph, &plan);
-        assert_int_equal(og_cuda_emit(&plan, 0, &limits, true, &arena, &work, &error),
+        assert_int_equal(og_cuda_emit(&plan, 0, &limits, &(og_cuda_wishes){.strict = true}, &arena,
+                                      &work, &error),
                          OGIVE_UNSUPPORTED);
         assert_non_null(strstr(error.message, cases[c].message));
         assert_non_null(strstr(error.message, cases[c].amount));

@@ -40,7 +40,7 @@ static const og_cuda_product_facts plain = {
 
 static bool is_taken(const og_cuda_product_facts *facts)
 {
-    return og_cuda_refuse_mma(facts, &ampere, false, NULL) == NULL;
+    return og_cuda_refuse_mma_sync(facts, &ampere, &(og_cuda_wishes){0}) == NULL;
 }
 
 static void test_choice(void **unused)
@@ -49,11 +49,14 @@ static void test_choice(void **unused)
     og_cuda_limits other = ampere;
     (void)unused;
     assert_true(is_taken(&f)); /* a batch, any strides, any reductions */
-    assert_true(og_cuda_refuse_mma(&f, &ampere, false, "mma") == NULL);
-    assert_non_null(og_cuda_refuse_hopper(&f, &ampere, false, "mma"));
-    assert_non_null(og_cuda_refuse_mma(&f, &ampere, false, "cores"));
-    assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, NULL));
-    assert_non_null(og_cuda_refuse_mma(&f, &ampere, true, "mma"));
+    assert_true(og_cuda_refuse_mma_sync(&f, &ampere, &(og_cuda_wishes){.units = OG_CUDA_MMA}) ==
+                NULL);
+    assert_non_null(og_cuda_refuse_wgmma(&f, &ampere, &(og_cuda_wishes){.units = OG_CUDA_MMA}));
+    assert_non_null(
+        og_cuda_refuse_mma_sync(&f, &ampere, &(og_cuda_wishes){.units = OG_CUDA_CORES}));
+    assert_non_null(og_cuda_refuse_mma_sync(&f, &ampere, &(og_cuda_wishes){.strict = true}));
+    assert_non_null(og_cuda_refuse_mma_sync(
+        &f, &ampere, &(og_cuda_wishes){.strict = true, .units = OG_CUDA_MMA}));
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
         f.of.m = m;
         assert_true(is_taken(&f));
@@ -62,10 +65,10 @@ static void test_choice(void **unused)
     for (size_t i = 0; i < TEST_COUNT(archs); i++) {
         other.arch = archs[i];
         other.shared_per_block = 99 * 1024;
-        assert_true(og_cuda_refuse_mma(&plain, &other, false, NULL) == NULL);
+        assert_true(og_cuda_refuse_mma_sync(&plain, &other, &(og_cuda_wishes){0}) == NULL);
     }
     other.arch = 75;
-    assert_non_null(og_cuda_refuse_mma(&plain, &other, false, NULL));
+    assert_non_null(og_cuda_refuse_mma_sync(&plain, &other, &(og_cuda_wishes){0}));
 #define REFUSED(member, value)                                                                     \
     f = plain;                                                                                     \
     f.member = value;                                                                              \

@@ -36,7 +36,7 @@ static const og_cuda_product_facts plain = {
 
 static bool is_taken(const og_cuda_product_facts *facts)
 {
-    return og_cuda_refuse_hopper(facts, &hopper, false, NULL) == NULL;
+    return og_cuda_refuse_wgmma(facts, &hopper, &(og_cuda_wishes){0}) == NULL;
 }
 
 static void test_choice(void **unused)
@@ -45,12 +45,14 @@ static void test_choice(void **unused)
     og_cuda_limits other = hopper;
     (void)unused;
     assert_true(is_taken(&f));
-    assert_true(og_cuda_refuse_hopper(&f, &hopper, false, "sm90") == NULL);
-    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, false, "cores"));
-    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, true, NULL));
-    assert_non_null(og_cuda_refuse_hopper(&f, &hopper, true, "sm90"));
+    assert_true(og_cuda_refuse_wgmma(&f, &hopper, &(og_cuda_wishes){.units = OG_CUDA_WGMMA}) ==
+                NULL);
+    assert_non_null(og_cuda_refuse_wgmma(&f, &hopper, &(og_cuda_wishes){.units = OG_CUDA_CORES}));
+    assert_non_null(og_cuda_refuse_wgmma(&f, &hopper, &(og_cuda_wishes){.strict = true}));
+    assert_non_null(og_cuda_refuse_wgmma(
+        &f, &hopper, &(og_cuda_wishes){.strict = true, .units = OG_CUDA_WGMMA}));
     other.arch = 100;
-    assert_non_null(og_cuda_refuse_hopper(&f, &other, false, NULL));
+    assert_non_null(og_cuda_refuse_wgmma(&f, &other, &(og_cuda_wishes){0}));
     for (int64_t m = 1; m < 1 << 20; m = m * 3 + 1) { /* never by the number of rows */
         f.of.m = m;
         assert_true(is_taken(&f));
@@ -71,7 +73,7 @@ static void test_choice(void **unused)
     REFUSED(right, OG_FLOAT64);
     other = hopper;
     other.shared_per_block = 163 * 1024;
-    assert_non_null(og_cuda_refuse_hopper(&plain, &other, false, NULL));
+    assert_non_null(og_cuda_refuse_wgmma(&plain, &other, &(og_cuda_wishes){0}));
     REFUSED(left, OG_FLOAT64);
     REFUSED(products, 2);
     REFUSED(passes, 2);

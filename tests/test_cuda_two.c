@@ -33,7 +33,7 @@ static bool takes(const og_cuda_limits *limits, const char *formula, const char 
     make_plan_by((og_plan_rules){.sharing = OG_SHARE_ALIKE}, formula, shapes, &graph, &plan);
     assert_int_equal(plan.kernel_count, 1);
     assert_int_equal(plan.kernels[0].product_count, 2);
-    bool taken = og_cuda_takes_two(&plan.kernels[0], limits);
+    bool taken = og_cuda_takes_two(&plan.kernels[0], limits, &(og_cuda_wishes){0});
     og_plan_free(&plan);
     og_graph_free(&graph);
     return taken;
@@ -136,7 +136,7 @@ static void emit_pair(const char *shapes, og_arena *arena, og_cuda_work *work)
     ogive_error error;
     make_plan_by((og_plan_rules){.sharing = OG_SHARE_ALIKE}, "silu(linear(x, w)) * linear(x, v)",
                  shapes, &graph, &plan);
-    TEST_OK(og_cuda_emit(&plan, 0, &hopper, false, arena, work, &error), error);
+    TEST_OK(og_cuda_emit(&plan, 0, &hopper, &(og_cuda_wishes){0}, arena, work, &error), error);
     og_plan_free(&plan);
     og_graph_free(&graph);
 }

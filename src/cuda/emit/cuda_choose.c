@@ -7,7 +7,6 @@
 #include "cuda/emit/cuda_emit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     /* Float32: x has to be split first. On an H200 8192 x 64 x 8192 took 0.264 ms by wgmma, 0.234
@@ -96,11 +95,11 @@ og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts)
 }
 
 /* What no tensor cores take. */
-static const char *refuse_any(const og_cuda_product_facts *facts, bool strict, const char *forced)
+static const char *refuse_any(const og_cuda_product_facts *facts, const og_cuda_wishes *wishes)
 {
-    if (strict)
+    if (wishes->strict)
         return "strict";
-    if (forced && strcmp(forced, "cores") == 0)
+    if (wishes->units == OG_CUDA_CORES)
         return "OGIVE_PRODUCT=cores";
     if (facts->right == OG_FLOAT64)
         return "float64";
@@ -144,13 +143,13 @@ static const char *refuse_half(const og_cuda_product_facts *facts)
     return NULL;
 }
 
-const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                                  bool strict, const char *forced)
+const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                 const og_cuda_wishes *wishes)
 {
-    const char *refused = refuse_any(facts, strict, forced);
+    const char *refused = refuse_any(facts, wishes);
     if (refused)
         return refused;
-    if (forced && strcmp(forced, "mma") == 0)
+    if (wishes->units == OG_CUDA_MMA)
         return "OGIVE_PRODUCT=mma";
     if (limits->arch != 90)
         return "it is of sm_90 only";
@@ -173,17 +172,17 @@ const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_c
     return NULL;
 }
 
-const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                               bool strict, const char *forced)
+const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
+                                    const og_cuda_limits *limits, const og_cuda_wishes *wishes)
 {
-    const char *refused = refuse_any(facts, strict, forced);
+    const char *refused = refuse_any(facts, wishes);
     if (!refused && facts->products != 1)
         refused = "two products in one kernel";
     if (!refused)
         refused = refuse_shape(facts, LEAST_MMA_K);
     if (refused)
         return refused;
-    if (forced && strcmp(forced, "sm90") == 0)
+    if (wishes->units == OG_CUDA_WGMMA)
         return "OGIVE_PRODUCT=sm90";
     if (limits->arch < 80)
         return "they are used from sm_80 on";
@@ -194,8 +193,38 @@ const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda
     return NULL;
 }
 
-bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits)
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,
+                       const og_cuda_wishes *wishes)
 {
     og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
-    return !og_cuda_refuse_hopper(&facts, limits, false, getenv("OGIVE_PRODUCT"));
+    return !og_cuda_refuse_wgmma(&facts, limits, wishes);
+}
+
+/* ---- rows of the table of choices ------------------------------------------------------- */
+
+/* Of another architecture there is nothing to tell, nor of another dtype. */
+static const char *refuse_hopper(const og_cuda_emitter *e, bool is_half)
+{
+    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
+    const char *why = og_cuda_refuse_wgmma(&facts, e->limits, e->wishes);
+    return (facts.right != OG_FLOAT32) != is_half || (why && e->limits->arch != 90) ? "" : why;
+}
+
+ogive_status og_cuda_refuse_hopper_float32(og_cuda_emitter *e, const char **why)
+{
+    *why = refuse_hopper(e, false);
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_refuse_hopper_halves(og_cuda_emitter *e, const char **why)
+{
+    *why = refuse_hopper(e, true);
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_refuse_mma(og_cuda_emitter *e, const char **why)
+{
+    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
+    *why = og_cuda_refuse_mma_sync(&facts, e->limits, e->wishes);
+    return OGIVE_OK;
 }

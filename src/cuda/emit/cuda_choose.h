@@ -34,17 +34,17 @@ typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
 
 og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
 
-/* NULL: hopper_float32.cuh takes it. Else why not, for explain: "strict", "sm_80", ... forced:
- * the value of OGIVE_PRODUCT ("cores", "mma", "sm90"), or NULL. */
-const char *og_cuda_refuse_hopper(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                                  bool strict, const char *forced);
+/* NULL: hopper_float32.cuh or, of halves, hopper_halves.cuh takes it. Else why not, for explain:
+ * "strict", "sm_80", ... */
+const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                 const og_cuda_wishes *wishes);
+/* The same of mma.cuh. */
+const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
+                                    const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
 /* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
  * of one after the other. */
-bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits);
-
-/* The same of mma.cuh, for what hopper_float32.cuh does not take. */
-const char *og_cuda_refuse_mma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
-                               bool strict, const char *forced);
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,
+                       const og_cuda_wishes *wishes);
 
 #endif

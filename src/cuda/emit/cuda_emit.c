@@ -5,8 +5,6 @@
  */
 #include "cuda/emit/cuda_emit.h"
 
-#include "cuda/emit/cuda_choose.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,47 +273,59 @@ static void add_numbers(og_cuda_emitter *e)
                 e->wide ? "int64_t" : "int32_t");
 }
 
-/* ---- entry ---------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------ */
 
-/* The value of OGIVE_PRODUCT, NULL if there is none. */
-static ogive_status find_forced(const og_cuda_emitter *e, const char **out)
+typedef enum { POINTWISE, ROWS, COLUMNS, PRODUCT } kernel_kind;
+
+static kernel_kind kind_of(const og_kernel *kernel)
 {
-    static const char *const known[] = {"cores", "mma", "sm90"};
-    const char *forced = getenv("OGIVE_PRODUCT");
-    *out = NULL;
-    if (!forced || !*forced)
-        return OGIVE_OK;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(forced, known[i]) == 0)
-            *out = known[i];
-    if (!*out)
-        OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
-                "OGIVE_PRODUCT is '%.40s': expected cores, mma or sm90", forced);
-    return OGIVE_OK;
+    if (kernel->product_count)
+        return PRODUCT;
+    if (!kernel->space.n_reduced)
+        return POINTWISE;
+    return kernel->order == OG_COLUMNS ? COLUMNS : ROWS;
 }
 
-/* On the best units that take it; the note says why not on better ones. */
-static ogive_status emit_product(og_cuda_emitter *e)
+/* Of a kind, the first that does not refuse is taken. */
+static const struct {
+    kernel_kind kind;
+    const char *name;       /* explain says "no NAME: why" */
+    og_cuda_refuse *refuse; /* NULL: takes all */
+    ogive_status (*emit)(og_cuda_emitter *e);
+} choices[] = {
+    {POINTWISE, "transposing", og_cuda_refuse_transpose, og_cuda_emit_transpose},
+    {POINTWISE, "table", og_cuda_refuse_table, og_cuda_emit_table},
+    {POINTWISE, "vectors", NULL, og_cuda_emit_pointwise},
+    {COLUMNS, "columns", NULL, og_cuda_emit_columns},
+    {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared},
+    {ROWS, "rows", NULL, og_cuda_emit_rows},
+    {PRODUCT, "wgmma", og_cuda_refuse_hopper_float32, og_cuda_emit_hopper_float32},
+    {PRODUCT, "wgmma", og_cuda_refuse_hopper_halves, og_cuda_emit_hopper_halves},
+    {PRODUCT, "tensor cores", og_cuda_refuse_mma, og_cuda_emit_mma},
+    {PRODUCT, "CUDA cores", NULL, og_cuda_emit_product},
+};
+
+static ogive_status emit_best(og_cuda_emitter *e)
 {
-    og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
-    const char *forced;
-    OG_TRY(find_forced(e, &forced));
-    e->out->tensor_products = facts.right == OG_FLOAT32 ? 3 : 1;
-    const char *refused = og_cuda_refuse_hopper(&facts, e->limits, e->strict, forced);
-    if (!refused)
-        return og_cuda_emit_hopper(e);
-    e->out->note = og_cuda_refuse_mma(&facts, e->limits, e->strict, forced);
-    e->out->unused = "tensor cores";
-    if (e->out->note) {
-        e->out->tensor_products = 0;
-        return og_cuda_emit_product(e);
+    kernel_kind kind = kind_of(e->kernel);
+    size_t i = 0;
+    e->vector_dim = e->kernel->space.rank - 1;
+    for (;; i++) {
+        const char *why = NULL;
+        if (choices[i].kind != kind)
+            continue;
+        if (choices[i].refuse)
+            OG_TRY(choices[i].refuse(e, &why));
+        if (!why)
+            return choices[i].emit(e);
+        if (*why) {
+            e->out->unused = choices[i].name;
+            e->out->note = why;
+        }
     }
-    if (e->limits->arch == 90) {
-        e->out->note = refused;
-        e->out->unused = "wgmma";
-    }
-    return og_cuda_emit_mma(e);
 }
+
+/* ---- entry ------------------------------------------------------------------------------- */
 
 static ogive_status emit(og_cuda_emitter *e)
 {
@@ -332,26 +342,20 @@ static ogive_status emit(og_cuda_emitter *e)
         return OGIVE_OK;
     }
     e->wide = needs_wide(kernel);
-    if (kernel->product_count)
-        OG_TRY(emit_product(e));
-    else if (kernel->space.n_reduced && kernel->order == OG_COLUMNS)
-        OG_TRY(og_cuda_emit_columns(e));
-    else if (kernel->space.n_reduced)
-        OG_TRY(og_cuda_emit_rows(e));
-    else
-        OG_TRY(og_cuda_emit_pointwise(e));
+    OG_TRY(emit_best(e));
     add_numbers(e);
     OG_TRY(keep_arguments(e));
     return keep_source(e);
 }
 
 ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
-                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error)
+                          const og_cuda_wishes *wishes, og_arena *arena, og_cuda_work *out,
+                          ogive_error *error)
 {
     og_cuda_emitter e = {.plan = plan,
                          .kernel = &plan->kernels[kernel],
                          .limits = limits,
-                         .strict = strict,
+                         .wishes = wishes,
                          .arena = arena,
                          .error = error,
                          .lender = -1,

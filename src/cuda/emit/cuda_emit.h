@@ -36,7 +36,7 @@ typedef struct {
     const og_plan *plan;
     const og_kernel *kernel;
     const og_cuda_limits *limits;
-    bool strict;
+    const og_cuda_wishes *wishes;
     og_arena *arena;
     ogive_error *error;
 
@@ -194,28 +194,45 @@ void og_cuda_keep_still(og_cuda_emitter *e);
 
 /* ---- cuda_emit_rows_shared.c ---- */
 
-/* Is this for og_cuda_emit_rows_shared()? */
-bool og_cuda_takes_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
-ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
+/* Is there room for rows of n? */
+bool og_cuda_fits_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n);
 
 /* ---- cuda_emit_rows.c ---- */
 
+typedef struct {
+    int64_t rows, n;
+    int32_t kept; /* registers of what is kept of an element, 0: nothing is read twice */
+} og_cuda_rows;
+
+/* All bodies of rows begin with this: it marks what is kept and finds terms. */
+ogive_status og_cuda_see_rows(og_cuda_emitter *e, og_cuda_rows *out);
 /* Adds everything that comes before the entries. */
 void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n);
 
-/* ---- bodies: a file each ---- */
+/* ---- cuda_emit_pointwise.c ---- */
+
+/* Adds everything that comes before the body of vectors along the last dim. */
+void og_cuda_begin_vectors(og_cuda_emitter *e);
+bool og_cuda_is_contiguous(const og_cuda_emitter *e);
+
+/* ---- bodies: a row each in cuda_emit.c's table of choices ---- */
+
+/* *why: NULL if the body takes the kernel, which is of its kind; else the reason, for explain, ""
+ * where there is nothing to tell. e->vector_dim is the last dim. */
+typedef ogive_status og_cuda_refuse(og_cuda_emitter *e, const char **why);
+og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_refuse_table;
+og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
-/* Can results of a contiguous, costly kernel be looked up, and does that pay? Then its
- * arguments, body and launches. */
-bool og_cuda_takes_table(const og_cuda_emitter *e);
-ogive_status og_cuda_add_table(og_cuda_emitter *e);
+ogive_status og_cuda_emit_transpose(og_cuda_emitter *e);
+ogive_status og_cuda_emit_table(og_cuda_emitter *e);
 bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
+ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
-ogive_status og_cuda_emit_hopper(og_cuda_emitter *e);
-ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e); /* sm_90, float16 and bfloat16 */
+ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e);
 
 #endif

@@ -394,11 +394,9 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                     "    return x;\n}\n");
 }
 
-ogive_status og_cuda_emit_hopper(og_cuda_emitter *e)
+ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    if (e->kernel->products[0].right.dtype != OG_FLOAT32)
-        return og_cuda_emit_hopper_halves(e);
     matrices s = see_matrices(e->kernel, e->limits);
     bool reduces = og_cuda_has_row_values(pass);
     size_t shared_bytes = ring_bytes(&s) + 256 * og_cuda_most_sum_bytes(pass) + FIXED_BYTES;
@@ -409,7 +407,7 @@ ogive_status og_cuda_emit_hopper(og_cuda_emitter *e)
         (__builtin_mul_overflow(s.of->batch * s.of->n, s.w_pitch * 4, &w_bytes) ||
          w_bytes > INT64_MAX / 4))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the right factor's copy is larger than any memory");
-    e->vector_dim = e->kernel->space.rank - 1;
+    e->out->tensor_products = 3;
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;
     widen(e, &s);

@@ -12,8 +12,6 @@
 #include "cuda/emit/cuda_emit_product.h"
 #include "cuda/emit/cuda_half_tile.h"
 
-#include <stdlib.h>
-
 enum {
     BOX = 64,          /* k of a box; rows of one that lies across k */
     LONG = 8192,       /* k above which tensor cores do not sum all: 512 truncations, 5e-5 of
@@ -80,19 +78,6 @@ static operand see_operand(const og_kernel *kernel, int32_t product, bool is_rig
     if (o.matrices == 1)
         o.slab = o.pitch;
     return o;
-}
-
-/* OGIVE_TILE, for experiments: *out is groups 0 if there is none. */
-static ogive_status find_asked_tile(const og_cuda_emitter *e, og_cuda_half_tile *out)
-{
-    const char *text = getenv("OGIVE_TILE");
-    *out = (og_cuda_half_tile){0};
-    if (text && *text && !og_cuda_read_half_tile(text, out))
-        OG_FAIL(e->error, OGIVE_ARGUMENT, -1,
-                "OGIVE_TILE is '%.40s': expected 64 or 128 rows and 64, 128 or 256 columns, such "
-                "as 64x128, 128x256w, 128x256x or 128x128a",
-                text);
-    return OGIVE_OK;
 }
 
 /* Of a tile of the result. */
@@ -360,14 +345,12 @@ static ogive_status name_body(og_cuda_emitter *e, const halves *h)
 
 ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e)
 {
-    og_cuda_half_tile asked;
-    OG_TRY(find_asked_tile(e, &asked));
-    halves h = see_halves(e->kernel, e->limits, &asked);
+    halves h = see_halves(e->kernel, e->limits, &e->wishes->tile);
     int64_t runs = og_divide_up(h.of->n, OG_RUN);
     /* The ring, what warps pass through shared memory, barriers: the kernel asserts it. */
     size_t shared_bytes = 12 * 16384 + (size_t)h.tile.groups * 4 * 4096 + 8 * 64;
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
-    e->vector_dim = og_column_dim(e->kernel);
+    e->out->tensor_products = 1;
     e->vector = 4;
     e->threads = COPY_THREADS;
     og_cuda_keep_still(e);

@@ -129,7 +129,7 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
     mma_tile tile = choose_tile(s, e->limits, is_half);
     int64_t runs = og_divide_up(s->n, OG_RUN);
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
-    e->vector_dim = og_column_dim(e->kernel);
+    e->out->tensor_products = is_half ? 1 : 3;
     e->vector = 4;
     e->threads = THREADS;
     add_numbers(e, &tile, s->k, dtype);

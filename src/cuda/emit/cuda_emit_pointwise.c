@@ -50,7 +50,7 @@ static void add_lead(og_cuda_emitter *e)
     og_text_add(&e->numbers, "enum { OG_LEAD = %d };\n", (int)lead);
 }
 
-static bool is_contiguous(const og_cuda_emitter *e)
+bool og_cuda_is_contiguous(const og_cuda_emitter *e)
 {
     for (int32_t i = 0; i < e->kernel->access_count; i++)
         if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_STRIDED)
@@ -70,18 +70,26 @@ static int32_t choose_batch(const og_cuda_emitter *e, bool contiguous, bool cost
     return e->vector < 8 ? 2 : 4;
 }
 
-static ogive_status emit_vectors(og_cuda_emitter *e)
+/* Elements of the last dim. */
+static int64_t count_last(const og_space *space)
+{
+    return space->rank ? space->extent[space->rank - 1] : 1;
+}
+
+/* A row that starts anywhere in a vector touches so many. */
+static int64_t count_vectors(const og_cuda_emitter *e)
+{
+    return og_divide_up(count_last(&e->kernel->space) - 1, e->vector) + 1;
+}
+
+void og_cuda_begin_vectors(og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
-    e->vector_dim = space->rank - 1;
     e->vector = widest_vector(e);
-    int64_t n = space->rank ? space->extent[space->rank - 1] : 1;
-    int64_t rows = og_cuda_count(space, 0, space->rank - 1);
-    /* A row that starts anywhere in a vector touches so many. */
-    int64_t per_row = (n + 2 * e->vector - 2) / e->vector;
+    int64_t rows = og_cuda_count(space, 0, space->rank - 1), per_row = count_vectors(e);
 
     og_cuda_add_operands(e);
-    og_cuda_add_index(e, "n", n);
+    og_cuda_add_index(e, "n", count_last(space));
     og_cuda_add_index(e, "vectors", rows * per_row);
     og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
     og_cuda_add_seek_range(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
@@ -89,10 +97,15 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     add_lead(e);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
-    bool contiguous = is_contiguous(e), costly = og_cuda_is_costly_pass(&e->kernel->passes[0]);
-    if (contiguous && costly && og_cuda_takes_table(e))
-        return og_cuda_add_table(e);
+}
 
+ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    og_cuda_begin_vectors(e);
+    int64_t n = count_last(space), rows = og_cuda_count(space, 0, space->rank - 1);
+    bool contiguous = og_cuda_is_contiguous(e),
+         costly = og_cuda_is_costly_pass(&e->kernel->passes[0]);
     e->threads = contiguous ? CONTIGUOUS_THREADS : STRIDED_THREADS;
     int32_t batch = choose_batch(e, contiguous, costly, n);
     int64_t per_block = (int64_t)e->threads * batch;         /* vectors */
@@ -102,8 +115,8 @@ static ogive_status emit_vectors(og_cuda_emitter *e)
     og_cuda_include(&e->body, "pointwise");
     e->out->body = contiguous ? "contiguous" : "strided";
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_add_launch(e, "og_pointwise", -1, og_divide_up(rows * per_row, per_block),
-                              e->threads);
+    return og_cuda_add_launch(e, "og_pointwise", -1,
+                              og_divide_up(rows * count_vectors(e), per_block), e->threads);
 }
 
 /* ---- transposing ------------------------------------------------------------------------ */
@@ -117,29 +130,42 @@ static bool is_turned(const og_cuda_emitter *e, int32_t access, int32_t dim)
            across * (int64_t)og_dtype_bytes(at->dtype) >= SECTOR_BYTES;
 }
 
-/* Marks the loads to be turned as kept; returns the dim they are contiguous along, or -1. */
-static int32_t find_turned(og_cuda_emitter *e)
+/* The dim that the loads to be turned are contiguous along, or -1. */
+static int32_t find_turned(const og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
     int32_t last = space->rank - 1;
     for (int32_t a = 0; last > 0 && a < e->kernel->access_count; a++)
-        for (int32_t d = 0; d < last; d++) {
-            if (!is_turned(e, a, d) || space->extent[d] < TRANSPOSE_LEAST ||
-                space->extent[last] < TRANSPOSE_LEAST)
-                continue;
-            for (int32_t i = 0; i < e->kernel->access_count; i++)
-                e->is_kept[i] = is_turned(e, i, d);
-            return d;
-        }
+        for (int32_t d = 0; d < last; d++)
+            if (is_turned(e, a, d) && space->extent[d] >= TRANSPOSE_LEAST &&
+                space->extent[last] >= TRANSPOSE_LEAST)
+                return d;
     return -1;
 }
 
-static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
+/* Bytes of an element of all loads to be turned. */
+static int64_t count_turned(const og_cuda_emitter *e, int32_t turned)
+{
+    int64_t bytes = 0;
+    for (int32_t a = 0; a < e->kernel->access_count; a++)
+        if (is_turned(e, a, turned))
+            bytes += (int64_t)og_dtype_bytes(e->kernel->accesses[a].dtype);
+    return bytes;
+}
+
+ogive_status og_cuda_refuse_transpose(og_cuda_emitter *e, const char **why)
+{
+    int32_t turned = find_turned(e);
+    *why = turned >= 0 && count_turned(e, turned) * 32 * 33 <= TRANSPOSE_BYTES ? NULL : "";
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_transpose(og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
     int32_t last = space->rank - 1, outer[OG_MAX_RANK], count = 0, tile = 64;
-    int64_t blocks = 1, bytes = 0;
-    e->vector_dim = last;
+    int32_t turned = find_turned(e);
+    int64_t blocks = 1;
     e->vector = widest_vector(e) < TRANSPOSE_VECTOR ? widest_vector(e) : TRANSPOSE_VECTOR;
     e->threads = TRANSPOSE_THREADS;
     for (int32_t d = 0; d < last; d++)
@@ -148,8 +174,8 @@ static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
             blocks *= space->extent[d];
         }
     for (int32_t a = 0; a < e->kernel->access_count; a++)
-        bytes += e->is_kept[a] ? (int64_t)og_dtype_bytes(e->kernel->accesses[a].dtype) : 0;
-    if (bytes * tile * (tile + 1) > TRANSPOSE_BYTES)
+        e->is_kept[a] = is_turned(e, a, turned);
+    if (count_turned(e, turned) * tile * (tile + 1) > TRANSPOSE_BYTES)
         tile = 32;
     int64_t inner_tiles = (space->extent[last] + tile - 1) / tile;
     int64_t turned_tiles = (space->extent[turned] + tile - 1) / tile;
@@ -169,17 +195,4 @@ static ogive_status emit_transpose(og_cuda_emitter *e, int32_t turned)
     OG_TRY(og_cuda_make_launches(e, 1));
     return og_cuda_add_launch(e, "og_transpose", -1, blocks * inner_tiles * turned_tiles,
                               e->threads);
-}
-
-ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
-{
-    int32_t turned = find_turned(e), bytes = 0;
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        bytes += e->is_kept[a] ? (int32_t)og_dtype_bytes(e->kernel->accesses[a].dtype) : 0;
-    bool fits = bytes * 32 * 33 <= TRANSPOSE_BYTES;
-    if (turned >= 0 && fits)
-        return emit_transpose(e, turned);
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        e->is_kept[a] = false;
-    return emit_vectors(e);
 }

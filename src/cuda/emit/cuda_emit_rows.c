@@ -342,19 +342,34 @@ void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
     og_cuda_include(&e->body, "rows");
 }
 
-ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
+ogive_status og_cuda_see_rows(og_cuda_emitter *e, og_cuda_rows *out)
 {
     const og_space *space = &e->kernel->space;
     int32_t kept_dims = space->rank - space->n_reduced;
-    int64_t rows = og_cuda_count(space, 0, kept_dims);
-    int64_t n = og_cuda_count(space, kept_dims, space->rank);
-    e->vector_dim = space->rank - 1;
     e->mends = true;
+    *out = (og_cuda_rows){.rows = og_cuda_count(space, 0, kept_dims),
+                          .n = og_cuda_count(space, kept_dims, space->rank),
+                          .kept = mark_kept(e)};
+    return og_cuda_find_terms(e, false);
+}
+
+ogive_status og_cuda_refuse_rows_shared(og_cuda_emitter *e, const char **why)
+{
+    og_cuda_rows r;
+    OG_TRY(og_cuda_see_rows(e, &r));
+    bool takes =
+        r.kept && !keeps_in_registers(e, r.n, r.kept) && og_cuda_fits_rows_shared(e, r.rows, r.n);
+    *why = takes ? NULL : "";
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
+{
+    og_cuda_rows r;
+    OG_TRY(og_cuda_see_rows(e, &r));
+    int64_t rows = r.rows, n = r.n;
+    int32_t kept = r.kept;
     bool split = n > OG_CHUNK;
-    int32_t kept = mark_kept(e);
-    OG_TRY(og_cuda_find_terms(e, false));
-    if (kept && !keeps_in_registers(e, n, kept) && og_cuda_takes_rows_shared(e, rows, n))
-        return og_cuda_emit_rows_shared(e, rows, n);
     /* A chunk that a pass reads twice is read again: softmax of 4096x65536 on an H200 1301 us
      * with all of it in registers, which only 512 single loads a block allow, 1040 without. */
     rows_shape s = choose_shape(e, split ? OG_CHUNK : n, split ? 0 : kept);

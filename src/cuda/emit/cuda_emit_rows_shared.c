@@ -148,7 +148,7 @@ static bool choose_shape(og_cuda_emitter *e, int64_t n, shared_shape *s)
     return true;
 }
 
-bool og_cuda_takes_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
+bool og_cuda_fits_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
     shared_shape s;
     /* Fewer long rows than multiprocessors: all of these share the chunks instead. */
@@ -205,9 +205,12 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
     return OGIVE_OK;
 }
 
-ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
+ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e)
 {
     shared_shape s;
+    og_cuda_rows r;
+    OG_TRY(og_cuda_see_rows(e, &r));
+    int64_t rows = r.rows, n = r.n;
     e->out->body = "rows, a block a row, kept in shared memory";
     choose_shape(e, n, &s);
     if (n <= OG_CHUNK)

@@ -41,15 +41,19 @@ static int32_t find_moving(const og_cuda_emitter *e, bool stored)
     return count == 1 && is_half(e->kernel->accesses[found].dtype) ? found : -1;
 }
 
-bool og_cuda_takes_table(const og_cuda_emitter *e)
+ogive_status og_cuda_refuse_table(og_cuda_emitter *e, const char **why)
 {
     const og_space *space = &e->kernel->space;
-    return space->rank == 1 && find_moving(e, false) >= 0 && find_moving(e, true) >= 0 &&
-           og_cuda_table_pays(space->extent[0], e->limits);
+    bool takes = space->rank == 1 && og_cuda_is_contiguous(e) &&
+                 og_cuda_is_costly_pass(&e->kernel->passes[0]) && find_moving(e, false) >= 0 &&
+                 find_moving(e, true) >= 0 && og_cuda_table_pays(space->extent[0], e->limits);
+    *why = takes ? NULL : "";
+    return OGIVE_OK;
 }
 
-ogive_status og_cuda_add_table(og_cuda_emitter *e)
+ogive_status og_cuda_emit_table(og_cuda_emitter *e)
 {
+    og_cuda_begin_vectors(e);
     int64_t n = e->kernel->space.extent[0], blocks = e->limits->multiprocessors;
     int64_t tile = TABLE_THREADS * FLIGHT; /* vectors */
     e->threads = TABLE_THREADS;

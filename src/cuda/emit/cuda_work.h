@@ -12,6 +12,7 @@
 #ifndef OG_CUDA_WORK_H
 #define OG_CUDA_WORK_H
 
+#include "cuda/emit/cuda_half_tile.h"
 #include "plan/plan.h"
 
 /* What a kernel's shape may depend on. Its results never do, but for products of float32
@@ -25,6 +26,17 @@ typedef struct {
     size_t l2_bytes;
     double clock_hz; /* the highest; 0: not known */
 } og_cuda_limits;
+
+/* Units that multiply. */
+typedef enum { OG_CUDA_ANY_UNITS, OG_CUDA_CORES, OG_CUDA_MMA, OG_CUDA_WGMMA } og_cuda_units;
+
+/* What is asked of emission. Zeroes: nothing. */
+typedef struct {
+    bool strict;         /* products in plan.h's order, whatever it costs */
+    og_cuda_units units; /* no others multiply, but CUDA cores what these cannot */
+    og_cuda_half_tile
+        tile; /* of products of halves on Hopper that can have it; groups 0: the best */
+} og_cuda_wishes;
 
 enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */
 enum { OG_CUDA_SCRATCH = -1 };
@@ -82,19 +94,19 @@ typedef struct {
 } og_cuda_launch;
 
 typedef struct {
-    const char *source;       /* with includes (base/embedded.h); the same for all shapes of its kind */
-    const char *body;         /* "contiguous", "rows, a warp a row", ...: for explain */
-    const char *unused;       /* by a product: "tensor cores" or "wgmma", or NULL */
-    const char *note;         /* ... and why */
+    const char *source; /* with includes (base/embedded.h); the same for all shapes of its kind */
+    const char *body;   /* "contiguous", "rows, a warp a row", ...: for explain */
+    const char *unused; /* the last better choice that refused and tells why, or NULL */
+    const char *note;   /* ... and why */
     int32_t tensor_products;  /* of tensor cores, for one of the formula; 0: CUDA cores */
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */
 } og_cuda_work;
 
-/* Emits one kernel of plan; strict: products in plan.h's order, whatever it costs.
- * Everything in *out lives in arena. */
+/* Emits one kernel of plan. Everything in *out lives in arena. */
 ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
-                          bool strict, og_arena *arena, og_cuda_work *out, ogive_error *error);
+                          const og_cuda_wishes *wishes, og_arena *arena, og_cuda_work *out,
+                          ogive_error *error);
 
 #endif

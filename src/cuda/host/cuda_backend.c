@@ -26,7 +26,7 @@ typedef struct {
     const og_cuda_device *device; /* NULL: planned for a GPU that need not be there */
     og_placement placement;
     og_cuda_limits limits;
-    bool strict;           /* options.precision */
+    og_cuda_wishes wishes;
     const char *like;      /* the GPU that limits are of, without a device */
     prepared *kernels;     /* [kernel_count] */
     size_t scratch_offset; /* in the workspace; kernels share it, they run one by one */
@@ -53,7 +53,7 @@ static ogive_status emit_kernels(const og_plan *plan, state *s, ogive_error *err
         return og_fail_memory(error, count * sizeof *s->kernels);
     for (size_t i = 0; i < count; i++) {
         prepared *k = &s->kernels[i];
-        OG_TRY(og_cuda_emit(plan, (int32_t)i, &s->limits, s->strict, &s->arena, &k->work, error));
+        OG_TRY(og_cuda_emit(plan, (int32_t)i, &s->limits, &s->wishes, &s->arena, &k->work, error));
         k->entries = OG_ARENA_NEW(&s->arena, og_cuda_entry, (size_t)k->work.launch_count);
         if (!k->entries)
             return og_fail_memory(error, (size_t)k->work.launch_count * sizeof *k->entries);
@@ -139,19 +139,43 @@ static ogive_status choose_device(const ogive_options *options, state *s, ogive_
     return OGIVE_OK;
 }
 
+/* OGIVE_PRODUCT and OGIVE_TILE, for experiments. */
+static ogive_status read_wishes(const ogive_options *options, og_cuda_wishes *out,
+                                ogive_error *error)
+{
+    static const char *const names[] = {
+        [OG_CUDA_CORES] = "cores", [OG_CUDA_MMA] = "mma", [OG_CUDA_WGMMA] = "sm90"};
+    const char *units = getenv("OGIVE_PRODUCT"), *tile = getenv("OGIVE_TILE");
+    *out = (og_cuda_wishes){.strict = options && options->precision == OGIVE_STRICT};
+    for (int i = OG_CUDA_CORES; units && i <= OG_CUDA_WGMMA; i++)
+        if (strcmp(units, names[i]) == 0)
+            out->units = (og_cuda_units)i;
+    if (units && *units && !out->units)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "OGIVE_PRODUCT is '%.40s': expected cores, mma or sm90",
+                units);
+    if (tile && *tile && !og_cuda_read_half_tile(tile, &out->tile))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                "OGIVE_TILE is '%.40s': expected 64 or 128 rows and 64, 128 or 256 columns, such "
+                "as 64x128, 128x256w, 128x256x or 128x128a",
+                tile);
+    return OGIVE_OK;
+}
+
 /* Whatever is wrong here, prepare() finds and tells. */
 static bool takes_two(const og_kernel *kernel, const og_placement *placement,
                       const ogive_options *options)
 {
     state s = {.placement = *placement};
-    return choose_device(options, &s, NULL) == OGIVE_OK && og_cuda_takes_two(kernel, &s.limits);
+    return choose_device(options, &s, NULL) == OGIVE_OK &&
+           read_wishes(options, &s.wishes, NULL) == OGIVE_OK &&
+           og_cuda_takes_two(kernel, &s.limits, &s.wishes);
 }
 
 static ogive_status prepare_state(const og_plan *plan, const ogive_options *options, state *s,
                                   ogive_error *error)
 {
     OG_TRY(choose_device(options, s, error));
-    s->strict = options && options->precision == OGIVE_STRICT;
+    OG_TRY(read_wishes(options, &s->wishes, error));
     OG_TRY(emit_kernels(plan, s, error));
     OG_TRY(find_used(plan, s, error));
     if (!s->device)
