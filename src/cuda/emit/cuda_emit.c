@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BLOCKS = 0x7fffffff }; /* of gridDim.x */
+enum { MOST_BLOCKS = 0x7fffffff };                  /* of gridDim.x */
+static const size_t MOST_SCRATCH = (size_t)1 << 62; /* bytes: more than any memory */
 
 /* ---- geometry -------------------------------------------------------------------- */
 
@@ -21,7 +22,7 @@ int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to)
         if (space->extent[d] == 0)
             return 0;
     for (int32_t d = from; d < to; d++)
-        count *= space->extent[d];
+        count = og_cuda_times(count, space->extent[d]);
     return count;
 }
 
@@ -40,7 +41,8 @@ static bool needs_wide(const og_kernel *kernel)
     const int64_t most = INT32_MAX / 4;
     int64_t count = 1;
     for (int32_t d = 0; d < kernel->space.rank; d++)
-        if (__builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
+        if (kernel->space.extent[d] > most ||
+            __builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
             return true;
     for (int32_t i = 0; i < kernel->access_count; i++) {
         int64_t reach = 0;
@@ -184,13 +186,19 @@ ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most)
     return OGIVE_OK;
 }
 
+ogive_status og_cuda_check_blocks(og_cuda_emitter *e, int64_t blocks)
+{
+    if (blocks > MOST_BLOCKS)
+        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
+                MOST_BLOCKS, (long long)blocks);
+    return OGIVE_OK;
+}
+
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads)
 {
     enum { ENTRY_BYTES = 32 };
-    if (blocks > MOST_BLOCKS)
-        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1, "a CUDA kernel has at most %d blocks, not %lld",
-                MOST_BLOCKS, (long long)blocks);
+    OG_TRY(og_cuda_check_blocks(e, blocks));
     char *name = og_arena_alloc(e->arena, ENTRY_BYTES, 1);
     if (!name)
         return og_fail_memory(e->error, ENTRY_BYTES);
@@ -233,7 +241,8 @@ size_t og_cuda_add_region(og_cuda_emitter *e, const char *type, const char *name
 {
     const size_t begin = e->out->scratch_bytes;
     og_cuda_add_pointer(e, type, name, OG_CUDA_SCRATCH, begin);
-    e->out->scratch_bytes += ((size_t)bytes + 63) / 64 * 64;
+    size_t padded = ((size_t)bytes + 63) / 64 * 64;
+    e->out->scratch_bytes = padded < MOST_SCRATCH - begin ? begin + padded : MOST_SCRATCH;
     return begin;
 }
 
@@ -245,7 +254,7 @@ static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64
         snprintf(member, sizeof member, "%s", name);
     else
         snprintf(member, sizeof member, "%s%d", name, (int)pass);
-    og_cuda_add_region(e, "void", member, count * (int64_t)bytes);
+    og_cuda_add_region(e, "void", member, og_cuda_times(count, (int64_t)bytes));
 }
 
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
@@ -343,6 +352,8 @@ static ogive_status emit(og_cuda_emitter *e)
     }
     e->wide = needs_wide(kernel);
     OG_TRY(emit_best(e));
+    if (e->out->scratch_bytes == MOST_SCRATCH)
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "a kernel's scratch is larger than any memory");
     add_numbers(e);
     OG_TRY(keep_arguments(e));
     return keep_source(e);

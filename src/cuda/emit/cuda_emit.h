@@ -79,6 +79,8 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e);
 ogive_status og_cuda_make_launches(og_cuda_emitter *e, int32_t most);
 ogive_status og_cuda_add_launch(og_cuda_emitter *e, const char *entry, int32_t pass, int64_t blocks,
                                 int32_t threads);
+/* Refuses a grid that no launch can have. */
+ogive_status og_cuda_check_blocks(og_cuda_emitter *e, int64_t blocks);
 /* The last launch begins while the one before it ends, from Hopper on: its threads call
  * og_await_launch() before they read or write anything that a launch before touches. Not a
  * kernel's first: what is before that may be the caller's. */

@@ -57,9 +57,9 @@ static columns_shape choose_shape(og_cuda_emitter *e)
     e->vector = e->vector > MOST_VECTOR ? MOST_VECTOR : e->vector;
     while (e->vector > 1 && e->vector * bytes / 4 > SUM_REGISTERS)
         e->vector /= 2;
-    s.per_row = (s.columns + e->vector - 1) / e->vector;
-    s.vectors = s.per_row * og_cuda_count(space, 0, e->vector_dim);
-    s.tiles = (s.n + TILE - 1) / TILE;
+    s.per_row = og_divide_up(s.columns, e->vector);
+    s.vectors = og_cuda_times(s.per_row, og_cuda_count(space, 0, e->vector_dim));
+    s.tiles = og_divide_up(s.n, TILE);
 
     s.runs = s.n < TILE ? og_cuda_power_above((s.n + OG_RUN - 1) / OG_RUN) : OG_RUN;
     s.y = s.runs < 16 ? s.runs : 16;
@@ -71,7 +71,7 @@ static columns_shape choose_shape(og_cuda_emitter *e)
     while (s.x * s.y < MOST_THREADS && s.y < s.runs)
         s.y *= 2;
     e->threads = s.x * s.y;
-    s.blocks = (s.vectors + s.x - 1) / s.x;
+    s.blocks = og_divide_up(s.vectors, s.x);
     s.split = s.tiles > 1 && s.blocks < 2 * e->limits->multiprocessors;
     s.flight = 16;
     while (s.flight > 1 && s.flight * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS)
@@ -242,8 +242,9 @@ static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
 static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s)
 {
     og_cuda_add_divisor(e, "blocks", s->blocks);
-    og_cuda_add_index(e, "tiles_of_tiles", (s->tiles + TILE - 1) / TILE);
-    og_cuda_add_scratch(e, s->tiles * s->vectors * e->vector, s->vectors * e->vector);
+    og_cuda_add_index(e, "tiles_of_tiles", og_divide_up(s->tiles, TILE));
+    int64_t columns = og_cuda_times(s->vectors, e->vector);
+    og_cuda_add_scratch(e, og_cuda_times(s->tiles, columns), columns);
     og_cuda_include(&e->body, "columns_split");
     e->out->body = "columns, a block a tile";
     OG_TRY(og_cuda_make_launches(e, 4 * e->kernel->pass_count));
@@ -251,7 +252,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s
         for (int terms = 0; terms <= has_terms(e, p); terms++) {
             add_part(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,
-                                      s->tiles * s->blocks, e->threads));
+                                      og_cuda_times(s->tiles, s->blocks), e->threads));
             og_cuda_overlap_last(e);
             if (!og_cuda_has_row_values(&e->kernel->passes[p]))
                 continue;

@@ -90,7 +90,7 @@ void og_cuda_begin_vectors(og_cuda_emitter *e)
 
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", count_last(space));
-    og_cuda_add_index(e, "vectors", rows * per_row);
+    og_cuda_add_index(e, "vectors", og_cuda_times(rows, per_row));
     og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
     og_cuda_add_seek_range(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
     og_cuda_add_seek_range(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
@@ -116,7 +116,8 @@ ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
     e->out->body = contiguous ? "contiguous" : "strided";
     OG_TRY(og_cuda_make_launches(e, 1));
     return og_cuda_add_launch(e, "og_pointwise", -1,
-                              og_divide_up(rows * count_vectors(e), per_block), e->threads);
+                              og_divide_up(og_cuda_times(rows, count_vectors(e)), per_block),
+                              e->threads);
 }
 
 /* ---- transposing ------------------------------------------------------------------------ */
@@ -127,7 +128,7 @@ static bool is_turned(const og_cuda_emitter *e, int32_t access, int32_t dim)
     const og_access *at = &e->kernel->accesses[access];
     int64_t across = llabs(at->stride[e->kernel->space.rank - 1]);
     return !og_kernel_stores(e->kernel, access) && at->stride[dim] == 1 &&
-           across * (int64_t)og_dtype_bytes(at->dtype) >= SECTOR_BYTES;
+           og_cuda_times(across, (int64_t)og_dtype_bytes(at->dtype)) >= SECTOR_BYTES;
 }
 
 /* The dim that the loads to be turned are contiguous along, or -1. */
@@ -171,14 +172,14 @@ ogive_status og_cuda_emit_transpose(og_cuda_emitter *e)
     for (int32_t d = 0; d < last; d++)
         if (d != turned) {
             outer[count++] = d;
-            blocks *= space->extent[d];
+            blocks = og_cuda_times(blocks, space->extent[d]);
         }
     for (int32_t a = 0; a < e->kernel->access_count; a++)
         e->is_kept[a] = is_turned(e, a, turned);
     if (count_turned(e, turned) * tile * (tile + 1) > TRANSPOSE_BYTES)
         tile = 32;
-    int64_t inner_tiles = (space->extent[last] + tile - 1) / tile;
-    int64_t turned_tiles = (space->extent[turned] + tile - 1) / tile;
+    int64_t inner_tiles = og_divide_up(space->extent[last], tile);
+    int64_t turned_tiles = og_divide_up(space->extent[turned], tile);
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "inner", space->extent[last]);
     og_cuda_add_index(e, "turned", space->extent[turned]);
@@ -193,6 +194,6 @@ ogive_status og_cuda_emit_transpose(og_cuda_emitter *e)
     og_cuda_include(&e->body, "transpose");
     e->out->body = "transposing";
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_add_launch(e, "og_transpose", -1, blocks * inner_tiles * turned_tiles,
-                              e->threads);
+    blocks = og_cuda_times(blocks, og_cuda_times(inner_tiles, turned_tiles));
+    return og_cuda_add_launch(e, "og_transpose", -1, blocks, e->threads);
 }

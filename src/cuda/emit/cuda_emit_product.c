@@ -18,9 +18,13 @@ bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split)
     const int32_t n_dim = og_column_dim(kernel);
     const int64_t most = INT32_MAX / 4;
     int64_t count;
-    if (__builtin_mul_overflow(s->batch, s->m + SLACK, &count) ||
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        if (kernel->space.extent[d] > most)
+            return true;
+    if (s->m > most || s->k > most - SLACK ||
+        __builtin_mul_overflow(s->batch, s->m + SLACK, &count) ||
         __builtin_mul_overflow(count, s->n + SLACK, &count) || count > most ||
-        s->k > most - SLACK || (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
+        (is_split && count > most / (2 * (s->k / OG_PRODUCT_BLOCK + 1))))
         return true;
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
         og_factor f = og_factor_of(kernel, i / 2, i % 2);
@@ -239,12 +243,12 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
 
 static int64_t count_blocks(const og_matrices *s)
 {
-    return (s->k + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK;
+    return og_divide_up(s->k, OG_PRODUCT_BLOCK);
 }
 
 static int64_t count_parts(const og_matrices *s, const og_cuda_tile *tile)
 {
-    return tile->part_blocks ? (count_blocks(s) + tile->part_blocks - 1) / tile->part_blocks : 1;
+    return tile->part_blocks ? og_divide_up(count_blocks(s), tile->part_blocks) : 1;
 }
 
 /* Members of the arguments that only a split product has. */
@@ -328,10 +332,11 @@ static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)
 /* All launches: products; sums of parts, if k is split; sums of runs, if there are several. */
 static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
 {
-    int64_t m_tiles = (s->m + tile->rows - 1) / tile->rows;
-    int64_t n_tiles = (s->n + tile->columns - 1) / tile->columns;
-    int64_t parts = count_parts(s, tile);
-    int64_t rows = s->batch * s->m, runs = (s->n + OG_RUN - 1) / OG_RUN;
+    int64_t m_tiles = og_divide_up(s->m, tile->rows), n_tiles = og_divide_up(s->n, tile->columns);
+    int64_t rows = s->batch * s->m, runs = og_divide_up(s->n, OG_RUN);
+    int64_t blocks = og_cuda_times(og_cuda_times(s->batch, m_tiles),
+                                   og_cuda_times(n_tiles, count_parts(s, tile)));
+    OG_TRY(og_cuda_check_blocks(e, blocks));
     bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
     og_cuda_add_index(e, "m_tiles", m_tiles);
     og_cuda_add_index(e, "n_tiles", n_tiles);
@@ -347,11 +352,11 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
         add_tile_products(e, s);
     og_cuda_add_end_run(e, s);
     if (m_tiles * n_tiles > 0) {
-        OG_TRY(og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1,
-                                  s->batch * m_tiles * n_tiles * parts, tile->threads));
+        OG_TRY(
+            og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1, blocks, tile->threads));
         e->out->launches[0].shared_bytes = tile->shared_bytes;
         if (tile->part_blocks) {
-            OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, (rows * runs + 31) / 32, 256));
+            OG_TRY(og_cuda_add_launch(e, "og_add_parts", -1, og_divide_up(rows * runs, 32), 256));
             og_cuda_overlap_last(e);
         }
     }

@@ -253,7 +253,7 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_
     og_text_add(&e->body, "}\n");
     int64_t each = e->threads / s->group;
     OG_TRY(og_cuda_make_launches(e, 1));
-    return og_cuda_add_launch(e, "og_rows", -1, (rows + each - 1) / each, e->threads);
+    return og_cuda_add_launch(e, "og_rows", -1, og_divide_up(rows, each), e->threads);
 }
 
 /* ---- entries of split rows ------------------------------------------------------------ */
@@ -287,7 +287,8 @@ static void add_part(og_cuda_emitter *e, int32_t p)
 
 static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
-    int64_t chunks = (n + OG_CHUNK - 1) / OG_CHUNK;
+    int64_t chunks = og_divide_up(n, OG_CHUNK);
+    OG_TRY(og_cuda_check_blocks(e, og_cuda_times(rows, chunks)));
     og_cuda_begin_combine(e, rows, chunks);
     og_cuda_include(&e->body, "rows_split");
     e->out->body = "rows, a block a chunk";
