@@ -3,6 +3,9 @@
 distributed_cases.py says. OGIVE_TEST_FULL=1: also 4 processes, on a line and 2 x 2."""
 
 import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch.distributed
@@ -29,3 +32,14 @@ def test_case(reports, name):
     texts = [file.read_text() for file in found]
     assert texts, f"{name} did not run: an earlier case failed"
     assert not any(texts), "\n".join(texts)
+
+
+def test_example():
+    """Two processes give what one does; the file checks that itself."""
+    example = pathlib.Path(__file__).parents[2] / "examples" / "distributed" / "train.py"
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         example, "--width", "64", "--heads", "4", "--tokens", "16", "--steps", "2"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("equal to one's") == 2 and "NOT" not in result.stdout, result.stdout

@@ -75,9 +75,11 @@ def _gives_part(node: Node) -> bool:
 
 def _takes_back(node: Node, lifted: dict[Node, Node]) -> bool:
     """from_local() of what to_local() gave, placed as it was."""
-    return (_method(node)[0] == "from_local" and is_dtensor(value_of(node)) and bool(node.args) and node.args[0] in lifted
-            and _place_of(node) == _place_of(lifted[node.args[0]])
-            and value_of(node).shape == value_of(lifted[node.args[0]]).shape)
+    if (_method(node)[0] != "from_local" or not is_dtensor(value_of(node)) or not node.args
+            or node.args[0] not in lifted):
+        return False
+    before = lifted[node.args[0]]
+    return _place_of(node) == _place_of(before) and value_of(node).shape == value_of(before).shape
 
 
 def _lift_call(graph: Any, node: Node, lifted: dict[Node, Node]) -> Node | None:

@@ -52,10 +52,15 @@ def _bytes_of(layout: Layout) -> int:
 # ---- steps --------------------------------------------------------------------------
 
 
+def _is_gradient(step: str) -> bool:
+    """Names of inputs; others are stages here (@1.0), casts (exp=float32), values (0,<1)."""
+    return not (step.startswith(("@", "<")) or step[:1].isdigit() or "=" in step)
+
+
 def _split(steps: str) -> tuple[list[str], list[str]]:
     """Steps before the first gradient, and from it on."""
     levels = steps.split(";") if steps else []
-    first = next((i for i, level in enumerate(levels) if not level.startswith("@")), len(levels))
+    first = next((i for i, level in enumerate(levels) if _is_gradient(level)), len(levels))
     return levels[:first], levels[first:]
 
 
