@@ -79,7 +79,8 @@ def _takes_back(node: Node, lifted: dict[Node, Node]) -> bool:
             or node.args[0] not in lifted):
         return False
     before = lifted[node.args[0]]
-    return _place_of(node) == _place_of(before) and value_of(node).shape == value_of(before).shape
+    return bool(_place_of(node) == _place_of(before)
+                and value_of(node).shape == value_of(before).shape)
 
 
 def _lift_call(graph: Any, node: Node, lifted: dict[Node, Node]) -> Node | None:
