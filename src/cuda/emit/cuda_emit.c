@@ -118,6 +118,20 @@ void og_cuda_include(og_text *to, const char *name)
     og_text_add(to, "#include \"cuda/kernels/%s.cuh\"\n", name);
 }
 
+void og_cuda_add_enum(og_text *to, const og_cuda_number *numbers)
+{
+    for (const og_cuda_number *n = numbers; n->name; n++)
+        og_text_add(to, "%s%s = %lld", n == numbers ? "enum { " : ", ", n->name,
+                    (long long)n->value);
+    og_text_add(to, " };\n");
+}
+
+void og_cuda_add_defines(og_text *to, const og_cuda_number *numbers)
+{
+    for (const og_cuda_number *n = numbers; n->name; n++)
+        og_text_add(to, "#define %s %lld\n", n->name, (long long)n->value);
+}
+
 /* Moves text into the arena. */
 static ogive_status keep_source(og_cuda_emitter *e)
 {

@@ -66,6 +66,16 @@ typedef struct {
 /* The line that includes src/cuda/kernels/NAME.cuh. */
 void og_cuda_include(og_text *to, const char *name);
 
+/* A number that a kernel's source has by name. */
+typedef struct {
+    const char *name; /* NULL ends a list */
+    int64_t value;
+} og_cuda_number;
+
+/* These add "enum { NAME = value, .. };", and a line "#define NAME value" for each number. */
+void og_cuda_add_enum(og_text *to, const og_cuda_number *numbers);
+void og_cuda_add_defines(og_text *to, const og_cuda_number *numbers);
+
 /* Elements of dims [from, to): 0 if one of them is. */
 int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
 int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */

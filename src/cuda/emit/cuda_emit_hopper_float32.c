@@ -370,28 +370,36 @@ static ogive_status name_body(og_cuda_emitter *e, const matrices *s)
 static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_bytes)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    og_text *to = &e->numbers;
-    og_text_add(to,
-                "typedef float og_number;\nenum { OG_PRODUCTS = 1, OG_SUM_BYTES = %d, "
-                "OG_SHARED_BYTES = %d, OG_REDO_BYTES = %d, "
-                "OG_TURN_BYTES = %d, OG_SEGMENT = %d };\n"
-                "#define OG_BM %d\n#define OG_WIDTH OG_BM\n#define OG_GROUPS %d\n"
-                "#define OG_SPLIT_PLANES 1\n#define OG_SPLIT_SHUFFLES %d\n"
-                "#define OG_REDUCES %d\n#define OG_TERMS %d\n"
-                "#define OG_SPLIT_KEEPS %d\n"
-                "#define OG_TURNS_W %d\n#define OG_W_LINES %d\n#define OG_W_ACROSS %d\n"
-                "#define OG_TURNS_X %d\n"
-                "#define OG_LONG %d\n#define OG_PARTS %d\n#define OG_X_MOVES %d\n"
-                "#define OG_TENSOR_BLOCKS %d\nenum { OG_RING_BYTES = %d };\n",
-                (int)og_cuda_most_sum_bytes(pass), (int)shared_bytes, OG_CUDA_REDO_BYTES,
-                TURN_BYTES, SEGMENT, (int)s->tile_rows, (int)s->groups,
-                s->fetch == OG_CUDA_ACROSS ? 2 : 1, og_cuda_has_row_values(pass),
-                og_cuda_has_terms(pass), og_cuda_split_keeps(s->k_padded),
-                s->fetch == OG_CUDA_TURNED, e->kernel->products[0].right_k_stride != 1,
-                s->fetch == OG_CUDA_ACROSS, s->turns_x, s->segments > 1, s->in_parts,
-                s->x_rows > s->of->m, (int)s->blocks, (int)ring_bytes(s));
-    og_text_add(to, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
-                    "    return x;\n}\n");
+    const og_cuda_number sizes[] = {{"OG_PRODUCTS", 1},
+                                    {"OG_SUM_BYTES", (int64_t)og_cuda_most_sum_bytes(pass)},
+                                    {"OG_SHARED_BYTES", (int64_t)shared_bytes},
+                                    {"OG_REDO_BYTES", OG_CUDA_REDO_BYTES},
+                                    {"OG_TURN_BYTES", TURN_BYTES},
+                                    {"OG_SEGMENT", SEGMENT},
+                                    {"OG_RING_BYTES", (int64_t)ring_bytes(s)},
+                                    {0}};
+    const og_cuda_number tile[] = {{"OG_BM", s->tile_rows},
+                                   {"OG_WIDTH", s->tile_rows},
+                                   {"OG_GROUPS", s->groups},
+                                   {"OG_SPLIT_PLANES", 1},
+                                   {"OG_SPLIT_SHUFFLES", s->fetch == OG_CUDA_ACROSS ? 2 : 1},
+                                   {"OG_REDUCES", og_cuda_has_row_values(pass)},
+                                   {"OG_TERMS", og_cuda_has_terms(pass)},
+                                   {"OG_SPLIT_KEEPS", og_cuda_split_keeps(s->k_padded)},
+                                   {"OG_TURNS_W", s->fetch == OG_CUDA_TURNED},
+                                   {"OG_W_LINES", e->kernel->products[0].right_k_stride != 1},
+                                   {"OG_W_ACROSS", s->fetch == OG_CUDA_ACROSS},
+                                   {"OG_TURNS_X", s->turns_x},
+                                   {"OG_LONG", s->segments > 1},
+                                   {"OG_PARTS", s->in_parts},
+                                   {"OG_X_MOVES", s->x_rows > s->of->m},
+                                   {"OG_TENSOR_BLOCKS", s->blocks},
+                                   {0}};
+    og_text_add(&e->numbers, "typedef float og_number;\n");
+    og_cuda_add_enum(&e->numbers, sizes);
+    og_cuda_add_defines(&e->numbers, tile);
+    og_text_add(&e->numbers, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
+                             "    return x;\n}\n");
 }
 
 ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)

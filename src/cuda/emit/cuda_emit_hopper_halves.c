@@ -271,26 +271,36 @@ static size_t redo_bytes(const halves *h)
 
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
-    bool is_bfloat = h->x.factor.access->dtype == OG_BFLOAT16;
+    const char *type = h->x.factor.access->dtype == OG_BFLOAT16 ? "bf16" : "f16";
+    const og_cuda_number sizes[] = {{"OG_BK", BOX},
+                                    {"OG_QUADS", e->kernel->space.n_reduced ? 2 : 1},
+                                    {"OG_SHARED_BYTES", (int64_t)shared_bytes},
+                                    {"OG_REDO_BYTES", (int64_t)redo_bytes(h)},
+                                    {"OG_CHAIN", CHAIN},
+                                    {"OG_EARLY", !e->wide},
+                                    {"OG_QUADS_AT_ONCE", count_quads_at_once(e)},
+                                    {0}};
+    const og_cuda_number tile[] = {{"OG_PRODUCTS", h->products},
+                                   {"OG_GROUPS", h->tile.groups},
+                                   {"OG_WIDTH", h->tile.width},
+                                   {"OG_X_ROWS", h->x_rows},
+                                   {"OG_SHARES_W", h->tile.shares_w},
+                                   {"OG_SHARES_X", h->tile.shares_x},
+                                   {"OG_ALTERNATES", h->tile.alternates},
+                                   {"OG_X_ACROSS", h->x.is_across},
+                                   {"OG_W_ACROSS", h->w[0].is_across},
+                                   {"OG_COPIES_W", h->w[0].is_copied},
+                                   {"OG_LONG", h->of->k > LONG},
+                                   {"OG_LATER", h->is_later},
+                                   {"OG_AHEAD", h->ahead},
+                                   {0}};
+    og_text_add(&e->numbers, "typedef float og_number;\ntypedef uint16_t og_element;\n");
+    og_cuda_add_enum(&e->numbers, sizes);
+    og_cuda_add_defines(&e->numbers, tile);
     og_text_add(&e->numbers,
-                "typedef float og_number;\ntypedef uint16_t og_element;\n"
-                "enum { OG_BK = %d, OG_QUADS = %d, OG_SHARED_BYTES = %zu, "
-                "OG_REDO_BYTES = %d, OG_CHAIN = %d, "
-                "OG_EARLY = %d, OG_QUADS_AT_ONCE = %d };\n"
-                "#define OG_PRODUCTS %d\n"
-                "#define OG_MMA_TYPE \"%s\"\n#define OG_GROUPS %d\n#define OG_WIDTH %d\n"
-                "#define OG_X_ROWS %d\n"
-                "#define OG_SHARES_W %d\n#define OG_SHARES_X %d\n#define OG_ALTERNATES %d\n"
-                "#define OG_X_ACROSS %d\n#define OG_W_ACROSS %d\n#define OG_ACROSS \"%d, %d\"\n"
-                "#define OG_COPIES_W %d\n#define OG_LONG %d\n#define OG_LATER %d\n"
-                "#define OG_AHEAD %d\n"
+                "#define OG_MMA_TYPE \"%s\"\n#define OG_ACROSS \"%d, %d\"\n"
                 "OG_FN float og_widen(og_element x)\n{\n    return og_f32_from_%s(x);\n}\n",
-                BOX, e->kernel->space.n_reduced ? 2 : 1, shared_bytes, (int)redo_bytes(h), CHAIN,
-                !e->wide, count_quads_at_once(e), (int)h->products, is_bfloat ? "bf16" : "f16",
-                (int)h->tile.groups, (int)h->tile.width, (int)h->x_rows, h->tile.shares_w,
-                h->tile.shares_x, h->tile.alternates, h->x.is_across, h->w[0].is_across,
-                h->x.is_across, h->w[0].is_across, h->w[0].is_copied, h->of->k > LONG, h->is_later,
-                (int)h->ahead, is_bfloat ? "bf16" : "f16");
+                type, h->x.is_across, h->w[0].is_across, type);
 }
 
 static ogive_status add_copy(og_cuda_emitter *e, const operand *o, const char *entry,

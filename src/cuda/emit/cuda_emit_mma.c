@@ -54,19 +54,28 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT32] = "", [OG_FLOAT16] = "og_f32_from_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
-    og_text_add(
-        &e->numbers,
-        "typedef float og_number;\ntypedef %s og_element;\n"
-        "enum { OG_PRODUCTS = 1, OG_BK = %d, OG_QUADS = 2, OG_STAGES = %d, "
-        "OG_SHARED_BYTES = %zu, "
-        "OG_REDO_BYTES = %d };\n"
-        "#define OG_BM %d\n#define OG_BN %d\n#define OG_PAIRS %d\n"
-        "#define OG_SPLIT_PLANES 0\n#define OG_SPLIT_SHUFFLES 0\n#define OG_SPLIT_KEEPS %d\n"
-        "#define OG_BFLOAT %d\n"
-        "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
-        dtype == OG_FLOAT32 ? "float" : "uint16_t", STEP, (int)tile->stages, tile->shared_bytes,
-        OG_CUDA_REDO_BYTES, (int)tile->rows, (int)tile->columns, dtype == OG_FLOAT32,
-        og_cuda_split_keeps(og_divide_up(k, STEP) * STEP), dtype == OG_BFLOAT16, widen[dtype]);
+    const og_cuda_number sizes[] = {{"OG_PRODUCTS", 1},
+                                    {"OG_BK", STEP},
+                                    {"OG_QUADS", 2},
+                                    {"OG_STAGES", tile->stages},
+                                    {"OG_SHARED_BYTES", (int64_t)tile->shared_bytes},
+                                    {"OG_REDO_BYTES", OG_CUDA_REDO_BYTES},
+                                    {0}};
+    const og_cuda_number defines[] = {
+        {"OG_BM", tile->rows},
+        {"OG_BN", tile->columns},
+        {"OG_PAIRS", dtype == OG_FLOAT32},
+        {"OG_SPLIT_PLANES", 0},
+        {"OG_SPLIT_SHUFFLES", 0},
+        {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_divide_up(k, STEP) * STEP)},
+        {"OG_BFLOAT", dtype == OG_BFLOAT16},
+        {0}};
+    og_text_add(&e->numbers, "typedef float og_number;\ntypedef %s og_element;\n",
+                dtype == OG_FLOAT32 ? "float" : "uint16_t");
+    og_cuda_add_enum(&e->numbers, sizes);
+    og_cuda_add_defines(&e->numbers, defines);
+    og_text_add(&e->numbers, "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
+                widen[dtype]);
 }
 
 static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,

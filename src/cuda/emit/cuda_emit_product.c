@@ -219,26 +219,34 @@ void og_cuda_add_end_run(og_cuda_emitter *e, const og_matrices *s)
 
 static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
 {
-    og_text_add(&e->numbers, "typedef %s og_number;\nenum { OG_PRODUCTS = %d, OG_BK = %d, ",
-                e->kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float",
-                (int)e->kernel->product_count, (int)tile->step);
-    if (tile->is_few)
-        og_text_add(&e->numbers,
-                    "OG_ROWS = %d, OG_LANES_N = %d, OG_QUADS = %d, OG_WARPS = %d, "
-                    "OG_SPLIT = %d };\n",
-                    (int)tile->rows, (int)tile->lanes_n, (int)tile->thread_n, (int)tile->warps_m,
-                    tile->part_blocks > 0);
-    else
-        og_text_add(&e->numbers,
-                    "OG_TM = %d, OG_TN = %d, OG_LANES_N = %d, OG_WARPS_M = %d, "
-                    "OG_WARPS_N = %d, OG_BLOCKS = %d, OG_LEVELS = %d, OG_SPLIT = %d };\n",
-                    (int)tile->thread_m, (int)tile->thread_n, (int)tile->lanes_n,
-                    (int)tile->warps_m, (int)tile->warps_n, (int)tile->blocks,
-                    tile->part_blocks ? 1 : (int)og_cuda_product_levels(s->k),
-                    tile->part_blocks > 0);
+    const og_kernel *kernel = e->kernel;
+    const og_cuda_number few[] = {{"OG_PRODUCTS", kernel->product_count},
+                                  {"OG_BK", tile->step},
+                                  {"OG_ROWS", tile->rows},
+                                  {"OG_LANES_N", tile->lanes_n},
+                                  {"OG_QUADS", tile->thread_n},
+                                  {"OG_WARPS", tile->warps_m},
+                                  {"OG_SPLIT", tile->part_blocks > 0},
+                                  {0}};
+    const og_cuda_number tiles[] = {
+        {"OG_PRODUCTS", kernel->product_count},
+        {"OG_BK", tile->step},
+        {"OG_TM", tile->thread_m},
+        {"OG_TN", tile->thread_n},
+        {"OG_LANES_N", tile->lanes_n},
+        {"OG_WARPS_M", tile->warps_m},
+        {"OG_WARPS_N", tile->warps_n},
+        {"OG_BLOCKS", tile->blocks},
+        {"OG_LEVELS", tile->part_blocks ? 1 : og_cuda_product_levels(s->k)},
+        {"OG_SPLIT", tile->part_blocks > 0},
+        {0}};
+    const og_cuda_number sums[] = {
+        {"OG_GROUP_SUMS", tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK}, {0}};
+    og_text_add(&e->numbers, "typedef %s og_number;\n",
+                kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float");
+    og_cuda_add_enum(&e->numbers, tile->is_few ? few : tiles);
     if (tile->part_blocks)
-        og_text_add(&e->numbers, "enum { OG_GROUP_SUMS = %d };\n",
-                    tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK);
+        og_cuda_add_enum(&e->numbers, sums);
 }
 
 static int64_t count_blocks(const og_matrices *s)
