@@ -351,13 +351,14 @@ static void test_compile(void **unused)
     setenv("OGIVE_PRODUCT", "mma", 1);
     for (size_t a = 0; a < TEST_COUNT(archs); a++) {
         for (size_t i = 0; i < TEST_COUNT(tails); i++)
-            compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, archs[a], "og_tensor");
+            compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, archs[a],
+                            "og_multiply_mma");
         /* 64-bit indices, functions that take many registers. */
         compile_unspilt("z = linear(x, w, b); gelu(z) + tanh(z) * mish(z)", large, OG_FLOAT32,
-                        archs[a], "og_tensor");
+                        archs[a], "og_multiply_mma");
         compile_unspilt("sum(gelu(linear(x, w, b)), dim=1)", large, OG_FLOAT16, archs[a],
-                        "og_tensor");
-        compile_unspilt("linear(x, w, b)", large, OG_BFLOAT16, archs[a], "og_tensor");
+                        "og_multiply_mma");
+        compile_unspilt("linear(x, w, b)", large, OG_BFLOAT16, archs[a], "og_multiply_mma");
     }
 }
 

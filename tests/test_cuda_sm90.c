@@ -342,7 +342,7 @@ static void check_batch(int32_t rank, const int64_t *extents, int64_t k, const i
     og_arena arena = {0};
     og_cuda_work work;
     emit_batch(&hopper, OG_FLOAT32, rank, extents, k, x, w, &arena, &work);
-    const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+    const og_cuda_launch *tensor = find_launch(&work, "og_multiply_float32");
     assert_non_null(tensor);
     assert_int_equal(tensor->maps[0].buffer, want_w->buffer);
     assert_int_equal(tensor->maps[0].depth, want_w->depth);
@@ -398,7 +398,7 @@ static void test_parts(void **unused)
     og_cuda_work work;
     (void)unused;
     emit_linear(200, 200, 100000, 100000, &arena, &work);
-    assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 2 * 2 * 25);
+    assert_int_equal(find_launch(&work, "og_multiply_float32")->grid[0], 2 * 2 * 25);
     const og_cuda_launch *join = find_launch(&work, "og_join");
     assert_true(join->grid[0] == 2 * 2 && join->overlaps);
     /* Too many for so few blocks: first added up by a thread for each four sums. */
@@ -407,7 +407,7 @@ static void test_parts(void **unused)
     assert_int_equal(add->grid[0] * add->block[0] * 4, 2 * 2 * 128 * 128);
     assert_true(work.scratch_bytes >= 2 * 2 * 25 * 128 * 128 * 4);
     emit_linear(5, 130, 16384, 16384, &arena, &work);
-    assert_int_equal(find_launch(&work, "og_tensor")->grid[0], 3 * 4);
+    assert_int_equal(find_launch(&work, "og_multiply_float32")->grid[0], 3 * 4);
     assert_int_equal(find_launch(&work, "og_join")->block[0], 128);
     assert_null(find_launch(&work, "og_add_segments"));
     emit_linear(1024, 8192, 8192, 8192, &arena, &work);
@@ -425,7 +425,7 @@ static void test_half_launches(void **unused)
     (void)unused;
     emit_product(&hopper, OG_FLOAT16, 1000, 8192, 1000, (int64_t[]){1000, 1}, (int64_t[]){1008, 1},
                  &arena, &work);
-    const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+    const og_cuda_launch *tensor = find_launch(&work, "og_multiply_halves");
     assert_int_equal(tensor->grid[0], 132);
     assert_int_equal(tensor->block[0], 384);
     assert_true(tensor->shared_bytes <= hopper.shared_per_block);
@@ -453,7 +453,7 @@ static void test_half_launches(void **unused)
     for (int i = 0; i < 2; i++) {
         emit_product(&hopper, OG_FLOAT16, i ? 100 : 4000, 33000, 1000, (int64_t[]){1000, 1},
                      (int64_t[]){1000, 1}, &arena, &work);
-        tensor = find_launch(&work, "og_tensor");
+        tensor = find_launch(&work, "og_multiply_halves");
         assert_int_equal(tensor->maps[0].box_rows, i ? 64 : 128);
         assert_int_equal(tensor->maps[1].box_rows, i ? 256 : 128);
         assert_int_equal(tensor->maps[1].rows_between, !i); /* there, no block has two tiles */
@@ -463,7 +463,7 @@ static void test_half_launches(void **unused)
     /* x @ w and its gradients: lines across k. */
     emit_product(&hopper, OG_BFLOAT16, 1000, 8192, 512, (int64_t[]){1, 1000}, (int64_t[]){1, 8192},
                  &arena, &work);
-    tensor = find_launch(&work, "og_tensor");
+    tensor = find_launch(&work, "og_multiply_halves");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tensor->maps[i].buffer, i);
         assert_int_equal(tensor->maps[i].columns, i ? 8192 : 1000);
@@ -479,7 +479,7 @@ static void test_half_launches(void **unused)
         const int64_t m = at_once[i][0], n = at_once[i][1], k = at_once[i][2];
         emit_product(&hopper, OG_FLOAT16, m, n, k, (int64_t[]){k, 1}, (int64_t[]){k, 1}, &arena,
                      &work);
-        assert_int_equal(find_launch(&work, "og_tensor")->maps[1].rows_between, 0);
+        assert_int_equal(find_launch(&work, "og_multiply_halves")->maps[1].rows_between, 0);
     }
     og_arena_free(&arena);
 }
@@ -493,7 +493,7 @@ static void test_half_copies(void **unused)
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(strides); i++) {
         emit_product(&hopper, OG_FLOAT16, 300, 500, 1000, strides[i], strides[i], &arena, &work);
-        const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+        const og_cuda_launch *tensor = find_launch(&work, "og_multiply_halves");
         assert_int_equal(find_launch(&work, "og_copy_x")->when, OG_CUDA_ALWAYS);
         assert_int_equal(find_launch(&work, "og_copy_x")->grid[0], 300);
         assert_int_equal(find_launch(&work, "og_copy_w")->grid[0], 500);

@@ -147,7 +147,7 @@ static void test_launches(void **unused)
     og_cuda_work work;
     (void)unused;
     emit_pair("16x4096b 11008x4096b 11008x4096b", &arena, &work);
-    const og_cuda_launch *tensor = find_launch(&work, "og_tensor");
+    const og_cuda_launch *tensor = find_launch(&work, "og_multiply_halves");
     assert_int_equal(tensor->map_count, 3);
     assert_true(tensor->shared_bytes <= hopper.shared_per_block);
     assert_int_equal(tensor->when, OG_CUDA_IF_MAPPED);
@@ -163,7 +163,7 @@ static void test_launches(void **unused)
     assert_int_equal(tensor->maps[1].box_rows, tensor->maps[2].box_rows);
     /* Each copied to a place of its own. */
     emit_pair("16x100b 200x100b 200x100b", &arena, &work);
-    tensor = find_launch(&work, "og_tensor");
+    tensor = find_launch(&work, "og_multiply_halves");
     assert_int_equal(find_launch(&work, "og_copy_v")->grid[0], 200);
     assert_int_equal(tensor->maps[1].offset, tensor->maps[0].offset + 16 * 208);
     assert_int_equal(tensor->maps[2].offset, (tensor->maps[1].offset + 200 * 208 + 63) / 64 * 64);

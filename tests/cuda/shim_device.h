@@ -469,7 +469,7 @@ template <bool is_bfloat> static inline float shim_half(unsigned both, int eleme
 /* Summed in float64, rounded once: a GPU truncates. Each lane converts its own numbers, so that
  * those that read them do not have to. */
 template <bool is_bfloat>
-static inline void og_multiply_16(float *d, const unsigned *x, const unsigned *w)
+static inline void og_mma_16(float *d, const unsigned *x, const unsigned *w)
 {
     unsigned mine[12]; /* of x, then of w */
     for (int i = 0; i < 12; i++)

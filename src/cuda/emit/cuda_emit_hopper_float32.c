@@ -6,7 +6,8 @@
  *     og_turn_w     w goes to the scratch, if TMA cannot fetch it as it lies
  *     og_turn_x     x goes there, if its k are not side by side in memory
  *     og_split      x becomes pairs of float16 in the scratch
- *     og_tensor     the product and pass 0; or only sums of segments of k, for more blocks, then
+ *     og_multiply_float32   the product and pass 0; or only sums of segments of k, for more blocks,
+ *                   then
  *     og_add_segments   adds them up, if they are many for
  *     og_join       which does so too, a block a tile, with pass 0
  *     og_redo       what tensor cores cannot hold, in plan.h's order; mostly nothing
@@ -340,8 +341,8 @@ static ogive_status add_launches(og_cuda_emitter *e, const matrices *s, size_t s
     if (s->turns_x)
         OG_TRY(add_turn(e, "og_turn_x", s->x_rows, s->of->k));
     OG_TRY(og_cuda_add_split(e, s->x_rows, s->k_padded));
-    OG_TRY(
-        og_cuda_add_launch(e, "og_tensor", -1, count_blocks(s, e->limits), 128 * (s->groups + 1)));
+    OG_TRY(og_cuda_add_launch(e, "og_multiply_float32", -1, count_blocks(s, e->limits),
+                              128 * (s->groups + 1)));
     og_cuda_launch *tensor = og_cuda_overlap_last(e); /* w comes meanwhile */
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;
@@ -383,15 +384,13 @@ static void add_numbers(og_cuda_emitter *e, const matrices *s, size_t shared_byt
                                    {"OG_GROUPS", s->groups},
                                    {"OG_SPLIT_PLANES", 1},
                                    {"OG_SPLIT_SHUFFLES", s->fetch == OG_CUDA_ACROSS ? 2 : 1},
-                                   {"OG_REDUCES", og_cuda_has_row_values(pass)},
-                                   {"OG_TERMS", og_cuda_has_terms(pass)},
                                    {"OG_SPLIT_KEEPS", og_cuda_split_keeps(s->k_padded)},
                                    {"OG_TURNS_W", s->fetch == OG_CUDA_TURNED},
                                    {"OG_W_LINES", e->kernel->products[0].right_k_stride != 1},
                                    {"OG_W_ACROSS", s->fetch == OG_CUDA_ACROSS},
                                    {"OG_TURNS_X", s->turns_x},
                                    {"OG_LONG", s->segments > 1},
-                                   {"OG_PARTS", s->in_parts},
+                                   {"OG_BY_SEGMENTS", s->in_parts},
                                    {"OG_X_MOVES", s->x_rows > s->of->m},
                                    {"OG_TENSOR_BLOCKS", s->blocks},
                                    {0}};
@@ -421,6 +420,7 @@ ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
     widen(e, &s);
     og_cuda_keep_still(e);
     add_numbers(e, &s, shared_bytes);
+    og_cuda_add_finish_numbers(e, false);
     og_cuda_include(&e->places, "reduce");
     add_arguments(e, &s);
     og_cuda_add_row(e);
@@ -429,7 +429,6 @@ ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
     if (s.fetch == OG_CUDA_TURNED || s.turns_x)
         og_cuda_include(&e->body, "hopper_turn");
     og_cuda_include(&e->body, "hopper_float32");
-    og_cuda_include(&e->body, "hopper_redo");
     OG_TRY(name_body(e, &s));
     OG_TRY(add_launches(e, &s, shared_bytes));
     if (!reduces)

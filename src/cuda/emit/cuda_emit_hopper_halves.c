@@ -5,7 +5,7 @@
  *
  *     og_copy_x, og_copy_w, og_copy_v   a factor that TMA cannot fetch as it lies goes to the
  *                    scratch; x also if its address is no multiple of 16
- *     og_tensor      the product, or x times w and x times v, and pass 0
+ *     og_multiply_halves   the product, or x times w and x times v, and pass 0
  *     og_redo        instead, if w's or v's address is no multiple of 16: in plan.h's order
  *     og_combine0    if the pass reduces more than OG_RUN columns
  */
@@ -177,7 +177,7 @@ static int32_t blocks_of_cluster(const halves *h)
     return h->tile.shares_w || h->tile.shares_x ? 2 : 1;
 }
 
-/* Blocks of og_tensor: whole clusters that stay on their multiprocessors. */
+/* Blocks of og_multiply_halves: whole clusters that stay on their multiprocessors. */
 static int64_t count_blocks(const og_cuda_emitter *e, const halves *h)
 {
     int32_t each = blocks_of_cluster(h);
@@ -328,7 +328,8 @@ static ogive_status add_launches(og_cuda_emitter *e, const halves *h, size_t sha
     OG_TRY(add_copy(e, &h->x, "og_copy_x", &maps[0]));
     for (int32_t p = 0; p < h->products; p++)
         OG_TRY(add_copy(e, &h->w[p], p ? "og_copy_v" : "og_copy_w", &maps[1 + p]));
-    OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, count_blocks(e, h), 128 * (h->tile.groups + 1)));
+    OG_TRY(og_cuda_add_launch(e, "og_multiply_halves", -1, count_blocks(e, h),
+                              128 * (h->tile.groups + 1)));
     OG_TRY(og_cuda_add_redo(e, s->batch * groups * runs));
     og_cuda_launch *redo = &e->out->launches[e->out->launch_count - 1], *tensor = redo - 1;
     tensor->maps = redo->maps = maps;
@@ -372,7 +373,7 @@ ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e)
     og_cuda_include(&e->body, "hopper_halves");
     if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
         og_cuda_begin_combine(e, h.of->batch * h.of->m, runs);
-    og_cuda_add_end_run(e, h.of);
+    og_cuda_add_finish_numbers(e, runs <= 1);
     OG_TRY(name_body(e, &h));
     return add_launches(e, &h, shared_bytes);
 }

@@ -3,10 +3,11 @@
  * cuda_emit_mma.c - products on tensor cores by mma.sync, of any GPU from sm_80 on: the
  * launches around mma.cuh.
  *
- *     og_split      x becomes pairs of float16 in the scratch; float16 and bfloat16 as they are
- *     og_tensor     the product and pass 0
- *     og_redo       what pairs of float16 cannot hold, in plan.h's order; mostly nothing
- *     og_combine0   if the pass reduces more than OG_RUN columns
+ *     og_split          x becomes pairs of float16 in the scratch; or
+ *     og_copy_rows      x of float16 and bfloat16 goes there as it is
+ *     og_multiply_mma   the product and pass 0
+ *     og_redo           what pairs of float16 cannot hold, in plan.h's order; mostly nothing
+ *     og_combine0       if the pass reduces more than OG_RUN columns
  */
 #include "cuda/emit/cuda_emit_product.h"
 
@@ -108,7 +109,7 @@ static void add_body(og_cuda_emitter *e, bool is_half)
     og_cuda_include(&e->body, is_half ? "mma_copy" : "pairs_split");
     og_cuda_include(&e->body, "mma");
     if (!is_half)
-        og_cuda_include(&e->body, "mma_redo");
+        og_cuda_include(&e->body, "redo");
 }
 
 static ogive_status add_launches(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,
@@ -118,10 +119,10 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_matrices *s, const
     int64_t items = s->batch * og_divide_up(s->m, OG_CUDA_REDO_GROUP) * runs;
     OG_TRY(og_cuda_make_launches(e, 4));
     if (is_half)
-        OG_TRY(og_cuda_add_launch(e, "og_split", -1, rows, og_cuda_copy_threads(s->k)));
+        OG_TRY(og_cuda_add_launch(e, "og_copy_rows", -1, rows, og_cuda_copy_threads(s->k)));
     else
         OG_TRY(og_cuda_add_split(e, rows, og_divide_up(s->k, STEP) * STEP));
-    OG_TRY(og_cuda_add_launch(e, "og_tensor", -1, tile->count, THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_multiply_mma", -1, tile->count, THREADS));
     e->out->launches[1].shared_bytes = tile->shared_bytes;
     if (!is_half)
         OG_TRY(og_cuda_add_redo(e, items));
@@ -147,7 +148,7 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
     add_body(e, is_half);
     if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
         og_cuda_begin_combine(e, s->batch * s->m, runs);
-    og_cuda_add_end_run(e, s);
+    og_cuda_add_finish_numbers(e, runs <= 1);
     OG_TRY(og_cuda_name_body(e, "product%s on tensor cores (mma.sync), tiles of %d x %d",
                              is_half ? "" : ", float32 as pairs of float16", (int)tile.rows,
                              (int)tile.columns));

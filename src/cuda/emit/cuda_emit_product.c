@@ -163,11 +163,11 @@ static void add_tile_products(og_cuda_emitter *e, const og_matrices *s)
                 "    return shared + %s;\n}\n",
                 waits ? "buffers + p * slots"
                       : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
-    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const "
-                    "og_place &at,\n                           og_number *shared)\n{\n");
+    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,\n"
+                    "                           const og_tile_place &at, og_number *shared)\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
         og_text_add(to,
-                    "    og_product<og_left%d, og_right%d>(a, tile, at, %d, shared, "
+                    "    og_tile_product<og_left%d, og_right%d>(a, tile, at, %d, shared, "
                     "og_slots_of(shared, %d));\n",
                     (int)p, (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
@@ -177,44 +177,25 @@ static void add_tile_products(og_cuda_emitter *e, const og_matrices *s)
 static void add_few_products(og_cuda_emitter *e)
 {
     og_text *to = &e->body;
-    og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_place &at, og_number "
-                    "*shared,\n                           og_number "
-                    "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
+    og_text_add(to,
+                "\nOG_FN void og_multiply_all(const og_args &a, const og_few_place &at, og_number "
+                "*shared,\n                           og_number "
+                "(&total)[OG_PRODUCTS][OG_EACH])\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
-        og_text_add(to, "    og_product<og_left%d, og_right%d>(a, at, %d, shared, total[%d]);\n",
+        og_text_add(to,
+                    "    og_few_product<og_left%d, og_right%d>(a, at, %d, shared, total[%d]);\n",
                     (int)p, (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }
 
-void og_cuda_add_end_run(og_cuda_emitter *e, const og_matrices *s)
+void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows)
 {
-    og_text *to = &e->body;
     const og_pass *pass = &e->kernel->passes[0];
-    bool terms = og_cuda_has_terms(pass);
-    og_text_add(to,
-                "\nOG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, "
-                "og_index n,\n                      bool writes, const og_pass0::values "
-                "(*y)[4])\n{\n");
-    if (e->kernel->space.n_reduced == 0) {
-        og_text_add(to, "}\n");
-        return;
-    }
-    og_text_add(to, "    og_row row;\n"
-                    "    og_sums0::sums s0 = og_reduce_run<og_sums0>(a, row, og_none(), y, n);\n");
-    if (terms)
-        og_text_add(to, "    og_terms0::sums t0 = og_reduce_run<og_terms0>(a, row, s0, y, n);\n");
-    if (s->n <= OG_RUN) {
-        og_text_add(to,
-                    "    struct {\n        og_offsets at;\n        bool writes;\n    } g = {at, "
-                    "writes};\n");
-        og_cuda_add_finish(e, 0);
-    } else {
-        og_text_add(to, "    og_index run = index * a.partials + n / OG_RUN;\n"
-                        "    if (writes)\n        ((og_sums0::sums *)a.sums0)[run] = s0;\n");
-        if (terms)
-            og_text_add(to, "    if (writes)\n        ((og_terms0::sums *)a.terms0)[run] = t0;\n");
-    }
-    og_text_add(to, "}\n");
+    const og_cuda_number numbers[] = {{"OG_REDUCES", og_cuda_has_row_values(pass)},
+                                      {"OG_TERMS", og_cuda_has_terms(pass)},
+                                      {"OG_ENDS_ROWS", ends_rows},
+                                      {0}};
+    og_cuda_add_defines(&e->numbers, numbers);
 }
 
 static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
@@ -358,7 +339,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
         add_few_products(e);
     else
         add_tile_products(e, s);
-    og_cuda_add_end_run(e, s);
+    og_cuda_add_finish_numbers(e, s->n <= OG_RUN);
     if (m_tiles * n_tiles > 0) {
         OG_TRY(
             og_cuda_add_launch(e, tile->is_few ? "og_few" : "og_tiles", -1, blocks, tile->threads));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_emit_product.h - what products in tiles have emitted alike, whatever multiplies them:
- * factors as og_left<p> and og_right<p>, and what product.cuh needs for pass 0.
+ * factors as og_left<p> and og_right<p>, and what finish.cuh needs for pass 0.
  */
 #ifndef OG_CUDA_EMIT_PRODUCT_H
 #define OG_CUDA_EMIT_PRODUCT_H
@@ -13,11 +13,11 @@
 bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split);
 /* Everything before the entries: arguments, pass 0, factors. */
 void og_cuda_add_product_parts(og_cuda_emitter *e);
-/* og_end_run(): the reductions of OG_RUN columns become the row's values, or wait in the
- * scratch for those of the others. */
-void og_cuda_add_end_run(og_cuda_emitter *e, const og_matrices *s);
-/* og_x_row(), og_w_row(), og_w_stride(): how cuda_tensor*.cuh find og_left0 and og_right0; from
- * column a.n on, og_right1. */
+/* The parameters of finish.cuh. ends_rows: where pass 0 reduces, a row has one run of columns, which
+ * becomes the row's values at once. */
+void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows);
+/* og_x_row(), og_w_row(), og_w_stride(): how kernels on tensor cores find og_left0 and og_right0;
+ * from column a.n on, og_right1. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);
 /* The launch of og_split, of rows of k, padded. */
 ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k);

@@ -172,8 +172,8 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
                     "        og_terms%d::sums d%d = og_reduce_part<og_terms%d, false, %s>(a, g, "
                     "row, c%d, held, shelves, next);\n",
                     n, n, n, last, n);
-    og_text_add(&e->body, "        og_sums%d::sums s%d = og_join<og_sums%d>(g, c%d);\n", n, n, n,
-                n);
+    og_text_add(&e->body, "        og_sums%d::sums s%d = og_join_chunks<og_sums%d>(g, c%d);\n", n,
+                n, n, n);
     if (terms)
         og_text_add(&e->body,
                     "        og_terms%d::sums t%d = og_join_terms<og_terms%d>(g, d%d, c%d, s%d);\n",
@@ -182,13 +182,14 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
 
 static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_shape *s)
 {
-    og_text_add(&e->body, "\nOG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)\n{\n"
-                          "    extern __shared__ uint4 og_shared[];\n"
-                          "    og_shelf *shelves = (og_shelf *)og_shared;\n"
-                          "    og_group g = og_find_part(a, blockIdx.x);\n"
-                          "    og_held held;\n    og_shelve_row(a, g, held, shelves);\n"
-                          "    for (;;) {\n        og_row row;\n"
-                          "        og_turn next = og_find_turn(a, g.row + (og_index)gridDim.x);\n");
+    og_text_add(&e->body,
+                "\nOG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)\n{\n"
+                "    extern __shared__ uint4 og_shared[];\n"
+                "    og_shelf *shelves = (og_shelf *)og_shared;\n"
+                "    og_group g = og_find_part(a, blockIdx.x);\n"
+                "    og_held_row held;\n    og_shelve_row(a, g, held, shelves);\n"
+                "    for (;;) {\n        og_row row;\n"
+                "        og_next_row next = og_find_next_row(a, g.row + (og_index)gridDim.x);\n");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p);
         og_cuda_add_finish(e, p);

@@ -16,9 +16,10 @@
 #include "cuda/kernels/sums.cuh"
 
 enum {
-    OG_ACROSS = OG_X * OG_V,
-    OG_OWNED = (OG_ACROSS + OG_THREADS - 1) / OG_THREADS, /* columns whose runs a thread adds */
-    OG_LEVELS = 4                                         /* of runs of tiles: 64^4 tiles */
+    OG_BLOCK_COLUMNS = OG_X * OG_V,
+    /* columns whose runs a thread adds */
+    OG_OWNED = (OG_BLOCK_COLUMNS + OG_THREADS - 1) / OG_THREADS,
+    OG_LEVELS = 4 /* of runs of tiles: 64^4 tiles */
 };
 
 /* Shared memory for the runs' sums of one reduction after the other. */
@@ -29,7 +30,7 @@ OG_FN void *og_shared()
 }
 
 template <class P> struct og_runs {
-    typename P::sums of[OG_RUNS][OG_ACROSS];
+    typename P::sums of[OG_RUNS][OG_BLOCK_COLUMNS];
 };
 
 struct og_column {
@@ -103,7 +104,7 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 
 /* ---- what a run's sums are ----------------------------------------------------------- */
 
-/* Of elements. */
+/* A run of elements. */
 template <class P> struct og_plain_run {
     og_none none[OG_V];
     OG_FN void get(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
@@ -113,7 +114,7 @@ template <class P> struct og_plain_run {
     }
 };
 
-/* Of terms T, each run's scaled from its own peak, of sums P, to the column's. */
+/* A run of terms T, scaled from the run's own peak, of sums P, to the column's. */
 template <class P, class T> struct og_scaled_run {
     typename P::sums most[OG_V];
     OG_FN void get(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
@@ -129,7 +130,7 @@ template <class P, class T> struct og_scaled_run {
     }
 };
 
-/* Of sums that lie in memory, a column's `stride` apart. */
+/* A run of sums that lie in memory, those of a column `stride` apart. */
 template <class P> struct og_partial_run {
     const typename P::sums *first; /* of the thread's columns */
     og_index stride;
@@ -162,7 +163,7 @@ template <class P> OG_FN void og_start_levels(og_levels<P> &levels)
         levels.of[l] = P::neutral();
 }
 
-/* Adds that of tile number `tile`; last: no other follows, so that the highest level
+/* Adds the sum of tile number `tile`; last: no other follows, so that the highest level
  * becomes the sum of all. */
 template <class P>
 OG_FN void og_add_tile(og_levels<P> &levels, const typename P::sums &s, og_index tile, bool last)
@@ -217,7 +218,7 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
             for (int k = 0; k < OG_OWNED; k++) {
                 int column = threadIdx.x + k * OG_THREADS;
                 typename P::sums s = P::neutral();
-                if (column >= OG_ACROSS)
+                if (column >= OG_BLOCK_COLUMNS)
                     break;
                 for (int r = 0; r < count; r++)
                     P::merge(s, runs.of[r][column]);
@@ -229,7 +230,7 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
     if constexpr (OG_RUNS > 1 && P::count > 0) {
 #pragma unroll
         for (int k = 0; k < OG_OWNED; k++)
-            if (threadIdx.x + k * OG_THREADS < OG_ACROSS)
+            if (threadIdx.x + k * OG_THREADS < OG_BLOCK_COLUMNS)
                 runs.of[0][threadIdx.x + k * OG_THREADS] = levels[k].of[OG_LEVELS - 1];
         __syncthreads();
 #pragma unroll
@@ -269,7 +270,7 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
     }
     if constexpr (OG_RUNS > 1) {
         __syncthreads();
-        for (int column = threadIdx.x; column < OG_ACROSS; column += OG_THREADS) {
+        for (int column = threadIdx.x; column < OG_BLOCK_COLUMNS; column += OG_THREADS) {
             typename P::sums most = P::neutral();
             typename T::sums sum = T::neutral();
             for (int r = 0; r < count; r++)

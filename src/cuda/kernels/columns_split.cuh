@@ -13,7 +13,7 @@ OG_FN void og_load_columns(const void *from, const og_column &c, og_index first,
         x[i] = ((const T *)from)[first + c.vector * OG_V + i];
 }
 
-/* Also of columns that are not there: no two threads have the same. */
+/* Columns that are not there are stored, too: no two threads have the same. */
 template <class T>
 OG_FN void og_store_columns(void *to, const og_column &c, og_index first, const T (&x)[OG_V])
 {

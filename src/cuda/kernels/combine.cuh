@@ -30,7 +30,7 @@ OG_FN og_combined og_find_combined(const og_args &a)
     return g;
 }
 
-/* Chunk i of the row: its sums. */
+/* The sums of chunk i of a row. */
 template <class P> struct og_partial_sums {
     typename P::sums *own;
     OG_FN typename P::sums get(const og_partial_sums &from, og_index i)
@@ -39,7 +39,7 @@ template <class P> struct og_partial_sums {
     }
 };
 
-/* The same of terms, scaled from the chunk's peak to the row's. */
+/* The terms of chunk i, scaled from the chunk's peak to the row's. */
 template <class P> struct og_partial_terms {
     typename P::sums *own;
     const typename P::peaks *peaks;
@@ -52,8 +52,8 @@ template <class P> struct og_partial_terms {
     }
 };
 
-/* A warp: lanes 32 j + t. All loads come first, and four trees grow at once: where each waited for
- * the one before, a launch for 512 parts took 8 us (H200). */
+/* A warp combines a row: thread t has lanes 32 j + t. All loads come first, and four trees grow at
+ * once: where each waited for the one before, a launch for 512 parts took 8 us (H200). */
 template <class P, class Partials>
 OG_FN typename P::sums og_combine_by_warp(const Partials &from, int thread, og_index count)
 {
@@ -76,8 +76,8 @@ OG_FN typename P::sums og_combine_by_warp(const Partials &from, int thread, og_i
     return P::first(s[0], 32);
 }
 
-/* A block of 512 threads, a lane each. Sums of chunks of chunks lie behind those of
- * chunks. */
+/* A block of 512 threads combines a row: each has a lane. Sums of chunks of chunks lie behind
+ * those of chunks. */
 template <class P, class Partials>
 OG_FN typename P::sums og_combine_by_block(const Partials &from, int thread, og_index count)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * hopper_copy.cuh - a factor of halves goes to the scratch, line by line, so that TMA can fetch
- * it: neighbours in memory, lines a multiple of 16 bytes apart. A block a line.
+ * it: neighbours in memory, lines a multiple of 16 bytes apart. A block takes a line.
  *
  * PARAMETERS
  *   OG_COPIES_W                  1: w may be copied, and v, that of a second product
  *   OG_X_ACROSS, OG_W_ACROSS     1: a line has one k of all rows (columns); 0: all k of one
  */
 #include "cuda/kernels/pairs.cuh"
-#include "cuda/kernels/hopper_tiles.cuh"
 
 enum { OG_COPY_THREADS = 256 };
 

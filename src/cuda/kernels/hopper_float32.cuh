@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * hopper_float32.cuh - a product of float32 on Hopper's tensor cores and pass 0 on its tiles of OG_BM
- * rows and OG_BN columns.
+ * hopper_float32.cuh - a product of float32 on Hopper's tensor cores and pass 0 on its tiles of
+ * OG_BM rows and OG_TILE_COLUMNS columns.
  *
  * A block stays on its multiprocessor and takes tile after tile. Of its warpgroups the first
  * brings boxes of w and x into rings in shared memory (TMA), the others multiply 64 columns
- * each: og_multiply_tile() of hopper_pairs.cuh. Thread 4 g + t of a warp then holds two
+ * each: og_multiply_item() of hopper_pairs.cuh. Thread 4 g + t of a warp then holds two
  * columns of the warp's 16, and rows 2 t and 2 t + 1 of each 8.
  *
  * PARAMETERS
- *   OG_REDUCES   1: pass 0 reduces, og_sums0; OG_TERMS 1: and has og_terms0
- *   OG_SUM_BYTES the larger of their sums, at most 8
+ *   OG_SUM_BYTES the larger of the sums og_sums0 and og_terms0, at most 8
  */
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/hopper_pairs.cuh"
+#include "cuda/kernels/redo.cuh"
 
 enum {
     OG_SUMS_AT = OG_RING_BYTES,                    /* [group][warp][row of 8][t] */
@@ -28,140 +28,107 @@ static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED, "the launch gives it");
 
 /* ---- pass 0 ------------------------------------------------------------------------------ */
 
-#if OG_REDUCES
-/* s[r] = the reductions of the group's 64 columns of 8 rows: a tree over the columns of a
- * warp, then over warps; every thread's. */
-template <class P>
-OG_FN void og_reduce_rows(const og_args &a, const og_place &at, const typename P::peaks *peaks,
-                          const typename P::pass::values (*y)[2], typename P::sums *shared,
-                          typename P::sums *s)
-{
-    og_row row;
-#pragma unroll
-    for (int r = 0; r < 8; r++) {
-        typename P::sums lanes[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            lanes[h] = P::neutral();
-            if (at.n + h * OG_BESIDE < a.n)
-                P::add(lanes[h], row, peaks[r], y[r][h]);
-        }
-        if (OG_BESIDE == 1)
-            P::merge(lanes[0], lanes[1]);
-#pragma unroll
-        for (int h = 0; h < (OG_BESIDE == 1 ? 1 : 2); h++) {
-            P::merge(lanes[h], P::down(lanes[h], OG_STEP_1, 32));
-            P::merge(lanes[h], P::down(lanes[h], OG_STEP_2, 32));
-            P::merge(lanes[h], P::down(lanes[h], OG_STEP_4, 32));
-        }
-        if (OG_BESIDE != 1)
-            P::merge(lanes[0], lanes[1]);
-        if (at.first)
-            shared[(at.warp * 8 + r) * 4 + at.t] = lanes[0];
-    }
-    og_meet_group(at.group);
-#pragma unroll
-    for (int r = 0; r < 8; r++) {
-        typename P::sums warps[4];
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            warps[w] = shared[(w * 8 + r) * 4 + at.t];
-        og_grow_tree<P, 4>(warps);
-        s[r] = warps[0];
-    }
-    og_meet_group(at.group); /* before the next one writes */
-}
+/* Rows 8 batch on of a thread's place, for finish.cuh: two columns, OG_BESIDE apart. A run is the
+ * columns of the group's four warps, of which a warp has 16 neighbours. */
+template <int batch> struct og_place_part {
+    enum { rows = 8, vectors = 2, apart = OG_BESIDE };
+    static const bool whole = false;
 
-OG_FN void og_keep_rows(const og_args &a, const og_place &at, int batch, uint32_t skipped,
-                        const og_pass0::values (*y)[2], void *shared)
-{
-    og_none none[8];
-    og_sums0::sums s[8];
-    og_reduce_rows<og_sums0>(a, at, none, y, (og_sums0::sums *)shared, s);
-#if OG_TERMS
-    og_terms0::sums terms[8];
-    og_reduce_rows<og_terms0>(a, at, s, y, (og_terms0::sums *)shared, terms);
-#endif
-#pragma unroll
-    for (int r = 0; r < 8; r++) {
-        og_index part = (at.above + at.m + og_row_of(8 * batch + r)) * a.partials + at.run;
-        if (at.warp != 0 || !at.first || at.run >= a.runs || (skipped >> (8 * batch + r) & 1))
-            continue;
-        ((og_sums0::sums *)a.sums0)[part] = s[r];
-#if OG_TERMS
-        ((og_terms0::sums *)a.terms0)[part] = terms[r];
-#endif
-    }
-}
-#endif
+    const og_pairs_place &at;
+    const og_held &sums;
+    uint32_t skips[2]; /* of either column: rows (bit i) that are not there, or left to og_redo */
+    const og_offsets &product;
+    const og_kept (&kept)[2];
+    void *shared; /* of the group: sums of a row for each warp */
+    og_index n;
 
-/* Pass 0 on 8 rows: what it reads is read before the first is written. skipped: rows (bit i) of
- * which nothing is. */
+    OG_FN og_offsets find(const og_place_part &f, const og_args &a, int r)
+    {
+        og_offsets to = f.product;
+        og_step_rows(a, f.at.m + og_row_of(8 * batch + r), to);
+        og_step_row(a, f.n, to);
+        return to;
+    }
+    OG_FN og_span span(const og_place_part &f, const og_args &, int r, int v)
+    {
+        return {0, !(f.skips[v] >> (8 * batch + r) & 1)};
+    }
+    OG_FN float sum(const og_place_part &f, int, int r, int v, int)
+    {
+        return f.sums[(4 * batch + r / 2) * 4 + 2 * v + r % 2];
+    }
+    template <class P> OG_FN void grow(typename P::sums &s)
+    {
+        P::merge(s, P::down(s, OG_STEP_1, 32));
+        P::merge(s, P::down(s, OG_STEP_2, 32));
+        P::merge(s, P::down(s, OG_STEP_4, 32));
+    }
+    template <class P> OG_FN void meet(const og_place_part &f, typename P::sums (&s)[rows])
+    {
+        typename P::sums *shared = (typename P::sums *)f.shared;
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+            if (f.at.first)
+                shared[(f.at.warp * 8 + r) * 4 + f.at.t] = s[r];
+        og_meet_group(f.at.group);
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+            typename P::sums warps[4];
+#pragma unroll
+            for (int w = 0; w < 4; w++)
+                warps[w] = shared[(w * 8 + r) * 4 + f.at.t];
+            og_grow_tree<P, 4>(warps);
+            s[r] = warps[0];
+        }
+        og_meet_group(f.at.group); /* before the next one writes */
+    }
+    OG_FN og_index row(const og_place_part &f, int r)
+    {
+        return f.at.above + f.at.m + og_row_of(8 * batch + r);
+    }
+    OG_FN og_index run(const og_place_part &f)
+    {
+        return f.at.run;
+    }
+    OG_FN bool writes(const og_place_part &f, const og_args &a, int r)
+    {
+        return f.at.warp == 0 && f.at.first && span(f, a, r, 0).end;
+    }
+};
+
+/* Eight rows at a time: what pass 0 reads there is read before the first is written. */
 template <int batch>
-OG_FN void og_finish_rows(const og_args &a, const og_place &at, const og_held &sum,
-                          uint32_t skipped, const og_offsets &product, og_kept *kept, void *shared)
+OG_FN void og_finish_batch(const og_args &a, const og_pairs_place &at, const og_held &sum,
+                           uint32_t skipped, const og_offsets &product, const og_kept (&kept)[2],
+                           void *shared)
 {
-    const uint32_t skips[2] = {at.n < a.n ? skipped : ~0u,
-                               at.n + OG_BESIDE < a.n ? skipped : ~0u};
-    og_offsets to[8][2];
-    og_loads0 x[8][2];
-    og_pass0::values y[8][2];
-    og_row row;
-#pragma unroll
-    for (int r = 0; r < 8; r++) {
-        og_offsets start = product;
-        og_step_rows(a, at.m + og_row_of(8 * batch + r), start);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            to[r][h] = start;
-            og_step_row(a, at.n + h * OG_BESIDE, to[r][h]);
-            og_loads0::load(a, to[r][h], false, {0, !(skips[h] >> (8 * batch + r) & 1)}, x[r][h]);
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < 8; r++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            kept[h].product[0] = sum[(4 * batch + r / 2) * 4 + 2 * h + r % 2];
-            og_pass0::compute(a, row, kept[h], x[r][h], 0, y[r][h]);
-        }
-#pragma unroll
-    for (int r = 0; r < 8; r++)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            og_pass0::store(a, to[r][h], {0, !(skips[h] >> (8 * batch + r) & 1)}, &row, &y[r][h]);
-#if OG_REDUCES
-    og_keep_rows(a, at, batch, skipped, y, shared);
-#endif
+    const uint32_t first = at.n < a.n ? skipped : ~0u;
+    const uint32_t second = at.n + OG_BESIDE < a.n ? skipped : ~0u;
+    og_finish_fragment(a,
+                       og_place_part<batch>{at, sum, {first, second}, product, kept, shared, at.n});
 }
 
-OG_FN void og_finish_tile(const og_args &a, const og_place &at, og_held &sum, uint32_t *votes,
-                          void *shared)
+OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, og_held &sum,
+                           uint32_t *votes, void *shared)
 {
-    og_kept kept[2]; /* what is the same for all rows */
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        og_offsets to = og_start();
-        og_index n = at.n + h * OG_BESIDE;
-        og_step_row(a, n < a.n ? n : a.n - 1, to);
-        og_kept::load(a, to, true, {0, 1}, kept[h]);
-    }
+    og_kept kept[2];
+    og_load_kept<OG_BESIDE, false>(a, at.n, kept);
     const uint32_t skipped = og_end_sums(a, at, sum, votes) | ~at.there;
     og_offsets product = og_start();
     og_seek_product(a, at.base, product);
-    og_finish_rows<0>(a, at, sum, skipped, product, kept, shared);
+    og_finish_batch<0>(a, at, sum, skipped, product, kept, shared);
     if constexpr (OG_BM > 32)
-        og_finish_rows<1>(a, at, sum, skipped, product, kept, shared);
+        og_finish_batch<1>(a, at, sum, skipped, product, kept, shared);
     if constexpr (OG_BM > 64) {
-        og_finish_rows<2>(a, at, sum, skipped, product, kept, shared);
-        og_finish_rows<3>(a, at, sum, skipped, product, kept, shared);
+        og_finish_batch<2>(a, at, sum, skipped, product, kept, shared);
+        og_finish_batch<3>(a, at, sum, skipped, product, kept, shared);
     }
 }
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
 /* The column of the tile that is a consumer's: thread counts these alone. */
-OG_FN int og_find_column(int thread)
+OG_FN int og_find_tile_column(int thread)
 {
     return thread / 32 * 16 + og_column_of(thread % 32 / 4);
 }
@@ -170,8 +137,8 @@ OG_FN int og_find_column(int thread)
 OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_held &sum,
                        char *shared)
 {
-    const og_tile tile = og_find_tile(a, i);
-    og_place at;
+    const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
+    og_pairs_place at;
     og_await_launch(); /* og_split's x_scales */
     at.warp = thread / 32 % 4;
     at.group = thread / 128;
@@ -179,27 +146,27 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_he
     at.first = thread % 32 < 4;
     at.base = tile.base;
     at.above = tile.base * a.m;
-    at.m = tile.m * OG_BM + 2 * at.t;
-    at.n = tile.n * OG_BN + og_find_column(thread);
-    at.run = tile.n * OG_GROUPS + at.group;
+    at.m = tile.m + 2 * at.t;
+    at.n = tile.n + og_find_tile_column(thread);
+    at.run = tile.n / OG_RUN + at.group;
     at.there = og_rows_there(a.m - at.m);
-    og_finish_tile(a, at, sum,
-                   (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
-                   shared + at.group * 128 * OG_SUM_BYTES);
+    og_finish_place(a, at, sum,
+                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                    shared + at.group * 128 * OG_SUM_BYTES);
 }
 
-OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
+OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char *shared)
 {
     const int thread = threadIdx.x - 128;
-    og_consumer c = og_start_consumer(rings, og_find_column(thread), thread % 4);
+    og_pairs_consumer c = og_start_consumer(rings, og_find_tile_column(thread), thread % 4);
     og_held chain, sum;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
     int turn = 0;
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        og_multiply_tile(a, c, og_find_item(a, i), sum, chain);
-#if OG_PARTS
+        og_multiply_item(a, c, og_find_item(a, i), sum, chain);
+#if OG_BY_SEGMENTS
         og_four *to = og_find_sums(a, i, thread);
 #pragma unroll
         for (int j = 0; j < OG_HELD / 4; j++)
@@ -211,10 +178,9 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
     }
 }
 
-#if OG_PARTS
-/* A thread four sums of a tile: their segments are added up, in order, where the first was. */
-extern "C" __global__ void __launch_bounds__(128)
-    og_add_segments(const __grid_constant__ og_args a)
+#if OG_BY_SEGMENTS
+/* A thread adds up the segments of four sums of a tile, in order, where the first one was. */
+extern "C" __global__ void __launch_bounds__(128) og_add_segments(const __grid_constant__ og_args a)
 {
     const og_index fours = OG_HELD / 4 * 128 * OG_GROUPS;
     const og_index thread = (og_index)blockIdx.x * 128 + (og_index)threadIdx.x;
@@ -233,7 +199,8 @@ extern "C" __global__ void __launch_bounds__(128)
     from[0] = sum;
 }
 
-/* A block a tile: its segments, in order, or what og_add_segments has left. */
+/* A block joins the segments of a tile, in order, or takes what og_add_segments has left, and
+ * applies pass 0. */
 extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
     og_join(const __grid_constant__ og_args a)
 {
@@ -256,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
 #endif
 
 extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS)
-    og_tensor(const __grid_constant__ og_args a)
+    og_multiply_float32(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(1024) char og_shared[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
@@ -266,32 +233,32 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     }
     if (base % 1024)
         __trap(); /* the swizzle is by address */
-    og_rings rings = og_start_rings(base, base + OG_BARRIERS_AT);
+    og_pairs_rings rings = og_start_pairs_rings(base, base + OG_BARRIERS_AT);
     og_publish_barriers();
     __syncthreads();
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1 || OG_TENSOR_BLOCKS > 1)
             og_give_registers<40>();
-        og_produce(a, rings);
+        og_produce_pairs(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
             og_take_registers<232>();
         else if constexpr (OG_TENSOR_BLOCKS > 1)
             og_take_registers<208>();
-        og_consume(a, rings, og_shared);
+        og_consume_pairs(a, rings, og_shared);
     }
 }
 
-#else /* where there are no such instructions, w is never where og_tensor would be asked */
+#else /* where there are no such instructions, w is never where the kernel would be asked */
 
-OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
+OG_KERNEL(og_multiply_float32, OG_TENSOR_THREADS)
 {
     if (!og_redoes_all(a))
         __trap();
 }
 
-#if OG_PARTS
+#if OG_BY_SEGMENTS
 OG_KERNEL(og_add_segments, 128)
 {
     if (!og_redoes_all(a))

@@ -9,17 +9,18 @@
  * blocks may be a cluster that works on two tiles in the same columns, or in the same rows: each
  * brings one half of w, or of x, for both. A warp then passes 16 rows of the result through shared
  * memory, 64 columns at a time, so that pass 0 reads and writes memory in whole sectors. Or
- * (OG_LATER) w's even columns are brought before the odd ones, which leaves each thread 4 neighbours
- * of a row, and results stay in registers until the next tile is multiplied: all multiprocessors
- * end a tile at once, and what they wrote then took 2.7 us (H200).
+ * (OG_LATER) w's even columns are brought before the odd ones, which leaves each thread 4
+ * neighbours of a row, and results stay in registers until the next tile is multiplied: all
+ * multiprocessors end a tile at once, and what they wrote then took 2.7 us (H200).
  *
  * PARAMETERS
- *   OG_PRODUCTS    2: x times w and times v, whose columns lie side by side in shared memory, so that
- *                  a thread has the same columns of both; else 1
+ *   OG_PRODUCTS    2: x times w and times v, whose columns lie side by side in shared memory, so
+ *                  that a thread has the same columns of both; else 1
  *   OG_MMA_TYPE    "f16" or "bf16"
  *   OG_GROUPS      warpgroups that multiply: 1 or 2
- *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 128 rows: one finishes its tile while
- *                  the other multiplies; OG_WIDTH is 128 at most; not with OG_LATER or OG_LONG
+ *   OG_ALTERNATES  1: two warpgroups have tiles of their own, of 128 rows: one finishes its tile
+ *                  while the other multiplies; OG_WIDTH is 128 at most; not with OG_LATER or
+ *                  OG_LONG
  *   OG_WIDTH       columns of a tile, those of all products: 64, 128 or 256; 64 of each at least
  *   OG_X_ROWS      rows of a tile that there are at most: what is in shared memory instead of
  *                  others is multiplied in vain
@@ -33,14 +34,16 @@
  *   OG_CHAIN       k that they sum then, a multiple of 64
  *   OG_LATER       1: pass 0 has one result, of halves side by side, and reads nothing but what is
  *                  the same for all rows; not with OG_W_ACROSS, OG_LONG or two products
- *   OG_AHEAD       with it, steps of 16 columns whose operands are on their way: 1 to 4
+ *   OG_QUADS       of 64 columns of a row, that a thread finishes: 2, which is how columns are
+ *                  reduced, or 1, which stores whole lines of 128 bytes
+ *   OG_AHEAD       with OG_LATER, steps of 16 columns whose operands are on their way: 1 to 4
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
  * No bit depends on any but OG_MMA_TYPE, OG_LONG and OG_CHAIN.
  */
-#include "cuda/kernels/hopper_tiles.cuh"
-#include "cuda/kernels/product.cuh"
-#include "cuda/kernels/hopper_rows.cuh"
+#include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/tiles.cuh"
+#include "cuda/kernels/hopper_ring.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 #include "cuda/kernels/redo.cuh"
 
@@ -48,34 +51,37 @@ enum {
     OG_CLUSTER = OG_SHARES_W || OG_SHARES_X ? 2 : 1,
     OG_SHARERS = OG_ALTERNATES ? 1 : OG_GROUPS, /* warpgroups of a tile */
     OG_HEIGHT = OG_ALTERNATES ? 2 : 1,          /* 64 rows that each of them multiplies */
-    OG_BM = 64 * OG_GROUPS,
-    OG_COLUMNS = OG_WIDTH / OG_PRODUCTS, /* of the result */
-    OG_X_BYTES = OG_BM * 64 * 2,         /* of a stage: OG_BM rows of 64 k */
-    OG_W_BYTES = OG_WIDTH * 64 * 2,      /* OG_WIDTH columns */
-    OG_BROUGHT_BYTES = OG_X_ROWS * 64 * 2 + OG_W_BYTES,
-    OG_STAGE_BYTES = OG_X_BYTES + OG_W_BYTES,
-    OG_STAGES = 12 * 16384 / OG_STAGE_BYTES,
+    OG_HALVES_ROWS = 64 * OG_GROUPS,
+    OG_HALVES_COLUMNS = OG_WIDTH / OG_PRODUCTS,        /* of the result */
+    OG_PAIR_ROWS = OG_HALVES_ROWS * (OG_SHARES_W + 1), /* of a cluster's tiles together */
+    OG_PAIR_COLUMNS = OG_HALVES_COLUMNS * (OG_SHARES_X + 1),
+    OG_HALVES_X_BYTES = OG_HALVES_ROWS * 64 * 2, /* of a stage: rows of 64 k */
+    OG_HALVES_W_BYTES = OG_WIDTH * 64 * 2,       /* OG_WIDTH columns */
+    OG_BROUGHT_BYTES = OG_X_ROWS * 64 * 2 + OG_HALVES_W_BYTES,
+    OG_HALVES_STAGE_BYTES = OG_HALVES_X_BYTES + OG_HALVES_W_BYTES,
+    OG_STAGES = 12 * 16384 / OG_HALVES_STAGE_BYTES,
     OG_WARP_BYTES = 16 * 64 * 4,  /* what a warp passes through shared memory at a time */
     OG_STAGED = 16 / OG_PRODUCTS, /* its rows, of each product */
     OG_STAGING_AT = 12 * 16384,
-    OG_BARRIERS_AT = OG_STAGING_AT + 4 * OG_GROUPS * OG_WARP_BYTES,
-    OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * 64,
-    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
+    OG_HALVES_BARRIERS_AT = OG_STAGING_AT + 4 * OG_GROUPS * OG_WARP_BYTES,
+    OG_HALVES_SHARED = OG_HALVES_BARRIERS_AT + 8 * 64,
+    OG_HALVES_THREADS = 128 + 128 * OG_GROUPS
 };
-static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED && 2 * OG_STAGES + 2 <= 64, "the launch gives it");
+static_assert(OG_SHARED_BYTES == OG_HALVES_SHARED && 2 * OG_STAGES + 2 <= 64,
+              "the launch gives it");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty; it is the turn of
  * warpgroup 0, of 1. */
-struct og_rings {
+struct og_halves_ring {
     uint32_t stages, full, empty, order;
 };
 
-OG_FN og_rings og_start_rings(uint32_t base)
+OG_FN og_halves_ring og_start_halves_ring(uint32_t base)
 {
-    const uint32_t barriers = base + OG_BARRIERS_AT;
-    og_rings rings = {base, barriers, barriers + 8 * OG_STAGES, barriers + 16 * OG_STAGES};
+    const uint32_t barriers = base + OG_HALVES_BARRIERS_AT;
+    og_halves_ring rings = {base, barriers, barriers + 8 * OG_STAGES, barriers + 16 * OG_STAGES};
     for (int i = 0; threadIdx.x == 0 && i < OG_STAGES; i++) {
         og_barrier_init(rings.full + 8 * i, 1);
         og_barrier_init(rings.empty + 8 * i, 4 * OG_SHARERS * OG_CLUSTER); /* warps that read */
@@ -88,16 +94,16 @@ OG_FN og_rings og_start_rings(uint32_t base)
 /* The tile of a block: number i of its cluster. */
 OG_FN og_tile og_find_own(const og_args &a, og_index i)
 {
-    og_tile tile = og_find_tile(a, i);
-    int rank = OG_CLUSTER == 2 ? blockIdx.x % 2 : 0;
-    tile.m = (tile.m * (OG_SHARES_W + 1) + OG_SHARES_W * rank) * OG_BM;
-    tile.n = (tile.n * (OG_SHARES_X + 1) + OG_SHARES_X * rank) * OG_COLUMNS;
+    const int rank = OG_CLUSTER == 2 ? blockIdx.x % 2 : 0;
+    og_tile tile = og_find_tile<OG_PAIR_ROWS, OG_PAIR_COLUMNS>(a, i);
+    tile.m += OG_SHARES_W * rank * OG_HALVES_ROWS;
+    tile.n += OG_SHARES_X * rank * OG_HALVES_COLUMNS;
     return tile;
 }
 
 /* ---- the producer ------------------------------------------------------------------------ */
 
-/* 64 k of so many rows (of x, or columns of the product) from `row` on. */
+/* Brings 64 k of so many rows (of x, or columns of the product) from `row` on. */
 template <int rows, int across, int shared>
 OG_FN void og_bring(uint32_t to, const og_map *map, int k, int row, int base, uint32_t full,
                     uint64_t policy)
@@ -116,11 +122,11 @@ OG_FN void og_bring(uint32_t to, const og_map *map, int k, int row, int base, ui
     }
 }
 
-/* The same of w's even columns, then of the odd ones. */
+/* Brings 64 k of w's even columns, then of the odd ones. */
 OG_FN void og_bring_even_first(uint32_t to, const og_map *map, int k, int row, int base,
                                uint32_t full, uint64_t policy)
 {
-    const int half = OG_W_BYTES / 2, rank = blockIdx.x % 2;
+    const int half = OG_HALVES_W_BYTES / 2, rank = blockIdx.x % 2;
     if constexpr (OG_SHARES_W) {
         og_copy_box_to_both(to + rank * half, map, k, row + rank, base, full, policy);
     } else {
@@ -129,23 +135,23 @@ OG_FN void og_bring_even_first(uint32_t to, const og_map *map, int k, int row, i
     }
 }
 
-/* 64 k of the tile's columns of w, or of v. */
+/* Brings 64 k of the tile's columns of w, or of v. */
 OG_FN void og_bring_columns(uint32_t to, const og_map *map, int k, int n, int base, uint32_t full,
                             uint64_t policy)
 {
     if constexpr (OG_LATER)
         og_bring_even_first(to, map, k, n, base, full, policy);
     else
-        og_bring<OG_COLUMNS, OG_W_ACROSS, OG_SHARES_W>(to, map, k, n, base, full, policy);
+        og_bring<OG_HALVES_COLUMNS, OG_W_ACROSS, OG_SHARES_W>(to, map, k, n, base, full, policy);
 }
 
 /* All of the first warpgroup comes here. */
-OG_FN void og_produce(const og_args &a, const og_rings &rings)
+OG_FN void og_produce_halves(const og_args &a, const og_halves_ring &rings)
 {
     /* H200, read once against normally: 16 x 8192 x 8192 0.041, 0.045 ms; 128 x 32768 x 32768,
      * where x is shared, 0.563, 0.553. */
     const uint64_t of_w = a.m_tiles == 1 && !OG_SHARES_X ? OG_READ_ONCE : OG_READ_NORMALLY;
-    og_turn turn = {0, 1};
+    og_ring_turn turn = {0, 1};
     if (threadIdx.x != 0)
         return;
     og_fetch_map(&a.x_map);
@@ -156,17 +162,17 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
         og_tile tile = og_find_own(a, i);
         for (int k = 0; k < (int)a.k; k += 64) {
-            uint32_t to = rings.stages + turn.stage * OG_STAGE_BYTES;
+            uint32_t to = rings.stages + turn.stage * OG_HALVES_STAGE_BYTES;
             uint32_t full = rings.full + 8 * turn.stage;
             og_barrier_wait(rings.empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(full, OG_BROUGHT_BYTES);
-            og_bring<OG_X_ROWS, OG_X_ACROSS, OG_SHARES_X>(to, &a.x_map, k, (int)tile.m,
-                                                          (int)(tile.base * a.x_moves), full,
-                                                          OG_READ_NORMALLY);
+            og_bring<OG_X_ROWS, OG_X_ACROSS, OG_SHARES_X>(
+                to, &a.x_map, k, (int)tile.m, (int)(tile.base * a.x_moves), full, OG_READ_NORMALLY);
             const int n = (int)tile.n, base = (int)(tile.base * a.w_moves);
-            og_bring_columns(to + OG_X_BYTES, &a.w_map, k, n, base, full, of_w);
+            og_bring_columns(to + OG_HALVES_X_BYTES, &a.w_map, k, n, base, full, of_w);
 #if OG_PRODUCTS == 2
-            og_bring_columns(to + OG_X_BYTES + OG_W_BYTES / 2, &a.v_map, k, n, base, full, of_w);
+            og_bring_columns(to + OG_HALVES_X_BYTES + OG_HALVES_W_BYTES / 2, &a.v_map, k, n, base,
+                             full, of_w);
 #endif
             og_advance<OG_STAGES>(turn);
         }
@@ -175,44 +181,45 @@ OG_FN void og_produce(const og_args &a, const og_rings &rings)
 
 /* ---- the consumers ----------------------------------------------------------------------- */
 
-struct og_consumer {
-    og_rings rings;
-    og_turn turn;
+struct og_halves_consumer {
+    og_halves_ring rings;
+    og_ring_turn turn;
     uint32_t x;      /* of the group, from a stage's beginning */
     uint32_t before; /* the stage that was multiplied last */
     uint32_t order;  /* parity of the next turn's phase */
 };
 
-/* Of those that multiply. */
+/* The number of the thread's warpgroup, of those that multiply. */
 OG_FN int og_own_group()
 {
     return threadIdx.x / 128 - 1;
 }
 
-/* Until the other warpgroup has come to its tile's last stage: before that, a stage's barrier may be
+/* Waits until the other warpgroup has come to its tile's last stage: before, a
+ * stage's barrier may be
  * two phases behind the one to wait for, which looks like its end. */
-OG_FN void og_await_other(og_consumer &c)
+OG_FN void og_await_other(og_halves_consumer &c)
 {
     og_barrier_wait(c.rings.order + 8 * og_own_group(), c.order);
     c.order ^= 1;
 }
 
-OG_FN void og_let_other(const og_consumer &c)
+OG_FN void og_let_other(const og_halves_consumer &c)
 {
     if (threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.order + 8 * (1 - og_own_group()));
 }
 
 /* Leaves out so many tiles, the other warpgroup's. */
-OG_FN void og_skip_tiles(const og_args &a, og_consumer &c, int tiles)
+OG_FN void og_skip_tiles(const og_args &a, og_halves_consumer &c, int tiles)
 {
     const uint32_t to = c.turn.stage + (uint32_t)tiles * (uint32_t)((a.k + 63) / 64);
     c.turn.stage = to % OG_STAGES;
     c.turn.phase ^= to / OG_STAGES & 1;
 }
 
-/* A stage was read by this warp: whoever brings something into it may know. */
-OG_FN void og_release(const og_consumer &c, uint32_t stage)
+/* Tells whoever brings something into a stage that this warp has read it. */
+OG_FN void og_release(const og_halves_consumer &c, uint32_t stage)
 {
     const uint32_t lane = threadIdx.x % 32, empty = c.rings.empty + 8 * stage;
     if (OG_CLUSTER == 1 && lane == 0)
@@ -225,14 +232,14 @@ typedef og_held og_sums[OG_HEIGHT];
 
 /* d = the sums of the next stage's 64 k; adds: d += these. When it returns, what was multiplied
  * before has ended, and the stage before, unless this is the tile's first, is released. */
-template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_sums &d, bool adds)
+template <bool is_first> OG_FN void og_multiply_stage(og_halves_consumer &c, og_sums &d, bool adds)
 {
     const uint32_t x_step = OG_X_ACROSS ? 128 : 2, w_step = OG_W_ACROSS ? 128 : 2;
-    uint32_t at = c.rings.stages + c.turn.stage * OG_STAGE_BYTES;
+    uint32_t at = c.rings.stages + c.turn.stage * OG_HALVES_STAGE_BYTES;
     og_barrier_wait(c.rings.full + 8 * c.turn.stage, c.turn.phase);
     og_products_fence();
     uint64_t x = og_describe<OG_X_ACROSS>(at + c.x);
-    uint64_t w = og_describe<OG_W_ACROSS>(at + OG_X_BYTES);
+    uint64_t w = og_describe<OG_W_ACROSS>(at + OG_HALVES_X_BYTES);
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -246,8 +253,8 @@ template <bool is_first> OG_FN void og_multiply_stage(og_consumer &c, og_sums &d
     og_advance<OG_STAGES>(c.turn);
 }
 
-/* All that was multiplied has ended. */
-OG_FN void og_end_stages(og_consumer &c)
+/* Waits until all that was multiplied has ended. */
+OG_FN void og_end_stages(og_halves_consumer &c)
 {
     if constexpr (OG_ALTERNATES)
         og_let_other(c);
@@ -257,9 +264,9 @@ OG_FN void og_end_stages(og_consumer &c)
 
 #if OG_LONG
 
-/* The rest of the chain that begins at k, whose first stage is in d. k becomes its end. Was it the
- * tile's last? */
-OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_sums &d)
+/* Multiplies the rest of the chain that begins at k, whose first stage is in d. k becomes its end.
+ * Returns whether it was the tile's last. */
+OG_FN bool og_multiply_rest(const og_args &a, og_halves_consumer &c, int &k, og_sums &d)
 {
     const bool is_last = a.k - k <= OG_CHAIN;
     const int end = is_last ? (int)a.k : k + OG_CHAIN;
@@ -269,7 +276,7 @@ OG_FN bool og_multiply_rest(const og_args &a, og_consumer &c, int &k, og_sums &d
     return is_last;
 }
 
-/* Products that write d have ended. */
+/* Adds d, whose products have ended, to z. */
 OG_FN void og_add_chain(og_sums &z, og_sums &d)
 {
     og_pin(d[0]);
@@ -278,9 +285,9 @@ OG_FN void og_add_chain(og_sums &z, og_sums &d)
         z[0][i] += d[0][i];
 }
 
-/* A chain is added to z while the next one's first stage is multiplied. Written out twice, since the
- * compiler (NVRTC 13.4) must see that d's products have ended without a branch in between. */
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_sums &z)
+/* A chain is added to z while the next one's first stage is multiplied. This is written out twice,
+ * since the compiler (NVRTC 13.4) must see that the products of d have ended without a branch. */
+OG_FN void og_multiply_halves_tile(const og_args &a, og_halves_consumer &c, og_sums &z)
 {
     og_sums even, odd;
     int k = 0;
@@ -309,8 +316,8 @@ OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_sums &z)
 
 #else
 
-/* From k on; before that, z has its sums. */
-OG_FN void og_multiply_from(const og_args &a, og_consumer &c, int k, og_sums &z)
+/* Adds the products from k on to z, which has the sums of those before. */
+OG_FN void og_multiply_from(const og_args &a, og_halves_consumer &c, int k, og_sums &z)
 {
     for (; k < (int)a.k; k += 64)
         og_multiply_stage<false>(c, z, true);
@@ -320,7 +327,7 @@ OG_FN void og_multiply_from(const og_args &a, og_consumer &c, int k, og_sums &z)
         og_pin(z[j]);
 }
 
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, og_sums &z)
+OG_FN void og_multiply_halves_tile(const og_args &a, og_halves_consumer &c, og_sums &z)
 {
     og_multiply_stage<true>(c, z, false);
     og_multiply_from(a, c, 64, z);
@@ -349,42 +356,78 @@ OG_FN void og_write_step(const og_later &later, int i)
             og_store_pack(later.at[h] + 16 * i, later.results[i][h]);
 }
 
+/* The thread's first column. */
 OG_FN og_index og_first_column(const og_tile &tile)
 {
     return tile.n + threadIdx.x % 4 * 4;
 }
 
+/* The first of the warp's 16 rows. */
 OG_FN og_index og_warp_row(const og_tile &tile)
 {
     return tile.m + (threadIdx.x / 32 - 4) * 16;
 }
 
-/* Of the thread's first quad in one of 8 rows from `row` on. */
-OG_FN og_offsets og_find_offsets(const og_args &a, const og_tile &tile, og_index row)
+/* Columns 16 `step` on of a tile, for finish.cuh: a thread has 4 neighbours, in rows g and g + 8 of
+ * its warp. Tensor cores leave columns 8 j + 2 t and the next, of even ones, then of odd ones. */
+template <bool is_whole> struct og_step_part {
+    enum { rows = 2, vectors = 1, apart = 0 };
+    static const bool whole = is_whole;
+
+    const og_tile &tile;
+    const og_held &sums;
+    int step;
+    og_index n;
+    og_kept kept[1];
+
+    OG_FN og_index find_row(const og_step_part &f, int r)
+    {
+        return og_warp_row(f.tile) + threadIdx.x % 32 / 4 + 8 * r;
+    }
+    OG_FN og_offsets find(const og_step_part &f, const og_args &a, int r)
+    {
+        og_offsets at = og_start();
+        const og_index m = find_row(f, r);
+        og_seek_rows(a, f.tile.base * a.m + (whole || m < a.m ? m : a.m - 1), at);
+        og_step_row(a, f.n, at);
+        return at;
+    }
+    OG_FN og_span span(const og_step_part &f, const og_args &a, int r, int)
+    {
+        og_span span = og_span_of(f.n, a.n);
+        span.end = find_row(f, r) < a.m ? span.end : 0;
+        return span;
+    }
+    OG_FN float sum(const og_step_part &f, int, int r, int, int j)
+    {
+        return f.sums[4 * f.step + 2 * r + j / 2 + j % 2 * (OG_HELD / 2)];
+    }
+};
+
+/* The fragment of a step; what is the same for all rows is not read yet. */
+template <bool whole>
+OG_FN og_step_part<whole> og_find_step(const og_tile &tile, const og_held &sums, int step)
 {
-    og_offsets at = og_start();
-    og_seek_rows(a, tile.base * a.m + row + threadIdx.x % 32 / 4, at);
-    og_step_row(a, og_first_column(tile), at);
-    return at;
+    return {tile, sums, step, og_first_column(tile) + 16 * step, {}};
 }
 
 /* Are all of the warp's sums there, and quads aligned? In steps of 16 columns they stay so. */
-OG_FN bool og_is_tile_whole(const og_args &a, const og_tile &tile)
+OG_FN bool og_is_tile_whole(const og_args &a, const og_tile &tile, const og_held &sums)
 {
-    const og_index m = og_warp_row(tile);
-    bool whole = m + 16 <= a.m && tile.n + OG_WIDTH <= a.n;
+    bool whole = og_warp_row(tile) + 16 <= a.m && tile.n + OG_WIDTH <= a.n;
+    const og_step_part<false> first = og_find_step<false>(tile, sums, 0);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        og_offsets at = og_find_offsets(a, tile, whole ? m + 8 * h : 0);
+    for (int r = 0; r < 2; r++) {
+        const og_offsets at = og_step_part<false>::find(first, a, r);
         whole = whole && og_pass0::is_aligned(a, at) && og_kept::is_aligned(a, at);
     }
     return __all_sync(0xffffffffu, whole);
 }
 
 /* z = the sums of a tile. Meanwhile the one before is written, a step after each stage; then, if
- * this one is whole, what its rows share is on its way. */
-OG_FN void og_multiply_and_write(const og_args &a, og_consumer &c, const og_tile &tile, bool whole,
-                                 const og_later &before, og_columns (&columns)[OG_AHEAD],
+ * this one is whole, what the rows of its first steps share is on its way. */
+OG_FN void og_multiply_and_write(const og_args &a, og_halves_consumer &c, const og_tile &tile,
+                                 bool whole, const og_later &before, og_kept (&ahead)[OG_AHEAD][1],
                                  og_sums &z)
 {
     og_multiply_stage<true>(c, z, false);
@@ -398,79 +441,59 @@ OG_FN void og_multiply_and_write(const og_args &a, og_consumer &c, const og_tile
 #pragma unroll
     for (int i = 0; i < OG_AHEAD; i++)
         if (whole)
-            columns[i] = og_find_own_columns<true>(a, og_first_column(tile) + 16 * i);
+            og_load_kept<0, true>(a, og_first_column(tile) + 16 * i, ahead[i]);
     og_multiply_from(a, c, 64 * OG_STEPS, z);
 }
 
-/* Columns 16 i + 4 t and the next three, in row g + 8 h. Tensor cores leave 8 j + 2 t and the next,
- * of even columns, then of odd ones. */
-OG_FN og_quad og_take_quad(const og_held &z, int i, int h)
-{
-    const float *even = z + 4 * i + 2 * h, *odd = even + OG_HELD / 2;
-    return {even[0], odd[0], even[1], odd[1]};
-}
-
+/* Computes the results of a whole tile. Nothing is read for it but what its rows share. */
 OG_FN void og_compute_later(const og_args &a, const og_tile &tile, const og_held &z,
-                            og_columns (&columns)[OG_AHEAD], og_later &later)
+                            og_kept (&ahead)[OG_AHEAD][1], og_later &later)
 {
-    og_row unused;
     og_loads0 none;
     later.there = true;
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-        later.at[h] = og_pass0::place(a, og_find_offsets(a, tile, og_warp_row(tile) + 8 * h));
-#pragma unroll
     for (int i = 0; i < OG_STEPS; i++) {
-        og_columns c = columns[i % OG_AHEAD];
+        og_step_part<true> f = og_find_step<true>(tile, z, i);
+        f.kept[0] = ahead[i % OG_AHEAD][0];
         if (i + OG_AHEAD < OG_STEPS)
-            columns[i % OG_AHEAD] =
-                og_find_own_columns<true>(a, og_first_column(tile) + 16 * (i + OG_AHEAD));
+            og_load_kept<0, true>(a, f.n + 16 * OG_AHEAD, ahead[i % OG_AHEAD]);
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            og_quad q = og_take_quad(z, i, h);
-            og_pass0::values y[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                c.kept[0].product[0] = q.e[j];
-                og_pass0::compute(a, unused, c.kept[0], none, j, y[j]);
-            }
-            later.results[i][h] = og_pass0::pack(y);
+        for (int r = 0; r < 2; r++) {
+            og_pass0::values y[OG_V];
+            if (i == 0)
+                later.at[r] = og_pass0::place(a, og_step_part<true>::find(f, a, r));
+            og_compute(a, f, r, 0, none, y);
+            later.results[i][r] = og_pass0::pack(y);
         }
     }
 }
 
-/* At the product's edge, or unaligned: at once. */
+/* A tile at the product's edge, or one that is not aligned, is finished at once. */
 OG_FN void og_finish_edge(const og_args &a, const og_tile &tile, const og_held &z)
 {
-    const og_index m = og_warp_row(tile), n = og_first_column(tile);
-    if (m >= a.m)
+    if (og_warp_row(tile) >= a.m)
         return;
 #pragma unroll
     for (int i = 0; i < OG_STEPS; i++) {
-        og_columns c = og_find_own_columns<false>(a, n + 16 * i);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int row = threadIdx.x % 32 / 4 + 8 * h;
-            const og_quad q[1][1] = {{og_take_quad(z, i, h)}};
-            og_place p = og_find_place<false>(a, tile.base * a.m + m, row, a.m - m, c);
-            og_finish_quads<false>(a, p, c, q);
-        }
+        og_step_part<false> f = og_find_step<false>(tile, z, i);
+        og_load_kept<0, false>(a, f.n, f.kept);
+        og_finish_fragment(a, f);
     }
 }
 
-OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
+OG_FN void og_consume_tiles(const og_args &a, og_halves_consumer &c, char *)
 {
     const og_later nothing = {};
     og_later later = nothing;
     for (og_index i = blockIdx.x / OG_CLUSTER; i < a.tiles; i += gridDim.x / OG_CLUSTER) {
         og_sums z;
-        og_columns columns[OG_AHEAD];
+        og_kept ahead[OG_AHEAD][1]; /* what the rows of a tile's first steps share */
         og_tile tile = og_find_own(a, i);
-        const bool whole = og_is_tile_whole(a, tile);
-        og_multiply_and_write(a, c, tile, whole, later, columns, z);
+        const bool whole = og_is_tile_whole(a, tile, z[0]);
+        og_multiply_and_write(a, c, tile, whole, later, ahead, z);
         later = nothing; /* which needs no registers */
         if (whole)
-            og_compute_later(a, tile, z[0], columns, later);
+            og_compute_later(a, tile, z[0], ahead, later);
         else
             og_finish_edge(a, tile, z[0]);
     }
@@ -484,8 +507,9 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *)
 /* ---- pass 0 ------------------------------------------------------------------------------ */
 
 enum {
+    OG_ROW_THREADS = 16 / OG_QUADS,     /* that finish 64 columns of a row */
     OG_WARP_ROWS = 32 / OG_ROW_THREADS, /* that a warp finishes at a time */
-    OG_PARTS = OG_WIDTH / 64            /* of 16 rows, that it passes through shared memory */
+    OG_STAGED_PARTS = OG_WIDTH / 64     /* of 16 rows, that it passes through shared memory */
 };
 
 /* Where element (row, column) of a product's OG_STAGED x 64 is: no two lanes in the same bank,
@@ -495,7 +519,8 @@ OG_FN int og_staged(int row, int column)
     return row * 64 + (column ^ (row & 3) << 3);
 }
 
-/* Columns 8 j + 2 t of OG_STAGED of the warp's rows, g and g + 8, or one of the two: for all j. */
+/* Stages columns 8 j + 2 t, for all j, of OG_STAGED of the warp's rows: g and g + 8, or one of the
+ * two. */
 OG_FN void og_stage_columns(float *to, const float *z)
 {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -507,24 +532,31 @@ OG_FN void og_stage_columns(float *to, const float *z)
                 make_float2(z[4 * j + 2 * h], z[4 * j + 2 * h + 1]);
 }
 
-/* Part `part` of the tile: OG_STAGED rows of 64 columns, then the next rows, then other columns.
+/* Stages part `part` of the tile: OG_STAGED rows of 64 columns, then the next rows, then others.
  * Registers have no index. */
 OG_FN void og_stage_part(float *to, const og_sums &z, int part)
 {
 #pragma unroll
-    for (int j = 0; j < OG_HEIGHT * OG_PARTS; j++)
+    for (int j = 0; j < OG_HEIGHT * OG_STAGED_PARTS; j++)
         if (part == j)
 #pragma unroll
             for (int p = 0; p < OG_PRODUCTS; p++)
                 og_stage_columns(to + p * OG_STAGED * 64,
-                                 z[j / OG_PARTS] + p * (OG_HELD / OG_PRODUCTS) +
-                                     32 * (j % OG_PARTS / OG_PRODUCTS) + 2 * (j % OG_PRODUCTS));
+                                 z[j / OG_STAGED_PARTS] + p * (OG_HELD / OG_PRODUCTS) +
+                                     32 * (j % OG_STAGED_PARTS / OG_PRODUCTS) +
+                                     2 * (j % OG_PRODUCTS));
 }
 
 /* The first of the warp's rows that this thread finishes, one of each OG_WARP_ROWS. */
 OG_FN int og_first_row()
 {
     return threadIdx.x % 32 / OG_ROW_THREADS;
+}
+
+/* The column of a thread's first quad, of 64 from n on. */
+OG_FN og_index og_quad_column(og_index n)
+{
+    return n + threadIdx.x % OG_ROW_THREADS * 4;
 }
 
 /* Are a warp's 16 rows from m on there, and all their quads aligned? In steps of 32 columns from
@@ -536,52 +568,81 @@ OG_FN bool og_are_rows_whole(const og_args &a, og_index base, og_index m, og_ind
     for (int r = 0; r < 16; r += OG_WARP_ROWS) {
         og_offsets at = og_start();
         og_seek_rows(a, base * a.m + (whole ? m : 0) + og_first_row() + r, at);
-        og_step_row(a, n + threadIdx.x % OG_ROW_THREADS * 4, at);
+        og_step_row(a, og_quad_column(n), at);
         whole = whole && og_loads0::is_aligned(a, at) && og_pass0::is_aligned(a, at);
     }
     return __all_sync(0xffffffffu, whole);
 }
 
-/* Finishes columns c of OG_STAGED rows, the first of which is row m of its product. With
+/* What is the same for all rows, for the thread's quads of 64 columns. */
+struct og_kept_columns {
+    og_kept kept[OG_QUADS];
+};
+
+OG_FN og_kept_columns og_load_kept_columns(const og_args &a, og_index n)
+{
+    og_kept_columns c;
+    og_load_kept<32, false>(a, og_quad_column(n), c.kept);
+    return c;
+}
+
+/* Row r of `rows` from number `index` on; beyond the last: that one. */
+template <class Part> OG_FN void og_set_row(Part &f, og_index index, og_index r, og_index rows)
+{
+    f.there = Part::whole || r < rows;
+    f.index = index + (f.there ? r : rows > 0 ? rows - 1 : 0);
+}
+
+/* Finishes 64 columns from n on of OG_STAGED rows, the first of which is row m of its product. With
  * OG_EARLY, what a row reads is on its way while the one before is finished. */
 template <bool whole>
-OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_columns &c,
-                            const float *staged)
+OG_FN void og_finish_staged(const og_args &a, og_index base, og_index m, og_index n,
+                            const og_kept_columns &c, const float *staged)
 {
+    typedef og_row_part<OG_QUADS, whole> part;
     const int column = threadIdx.x % OG_ROW_THREADS * 4;
     const og_index rows = whole ? OG_STAGED : a.m - m, index = base * a.m + m;
-    og_place next = og_find_place<whole>(a, index, og_first_row(), rows, c);
+    part f;
+    f.n = og_quad_column(n);
+#pragma unroll
+    for (int v = 0; v < OG_QUADS; v++)
+        f.kept[v] = c.kept[v];
+    og_set_row(f, index, og_first_row(), rows);
+    og_reads<part> next = og_read(a, f);
 #pragma unroll(whole ? OG_QUADS_AT_ONCE / OG_QUADS : 1)
     for (int i = 0; i < OG_STAGED; i += OG_WARP_ROWS) {
         const int r = og_first_row() + i, after = r + OG_WARP_ROWS;
-        og_quad z[OG_PRODUCTS][OG_QUADS];
-        og_place p = next;
+        const og_reads<part> reads = next;
+        part following = f;
+        og_set_row(following, index, after, rows);
         if (OG_EARLY && i + OG_WARP_ROWS < OG_STAGED)
-            next = og_find_place<whole>(a, index, after, rows, c);
+            next = og_read(a, following);
 #pragma unroll
-        for (int q = 0; q < OG_PRODUCTS * OG_QUADS; q++)
-            z[q / OG_QUADS][q % OG_QUADS] =
-                *(const og_quad *)&staged[q / OG_QUADS * OG_STAGED * 64 +
-                                          og_staged(r, column + 32 * (q % OG_QUADS))];
-        og_finish_quads<whole>(a, p, c, z);
+        for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+            for (int v = 0; v < OG_QUADS; v++)
+                f.sums[p][v] = *(const og_vector_sums
+                                     *)&staged[p * OG_STAGED * 64 + og_staged(r, column + 32 * v)];
+        og_finish_fragment(a, f, reads);
         if (!OG_EARLY && i + OG_WARP_ROWS < OG_STAGED)
-            next = og_find_place<whole>(a, index, after, rows, c);
+            next = og_read(a, following);
+        f = following;
     }
 }
 
-/* first: with OG_EARLY the tile's first columns: what is the same for all rows of the next ones is
- * on its way while these are finished. */
+/* Finishes a tile, 64 columns at a time. With OG_EARLY what is the same for all rows of the next
+ * ones is on its way while these are finished; `first` is that of the first ones. */
 OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_sums &z,
-                          const og_columns &first, char *shared)
+                          const og_kept_columns &first, char *shared)
 {
     const int warp = threadIdx.x / 32 - 4;
     float *staged = (float *)(shared + OG_STAGING_AT + warp * OG_WARP_BYTES);
-    og_columns c = first;
+    og_kept_columns c = first;
     bool whole = false;
 #pragma unroll 1
-    for (int i = 0; i < OG_HEIGHT * OG_PARTS; i++) {
-        const int part = i % OG_PARTS;
-        const og_index m = tile.m + (warp % (4 * OG_SHARERS) + 4 * (i / OG_PARTS)) * 16;
+    for (int i = 0; i < OG_HEIGHT * OG_STAGED_PARTS; i++) {
+        const int part = i % OG_STAGED_PARTS;
+        const og_index m = tile.m + (warp % (4 * OG_SHARERS) + 4 * (i / OG_STAGED_PARTS)) * 16;
         const og_index n = tile.n + 64 * (part / OG_PRODUCTS), row = m + 8 * (part % OG_PRODUCTS);
         if (m >= a.m)
             return;
@@ -595,19 +656,19 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_sums &z,
         og_stage_part(staged, z, i);
         __syncwarp();
         if (!OG_EARLY)
-            c = og_find_columns(a, n);
-        og_columns next = c;
-        if (OG_EARLY && part + 1 < OG_PARTS && part % OG_PRODUCTS == OG_PRODUCTS - 1)
-            next = og_find_columns(a, n + 64);
+            c = og_load_kept_columns(a, n);
+        og_kept_columns next = c;
+        if (OG_EARLY && part + 1 < OG_STAGED_PARTS && part % OG_PRODUCTS == OG_PRODUCTS - 1)
+            next = og_load_kept_columns(a, n + 64);
         if (whole && n + 64 <= a.n)
-            og_finish_staged<true>(a, tile.base, row, c, staged);
+            og_finish_staged<true>(a, tile.base, row, n, c, staged);
         else if (row < a.m)
-            og_finish_staged<false>(a, tile.base, row, c, staged);
+            og_finish_staged<false>(a, tile.base, row, n, c, staged);
         c = next;
     }
 }
 
-OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
+OG_FN void og_consume_tiles(const og_args &a, og_halves_consumer &c, char *shared)
 {
     const og_index step = gridDim.x / OG_CLUSTER;
     og_index i = blockIdx.x / OG_CLUSTER;
@@ -618,12 +679,12 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
     for (; i < a.tiles; i += OG_ALTERNATES ? 2 * step : step) {
         og_sums z;
         og_tile tile = og_find_own(a, i);
-        og_columns columns;
+        og_kept_columns columns;
         if (OG_EARLY)
-            columns = og_find_columns(a, tile.n); /* on its way meanwhile */
+            columns = og_load_kept_columns(a, tile.n); /* on its way meanwhile */
         if (OG_ALTERNATES)
             og_await_other(c);
-        og_multiply_tile(a, c, z);
+        og_multiply_halves_tile(a, c, z);
         if (OG_ALTERNATES)
             og_skip_tiles(a, c, 1);
         og_finish_tile(a, tile, z, columns, shared);
@@ -634,10 +695,13 @@ OG_FN void og_consume_tiles(const og_args &a, og_consumer &c, char *shared)
 
 /* ---- the kernel -------------------------------------------------------------------------- */
 
-OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
+OG_FN void og_consume_halves(const og_args &a, const og_halves_ring &rings, char *shared)
 {
-    og_consumer c = {rings, {0, 0}, (uint32_t)(OG_ALTERNATES ? 0 : og_own_group() * (64 * 128)), 0,
-                     og_own_group() == 0 ? 1u : 0u};
+    og_halves_consumer c = {rings,
+                            {0, 0},
+                            (uint32_t)(OG_ALTERNATES ? 0 : og_own_group() * (64 * 128)),
+                            0,
+                            og_own_group() == 0 ? 1u : 0u};
     og_consume_tiles(a, c, shared);
 }
 
@@ -647,14 +711,14 @@ OG_FN void og_consume(const og_args &a, const og_rings &rings, char *shared)
 #define OG_IN_CLUSTERS
 #endif
 
-extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_TENSOR_THREADS, 1)
-    og_tensor(const __grid_constant__ og_args a)
+extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_HALVES_THREADS, 1)
+    og_multiply_halves(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(1024) char og_shared[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
     if (base % 1024)
         __trap(); /* the swizzle is by address */
-    og_rings rings = og_start_rings(base);
+    og_halves_ring rings = og_start_halves_ring(base);
     og_publish_barriers();
     __syncthreads();
     if constexpr (OG_CLUSTER == 2)
@@ -663,11 +727,11 @@ extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_TENSOR_THREADS, 1
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1)
             og_give_registers<40>();
-        og_produce(a, rings);
+        og_produce_halves(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
             og_take_registers<232>();
-        og_consume(a, rings, og_shared);
+        og_consume_halves(a, rings, og_shared);
     }
     if constexpr (OG_CLUSTER == 2) {
         __syncwarp();
@@ -677,28 +741,17 @@ extern "C" __global__ void OG_IN_CLUSTERS __launch_bounds__(OG_TENSOR_THREADS, 1
 
 #else /* where there are no such instructions, nothing can launch this */
 
-OG_KERNEL(og_tensor, OG_TENSOR_THREADS)
+OG_KERNEL(og_multiply_halves, OG_HALVES_THREADS)
 {
     __trap();
 }
 
 #endif
 
-/* A thread has quads of some of the 32 rows. */
-OG_FN void og_finish_redone(const og_args &a, og_index, og_index m, og_index n, int first,
-                            int count, int from, const og_redo_shared &shared)
+/* ---- for redo.cuh -------------------------------------------------------------------------- */
+
+/* og_redo is launched where addresses are none that TMA takes. */
+OG_FN bool og_redoes_all(const og_args &)
 {
-    const int column = threadIdx.x % OG_ROW_THREADS * 4;
-    og_columns c = og_find_columns(a, n);
-    for (int row = threadIdx.x / OG_ROW_THREADS; row < 32; row += 256 / OG_ROW_THREADS) {
-        const int at = first + row;
-        og_quad z[OG_PRODUCTS][OG_QUADS];
-#pragma unroll
-        for (int q = 0; q < OG_PRODUCTS * OG_QUADS; q++)
-            z[q / OG_QUADS][q % OG_QUADS] =
-                *(const og_quad *)&shared
-                     .product[q / OG_QUADS * OG_REDO_MOST + from + row][column + 32 * (q % OG_QUADS)];
-        og_index index = m + shared.list[at < count ? at : count - 1];
-        og_finish_quads<false>(a, og_find_place<false>(a, index, 0, at < count, c), c, z);
-    }
+    return true;
 }

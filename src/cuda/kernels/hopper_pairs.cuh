@@ -27,29 +27,31 @@
  *   OG_TENSOR_BLOCKS  of a multiprocessor: 1, or 2 of one warpgroup that multiplies 32 rows
  *   OG_RING_BYTES     of shared memory that boxes of w and x have
  *   OG_LONG     1: there are several segments, of OG_SEGMENT k
- *   OG_PARTS    1: and a block takes one of a tile at a time; their sums wait in the scratch
+ *   OG_BY_SEGMENTS    1: and a block takes one of a tile at a time; their sums wait in the scratch
  * No bit depends on them.
  *   OG_TURNS_W  1: w was brought into another layout first
  *   OG_X_MOVES  1: there are several products, and each has rows of x of its own
  *   OG_W_ACROSS 1: neighbours in memory are columns of the product; else k of one of them
  */
 #include "cuda/kernels/pairs.cuh"
-#include "cuda/kernels/hopper_tiles.cuh"
+#include "cuda/kernels/tiles.cuh"
+#include "cuda/kernels/hopper_ring.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 
 enum {
-    OG_BN = 64 * OG_GROUPS,
+    OG_TILE_COLUMNS = 64 * OG_GROUPS,
     OG_BARRIERS = 64, /* at most */
-    OG_W_BYTES = OG_BN * 32 * 4, /* 32 k of w: OG_BN rows, or 32 rows of each 32 columns */
+    /* a box of w has 32 k: OG_TILE_COLUMNS rows, or 32 rows of each 32 columns */
+    OG_W_BOX_BYTES = OG_TILE_COLUMNS * 32 * 4,
     OG_ACROSS_BYTES = 32 * 32 * 4,
     OG_X_STAGES = 4,
-    OG_X_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
-    OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BYTES) / OG_W_BYTES,
-    OG_X_RING = OG_W_STAGES * OG_W_BYTES
+    OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
+    OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BOX_BYTES) / OG_W_BOX_BYTES,
+    OG_X_RING = OG_W_STAGES * OG_W_BOX_BYTES
 };
 static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
 
-/* Has og_redo everything to do? TMA takes no other addresses. */
+/* TMA takes addresses that are multiples of 16 alone. */
 OG_FN bool og_redoes_all(const og_args &a)
 {
     return !OG_TURNS_W && (uint64_t)a.w % 16 != 0;
@@ -61,7 +63,7 @@ enum { OG_BESIDE = OG_W_ACROSS ? 1 : 8 }; /* from a thread's column to its other
 
 /* A thread's place in a tile: columns n and n + OG_BESIDE, rows m + 8 (i / 2) + i % 2, i below
  * OG_BM / 4. */
-struct og_place {
+struct og_pairs_place {
     og_index base, above; /* its product, rows of the products before that */
     og_index m, n, run;   /* run: of OG_RUN columns, its group's */
     int group, warp, t;
@@ -75,7 +77,7 @@ OG_FN constexpr int og_row_of(int i)
     return i / 2 * 8 + i % 2;
 }
 
-/* og_place::there of a thread that has `left` rows from its first to the product's last. */
+/* og_pairs_place::there, of a thread that has `left` rows from its first to the product's last. */
 OG_FN uint32_t og_rows_there(og_index left)
 {
     const int rows = left < 0 ? 0 : left > OG_BM ? OG_BM : (int)left;
@@ -85,13 +87,13 @@ OG_FN uint32_t og_rows_there(og_index left)
 }
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
-struct og_rings {
+struct og_pairs_rings {
     uint32_t w, x, w_full, w_empty, x_full, x_empty;
 };
 
-OG_FN og_rings og_start_rings(uint32_t base, uint32_t barriers)
+OG_FN og_pairs_rings og_start_pairs_rings(uint32_t base, uint32_t barriers)
 {
-    og_rings rings;
+    og_pairs_rings rings;
     rings.w = base;
     rings.x = base + OG_X_RING;
     rings.w_full = barriers;
@@ -117,7 +119,7 @@ struct og_item {
 
 OG_FN og_item og_find_item(const og_args &a, og_index i)
 {
-#if OG_PARTS
+#if OG_BY_SEGMENTS
     const og_index tile = i / a.parts;
     const int from = (int)(i - tile * a.parts) * OG_SEGMENT, end = (int)a.k_padded;
     return {tile, from, end - from < OG_SEGMENT ? end : from + OG_SEGMENT};
@@ -128,45 +130,45 @@ OG_FN og_item og_find_item(const og_args &a, og_index i)
 
 /* ---- the producers ----------------------------------------------------------------------- */
 
-OG_FN void og_produce_w(const og_args &a, const og_rings &rings)
+OG_FN void og_produce_w(const og_args &a, const og_pairs_rings &rings)
 {
-    og_turn turn = {0, 1};
+    og_ring_turn turn = {0, 1};
     og_fetch_map(&a.w_map);
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile(a, item.tile);
+        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
         const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
         for (int k = item.from; k < item.to; k += 32) {
             og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BYTES);
-            const uint32_t to = rings.w + turn.stage * OG_W_BYTES;
+            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BOX_BYTES);
+            const uint32_t to = rings.w + turn.stage * OG_W_BOX_BYTES;
             const uint32_t full = rings.w_full + 8 * turn.stage;
             const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
 #if OG_W_ACROSS
 #pragma unroll
-            for (int box = 0; box < OG_BN / 32; box++)
-                og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n * OG_BN + 32 * box,
-                            k, base, full, policy);
+            for (int box = 0; box < OG_TILE_COLUMNS / 32; box++)
+                og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n + 32 * box, k, base,
+                            full, policy);
 #else
-            og_copy_box(to, &a.w_map, k, (int)tile.n * OG_BN, base, full, policy);
+            og_copy_box(to, &a.w_map, k, (int)tile.n, base, full, policy);
 #endif
             og_advance<OG_W_STAGES>(turn);
         }
     }
 }
 
-OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
+OG_FN void og_produce_x(const og_args &a, const og_pairs_rings &rings)
 {
-    og_turn turn = {0, 1};
+    og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
     og_await_launch(); /* og_split */
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile(a, item.tile);
+        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
         for (int k = item.from; k < item.to; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BYTES);
-            og_copy_box(rings.x + turn.stage * OG_X_BYTES, &a.x_map, k, (int)tile.m * OG_BM,
+            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
+            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m,
                         OG_X_MOVES ? 2 * (int)tile.base : 0, rings.x_full + 8 * turn.stage,
                         OG_READ_OFTEN);
             og_advance<OG_X_STAGES>(turn);
@@ -175,7 +177,7 @@ OG_FN void og_produce_x(const og_args &a, const og_rings &rings)
 }
 
 /* All of the first warpgroup comes here. */
-OG_FN void og_produce(const og_args &a, const og_rings &rings)
+OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 {
     if (threadIdx.x == 0)
         og_produce_w(a, rings);
@@ -194,10 +196,10 @@ struct og_fragment {
 struct og_reader {
     uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
     uint32_t full, empty;
-    og_turn turn;
+    og_ring_turn turn;
 };
 
-OG_FN void og_release(uint32_t barrier)
+OG_FN void og_release_stage(uint32_t barrier)
 {
     __syncwarp();
     if (threadIdx.x % 32 == 0)
@@ -208,7 +210,7 @@ OG_FN void og_release(uint32_t barrier)
  * OG_SPLIT_SHUFFLES says. */
 OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 {
-    const uint32_t stage = r.turn.stage * OG_W_BYTES;
+    const uint32_t stage = r.turn.stage * OG_W_BOX_BYTES;
 #if OG_W_ACROSS
 #pragma unroll
     for (int j = 0; j < 4; j++) { /* the next k is a row of 128 bytes and its swizzle further */
@@ -228,7 +230,7 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #endif
 }
 
-/* The next block of w. All of it is in registers before the first conversion. */
+/* Reads the next block of w. All of it is in registers before the first conversion. */
 OG_FN void og_read_block(og_reader &r, og_fragment &f)
 {
     og_four v[4][2]; /* [step][row] */
@@ -241,8 +243,8 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
         og_advance<OG_W_STAGES>(r.turn);
     }
     og_finish_loads();
-    og_release(r.empty + 8 * stages[0]);
-    og_release(r.empty + 8 * stages[1]);
+    og_release_stage(r.empty + 8 * stages[0]);
+    og_release_stage(r.empty + 8 * stages[1]);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -266,7 +268,7 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
 /* Starts the products of a block: small terms first. */
 OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
-    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BYTES / 2);
+    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
     og_pin(chain);
     og_products_fence();
     og_multiply_16<0>(chain, f.lo, hi);
@@ -282,28 +284,28 @@ OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
     og_products_commit();
 }
 
-OG_FN void og_add_chain(og_held &sum, const og_held &chain, const og_fragment &f)
+OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &f)
 {
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
 }
 
-struct og_consumer {
-    og_rings rings;
+struct og_pairs_consumer {
+    og_pairs_rings rings;
     og_reader reader;
-    og_turn turn; /* of x */
+    og_ring_turn turn; /* of x */
 };
 
 /* Ends the products of block f, of b; meanwhile block next of w is read, if there is one.
  * The condition keeps its conversions where they are: without it ptxas 13 moves them behind
  * the wait, where the tensor cores idle. */
-OG_FN void og_end_block(og_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
+OG_FN void og_end_block(og_pairs_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
                         bool more, og_fragment &next)
 {
     if (more) {
         og_read_block(c.reader, next);
-        og_turn following = c.turn;
+        og_ring_turn following = c.turn;
         og_advance<OG_X_STAGES>(following);
         og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
     }
@@ -312,11 +314,11 @@ OG_FN void og_end_block(og_consumer &c, og_held &sum, og_held &chain, const og_f
     if (threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
     og_advance<OG_X_STAGES>(c.turn);
-    og_add_chain(sum, chain, f);
+    og_add_scaled_chain(sum, chain, f);
 }
 
 #if OG_LONG
-/* Sums of segments: where the first four of a thread wait; the next are a tile's threads apart. */
+/* Where the first four of a thread's sums of segments wait; the next are a tile's threads apart. */
 OG_FN og_four *og_find_sums(const og_args &a, og_index place, int thread)
 {
     return (og_four *)a.segments + (int64_t)place * (OG_HELD / 4 * 128 * OG_GROUPS) + thread;
@@ -395,8 +397,8 @@ OG_FN void og_join_segments(const og_args &a, og_held &sum)
 #endif
 
 /* sum = the products of an item, x scaled. */
-OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, const og_item &item, og_held &sum,
-                            og_held &chain)
+OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_item &item,
+                            og_held &sum, og_held &chain)
 {
     const int blocks = (item.to - item.from) / 64;
     og_fragment f, g;
@@ -406,18 +408,18 @@ OG_FN void og_multiply_tile(const og_args &a, og_consumer &c, const og_item &ite
     og_read_block(c.reader, f);
     og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
     for (int b = 0; b < blocks; b += 2) {
-        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, f, b + 1 < blocks, g);
         if (b + 1 >= blocks)
             break;
-        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BYTES);
+        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, g, b + 2 < blocks, f);
-#if OG_LONG && !OG_PARTS
+#if OG_LONG && !OG_BY_SEGMENTS
         if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
             og_end_segment(a, sum, b + 2 == OG_SEGMENT / 64);
 #endif
     }
-#if OG_LONG && !OG_PARTS
+#if OG_LONG && !OG_BY_SEGMENTS
     og_join_segments(a, sum);
 #endif
 }
@@ -432,12 +434,15 @@ OG_FN int og_column_of(int g)
 
 /* Lanes from one of a thread's first columns to the next, to the one after that, to the one
  * after those four. */
-enum { OG_STEP_1 = OG_W_ACROSS ? 4 : 8, OG_STEP_2 = OG_W_ACROSS ? 8 : 16,
-       OG_STEP_4 = OG_W_ACROSS ? 16 : 4 };
+enum {
+    OG_STEP_1 = OG_W_ACROSS ? 4 : 8,
+    OG_STEP_2 = OG_W_ACROSS ? 8 : 16,
+    OG_STEP_4 = OG_W_ACROSS ? 16 : 4
+};
 
-OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
+OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int column, int t)
 {
-    og_consumer c;
+    og_pairs_consumer c;
     c.rings = rings;
 #if OG_W_ACROSS
     const int k = 4 * t + t / 2 * 2; /* threads that read at once have different k % 8 / 2 */
@@ -456,7 +461,7 @@ OG_FN og_consumer og_start_consumer(const og_rings &rings, int column, int t)
 
 /* Undoes x's scales; returns the rows (bit i) that are left to og_redo. There are scales for as
  * many rows more as a tile has. */
-OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
+OG_FN uint32_t og_unscale(const og_args &a, const og_pairs_place &at, og_held &sum)
 {
     const float *scales = (const float *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
     uint32_t doubtful = 0;
@@ -476,9 +481,10 @@ OG_FN uint32_t og_unscale(const og_args &a, const og_place &at, og_held &sum)
     return doubtful & at.there;
 }
 
-/* What any thread of the group that has these rows has found, and has it written down. Votes
+/* Returns what any thread of the group has found in the rows of this place, and marks it in a.redo.
+ * Votes
  * of one tile are read before those of the next but one are written: two places will do. */
-OG_FN uint32_t og_vote(const og_args &a, const og_place &at, uint32_t mine, uint32_t *votes)
+OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine, uint32_t *votes)
 {
     mine |= __shfl_xor_sync(0xffffffffu, mine, 4);
     mine |= __shfl_xor_sync(0xffffffffu, mine, 8);
@@ -500,7 +506,8 @@ OG_FN uint32_t og_vote(const og_args &a, const og_place &at, uint32_t mine, uint
 }
 
 /* Makes products of the sums; returns the rows (bit i) that are left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &a, const og_place &at, og_held &sum, uint32_t *votes)
+OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, og_held &sum,
+                           uint32_t *votes)
 {
     return og_vote(a, at, og_unscale(a, at, sum), votes);
 }

@@ -76,7 +76,7 @@ OG_FN void og_copy_box(uint32_t to, const og_map *map, int column, int row, int 
                  : "memory");
 }
 
-/* The same into both blocks of a cluster, at the same place; each one's barrier counts it. */
+/* The box goes to both blocks of a cluster, at the same place; each one's barrier counts it. */
 OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
                                uint32_t barrier, uint64_t policy)
 {
@@ -150,7 +150,7 @@ template <int registers> OG_FN void og_take_registers()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-/* Before the first product after registers were written that products use. */
+/* Comes before the first product after registers were written that products use. */
 OG_FN void og_products_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -161,7 +161,7 @@ OG_FN void og_products_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most so many groups of products are under way. */
+/* Waits until at most so many groups of products are under way. */
 template <int groups> OG_FN void og_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");

@@ -24,14 +24,17 @@
  *   OG_PAIRS  1: float32 as pairs of float16; 0: halves, OG_BFLOAT 1: bfloat16
  */
 #include "cuda/kernels/pairs.cuh"
-#include "cuda/kernels/product.cuh"
+#include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
+#include "cuda/kernels/tiles.cuh"
 
 enum {
     OG_MMA_THREADS = 256,
     OG_BLOCKS = OG_BM + OG_BN < 128 ? 2 : 1, /* of a multiprocessor, as registers allow */
-    OG_PLANES = OG_PAIRS ? 2 : 1,    /* hi and lo */
-    OG_WARPS_N = OG_BM == 128 && OG_BN == 64 ? 2 : OG_BM == 32 && OG_BN == 128 ? 8 : 4,
+    OG_PLANES = OG_PAIRS ? 2 : 1,            /* hi and lo */
+    OG_WARPS_N = OG_BM == 128 && OG_BN == 64   ? 2
+                 : OG_BM == 32 && OG_BN == 128 ? 8
+                                               : 4,
     OG_WARPS_M = 8 / OG_WARPS_N,
     OG_WM = OG_BM / OG_WARPS_M, /* a warp's part of the tile: */
     OG_WN = OG_BN / OG_WARPS_N,
@@ -40,9 +43,9 @@ enum {
     /* A stage: rows of 64 halves of x, planes one after the other, then those of w, then what
      * undoes w's scales. */
     OG_LINE = 128,
-    OG_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
-    OG_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
-    OG_STAGE_BYTES = OG_X_BYTES + OG_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
+    OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
+    OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
+    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
     /* Behind the stages of the largest tiles: w of the next step, as it is; threads that held it
      * in registers would have too few. Each has 16 bytes of each 4096. */
     OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
@@ -52,7 +55,7 @@ enum {
     OG_MARKS_AT = OG_BM * OG_PITCH * 4,
     OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_WARPS_N
 };
-static_assert(OG_SHARED_BYTES >= OG_STAGES * OG_STAGE_BYTES + OG_RAW_BYTES &&
+static_assert(OG_SHARED_BYTES >= OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES &&
                   OG_SHARED_BYTES >= OG_SLOT_BYTES,
               "the launch gives it");
 
@@ -67,34 +70,18 @@ OG_FN int og_thread()
     return thread;
 }
 
-/* Place of 16 bytes of a row of a stage: no conflicts of 8 neighbouring rows. */
+/* Where 16 bytes of a row of a stage are: 8 neighbouring rows do not conflict. */
 OG_FN int og_swizzle(int row, int chunk)
 {
     return row * OG_LINE + ((chunk ^ row % 8) << 4);
 }
 
-/* A tile's first row and column, of product `base` of the batch. */
-struct og_tile {
-    og_index base, m, n;
-};
-
-/* Tiles lie in bands: what blocks that run at the same time read is read from L2. */
-OG_FN og_tile og_find_tile(const og_args &a)
+OG_FN og_tile og_find_own_tile(const og_args &a)
 {
-    enum { BAND = 8 };
-    og_tile tile;
-    og_index each = a.m_tiles * a.n_tiles, i = (og_index)blockIdx.x;
-    tile.base = i / each;
-    i -= tile.base * each;
-    og_index first = i / (BAND * a.n_tiles) * BAND;
-    og_index height = a.m_tiles - first < BAND ? a.m_tiles - first : BAND;
-    i -= first * a.n_tiles;
-    tile.m = (first + i % height) * OG_BM;
-    tile.n = i / height * OG_BN;
-    return tile;
+    return og_find_tile<OG_BM, OG_BN>(a, (og_index)blockIdx.x);
 }
 
-/* Of all rows of x; beyond the batch's last it is that one. */
+/* The number of a tile's row, of all rows of x; beyond the product's last it is that one. */
 OG_FN int64_t og_line_of(const og_args &a, const og_tile &tile, int row)
 {
     og_index m = tile.m + row < a.m ? tile.m + row : a.m - 1;
@@ -111,8 +98,8 @@ OG_FN const char *og_start_x(const og_args &a, const og_tile &tile)
     return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * 2 + threadIdx.x % 8 * 16;
 }
 
-/* Starts to copy 64 k. */
-OG_FN void og_copy_x(const og_args &a, const char *&x, char *stage)
+/* Starts to copy 64 k of x. */
+OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
 {
     const int thread = og_thread();
     const int64_t pitch = (int64_t)a.k_padded * 2;
@@ -151,7 +138,7 @@ OG_FN char *og_raw_at(char *to, int row, int item)
     const int thread = og_thread();
     if constexpr (OG_PAIRS)
         return to + ((row * OG_ITEMS + item) * OG_MMA_THREADS + thread) * 16;
-    return to + OG_X_BYTES + og_swizzle(row * 64 + og_w_row_of(thread), 4 * item + thread % 4);
+    return to + OG_MMA_X_BYTES + og_swizzle(row * 64 + og_w_row_of(thread), 4 * item + thread % 4);
 }
 
 struct og_w_reader {
@@ -217,8 +204,8 @@ OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
         for (int i = 0; i < OG_W_ROWS * OG_ITEMS; i++)
             *(uint4 *)&part[i / OG_ITEMS][i % OG_ITEMS] =
                 *(const uint4 *)og_raw_at(raw, i / OG_ITEMS, i % OG_ITEMS);
-    char *w = stage + OG_X_BYTES;
-    float *undo = (float *)(w + OG_W_BYTES);
+    char *w = stage + OG_MMA_X_BYTES;
+    float *undo = (float *)(w + OG_MMA_W_BYTES);
 #pragma unroll
     for (int i = 0; i < OG_W_ROWS; i++) {
         const int row = i * 64 + og_w_row_of(thread);
@@ -249,26 +236,26 @@ OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
 
 /* ---- 64 k ---------------------------------------------------------------------------------- */
 
-typedef float og_held[OG_I][OG_J][4]; /* a thread's part of the tile */
+typedef float og_mma_sums[OG_I][OG_J][4]; /* a thread's part of the tile */
 
 /* A warp's place in the tile. */
-OG_FN int og_warp_row(int thread)
+OG_FN int og_mma_row(int thread)
 {
     return thread / 32 % OG_WARPS_M * OG_WM;
 }
 
-OG_FN int og_warp_column(int thread)
+OG_FN int og_mma_column(int thread)
 {
     return thread / 32 / OG_WARPS_M * OG_WN;
 }
 
-/* 16 rows of x, for step k of 16. */
+/* Loads 16 rows of x, for step k of 16. */
 OG_FN void og_load_x(const char *x, int row, int k, int lane, uint32_t *to)
 {
     og_load_matrices(to, x + og_swizzle(row + lane % 16, 2 * k + lane / 16));
 }
 
-/* 8 rows of w, for 4 steps. */
+/* Loads 8 rows of w, for 4 steps. */
 OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 {
 #pragma unroll
@@ -277,11 +264,11 @@ OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 }
 
 /* sum += the products of a stage. */
-OG_FN void og_multiply_stage(const char *stage, og_held &sum)
+OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
 {
-    const char *w = stage + OG_X_BYTES;
+    const char *w = stage + OG_MMA_X_BYTES;
     const int thread = og_thread(), lane = thread % 32;
-    const int row = og_warp_row(thread), column = og_warp_column(thread);
+    const int row = og_mma_row(thread), column = og_mma_column(thread);
     uint32_t hi[OG_J][4][2];
 #pragma unroll
     for (int j = 0; j < OG_J; j++)
@@ -311,22 +298,22 @@ OG_FN void og_multiply_stage(const char *stage, og_held &sum)
             og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_multiply_16<OG_BFLOAT>(chain[j], small, hi[j][k]);
+                og_mma_16<OG_BFLOAT>(chain[j], small, hi[j][k]);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_multiply_16<OG_BFLOAT>(chain[j], x[k], lo[j][k]);
+                og_mma_16<OG_BFLOAT>(chain[j], x[k], lo[j][k]);
         }
 #endif
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_multiply_16<OG_BFLOAT>(chain[j], x[k], hi[j][k]);
+                og_mma_16<OG_BFLOAT>(chain[j], x[k], hi[j][k]);
 #pragma unroll
         for (int j = 0; j < OG_J; j++) {
             float2 undo = {1.0f, 1.0f};
             if (OG_PAIRS)
-                undo = *(const float2 *)(w + OG_W_BYTES + 4 * (column + 8 * j + lane % 4 * 2));
+                undo = *(const float2 *)(w + OG_MMA_W_BYTES + 4 * (column + 8 * j + lane % 4 * 2));
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
@@ -336,7 +323,7 @@ OG_FN void og_multiply_stage(const char *stage, og_held &sum)
 
 /* ---- a tile -------------------------------------------------------------------------------- */
 
-OG_FN void og_clear(og_held &sum)
+OG_FN void og_clear(og_mma_sums &sum)
 {
 #pragma unroll
     for (int i = 0; i < OG_I; i++)
@@ -351,17 +338,17 @@ OG_FN void og_clear(og_held &sum)
 #if OG_PAIRS
 /* While a stage is multiplied the other is filled; half of the warps fill before they
  * multiply, half after: each of a multiprocessor's four parts has one of both. */
-OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
+OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
-    const og_tile tile = og_find_tile(a);
+    const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
-    char *raw = shared + 2 * OG_STAGE_BYTES;
+    char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
     og_fetch_w(a, reader, 0, part, raw);
-    og_copy_x(a, x, shared);
+    og_copy_x_stage(a, x, shared);
     og_end_copies();
     og_await_copies<0>();
     og_place_w(part, raw, shared);
@@ -370,16 +357,16 @@ OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
     __syncthreads();
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        char *now = shared + step % 2 * OG_STAGE_BYTES;
-        char *next = shared + (step + 1) % 2 * OG_STAGE_BYTES;
+        char *now = shared + step % 2 * OG_MMA_STAGE_BYTES;
+        char *next = shared + (step + 1) % 2 * OG_MMA_STAGE_BYTES;
         const bool more = step + 1 < steps;
         if (more)
-            og_copy_x(a, x, next);
+            og_copy_x_stage(a, x, next);
         og_end_copies();
 #pragma unroll 1
         for (int turn = 0; turn < 2; turn++)
             if (turn != og_thread() / 128) {
-                og_multiply_stage(now, sum);
+                og_mma_stage(now, sum);
             } else if (more) {
                 og_await_copies<1>(); /* w's, of the step before */
                 og_place_w(part, raw, next);
@@ -392,9 +379,9 @@ OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
 }
 #else
 /* The stages are a ring that is filled ahead. */
-OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
+OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
-    const og_tile tile = og_find_tile(a);
+    const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     og_w_reader reader = og_start_w(a, tile);
@@ -408,13 +395,13 @@ OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
             __syncthreads();
         }
         if (next < steps) {
-            char *stage = shared + next % OG_STAGES * OG_STAGE_BYTES;
+            char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
             og_fetch_w(a, reader, next * 64, part, stage);
-            og_copy_x(a, x, stage);
+            og_copy_x_stage(a, x, stage);
         }
         og_end_copies();
         if (step >= 0)
-            og_multiply_stage(shared + step % OG_STAGES * OG_STAGE_BYTES, sum);
+            og_mma_stage(shared + step % OG_STAGES * OG_MMA_STAGE_BYTES, sum);
     }
     og_await_copies<0>();
     __syncthreads();
@@ -422,10 +409,11 @@ OG_FN void og_multiply_tile(const og_args &a, char *shared, og_held &sum)
 #endif
 
 /* Products go to shared memory, as rows of the tile. */
-OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_held &sum, char *shared)
+OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sums &sum,
+                         char *shared)
 {
-    const int lane = threadIdx.x % 32, first = og_warp_row(threadIdx.x) + lane / 4;
-    const int column = og_warp_column(threadIdx.x) + lane % 4 * 2;
+    const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
+    const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
     uint32_t doubtful = 0; /* bit i: row first + 8 i */
 #pragma unroll
     for (int i = 0; i < 2 * OG_I; i++) {
@@ -462,7 +450,8 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_held &s
 }
 
 #if OG_PAIRS
-/* Has a warp left these 64 columns of a row to og_redo? Has it written down. */
+/* Has a warp left these 64 columns of a row to og_redo? The first of the row's threads marks it in
+ * a.redo. */
 OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
 {
     enum { EACH = 64 / OG_WN };
@@ -481,12 +470,12 @@ OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, co
 }
 #endif
 
-OG_KERNEL(og_tensor, OG_MMA_THREADS, OG_BLOCKS)
+OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
 {
     extern __shared__ __align__(1024) char og_shared[];
-    og_held sum;
-    og_multiply_tile(a, og_shared, sum);
-    og_tile tile = og_find_tile(a);
+    og_mma_sums sum;
+    og_mma_tile(a, og_shared, sum);
+    og_tile tile = og_find_own_tile(a);
     og_leave_sums(a, tile, sum, og_shared);
     __syncthreads();
 #pragma unroll 1
@@ -494,9 +483,9 @@ OG_KERNEL(og_tensor, OG_MMA_THREADS, OG_BLOCKS)
         const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
         const int column = run * OG_RUN + threadIdx.x % 8 * 4;
         const float *from = (const float *)og_shared + row * OG_PITCH + column;
-        og_quad z[1][2];
-        z[0][0] = *(const og_quad *)from;
-        z[0][1] = *(const og_quad *)(from + 32);
+        og_vector_sums z[1][2];
+        z[0][0] = *(const og_vector_sums *)from;
+        z[0][1] = *(const og_vector_sums *)(from + 32);
         og_index m = tile.m + row;
 #if OG_PAIRS
         if (og_leaves(a, tile, row, run, og_shared))
@@ -506,22 +495,11 @@ OG_KERNEL(og_tensor, OG_MMA_THREADS, OG_BLOCKS)
     }
 }
 
-/* ---- for redo.cuh --------------------------------------------------------------- */
+/* ---- for redo.cuh -------------------------------------------------------------------------- */
 
 #if OG_PAIRS
 OG_FN bool og_redoes_all(const og_args &)
 {
     return false;
-}
-
-/* Rows [m, end) of product `base` of a batch, of which og_redo looks at 128. */
-struct og_band {
-    og_index base, m, end;
-};
-
-OG_FN og_band og_find_band(const og_args &a, og_index i)
-{
-    og_index base = i / a.redo_groups, first = base * a.m;
-    return {base, first + i % a.redo_groups * 128, first + a.m};
 }
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * mma_copy.cuh - x of float16 or bfloat16 as it is, for products on tensor cores: a
- * block a row.
+ * block takes a row.
  *
  * Scratch: a.x_pairs, rows of a.k_padded, with zeros from a.k on.
  */
 #include "cuda/kernels/pairs.cuh"
 
-enum { OG_SPLIT_THREADS = 512 }; /* at most; a launch may have fewer */
+enum { OG_COPY_ROW_THREADS = 512 }; /* at most; a launch may have fewer */
 
-OG_KERNEL(og_split, OG_SPLIT_THREADS)
+OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 {
     const og_index row = (og_index)blockIdx.x;
     const og_element *x = og_x_row(a, row);

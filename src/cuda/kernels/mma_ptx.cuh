@@ -26,13 +26,14 @@ OG_FN void og_end_copies()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* All of the thread's lots but the last `most` have arrived; for others after a barrier. */
+/* Waits until all of the thread's lots but the last `most` have arrived; other threads see them
+ * after a barrier. */
 template <int most> OG_FN void og_await_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
 }
 
-/* Four matrices of 8 rows of 16 bytes; lane i gives row i % 8 of matrix i / 8 and gets, of
+/* Loads four matrices of 8 rows of 16 bytes; lane i gives row i % 8 of matrix i / 8 and gets, of
  * each, bytes 4 (i % 4) on of row i / 4. */
 OG_FN void og_load_matrices(uint32_t *to, const void *row)
 {
@@ -45,7 +46,7 @@ OG_FN void og_load_matrices(uint32_t *to, const void *row)
 /* d (16 x 8) += x (16 x 16) * w (8 x 16, transposed). Lane 4 g + t has of d rows g and g + 8,
  * columns 2 t and 2 t + 1; of x the same rows, k 2 t, 2 t + 1 and those 8 further; of w row g
  * and the same k. Factors are float16 or bfloat16. */
-template <bool is_bfloat> OG_FN void og_multiply_16(float *d, const uint32_t *x, const uint32_t *w)
+template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
 {
 #define OG_MULTIPLY(type)                                                                          \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \

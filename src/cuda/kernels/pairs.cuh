@@ -16,7 +16,7 @@ struct alignas(4 * sizeof(og_element)) og_raw_four {
     og_element e[4];
 };
 
-/* Elements k .. k + 3 of a row of `limit`; beyond: missing. */
+/* Elements k .. k + 3 of a row of `limit`; those beyond are `missing`. */
 OG_FN og_four og_load_four(const og_element *row, int64_t stride, bool aligned, og_index k,
                            og_index limit, float missing)
 {
@@ -41,7 +41,7 @@ OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
 
 /* ---- pairs of float16 ------------------------------------------------------------------------ */
 
-/* PTX's max: a NaN loses against a number. */
+/* The greater of two, by PTX's max: a NaN loses against a number. */
 OG_FN float og_greater(float a, float b)
 {
 #if defined(__CUDA_ARCH__)
@@ -71,7 +71,7 @@ OG_FN float og_greatest(float m, const og_four &v)
                       fabsf(v.e[3]));
 }
 
-/* Two neighbours; the first is the lower half. */
+/* Splits two neighbours; x0 is the lower half. */
 OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
 {
     uint16_t h0 = og_f16_from_f32(x0), h1 = og_f16_from_f32(x1);
@@ -81,7 +81,7 @@ OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
     lo = (uint32_t)l1 << 16 | l0;
 }
 
-/* x0 and x1 times scale as pairs of float16, x0 the lower half. */
+/* Splits x0 and x1 times scale; x0 is the lower half. */
 OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32_t &lo)
 {
 #if defined(__CUDA_ARCH__)
@@ -96,7 +96,7 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
 #endif
 }
 
-/* Not finite, or so small that elements of w below 2^-112 may have lost bits that count:
+/* Is a sum not finite, or so small that elements of w below 2^-112 may have lost bits that count?
  * 2^-85 is 2^22 times their greatest error over all k, times 2^14. */
 OG_FN bool og_is_doubtful(float sum)
 {

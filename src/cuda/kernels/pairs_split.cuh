@@ -66,7 +66,7 @@ struct og_splitting {
     uint32_t small, zeros;
 };
 
-/* Elements k .. k + 3. */
+/* Splits elements k .. k + 3 of a row. */
 OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
 {
 #pragma unroll

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * product.cuh - what the bodies of matrix products share: how steps of k come into
- * shared memory, and pass 0 applied to finished sums. Products are summed in the order of
- * plan.h.
+ * product.cuh - what matrix products on CUDA cores share: how steps of k come into shared
+ * memory. Products are summed in the order of plan.h.
  *
  * What is missing: rows and columns beyond the last are one of the last, and are never
  * stored or reduced; a missing k is 0 * -0, which changes no sum.
@@ -13,13 +12,12 @@
  *   OG_BK                    k of a step, dividing OG_PRODUCT_BLOCK
  *   og_left<p>, og_right<p>  the factors of product p
  */
-#include "cuda/kernels/sums.cuh"
+#include "cuda/kernels/finish.cuh"
 
 enum { OG_SHIFT = 8 }; /* see og_line() */
 
-struct alignas(16) og_quad {
-    og_number e[4];
-};
+static_assert(OG_V == 4, "a thread's columns come in fours");
+typedef og_vector_sums og_quad;
 
 OG_FN float og_fma(float a, float b, float c)
 {
@@ -31,7 +29,7 @@ OG_FN double og_fma(double a, double b, double c)
     return fma(a, b, c);
 }
 
-/* In the scratch, where a split product leaves it: sum i, of a.sums, of row and column. */
+/* Where a split product leaves sum i, of a.sums, of a row and column: in the scratch. */
 template <class Args>
 OG_FN og_number *og_part_sum(const Args &a, int product, og_index i, og_index row, og_index n)
 {
@@ -48,18 +46,13 @@ OG_FN int og_line(int k, int rows)
     return k * rows + k / 4 * OG_SHIFT;
 }
 
-template <class T, int n> struct alignas(n * sizeof(T)) og_some {
-    T e[n];
-};
-
 /* The part of a buffer that so many rows take. */
 OG_FN constexpr int og_part(int rows)
 {
     return OG_BK * rows + OG_BK / 4 * OG_SHIFT;
 }
 
-/* Numbers of 16 bytes. */
-enum { OG_SOME = 16 / (int)sizeof(og_number) };
+enum { OG_SOME = 16 / (int)sizeof(og_number) }; /* numbers of 16 bytes */
 typedef og_some<og_number, OG_SOME> og_vector;
 
 /* From a row to the next where the k of a row are side by side in a buffer: neighbouring rows'
@@ -92,7 +85,7 @@ template <class F, int rows, int threads> struct og_loader {
     int row, k; /* of the first item */
     bool aligned, idle;
 
-    /* Rows first.., of limit; the first step begins at k. */
+    /* Finds the thread's items of rows first.., of limit; the first step begins at k. */
     OG_FN void start(og_loader &l, const og_args &a, og_index base, og_index first, og_index limit,
                      og_index k)
     {
@@ -128,7 +121,7 @@ template <class F, int rows, int threads> struct og_loader {
         advance(l, a);
     }
 
-    /* The same, of which so many k are there. */
+    /* Reads the next step, of which so many k are there. */
     OG_FN void fetch_part(og_loader &l, const og_args &a, int there)
     {
         if (count < threads && l.idle)
@@ -154,7 +147,7 @@ template <class F, int rows, int threads> struct og_loader {
             l.p[i] += OG_BK * F::k_stride(a);
     }
 
-    /* The k of a row side by side. */
+    /* Writes a step to shared memory, the k of a row side by side. */
     OG_FN void place_by_rows(const og_loader &l, og_number *to)
     {
         if (count < threads && l.idle)
@@ -179,7 +172,7 @@ template <class F, int rows, int threads> struct og_loader {
         }
     }
 
-    /* The rows of a k side by side: og_line(). */
+    /* Writes a step to shared memory, the rows of a k side by side: og_line(). */
     OG_FN void place(const og_loader &l, og_number *to)
     {
         if (count < threads && l.idle)
@@ -231,71 +224,3 @@ template <class Left, class Right, int rows, int columns, int threads> struct og
         of_right::place(l.right, buffer + og_part(rows));
     }
 };
-
-/* ---- pass 0 ------------------------------------------------------------------------------ */
-
-/* The reductions of a pass over OG_RUN columns from n on, of which 8 neighbouring threads
- * have two quads each; every thread's. */
-template <class P>
-OG_FN typename P::sums og_reduce_run(const og_args &a, const og_row &row,
-                                     const typename P::peaks &peaks,
-                                     const typename P::pass::values (*y)[4], og_index n)
-{
-    typename P::sums s[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        typename P::sums lanes[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            lanes[j] = P::neutral();
-            if (n + 32 * h + j < a.n)
-                P::add(lanes[j], row, peaks, y[h][j]);
-        }
-        og_grow_tree<P, 4>(lanes);
-        s[h] = lanes[0];
-        og_grow_over_warp<P, 8>(s[h]);
-    }
-    P::merge(s[0], s[1]);
-    return P::first(s[0], 8);
-}
-
-/* Emitted: what follows og_reduce_run() for columns n.. of a row. */
-OG_FN void og_end_run(const og_args &a, const og_offsets &at, og_index index, og_index n,
-                      bool writes, const og_pass0::values (*y)[4]);
-
-/* Row m of product `base` of the batch: z are the thread's quads, the first at column n, each
- * 32 columns after the one before; two of them if the pass reduces. A thread whose row or
- * columns are not there takes part and writes nothing. */
-template <int quads>
-OG_FN void og_finish_row(const og_args &a, og_index base, og_index m, og_index n,
-                         const og_quad (&z)[OG_PRODUCTS][quads])
-{
-    og_index limit = m < a.m ? a.n : 0; /* columns that the thread may write */
-    og_index index = base * a.m + (m < a.m ? m : a.m - 1);
-    og_offsets start = og_start();
-    og_row row;
-    og_pass0::values y[quads][4];
-    og_seek_rows(a, index, start);
-#pragma unroll
-    for (int h = 0; h < quads; h++) {
-        og_span span = og_span_of(n + 32 * h, limit);
-        og_offsets at = start;
-        og_loads0 x;
-        og_step_row(a, n + 32 * h, at);
-        og_loads0::load(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span, x);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            og_kept kept;
-#pragma unroll
-            for (int p = 0; p < OG_PRODUCTS; p++)
-                kept.product[p] = z[p][h].e[j];
-            og_pass0::compute(a, row, kept, x, j, y[h][j]);
-        }
-        og_pass0::store(a, at, span, &row, y[h]);
-    }
-#pragma unroll
-    for (int h = 0; h < quads; h += 2) {
-        bool first = threadIdx.x % 8 == 0;
-        og_end_run(a, start, index, n + 32 * h, first && n + 32 * h < limit, y + h);
-    }
-}

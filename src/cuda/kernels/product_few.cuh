@@ -17,32 +17,32 @@
 
 enum {
     OG_TM = OG_ROWS * OG_LANES_N / 32, /* rows of a thread */
-    OG_COLUMNS = OG_LANES_N * OG_QUADS,
+    OG_FEW_COLUMNS = OG_LANES_N * OG_QUADS,
     OG_LEFT = OG_ROWS * OG_ROW_PITCH, /* numbers of a warp's buffer that x takes */
-    OG_RIGHT = OG_COLUMNS * OG_ROW_PITCH,
+    OG_RIGHT = OG_FEW_COLUMNS * OG_ROW_PITCH,
     OG_SHARE = OG_LEFT + OG_RIGHT,
-    OG_RESULTS = OG_ROWS * OG_COLUMNS,
+    OG_RESULTS = OG_ROWS * OG_FEW_COLUMNS,
     OG_EACH = (OG_RESULTS + OG_THREADS - 1) / OG_THREADS /* results that a thread adds up */
 };
 static_assert(OG_RESULTS <= OG_SHARE, "a warp leaves its sums in its buffer");
-static_assert(og_part(OG_COLUMNS) <= OG_RIGHT || OG_LANES_N < 32, "see og_right_part");
+static_assert(og_part(OG_FEW_COLUMNS) <= OG_RIGHT || OG_LANES_N < 32, "see og_right_part");
 
 /* A block's product of the batch, its first row and column, and its group of k: all from 0 on, or
  * one. */
-struct og_place {
+struct og_few_place {
     og_index base, m, n, group;
 };
 
-template <class Args> OG_FN og_place og_find_place(const Args &a)
+template <class Args> OG_FN og_few_place og_find_few_place(const Args &a)
 {
-    og_place at;
+    og_few_place at;
     og_index i = (og_index)blockIdx.x;
     at.group = 0;
     if constexpr (OG_SPLIT) {
         at.group = i % a.sums;
         i /= a.sums;
     }
-    at.n = i % a.n_tiles * OG_COLUMNS;
+    at.n = i % a.n_tiles * OG_FEW_COLUMNS;
     i /= a.n_tiles;
     at.m = i % a.m_tiles * OG_ROWS;
     at.base = i / a.m_tiles;
@@ -83,7 +83,7 @@ template <class Right, class Loader> struct og_right_part {
             og_vector w;
 #pragma unroll
             for (int e = 0; e < OG_SOME; e++)
-                w.e[e] = from[og_line(k + e, OG_COLUMNS) + column];
+                w.e[e] = from[og_line(k + e, OG_FEW_COLUMNS) + column];
             return w;
         }
     }
@@ -91,10 +91,10 @@ template <class Right, class Loader> struct og_right_part {
 
 /* p: the sums of the block of k that begins at k. */
 template <class Left, class Right>
-OG_FN void og_sum_block(const og_args &a, const og_place &at, og_index k, og_number *buffer,
+OG_FN void og_sum_block(const og_args &a, const og_few_place &at, og_index k, og_number *buffer,
                         og_number (&p)[OG_TM][OG_QUADS])
 {
-    typedef og_loaders<Left, Right, OG_ROWS, OG_COLUMNS, 32> loaders;
+    typedef og_loaders<Left, Right, OG_ROWS, OG_FEW_COLUMNS, 32> loaders;
     typedef og_right_part<Right, typename loaders::of_right> right_part;
     loaders l;
     const og_number *left = buffer + og_own_row() * OG_ROW_PITCH;
@@ -140,11 +140,11 @@ OG_FN void og_sum_block(const og_args &a, const og_place &at, og_index k, og_num
 
 /* OG_SPLIT: the sum of the block's group goes to the scratch. */
 template <class Args>
-OG_FN void og_leave_group(const Args &a, const og_place &at, int product, int result,
+OG_FN void og_leave_group(const Args &a, const og_few_place &at, int product, int result,
                           og_number sum)
 {
     if constexpr (OG_SPLIT) {
-        const og_index m = at.m + result / OG_COLUMNS, n = at.n + result % OG_COLUMNS;
+        const og_index m = at.m + result / OG_FEW_COLUMNS, n = at.n + result % OG_FEW_COLUMNS;
         if (m < a.m && n < a.pitch)
             *og_part_sum(a, product, at.group, at.base * a.m + m, n) = sum;
     }
@@ -152,8 +152,8 @@ OG_FN void og_leave_group(const Args &a, const og_place &at, int product, int re
 
 /* Product p of the block's tile: results t, t + OG_THREADS, ... of OG_RESULTS, by rows. */
 template <class Left, class Right>
-OG_FN void og_product(const og_args &a, const og_place &at, int product, og_number *shared,
-                      og_number (&total)[OG_EACH])
+OG_FN void og_few_product(const og_args &a, const og_few_place &at, int product, og_number *shared,
+                          og_number (&total)[OG_EACH])
 {
     const int warp = threadIdx.x / 32;
     og_number *buffer = shared + warp * OG_SHARE;
@@ -170,7 +170,7 @@ OG_FN void og_product(const og_args &a, const og_place &at, int product, og_numb
         for (int i = 0; i < OG_TM; i++)
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++)
-                buffer[(og_own_row() + i) * OG_COLUMNS + OG_LANES_N * h + og_own_column()] =
+                buffer[(og_own_row() + i) * OG_FEW_COLUMNS + OG_LANES_N * h + og_own_column()] =
                     p[i][h];
         __syncthreads();
 #pragma unroll
@@ -192,14 +192,14 @@ OG_FN void og_product(const og_args &a, const og_place &at, int product, og_numb
 }
 
 /* Emitted: all products. */
-OG_FN void og_multiply_all(const og_args &a, const og_place &at, og_number *shared,
+OG_FN void og_multiply_all(const og_args &a, const og_few_place &at, og_number *shared,
                            og_number (&total)[OG_PRODUCTS][OG_EACH]);
 
 OG_KERNEL(og_few, OG_THREADS)
 {
     extern __shared__ og_quad og_shared[];
     og_number *shared = (og_number *)og_shared;
-    og_place at = og_find_place(a);
+    og_few_place at = og_find_few_place(a);
     og_number total[OG_PRODUCTS][OG_EACH];
     if (OG_SPLIT)
         og_admit_next();
@@ -221,8 +221,8 @@ OG_KERNEL(og_few, OG_THREADS)
         for (int p = 0; p < OG_PRODUCTS; p++)
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++)
-                z[p][h] = *(const og_quad *)&shared[p * OG_RESULTS + row * OG_COLUMNS + 32 * h +
-                                                    column];
+                z[p][h] = *(const og_quad
+                                *)&shared[p * OG_RESULTS + row * OG_FEW_COLUMNS + 32 * h + column];
         og_finish_row(a, at.base, at.m + row, at.n + column, z);
     }
 }

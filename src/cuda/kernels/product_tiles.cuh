@@ -23,62 +23,55 @@
  *                           OG_LEVELS is 1 then
  */
 #include "cuda/kernels/product.cuh"
+#include "cuda/kernels/tiles.cuh"
 
 enum {
     OG_QUADS = OG_TN / 4, /* of a row, that a thread has */
     OG_LANES_M = 32 / OG_LANES_N,
     OG_BM = OG_LANES_M * OG_TM * OG_WARPS_M,
     OG_BN = OG_LANES_N * OG_TN * OG_WARPS_N,
-    OG_BUFFER = og_part(OG_BM) + og_part(OG_BN), /* numbers of one of the two */
-    OG_BAND = 8 /* tiles of rows that neighbouring blocks share */
+    OG_BUFFER = og_part(OG_BM) + og_part(OG_BN) /* numbers of one of the two */
 };
 
 /* ---- places ---------------------------------------------------------------------------- */
 
-/* A tile's first row and column, of product `base` of the batch, and its steps. */
-struct og_tile {
-    og_index base, m, n, step, end;
+/* A block's tile, and its steps of k: all, or (OG_SPLIT) those of a part. */
+struct og_tile_part : og_tile {
+    og_index step, end;
 };
 
-/* Tiles lie in bands: what blocks that run at the same time read is read from L2. */
-template <class Args> OG_FN og_tile og_find_tile(const Args &a)
+template <class Args> OG_FN og_tile_part og_find_tile_part(const Args &a)
 {
-    og_tile tile;
-    og_index each = a.m_tiles * a.n_tiles, i = (og_index)blockIdx.x;
-    tile.step = 0;
-    tile.end = (a.k + OG_BK - 1) / OG_BK;
+    og_tile_part part;
+    og_index i = (og_index)blockIdx.x;
+    part.step = 0;
+    part.end = (a.k + OG_BK - 1) / OG_BK;
     if constexpr (OG_SPLIT) {
         const og_index steps = a.part_k / OG_BK;
-        tile.step = i % a.parts * steps;
-        tile.end = tile.end - tile.step < steps ? tile.end : tile.step + steps;
+        part.step = i % a.parts * steps;
+        part.end = part.end - part.step < steps ? part.end : part.step + steps;
         i /= a.parts;
     }
-    tile.base = i / each;
-    i -= tile.base * each;
-    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
-    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
-    i -= first * a.n_tiles;
-    tile.m = (first + i % height) * OG_BM;
-    tile.n = i / height * OG_BN;
-    return tile;
+    static_cast<og_tile &>(part) = og_find_tile<OG_BM, OG_BN>(a, i);
+    return part;
 }
 
-/* A thread's first row and column in the tile; row i is og_row_of(i) further, quad h of
+/* A thread's first row and column in the tile; row i is og_tile_row(i) further, quad h of
  * columns 32 h. */
-struct og_place {
+struct og_tile_place {
     int row, column;
 };
 
-OG_FN og_place og_find_place()
+OG_FN og_tile_place og_find_tile_place()
 {
-    og_place place;
+    og_tile_place place;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     place.row = warp % OG_WARPS_M * (OG_LANES_M * OG_TM) + lane / OG_LANES_N * 4;
     place.column = warp / OG_WARPS_M * (OG_LANES_N * OG_TN) + lane % OG_LANES_N * 4;
     return place;
 }
 
-OG_FN int og_row_of(int i)
+OG_FN int og_tile_row(int i)
 {
     return i / 4 * (4 * OG_LANES_M) + i % 4;
 }
@@ -92,7 +85,7 @@ OG_FN og_quad &og_slot(og_number *slots, int i, int h)
     return ((og_quad *)slots)[(i * OG_QUADS + h) * OG_THREADS + threadIdx.x];
 }
 
-OG_FN void og_fill(og_sum &sum, og_number x)
+OG_FN void og_fill_sum(og_sum &sum, og_number x)
 {
 #pragma unroll
     for (int i = 0; i < OG_TM; i++)
@@ -109,7 +102,7 @@ OG_FN void og_move(og_sum &to, og_sum &from)
 #pragma unroll
         for (int j = 0; j < OG_TN; j++)
             to[i][j] = to[i][j] + from[i][j];
-    og_fill(from, 0);
+    og_fill_sum(from, 0);
 }
 
 /* The slots become from, or (adds) slots + from. */
@@ -134,15 +127,16 @@ OG_FN void og_put(og_number *slots, const og_sum &from, bool adds)
         }
 }
 
-/* One step. */
-OG_FN void og_multiply(const og_number *left, const og_number *right, const og_place &at, og_sum &p)
+/* Adds the products of a step to p. */
+OG_FN void og_multiply(const og_number *left, const og_number *right, const og_tile_place &at,
+                       og_sum &p)
 {
 #pragma unroll
     for (int k = 0; k < OG_BK; k++) {
         og_quad x[OG_TM / 4], w[OG_QUADS];
 #pragma unroll
         for (int h = 0; h < OG_TM / 4; h++)
-            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + og_row_of(4 * h)];
+            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + og_tile_row(4 * h)];
 #pragma unroll
         for (int h = 0; h < OG_QUADS; h++)
             w[h] = *(const og_quad *)&right[og_line(k, OG_BN) + at.column + 32 * h];
@@ -156,13 +150,13 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_p
 
 /* OG_SPLIT: the sum of a block of k goes to the scratch. */
 template <class Args>
-OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at, int product,
-                          og_index block, const og_sum &p)
+OG_FN void og_leave_block(const Args &a, const og_tile_part &tile, const og_tile_place &at,
+                          int product, og_index block, const og_sum &p)
 {
     if constexpr (OG_SPLIT) {
 #pragma unroll
         for (int i = 0; i < OG_TM; i++) {
-            og_index m = tile.m + at.row + og_row_of(i);
+            og_index m = tile.m + at.row + og_tile_row(i);
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++) {
                 og_index n = tile.n + at.column + 32 * h;
@@ -181,17 +175,17 @@ OG_FN void og_leave_block(const Args &a, const og_tile &tile, const og_place &at
  * unless OG_LEVELS is 3. One barrier a step: what is written is the buffer that was
  * multiplied before the last one. */
 template <class Left, class Right>
-OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at, int product,
-                      og_number *buffers, og_number *slots)
+OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_tile_place &at,
+                           int product, og_number *buffers, og_number *slots)
 {
     typedef og_loaders<Left, Right, OG_BM, OG_BN, OG_THREADS> loaders;
     loaders l;
     og_sum p, group;
     og_index steps = (a.k + OG_BK - 1) / OG_BK;
     const int last = (int)(a.k - (steps - 1) * OG_BK); /* k of the last step */
-    og_fill(p, 0);
+    og_fill_sum(p, 0);
     if (OG_LEVELS > 1)
-        og_fill(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
+        og_fill_sum(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
     if (tile.step < tile.end) {
         loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, tile.step * OG_BK);
         loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, tile.step * OG_BK);
@@ -209,13 +203,13 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
         if ((OG_LEVELS > 1 || OG_SPLIT) && (ends || (step + 1) % (256 / OG_BK) == 0)) {
             if (OG_SPLIT) {
                 og_leave_block(a, tile, at, product, step / (256 / OG_BK), p);
-                og_fill(p, 0);
+                og_fill_sum(p, 0);
             } else {
                 og_move(group, p);
             }
             if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
                 og_put(slots, group, step >= 4096 / OG_BK);
-                og_fill(group, (og_number)-0.0f);
+                og_fill_sum(group, (og_number)-0.0f);
             }
         }
         if (!ends)
@@ -231,7 +225,7 @@ OG_FN void og_product(const og_args &a, const og_tile &tile, const og_place &at,
 /* ---- entry ------------------------------------------------------------------------------- */
 
 /* Emitted: all products of a tile, and where the slots of product p are. */
-OG_FN void og_multiply_all(const og_args &a, const og_tile &tile, const og_place &at,
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile, const og_tile_place &at,
                            og_number *shared);
 OG_FN og_number *og_slots_of(og_number *shared, int p);
 
@@ -239,8 +233,8 @@ OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
 {
     extern __shared__ og_quad og_shared[];
     og_number *shared = (og_number *)og_shared;
-    og_tile tile = og_find_tile(a);
-    og_place at = og_find_place();
+    og_tile_part tile = og_find_tile_part(a);
+    og_tile_place at = og_find_tile_place();
     if (OG_SPLIT)
         og_admit_next();
     og_multiply_all(a, tile, at, shared);
@@ -252,6 +246,6 @@ OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
 #pragma unroll
             for (int h = 0; h < OG_QUADS; h++)
                 z[p][h] = og_slot(og_slots_of(shared, p), i, h);
-        og_finish_row(a, tile.base, tile.m + at.row + og_row_of(i), tile.n + at.column, z);
+        og_finish_row(a, tile.base, tile.m + at.row + og_tile_row(i), tile.n + at.column, z);
     }
 }

@@ -15,14 +15,16 @@
  *   og_index     int32_t, or int64_t where an index or an offset needs it
  *   og_unsigned  the same, unsigned
  */
-/* A kernel; then its threads and, perhaps, how many blocks a multiprocessor should hold. */
+/* OG_KERNEL(name, threads, blocks) begins a kernel; blocks, how many of them a multiprocessor
+ * should hold, may be left out. */
 #define OG_KERNEL(name, ...)                                                                       \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ og_args a)
 
 #if defined(__CUDA_ARCH__) /* tests/cuda/shim_device.h has the same two functions for a CPU */
 
-/* Until the launch before this one, if they overlap, has ended and what it wrote can be read. */
+/* Waits until the launch before this one, if they overlap, has ended and what it wrote can be
+ * read. */
 OG_FN void og_await_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -31,7 +33,7 @@ OG_FN void og_await_launch()
 }
 
 /* Once all blocks have come here, those of the launch after this one, if they overlap, may begin
- * where there is room. Not for a formula's last: what comes then is not ours. */
+ * where there is room. A formula's last launch does not call this: what comes then is not ours. */
 OG_FN void og_admit_next()
 {
 #if __CUDA_ARCH__ >= 900
@@ -44,6 +46,11 @@ OG_FN void og_admit_next()
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 
 template <int... n> struct og_indices {};
+
+/* n neighbours in memory, moved by one access. */
+template <class T, int n> struct alignas(n * sizeof(T)) og_some {
+    T e[n];
+};
 
 /* index / extent = index * magic >> shift, for indices up to half of og_unsigned's
  * range; magic 0: extent is 1. */
@@ -98,7 +105,7 @@ template <class T> OG_FN bool og_is_aligned(const T *p)
     return OG_V == 1 || (uint64_t)p % alignof(og_pack<T>) == 0;
 }
 
-/* Element i, of two in a word: without the way through 16 bits, which takes NVRTC (13.4) two
+/* Element i as a float32, taken from a word of two: the way through 16 bits takes NVRTC (13.4) two
  * instructions. */
 OG_FN float og_f32_at_bf16(const og_pack<og_half> &x, int i)
 {
@@ -153,8 +160,9 @@ template <class T> union og_words {
     word words[count];
 };
 
-/* In so many words, since NVRTC (13.4) makes several stores of one of these, in order to
- * share some with og_scatter(): 0.5 ms of 3.5 (sigmoid of 4096x393216 on an H200). */
+/* Stores of several words are written as instructions: NVRTC (13.4) else makes several of one, in
+ * order to share some with og_scatter(), which takes 0.5 ms of 3.5 (sigmoid of 4096x393216 on an
+ * H200). */
 template <class W> OG_FN void og_store_word(W *p, const W &w)
 {
     *p = w;
@@ -207,7 +215,7 @@ template <class T> OG_FN void og_store_pack(T *p, const og_pack<T> &pack)
 #define OG_ASSUME(condition)
 #endif
 
-/* Missing elements are 0. */
+/* OG_V elements that lie `stride` apart; missing ones are 0. */
 template <class T> OG_FN og_pack<T> og_gather(const T *p, og_index stride, const og_span &span)
 {
     og_pack<T> x;

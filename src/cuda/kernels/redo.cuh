@@ -9,6 +9,11 @@
  * columns: four, where all 128 rows are computed, for fewer reads of shared memory.
  */
 #include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/finish.cuh"
+
+/* Of the body: is all of the product left to og_redo, for its tensor cores cannot be given the
+ * factors as they lie in memory? Else those 64 columns of a row that a.redo marks. */
+OG_FN bool og_redoes_all(const og_args &a);
 
 enum {
     OG_REDO_THREADS = 256,
@@ -26,7 +31,7 @@ struct og_redo_shared {
 };
 static_assert(OG_REDO_BYTES == sizeof(og_redo_shared), "the launch gives it");
 
-/* The rows (of 128 from m on, before end) that are marked, in order; how many. */
+/* Lists the rows (of 128 from m on, before end) that are marked, in order; returns how many. */
 OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
                        og_redo_shared &shared)
 {
@@ -66,9 +71,9 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     };
     typedef float sums[EACH][COLUMNS];
 
-    /* Columns of the second of two products follow the first's. */
+    /* Reads a step from memory. Columns of the second of two products follow the first's. */
     OG_FN void fetch(const og_args &a, int product, og_index base, og_index n, og_index k,
-                            const og_redo_shared &shared, step &s)
+                     const og_redo_shared &shared, step &s)
     {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const og_index at[2] = {k + lane, k + lane + 32};
@@ -127,8 +132,8 @@ template <int COLUMNS, int EACH> struct og_redo_work {
 
     /* After k: p joins the block's sum, that the group's, which is in shared memory, in places
      * that only this thread touches. -0 + v is v, also of v = -0. */
-    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last,
-                           sums &p, sums &block)
+    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last, sums &p,
+                    sums &block)
     {
         if (!last && k % 256 != 0)
             return;
@@ -154,7 +159,7 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     /* shared.product, the part of one product = rows from `first` on of the list, of tile m, times
      * columns from n on; a row beyond the list is its last. */
     OG_FN void run_one(const og_args &a, int product, og_index base, og_index m, og_index n,
-                              int first, int count, og_redo_shared &shared)
+                       int first, int count, og_redo_shared &shared)
     {
         float (*to)[OG_RUN] = shared.product + product * OG_REDO_MOST;
         const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
@@ -195,8 +200,8 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         __syncthreads();
     }
 
-    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first,
-                          int count, og_redo_shared &shared)
+    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first, int count,
+                   og_redo_shared &shared)
     {
 #pragma unroll 1
         for (int product = 0; product < OG_PRODUCTS; product++)
@@ -204,10 +209,42 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     }
 };
 
-/* Of the body: pass 0 on shared.product from row `from` on, rows [first, first + OG_REDO_ROWS) of
- * the list. */
-OG_FN void og_finish_redone(const og_args &a, og_index base, og_index m, og_index n, int first,
-                            int count, int from, const og_redo_shared &shared);
+/* Pass 0 on shared.product from row `from` on: rows [first, first + OG_REDO_ROWS) of the list,
+ * those of tile m, in columns from n on. A run is finished by 32 / OG_V threads. */
+OG_FN void og_finish_redone(const og_args &a, og_index m, og_index n, int first, int count,
+                            int from, const og_redo_shared &shared)
+{
+    typedef og_row_part<2> part;
+    const int column = threadIdx.x % part::lanes * OG_V;
+    part f;
+    f.n = n + column;
+    og_load_kept<part::apart, false>(a, f.n, f.kept);
+#pragma unroll 1
+    for (int row = threadIdx.x / part::lanes; row < OG_REDO_ROWS;
+         row += OG_REDO_THREADS / part::lanes) {
+        f.there = first + row < count;
+        f.index = m + shared.list[f.there ? first + row : count - 1];
+#pragma unroll
+        for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+            for (int v = 0; v < part::vectors; v++)
+                f.sums[p][v] =
+                    *(const og_vector_sums *)&shared
+                         .product[p * OG_REDO_MOST + from + row][column + part::apart * v];
+        og_finish_fragment(a, f);
+    }
+}
+
+/* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
+struct og_band {
+    og_index base, m, end;
+};
+
+OG_FN og_band og_find_band(const og_args &a, og_index i)
+{
+    og_index base = i / a.redo_groups;
+    return {base, base * a.m + (i - base * a.redo_groups) * 128, (base + 1) * a.m};
+}
 
 OG_KERNEL(og_redo, OG_REDO_THREADS)
 {
@@ -220,7 +257,7 @@ OG_KERNEL(og_redo, OG_REDO_THREADS)
         og_index run = i % a.runs, n = run * OG_RUN;
         og_band band = og_find_band(a, i / a.runs);
         int count = og_list_rows(a, run, band.m, band.end, shared);
-        const int rows = count <= OG_REDO_FEW         ? OG_REDO_FEW
+        const int rows = count <= OG_REDO_FEW        ? OG_REDO_FEW
                          : count <= OG_REDO_MOST / 2 ? OG_REDO_ROWS
                                                      : OG_REDO_MOST;
         for (int first = 0; first < count; first += rows) {
@@ -232,7 +269,7 @@ OG_KERNEL(og_redo, OG_REDO_THREADS)
                 og_redo_work<4, 8>::run(a, band.base, band.m, n, first, count, shared);
 #pragma unroll 1
             for (int from = 0; from < rows && first + from < count; from += OG_REDO_ROWS)
-                og_finish_redone(a, band.base, band.m, n, first + from, count, from, shared);
+                og_finish_redone(a, band.m, n, first + from, count, from, shared);
             __syncthreads();
         }
         __syncthreads();

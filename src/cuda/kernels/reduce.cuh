@@ -19,8 +19,8 @@ OG_FN double og_shift(double m)
     return (og_bits_f64(m) & 0x7fffffffffffffffull) == 0x7ff0000000000000ull ? 0.0 : m;
 }
 
-/* The greater; NaN if one is. Of zeros either: og_maximum_f32, which minds, takes four
- * instructions. */
+/* The greater of two, NaN if one is; of two zeros either one: og_maximum_f32, which minds, takes
+ * four instructions. */
 OG_FN float og_peak_f32(float a, float b)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -68,7 +68,7 @@ OG_FN og_offsets og_place(const og_args &a, const og_group &g, int step, int ele
     return at;
 }
 
-/* Of that vector, what the row has. */
+/* What the row has of that vector. */
 OG_FN og_span og_part_of(const og_group &g, int step, int element)
 {
     og_span span = og_span_of(element, g.n);
@@ -76,7 +76,7 @@ OG_FN og_span og_part_of(const og_group &g, int step, int element)
     return span;
 }
 
-/* The same, but nothing if the group is beyond the last row. */
+/* What is stored of that vector: nothing if the group is beyond the last row. */
 OG_FN og_span og_own_part_of(const og_group &g, int step, int element)
 {
     og_span span = og_part_of(g, step, element);
@@ -85,7 +85,7 @@ OG_FN og_span og_own_part_of(const og_group &g, int step, int element)
     return span;
 }
 
-/* aligned: all pointers to the row are. */
+/* Loads vector j of a step. aligned: all pointers to the row are. */
 template <class Loads>
 OG_FN void og_fetch(const og_args &a, const og_group &g, int step, int j, bool aligned, Loads &x)
 {
@@ -131,7 +131,7 @@ OG_FN void og_keep(const og_args &a, const og_group &g, og_kept_row &kept)
     }
 }
 
-/* OG_FLIGHT steps: all loads, then everything else. aligned: all pointers to the row are, and
+/* Reduces OG_FLIGHT steps: all loads come first. aligned: all pointers to the row are, and
  * there is one. */
 template <class P, bool aligned>
 OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &row,
@@ -196,8 +196,8 @@ OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_r
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
             lanes[j][i] = P::neutral();
-    /* Of so many, floats that one pass has made of halves would not stay in registers: 160 of
-     * layer_norm, 16384 bfloat16 by 128 threads; so 80. */
+    /* Of so many elements, floats that one pass has made of halves would not stay in registers:
+     * 160 of layer_norm, 16384 bfloat16 by 128 threads; so 80. */
     if constexpr (OG_KEEPS && OG_STEPS * OG_VECTORS * OG_V > 32)
         og_renew_row(kept);
     if (P::pass::loads::is_aligned(a, g.at) &&

@@ -82,12 +82,12 @@ template <int... n> struct og_shelf_of<og_indices<n...>> : og_shelved_step<n>...
 
 typedef og_shelf_of<og_kept_operands> og_shelf;
 
-struct og_held {
+struct og_held_row {
     og_kept of[OG_HELD ? OG_HELD : 1];
 };
 
-/* What a row leaves for the next. */
-struct og_turn {
+/* The row that comes after a block's row. */
+struct og_next_row {
     og_group g;
     bool more; /* is there such a row? */
 };
@@ -109,15 +109,16 @@ OG_FN og_group og_find_part(const og_args &a, og_index row)
     return g;
 }
 
-OG_FN og_turn og_find_turn(const og_args &a, og_index row)
+OG_FN og_next_row og_find_next_row(const og_args &a, og_index row)
 {
-    og_turn t;
+    og_next_row t;
     t.more = row < a.rows;
     t.g = og_find_part(a, t.more ? row : a.rows - 1);
     return t;
 }
 
-/* plain: of all these steps the row has all elements, and all pointers are aligned. */
+/* Starts to copy a step of a row. plain: the row has all its elements, and all pointers are
+ * aligned. */
 template <bool plain>
 OG_FN void og_shelve(const og_args &a, const og_group &g, int step, og_shelf *shelves)
 {
@@ -133,8 +134,8 @@ OG_FN int og_batch_end(const og_args &a, int batch)
     return end < (int)a.shelved ? end : (int)a.shelved;
 }
 
-/* The first row of a block. */
-OG_FN void og_shelve_row(const og_args &a, const og_group &g, og_held &held, og_shelf *shelves)
+/* Starts to copy the first row of a block. */
+OG_FN void og_shelve_row(const og_args &a, const og_group &g, og_held_row &held, og_shelf *shelves)
 {
 #pragma unroll
     for (int step = 0; step < OG_HELD; step++)
@@ -149,7 +150,7 @@ OG_FN void og_shelve_row(const og_args &a, const og_group &g, og_held &held, og_
     }
 }
 
-/* OG_FLIGHT steps, from the first on, of which k is kept. */
+/* Reduces OG_FLIGHT steps, from `first` on, of which k is kept. */
 template <class P, bool plain>
 OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row,
                           const typename P::peaks &peaks, int first, og_kept *k,
@@ -186,11 +187,11 @@ OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row
     }
 }
 
-/* The same steps of a row in shared memory. last: they make room for the next row's. */
+/* Reduces such steps of a row in shared memory. last: they make room for the next row's. */
 template <class P, bool last, bool plain>
 OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &row,
                              const typename P::peaks &peaks, int first, og_shelf *shelves,
-                             const og_turn &next, typename P::sums (&lanes)[OG_V])
+                             const og_next_row &next, typename P::sums (&lanes)[OG_V])
 {
     og_kept k[OG_FLIGHT];
 #pragma unroll
@@ -211,8 +212,8 @@ OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &
  * be under way; last: nothing is needed any more but the next row. */
 template <class P, bool first, bool last>
 OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const og_row &row,
-                                      const typename P::peaks &peaks, og_held &held,
-                                      og_shelf *shelves, const og_turn &next)
+                                      const typename P::peaks &peaks, og_held_row &held,
+                                      og_shelf *shelves, const og_next_row &next)
 {
     bool aligned = og_kept::is_aligned(a, g.at) && P::pass::loads::is_aligned(a, g.at) &&
                    (!P::stores || P::pass::is_aligned(a, g.at));
@@ -260,7 +261,8 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
 }
 
 /* The sums of all chunks, from those of the thread's own. */
-template <class P> OG_FN typename P::sums og_join(const og_group &g, const typename P::sums &s)
+template <class P>
+OG_FN typename P::sums og_join_chunks(const og_group &g, const typename P::sums &s)
 {
     if constexpr (OG_PARTS == 1 || P::count == 0) {
         return s;
@@ -278,13 +280,13 @@ template <class P> OG_FN typename P::sums og_join(const og_group &g, const typen
     }
 }
 
-/* The same of terms, of whose chunk peaks are the sums, and most those of the row. */
+/* The terms of all chunks, from those of the thread's own: its peaks are `peaks`, the row's are
+ * `most`. */
 template <class P>
 OG_FN typename P::sums og_join_terms(const og_group &g, typename P::sums s,
-                                     const typename P::peaks &peaks,
-                                     const typename P::peaks &most)
+                                     const typename P::peaks &peaks, const typename P::peaks &most)
 {
     if constexpr (OG_PARTS > 1)
         P::scale(s, peaks, most);
-    return og_join<P>(g, s);
+    return og_join_chunks<P>(g, s);
 }

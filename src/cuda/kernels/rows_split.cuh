@@ -5,7 +5,7 @@
  */
 #include "cuda/kernels/rows.cuh"
 
-/* chunk: its place among the scratch's sums. */
+/* The chunk that a block reduces. chunk: its place among the scratch's sums. */
 OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
 {
     og_group g;

@@ -12,8 +12,8 @@
 #include "cuda/kernels/results.cuh"
 
 enum {
-    OG_READ_ROWS = OG_THREADS / 32,       /* of a tile, that a block reads at once */
-    OG_ACROSS = OG_TILE / OG_V,           /* vectors of a tile's row */
+    OG_READ_ROWS = OG_THREADS / 32,        /* of a tile, that a block reads at once */
+    OG_TILE_VECTORS = OG_TILE / OG_V,      /* vectors of a tile's row */
     OG_DEPTH = OG_THREADS * OG_V / OG_TILE /* rows that a block goes through at once */
 };
 
@@ -39,10 +39,10 @@ template <int... n> struct og_turned_of<og_indices<n...>> : og_turned_one<n>... 
 
 typedef og_turned_of<og_kept_operands> og_turned;
 
-/* whole: the tile has all its elements. */
+/* A block's tile, through shared memory. whole: it has all its elements. */
 template <bool whole>
-OG_FN void og_turn(const og_args &a, const og_offsets &base, int width, int height,
-                   og_turned (&tile)[OG_TILE][OG_TILE + 1])
+OG_FN void og_turn_tile(const og_args &a, const og_offsets &base, int width, int height,
+                        og_turned (&tile)[OG_TILE][OG_TILE + 1])
 {
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
     og_turned read[OG_TILE / OG_READ_ROWS][OG_TILE / 32];
@@ -63,7 +63,7 @@ OG_FN void og_turn(const og_args &a, const og_offsets &base, int width, int heig
             tile[i * OG_READ_ROWS + y][32 * t + x] = read[i][t];
     __syncthreads();
 
-    const int first = threadIdx.x % OG_ACROSS * OG_V, deep = threadIdx.x / OG_ACROSS;
+    const int first = threadIdx.x % OG_TILE_VECTORS * OG_V, deep = threadIdx.x / OG_TILE_VECTORS;
     og_span span = og_span_of(first, whole ? OG_TILE : width);
     if (span.end <= 0)
         return;
@@ -104,7 +104,7 @@ OG_KERNEL(og_transpose, OG_THREADS)
     const int width = a.inner - inner < OG_TILE ? (int)(a.inner - inner) : OG_TILE;
     const int height = a.turned - turned < OG_TILE ? (int)(a.turned - turned) : OG_TILE;
     if (width == OG_TILE && height == OG_TILE)
-        og_turn<true>(a, base, width, height, tile);
+        og_turn_tile<true>(a, base, width, height, tile);
     else
-        og_turn<false>(a, base, width, height, tile);
+        og_turn_tile<false>(a, base, width, height, tile);
 }

@@ -135,20 +135,20 @@ OG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)
     extern __shared__ uint4 og_shared[];
     og_shelf *shelves = (og_shelf *)og_shared;
     og_group g = og_find_part(a, blockIdx.x);
-    og_held held;
+    og_held_row held;
     og_shelve_row(a, g, held, shelves);
     for (;;) {
         og_row row;
-        og_turn next = og_find_turn(a, g.row + (og_index)gridDim.x);
+        og_next_row next = og_find_next_row(a, g.row + (og_index)gridDim.x);
         og_sums0::sums c0 = og_reduce_part<og_sums0, true, false>(a, g, row, og_none(), held, shelves, next);
         og_terms0::sums d0 = og_reduce_part<og_terms0, false, false>(a, g, row, c0, held, shelves, next);
-        og_sums0::sums s0 = og_join<og_sums0>(g, c0);
+        og_sums0::sums s0 = og_join_chunks<og_sums0>(g, c0);
         og_terms0::sums t0 = og_join_terms<og_terms0>(g, d0, c0, s0);
     og_sums0::finish(a, s0, row);
     og_terms0::finish(a, t0, row);
     og_rows0(a, g.at, 0, g.writes, row);
         og_sums1::sums c1 = og_reduce_part<og_sums1, false, true>(a, g, row, og_none(), held, shelves, next);
-        og_sums1::sums s1 = og_join<og_sums1>(g, c1);
+        og_sums1::sums s1 = og_join_chunks<og_sums1>(g, c1);
     og_sums1::finish(a, s1, row);
         if (!next.more)
             break;
