@@ -437,6 +437,7 @@ typedef struct {
     char signature[128]; /* "input, negative_slope=0.01" */
     const char *group;   /* "activation", "reduction", ... */
     const char *meaning; /* formula text for a composite that has one, else NULL */
+    const char *symbol;  /* "+" of add: the operator that it may be written as, else NULL */
     double max_ulp;      /* largest float32 error over all 2^32 inputs; < 0: not of that kind */
     uint64_t hash;       /* of all 2^32 results, 0 if max_ulp < 0 */
 } ogive_function_info;

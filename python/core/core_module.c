@@ -48,7 +48,7 @@ static PyObject *restore(PyObject *module, PyObject *args)
 
 PyDoc_STRVAR(functions_doc,
              "functions()\n--\n\n"
-             "The functions of the formula language: (name, signature, group) of each.");
+             "The functions of the formula language: (name, signature, group, symbol) of each.");
 
 static PyObject *list_functions(PyObject *module, PyObject *unused)
 {
@@ -58,7 +58,8 @@ static PyObject *list_functions(PyObject *module, PyObject *unused)
     (void)unused;
     for (size_t i = 0; list && i < ogive_function_count(); i++) {
         PyObject *item = ogive_function(i, &info, NULL) == OGIVE_OK
-                             ? Py_BuildValue("(sss)", info.name, info.signature, info.group)
+                             ? Py_BuildValue("(sssz)", info.name, info.signature, info.group,
+                                             info.symbol)
                              : NULL;
         if (!item || PyList_Append(list, item))
             Py_CLEAR(list);

@@ -168,6 +168,7 @@ ogive_status ogive_function(size_t index, ogive_function_info *info, ogive_error
     info->name = function->name;
     info->group = function->group;
     info->meaning = og_function_public_meaning(function);
+    info->symbol = function->symbol;
     info->max_ulp = function->max_ulp;
     info->hash = function->hash;
     og_function_signature(function, info->signature, sizeof info->signature);

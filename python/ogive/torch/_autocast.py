@@ -32,7 +32,7 @@ _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent"
 def signatures() -> dict[str, inspect.Signature]:
     """Of every function of the language."""
     space: dict[str, Any] = {}
-    for name, parameters, _ in _core.functions():
+    for name, parameters, *_ in _core.functions():
         exec(f"def {name}({parameters}): ...", {"inf": float("inf"), "nan": float("nan")}, space)
     return {name: inspect.signature(function) for name, function in space.items()}
 

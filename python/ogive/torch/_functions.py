@@ -164,7 +164,7 @@ def where(condition: Tensor, input: Any, other: Any, *, out: Any = None) -> Any:
 
 _apply_where = _core.compile("where(condition != 0, input, other)")
 
-for _name, _parameters, _group in _core.functions():
+for _name, _parameters, _group, _ in _core.functions():
     if _group not in ("comparison", "cast", "view"):
         globals()[_name] = _define(_name, _parameters)
         __all__.append(_name)

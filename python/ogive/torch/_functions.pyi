@@ -3,12 +3,11 @@ from collections.abc import Sequence
 from torch import Tensor, dtype as _dtype
 
 __all__ = ["where", "sigmoid", "hardsigmoid", "relu", "relu6", "leaky_relu", "elu", "selu", "celu",
-           "silu", "gelu", "mish", "softplus", "logsigmoid", "hardtanh", "hardswish",
-           "softsign", "tanhshrink", "softshrink", "hardshrink", "threshold", "exp",
-           "expm1", "log", "log1p", "tanh", "erf", "sqrt", "rsqrt", "square",
-           "reciprocal", "abs", "neg", "pow", "clamp", "add", "sub", "mul", "div",
-           "minimum", "maximum", "sum", "mean", "amax", "amin", "var", "std",
-           "logsumexp", "softmax", "softmin", "log_softmax", "layer_norm", "rms_norm",
+           "silu", "gelu", "mish", "softplus", "logsigmoid", "hardtanh", "hardswish", "softsign",
+           "tanhshrink", "softshrink", "hardshrink", "threshold", "exp", "expm1", "log", "log1p",
+           "tanh", "erf", "sqrt", "rsqrt", "square", "reciprocal", "abs", "neg", "pow", "clamp",
+           "add", "sub", "mul", "div", "minimum", "maximum", "sum", "mean", "amax", "amin", "var",
+           "std", "logsumexp", "softmax", "softmin", "log_softmax", "layer_norm", "rms_norm",
            "matmul", "linear"]
 
 def where(condition: Tensor, input: Tensor | float, other: Tensor | float, *,

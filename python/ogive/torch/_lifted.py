@@ -25,7 +25,7 @@ from ._translate import IDENTITY, may_write, name_of, value_of
 def _pointwise() -> frozenset[str]:
     """The language's names of functions that work element by element."""
     groups = ("activation", "mathematics", "arithmetic", "cast")
-    return frozenset([name for name, _, group in _core.functions() if group in groups]) | {IDENTITY}
+    return frozenset([name for name, _, group, _ in _core.functions() if group in groups]) | {IDENTITY}
 
 
 def is_dtensor(value: Any) -> bool:

@@ -18,6 +18,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .. import _core
 from ._autocast import TENSORS, signatures
 from ._text import literal
 
@@ -25,13 +26,15 @@ FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "b
           torch.float64: "float64"}
 PRODUCTS = {"linear", "matmul"}
 IDENTITY = "dropout"  # while it is not training
-COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+COMPARISONS = {name for name, _, group, symbol in _core.functions()
+               if group == "comparison" and symbol}
 _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
                 "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs",
                 "float": "float32", "half": "float16", "double": "float64", "mm": "matmul",
-                "bmm": "matmul", "truediv": "div"}
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "lt": "<", "le": "<=",
-          "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+                "bmm": "matmul", "truediv": "div", "mod": "remainder", "arctan": "atan",
+                "fix": "trunc"}
+_INFIX = {name: symbol for name, parameters, _, symbol in _core.functions()
+          if symbol and parameters == "input, other"}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.
 _WITHOUT_EFFECT = {"inplace": (False,), "dtype": (None,), "alpha": (1,), "rounding_mode": (None,),
                    "out": (None,)}
@@ -50,7 +53,7 @@ _HARMLESS = {
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "group_norm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
     "tril", "triu", "masked_fill", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
-    "full", "zeros_like", "ones_like", "empty_like", "sin", "cos", "floor", "round", "type_as", "to",
+    "full", "zeros_like", "ones_like", "empty_like", "type_as", "to",
     "logical_not", "logical_and", "logical_or", "add", "sub", "mul", "floordiv", "mod", "truediv"}
 
 

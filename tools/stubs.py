@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""python/ogive/torch/_functions.pyi, made of the library's table of functions.
+
+    ogive functions --json | tools/stubs.py > python/ogive/torch/_functions.pyi
+
+scripts/derive runs it, and a test of the package compares the file with what it prints.
+"""
+import json
+import sys
+import textwrap
+
+HEAD = "from collections.abc import Sequence\n\nfrom torch import Tensor, dtype as _dtype\n\n"
+# As in _functions.py: what it leaves out, and what it adds.
+LEFT_OUT = ("comparison", "cast", "view")
+WITH_DTYPE = ("sum", "mean", "softmax", "softmin", "log_softmax")
+WHERE = ("where", "condition, input, other", "")
+TENSORS = ("input", "other", "weight", "bias", "condition")
+DIMS = "int | Sequence[int]"
+
+
+def type_of(name, function, group, default):
+    """The annotation of a parameter."""
+    if name in TENSORS:
+        number = name == "other" and group == "arithmetic" \
+            or name != "condition" and function == "where"
+        of = "Tensor | float" if number else "Tensor"
+    elif name in ("dim", "normalized_shape"):
+        of = "int" if group == "normalisation" and name == "dim" else DIMS
+    elif default in ("True", "False"):
+        of = "bool"
+    else:
+        of = "str" if default and default[0] == "'" else "float"
+    if function in ("var", "std") and name == "dim":
+        of += " | bool"
+    return of + (" | None" if default == "None" else "") + (" = ..." if default else "")
+
+
+def stub(name, signature, group):
+    """A function's line, broken where it is long."""
+    if name in ("var", "std"):  # PyTorch's older signature, by place
+        signature = signature.replace(", *, correction=1.0, keepdim=False",
+                                      ", unbiased=False, keepdim=False, *, correction=1.0")
+    if "*" not in signature:
+        signature += ", *"
+    parts = []
+    for each in signature.split(", "):
+        parameter, _, default = each.partition("=")
+        kind = type_of(parameter, name, group, default)
+        if parameter == "unbiased":
+            kind = "bool | None = ..."
+        parts.append(each if each == "*" else f"{parameter}: {kind}")
+    if name in WITH_DTYPE:
+        parts.append("dtype: _dtype | None = ...")
+    parts.append("out: Tensor | None = ...")
+    start = f"def {name}("
+    # A parameter is not broken: its blanks are hidden from textwrap.
+    text = " ".join(part.replace(" ", "\0") + "," for part in parts).removesuffix(",")
+    text = textwrap.fill(f"{text})\0->\0Tensor:\0...", 100 - len(start), break_long_words=False,
+                         break_on_hyphens=False)
+    return start + text.replace("\n", "\n" + " " * len(start)).replace("\0", " ") + "\n"
+
+
+def stubs(functions):
+    """functions: (name, signature, group) of each."""
+    listed = [WHERE] + [row for row in functions if row[2] not in LEFT_OUT]
+    names = textwrap.fill(", ".join(f'"{row[0]}"' for row in listed) + "]", 89,
+                          break_on_hyphens=False).replace("\n", "\n" + " " * 11)
+    return HEAD + f"__all__ = [{names}\n\n" + "".join(stub(*row) for row in listed)
+
+
+if __name__ == "__main__":
+    table = [(row["name"], row["signature"], row["group"]) for row in json.load(sys.stdin)]
+    sys.stdout.write(stubs(table))
