@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reference values of the unary functions, in double, and the distance of a
+ * Reference values of some unary functions, in double, and the distance of a
  * float32 from such a value in units in the last place.
  */
 #ifndef OGIVE_CLI_ORACLE_H
@@ -13,7 +13,7 @@
  */
 typedef double oracle_function(double x, const double *parameters);
 
-/* NULL where there is no function of that name. */
+/* NULL: the library's float64 is the reference. */
 oracle_function *oracle_find(const char *name);
 
 /*

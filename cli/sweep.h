@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * sweep.h - runs a function of one float32 over every input, or every nth, and
- * compares it with the oracle.
+ * compares it with the oracle, or with what the library gives in float64.
  */
 #ifndef OGIVE_CLI_SWEEP_H
 #define OGIVE_CLI_SWEEP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "failure.h"
@@ -13,10 +14,10 @@
 
 typedef struct {
     uint64_t hash;   /* of all results: see sweep.c */
-    double worst;    /* largest error in ULP; 0 without an oracle */
+    double worst;    /* largest error in ULP; 0 if not measured */
     float at;        /* the input it was found at */
     float got;       /* what the library gave there */
-    double want;     /* what the oracle says */
+    double want;     /* what it should be */
     uint64_t inputs; /* that were tried */
 } sweep_result;
 
@@ -25,7 +26,8 @@ typedef struct {
     const char *level;        /* CPU level */
     int32_t threads;          /* 0: the library's default */
     uint32_t step;            /* 1: all 2^32 inputs */
-    oracle_function *oracle;  /* NULL: only the hash */
+    bool measures;            /* false: only the hash */
+    oracle_function *oracle;  /* NULL: the formula in float64 is what results should be */
     const double *parameters; /* of the oracle */
     /* Called now and then with the part that is done. */
     void (*progress)(void *context, double part);

@@ -102,7 +102,7 @@ static const test_case cases[] = {
 };
 
 /* Functions of one tensor are swept one by one, over all kinds of bits. */
-static const char *const sweep_groups[] = {"activation", "mathematics"};
+static const char *const sweep_groups[] = {"activation", "mathematics", "arithmetic"};
 
 /* ---- inputs ---------------------------------------------------------------- */
 
@@ -287,16 +287,33 @@ static bool run_case(const char *text, const char *const *inputs)
     return same;
 }
 
-/* "NAME(x)" over all three types, if NAME takes one tensor. */
+static bool is_formula(const char *text)
+{
+    ogive_formula *formula;
+    bool good = ogive_formula_create(text, OGIVE_TEXT, &formula, NULL) == OGIVE_OK;
+    ogive_formula_release(formula);
+    return good;
+}
+
+/* "NAME(x, y)", each of them of all kinds in turn, the other ordinary. */
+static bool sweep_pair(const char *name)
+{
+    char text[80];
+    snprintf(text, sizeof text, "%s(x, y)", name);
+    if (!is_formula(text))
+        return true;
+    bool same = run_case(text, (const char *[MAX_INPUTS]){SWEEP_FLOAT, "3x1f"});
+    return run_case(text, (const char *[MAX_INPUTS]){"3x1f", SWEEP_FLOAT}) && same;
+}
+
+/* "NAME(x)" over all three types, or "NAME(x, y)", if NAME takes one tensor, or two. */
 static bool sweep_function(const char *name)
 {
     static const char *const sweeps[] = {SWEEP_FLOAT, SWEEP_HALF, SWEEP_BFLOAT};
     char text[80];
     snprintf(text, sizeof text, "%s(x)", name);
-    ogive_formula *formula;
-    if (ogive_formula_create(text, OGIVE_TEXT, &formula, NULL))
-        return true;
-    ogive_formula_release(formula);
+    if (!is_formula(text))
+        return sweep_pair(name);
     bool same = true;
     for (int i = 0; i < 3; i++) {
         const char *inputs[MAX_INPUTS] = {sweeps[i]};

@@ -2,6 +2,7 @@
  *
  * random_formula.c - see random_formula.h: grows and prints formulas.
  */
+#include "function_call.h"
 #include "random_formula.h"
 
 const char *const formula_input_names[FORMULA_INPUTS] = {"x", "y", "fc.weight", "layers.0.bias"};
@@ -140,8 +141,8 @@ static bool grow_unary(test_random *random, random_formula *f, formula_node *nod
     if ((op == OG_OP_clamp || op == OG_OP_hardtanh) && chance(random, 50))
         node->numbers[0] = -node->numbers[0];
     /* Where half of the line gives NaN, mostly stay on the other half. */
-    bool half = op == OG_OP_log || op == OG_OP_sqrt || op == OG_OP_rsqrt || op == OG_OP_pow ||
-                op == OG_OP_log1p;
+    bool half =
+        function->kind == OG_SCALAR && (op == OG_OP_pow || is_for_positive(op, node->numbers));
     if (half && chance(random, 80)) {
         formula_node positive = new_node(NODE_SCALAR, OG_OP_abs);
         take_shape(f, &positive, node->args[0]);
@@ -152,9 +153,12 @@ static bool grow_unary(test_random *random, random_formula *f, formula_node *nod
 
 static bool grow_binary(test_random *random, random_formula *f, formula_node *node)
 {
-    static const og_op ops[] = {OG_OP_add, OG_OP_sub, OG_OP_mul,     OG_OP_div,
-                                OG_OP_add, OG_OP_mul, OG_OP_minimum, OG_OP_maximum};
-    *node = new_node(NODE_SCALAR, ops[below(random, (int64_t)TEST_COUNT(ops))]);
+    og_op op = chance(random, 50) ? OG_OP_add : OG_OP_mul;
+    if (chance(random, 75)) /* else any of them */
+        do
+            op = (og_op)below(random, OG_FUNCTION_COUNT);
+        while (og_function_of(op)->kind != OG_SCALAR || og_function_of(op)->args != 2);
+    *node = new_node(NODE_SCALAR, op);
     take_shape(f, node, pick_tensor(random, f));
     node->args[1] = chance(random, 25) ? add_number(random, f) : pick_tensor(random, f);
     if (!broadcast(node, &f->nodes[node->args[1]]))
@@ -500,23 +504,18 @@ static void print_node(random_formula *f, int index, const bool *named)
 {
     const formula_node *node = &f->nodes[index];
     const char *name = og_function_of(node->op)->name;
-    static const char *const compare[] = {" < ", " <= ", " > ", " >= ", " == ", " != "};
-    const char *infix = node->op == OG_OP_add                   ? " + "
-                        : node->op == OG_OP_sub                 ? " - "
-                        : node->op == OG_OP_mul                 ? " * "
-                        : node->op == OG_OP_div                 ? " / "
-                        : index % 2 && node->op == OG_OP_matmul ? " @ "
-                                                                : NULL;
+    bool is_infix = og_op_infix(node->op) || (index % 2 && node->op == OG_OP_matmul);
+    const char *symbol = og_function_of(node->op)->symbol;
     if (node->kind == NODE_WHERE) {
         for (int a = 0; a < 4; a++) {
-            print(f, "%s", a == 0 ? "where(" : a == 1 ? compare[node->op - OG_OP_lt] : ", ");
+            print(f, a == 0 ? "where(" : a == 1 ? " %s " : ", ", symbol);
             print_use(f, node->args[a], named);
         }
         print(f, ")");
-    } else if (infix) {
+    } else if (is_infix) {
         print(f, "(");
         print_use(f, node->args[0], named);
-        print(f, "%s", infix);
+        print(f, " %s ", symbol);
         print_use(f, node->args[1], named);
         print(f, ")");
     } else if (node->kind == NODE_SCALAR && og_function_of(node->op)->args == 2) {

@@ -152,32 +152,11 @@ static reference_value round_to(reference_value x, og_dtype dtype)
 
 /* ---- instructions -------------------------------------------------------------- */
 
-/* Ops that are one IEEE operation or a selection: rounded once. */
+/* Is op one IEEE operation or a selection, rounded once? */
 static bool rounds_once(og_op op)
 {
-    switch (op) {
-    case OG_OP_add:
-    case OG_OP_sub:
-    case OG_OP_mul:
-    case OG_OP_div:
-    case OG_OP_minimum:
-    case OG_OP_maximum:
-    case OG_OP_neg:
-    case OG_OP_abs:
-    case OG_OP_square:
-    case OG_OP_reciprocal:
-    case OG_OP_sqrt:
-    case OG_OP_relu:
-    case OG_OP_clamp:
-    case OG_OP_leaky_relu:
-    case OG_OP_threshold:
-    case OG_OP_hardshrink:
-    case OG_OP_softshrink:
-    case OG_OP_add_eps:
-        return true;
-    default:
-        return false;
-    }
+    const og_function *function = og_function_of(op);
+    return function->cost != OG_COST_CURVE && function->max_ulp <= 0.5;
 }
 
 /* The error of op itself. A function with constants is measured for their defaults
@@ -194,25 +173,10 @@ static double ulps_of(og_op op, og_type type)
     return function->max_ulp;
 }
 
-/* Where a function that falls and rises turns around, or 0. */
-static double turning_point(og_op op)
-{
-    switch (op) {
-    case OG_OP_silu:
-        return -1.2784645427610738;
-    case OG_OP_gelu:
-        return -0.7517915247;
-    case OG_OP_gelu_tanh:
-        return -0.7524614221;
-    case OG_OP_mish:
-        return -1.1924312145;
-    default:
-        return 0;
-    }
-}
+enum { MOST_CORNERS = 4, STEPS = 16 };
 
-/* The places where an argument of op is tried; returns how many. */
-static int list_corners(og_op op, reference_value x, double corners[5])
+/* The places where an argument is tried, x.value first; returns how many. */
+static int list_corners(reference_value x, double corners[MOST_CORNERS])
 {
     int count = 0;
     corners[count++] = x.value;
@@ -222,9 +186,23 @@ static int list_corners(og_op op, reference_value x, double corners[5])
     corners[count++] = x.value + x.bound;
     if (fabs(x.value) <= x.bound)
         corners[count++] = 0;
-    if (fabs(x.value - turning_point(op)) <= x.bound)
-        corners[count++] = turning_point(op);
     return count;
+}
+
+/* Does op rise and fall, or jump back, within what argument a may be? Then its corners do
+ * not say between what its values are. */
+static bool turns_back(og_op op, const reference_value *args, int a, const double *constants)
+{
+    double x[2] = {args[0].value, args[1].value}, last = 0;
+    bool rises = false, falls = false, is_curve = og_op_cost(op) == OG_COST_CURVE;
+    for (int step = -STEPS; step <= STEPS && is_curve && !is_exact(args[a]); step++) {
+        x[a] = args[a].value + args[a].bound * step / STEPS;
+        double y = og_function_value(op, x, constants);
+        rises |= step > -STEPS && y > last;
+        falls |= step > -STEPS && y < last;
+        last = y;
+    }
+    return rises && falls;
 }
 
 /* A SCALAR row of functions.def. */
@@ -238,7 +216,7 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     if (op == OG_OP_add_eps && isnan(constants[0])) /* the machine epsilon of the type */
         constants[0] = type == OG_F64 ? DBL_EPSILON : FLT_EPSILON;
 
-    double corners[2][5] = {{0}, {0}};
+    double corners[2][MOST_CORNERS] = {{0}, {0}};
     int counts[2] = {1, 1};
     bool exact = true;
     for (int a = 0; a < function->args; a++) {
@@ -248,7 +226,7 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
         reference_value at = args[a];
         if (function->constants && !rounds_once(op)) /* x * beta is rounded, inside */
             at.bound += fabs(at.value) * (type == OG_F64 ? 0x1p-53 : 0x1p-24);
-        counts[a] = isfinite(at.value) ? list_corners(op, at, corners[a]) : 1;
+        counts[a] = isfinite(at.value) ? list_corners(at, corners[a]) : 1;
         corners[a][0] = at.value;
     }
 
@@ -265,6 +243,12 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
             else if (!(isnan(at) && isnan(result.value)) && at != result.value)
                 return undecided;
         }
+    for (int a = 0; a < function->args; a++)
+        if (turns_back(op, args, a, constants))
+            return undecided;
+    /* What a division leaves says nothing once its quotient is not known. */
+    if (!exact && (op == OG_OP_fmod || op == OG_OP_remainder))
+        return undecided;
     /* A subnormal on the way may be magnified by a constant, as in f(x beta) / beta. */
     for (int c = 0; c < function->constants && !rounds_once(op); c++)
         if (constants[c] != 0 && isfinite(constants[c]) && isfinite(result.value))

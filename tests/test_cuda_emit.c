@@ -12,6 +12,7 @@
 #include "plan_case.h"
 
 #include "cuda_nvrtc_library.h"
+#include "function_call.h"
 
 #include "cuda/emit/cuda_emit.h"
 
@@ -495,16 +496,12 @@ static void end_units(void)
 static bool print_call(og_op op, const char *format, char *formula, size_t capacity)
 {
     const og_function *f = og_function_of(op);
-    char call[128];
+    char call[128], whole[160];
     if ((f->kind != OG_SCALAR && f->kind != OG_MASKING) || !f->group)
         return false;
-    snprintf(call, sizeof call, f->kind == OG_MASKING ? "where(%s(x%s), x, 0)" : "%s(x%s)", f->name,
-             f->args == 2                        ? ", x * x"
-             : strcmp(f->name, "threshold") == 0 ? ", 1, 2"
-             : strcmp(f->name, "pow") == 0       ? ", 2.5"
-             : strcmp(f->name, "clamp") == 0     ? ", -1, 1"
-                                                 : "");
-    snprintf(formula, capacity, format, call);
+    print_function_call(f, "x * x", call, sizeof call);
+    snprintf(whole, sizeof whole, f->kind == OG_MASKING ? "where(%s, x, 0)" : "%s", call);
+    snprintf(formula, capacity, format, whole);
     return true;
 }
 

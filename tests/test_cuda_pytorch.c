@@ -7,6 +7,7 @@
  *
  *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
  */
+#include "function_call.h"
 #include "cuda_nvrtc_library.h"
 
 #include "formula/functions.h"
@@ -239,12 +240,9 @@ static void test_functions_compile(void **state)
     for (og_op op = 0; op <= OG_FUNCTION_COUNT; op++) {
         const og_function *f = op < OG_FUNCTION_COUNT ? og_function_of(op) : NULL;
         if (f && f->kind == OG_SCALAR && f->group) {
-            og_text_add(&formula, "%s%s(x%s%s)", formula.length ? ", " : "", f->name,
-                        f->args == 2 ? ", x * x" : "",
-                        strcmp(f->name, "threshold") == 0 ? ", 1, 2"
-                        : strcmp(f->name, "pow") == 0     ? ", 2.5"
-                        : strcmp(f->name, "clamp") == 0   ? ", -1, 1"
-                                                          : "");
+            char call[128];
+            print_function_call(f, "x * x", call, sizeof call);
+            og_text_add(&formula, "%s%s", formula.length ? ", " : "", call);
             count++;
         }
         if (formula.length && (!f || count % EACH == 0)) {

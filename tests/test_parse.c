@@ -287,7 +287,7 @@ static const struct {
     {"f(x)", 0, "unknown function 'f' (ogive functions lists all)"},
     {"Sigmoid(x)", 0, "unknown function 'Sigmoid'; did you mean 'sigmoid'?"},
     {"sigmod(x)", 0, "unknown function 'sigmod'; did you mean 'sigmoid'?"},
-    {"sig(x)", 0, "unknown function 'sig'; did you mean 'sigmoid'?"},
+    {"sigm(x)", 0, "unknown function 'sigm'; did you mean 'sign'?"},
     {"wehre(x > 0, x, y)", 0, "unknown function 'wehre'; did you mean 'where'?"},
     {"softmaxx(x, 1)", 0, "unknown function 'softmaxx'; did you mean 'softmax'?"},
     {"max(x)", 0, "unknown function 'max'; did you mean 'amax'?"},

@@ -16,7 +16,7 @@ Needs mpmath.
 """
 import sys
 from mpmath import mp, mpf, exp, log, log1p, expm1, erf, erfc, sqrt, pi, tanh
-from mpmath import matrix, lu_solve, floor, frexp, ldexp, cos
+from mpmath import matrix, lu_solve, floor, frexp, ldexp, sin, cos, atan
 
 mp.dps = 60
 
@@ -157,6 +157,21 @@ FITS = {
     'log': ('p in log(1 + f) = f + f^2 p(f)',
             lambda f: (log1p(f) - f) / f ** 2, lambda f: f ** 2 / log1p(f),
             sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1, range(9), 24),
+    'log_base': ('p in log(1 + f) = f - f^2/2 + f^3 p(f)',
+                 lambda f: (log1p(f) - f + f ** 2 / 2) / f ** 3, lambda f: f ** 3 / log1p(f),
+                 sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1, range(9), 24),
+    'exp2': ('p in 2^r = 1 + r p(r)',
+             lambda r: (exp(r * log(2)) - 1) / r, lambda r: r / exp(r * log(2)),
+             mpf('-0.5001'), mpf('0.5001'), range(7), 24),
+    'sin': ('p in sin(r) = r + r^3 p(u), u = r^2',
+            lambda u: (sin(sqrt(u)) / sqrt(u) - 1) / u, lambda u: u * sqrt(u) / sin(sqrt(u)),
+            0, (pi / 4 * mpf('1.001')) ** 2, range(4), 24),
+    'cos': ('p in cos(r) = 1 - u/2 + u^2 p(u), u = r^2',
+            lambda u: (cos(sqrt(u)) - 1 + u / 2) / u ** 2, lambda u: u ** 2 / cos(sqrt(u)),
+            0, (pi / 4 * mpf('1.001')) ** 2, range(3), 24),
+    'atan': ('p in atan(t) = t + t^3 p(u), u = t^2',
+             lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u, lambda u: u * sqrt(u) / atan(sqrt(u)),
+             0, (sqrt(mpf(2)) - 1) ** 2 * mpf('1.001'), range(5), 24),
     'erf_small': ('p in erf(x) = x + x p(x^2), as a function of u = x^2',
                   lambda u: erf(sqrt(u)) / sqrt(u) - 1,
                   lambda u: sqrt(u) / erf(sqrt(u)), 0, 1, range(7), 24),

@@ -262,6 +262,31 @@ OG_FN float og_exp_f32(float x)
     return x == x ? y : x;
 }
 
+/*
+ * 2^x = 2^n (1 + r p(r)), n = round(x): degree 6, relative error 2^-30.6.
+ * tools/fit_poly.py exp2
+ */
+OG_FN float og_exp2_f32(float x)
+{
+    int32_t i = (int32_t)og_bits_f32(x); /* -152 <= z <= 128, as og_magnitude_f32 */
+    i = i < 0x43000000 ? i : 0x43000000;
+    uint32_t u = (uint32_t)i;
+    float z = og_float_bits(u < 0xc3180000u ? u : 0xc3180000u);
+    float magic = x < 0.0f ? OG_MAGIC_DOWN_F32 : OG_MAGIC_UP_F32;
+    float rest = x < 0.0f ? 0x1p-64f : 0x1p64f;
+    float nf = z + magic;
+    float r = z - (nf - magic);
+    float p = og_fma_near_f32(0x1.fde5bcp-17f, r, 0x1.445ca6p-13f);
+    p = og_fma_near_f32(p, r, 0x1.5d8a78p-10f);
+    p = og_fma_near_f32(p, r, 0x1.3b2a18p-7f);
+    p = og_fma_near_f32(p, r, 0x1.c6b086p-5f);
+    p = og_fma_near_f32(p, r, 0x1.ebfbe0p-3f);
+    p = og_fma_near_f32(p, r, 0x1.62e430p-1f);
+    p = og_fma_near_f32(p, r, 1.0f);
+    float y = (p * og_float_bits(og_bits_f32(nf) << 23)) * rest;
+    return x == x ? y : x;
+}
+
 /* h = 2^(n-1): e^x - 1 = 2 ((h - 1/2) + h rh + h w), the first sum exact as a pair. */
 OG_FN float og_expm1_f32(float x)
 {
@@ -306,17 +331,75 @@ OG_FN float og_log_sum_f32(float k, float f, float fl)
     return hi + (lo + og_fma_near_f32(f * f, og_log_p_f32(f), low));
 }
 
-OG_FN float og_log_f32(float x)
+/* x = 2^k (1 + f), x positive and finite; f as og_log_p_f32() takes it. */
+typedef struct {
+    float k, f;
+} og_log_parts_f32;
+
+OG_FN og_log_parts_f32 og_log_split_f32(float x)
 {
     float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
     float bias = x < 0x1p-126f ? -23.0f : 0.0f;
     uint32_t u = og_bits_f32(scaled) - 0x3f3504f3u;
     int32_t k = (int32_t)u >> 23;
     float m = og_float_bits((u & 0x007fffffu) + 0x3f3504f3u);
-    float y = og_log_sum_f32((float)k + bias, m - 1.0f, 0.0f);
+    og_log_parts_f32 p;
+    p.k = (float)k + bias;
+    p.f = m - 1.0f;
+    return p;
+}
+
+/* y, a logarithm of x, but what it is where x is not positive and finite. */
+OG_FN float og_log_special_f32(float x, float y)
+{
     y = x < OG_INF_F32 ? y : x;
     y = x == 0.0f ? -OG_INF_F32 : y;
     return x < 0.0f ? OG_NAN_F32 : y;
+}
+
+OG_FN float og_log_f32(float x)
+{
+    og_log_parts_f32 p = og_log_split_f32(x);
+    return og_log_special_f32(x, og_log_sum_f32(p.k, p.f, 0.0f));
+}
+
+/*
+ * whole + part + log_b(1 + f), high + low = 1/ln b, where whole + part is k log_b 2.
+ * log(1 + f) = f - f^2/2 + f^3 p(f), the first two exact as a pair: degree 8, relative
+ * error 2^-30.0.  tools/fit_poly.py log_base
+ */
+OG_FN float og_log_base_f32(float whole, float part, float f, float high, float low)
+{
+    float s = f * f, s2 = s * s;
+    float p0 = og_fma_near_f32(-0x1.000008p-2f, f, 0x1.555548p-2f);
+    float p1 = og_fma_near_f32(-0x1.555c1ep-3f, f, 0x1.99a4aap-3f);
+    float p2 = og_fma_near_f32(-0x1.fc2208p-4f, f, 0x1.233740p-3f);
+    float p3 = og_fma_near_f32(-0x1.de3be8p-4f, f, 0x1.e6f05ep-4f);
+    float p = og_fma_near_f32(p1, s, p0);
+    float q = og_fma_near_f32(p3, s, p2);
+    p = og_fma_near_f32(og_fma_near_f32(0x1.145782p-4f, s2, q), s2, p);
+    float half = 0.5f * s, half_low = 0.5f * og_fma_near_f32(f, f, -s);
+    float h = f - half;
+    float hl = og_fma_near_f32(f * s, p, ((f - h) - half) - half_low);
+    float g = h * high;
+    float gl = og_fma_near_f32(h, low, og_fma_near_f32(h, high, -g));
+    gl = og_fma_near_f32(hl, high, gl);
+    float sum = whole + g;
+    return sum + (((whole - sum) + g) + (part + gl));
+}
+
+OG_FN float og_log2_f32(float x)
+{
+    og_log_parts_f32 p = og_log_split_f32(x);
+    return og_log_special_f32(x, og_log_base_f32(p.k, 0.0f, p.f, 0x1.715476p+0f, 0x1.4ae0c0p-26f));
+}
+
+/* log10 2 as 16 bits, of which k takes an exact multiple, and the rest. */
+OG_FN float og_log10_f32(float x)
+{
+    og_log_parts_f32 p = og_log_split_f32(x);
+    return og_log_special_f32(x, og_log_base_f32(p.k * 0x1.3442p-2f, p.k * -0x1.95ec10p-19f, p.f,
+                                                 0x1.bcb7b2p-2f, -0x1.5b235ep-27f));
 }
 
 /* 1 + x = 2^k (1 + f): f = x 2^-k + (2^-k - 1), as a pair. */
@@ -710,5 +793,7 @@ OG_FN float og_pow_f32(float x, float exponent)
     y = ((ax == 1.0f) & (ae == OG_INF_F32)) ? 1.0f : y;
     return ((x == 1.0f) | (exponent == 0.0f)) ? 1.0f : y;
 }
+
+#include "math/scalar_whole_f32.h"
 
 #endif

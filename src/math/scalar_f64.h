@@ -178,6 +178,76 @@ OG_FN double og_log1p_f64(double x)
     return log1p(x);
 }
 
+OG_FN double og_exp2_f64(double x)
+{
+    return exp2(x);
+}
+
+OG_FN double og_log2_f64(double x)
+{
+    return log2(x);
+}
+
+OG_FN double og_log10_f64(double x)
+{
+    return log10(x);
+}
+
+OG_FN double og_sin_f64(double x)
+{
+    return sin(x);
+}
+
+OG_FN double og_cos_f64(double x)
+{
+    return cos(x);
+}
+
+OG_FN double og_atan_f64(double x)
+{
+    return atan(x);
+}
+
+OG_FN double og_floor_f64(double x)
+{
+    return floor(x);
+}
+
+OG_FN double og_ceil_f64(double x)
+{
+    return ceil(x);
+}
+
+OG_FN double og_trunc_f64(double x)
+{
+    return trunc(x);
+}
+
+/* Ties to even. */
+OG_FN double og_round_f64(double x)
+{
+    return rint(x);
+}
+
+/* 0 of a NaN, as PyTorch. */
+OG_FN double og_sign_f64(double x)
+{
+    double y = x > 0.0 ? 1.0 : 0.0;
+    return x < 0.0 ? -1.0 : y;
+}
+
+OG_FN double og_fmod_f64(double x, double y)
+{
+    return fmod(x, y);
+}
+
+/* The sign is the divisor's; a zero has x's, as PyTorch's. */
+OG_FN double og_remainder_f64(double x, double y)
+{
+    double r = fmod(x, y);
+    return r != 0.0 && (y < 0.0) != (r < 0.0) ? r + y : r;
+}
+
 OG_FN double og_tanh_f64(double x)
 {
     return tanh(x);

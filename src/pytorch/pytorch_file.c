@@ -346,6 +346,7 @@ static void write_shared(const file *f, cuda_source *to)
             {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
             {og_embedded("math/scalar_base.h"), true},
             {og_embedded("math/scalar_f32.h"), true},
+            {og_embedded("math/scalar_whole_f32.h"), true},
             {og_embedded("math/scalar_f64.h"), true},
             {overloads.data, false},
             {body_of(og_embedded("pytorch/pytorch_pointwise.cuh")), false},
