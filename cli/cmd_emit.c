@@ -59,7 +59,11 @@ static bool print_sources(const ogive_plan *plan, failure *why)
             free(source);
             return fail_library(why, &error);
         }
-        ogive_plan_source(plan, i, source, length + 1);
+        if (ogive_plan_source(plan, i, source, length + 1) != length ||
+            (!length && info.elements)) {
+            free(source);
+            return fail_memory(why, (double)length, "the source");
+        }
         printf("%s/* kernel %zu of %zu: %s%s */\n", i ? "\n" : "", i + 1, kernels, info.name,
                length ? "" : ", nothing to do");
         fputs(source, stdout);

@@ -53,10 +53,12 @@ static const char help[] =
 static char *plan_text(const ogive_plan *plan)
 {
     size_t length = ogive_plan_explain(plan, NULL, 0);
-    char *text = malloc(length + 1);
+    char *text = length ? malloc(length + 1) : NULL;
 
-    if (text)
-        ogive_plan_explain(plan, text, length + 1);
+    if (text && ogive_plan_explain(plan, text, length + 1) != length) {
+        free(text);
+        return NULL;
+    }
     return text;
 }
 

@@ -355,11 +355,13 @@ OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);
 OGIVE_API ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index,
                                          ogive_kernel_info *info, ogive_error *error);
 /* The plan as text for people, NUL-terminated and cut to capacity. Returns the
- * length of the whole text, as snprintf does; buffer may be NULL if capacity is 0. */
+ * length of the whole text, as snprintf does; 0 if there is no memory for it. buffer may be
+ * NULL if capacity is 0. */
 OGIVE_API size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity);
 
 /* The source of a kernel in CUDA C, NUL-terminated and cut to capacity; returns the
- * length of all of it. 0 if there is none: on the CPU, or a kernel that does nothing. */
+ * length of all of it. 0 if there is none (on the CPU, or a kernel that does nothing), or no
+ * memory for it. */
 OGIVE_API size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer,
                                    size_t capacity);
 typedef struct {

@@ -427,11 +427,11 @@ PyObject *core_vectorcall(PyObject *callable, PyObject *const *args, size_t flag
 static PyObject *explain_plan(const ogive_plan *plan)
 {
     size_t length = ogive_plan_explain(plan, NULL, 0);
-    char *text = PyMem_Malloc(length + 1);
+    char *text = length ? PyMem_Malloc(length + 1) : NULL;
     if (!text)
         return PyErr_NoMemory();
-    ogive_plan_explain(plan, text, length + 1);
-    PyObject *value = PyUnicode_FromString(text);
+    bool whole = ogive_plan_explain(plan, text, length + 1) == length;
+    PyObject *value = whole ? PyUnicode_FromString(text) : PyErr_NoMemory();
     PyMem_Free(text);
     return value;
 }

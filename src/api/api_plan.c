@@ -483,6 +483,14 @@ size_t og_copy_text(const char *text, size_t length, char *buffer, size_t capaci
     return length;
 }
 
+/* Copies text as og_copy_text() does, and ends it; nothing of one that memory ran out for. */
+static size_t hand_out(og_text *text, char *buffer, size_t capacity)
+{
+    size_t length = og_copy_text(text->data, text->failed ? 0 : text->length, buffer, capacity);
+    og_text_free(text);
+    return length;
+}
+
 size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
 {
     og_text text = {0};
@@ -498,9 +506,7 @@ size_t ogive_plan_explain(const ogive_plan *plan, char *buffer, size_t capacity)
         og_text_add(&text, "\n");
     }
     og_float_state_leave(&state);
-    size_t length = og_copy_text(text.data, text.length, buffer, capacity);
-    og_text_free(&text);
-    return length;
+    return hand_out(&text, buffer, capacity);
 }
 
 size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, size_t capacity)
@@ -508,9 +514,7 @@ size_t ogive_plan_source(const ogive_plan *plan, size_t kernel, char *buffer, si
     og_text text = {0};
     if (kernel < ogive_plan_kernel_count(plan) && plan->backend->source)
         plan->backend->source(&plan->plan, plan->state, (int32_t)kernel, &text);
-    size_t length = og_copy_text(text.data, text.length, buffer, capacity);
-    og_text_free(&text);
-    return length;
+    return hand_out(&text, buffer, capacity);
 }
 
 ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *info, ogive_error *error)
