@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Random formulas, shapes, strides and dtypes: Ogive's result against PyTorch's in float64. What
+differs is shrunk by Hypothesis, and printed as lines that repeat it.
+
+How much may differ follows from the formula: its float64 result with inputs changed by a few
+units in the last place of the dtype is compared, too. OGIVE_EXAMPLES draws more of them than a
+test run does; scripts/differential has no end."""
+
+import os
+
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+import ogive
+
+SMOOTH = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "gelu": F.gelu,
+          "softplus": F.softplus, "relu": torch.relu, "abs": torch.abs, "mish": F.mish,
+          "erf": torch.erf, "hardswish": F.hardswish, "logsigmoid": F.logsigmoid, "elu": F.elu}
+BINARY = {"+": torch.add, "-": torch.sub, "*": torch.mul}
+DTYPES = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.float16: 2.0**-11,
+          torch.bfloat16: 2.0**-8}
+ROWS, COLS = 3, 5
+
+
+@st.composite
+def full(draw, depth):
+    """Text and function of a value of shape (ROWS, COLS)."""
+    if depth == 0:
+        return draw(st.sampled_from([("x", lambda t: t["x"]), ("y", lambda t: t["y"]),
+                                     ("(r + x)", lambda t: t["r"] + t["x"])]))
+    text, of = draw(full(depth - 1))
+    kind = draw(st.sampled_from(["smooth", "binary", "number", "softmax", "norm", "where", "view",
+                                 "row", "product"]))
+    if kind == "smooth":
+        name = draw(st.sampled_from(sorted(SMOOTH)))
+        return f"{name}({text})", lambda t: SMOOTH[name](of(t))
+    if kind == "number":
+        number = draw(st.sampled_from([-1.5, 0.25, 2.0, 3.0]))
+        return f"({text} * {number} + 0.5)", lambda t: of(t) * number + 0.5
+    if kind == "softmax":
+        dim = draw(st.sampled_from([0, 1]))
+        return f"softmax({text}, dim={dim})", lambda t: torch.softmax(of(t), dim)
+    if kind == "norm":
+        return (f"layer_norm({text}, {COLS}, eps=0.1)",
+                lambda t: F.layer_norm(of(t), (COLS,), eps=0.1))
+    if kind == "view":
+        return (f"transpose(transpose({text}, 0, 1) * 2, 0, 1)", lambda t: of(t) * 2)
+    if kind == "row":
+        name, function = draw(st.sampled_from([("sum", torch.sum), ("mean", torch.mean),
+                                               ("amax", torch.amax), ("amin", torch.amin)]))
+        dim = draw(st.sampled_from([0, 1]))
+        return (f"({text} - {name}({text}, dim={dim}, keepdim=True))",
+                lambda t: of(t) - function(of(t), dim=dim, keepdim=True))
+    other_text, other = draw(full(draw(st.integers(0, depth - 1))))
+    if kind == "product":
+        return (f"({text} @ transpose({other_text}, 0, 1) @ x)",
+                lambda t: of(t) @ other(t).transpose(0, 1) @ t["x"])
+    if kind == "where":
+        return (f"where({text} > {other_text}, {other_text}, y)",
+                lambda t: torch.where(of(t) > other(t), other(t), t["y"]))
+    symbol = draw(st.sampled_from(sorted(BINARY)))
+    return f"({text} {symbol} {other_text})", lambda t: BINARY[symbol](of(t), other(t))
+
+
+def lay_out(tensor, how):
+    """The same values, otherwise in memory."""
+    if how == "transposed":
+        return tensor.t().contiguous().t()
+    if how == "apart":
+        room = torch.empty(*(2 * n for n in tensor.shape), dtype=tensor.dtype)
+        view = room[tuple(slice(1, None, 2) for _ in tensor.shape)]
+        return view.copy_(tensor)
+    return tensor.contiguous()
+
+
+def bound(of, inputs, want, unit):
+    """What rounding may change, seen by changing the inputs."""
+    generator = torch.Generator().manual_seed(1)
+    most = 64 * unit * want.abs() + 16 * unit
+    for _ in range(4):
+        changed = {name: value * (1 + 4 * unit * torch.randn(value.shape, generator=generator,
+                                                             dtype=torch.float64))
+                   for name, value in inputs.items()}
+        most = torch.maximum(most, 64 * (of(changed) - want).abs())
+    return most
+
+
+@settings(max_examples=int(os.environ.get("OGIVE_EXAMPLES", "100")), print_blob=True,
+          derandomize="OGIVE_EXAMPLES" not in os.environ,
+          suppress_health_check=list(HealthCheck))
+@given(st.integers(1, 5).flatmap(full), st.sampled_from(sorted(DTYPES, key=str)),
+       st.sampled_from(["plain", "transposed", "apart"]), st.integers(0, 1000))
+def test_differential(formula, dtype, how, seed):
+    text, of = formula
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"x": (ROWS, COLS), "y": (ROWS, COLS), "r": (1, COLS)}
+    inputs = {name: torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+              for name, shape in shapes.items()}
+    exact = {name: value.double() for name, value in inputs.items()}
+    want = of(exact)
+    run = ogive.compile(text)
+    got = run(**{name: lay_out(inputs[name], how) for name in run.inputs}).double()
+    # What is computed in float32 is rounded to a half once, at the end.
+    good = (got - want).abs() <= bound(of, exact, want, DTYPES[dtype])
+    good |= ~want.isfinite() | (want.abs() > 1e4)
+    note(f"ogive.compile({text!r}), {dtype}, {how}, seed {seed}: {got[~good][:4]}, expected "
+         f"{want[~good][:4]}")
+    assert bool(good.all())
