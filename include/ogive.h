@@ -130,6 +130,34 @@ OGIVE_API ogive_status ogive_formula_create(const char *text, size_t length, ogi
 OGIVE_API ogive_status ogive_formula_gradient(const ogive_formula *formula,
                                               const char *const *names, size_t count,
                                               ogive_formula **out, ogive_error *error);
+/* What items make of formula; with its text they say all of it, so that it can be sent or
+ * kept. Items are one of
+ *     w b                 Names: the gradient by w and b, as of ogive_formula_gradient().
+ *     linear=bfloat16 exp=float32
+ *                         Casts: the same formula with casts, as PyTorch's autocast makes
+ *                         them. The arguments of every linear that are tensors and depend on an
+ *                         input are cast to bfloat16 first. Operators go by their functions'
+ *                         names: @ is matmul. What the formula does not call changes nothing.
+ *                         Of what was made of a formula: OGIVE_UNSUPPORTED.
+ *     0 1 <3              Values: the part of it that computes 0 and 1, given 3.
+ * A formula's values are numbered: its results; then for each product in its text (linear
+ * with its bias, matmul), in the order in which they are computed, the product and its left
+ * factor, whose last dim is what it sums over. The inputs of a part are those inputs and given
+ * values that it needs; the ith value given is named value.i (value2.i, ... if there is an
+ * input of such a name). So products can be kept for the gradient. Of
+ * "z = linear(x, w); z * tanh(z)":
+ *     0 1     x, w: z * tanh(z), z
+ *     0 <1    value.0: value.0 * tanh(value.0)
+ *     1       x, w: z
+ * What there is not (a function, an input, a value), more than 64 values: OGIVE_ARGUMENT. */
+OGIVE_API ogive_status ogive_formula_make(const ogive_formula *formula, const char *const *items,
+                                          size_t count, ogive_formula **out, ogive_error *error);
+/* Does formula's text call function, by name or by an operator? 0 or 1; 0 of a gradient
+ * and a part. */
+OGIVE_API int ogive_formula_calls(const ogive_formula *formula, const char *function);
+/* The products written in formula's text that formula computes. */
+OGIVE_API size_t ogive_formula_product_count(const ogive_formula *formula);
+
 /* One more owner; returns its argument. */
 OGIVE_API ogive_formula *ogive_formula_retain(ogive_formula *formula);
 /* One owner less; the last frees it. NULL is fine. Plans outlive their formula. */

@@ -37,22 +37,27 @@ enum { ROWS = 6, COLS = 5000 };
 
 typedef struct {
     const char *text;
-    int inputs;    /* x (ROWS, COLS), y (COLS), the others (1) */
-    bool gradient; /* by x; its last input, grad, is x once more */
+    int inputs; /* x (ROWS, COLS), y (COLS), the others (1) */
+    enum {
+        PLAIN,
+        GRADIENT, /* by x; its last input, grad, is x once more */
+        PART      /* with casts, without the second result */
+    } made;
 } memory_formula;
 
 /* Some of workspace, some large, one with many names, products, gradients. */
 static const memory_formula formulas[] = {
-    {"x * sigmoid(x) + y", 2, false},
-    {"softmax(x, dim=1)", 1, false},
-    {"m = mean(x, dim=0); layer_norm(x - m, (5000,), y) * sum(exp(x - amax(x))) + m", 2, false},
-    {"transpose(transpose(x, 0, 1) - amax(x, dim=1), 0, 1) * var(x)", 1, false},
+    {"x * sigmoid(x) + y", 2, PLAIN},
+    {"softmax(x, dim=1)", 1, PLAIN},
+    {"m = mean(x, dim=0); layer_norm(x - m, (5000,), y) * sum(exp(x - amax(x))) + m", 2, PLAIN},
+    {"transpose(transpose(x, 0, 1) - amax(x, dim=1), 0, 1) * var(x)", 1, PLAIN},
     {"x + a0*a1*a2*a3*a4*a5*a6*a7*a8*a9*b0*b1*b2*b3*b4*b5*b6*b7*b8*b9*c0*c1*c2*c3*c4*c5*c6*c7*c8*c9"
      "*d0*d1*d2*d3*d4*d5*d6*d7*d8*d9",
-     41, false},
-    {"g = x @ t(x); silu(g @ x) * (g @ (x + y)) - sum(linear(x, y))", 2, false},
-    {"tanh(sigmoid(x) * y)", 3, true},
-    {"g = x @ t(x); silu(g @ x) * softmax(g @ (x + y), dim=1)", 3, true},
+     41, PLAIN},
+    {"g = x @ t(x); silu(g @ x) * (g @ (x + y)) - sum(linear(x, y))", 2, PLAIN},
+    {"tanh(sigmoid(x) * y)", 3, GRADIENT},
+    {"g = x @ t(x); silu(g @ x) * softmax(g @ (x + y), dim=1)", 3, GRADIENT},
+    {"exp(x) + y, sum(z)", 2, PART},
 };
 
 static struct {
@@ -78,7 +83,7 @@ static void prepare(const memory_formula *of)
         test_tensor_init(&data.tensors[0], data.x, test_float32, 2, (int64_t[]){ROWS, COLS}, NULL);
     data.inputs[1] =
         test_tensor_init(&data.tensors[1], data.y, test_float32, 1, (int64_t[]){COLS}, NULL);
-    if (of->gradient)
+    if (of->made == GRADIENT)
         data.inputs[of->inputs - 1] = data.inputs[0];
     for (int i = of->inputs > 3 ? 1 : 3; i < of->inputs; i++) {
         data.ones[i] = 1;
@@ -120,8 +125,16 @@ static ogive_status make_formula(const memory_formula *of, ogive_formula **out, 
     ogive_formula *f;
     ogive_status status = ogive_formula_create(of->text, OGIVE_TEXT, &f, error);
     *out = f;
-    if (status == OGIVE_OK && of->gradient) {
+    if (status == OGIVE_OK && of->made == GRADIENT) {
         status = ogive_formula_gradient(f, (const char *[]){"x"}, 1, out, error);
+        ogive_formula_release(f);
+    }
+    if (status == OGIVE_OK && of->made == PART) {
+        status = ogive_formula_make(f, (const char *[]){"exp=float16"}, 1, out, error);
+        ogive_formula_release(f);
+        f = *out;
+        if (status == OGIVE_OK)
+            status = ogive_formula_make(f, (const char *[]){"0"}, 1, out, error);
         ogive_formula_release(f);
     }
     if (status != OGIVE_OK)

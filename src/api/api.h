@@ -23,7 +23,6 @@ enum { OG_CACHED_PLANS = 8 };
 struct ogive_formula {
     atomic_int owners;
     og_graph graph;
-    bool is_gradient;                   /* graph.text is of what it is the gradient of */
     atomic_uint lock;                   /* guards plans: og_lock_cache() */
     ogive_plan *plans[OG_CACHED_PLANS]; /* most recent first, NULL at the end */
 };

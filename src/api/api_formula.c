@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_formula.c - ogive.h: version, statuses, formulas, the list of functions.
+ * api_formula.c - ogive.h: version, statuses, formulas and what is made of them, the list
+ * of functions.
  */
 #include "api/api.h"
 
@@ -85,14 +86,13 @@ ogive_status ogive_formula_gradient(const ogive_formula *formula, const char *co
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula is NULL");
     ogive_formula *gradient = NULL;
     OG_TRY(new_formula(&gradient, error));
-    gradient->is_gradient = true;
     return finish_formula(
         gradient, og_graph_gradient(&formula->graph, names, count, &gradient->graph, error), out);
 }
 
 size_t ogive_formula_text(const ogive_formula *formula, char *buffer, size_t capacity)
 {
-    if (!formula || !formula->is_gradient)
+    if (!formula || !formula->graph.differs)
         return og_copy_text(formula ? formula->graph.text : "", formula ? formula->graph.length : 0,
                             buffer, capacity);
     og_arena scratch = {0};
@@ -104,6 +104,105 @@ size_t ogive_formula_text(const ogive_formula *formula, char *buffer, size_t cap
     og_arena_free(&scratch);
     return length;
 }
+
+/* ---- casts and parts ---------------------------------------------------------- */
+
+/* "linear=bfloat16" */
+static ogive_status make_casts(const og_graph *graph, const char *const *items, size_t count,
+                               og_graph *out, ogive_error *error)
+{
+    og_op casts[OG_FUNCTION_COUNT];
+    for (og_op op = 0; op < OG_FUNCTION_COUNT; op++)
+        casts[op] = OG_FUNCTION_COUNT;
+    for (size_t i = 0; i < count; i++) {
+        const char *item = items[i] ? items[i] : "";
+        size_t length = strcspn(item, "=");
+        const char *dtype = item + length + (item[length] == '=');
+        og_op function = og_function_find(item, length, false);
+        og_op cast = og_function_find(dtype, strlen(dtype), false);
+        if (function == OG_FUNCTION_COUNT || cast == OG_FUNCTION_COUNT ||
+            strcmp(og_function_of(cast)->group, "cast") != 0)
+            OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                    "a cast is '%.200s': expected a function and float32, float16, bfloat16 or "
+                    "float64, as in 'linear=bfloat16'",
+                    item);
+        casts[function] = cast;
+    }
+    return og_graph_cast(graph, casts, out, error);
+}
+
+/* A result; or a product or, after it, its left factor. -1: there is no such value. */
+static int32_t find_value(const og_graph *graph, const char *text)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10), results = (unsigned long)graph->result_count;
+    if (end == text || *end || value < results)
+        return end == text || *end ? -1 : graph->results[value];
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *product = og_graph_product(graph, &graph->nodes[n]);
+        if (product && value - results < 2)
+            return value == results ? n : product->args[0];
+        value -= product ? 2 : 0;
+    }
+    return -1;
+}
+
+/* "0", "<2" */
+static ogive_status make_part(const og_graph *graph, const char *const *items, size_t count,
+                              og_graph *out, ogive_error *error)
+{
+    int32_t nodes[2][OG_MAX_RESULTS]; /* wanted, given */
+    size_t counts[2] = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *item = items[i] ? items[i] : "";
+        bool given = *item == '<';
+        int32_t node = find_value(graph, item + given);
+        if (node < 0 || counts[given] == OG_MAX_RESULTS)
+            OG_FAIL(error, OGIVE_ARGUMENT, -1,
+                    node < 0 ? "the formula has no value '%.200s'"
+                             : "'%.200s' is one value too many: at most 64 are wanted or given",
+                    item + given);
+        nodes[given][counts[given]++] = node;
+    }
+    if (counts[0] == 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "no value is wanted");
+    return og_graph_part(graph, nodes[0], counts[0], nodes[1], counts[1], out, error);
+}
+
+ogive_status ogive_formula_make(const ogive_formula *formula, const char *const *items,
+                                size_t count, ogive_formula **out, ogive_error *error)
+{
+    char first = count && items && items[0] ? *items[0] : 'a';
+    bool is_cast = false, is_part = first == '<' || (first >= '0' && first <= '9');
+    for (size_t i = 0; items && i < count; i++)
+        is_cast |= items[i] && strchr(items[i], '=');
+    if (!formula || !out || !(is_cast || is_part))
+        return ogive_formula_gradient(formula, items, count, out, error);
+    og_error_clear(error);
+    *out = NULL;
+    ogive_formula *made = NULL;
+    OG_TRY(new_formula(&made, error));
+    return finish_formula(made,
+                          is_cast ? make_casts(&formula->graph, items, count, &made->graph, error)
+                                  : make_part(&formula->graph, items, count, &made->graph, error),
+                          out);
+}
+
+int ogive_formula_calls(const ogive_formula *formula, const char *function)
+{
+    og_op op = function ? og_function_find(function, strlen(function), false) : OG_FUNCTION_COUNT;
+    return formula && op != OG_FUNCTION_COUNT && formula->graph.calls[op];
+}
+
+size_t ogive_formula_product_count(const ogive_formula *formula)
+{
+    size_t count = 0;
+    for (int32_t n = 0; formula && n < formula->graph.node_count; n++)
+        count += og_graph_product(&formula->graph, &formula->graph.nodes[n]) != NULL;
+    return count;
+}
+
+/* ---- owners and names --------------------------------------------------------- */
 
 ogive_formula *ogive_formula_retain(ogive_formula *formula)
 {

@@ -45,6 +45,9 @@ ogive_status ogive_formula_pytorch(const ogive_formula *formula, const DLTensor 
     if (!formula || !length || (capacity && !buffer))
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "formula, length or buffer is NULL");
     *length = 0;
+    if (formula->graph.differs)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "a file is written of a formula as it was given, not of what was made of it");
     if (inputs && input_count != (size_t)formula->graph.input_count)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d inputs, %zu were given",
                 (int)formula->graph.input_count, input_count);

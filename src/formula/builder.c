@@ -28,6 +28,8 @@ void og_builder_init(og_builder *builder, ogive_error *error)
     builder->operands = builder->first_operands;
     builder->operand_count = 0;
     builder->operand_capacity = OG_FIRST_OPERANDS;
+    builder->casts = NULL;
+    memset(builder->calls, 0, sizeof builder->calls);
     builder->composite = OG_FUNCTION_COUNT;
     builder->composite_offset = -1;
     builder->composite_checks = 0;
@@ -269,6 +271,25 @@ ogive_status og_build_plain(og_builder *builder, og_op op, const og_operand *arg
     return build_with_args(builder, &node, args, count, op, offset, out);
 }
 
+ogive_status og_build_argument(og_builder *builder, og_op op, og_operand *argument)
+{
+    if (builder->composite != OG_FUNCTION_COUNT)
+        return OGIVE_OK;
+    builder->calls[op] = true;
+    og_op cast = builder->casts ? builder->casts[op] : OG_FUNCTION_COUNT;
+    if (cast == OG_FUNCTION_COUNT || og_operand_is_constant(builder, argument) ||
+        og_operand_is_mask(builder, argument))
+        return OGIVE_OK;
+    og_operand value = *argument;
+    return og_build_plain(builder, cast, &value, 1, value.offset, argument);
+}
+
+void og_note_product(og_builder *builder, og_op op, const og_operand *value)
+{
+    if (builder->composite == OG_FUNCTION_COUNT && (op == OG_OP_linear || op == OG_OP_matmul))
+        builder->nodes[value->index].is_product = true;
+}
+
 /* ---- scalar functions ---------------------------------------------------- */
 
 static bool is_number(const og_operand *operand, double number)
@@ -442,6 +463,8 @@ ogive_status og_builder_finish(const og_builder *builder, const char *text, size
     *graph = (og_graph){0};
     graph->text = copy_text(&graph->arena, text, length);
     graph->length = length;
+    graph->differs = true; /* the parser knows better */
+    memcpy(graph->calls, builder->calls, sizeof graph->calls);
     graph->nodes = copy_items(&graph->arena, builder->nodes, builder->node_count, sizeof(og_node));
     graph->node_count = (int32_t)builder->node_count;
     graph->checks =

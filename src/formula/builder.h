@@ -65,6 +65,9 @@ typedef struct {
     og_operand *operands; /* a stack: the arguments of the calls being parsed */
     size_t operand_count, operand_capacity;
 
+    const og_op *casts; /* [function]: og_graph_cast()'s, or NULL */
+    bool calls[OG_FUNCTION_COUNT];
+
     /* The composite being expanded (OG_FUNCTION_COUNT: none) and where the user
      * called it: nodes made meanwhile are named after it. */
     og_op composite;
@@ -106,6 +109,11 @@ ogive_status og_build_node(og_builder *builder, og_node *wanted, og_op called, i
                            og_operand *out);
 ogive_status og_build_input(og_builder *builder, const char *name, size_t length, int64_t offset,
                             og_operand *out);
+/* An argument of op that is a tensor or a number. Where the user wrote the call, that is
+ * noted, and the argument cast as builder->casts wants it. */
+ogive_status og_build_argument(og_builder *builder, og_op op, og_operand *argument);
+/* value is that of a call of op: if the user wrote a product, its node says so. */
+void og_note_product(og_builder *builder, og_op op, const og_operand *value);
 /* A SCALAR row of operands that are numbers or tensors: folded, simplified, or a node. */
 ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
                              const double *constants, og_op called, int64_t offset,

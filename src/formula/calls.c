@@ -395,9 +395,14 @@ ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_
         if (no_min && no_max)
             OG_FAIL(builder->error, OGIVE_FORMULA, offset, "clamp: give min, max or both");
     }
-    for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++)
-        OG_TRY(bind_argument(builder, op, i, offset, &builder->operands[base + (size_t)i]));
+    for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        og_operand *argument = &builder->operands[base + (size_t)i];
+        OG_TRY(bind_argument(builder, op, i, offset, argument));
+        if (function->parameters[i].kind == OG_PARAMETER_TENSOR)
+            OG_TRY(og_build_argument(builder, op, argument));
+    }
     OG_TRY(build_call(builder, op, base, offset, out));
+    og_note_product(builder, op, out);
     out->offset = offset;
     return OGIVE_OK;
 }

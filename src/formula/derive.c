@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRADIENT_NAME = 32 }; /* "grad65535.63" */
+enum { GRADIENT_NAME = OG_NEW_NAME + 16 }; /* "grad65535.63" */
 
 typedef struct {
     const og_graph *graph;
@@ -74,24 +74,11 @@ static ogive_status find_inputs(derivation *d, const char *const *names, size_t 
     return OGIVE_OK;
 }
 
-/* Is prefix, or prefix and a dot and more, the name of an input? */
-static bool is_taken(const og_graph *graph, const char *prefix)
-{
-    size_t length = strlen(prefix);
-    for (int32_t i = 0; i < graph->input_count; i++) {
-        const char *name = graph->inputs[i].name;
-        if (!strncmp(name, prefix, length) && (name[length] == '\0' || name[length] == '.'))
-            return true;
-    }
-    return false;
-}
-
 /* grad, or grad2, grad3, ... for a gradient's gradient. */
 static void name_gradients(derivation *d)
 {
-    char prefix[GRADIENT_NAME - 8] = "grad";
-    for (int number = 2; is_taken(d->graph, prefix); number++)
-        snprintf(prefix, sizeof prefix, "grad%d", number);
+    char prefix[OG_NEW_NAME];
+    og_graph_new_name(d->graph, "grad", prefix);
     for (int32_t i = 0; i < d->graph->result_count; i++)
         snprintf(d->names[i], GRADIENT_NAME, d->graph->result_count == 1 ? "%s" : "%s.%d", prefix,
                  (int)i);

@@ -37,6 +37,7 @@ typedef struct {
     bool has_sizes;
     int64_t sizes[OG_MAX_RANK];
 
+    bool is_product;  /* the value of a linear or matmul that the user wrote */
     bool is_constant; /* computed from numbers alone */
     bool keeps_type;  /* the first argument's dtype is the result's, whatever the
                          second's: the weight and bias of layer_norm and rms_norm */
@@ -64,6 +65,8 @@ typedef struct {
     og_arena arena;   /* owns everything below */
     const char *text; /* the formula's, NUL-terminated copy */
     size_t length;
+    bool differs;                  /* from text: a gradient, a part, with casts */
+    bool calls[OG_FUNCTION_COUNT]; /* functions and operators in text; none of a gradient, a part */
     og_node *nodes;
     int32_t node_count;
     og_input *inputs;
@@ -85,6 +88,27 @@ void og_graph_free(og_graph *graph);
  * failure *gradient needs no freeing. */
 ogive_status og_graph_gradient(const og_graph *graph, const char *const *names, size_t count,
                                og_graph *gradient, ogive_error *error);
+
+/* parser.c: graph, which must not differ from its text, with casts: each argument of
+ * function f that is a tensor and depends on an input is cast by casts[f] first.
+ * OG_FUNCTION_COUNT: none is. On failure *out needs no freeing. */
+ogive_status og_graph_cast(const og_graph *graph, const og_op casts[OG_FUNCTION_COUNT],
+                           og_graph *out, ogive_error *error);
+
+/* part.c: what computes the nodes wanted (1 to OG_MAX_RESULTS, neither numbers nor masks)
+ * from the inputs and the nodes given. Those that it needs are its inputs, in the order of
+ * their nodes; given[i] is named value.i, or value2.i, ... if an input has such a name. On
+ * failure *part needs no freeing. */
+ogive_status og_graph_part(const og_graph *graph, const int32_t *wanted, size_t wanted_count,
+                           const int32_t *given, size_t given_count, og_graph *part,
+                           ogive_error *error);
+/* part.c: word, or word2, word3, ... if an input is called so, or so with a dot and more. */
+enum { OG_NEW_NAME = 32 };
+void og_graph_new_name(const og_graph *graph, const char *word, char name[OG_NEW_NAME]);
+
+/* part.c: the matrix product that node is, or adds linear's bias to; NULL if it does neither
+ * or the user did not write it. */
+const og_node *og_graph_product(const og_graph *graph, const og_node *node);
 
 /* What to call a node in a message: the operator ("+") or the function ("mean")
  * that the user wrote. */

@@ -445,6 +445,7 @@ static ogive_status parse_power(parser *p, og_operand *out)
     leave(p);
     OG_TRY(og_check_value(p->builder, out, "the base of **"));
     OG_TRY(og_check_exponent(p->builder, &exponent, "**"));
+    OG_TRY(og_build_argument(p->builder, OG_OP_pow, out));
     OG_TRY(og_build_pow(p->builder, out, exponent.number, place, out));
     out->offset = start;
     return OGIVE_OK;
@@ -464,6 +465,7 @@ static ogive_status parse_unary(parser *p, og_operand *out)
         OG_TRY(og_check_value(p->builder, out, "the operand of +"));
     } else {
         OG_TRY(og_check_value(p->builder, out, "the operand of -"));
+        OG_TRY(og_build_argument(p->builder, OG_OP_neg, out));
         og_operand value = *out;
         OG_TRY(og_build_scalar(p->builder, OG_OP_neg, &value, NULL, OG_OP_neg, place, out));
     }
@@ -504,11 +506,13 @@ static ogive_status build_binary(parser *p, const binary *infix, og_operand *arg
         if (infix->op == OG_OP_matmul && og_operand_is_constant(p->builder, &args[i]))
             OG_FAIL(p->lexer.error, OGIVE_FORMULA, args[i].offset,
                     "%s must be a tensor that depends on an input, got a constant", infix->label);
+        OG_TRY(og_build_argument(p->builder, infix->op, &args[i]));
     }
     if (og_function_of(infix->op)->kind == OG_SCALAR)
         OG_TRY(og_build_scalar(p->builder, infix->op, args, NULL, infix->op, place, out));
     else
         OG_TRY(og_build_plain(p->builder, infix->op, args, 2, place, out));
+    og_note_product(p->builder, infix->op, out);
     out->offset = start;
     return OGIVE_OK;
 }
@@ -702,6 +706,24 @@ static ogive_status parse_graph(og_builder *builder, og_scope *scope, const char
     return og_builder_finish(builder, text, length, nodes, count, graph);
 }
 
+static ogive_status parse_text(const char *text, size_t length, const og_op *casts, og_graph *graph,
+                               ogive_error *error)
+{
+    fenv_t state;
+    og_float_state_enter(&state);
+    og_builder builder;
+    og_scope scope;
+    og_builder_init(&builder, error);
+    builder.casts = casts;
+    og_scope_init(&scope);
+    ogive_status status = parse_graph(&builder, &scope, text, length, graph);
+    graph->differs = casts != NULL;
+    og_scope_free(&scope);
+    og_builder_free(&builder);
+    og_float_state_leave(&state);
+    return status;
+}
+
 ogive_status og_graph_parse(const char *text, size_t length, og_graph *graph, ogive_error *error)
 {
     *graph = (og_graph){0};
@@ -714,15 +736,16 @@ ogive_status og_graph_parse(const char *text, size_t length, og_graph *graph, og
     if (length > OG_MAX_TEXT)
         OG_FAIL(error, OGIVE_FORMULA, OG_MAX_TEXT, "the formula is too long: more than %d bytes",
                 OG_MAX_TEXT);
-    fenv_t state;
-    og_float_state_enter(&state);
-    og_builder builder;
-    og_scope scope;
-    og_builder_init(&builder, error);
-    og_scope_init(&scope);
-    ogive_status status = parse_graph(&builder, &scope, text, length, graph);
-    og_scope_free(&scope);
-    og_builder_free(&builder);
-    og_float_state_leave(&state);
-    return status;
+    return parse_text(text, length, NULL, graph, error);
+}
+
+ogive_status og_graph_cast(const og_graph *graph, const og_op casts[OG_FUNCTION_COUNT],
+                           og_graph *out, ogive_error *error)
+{
+    *out = (og_graph){0};
+    if (graph->differs)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "casts go into a formula as it was written, not into a gradient, a part, or one "
+                "that has casts");
+    return parse_text(graph->text, graph->length, casts, out, error);
 }
