@@ -94,7 +94,7 @@ typedef struct {
     PyObject_HEAD void *vectorcall; /* at the offset that __vectorcalloffset__ names */
     ogive_formula *formula;
     PyObject *text;      /* str */
-    PyObject *gradients; /* str: "" or "w,b;w", the gradient by w and b, that one's by w */
+    PyObject *steps;     /* str: what was made of text, as core_formula_derive() reads it, by ; */
     PyObject *precision; /* str */
     PyObject *inputs;    /* tuple of str */
     PyObject *traceable; /* Python function that Dynamo traces instead, or NULL */
@@ -175,7 +175,7 @@ int core_torch_meet(PyObject *type);
 /* Tells autograd that tensor is about to be written to; refuses what must not be. */
 int core_torch_written(PyObject *tensor);
 
-/* _operator(inputs, formula, gradients="", precision="float32") -> list (core_operator.c) */
+/* _operator(inputs, formula, steps="", precision="float32") -> list (core_operator.c) */
 PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
 /* ---- the module ----------------------------------------------------------------------- */
@@ -183,16 +183,16 @@ PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
 extern PyObject *core_formula_error, *core_device_error;
 extern PyTypeObject *core_formula_type;
 
-/* The text that offsets of errors refer to; a gradient has none. */
-PyObject *core_text_of(const core_formula *self);
 /* Raises what error says, with a caret under the place in text, if it has one. */
 void core_raise(const ogive_error *error, PyObject *text);
 int core_formula_init(PyObject *module);
 PyObject *core_formula_create(PyObject *text, PyObject *precision);
 /* Says of a user's text whether its inputs' names have dots (core_bind() then looks closer). */
 void core_formula_look_for_dots(core_formula *self);
-PyObject *core_formula_derive(core_formula *self, PyObject *names);
+/* What a step makes of self. items are names of inputs: the gradient by them; casts or values:
+ * see ogive_formula_make(); or a stage: see core_make_stage(). */
+PyObject *core_formula_derive(core_formula *self, PyObject *items);
 /* "w,b;w" as [("w", "b"), ("w",)], a new reference. */
-PyObject *core_gradient_levels(PyObject *gradients);
+PyObject *core_steps(PyObject *steps);
 
 #endif

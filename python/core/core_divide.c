@@ -37,7 +37,7 @@ static PyObject *placements_of(const ogive_placement *placed, Py_ssize_t count)
 
 static PyObject *raise(core_formula *self, const ogive_error *error)
 {
-    core_raise(error, core_text_of(self));
+    core_raise(error, self->text);
     return NULL;
 }
 

@@ -68,11 +68,6 @@ static void raise_formula_error(PyObject *message, Py_ssize_t offset)
     Py_XDECREF(number);
 }
 
-PyObject *core_text_of(const core_formula *self)
-{
-    return PyUnicode_GetLength(self->gradients) ? NULL : self->text;
-}
-
 void core_raise(const ogive_error *error, PyObject *text)
 {
     Py_ssize_t length = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * core_formula.c - the type ogive.Formula: a parsed formula, or a gradient of one.
- * Immutable but for its cache of plans.
+ * core_formula.c - the type ogive.Formula: a parsed formula, or what steps made of it,
+ * a gradient, say. Immutable but for its cache of plans.
  *
  * Calls use the vectorcall protocol. Its names entered Python's limited API in 3.12;
  * 3.10 and 3.11, whose binary interface no longer changes, have them with the same
@@ -36,22 +36,21 @@ static PyObject *input_names(const ogive_formula *formula)
     return names;
 }
 
-/* Takes formula over; the objects are borrowed, gradients is stolen. */
-static PyObject *wrap(ogive_formula *formula, PyObject *text, PyObject *gradients,
-                      PyObject *precision)
+/* Takes formula over; the objects are borrowed, steps is stolen. */
+static PyObject *wrap(ogive_formula *formula, PyObject *text, PyObject *steps, PyObject *precision)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(core_formula_type, Py_tp_alloc);
-    core_formula *self = gradients ? (core_formula *)allocate(core_formula_type, 0) : NULL;
+    core_formula *self = steps ? (core_formula *)allocate(core_formula_type, 0) : NULL;
     if (!self) {
         ogive_formula_release(formula);
-        Py_XDECREF(gradients);
+        Py_XDECREF(steps);
         return NULL;
     }
     self->vectorcall = (void *)core_vectorcall;
     self->formula = formula;
     Py_INCREF(text);
     self->text = text;
-    self->gradients = gradients;
+    self->steps = steps;
     Py_INCREF(precision);
     self->precision = precision;
     self->inputs = input_names(formula);
@@ -96,18 +95,17 @@ void core_formula_look_for_dots(core_formula *self)
         self->has_dots |= strchr(ogive_formula_input_name(self->formula, i), '.') != NULL;
 }
 
-/* One more level of gradients, a new reference. */
-static PyObject *append(PyObject *gradients, PyObject *level)
+/* One more step, a new reference. */
+static PyObject *append(PyObject *steps, PyObject *level)
 {
-    return PyUnicode_FromFormat(PyUnicode_GetLength(gradients) ? "%U;%U" : "%U%U", gradients,
-                                level);
+    return PyUnicode_FromFormat(PyUnicode_GetLength(steps) ? "%U;%U" : "%U%U", steps, level);
 }
 
 PyObject *core_formula_derive(core_formula *self, PyObject *names)
 {
     Py_ssize_t count = PyTuple_Size(names);
     const char **texts = PyMem_Malloc((size_t)(count + 1) * sizeof *texts);
-    PyObject *comma = PyUnicode_FromString(","), *level = NULL, *gradients = NULL, *result = NULL;
+    PyObject *comma = PyUnicode_FromString(","), *level = NULL, *steps = NULL, *result = NULL;
     bool good = texts && comma;
     if (!texts)
         PyErr_NoMemory();
@@ -126,19 +124,18 @@ PyObject *core_formula_derive(core_formula *self, PyObject *names)
             good = texts[i] != NULL;
         }
     }
-    if (good && (level = PyUnicode_Join(comma, names)) &&
-        (gradients = append(self->gradients, level))) {
+    if (good && (level = PyUnicode_Join(comma, names)) && (steps = append(self->steps, level))) {
         ogive_formula *formula;
         ogive_error error;
         ogive_status status =
             count && *texts[0] == '@'
                 ? core_make_stage(self->formula, texts, (size_t)count, &formula, &error)
-                : ogive_formula_gradient(self->formula, texts, (size_t)count, &formula, &error);
+                : ogive_formula_make(self->formula, texts, (size_t)count, &formula, &error);
         if (status == OGIVE_OK)
-            result = wrap(formula, self->text, gradients, self->precision);
+            result = wrap(formula, self->text, steps, self->precision);
         else {
             core_raise(&error, NULL);
-            Py_DECREF(gradients);
+            Py_DECREF(steps);
         }
     }
     PyMem_Free(texts);
@@ -147,11 +144,10 @@ PyObject *core_formula_derive(core_formula *self, PyObject *names)
     return result;
 }
 
-PyObject *core_gradient_levels(PyObject *gradients)
+PyObject *core_steps(PyObject *steps)
 {
-    PyObject *levels = PyUnicode_GetLength(gradients)
-                           ? PyObject_CallMethod(gradients, "split", "s", ";")
-                           : PyList_New(0);
+    PyObject *levels =
+        PyUnicode_GetLength(steps) ? PyObject_CallMethod(steps, "split", "s", ";") : PyList_New(0);
     for (Py_ssize_t i = 0; levels && i < PyList_Size(levels); i++) {
         PyObject *names = PyObject_CallMethod(PyList_GetItem(levels, i), "split", "s", ",");
         PyObject *tuple = names ? PyList_AsTuple(names) : NULL;
@@ -172,7 +168,7 @@ static void dealloc(PyObject *object)
     core_plans_clear(self);
     ogive_formula_release(self->formula);
     Py_XDECREF(self->text);
-    Py_XDECREF(self->gradients);
+    Py_XDECREF(self->steps);
     Py_XDECREF(self->precision);
     Py_XDECREF(self->inputs);
     Py_XDECREF(self->traceable);
@@ -182,6 +178,12 @@ static void dealloc(PyObject *object)
 
 /* ---- methods ------------------------------------------------------------------------- */
 
+/* Of an input; else it is an item of another step than a gradient. */
+static bool is_name(const char *text)
+{
+    return !strchr("<@0123456789", *text) && !strpbrk(text, "=,;");
+}
+
 static PyObject *represent(PyObject *object)
 {
     core_formula *self = (core_formula *)object;
@@ -189,13 +191,14 @@ static PyObject *represent(PyObject *object)
         PyUnicode_CompareWithASCIIString(self->precision, "float32") == 0
             ? PyUnicode_FromFormat("ogive.compile(%R)", self->text)
             : PyUnicode_FromFormat("ogive.compile(%R, precision=%R)", self->text, self->precision);
-    PyObject *levels = core_gradient_levels(self->gradients);
+    PyObject *levels = core_steps(self->steps);
     for (Py_ssize_t i = 0; text && levels && i < PyList_Size(levels); i++) {
-        PyObject *names = PyList_GetItem(levels, i);
-        PyObject *next =
-            PyTuple_Size(names) == 1
-                ? PyUnicode_FromFormat("%U.gradient(%R)", text, PyTuple_GetItem(names, 0))
-                : PyUnicode_FromFormat("%U.gradient%R", text, names);
+        PyObject *items = PyList_GetItem(levels, i), *first = PyTuple_GetItem(items, 0);
+        const char *word = PyUnicode_AsUTF8AndSize(first, NULL);
+        const char *maker = word && is_name(word) ? "gradient" : "made";
+        PyObject *next = PyTuple_Size(items) == 1
+                             ? PyUnicode_FromFormat("%U.%s(%R)", text, maker, first)
+                             : PyUnicode_FromFormat("%U.%s%R", text, maker, items);
         Py_DECREF(text);
         text = next;
     }
@@ -209,7 +212,7 @@ static PyObject *represent(PyObject *object)
 static PyObject *text_of(PyObject *object)
 {
     core_formula *self = (core_formula *)object;
-    if (PyUnicode_GetLength(self->gradients) == 0) {
+    if (PyUnicode_GetLength(self->steps) == 0) {
         Py_INCREF(self->text);
         return self->text;
     }
@@ -247,6 +250,14 @@ PyDoc_STRVAR(gradient_doc,
 
 static PyObject *gradient(PyObject *object, PyObject *names)
 {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : "x";
+        if (text && !is_name(text))
+            PyErr_Format(PyExc_ValueError, "the formula has no input %R", name);
+        if (!text || !is_name(text))
+            return NULL;
+    }
     PyObject *derived = core_formula_derive((core_formula *)object, names);
     if (derived)
         core_formula_look_for_dots((core_formula *)derived);
@@ -277,6 +288,14 @@ static PyObject *straight(PyObject *object, PyObject *const *args, Py_ssize_t co
     return NULL;
 }
 
+static PyObject *calls(PyObject *object, PyObject *name)
+{
+    const char *function = PyUnicode_AsUTF8AndSize(name, NULL);
+    return function
+               ? PyBool_FromLong(ogive_formula_calls(((core_formula *)object)->formula, function))
+               : NULL;
+}
+
 static PyObject *reduce(PyObject *object, PyObject *unused)
 {
     core_formula *self = (core_formula *)object;
@@ -284,7 +303,7 @@ static PyObject *reduce(PyObject *object, PyObject *unused)
     PyObject *restore = module ? PyObject_GetAttrString(module, "_restore") : NULL;
     (void)unused;
     Py_XDECREF(module);
-    return restore ? Py_BuildValue("N(OOO)", restore, self->text, self->gradients, self->precision)
+    return restore ? Py_BuildValue("N(OOO)", restore, self->text, self->steps, self->precision)
                    : NULL;
 }
 
@@ -294,6 +313,12 @@ static PyObject *get_results(PyObject *object, void *unused)
 {
     (void)unused;
     return PyLong_FromSize_t(ogive_formula_result_count(((core_formula *)object)->formula));
+}
+
+static PyObject *get_products(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(ogive_formula_product_count(((core_formula *)object)->formula));
 }
 
 static PyObject *get_name(PyObject *object, void *unused)
@@ -321,8 +346,9 @@ static PyObject *get_traceable(PyObject *object, void *unused)
 
 static PyMemberDef members[] = {
     {"text", T_OBJECT_EX, offsetof(core_formula, text), READONLY, "The formula as it was given."},
-    {"gradients", T_OBJECT_EX, offsetof(core_formula, gradients), READONLY,
-     "What gradient() was called with: names joined by commas, calls by semicolons."},
+    {"steps", T_OBJECT_EX, offsetof(core_formula, steps), READONLY,
+     "What was made of the text: names that gradient() was called with, joined by commas, calls "
+     "by semicolons; casts, parts and stages, too."},
     {"precision", T_OBJECT_EX, offsetof(core_formula, precision), READONLY,
      "'float32' or 'strict'."},
     {"inputs", T_OBJECT_EX, offsetof(core_formula, inputs), READONLY,
@@ -333,6 +359,7 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef attributes[] = {
     {"results", get_results, NULL, "The number of results.", NULL},
+    {"_products", get_products, NULL, "The number of matrix products in the text.", NULL},
     {"__name__", get_name, NULL, "The text, where a function would have its name.", NULL},
     {"__original_fn", get_traceable, NULL, "What Dynamo traces in place of this.", NULL},
     {0}};
@@ -349,6 +376,7 @@ static PyMethodDef methods[] = {
      "_divisions(*layouts): placements() for inputs' (shape, dtype), those of inputs a tuple."},
     {"_sums", (PyCFunction)(void (*)(void))core_sums, METH_FASTCALL,
      "_sums(which, *layouts): the results' placements if some inputs are sums; None: not linear."},
+    {"_calls", calls, METH_O, "_calls(name): whether the text calls this function."},
     {"__reduce__", reduce, METH_NOARGS, NULL},
     {0}};
 

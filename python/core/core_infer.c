@@ -69,7 +69,7 @@ static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssi
     ogive_error error;
     if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
         OGIVE_OK) {
-        core_raise(&error, core_text_of(self));
+        core_raise(&error, self->text);
         return NULL;
     }
     Py_ssize_t results = (Py_ssize_t)ogive_formula_result_count(self->formula);

@@ -27,15 +27,15 @@ static PyObject *compile(PyObject *module, PyObject *args, PyObject *names)
     return formula;
 }
 
-PyDoc_STRVAR(restore_doc, "_restore(text, gradients, precision) -> Formula, as pickled.");
+PyDoc_STRVAR(restore_doc, "_restore(text, steps, precision) -> Formula, as pickled.");
 
 static PyObject *restore(PyObject *module, PyObject *args)
 {
-    PyObject *text, *gradients, *precision;
+    PyObject *text, *steps, *precision;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUO:_restore", &text, &gradients, &precision))
+    if (!PyArg_ParseTuple(args, "OUO:_restore", &text, &steps, &precision))
         return NULL;
-    PyObject *levels = core_gradient_levels(gradients);
+    PyObject *levels = core_steps(steps);
     PyObject *formula = levels ? core_formula_create(text, precision) : NULL;
     for (Py_ssize_t i = 0; formula && i < PyList_Size(levels); i++) {
         PyObject *next = core_formula_derive((core_formula *)formula, PyList_GetItem(levels, i));

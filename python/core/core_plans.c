@@ -100,7 +100,7 @@ static int make_plan(core_formula *self, core_operand *inputs, Py_ssize_t input_
     Py_END_ALLOW_THREADS PyMem_Free(pointers);
     if (status == OGIVE_OK)
         return 0;
-    core_raise(&error, core_text_of(self));
+    core_raise(&error, self->text);
     return -1;
 }
 
@@ -265,7 +265,7 @@ int core_plan_run(core_formula *self, const core_plan *plan, core_operand *input
     if (failed)
         return -1;
     if (status != OGIVE_OK) {
-        core_raise(&error, core_text_of(self));
+        core_raise(&error, self->text);
         return -1;
     }
     return 0;

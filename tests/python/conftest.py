@@ -2,9 +2,13 @@
 """What the tests of the Python package share. Run them with scripts/test-python."""
 
 import os
+import tempfile
 
 # PyTorch's own bfloat16 products die on machines that show AMX without granting it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+# Inductor's cache knows an operator by its name: it would call one of another version.
+_cache = tempfile.TemporaryDirectory(prefix="ogive-inductor-")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache.name
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402

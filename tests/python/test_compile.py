@@ -185,6 +185,8 @@ def test_a_wrong_formula_names_the_place(text, offset, message):
     (lambda f, x: f(np.frombuffer(bytes(25), np.float32, 6, 1), 1.0), (ValueError, BufferError),
      "align"),
     (lambda f, x: f.gradient("v"), ValueError, "no input 'v'"),
+    (lambda f, x: f.gradient("0"), ValueError, "no input '0'"),
+    (lambda f, x: f.gradient("x,w"), ValueError, "no input 'x,w'"),
     (lambda f, x: f.gradient(), TypeError, "at least one"),
     (lambda f, x: f.gradient(x), TypeError, "is a str"),
     (lambda f, x: f.explain(x), TypeError, "'w' is missing"),

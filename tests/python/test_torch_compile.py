@@ -318,7 +318,7 @@ def test_autocast_keywords_and_dotted_names(data, device):
 def test_autocast_leaves_nothing_else_in_a_graph(data, device):
     from ogive.torch import _autocast
     _autocast._wanted_dtype.cache_clear()
-    _autocast.cast_as_autocast.cache_clear()
+    _autocast.find_casts.cache_clear()
 
     def step(x, w):
         with torch.autocast(device, torch.bfloat16):
@@ -329,11 +329,40 @@ def test_autocast_leaves_nothing_else_in_a_graph(data, device):
     assert called == ["ogive.run.default", "<built-in function getitem>"]
 
 
-def test_autocast_refuses_what_it_cannot_read(data, device):
-    formula = ogive.compile("(" * 220 + "x" + ")" * 220 + " * 2")
-    assert_close(formula(x := data(3)), x * 2)
-    with torch.autocast(device, torch.bfloat16), pytest.raises(NotImplementedError, match="autocast"):
-        formula(data(3))
+@pytest.mark.parametrize("text", [
+    "z = linear(x,\r\n w);\r\nz * sigmoid(z)\r\n", "linear(x, w) * 007", "linear(x, w, none);",
+    "(" * 220 + "linear(x, w)" + ")" * 220, "# a 'quote\nz = linear(x, w) # it's\n; z + inf",
+    "exp(" * 120 + "linear(x, w)" + ")" * 120], ids=range(6))
+def test_autocast_reads_every_formula(text, data, device):
+    x, w = data(4, 3), data(5, 3)
+    formula = ogive.compile(text)
+    assert formula(x, w).dtype == torch.float32
+    with torch.autocast(device, torch.bfloat16):
+        want = torch.exp(F.linear(x, w)) if "exp" in text else F.linear(x, w)
+        assert formula(x, w).dtype == want.dtype
+
+
+def test_autocast_casts_no_numbers(data, device):
+    """What is computed of numbers has no dtype that a cast could change."""
+    x = data(4, 3)
+    with torch.autocast(device, torch.bfloat16):
+        assert_close(ogive.compile("exp(-1) * x + exp(inf - 2)")(x), torch.full_like(x, torch.inf))
+
+
+def test_autocast_casts_the_call_and_not_its_twin(data, device):
+    """Functions that are one node without casts, of which autocast casts one alone."""
+    from ogive.torch import _autocast
+    formula, x = ogive.compile("x ** 2, square(x), mean(x, 1), sum(x, 1)"), data(4, 3)
+    low = x.bfloat16()
+    with torch.autocast(device, torch.bfloat16):
+        want = low ** 2, torch.square(low), torch.mean(low, 1), torch.sum(low, 1)
+        got = formula(low)
+    assert [t.dtype for t in got] == [t.dtype for t in want]
+    for a, b in zip(got, want):
+        assert_close(a, b, torch.bfloat16)
+    casts = _autocast.find_casts(formula.text, device, torch.bfloat16)
+    assert not casts or all(cast.partition("=")[0] in ("pow", "square", "mean", "sum")
+                            for cast in casts.split(","))
 
 
 def test_autocast_trains_and_compiles(data, device):

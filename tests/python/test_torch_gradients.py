@@ -4,6 +4,7 @@ PyTorch has them."""
 
 import inspect
 import math
+import pickle
 import threading
 
 import pytest
@@ -121,7 +122,7 @@ def test_which_products_are_kept(data):
     y = f(x, w)
     (saved,) = [t for t in y.grad_fn.saved_tensors if t.shape == (4, 8)]
     assert torch.equal(saved, ot.linear(x, w.detach()))
-    assert "gradient: keeps the inputs and linear(x, w): " in f.explain(x, w)
+    assert "gradient: keeps the inputs and the product of x and w: " in f.explain(x, w)
     assert "computes what else it needs again" in f.explain(x[:, :8], w[:, :8])
     assert "gradient" not in f.explain(x, w.detach())
     small = f(x[:, :8], w[:, :8])
@@ -136,12 +137,48 @@ def test_errors_show_the_text_that_was_written(data):
             call(x, w)
 
 
-def test_a_text_too_deep_for_pythons_grammar(data):
-    """Nothing is kept, and nothing else is wrong."""
-    x, w = data(3, 200).requires_grad_(), data(4, 200)
-    y = ogive.compile("linear(x, w)" + " + b" * 1500)(x, w, data(4))
-    got, = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(got, w.sum(0).expand(3, 200), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("text", [
+    "linear(x, w)" + " + k" * 1500, "linear(x, w) * ogive_kept_0_", "linear(x, a.w) * value.0",
+    "linear(x, a.w) * my_ogive_stand_in_0_", "linear(x,\r\n w) * k # it's"], ids=range(5))
+def test_products_are_kept_whatever_the_text(text, data):
+    x, w, k = data(3, 200).requires_grad_(), data(4, 200).requires_grad_(), data(4)
+    f = ogive.compile(text)
+    assert _kept.find_cut(f, [x, w, k]) is not None
+    y = f(x, w, k)
+    assert torch.equal(y.detach(), f(x.detach(), w.detach(), k))
+    got = torch.autograd.grad(y.sum(), (x, w))
+    scale = torch.ones_like(k) if "+" in text else k
+    want = torch.autograd.grad((F.linear(x, w) * scale).sum(), (x, w))
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-4)
+
+
+def test_more_products_than_results(data):
+    """A formula has at most 64 results: the last products are computed again."""
+    count = 70
+    text = "".join(f"z{i} = linear({f'z{i - 1}' if i else 'x'}, w); " for i in range(count))
+    f, x = ogive.compile(text + f"z{count - 1}"), data(3, 128, dtype=torch.float64)
+    w = torch.linalg.qr(data(128, 128, dtype=torch.float64))[0]
+    x.requires_grad_()
+    assert len(_kept.find_cut(f, [x, w]).products) == 63
+    got, = torch.autograd.grad(f(x, w).sum(), x)
+    want = torch.ones_like(x) @ torch.linalg.matrix_power(w, count)
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_parts_travel_as_steps(data):
+    """What a cut is made of can be pickled, printed and traced: text and steps."""
+    f = ogive.compile("z = linear(x, w, b); z * tanh(z)")
+    inputs = [data(3, 200), data(4, 200), data(4)]
+    cut = _kept.find_cut(f, inputs)
+    assert (cut.whole.formula.steps, cut.tail.formula.steps) == ("0,1", "0,<1")
+    assert repr(cut.tail.formula) == f"ogive.compile({f.text!r}).made('0', '<1')"
+    y, z = torch.ops.ogive.run(inputs, f.text, "0,1")
+    tail = pickle.loads(pickle.dumps(cut.tail.formula))
+    assert tail.inputs == ("value.0",) and torch.equal(tail(z), y) and torch.equal(f(*inputs), y)
+    for steps, message in (("3", "no value '3'"), ("exp=int8", "a cast is 'exp=int8'")):
+        with pytest.raises(ValueError, match=message):
+            torch.ops.ogive.run(inputs, f.text, steps)
 
 
 def test_only_what_is_asked_for(x):

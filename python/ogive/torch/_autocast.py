@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Autocast for formulas: casts written into the text where PyTorch would cast the
-arguments of its function of that name, so that results have the dtypes of the eager chain.
+"""Autocast for formulas: casts where PyTorch would cast the arguments of its function of that
+name, so that results have the dtypes of the eager chain.
 
 Which functions those are is asked of PyTorch itself, by a call on a small tensor: its lists
 differ between devices and versions.
@@ -8,7 +8,6 @@ differ between devices and versions.
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 from collections.abc import Callable
@@ -19,7 +18,6 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
-from ._text import Program, read
 
 TENSORS = {"input", "other", "weight", "bias", "condition"}
 # For parameters without a default, and those that PyTorch wants one of, in a call on a (2, 2)
@@ -61,47 +59,11 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         return torch.float32 if result(low) == torch.float32 else None
 
 
-class _Caster(ast.NodeTransformer):
-    def __init__(self, device: str, low: torch.dtype) -> None:
-        self.device, self.low = device, low
-
-    def _cast(self, name: str, value: ast.expr) -> ast.expr:
-        dtype = _wanted_dtype(name, self.device, self.low)
-        if dtype is None or isinstance(value, ast.Constant):
-            return value
-        return ast.Call(ast.Name(str(dtype).removeprefix("torch.")), [value], [])
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.MatMult):
-            node.left = self._cast("matmul", node.left)
-            node.right = self._cast("matmul", node.right)
-        elif isinstance(node.op, ast.Pow):
-            node.left = self._cast("pow", node.left)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in signatures():
-            return node
-        names = list(signatures()[name].parameters)
-        node.args = [self._cast(name, value) if parameter in TENSORS else value
-                     for parameter, value in zip(names, node.args)]
-        for argument in node.keywords:
-            if argument.arg in TENSORS:
-                argument.value = self._cast(name, argument.value)
-        return node
-
-
 @functools.lru_cache(maxsize=1024)
-def cast_as_autocast(text: str, device: str, low: torch.dtype) -> str:
-    """text with the casts that autocast to low would make on device."""
-    try:
-        program = read(text)
-        caster = _Caster(device, low)
-        return Program([(name, caster.visit(value)) for name, value in program.bindings],
-                       [caster.visit(result) for result in program.results],
-                       program.stand_ins).text()
-    except (SyntaxError, RecursionError) as error:
-        raise NotImplementedError(f"autocast cannot read this formula: {error}") from None
+def find_casts(text: str, device: str, low: torch.dtype) -> str:
+    """The casts that autocast to low would make in text on device, as a step."""
+    formula = _core.compile(text)
+    wanted = {name: _wanted_dtype(name, device, low) for name in signatures()
+              if formula._calls(name)}
+    return ",".join([f"{name}={str(dtype).removeprefix('torch.')}"
+                     for name, dtype in wanted.items() if dtype is not None])

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """torch.ops.ogive.run: a formula as an operator of PyTorch's dispatcher.
 
-    run(Tensor[] inputs, str formula, str gradients="", str precision="float32") -> Tensor[]
+    run(Tensor[] inputs, str formula, str steps="", str precision="float32") -> Tensor[]
 
 The formula travels as text, so that traced and exported graphs are readable and need
-nothing but this package. gradients says which gradient of it is meant: "w,b" is the
-gradient by w and b, "w,b;w" that one's gradient by w. So the operator's gradient is
-the operator itself with one more level, to any order.
+nothing but this package. steps says what of it is meant: "w,b" is the gradient by w and b,
+"w,b;w" that one's gradient by w, "linear=bfloat16" the formula with casts, "0,<1" the part of
+it that computes value 0 given value 1 (ogive.h). So the operator's gradient is the operator
+itself with one more step, to any order.
 
 Calls reach it only when something needs the dispatcher (core_torch.c); all others go
 straight to the kernels.
@@ -26,34 +27,30 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _core
-from ._autocast import cast_as_autocast
-from ._kept import Cut, describe_gradient, find_cut, has_products
+from ._autocast import find_casts
+from ._kept import Cut, Part, describe_gradient, find_cut, has_products
 from ._shapes import infer
+from ._text import make, restore
 
 library = torch.library.Library("ogive", "FRAGMENT")
-library.define('run(Tensor[] inputs, str formula, str gradients="", str precision="float32")'
+library.define('run(Tensor[] inputs, str formula, str steps="", str precision="float32")'
                " -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
 run = torch.ops.ogive.run.default
-
-
-@functools.lru_cache(maxsize=1024)
-def restore(text: str, gradients: str, precision: str) -> _core.Formula:
-    return _core._restore(text, gradients, precision)
 
 
 # ---- what runs it -------------------------------------------------------------------
 
 
-def _kernel(inputs: Sequence[Tensor], formula: str, gradients: str = "",
+def _kernel(inputs: Sequence[Tensor], formula: str, steps: str = "",
             precision: str = "float32") -> list[Tensor]:
-    found = restore(formula, gradients, precision)
+    found = restore(formula, steps, precision)
     result = found._straight(*inputs)
     return list(result) if found.results > 1 else [result]
 
 
-def _fake(inputs: Sequence[Tensor], formula: str, gradients: str = "",
+def _fake(inputs: Sequence[Tensor], formula: str, steps: str = "",
           precision: str = "float32") -> list[Tensor]:
-    layouts = infer(restore(formula, gradients, precision), inputs)
+    layouts = infer(restore(formula, steps, precision), inputs)
     model = next((tensor for tensor in inputs if tensor.dim() > 0), inputs[0])
     for tensor in inputs:  # a meta tensor beside one with memory comes here, too
         if tensor.dim() > 0 and tensor.device != model.device:
@@ -70,16 +67,10 @@ torch.library.register_fake("ogive::run", _fake, lib=library)
 # ---- gradients ----------------------------------------------------------------------
 
 
-def _gradient(formula: _core.Formula, names: Iterable[str]) -> _core.Formula:
-    before = formula.gradients
-    level = ",".join(names)
-    return restore(formula.text, f"{before};{level}" if before else level, formula.precision)
-
-
 def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     """Computes what it needs of the results again, from the inputs."""
     formula, needed = ctx.formula, ctx.needs_input_grad[1:]
-    gradient = _gradient(formula, [n for n, need in zip(formula.inputs, needed) if need])
+    gradient = make(formula, [n for n, need in zip(formula.inputs, needed) if need])
     results = gradient(*ctx.saved_tensors, *grads)
     given = iter(results if gradient.results > 1 else (results,))
     return (None, *(next(given) if need else None for need in needed))
@@ -90,9 +81,9 @@ def _jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Any:
     grad, of tangents, is the Jacobian's product with them, whatever grad is."""
     formula, inputs = ctx.formula, ctx.saved_tensors
     along = {name: t for name, t in zip(formula.inputs, tangents) if t is not None}
-    gradient = _gradient(formula, along)
+    gradient = make(formula, along)
     grads = [inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in infer(formula, inputs)]
-    product = _gradient(gradient, gradient.inputs[len(formula.inputs):])
+    product = make(gradient, gradient.inputs[len(formula.inputs):])
     return product(*inputs, *grads, *along.values())
 
 
@@ -118,7 +109,7 @@ class _Dispatch(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
         ctx.save_for_forward(*inputs)
         with torch._C._AutoDispatchBelowAutograd():
-            return tuple(run(inputs, formula.text, formula.gradients, formula.precision))
+            return tuple(run(inputs, formula.text, formula.steps, formula.precision))
 
     backward = staticmethod(_backward)
     jvp = staticmethod(_jvp)
@@ -126,35 +117,33 @@ class _Dispatch(torch.autograd.Function):
 
 def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     """From the last part of the formula to the first, by the products between them."""
-    cut, layouts = ctx.cut, ctx.layouts
-    products = [name for name, _ in cut.products]
-    saved = ctx.saved_tensors  # once: torch.utils.checkpoint gives them no second time
-    values = dict(zip((*ctx.names, *products), saved))
-    needed = [name for name, need in zip(ctx.names, ctx.needs_input_grad[3:]) if need]
-    wanted = set(needed)
-    for name, formula in cut.products:
-        if not wanted.isdisjoint(formula.inputs):
-            wanted.add(name)
-    sums = {name: grad for name, grad in zip(products, grads[cut.results:]) if grad is not None}
+    cut, needed = ctx.cut, ctx.needs_input_grad[2:]
+    values = ctx.saved_tensors  # once: torch.utils.checkpoint gives them no second time
+    wanted = list(needed)
+    for part in cut.products:
+        wanted.append(any(wanted[place] for place in part.places))
+    results = cut.tail.formula.results
+    sums = [*(None for _ in needed), *grads[results:]]
 
-    def add_gradients(formula: _core.Formula, *by_results: Tensor) -> None:
-        names = [name for name in formula.inputs if name in wanted]
-        if not names:
+    def add_gradients(part: Part, *by_results: Tensor) -> None:
+        chosen = [i for i, place in enumerate(part.places) if wanted[place]]
+        if not chosen:
             return
-        results = _gradient(formula, names)(*[values[n] for n in formula.inputs], *by_results)
-        for name, grad in zip(names, results if len(names) > 1 else (results,)):
-            sums[name] = sums[name] + grad if name in sums else grad
+        gradient = make(part.formula, [part.formula.inputs[i] for i in chosen])
+        found = gradient(*[values[place] for place in part.places], *by_results)
+        for i, grad in zip(chosen, found if len(chosen) > 1 else (found,)):
+            before = sums[part.places[i]]
+            sums[part.places[i]] = grad if before is None else before + grad
 
-    by_results = grads[:cut.results]
-    if any(grad is not None for grad in by_results):
-        add_gradients(cut.tail, *(saved[0].new_zeros(shape, dtype=dtype) if grad is None else grad
-                                  for grad, (shape, dtype) in zip(by_results, layouts)))
-    for name, formula in reversed(cut.products):
-        if name in sums:
-            add_gradients(formula, sums[name])
-    return (None, None, None, *(
-        None if name not in needed else sums[name] if name in sums else torch.zeros_like(values[name])
-        for name in ctx.names))
+    if any(grad is not None for grad in grads[:results]):
+        add_gradients(cut.tail, *(values[0].new_zeros(shape, dtype=dtype) if grad is None else grad
+                                  for grad, (shape, dtype) in zip(grads[:results], ctx.layouts)))
+    for i in reversed(range(len(cut.products))):
+        grad = sums[len(needed) + i]
+        if grad is not None:
+            add_gradients(cut.products[i], grad)
+    return (None, None, *(None if not need else torch.zeros_like(value) if grad is None else grad
+                          for need, grad, value in zip(needed, sums, values)))
 
 
 class _Cut(torch.autograd.Function):
@@ -162,33 +151,27 @@ class _Cut(torch.autograd.Function):
     not through the dispatcher."""
 
     @staticmethod
-    def forward(ctx: Any, cut: Cut, names: tuple[str, ...], straight: bool,
-                *inputs: Tensor) -> tuple[Tensor, ...]:
-        whole, values = cut.whole, dict(zip(names, inputs))
-        ordered = [values[name] for name in whole.inputs]
+    def forward(ctx: Any, cut: Cut, straight: bool, *inputs: Tensor) -> tuple[Tensor, ...]:
+        whole = cut.whole.formula
+        ordered = [inputs[place] for place in cut.whole.places]
         results: tuple[Tensor, ...]
         if straight:
             results = whole._straight(*ordered)
         else:
             with torch._C._AutoDispatchBelowAutograd():
-                results = tuple(run(ordered, whole.text, "", whole.precision))
-        ctx.cut, ctx.names = cut, names
+                results = tuple(run(ordered, whole.text, whole.steps, whole.precision))
+        ctx.cut = cut
         ctx.layouts = [(result.shape, result.dtype) for result in results]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, *results[cut.results:])
+        ctx.save_for_backward(*inputs, *results[cut.tail.formula.results:])
         return results
 
     backward = staticmethod(_backward_of_cut)
 
 
-def _apply_cut(formula: _core.Formula, cut: Cut, straight: bool,
-               inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    try:
-        results: tuple[Tensor, ...] = _Cut.apply(cut, formula.inputs, straight, *inputs)
-        return results[:cut.results]
-    except (TypeError, ValueError):
-        infer(formula, inputs)  # says the same of the text that the caller wrote
-        raise
+def _apply_cut(cut: Cut, straight: bool, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = _Cut.apply(cut, straight, *inputs)
+    return results[:cut.tail.formula.results]
 
 
 def _record(formula: _core.Formula, *inputs: Any) -> Any:
@@ -199,7 +182,7 @@ def _record(formula: _core.Formula, *inputs: Any) -> Any:
         cut = find_cut(formula, inputs)
     if cut is None:
         return _Run.apply(formula, *inputs)
-    results = _apply_cut(formula, cut, True, inputs)
+    results = _apply_cut(cut, True, inputs)
     return results[0] if len(results) == 1 else results
 
 
@@ -208,7 +191,7 @@ class _Transform(torch.autograd.Function):
 
     @staticmethod
     def forward(formula: _core.Formula, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(run(inputs, formula.text, formula.gradients, formula.precision))
+        return tuple(run(inputs, formula.text, formula.steps, formula.precision))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -227,18 +210,18 @@ class _Transform(torch.autograd.Function):
         return tuple(results), (0,) * len(results)
 
 
-# Set by _sharded.py: (inputs, formula, gradients, precision) -> results, where DTensors need
+# Set by _sharded.py: (inputs, formula, steps, precision) -> results, where DTensors need
 # several calls, else None.
 run_in_stages: Callable[..., list[Tensor] | None] | None = None
 
 
-def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
+def _autograd(inputs: Sequence[Tensor], formula: str, steps: str = "",
               precision: str = "float32") -> list[Tensor]:
     if run_in_stages is not None:
-        results = run_in_stages(inputs, formula, gradients, precision)
+        results = run_in_stages(inputs, formula, steps, precision)
         if results is not None:
             return results
-    found = restore(formula, gradients, precision)
+    found = restore(formula, steps, precision)
     if forward_ad._current_level >= 0 or torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in inputs):
         if torch._C._functorch.maybe_current_level() is not None:
@@ -246,9 +229,9 @@ def _autograd(inputs: Sequence[Tensor], formula: str, gradients: str = "",
         cut = find_cut(found, inputs) if forward_ad._current_level < 0 else None
         if cut is None:
             return list(_Dispatch.apply(found, *inputs))
-        return list(_apply_cut(found, cut, False, inputs))
+        return list(_apply_cut(cut, False, inputs))
     with torch._C._AutoDispatchBelowAutograd():
-        below: list[Tensor] = run(inputs, formula, gradients, precision)
+        below: list[Tensor] = run(inputs, formula, steps, precision)
         return below
 
 
@@ -270,9 +253,9 @@ def _each(size: int, inputs: Sequence[Tensor], dims: Sequence[int | None],
 
 
 def _vmap(info: Any, in_dims: Any, inputs: Sequence[Tensor], formula: str,
-          gradients: str = "", precision: str = "float32") -> tuple[list[Tensor], list[int]]:
+          steps: str = "", precision: str = "float32") -> tuple[list[Tensor], list[int]]:
     results = _each(info.batch_size, inputs, in_dims[0],
-                    lambda items: run(items, formula, gradients, precision))
+                    lambda items: run(items, formula, steps, precision))
     return results, [0] * len(results)
 
 
@@ -283,12 +266,12 @@ torch.library.register_vmap("ogive::run", _vmap, lib=library)
 
 
 def _autocast(device: str, key: torch._C.DispatchKey, inputs: Sequence[Tensor], formula: str,
-              gradients: str = "", precision: str = "float32") -> list[Tensor]:
-    # A gradient follows its forward formula, which has its casts written into it.
-    if not gradients and all(tensor.dtype != torch.float64 for tensor in inputs):
-        formula = cast_as_autocast(formula, device, torch.get_autocast_dtype(device))
+              steps: str = "", precision: str = "float32") -> list[Tensor]:
+    # A gradient follows its forward formula, which has its casts.
+    if not steps and all(tensor.dtype != torch.float64 for tensor in inputs):
+        steps = find_casts(formula, device, torch.get_autocast_dtype(device))
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
-        cast: list[Tensor] = run(inputs, formula, gradients, precision)
+        cast: list[Tensor] = run(inputs, formula, steps, precision)
         return cast
 
 
@@ -361,7 +344,7 @@ def _fill(out: Any, results: Sequence[Tensor]) -> Any:
     return out
 
 
-def call(text: str, gradients: str, precision: str, inputs: Sequence[Any],
+def call(text: str, steps: str, precision: str, inputs: Sequence[Any],
          out: Any = None) -> Any:
     """The operator, from what a caller gave: numbers too, out, one result by itself."""
     tensors = _as_tensors(inputs)
@@ -373,16 +356,16 @@ def call(text: str, gradients: str, precision: str, inputs: Sequence[Any],
                                "differentiation, but one of the arguments requires grad.")
     results: Sequence[Tensor]
     if not torch.compiler.is_compiling() and _is_transformed():
-        results = _Transform.apply(restore(text, gradients, precision), *tensors)
+        results = _Transform.apply(restore(text, steps, precision), *tensors)
     else:
-        results = run(tensors, text, gradients, precision)
+        results = run(tensors, text, steps, precision)
     if out is not None:
         return _fill(out, results)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _operator(formula: _core.Formula, inputs: list[Any], out: Any) -> Any:
-    return call(formula.text, formula.gradients, formula.precision, inputs, out)
+    return call(formula.text, formula.steps, formula.precision, inputs, out)
 
 
 def attributes_among(names: Sequence[str]) -> tuple[str, ...]:
@@ -394,7 +377,7 @@ def attributes_among(names: Sequence[str]) -> tuple[str, ...]:
 def traceable(formula: _core.Formula) -> Callable[..., Any]:
     """What Dynamo traces in place of a call of formula."""
     names, text = formula.inputs, formula.text
-    gradients, precision = formula.gradients, formula.precision
+    steps, precision = formula.steps, formula.precision
     attributes = attributes_among(names)
 
     def formula_call(*args: Any, out: Any = None, **named: Any) -> Any:
@@ -411,7 +394,7 @@ def traceable(formula: _core.Formula) -> Callable[..., Any]:
         if len(args) > len(names) or len(named) != len(names) - len(args):
             raise TypeError(f"the formula's inputs are {names}: "
                             f"{len(args)} and {tuple(named)} were given")
-        return call(text, gradients, precision, inputs, out)
+        return call(text, steps, precision, inputs, out)
 
     return formula_call
 

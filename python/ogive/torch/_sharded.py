@@ -28,9 +28,10 @@ from torch.distributed.tensor.placement_types import Placement
 
 from .. import _core
 from . import _operator
-from ._operator import restore, run
+from ._operator import run
 from ._shapes import infer
 from ._sums import sums
+from ._text import restore
 
 Shape = tuple[int, ...]
 Layout = tuple[Shape, str]  # of a whole tensor: shape, name of the dtype
@@ -140,7 +141,7 @@ def _candidates(formula: _core.Formula, layouts: tuple[Layout, ...],
         if given is not None:
             yield choice([Partial() if is_sum else Replicate() for is_sum in sums],
                          tuple(map(_as_placement, given)), False)
-    divisions = _divisions(formula.text, formula.gradients, formula.precision, layouts)
+    divisions = _divisions(formula.text, formula.steps, formula.precision, layouts)
     for division in divisions:
         if division["stages"] == 1 and _fits(division, ranks):
             yield choice([_as_wanted(share) for share in division["inputs"]],
@@ -317,8 +318,8 @@ _quick: dict[Any, tuple[tuple[int, ...], str, list[DTensorSpec]]] = {}
 def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
               kwargs: dict[str, Any] | None) -> list[DTensor]:
     """torch.ops.ogive.run below autograd, where one of the inputs is a DTensor."""
-    names = ("inputs", "formula", "gradients", "precision")
-    given = {"gradients": "", "precision": "float32", **dict(zip(names, args)), **(kwargs or {})}
+    names = ("inputs", "formula", "steps", "precision")
+    given = {"steps": "", "precision": "float32", **dict(zip(names, args)), **(kwargs or {})}
     inputs, text, steps, precision = (given[name] for name in names)
     key = None
     if all([type(tensor) is DTensor and type(tensor._local_tensor) is Tensor for tensor in inputs]):
@@ -362,7 +363,7 @@ def _write_stages(formula: _core.Formula, layouts: tuple[Layout, ...], index: in
     stages = []
     for stage in range(division["stages"]):
         step = _stage_step(f"{index}.{stage}", layouts)
-        steps = f"{formula.gradients};{step}" if formula.gradients else step
+        steps = f"{formula.steps};{step}" if formula.steps else step
         made = restore(formula.text, steps, formula.precision)
         stages.append(_Stage(steps, made.inputs, tuple([
             (cut["name"], not cut["constant"]) for cut in division["cuts"]

@@ -1,60 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Python values as formula text; formulas read and written with Python's own grammar, of
-which theirs is a part once dotted names and Python's keywords have stand-ins."""
+"""Python values as formula text, and formulas by what describes them: their text and the
+steps that made something else of it."""
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import keyword
+import functools
 import operator
-import re
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
-_WORDS = re.compile(r"""(?P<string>'[^']*'|"[^"]*")|(?P<comment>\#[^\n]*)
-                        |(?P<name>[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|\d+))*)""", re.X)
+from .. import _core
 
 
-@dataclasses.dataclass
-class Program:
-    """name = expression; ...; result, ..."""
-    bindings: list[tuple[str, ast.expr]]
-    results: list[ast.expr]
-    stand_ins: dict[str, str]  # by what they stand for
-
-    def text(self) -> str:
-        written = "; ".join([*(f"{name} = {ast.unparse(value)}" for name, value in self.bindings),
-                             ", ".join([ast.unparse(result) for result in self.results])])
-        for word, stand_in in self.stand_ins.items():
-            written = written.replace(stand_in, word)
-        return written
+@functools.lru_cache(maxsize=1024)
+def restore(text: str, steps: str, precision: str) -> _core.Formula:
+    return _core._restore(text, steps, precision)
 
 
-def read(text: str) -> Program:
-    """Raises SyntaxError or RecursionError where Python's grammar gives up."""
-    stand_ins: dict[str, str] = {}
-
-    def replace(match: re.Match[str]) -> str:
-        word = match.group()
-        if match["comment"]:
-            return ""
-        if match["string"] or word in ("None", "True", "False") or (
-                "." not in word and not keyword.iskeyword(word)):
-            return word
-        name = re.sub(r"(\.m?T)+$", "", word)  # which are no part of a name
-        if name != word and "." not in name and not keyword.iskeyword(name):
-            return word
-        return stand_ins.setdefault(name, f"ogive_stand_in_{len(stand_ins)}_") + word[len(name):]
-
-    *statements, last = ast.parse(_WORDS.sub(replace, text).replace("\n", " ").strip()).body
-    bindings = [(statement.targets[0].id, statement.value) for statement in statements
-                if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)]
-    if not isinstance(last, ast.Expr) or len(bindings) < len(statements):
-        raise SyntaxError("no formula")
-    results = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-    return Program(bindings, results, stand_ins)
+def make(formula: _core.Formula, items: Iterable[str]) -> _core.Formula:
+    """What one step more makes of formula: names of inputs, its gradient by them; "0" and
+    "<1", the part of it that computes value 0, given value 1 (ogive_formula_make())."""
+    step = ",".join(items)
+    return restore(formula.text, f"{formula.steps};{step}" if formula.steps else step,
+                   formula.precision)
 
 
 def literal(name: str, value: Any) -> str:
