@@ -13,7 +13,7 @@ import ogive
 import ogive.torch as ot
 
 # Not functions of the table.
-OTHERS = {"Formula", "backend", "explain", "set_precision"}
+OTHERS = {"Formula", "backend", "explain", "set_precision", "set_sums"}
 PACKAGE = pathlib.Path(ogive.__file__).parent
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

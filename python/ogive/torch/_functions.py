@@ -11,6 +11,7 @@ has for free.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -148,6 +149,9 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
     defined: Callable[..., Any] = space[name]  # type: ignore[assignment]
     defined.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."
+    own = inspect.signature(defined)
+    defined.__signature__ = own.replace(parameters=[  # type: ignore[attr-defined]
+        each for each in own.parameters.values() if each.kind != each.VAR_KEYWORD])
     return defined
 
 

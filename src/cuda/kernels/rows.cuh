@@ -76,12 +76,13 @@ OG_FN og_span og_part_of(const og_group &g, int step, int element)
     return span;
 }
 
-/* What is stored of that vector: nothing if the group is beyond the last row. */
+/* What is stored of that vector: nothing if the group is beyond the last row. It is begin that says
+ * so, not end: ptxas 13.0 takes min(n, OG_V), or 0 of such a group, for OG_V (VIMNMX.RELU, whose
+ * predicate it then branches by), and softmax of 3 elements was NaN on an H200. */
 OG_FN og_span og_own_part_of(const og_group &g, int step, int element)
 {
     og_span span = og_part_of(g, step, element);
-    span.begin = 0;
-    span.end = g.n > 0 ? span.end : 0;
+    span.begin = g.n > 0 ? 0 : OG_V;
     return span;
 }
 
