@@ -73,6 +73,8 @@ static void test_reductions(void **unused)
          {SHAPE(5, 7, 33), SHAPE(40, 3, 600), SHAPE(2, 2, 2), SHAPE(9, 1, 9)}},
         {"softmax(x, dim=1)",
          {SHAPE(5, 70, 33), SHAPE(3, 513, 2), SHAPE(2, 3, 700), SHAPE(1, 64, 1)}},
+        /* One row, for which a block has threads to spare. */
+        {"softmax(x, dim=0) + x - mean(x)", {SHAPE(3), SHAPE(6), SHAPE(12), SHAPE(60)}},
         {"std(x, dim=0), sum(x, dim=1)",
          {SHAPE(50, 33), SHAPE(513, 20), SHAPE(3, 700), SHAPE(64, 64)}},
         {"sum(sigmoid(x) * y, dim=1, keepdim=true) * x - amax(y, dim=1, keepdim=true)",
