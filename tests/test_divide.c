@@ -289,25 +289,29 @@ static void check_division(const subject *s, size_t index, int ranks)
     total.whole += division.stages == 0;
     if (division.stages == 0 || (!last && has_extremes(s, index, &division, of_results)))
         return;
+    bool refused = false; /* by a process that has nothing along the dim, so no greatest element */
     total.divisions++;
     total.cut += division.stages > 1;
     for (int rank = 0; rank < ranks; rank++)
         for (size_t i = 0; i < s->in.count; i++)
             add_input(&mine[rank], find_value(s->inputs, ogive_formula_input_name(s->formula, i)),
                       &of_inputs[i], ranks, rank);
-    for (int stage = 0; stage < division.stages; stage++) {
+    for (int stage = 0; stage < division.stages && !refused; stage++) {
         values results[MOST_RANKS] = {{.count = 0}};
         ogive_formula *part;
         TEST_OK(ogive_formula_stage(s->formula, s->in.pointers, s->in.count, index, (size_t)stage,
                                     &part, &error),
                 error);
-        for (int rank = 0; rank < ranks; rank++)
-            if (!run(part, &mine[rank], "r", &results[rank]))
-                complain(s, index, ranks, error.message);
+        for (int rank = 0; rank < ranks && !refused; rank++)
+            if (!run(part, &mine[rank], "r", &results[rank])) {
+                refused = !last && strstr(error.message, "has no element to choose");
+                if (!refused)
+                    complain(s, index, ranks, error.message);
+            }
         ogive_formula_release(part);
-        if (stage + 1 < division.stages)
+        if (!refused && stage + 1 < division.stages)
             reduce_cuts(s, index, &division, stage, results, mine, ranks);
-        else
+        else if (!refused)
             check_results(s, index, results, ranks, of_results);
         for (int rank = 0; rank < ranks; rank++)
             free_values(&results[rank]);
