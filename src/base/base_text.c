@@ -79,7 +79,9 @@ static bool make_room(og_text *text, size_t added)
 {
     size_t needed;
     void *data = text->data;
-    text->failed |= !og_add_size(text->length + 1, added, &needed) ||
+    if (text->failed) /* what another try would get has no end yet */
+        return false;
+    text->failed = !og_add_size(text->length + 1, added, &needed) ||
                     !og_grow(&data, &text->capacity, needed, 1);
     text->data = data;
     return !text->failed;
