@@ -434,14 +434,14 @@ static void test_compile(void **unused)
         const case_shape *shape = shapes[i / TEST_COUNT(archs)];
         const char *arch = archs[i % TEST_COUNT(archs)];
         compile_spilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shape, OG_FLOAT32, arch,
-                      "og_product", strcmp(arch, "80") ? 0 : AMPERE);
+                      "og_loaders", strcmp(arch, "80") ? 0 : AMPERE);
         if (i % TEST_COUNT(archs))
             continue;
         compile_unspilt("logsumexp(gelu(linear(x, w, b)), dim=1)", shape, OG_FLOAT32, arch,
-                        "og_product");
-        compile_spilt("linear(x, w, b)", shape, OG_BFLOAT16, arch, "og_product",
+                        "og_loaders");
+        compile_spilt("linear(x, w, b)", shape, OG_BFLOAT16, arch, "og_loaders",
                       shape[0].shape[1] == SHORT_K ? SHORT_HALVES : 0);
-        compile_unspilt("x @ t(w) + b", shape, OG_FLOAT64, arch, "og_product");
+        compile_unspilt("x @ t(w) + b", shape, OG_FLOAT64, arch, "og_loaders");
     }
     unsetenv("OGIVE_PRODUCT");
 }
