@@ -97,8 +97,10 @@ static cache open_cache(bool make, char folder[OG_CUDA_FOLDER_TEXT], char reason
         snprintf(reason, 160, "%s", strerror(errno));
         return c;
     }
-    if (fstat(c.fd, &about) != 0 || !is_trusted(&about)) {
-        snprintf(reason, 160, "it belongs to another user, or others can write to it");
+    bool known = fstat(c.fd, &about) == 0;
+    if (!known || !is_trusted(&about)) {
+        snprintf(reason, 160, "%s",
+                 known ? "it belongs to another user, or others can write to it" : strerror(errno));
         close(c.fd);
         c.fd = -1;
         return c;
