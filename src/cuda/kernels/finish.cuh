@@ -237,9 +237,7 @@ template <int count, bool is_whole = false> struct og_row_part {
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
     {
-        og_span span = og_span_of(f.n + apart * v, a.n);
-        span.end = f.there ? span.end : 0;
-        return span;
+        return og_span_of(f.n + apart * v, f.there ? a.n : 0);
     }
     OG_FN og_number sum(const og_row_part &f, int p, int, int v, int j)
     {
