@@ -20,10 +20,11 @@ typedef struct {
     og_lexer lexer;
     struct {
         size_t offset, length;
+        size_t behind; /* underscores that Python's name has behind the formula's */
         bool is_constant;
     } bindings[MAX_BINDINGS];
     int32_t binding_count;
-    int underscores;    /* behind a binding's name */
+    size_t underscores; /* the least behind a binding's name */
     const char *tensor; /* some tensor, in Python */
     bool has_doubles;   /* numbers that became float64 tensors */
     ogive_error *error;
@@ -46,15 +47,41 @@ static bool same_text(const translator *t, size_t a, size_t b, size_t length)
     return memcmp(t->graph->text + a, t->graph->text + b, length) == 0;
 }
 
-/* A binding's name: its own, with more underscores behind it than any input has. */
-static void add_binding(const translator *t, size_t offset, size_t length, og_text *out)
+/* Character i of binding b's name in Python, or 0 behind it: its own name, with more underscores
+ * behind it than any input has. */
+static char binding_character(const translator *t, int32_t b, size_t i)
 {
-    for (size_t i = 0; i < length; i++) {
-        char c = t->graph->text[offset + i];
-        og_text_add(out, "%c", c == '.' ? '_' : c);
-    }
-    for (int i = 0; i < t->underscores; i++)
-        og_text_add(out, "_");
+    size_t length = t->bindings[b].length;
+    char c = i < length                           ? t->graph->text[t->bindings[b].offset + i]
+             : i < length + t->bindings[b].behind ? '_'
+                                                  : 0;
+    return c == '.' ? '_' : c;
+}
+
+static void add_binding(const translator *t, int32_t b, og_text *out)
+{
+    for (size_t i = 0; binding_character(t, b, i); i++)
+        og_text_add(out, "%c", binding_character(t, b, i));
+}
+
+static bool same_python_name(const translator *t, int32_t a, int32_t b)
+{
+    size_t i = 0;
+    while (binding_character(t, a, i) && binding_character(t, a, i) == binding_character(t, b, i))
+        i++;
+    return binding_character(t, a, i) == binding_character(t, b, i);
+}
+
+/* Gives the binding after the last as many underscores as keep a.b, a_b and a_b_ apart. */
+static void name_next_binding(translator *t)
+{
+    int32_t next = t->binding_count;
+    t->bindings[next].behind = t->underscores;
+    for (int32_t b = 0; b < next; b++)
+        if (same_python_name(t, b, next)) {
+            t->bindings[next].behind++;
+            b = -1;
+        }
 }
 
 static void translate_name(translator *t, og_text *out, bool *is_constant)
@@ -66,7 +93,7 @@ static void translate_name(translator *t, og_text *out, bool *is_constant)
     for (int32_t b = 0; b < t->binding_count; b++)
         if (t->bindings[b].length == token->length &&
             same_text(t, t->bindings[b].offset, token->offset, token->length)) {
-            add_binding(t, token->offset, token->length, out);
+            add_binding(t, b, out);
             *is_constant &= t->bindings[b].is_constant;
             return;
         }
@@ -236,15 +263,18 @@ static ogive_status translate_binding(translator *t, const og_token *name, og_te
     if (t->binding_count == MAX_BINDINGS)
         OG_FAIL(t->error, OGIVE_UNSUPPORTED, (int64_t)name->offset,
                 "a PyTorch file takes at most %d names", MAX_BINDINGS);
+    int32_t own = t->binding_count;
+    t->bindings[own].offset = name->offset;
+    t->bindings[own].length = name->length;
+    name_next_binding(t);
     og_text_add(text, "    ");
-    add_binding(t, name->offset, name->length, text);
+    add_binding(t, own, text);
     og_text_add(text, " = ");
     OG_TRY(og_lexer_next(&t->lexer));
     OG_TRY(translate_expression(t, text, &is_constant));
     og_text_add(text, "\n");
-    t->bindings[t->binding_count].offset = name->offset;
-    t->bindings[t->binding_count].length = name->length;
-    t->bindings[t->binding_count++].is_constant = is_constant;
+    t->bindings[own].is_constant = is_constant;
+    t->binding_count++;
     return og_lexer_next(&t->lexer);
 }
 
@@ -253,7 +283,7 @@ static void look_at_inputs(translator *t)
 {
     for (int32_t i = 0; i < t->graph->input_count; i++) {
         const char *name = t->names[i];
-        int behind = 0;
+        size_t behind = 0;
         for (size_t length = strlen(name); length && name[length - 1] == '_'; length--)
             behind++;
         if (t->underscores <= behind)

@@ -51,28 +51,28 @@ bool og_pytorch_is_taken(const char *name)
                name, length);
 }
 
-/* Part of a dotted name as an attribute: layers.0.weight has three, one of them an index. */
+/* Part of a dotted name as an attribute: layers.0.weight has three, one of them an index, which
+ * Python reads without zeros in front. */
 static bool is_attribute(const char *name, size_t length)
 {
     if (isdigit((unsigned char)name[0]))
-        return true;
+        return strspn(name, "0123456789") >= length && (name[0] != '0' || length == 1);
     /* a class's own names: Python changes those that begin with two underscores */
     return name_length(name) == length && !is_keyword(name, length) && strncmp(name, "__", 2) != 0;
 }
 
 /* ---- Python's expressions ----------------------------------------------------------------- */
 
-/* Brackets and quotes must close, and it must be one line without a comment. */
+/* Brackets and quotes must close, and it must be one line without a comment or another statement. */
 static ogive_status check_closed(const char *what, const char *text, ogive_error *error)
 {
     char open[64], quote = 0;
     size_t depth = 0;
     for (const char *c = text; *c; c++) {
         const char *opening = strchr("([{", *c), *closing = strchr(")]}", *c);
-        bool is_bad = (unsigned char)*c < ' ' || (!quote && *c == '#');
+        bool is_bad = (unsigned char)*c < ' ' || *c == '\\' || (!quote && strchr("#;", *c));
         if (quote) {
             quote = *c == quote ? 0 : quote;
-            is_bad |= *c == '\\';
         } else if (*c == '\'' || *c == '"') {
             quote = *c;
         } else if (opening && depth < sizeof open) {
@@ -81,9 +81,10 @@ static ogive_status check_closed(const char *what, const char *text, ogive_error
             is_bad = true;
         }
         if (is_bad)
-            OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                    "%s '%.200s': expected one line of Python without a comment, got '%.20s'", what,
-                    text, c);
+            OG_FAIL(
+                error, OGIVE_ARGUMENT, -1,
+                "%s '%.200s': expected one line of Python without a comment or ';', got '%.20s'",
+                what, text, c);
     }
     if (depth || quote)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "%s '%.200s': expected %c at its end", what, text,

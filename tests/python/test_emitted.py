@@ -155,6 +155,11 @@ def test_names(name, tmp_path):
     ("amax(x, None, true)", lambda x: x.amax(keepdim=True)),
     ("linear(x, x, bias=None)", lambda x: x @ x.t()),
     ("z = x * 2; z + z_", lambda x, y: x * 2 + y),
+    ("a.b = x + 1; a_b = x + 2; a_b_ = x + 3; a.b * 100 + a_b * 10 + a_b_",
+     lambda x: (x + 1) * 100 + (x + 2) * 10 + (x + 3)),
+    ("x.T * 2 + y", lambda x, y: x.T * 2 + y),
+    ("z = x + y; z.mT - x", lambda x, y: (x + y).mT - x),
+    ("(x * 2).T @ y.mT", lambda x, y: (x * 2).T @ y.mT),
     ("x / 100000000000000000000", lambda x: x / 1e20),
 ])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
@@ -163,7 +168,7 @@ def test_plain_formula(formula, function, dtype, tmp_path):
               torch.rand(3, 3).to(dtype)][:function.__code__.co_argcount]
     model = emit_module(tmp_path, formula).ModelNew()
     torch.testing.assert_close(model(*inputs), function(*inputs))
-    if formula.startswith(("where", "max", "exp", "x")):  # no dims
+    if formula.startswith(("where", "max", "exp", "x /")):  # no dims
         assert model(*(x[0, 0] for x in inputs)).dtype == dtype
 
 
@@ -241,6 +246,10 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     (["x * s", "--init", "s # t"], "comment"),
     (["x + fc", "--module", "fc=nn.Linear(3, 4"], "expected ) at its end"),
     (["x + fc", "--module", "fc= "], "expected a name"),
+    (["x + fc", "--module", "fc=nn.Linear(3, 4); import os"], "got '; import os'"),
+    (["x + fc", "--module", "fc=nn.Linear(3, 4) \\"], "one line"),
+    (["x * s", "--init", "s: int; import os"], "got '; import os'"),
+    (["x + layers.01.weight", "--module", "layers=f()"], "no attribute in Python is called '01'"),
     (["x + fc", "--module", "fc=f()", "--module", "fc=g()"], "given twice"),
     (["x + fc", "--module", "fc=f()", "--scalar", "fc", "--init", "fc"], "a module and a scalar"),
     (["x + class.weight", "--module", "class=f()"], "expected a name"),
