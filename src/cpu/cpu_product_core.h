@@ -22,7 +22,8 @@
  *   P(name)             name of a function of this type
  * and functions:
  *   P(load_vector)(dtype, from)                         LANES neighbours
- *   P(copy_panel)(left, m0, rows, k0, count, to)        to[row][LEFT_STRIDE]
+ *   P(copy_panel)(left, m0, rows, limit, k0, count, to) to[row][LEFT_STRIDE]; left has
+ *       limit rows from m0 on, of which more than rows may be read
  *   P(pack_sliver)(right, n0, columns, k0, count, to)   to[k][SLIVER]; columns past the
  *       last, up to a whole vector, hold anything that may be multiplied
  */
@@ -194,7 +195,7 @@ static void P(run_slab)(const P(tile_job) * j, int64_t k0, int64_t n)
         int64_t m = P(panel_at)(j->rows, panels, i);
         int64_t rows = P(panel_at)(j->rows, panels, i + 1) - m;
         if (panels > 1 || n == 0)
-            P(copy_panel)(j->left, j->m0 + m, rows, k0, count, j->panel);
+            P(copy_panel)(j->left, j->m0 + m, rows, t->m - j->m0 - m, k0, count, j->panel);
         for (int64_t s = 0; s < columns; s += SLIVER) {
             int64_t vectors = (og_min(SLIVER, columns - s) + LANES - 1) / LANES;
             if (bytes_of(slab.dtype) < (int64_t)sizeof(REAL))

@@ -191,7 +191,7 @@ static void P(run_blocks)(const og_cpu_tiling *t, const og_cpu_factors *factors,
         for (int64_t i = 0; i < rows; i++) {
             from[i] = is_plain(left) ? P(find_plain)(left, m0 + i, k0) : copy + i * OG_PRODUCT_BLOCK;
             if (!is_plain(left))
-                P(copy_panel)(left, m0 + i, 1, k0, count, copy + i * OG_PRODUCT_BLOCK);
+                P(copy_panel)(left, m0 + i, 1, 1, k0, count, copy + i * OG_PRODUCT_BLOCK);
         }
         if (right->k_stride != 1) {
             P(run_across)(t, from, right, k0, count, rows, n0, columns, c);
@@ -225,7 +225,7 @@ static void P(run_direct)(const og_cpu_tiling *t, const og_cpu_factors *factors,
     for (int64_t i = 0; i < rows; i++, copy += t->k) {
         from[i] = is_plain(left) ? P(find_plain)(left, m0 + i, 0) : copy;
         for (int64_t k = 0; !is_plain(left) && k < t->k; k += OG_PRODUCT_BLOCK)
-            P(copy_panel)(left, m0 + i, 1, k, og_min(OG_PRODUCT_BLOCK, t->k - k), copy + k);
+            P(copy_panel)(left, m0 + i, 1, 1, k, og_min(OG_PRODUCT_BLOCK, t->k - k), copy + k);
     }
     for (int64_t n = 0; n < columns; n += LANES)
         P(run_turned)(from, right, 0, t->k, rows, n0 + n, columns - n, c + n, t->tile_n);

@@ -306,31 +306,48 @@ OG_FN void turn_f64(const og_dtype dtype, const char *const rows[F64_LANES], int
 
 /* ---- copying operands into the order of the micro-kernel ------------------------ */
 
+/* Rows of a panel for which turning vectors pays: fewer are copied one by one. */
+enum { FEWEST_TURNED = 4 };
+
+/* As transpose_f32, of the first `some` elements of each row, which may be all that there is. */
+OG_FN void transpose_some(const og_dtype dtype, const char *const rows[F32_LANES], int64_t some,
+                          vector_f32 t[F32_LANES])
+{
+    char padded[F32_LANES][VECTOR_BYTES] = {{0}};
+    const char *from[F32_LANES];
+    for (int u = 0; u < F32_LANES; u++) {
+        memcpy(padded[u], rows[u], (size_t)(some * bytes_of(dtype)));
+        from[u] = padded[u];
+    }
+    transpose_f32(dtype, from, 0, t);
+}
+
 /* to[i * to_stride + j] = element (a0 + i, b0 + j), rows x columns of them, from
- * memory where neighbours along i lie next to each other. Whole vectors are read up
- * to i = limit; to has room for whole vectors along i. */
+ * memory where neighbours along i lie next to each other, up to i = limit. From
+ * FEWEST_TURNED rows on `to` has room for whole vectors along i. */
 OG_FN void copy_transposed(const og_dtype dtype, const char *from, int64_t j_stride, int64_t rows,
                            int64_t limit, int64_t columns, float *to, int64_t to_stride)
 {
-    int64_t bytes = bytes_of(dtype), i = 0;
-    for (; i < rows && i + F32_LANES <= limit; i += F32_LANES) {
-        int64_t j = 0;
-        for (; j + F32_LANES <= columns; j += F32_LANES) {
+    int64_t bytes = bytes_of(dtype),
+            turned = rows < FEWEST_TURNED ? 0 : columns / F32_LANES * F32_LANES;
+    for (int64_t i = 0; i < rows; i += F32_LANES) {
+        int64_t some = og_min(F32_LANES, limit - i);
+        for (int64_t j = 0; j < turned; j += F32_LANES) {
             const char *p[F32_LANES];
             vector_f32 t[F32_LANES];
             for (int u = 0; u < F32_LANES; u++)
                 p[u] = from + (i + (j + u) * j_stride) * bytes;
-            transpose_f32(dtype, p, 0, t);
+            if (some == F32_LANES)
+                transpose_f32(dtype, p, 0, t);
+            else
+                transpose_some(dtype, p, some, t);
             for (int u = 0; u < F32_LANES; u++)
                 *(unaligned_f32 *)(to + (i + u) * to_stride + j) = t[u];
         }
-        for (; j < columns; j++)
-            for (int64_t u = i; u < i + F32_LANES; u++)
+        for (int64_t u = i; u < og_min(rows, i + F32_LANES); u++)
+            for (int64_t j = turned; j < columns; j++)
                 to[u * to_stride + j] = load_element_f32(dtype, from, u + j * j_stride);
     }
-    for (; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            to[i * to_stride + j] = load_element_f32(dtype, from, i + j * j_stride);
 }
 
 OG_FN void copy_row(const og_dtype dtype, const char *from, int64_t stride, int64_t count,
@@ -349,11 +366,11 @@ OG_FN void copy_row(const og_dtype dtype, const char *from, int64_t stride, int6
 }
 
 OG_FN void copy_panel_of(const og_dtype dtype, const og_cpu_factor *left, int64_t m0, int64_t rows,
-                         int64_t k0, int64_t count, float *to)
+                         int64_t limit, int64_t k0, int64_t count, float *to)
 {
     if (left->stride == 1 && left->k_stride != 1) {
-        copy_transposed(dtype, find_row(dtype, left, m0, k0), left->k_stride, rows, rows, count, to,
-                        LEFT_STRIDE);
+        copy_transposed(dtype, find_row(dtype, left, m0, k0), left->k_stride, rows, limit, count,
+                        to, LEFT_STRIDE);
         return;
     }
     for (int64_t i = 0; i < rows; i++)
@@ -396,15 +413,15 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
     }
 }
 
-static void copy_panel_f32(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t k0,
-                           int64_t count, float *to)
+static void copy_panel_f32(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t limit,
+                           int64_t k0, int64_t count, float *to)
 {
     if (left->dtype == OG_FLOAT32)
-        copy_panel_of(OG_FLOAT32, left, m0, rows, k0, count, to);
+        copy_panel_of(OG_FLOAT32, left, m0, rows, limit, k0, count, to);
     else if (left->dtype == OG_FLOAT16)
-        copy_panel_of(OG_FLOAT16, left, m0, rows, k0, count, to);
+        copy_panel_of(OG_FLOAT16, left, m0, rows, limit, k0, count, to);
     else
-        copy_panel_of(OG_BFLOAT16, left, m0, rows, k0, count, to);
+        copy_panel_of(OG_BFLOAT16, left, m0, rows, limit, k0, count, to);
 }
 
 static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
@@ -418,9 +435,10 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
         pack_sliver_of(OG_BFLOAT16, right, n0, columns, k0, count, to);
 }
 
-static void copy_panel_f64(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t k0,
-                           int64_t count, double *to)
+static void copy_panel_f64(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t limit,
+                           int64_t k0, int64_t count, double *to)
 {
+    (void)limit;
     const double *from = (const double *)left->data + m0 * left->stride + k0 * left->k_stride;
     for (int64_t i = 0; i < rows; i++, from += left->stride, to += LEFT_STRIDE) {
         if (left->k_stride == 1)
