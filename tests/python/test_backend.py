@@ -173,6 +173,29 @@ def test_one_value_for_several_users(data, formulas):
     assert formulas == ["z0 = tanh(x) + 1.0; z0, z0 * 2.0, sum(z0, dim=1)"]
 
 
+@pytest.mark.parametrize("same", [
+    lambda x: x.float(), lambda x: x.to(torch.float32), lambda x: x.type_as(x), lambda x: x.to(x),
+    lambda x: x.contiguous(), lambda x: x.to(x.device), lambda x: x.to(dtype=torch.float32)])
+def test_what_changes_nothing_ends_no_formula(same, data, formulas):
+    def function(x, w):  # as Hugging Face writes it
+        h = same(F.linear(x, w) + x)
+        h = h * torch.rsqrt(same(h).pow(2).mean(-1, keepdim=True) + 1e-6)
+        return w[0] * same(h), same(x)
+
+    check(function, data(6, 8).requires_grad_(), data(8, 8).requires_grad_())
+    assert len(formulas) == 1 and "rsqrt" in formulas[0] and "linear" in formulas[0]
+
+
+def test_copies_stay_copies(data, formulas):
+    def function(x):
+        y = torch.sigmoid(x) * 2
+        return y.to(torch.float32, copy=True), y.contiguous(memory_format=torch.channels_last), y
+
+    check(function, data(2, 3, 4, 5).requires_grad_())
+    got = torch.compile(function, backend=ot.backend)(data(2, 3, 4, 5))
+    assert got[0].data_ptr() != got[2].data_ptr() != got[1].data_ptr()
+
+
 def test_no_region_waits_for_itself(data, formulas):
     """tanh and the sum cannot be one formula: the cumulative sum lies between them."""
     def function(x):

@@ -117,7 +117,7 @@ def _report(module: GraphModule) -> list[str]:
     analysis, lines = Analysis(lift(module)), list[str]()
     taken, left = analysis.account()
     for region, nodes in taken:
-        lines.append(f"taken: {', '.join(analysis.names[node] for node in nodes)} "
+        lines.append(f"taken: {', '.join(map(analysis.call_name, nodes))} "
                      f"({_count(len(nodes), 'call')}, one formula)")
         lines.append(f"    {region.text}")
     reasons: dict[str, list[str]] = {}

@@ -199,9 +199,10 @@ class Analysis:
 
     @staticmethod
     def call_name(node: Node) -> str:
-        name = node.target if isinstance(node.target, str) else getattr(
+        plain = node.target if isinstance(node.target, str) else getattr(
             node.target, "__name__", str(node.target))
-        return name_of(node) or name
+        name = name_of(node)
+        return plain if name is None or name == IDENTITY else name
 
     # ---- calls ----
 

@@ -25,7 +25,7 @@ from ._text import literal
 FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
           torch.float64: "float64"}
 PRODUCTS = {"linear", "matmul"}
-IDENTITY = "dropout"  # while it is not training
+IDENTITY = "identity"  # of calls that give their argument: dropout while it is not training
 COMPARISONS = {name for name, _, group, symbol in _core.functions()
                if group == "comparison" and symbol}
 _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
@@ -76,15 +76,43 @@ def _functions() -> dict[Any, str]:
 
 def name_of(node: Node) -> str | None:
     """The language's name for what node calls; None: it has none."""
+    name = _name_of(node)
+    if name in FLOATS.values() and _keeps_dtype(node) or name == "contiguous":
+        return IDENTITY
+    return name
+
+
+def _keeps_dtype(node: Node) -> bool:
+    given, result = value_of(node.args[0]), value_of(node)
+    return (isinstance(given, Tensor) and isinstance(result, Tensor)
+            and given.dtype == result.dtype and given.stride() == result.stride())
+
+
+def _name_of_method(node: Node) -> str | None:
+    """Of a method that casts, or may change nothing."""
+    given, result = value_of(node.args[0]), value_of(node)
+    if not isinstance(given, Tensor) or not isinstance(result, Tensor):
+        return None
+    others = [*node.args[1:], *node.kwargs.values()]
+    if node.target == "contiguous":
+        return "contiguous" if not others and given.is_contiguous() else None
+    if len(others) != 1 or given.device != result.device or not isinstance(
+            others[0], (Node, torch.dtype, torch.device, str)):
+        return None
+    return FLOATS.get(result.dtype)
+
+
+def _name_of(node: Node) -> str | None:
     if node.op == "call_function":
         if node.target is F.dropout and not _drops(node):
             return IDENTITY
         return _functions().get(node.target)
     if node.op != "call_method" or not isinstance(node.target, str):
         return None
-    if node.target == "to":
-        others = [*node.args[1:], *node.kwargs.values()]
-        return FLOATS.get(others[0]) if len(others) == 1 else None
+    if node.target in ("to", "type", "type_as", "contiguous"):
+        return _name_of_method(node)
+    if node.kwargs.get("memory_format") is not None:
+        return None
     name = _OTHER_NAMES.get(node.target, node.target)
     return name if name in signatures() and hasattr(Tensor, node.target) else None
 
@@ -249,8 +277,6 @@ def translate(name: str, node: Node) -> list[Part]:
             raise Left(f"an argument is a {type(value).__name__}")
     if device is None or numbers and name in PRODUCTS:
         raise Left("it has no tensor")
-    if name in FLOATS.values() and value_of(given["input"]).dtype == result.dtype:
-        raise Left("it changes nothing")
     return [*parts, ")"]
 
 
