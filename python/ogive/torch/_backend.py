@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._lifted import lift
 from ._precision import precision
-from ._regions import Analysis, Region
+from ._regions import Analysis, Region, inverse
 
 
 def _caller(formula: _core.Formula, index: int) -> Callable[..., Any]:
@@ -38,8 +38,10 @@ def _insert(graph: Graph, region: Region, index: int, copies: dict[Node, Node]) 
     """One call in place of a region's."""
     formula = _core.compile(region.text, precision())
     call = graph.call_function(_caller(formula, index), tuple(copies[n] for n in region.inputs))
-    for i, node in enumerate(region.outputs):
+    for i, (node, order) in enumerate(zip(region.outputs, region.orders)):
         result = call if formula.results == 1 else graph.call_function(operator.getitem, (call, i))
+        if order != tuple(range(len(order))):
+            result = graph.call_method("permute", (result, inverse(order)))
         if node in region.detached:
             result = graph.call_method("detach", (result,))
         result.meta = dict(node.meta)

@@ -46,26 +46,28 @@ class Region:
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes, self.inside = nodes, set(nodes)
         self.outputs: list[Node] = []
+        self.orders: list[tuple[int, ...]] = []  # of each output's dims in memory
         self.inputs: list[Node] = []
         self.kept: set[Node] = set()  # stay in the graph, too
         self.detached: set[Node] = set()  # outputs that do not require grad, as others do
         self.text = ""
 
     def find_outputs(self, parts: dict[Node, list[Part]]) -> None:
-        """What others read. What a formula cannot give as PyTorch does (masks; results that
-        are not contiguous, or the argument itself) is computed once more by PyTorch."""
+        """What others read. What a formula cannot give as PyTorch does (masks; results with
+        gaps, or the argument itself) is computed once more by PyTorch."""
         pending = [n for n in self.nodes if any(user not in self.inside for user in n.users)]
         while pending:
             node = pending.pop()
             if node in self.kept or node in self.outputs:
                 continue
             value = value_of(node)
-            if value.dtype in FLOATS and value.is_contiguous() and name_of(node) != IDENTITY:
+            if value.dtype in FLOATS and order_of(value) and name_of(node) != IDENTITY:
                 self.outputs.append(node)
             else:
                 self.kept.add(node)
                 pending += [part for part in parts[node] if part in self.inside]
         self.outputs.sort(key=self.nodes.index)
+        self.orders = [order_of(value_of(node)) or () for node in self.outputs]
 
     def write(self, parts: dict[Node, list[Part]]) -> None:
         """Fills inputs and text."""
@@ -89,7 +91,8 @@ class Region:
                 bound.append(f"{name} = {_unwrapped(text)}")
                 text = name
             names[node] = text
-        self.text = "; ".join([*bound, ", ".join(_unwrapped(names[n]) for n in self.outputs)])
+        results = [_permuted(names[n], order) for n, order in zip(self.outputs, self.orders)]
+        self.text = "; ".join([*bound, ", ".join(results)])
         nodes = {name: node for node, name in names.items() if node not in self.inside}
         self.inputs = [nodes[name] for name in _core.compile(self.text).inputs]
 
@@ -124,6 +127,38 @@ def _name_input(node: Node, taken: set[str]) -> str:
             or not re.fullmatch(r"[A-Za-z_]\w*(\.([A-Za-z_]\w*|\d+))*", name)):
         return _free_name("x", taken)
     return name
+
+
+def order_of(value: Tensor) -> tuple[int, ...] | None:
+    """The dims as they lie in memory, the one with the greatest stride first; None: there are
+    gaps, or elements in the same place."""
+    plain = tuple(range(value.dim())) if value.is_contiguous() else None
+    if is_dtensor(value) or plain is not None and not any(
+            isinstance(size, int) and size == 1 for size in value.shape):
+        return plain
+    strides, count = value.stride(), 1
+    order = sorted(range(value.dim()), key=lambda dim: (-strides[dim], value.shape[dim] == 1))
+    for dim in reversed(order):
+        if strides[dim] != count:
+            return plain
+        count *= value.shape[dim]
+    return tuple(order)
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(order.index, range(len(order))))
+
+
+def _permuted(text: str, order: tuple[int, ...]) -> str:
+    """text with its dims in this order."""
+    now = list(range(len(order)))
+    text = _unwrapped(text)
+    for i, dim in enumerate(order):
+        j = now.index(dim)
+        if i != j:
+            text = f"transpose({text}, {i}, {j})"
+            now[i], now[j] = now[j], now[i]
+    return text
 
 
 def _unwrapped(text: str) -> str:
@@ -342,7 +377,7 @@ class Analysis:
         while self._sorted({n: i for i, r in enumerate(self.regions) for n in r.nodes
                             if n not in r.kept}) is None:  # a kept node ties two regions up
             region = self.regions.pop(next(i for i, r in enumerate(self.regions) if r.kept))
-            self.left.update(dict.fromkeys(region.nodes, "its results are not contiguous"))
+            self.left.update(dict.fromkeys(region.nodes, "its results have gaps in memory"))
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
         work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
@@ -362,7 +397,7 @@ class Analysis:
         region.find_outputs(self.parts)
         if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept) or (
                 len(work) > 1 and len([node for node in work if node not in region.kept]) < 2):
-            return "its results are not contiguous"
+            return "its results have gaps in memory"
         try:
             region.write(self.parts)
         except ValueError as error:  # softmax without dim
@@ -414,7 +449,7 @@ def why_kept(node: Node) -> str:
         return "it gives its argument itself"
     if value_of(node).dtype not in FLOATS:
         return f"its result, which others read, is {value_of(node).dtype}".replace("torch.", "")
-    return "its result, which others read, is not contiguous"
+    return "its result, which others read, has gaps in memory"
 
 
 def why_plain(node: Node) -> str:
@@ -451,8 +486,10 @@ def _why_different(region: Region, autocast: Any) -> str | None:
             results = run(tensors, region.text, "", precision())
     except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
         return f"a formula refuses it: {str(error).splitlines()[0]}"
-    for node, result in zip(region.outputs, results):
+    for node, result, order in zip(region.outputs, results, region.orders):
         want = value_of(node)
+        if order != tuple(range(len(order))) and len(order) == result.dim():
+            result = result.permute(inverse(order))
         if result.dtype != want.dtype or result.dim() != want.dim() or not all(
                 a == b for a, b in zip(result.shape, want.shape)):
             return (f"a formula would give {result.dtype} {tuple(result.shape)}, "
