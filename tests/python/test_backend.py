@@ -493,6 +493,27 @@ def operators_of(call, *inputs):
             if event.name.startswith("aten::") and event.cpu_parent is None]
 
 
+def test_what_no_formula_is_of_use_to_is_not_compiled(data):
+    """Dynamo's guards would be all that is added."""
+    def function(x):
+        return torch.cumsum(torch.sigmoid(x), 0)
+
+    for fullgraph, compiled in (False, 0), (True, 1):
+        torch._dynamo.reset()
+        call, x = torch.compile(function, backend=ot.backend, fullgraph=fullgraph), data(3, 4)
+        assert torch.equal(call(x), function(x)) and torch.equal(call(x), function(x))
+        code = torch._dynamo.eval_frame._debug_get_cache_entry_list(function)
+        assert len(code) == compiled
+
+    def broken(x):
+        y = torch.cumsum(x, 0)
+        torch._dynamo.graph_break()
+        return torch.sigmoid(y) * 2 + x
+
+    torch.testing.assert_close(torch.compile(broken, backend=ot.backend)(x), broken(x))
+    assert torch._dynamo.eval_frame._debug_get_cache_entry_list(broken)
+
+
 def test_explain_takes_nothing_that_stays(data):
     """The calls that run as PyTorch's are as many as explain says."""
     x = data(4, 6)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
@@ -23,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._lifted import lift
 from ._precision import precision
-from ._regions import Analysis, Region, inverse
+from ._regions import Analysis, Region, inverse, is_hopeless
 
 
 def _caller(formula: _core.Formula, index: int) -> Callable[..., Any]:
@@ -77,6 +78,19 @@ def _checkpoints(module: GraphModule) -> Iterator[tuple[Node, str, GraphModule]]
             yield node, node.args[0].target, getattr(module, node.args[0].target)
 
 
+def _may_skip() -> bool:
+    """Whether Dynamo may leave the function alone that it is tracing: it is traced as one graph,
+    and nobody insists on one."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+    try:
+        tracer = InstructionTranslator.current_tx()
+        return not (tracer.one_graph or tracer.export or getattr(tracer, "error_on_graph_break", False)
+                    or tracer.output.compile_subgraph_reason.graph_break
+                    or tracer.f_code.co_name.startswith("torch_dynamo_resume"))
+    except AttributeError:  # not called by Dynamo, or by another version of it
+        return False
+
+
 def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     analysis = Analysis(lift(module))
     if analysis.regions:
@@ -100,6 +114,8 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | N
     unknown = set(options or {}) - {"rest"}
     if unknown:
         raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest'")
+    if rest == "eager" and is_hopeless(module) and _may_skip():
+        raise torch._dynamo.exc.SkipFrame("no formula could be of use to any call")
     module = _with_formulas(module, rest == "eager")
     compiled: Callable[..., Any] = module.forward
     if rest != "eager":

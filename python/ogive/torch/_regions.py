@@ -443,6 +443,17 @@ def is_call(node: Node) -> bool:
     return node.op in ("call_function", "call_method", "call_module")
 
 
+def is_hopeless(module: GraphModule) -> bool:
+    """Whether no formula could be of use, for tensors of any shape and dtype: the graph has
+    nothing but calls that the language lacks, and one at most that works element by element."""
+    names = [name for node in module.graph.nodes if is_call(node)
+             and (name := name_of(node)) not in (None, IDENTITY)]
+    lone = {name for name, _, group, _ in _core.functions()
+            if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")}
+    return len(names) <= 1 and lone.issuperset(names) and not any(
+        isinstance(each, GraphModule) for each in module.children())
+
+
 def why_kept(node: Node) -> str:
     """Of a call in a region whose result others read, and not a formula's."""
     if name_of(node) == IDENTITY:
