@@ -12,6 +12,24 @@
 #include <math.h>
 #include <stdio.h>
 
+/* A SCALAR row without a group that a formula reaches by another function, with that call:
+ * %s is the second tensor. NULL: there is none. */
+static inline const char *find_overloaded_call(og_op op)
+{
+    switch ((int)op) {
+    case OG_OP_power:
+        return "pow(x, %s)";
+    case OG_OP_at_least:
+        return "clamp(x, min=%s)";
+    case OG_OP_at_most:
+        return "clamp(x, max=%s)";
+    case OG_OP_cross_entropy:
+        return "binary_cross_entropy(x, %s, reduction='none')";
+    default:
+        return NULL;
+    }
+}
+
 /* "pow(x, 1.5)", "clamp(x, 1.5, 2.5)": function of x, of second if it takes two tensors, and
  * of numbers where the row has none. */
 static inline void print_function_call(const og_function *function, const char *second, char *text,

@@ -131,7 +131,8 @@ static bool grow_unary(test_random *random, random_formula *f, formula_node *nod
         op = (og_op)below(random, OG_FUNCTION_COUNT);
         function = og_function_of(op);
     } while (!(function->kind == OG_SCALAR && function->args == 1 && op != OG_OP_add_eps) &&
-             !(function->kind == OG_COMPOSITE && !strcmp(function->group, "activation")));
+             !(function->kind == OG_COMPOSITE && function->group &&
+               !strcmp(function->group, "activation") && op != OG_OP_prelu));
     *node = new_node(function->kind == OG_SCALAR ? NODE_SCALAR : NODE_ACTIVATION, op);
     take_shape(f, node, pick_tensor(random, f));
     node->numbers[0] = positive_numbers[below(random, (int64_t)TEST_COUNT(positive_numbers))];
@@ -157,13 +158,19 @@ static bool grow_binary(test_random *random, random_formula *f, formula_node *no
     if (chance(random, 75)) /* else any of them */
         do
             op = (og_op)below(random, OG_FUNCTION_COUNT);
-        while (og_function_of(op)->kind != OG_SCALAR || og_function_of(op)->args != 2);
+        while (og_function_of(op)->kind != OG_SCALAR || og_function_of(op)->args != 2 ||
+               !(og_function_of(op)->group || op == OG_OP_power));
     *node = new_node(NODE_SCALAR, op);
     take_shape(f, node, pick_tensor(random, f));
-    node->args[1] = chance(random, 25) ? add_number(random, f) : pick_tensor(random, f);
+    bool has_number = op != OG_OP_power && chance(random, 25); /* a number is pow's exponent */
+    node->args[1] = has_number ? add_number(random, f) : pick_tensor(random, f);
     if (!broadcast(node, &f->nodes[node->args[1]]))
         return false;
-    if (chance(random, 30)) {
+    if (op == OG_OP_power && chance(random, 80)) { /* of negative numbers mostly NaN */
+        formula_node positive = new_node(NODE_SCALAR, OG_OP_abs);
+        take_shape(f, &positive, node->args[0]);
+        node->args[0] = add_node(f, &positive);
+    } else if (op != OG_OP_power && chance(random, 30)) {
         int first = node->args[0];
         node->args[0] = node->args[1];
         node->args[1] = first;
@@ -503,7 +510,7 @@ static void print_attributes(random_formula *f, const formula_node *node, const 
 static void print_node(random_formula *f, int index, const bool *named)
 {
     const formula_node *node = &f->nodes[index];
-    const char *name = og_function_of(node->op)->name;
+    const char *name = og_function_of(node->op == OG_OP_power ? OG_OP_pow : node->op)->name;
     bool is_infix = og_op_infix(node->op) || (index % 2 && node->op == OG_OP_matmul);
     const char *symbol = og_function_of(node->op)->symbol;
     if (node->kind == NODE_WHERE) {

@@ -497,9 +497,13 @@ static bool print_call(og_op op, const char *format, char *formula, size_t capac
 {
     const og_function *f = og_function_of(op);
     char call[128], whole[160];
-    if ((f->kind != OG_SCALAR && f->kind != OG_MASKING) || !f->group)
+    const char *overloaded = find_overloaded_call(op);
+    if ((f->kind != OG_SCALAR && f->kind != OG_MASKING) || (!f->group && !overloaded))
         return false;
-    print_function_call(f, "x * x", call, sizeof call);
+    if (overloaded)
+        snprintf(call, sizeof call, overloaded, "x * x");
+    else
+        print_function_call(f, "x * x", call, sizeof call);
     snprintf(whole, sizeof whole, f->kind == OG_MASKING ? "where(%s, x, 0)" : "%s", call);
     snprintf(formula, capacity, format, whole);
     return true;

@@ -108,7 +108,7 @@ static void print_call(const og_function *f, og_text *text)
 static bool is_pointwise(const og_function *f)
 {
     static const char *const groups[] = {"activation", "mathematics", "arithmetic", "cast"};
-    if (!f->group)
+    if (!f->group || !strcmp(f->name, "prelu")) /* whose weight is one a channel */
         return false;
     for (size_t i = 0; i < TEST_COUNT(groups); i++)
         if (strcmp(f->group, groups[i]) == 0)
@@ -143,6 +143,14 @@ static void test_functions(void **unused)
         text = (og_text){0};
         gathered = 0;
     }
+    static const char *const overloaded[] = {
+        "pow(x, y), clamp(x, y), clamp(x, max=y), clamp(x, y, z)",
+        "binary_cross_entropy(x, y, reduction='none'), 2 ** x, xlogy(x, y)"};
+    for (size_t i = 0; i < TEST_COUNT(overloaded); i++) {
+        const case_shape large = SHAPE(8191);
+        check_formula(overloaded[i], &large, OG_FLOAT32, CONTIGUOUS, CONTIGUOUS, ANY_BITS, &random);
+        check_formula(overloaded[i], &large, OG_FLOAT32, CONTIGUOUS, CONTIGUOUS, SPECIAL, &random);
+    }
     assert_true(functions > 45);
     end_cases("functions");
 }
@@ -158,6 +166,11 @@ static void test_gradients(void **unused)
         "layer_norm(x, 33) * y",
         "gelu(x) / (1 + y * y)",
         "logsumexp(x * y, dim=0)",
+        "pow(x, y)",
+        "clamp(x, -y, y)",
+        "huber_loss(x, y, 'none')",
+        "x * cosine_similarity(x, y, dim=0)",
+        "normalize(x) * y",
     };
     test_random random = test_random_named("gradients");
     const case_shape shape = SHAPE(70, 33);

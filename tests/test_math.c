@@ -639,6 +639,51 @@ static void test_remainders(void **state)
     }
 }
 
+/* ---- powers ---- */
+
+/* libm's double pow is right to less than 2^-28 of a float32's last place. */
+static void check_power(float x, float y, uint64_t seed, double *worst)
+{
+    float got = og_power_f32(x, y);
+    double want = pow(x, y), ulp = oracle_ulp_f32(got, want);
+    if (!same_f32(got, (float)want) && !(ulp <= 0.51))
+        fail_msg("%a ** %a: got %a, want %a; OGIVE_TEST_SEED=%" PRIu64, x, y, got, want, seed);
+    if (ulp < INFINITY)
+        *worst = fmax(*worst, ulp);
+}
+
+/* At the edges, of whole exponents even and odd, and by chance: anywhere, where results are
+ * neither 0 nor infinite, near 1 with great exponents, of small whole exponents. */
+static void test_powers(void **state)
+{
+    uint64_t seed = start_seed();
+    double worst = 0;
+    (void)state;
+    const float special[] = {
+        0.0f,          1.0f,    2.0f,      3.0f,       4.0f,        0.5f,    1.5f,  INFINITY,
+        NAN,           FLT_MAX, FLT_MIN,   0x1p-149f,  0x1p23f,     0x1p24f, 1e30f, 0x1.fffffep-1f,
+        0x1.000002p0f, 127.0f,  0x1.8p22f, 8388609.0f, 16777215.0f, 149.0f};
+    for (size_t i = 0; i < COUNT(special); i++)
+        for (size_t j = 0; j < COUNT(special); j++)
+            for (int signs = 0; signs < 4; signs++)
+                check_power(signs & 1 ? -special[i] : special[i],
+                            signs & 2 ? -special[j] : special[j], seed, &worst);
+    for (int i = 0; i < 2000000; i++) {
+        float x = random_float(), y = random_float();
+        uint64_t r = random_bits();
+        double most = 150 / fabs(log2(fabs(x)));
+        if (i % 4 == 1)
+            y = (float)(most * ((double)(r >> 11) * 0x1p-52 - 1));
+        else if (i % 4 == 2) {
+            x = 1.0f + (float)((int)(r & 0xffff) - 0x8000) * 0x1p-23f;
+            y = (float)((double)(r >> 40) * 16 - 0x1p27);
+        } else if (i % 4 == 3)
+            y = (float)((int)(r % 61) - 30);
+        check_power(x, y, seed, &worst);
+    }
+    print_message("pow: at most %.4f ULP\n", worst);
+}
+
 /* ---- float64 functions ---- */
 
 #if LDBL_MANT_DIG >= 64
@@ -855,6 +900,7 @@ int main(void)
         cmocka_unit_test(test_specials),
         cmocka_unit_test(test_selects),
         cmocka_unit_test(test_remainders),
+        cmocka_unit_test(test_powers),
         cmocka_unit_test(test_f32_accuracy),
         cmocka_unit_test(test_f32_parameters),
 #if LDBL_MANT_DIG >= 64

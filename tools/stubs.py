@@ -15,7 +15,12 @@ HEAD = "from collections.abc import Sequence\n\nfrom torch import Tensor, dtype 
 LEFT_OUT = ("comparison", "cast", "view")
 WITH_DTYPE = ("sum", "mean", "softmax", "softmin", "log_softmax")
 WHERE = ("where", "condition, input, other", "")
-TENSORS = ("input", "other", "weight", "bias", "condition")
+TENSORS = ("input", "other", "weight", "bias", "condition", "target", "pos_weight", "anchor",
+           "positive", "negative", "x", "x1", "x2", "mat1", "mat2")
+VALUES = ("exponent", "min", "max")  # tensors or numbers
+OF_TWO = ("max", "min")  # their dim may be the other tensor
+PAIRS = ("var_mean", "std_mean")
+WITH_UNBIASED = ("var", "std", *PAIRS)
 DIMS = "int | Sequence[int]"
 
 
@@ -23,22 +28,27 @@ def type_of(name, function, group, default):
     """The annotation of a parameter."""
     if name in TENSORS:
         number = name == "other" and group == "arithmetic" \
-            or name != "condition" and function == "where"
+            or name != "condition" and function == "where" or function == "pow"
         of = "Tensor | float" if number else "Tensor"
+    elif name in VALUES:
+        of = "Tensor | float"
     elif name in ("dim", "normalized_shape"):
-        of = "int" if group == "normalisation" and name == "dim" else DIMS
+        of = "int" if group in ("normalisation", "distance") and name == "dim" else DIMS
+        of += " | Tensor" if function in OF_TWO else ""
+    elif name == "p" and function == "norm":
+        of = "float | str"
     elif default in ("True", "False"):
         of = "bool"
     else:
         of = "str" if default and default[0] == "'" else "float"
-    if function in ("var", "std") and name == "dim":
+    if function in WITH_UNBIASED and name == "dim":
         of += " | bool"
     return of + (" | None" if default == "None" else "") + (" = ..." if default else "")
 
 
 def stub(name, signature, group):
     """A function's line, broken where it is long."""
-    if name in ("var", "std"):  # PyTorch's older signature, by place
+    if name in WITH_UNBIASED:  # PyTorch's older signature, by place
         signature = signature.replace(", *, correction=1.0, keepdim=False",
                                       ", unbiased=False, keepdim=False, *, correction=1.0")
     if "*" not in signature:
@@ -56,7 +66,9 @@ def stub(name, signature, group):
     start = f"def {name}("
     # A parameter is not broken: its blanks are hidden from textwrap.
     text = " ".join(part.replace(" ", "\0") + "," for part in parts).removesuffix(",")
-    text = textwrap.fill(f"{text})\0->\0Tensor:\0...", 100 - len(start), break_long_words=False,
+    result = "tuple[Tensor, Tensor]" if name in PAIRS else "Tensor"
+    result = result.replace(" ", "\0")
+    text = textwrap.fill(f"{text})\0->\0{result}:\0...", 100 - len(start), break_long_words=False,
                          break_on_hyphens=False)
     return start + text.replace("\n", "\n" + " " * len(start)).replace("\0", " ") + "\n"
 

@@ -22,6 +22,29 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     return OGIVE_OK;
 }
 
+/* Functions that a file cannot take: those of another meaning in PyTorch, and views that serve
+ * one size alone. */
+static ogive_status check_functions(const og_graph *graph, ogive_error *error)
+{
+    for (int op = 0; op < OG_FUNCTION_COUNT; op++)
+        if (graph->calls[op] && !og_function_module((og_op)op))
+            OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                    "a PyTorch file cannot call %s, which gives something else in PyTorch; write "
+                    "%s",
+                    og_function_of((og_op)op)->name,
+                    op == OG_OP_max   ? "amax or maximum"
+                    : op == OG_OP_min ? "amin or minimum"
+                                      : "var or std, and mean");
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *node = &graph->nodes[n];
+        if (node->op == OG_OP_channel_like || node->op == OG_OP_broadcast_like ||
+            node->op == OG_OP_full_like)
+            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset, "a PyTorch file cannot hold %s",
+                    og_node_label(graph, node));
+    }
+    return OGIVE_OK;
+}
+
 static ogive_status emit(const og_graph *graph, const DLTensor *const *inputs,
                          const ogive_pytorch_options *options, og_arena *arena, og_text *text,
                          ogive_error *error)
@@ -30,6 +53,7 @@ static ogive_status emit(const og_graph *graph, const DLTensor *const *inputs,
     og_pytorch_shape *shapes = OG_ARENA_NEW(arena, og_pytorch_shape, count);
     if (!shapes)
         return og_fail_memory(error, count * sizeof *shapes);
+    OG_TRY(check_functions(graph, error));
     for (size_t i = 0; i < count; i++)
         OG_TRY(read_shape(inputs ? inputs[i] : NULL, graph->inputs[i].name, &shapes[i], error));
     return og_pytorch_emit(graph, shapes, options, text, error);

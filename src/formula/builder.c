@@ -310,6 +310,10 @@ static const og_operand *find_unchanged(og_op op, const og_operand *args)
         return is_number(&args[1], -0.0) ? &args[0] : is_number(&args[0], -0.0) ? &args[1] : NULL;
     case OG_OP_sub:
         return is_number(&args[1], 0.0) ? &args[0] : NULL;
+    case OG_OP_at_least:
+        return is_number(&args[1], -INFINITY) ? &args[0] : NULL;
+    case OG_OP_at_most:
+        return is_number(&args[1], INFINITY) ? &args[0] : NULL;
     default:
         return NULL;
     }
@@ -340,10 +344,15 @@ ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *ar
     return build_with_args(builder, &node, args, function->args, called, offset, out);
 }
 
-ogive_status og_build_pow(og_builder *builder, const og_operand *base, double exponent,
+ogive_status og_build_pow(og_builder *builder, const og_operand *base, const og_operand *power,
                           int64_t offset, og_operand *out)
 {
     og_operand args[2] = {*base, *base};
+    double exponent = power->number;
+    if (power->kind == OG_OPERAND_NODE) {
+        args[1] = *power;
+        return og_build_scalar(builder, OG_OP_power, args, NULL, OG_OP_pow, offset, out);
+    }
     if (exponent == 1) {
         *out = *base;
         return OGIVE_OK;

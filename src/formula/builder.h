@@ -15,13 +15,14 @@ typedef enum {
     OG_OPERAND_DIMS,   /* index: into builder->dims */
     OG_OPERAND_FLAG,
     OG_OPERAND_STRING,
-    OG_OPERAND_NONE /* None, written out */
+    OG_OPERAND_PAIR, /* index and second: the nodes of a function of two results */
+    OG_OPERAND_NONE  /* None, written out */
 } og_operand_kind;
 
 /* What an expression or an argument stands for while parsing. */
 typedef struct {
     og_operand_kind kind;
-    int32_t index;
+    int32_t index, second;
     double number;
     bool flag;
     const char *string; /* not NUL-terminated */
@@ -118,8 +119,9 @@ void og_note_product(og_builder *builder, og_op op, const og_operand *value);
 ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
                              const double *constants, og_op called, int64_t offset,
                              og_operand *out);
-/* pow as PyTorch's CPU computes it: a few exponents by multiplication, sqrt, division. */
-ogive_status og_build_pow(og_builder *builder, const og_operand *base, double exponent,
+/* pow as PyTorch's CPU computes it: a few exponents that are numbers by multiplication, sqrt,
+ * division. */
+ogive_status og_build_pow(og_builder *builder, const og_operand *base, const og_operand *power,
                           int64_t offset, og_operand *out);
 /* MASK rows, where, products, casts, views: nodes of count operands, never folded. */
 ogive_status og_build_plain(og_builder *builder, og_op op, const og_operand *args, int count,

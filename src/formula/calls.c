@@ -27,6 +27,8 @@ static const char *describe_operand(const og_builder *builder, const og_operand 
         return "a list";
     case OG_OPERAND_FLAG:
         return operand->flag ? "true" : "false";
+    case OG_OPERAND_PAIR:
+        return "two values: bind them to two names first, as in s, m = std_mean(x);";
     case OG_OPERAND_STRING:
         snprintf(text, DESCRIPTION, "the string '%.*s'",
                  operand->length < 40 ? (int)operand->length : 40, operand->string);
@@ -36,11 +38,23 @@ static const char *describe_operand(const og_builder *builder, const og_operand 
     }
 }
 
+/* The function that the user wrote where it became this row: a row without a group is
+ * somebody's overload. */
+static og_op get_called(og_op row)
+{
+    if (row == OG_OP_clamp_beyond)
+        return OG_OP_clamp;
+    for (int op = 0; op < OG_FUNCTION_COUNT && !og_function_of(row)->group; op++)
+        if (og_function_of((og_op)op)->overload == 1 + (int)row)
+            return (og_op)op;
+    return row;
+}
+
 /* What the user called: inside of a meaning that is the composite. */
 static const char *get_label(const og_builder *builder, og_op op)
 {
     bool in_composite = builder->composite != OG_FUNCTION_COUNT;
-    return og_function_of(in_composite ? builder->composite : op)->name;
+    return og_function_of(in_composite ? builder->composite : get_called(op))->name;
 }
 
 static ogive_status fail_kind(const og_builder *builder, og_op op, const og_parameter *parameter,
@@ -62,22 +76,6 @@ ogive_status og_check_value(const og_builder *builder, const og_operand *operand
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                 "%s must be a tensor or a number, got %s", label,
                 describe_operand(builder, operand, text));
-    return OGIVE_OK;
-}
-
-ogive_status og_check_exponent(const og_builder *builder, const og_operand *exponent,
-                               const char *label)
-{
-    char text[DESCRIPTION];
-    if (exponent->kind == OG_OPERAND_NODE && !og_operand_is_mask(builder, exponent))
-        OG_FAIL(builder->error, OGIVE_FORMULA, exponent->offset,
-                "%s: the exponent must be a constant; for x to the power of a tensor y write "
-                "exp(y * log(x))",
-                label);
-    if (exponent->kind != OG_OPERAND_NUMBER)
-        OG_FAIL(builder->error, OGIVE_FORMULA, exponent->offset,
-                "%s: the exponent must be a number, got %s", label,
-                describe_operand(builder, exponent, text));
     return OGIVE_OK;
 }
 
@@ -113,15 +111,6 @@ static ogive_status check_number(const og_builder *builder, og_op op, const og_p
 {
     if (operand->kind == OG_OPERAND_NUMBER)
         return OGIVE_OK;
-    if (op == OG_OP_pow)
-        return og_check_exponent(builder, operand, "pow");
-    if (operand->kind == OG_OPERAND_NODE && op == OG_OP_clamp &&
-        builder->composite == OG_FUNCTION_COUNT) {
-        bool is_lower = !strcmp(parameter->name, "min");
-        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                "clamp: %s must be a constant; for a tensor bound use %s(input, %s)",
-                parameter->name, is_lower ? "maximum" : "minimum", parameter->name);
-    }
     return fail_kind(builder, op, parameter, operand,
                      operand->kind == OG_OPERAND_NODE ? "a constant" : "a number");
 }
@@ -182,16 +171,22 @@ static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter 
 static ogive_status bind_choice(const og_builder *builder, og_op op, const og_parameter *parameter,
                                 og_operand *operand)
 {
-    for (int i = 0; i < 2 && operand->kind == OG_OPERAND_STRING; i++) {
-        if (strlen(parameter->choices[i]) == operand->length &&
-            !memcmp(parameter->choices[i], operand->string, operand->length)) {
+    const char *const *choices = parameter->choices;
+    char expected[DESCRIPTION] = "";
+    for (int i = 0; i < OG_MAX_CHOICES && choices[i]; i++) {
+        bool is_last = i + 1 == OG_MAX_CHOICES || !choices[i + 1];
+        size_t length = strlen(expected);
+        snprintf(expected + length, sizeof expected - length, "%s'%s'",
+                 i == 0    ? ""
+                 : is_last ? " or "
+                           : ", ",
+                 choices[i]);
+        if (operand->kind == OG_OPERAND_STRING && strlen(choices[i]) == operand->length &&
+            !memcmp(choices[i], operand->string, operand->length)) {
             operand->index = i;
             return OGIVE_OK;
         }
     }
-    char expected[DESCRIPTION];
-    snprintf(expected, sizeof expected, "'%s' or '%s'", parameter->choices[0],
-             parameter->choices[1]);
     return fail_kind(builder, op, parameter, operand, expected);
 }
 
@@ -203,12 +198,19 @@ static ogive_status bind_default(og_builder *builder, og_op op, const og_paramet
         const og_function *function = og_function_of(op);
         og_function_signature(function, signature, sizeof signature);
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->kind ? operand->offset : offset,
-                "%s: argument '%s' is missing; the call is %s(%s)", function->name, parameter->name,
-                function->name, signature);
+                "%s: argument '%s' is missing; the call is %s(%s)", get_label(builder, op),
+                parameter->name, get_label(builder, op), signature);
     }
     *operand = og_number_operand(parameter->number, offset);
     if (parameter->kind == OG_PARAMETER_FLAG)
         operand->kind = OG_OPERAND_FLAG;
+    if (parameter->kind == OG_PARAMETER_CHOICE) {
+        operand->kind = OG_OPERAND_STRING;
+        operand->string = parameter->choices[0];
+        operand->length = strlen(operand->string);
+    }
+    if (parameter->kind == OG_PARAMETER_DIM)
+        return bind_dims(builder, op, parameter, operand);
     if (parameter->kind != OG_PARAMETER_DIMS)
         return OGIVE_OK;
     operand->kind = OG_OPERAND_DIMS;
@@ -292,21 +294,35 @@ static ogive_status build_with_dims(og_builder *builder, og_op op, const og_oper
     return og_build_node(builder, &node, op, offset, out);
 }
 
+/* The row that the call's choice, switch or case selects. */
+static og_op select_row(og_op op, const og_operand *args)
+{
+    const og_parameter *parameters = og_function_of(op)->parameters;
+    int selected = 0;
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        if (!parameters[i].selects)
+            continue;
+        if (parameters[i].kind == OG_PARAMETER_CHOICE)
+            selected = args[i].index;
+        if (parameters[i].kind == OG_PARAMETER_FLAG)
+            selected = args[i].flag;
+        for (int c = 0; c < parameters[i].case_count; c++)
+            if (args[i].number == parameters[i].cases[c])
+                selected = 1 + c;
+    }
+    return (og_op)(op + selected);
+}
+
 static ogive_status build_scalar_call(og_builder *builder, og_op op, const og_operand *args,
                                       int64_t offset, og_operand *out)
 {
     const og_function *function = og_function_of(op);
-    if (op == OG_OP_pow)
-        return og_build_pow(builder, &args[0], args[1].number, offset, out);
+    if (op == OG_OP_pow || op == OG_OP_power)
+        return og_build_pow(builder, &args[0], &args[1], offset, out);
     double constants[OG_MAX_NUMBERS];
     for (int i = 0; i < function->constants; i++)
         constants[i] = args[function->args + i].number;
-    og_op chosen = op;
-    for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++) {
-        if (function->parameters[i].kind == OG_PARAMETER_CHOICE)
-            chosen = (og_op)(op + args[i].index);
-    }
-    return og_build_scalar(builder, chosen, args, constants, op, offset, out);
+    return og_build_scalar(builder, select_row(op, args), args, constants, op, offset, out);
 }
 
 /* weight and bias of a function that is given sizes have exactly those. */
@@ -344,12 +360,13 @@ static ogive_status build_composite(og_builder *builder, og_op op, size_t base, 
     if (outer == OG_FUNCTION_COUNT) {
         builder->composite_checks = builder->check_count;
         OG_TRY(add_size_checks(builder, op, builder->operands + base));
-        builder->composite = op;
+        builder->composite = get_called(op);
         builder->composite_offset = offset;
     }
+    const og_function *row = og_function_of(select_row(op, builder->operands + base));
     og_op rule = builder->rule;
-    builder->rule = og_function_of(op)->derivative ? op : OG_FUNCTION_COUNT;
-    ogive_status status = og_parse_meaning(builder, og_function_of(op), base, out);
+    builder->rule = row->derivative ? op : OG_FUNCTION_COUNT;
+    ogive_status status = og_parse_meaning(builder, row, base, out);
     builder->composite = outer;
     builder->rule = rule;
     return status;
@@ -384,24 +401,70 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     }
 }
 
+static bool is_absent(const og_operand *operand)
+{
+    return operand->kind == OG_OPERAND_MISSING || operand->kind == OG_OPERAND_NONE;
+}
+
+/* clamp's bounds, args[1] and args[2], are two of a kind, as in PyTorch. */
+static ogive_status check_bounds(const og_builder *builder, const og_operand *args, int64_t offset)
+{
+    if (is_absent(&args[1]) && is_absent(&args[2]))
+        OG_FAIL(builder->error, OGIVE_FORMULA, offset, "clamp: give min, max or both");
+    for (int i = 1; i <= 2; i++) {
+        const og_operand *other = &args[3 - i];
+        if (args[i].kind == OG_OPERAND_NUMBER && other->kind == OG_OPERAND_NODE &&
+            builder->composite == OG_FUNCTION_COUNT)
+            OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
+                    "clamp: %s is a number, but %s a tensor; use maximum() or minimum() for one",
+                    i == 1 ? "min" : "max", i == 1 ? "max" : "min");
+    }
+    return OGIVE_OK;
+}
+
+/* The row of a call with a tensor in place of a number or of dims: op's overload, if it has one. */
+static ogive_status find_overload(const og_builder *builder, og_op op, const og_operand *args,
+                                  og_op *row)
+{
+    const og_function *function = og_function_of(op);
+    const og_parameter *parameters = function->parameters;
+    if (!function->overload)
+        return OGIVE_OK;
+    const og_function *other = og_function_of((og_op)(function->overload - 1));
+    bool is_other = false, has_ended = false;
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++)
+        is_other |= parameters[i].kind != OG_PARAMETER_TENSOR && args[i].kind == OG_OPERAND_NODE;
+    if (!is_other)
+        return OGIVE_OK;
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        has_ended |= other->parameters[i].kind == OG_PARAMETER_NONE;
+        if (has_ended && args[i].kind != OG_OPERAND_MISSING)
+            OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
+                    "%s: of two tensors, it has no %s", function->name, parameters[i].name);
+    }
+    *row = (og_op)(function->overload - 1);
+    if (op == OG_OP_clamp && (is_absent(&args[1]) || is_absent(&args[2])))
+        *row = OG_OP_clamp_beyond;
+    return OGIVE_OK;
+}
+
 ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_t offset,
                               og_operand *out)
 {
-    const og_function *function = og_function_of(op);
     const og_operand *args = builder->operands + base;
-    if (op == OG_OP_clamp && args[0].kind != OG_OPERAND_MISSING) {
-        bool no_min = args[1].kind == OG_OPERAND_MISSING || args[1].kind == OG_OPERAND_NONE;
-        bool no_max = args[2].kind == OG_OPERAND_MISSING || args[2].kind == OG_OPERAND_NONE;
-        if (no_min && no_max)
-            OG_FAIL(builder->error, OGIVE_FORMULA, offset, "clamp: give min, max or both");
-    }
+    if (op == OG_OP_clamp && args[0].kind != OG_OPERAND_MISSING)
+        OG_TRY(check_bounds(builder, args, offset));
+    og_op row = op;
+    OG_TRY(find_overload(builder, op, args, &row));
+    const og_function *function = og_function_of(row);
+    op = function->group ? row : op;
     for (int i = 0; function->parameters[i].kind != OG_PARAMETER_NONE; i++) {
         og_operand *argument = &builder->operands[base + (size_t)i];
-        OG_TRY(bind_argument(builder, op, i, offset, argument));
+        OG_TRY(bind_argument(builder, row, i, offset, argument));
         if (function->parameters[i].kind == OG_PARAMETER_TENSOR)
             OG_TRY(og_build_argument(builder, op, argument));
     }
-    OG_TRY(build_call(builder, op, base, offset, out));
+    OG_TRY(build_call(builder, row, base, offset, out));
     og_note_product(builder, op, out);
     out->offset = offset;
     return OGIVE_OK;

@@ -67,6 +67,7 @@ static bool is_view(og_op op)
     case OG_OP_row:
     case OG_OP_column:
     case OG_OP_reshape_like:
+    case OG_OP_channel_like:
     case OG_OP_broadcast_like:
     case OG_OP_expand:
     case OG_OP_cast_like:

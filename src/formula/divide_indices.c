@@ -239,6 +239,10 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_column:
         find_matrix(x, n, arg, node->op == OG_OP_row);
         return;
+    case OG_OP_channel_like:
+        if (x->types[arg].rank && x->types[n].rank)
+            own[0] = x->of[arg][0];
+        return;
     case OG_OP_full_like:
         memcpy(own, x->of[arg], sizeof x->of[n]);
         return;

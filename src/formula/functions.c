@@ -18,20 +18,25 @@
 
 /* functions.def's words for a signature, as og_parameter. */
 /* clang-format off */
-#define PARAMETER(kind, required, name, number, first, second) \
-    {OG_PARAMETER_##kind, required, name, number, {first, second}}
+#define PARAMETER(of_kind, word, ...) {.kind = OG_PARAMETER_##of_kind, .name = #word, __VA_ARGS__}
+#define TENSOR(name) PARAMETER(TENSOR, name, .required = true)
+#define TENSOR_OR(name, value) PARAMETER(TENSOR, name, .number = value)
+#define NUMBER(name) PARAMETER(NUMBER, name, .required = true)
+#define NUMBER_OR(name, value) PARAMETER(NUMBER, name, .number = value)
+#define CASES(name, value, ...) \
+    PARAMETER(NUMBER, name, .number = value, .selects = true, .cases = {__VA_ARGS__}, \
+              .case_count = (int32_t)(sizeof (double[]){__VA_ARGS__} / sizeof(double)))
+#define DIM(name) PARAMETER(DIM, name, .required = true)
+#define DIM_OR(name, value) PARAMETER(DIM, name, .number = value)
+#define DIMS(name) PARAMETER(DIMS, name, .required = true)
+#define DIMS_OR_ALL(name) PARAMETER(DIMS, name, .required = false)
+#define SIZES(name) PARAMETER(SIZES, name, .required = true)
+#define FLAG(name) PARAMETER(FLAG, name, .required = false)
+#define SWITCH(name) PARAMETER(FLAG, name, .selects = true)
+#define CHOICE(name, ...) PARAMETER(CHOICE, name, .selects = true, .choices = {__VA_ARGS__})
+#define WORD(name, ...) PARAMETER(CHOICE, name, .choices = {__VA_ARGS__})
+#define KEYWORD {.kind = OG_PARAMETER_KEYWORD}
 /* clang-format on */
-#define TENSOR(name) PARAMETER(TENSOR, true, #name, 0, NULL, NULL)
-#define TENSOR_OR(name, number) PARAMETER(TENSOR, false, #name, number, NULL, NULL)
-#define NUMBER(name) PARAMETER(NUMBER, true, #name, 0, NULL, NULL)
-#define NUMBER_OR(name, number) PARAMETER(NUMBER, false, #name, number, NULL, NULL)
-#define DIM(name) PARAMETER(DIM, true, #name, 0, NULL, NULL)
-#define DIMS(name) PARAMETER(DIMS, true, #name, 0, NULL, NULL)
-#define DIMS_OR_ALL(name) PARAMETER(DIMS, false, #name, 0, NULL, NULL)
-#define SIZES(name) PARAMETER(SIZES, true, #name, 0, NULL, NULL)
-#define FLAG(name) PARAMETER(FLAG, false, #name, 0, NULL, NULL)
-#define CHOICE(name, first, second) PARAMETER(CHOICE, false, #name, 0, first, second)
-#define KEYWORD PARAMETER(KEYWORD, false, NULL, 0, NULL, NULL)
 
 /* The measured rows of accuracy.def overwrite the -1 that every row starts with, those of
  * operators their NULL. */
@@ -57,6 +62,7 @@ static const og_function functions[OG_FUNCTION_COUNT] = {
         .derivative = rule, .parameters = {__VA_ARGS__})
 #define SPECIAL(name, topic, rule, ...)                                                            \
     ROW(name, .kind = OG_SPECIAL, .group = topic, .derivative = rule, .parameters = {__VA_ARGS__})
+#define OVERLOAD(name, other) [OG_OP_##name].overload = 1 + OG_OP_##other,
 #define OPERATOR(name, text, tightness)                                                            \
     [OG_OP_##name].symbol = text, [OG_OP_##name].level = OG_BINDS_##tightness,
 #include "formula/functions.def"
@@ -101,6 +107,19 @@ const char *og_op_infix(og_op op)
     return is_binary ? functions[op].symbol : NULL;
 }
 
+const char *og_function_module(og_op op)
+{
+    static const char *const functional[] = {"activation", "normalisation", "distance", "loss"};
+    if (op == OG_OP_max || op == OG_OP_min || op == OG_OP_std_mean || op == OG_OP_var_mean)
+        return NULL;
+    if (op == OG_OP_vector_norm)
+        return "torch.linalg";
+    for (size_t i = 0; i < sizeof functional / sizeof *functional; i++)
+        if (functions[op].group && !strcmp(functions[op].group, functional[i]))
+            return "F";
+    return op == OG_OP_linear ? "F" : "torch";
+}
+
 int og_op_value_count(og_op op, int count)
 {
     switch ((int)op) {
@@ -109,6 +128,7 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_expand:
     case OG_OP_cast_like:
     case OG_OP_reshape_like:
+    case OG_OP_channel_like:
     case OG_OP_full_like:
     case OG_OP_product_t:
         return count - 1;
@@ -119,7 +139,7 @@ int og_op_value_count(og_op op, int count)
 
 /* ---- lookup -------------------------------------------------------------- */
 
-enum { SLOTS = 256 }; /* a power of two, several times OG_FUNCTION_COUNT */
+enum { SLOTS = 512 }; /* a power of two, several times OG_FUNCTION_COUNT */
 _Static_assert(OG_FUNCTION_COUNT * 2 < SLOTS && OG_FUNCTION_COUNT < 255, "make SLOTS larger");
 
 /* 1 + op by hash, 0 for none. Filled at the first use, perhaps by several threads
@@ -212,6 +232,9 @@ static void print_default(const og_parameter *parameter, char *text, size_t capa
         break;
     case OG_PARAMETER_CHOICE:
         snprintf(text, capacity, "'%s'", parameter->choices[0]);
+        break;
+    case OG_PARAMETER_DIM:
+        snprintf(text, capacity, "%d", (int)parameter->number);
         break;
     case OG_PARAMETER_NUMBER:
         /* Infinite and NaN defaults stand for "no bound" and "by the type". */

@@ -59,15 +59,24 @@ typedef enum {
     OG_PARAMETER_KEYWORD /* no parameter: the following are by name only */
 } og_parameter_kind;
 
+enum {
+    OG_MAX_PARAMETERS = 10,
+    OG_MAX_ARGS = 3,
+    OG_MAX_NUMBERS = 2,
+    OG_MAX_CHOICES = 4,
+    OG_MAX_CASES = 5
+};
+
 typedef struct {
     og_parameter_kind kind;
     bool required;
+    bool selects; /* one of the rows from this one on: CHOICE, SWITCH, CASES */
     const char *name;
-    double number;          /* what a missing tensor or number stands for */
-    const char *choices[2]; /* of OG_PARAMETER_CHOICE */
+    double number;                       /* what a missing tensor, number or dim stands for */
+    const char *choices[OG_MAX_CHOICES]; /* of OG_PARAMETER_CHOICE; NULL after the last */
+    double cases[OG_MAX_CASES];          /* of CASES */
+    int32_t case_count;
 } og_parameter;
-
-enum { OG_MAX_PARAMETERS = 7, OG_MAX_ARGS = 3, OG_MAX_NUMBERS = 2 };
 
 typedef struct {
     const char *name;
@@ -82,6 +91,7 @@ typedef struct {
     og_parameter parameters[OG_MAX_PARAMETERS + 1];
     double max_ulp; /* measured (src/math/accuracy.def), < 0 if there is none */
     uint64_t hash;
+    int overload;       /* 1 + the row of calls with a tensor for a number; 0: none */
     const char *symbol; /* of the operator that the function is, or NULL */
     og_binding level;   /* of symbol */
 } og_function;
@@ -101,6 +111,10 @@ double og_function_value(og_op op, const double *args, const double *constants);
 const char *og_function_public_meaning(const og_function *function);
 /* "input, negative_slope=0.01" */
 void og_function_signature(const og_function *function, char *text, size_t capacity);
+
+/* Where PyTorch has the function of that name: "torch", "F" for torch.nn.functional,
+ * "torch.linalg". NULL: what it has there gives something else (max with a dim: indices, too). */
+const char *og_function_module(og_op op);
 
 /* True for sum, amax, ... (og_function_kind OG_REDUCTION). */
 bool og_op_is_reduction(og_op op);

@@ -137,7 +137,8 @@ static void write_call(const writer *w, const og_node *node)
 /* An operator, in brackets where what is around binds as tight. */
 static void write_operator(const writer *w, const og_node *node, og_binding least)
 {
-    const og_function *function = og_function_of(node->op);
+    bool is_power = node->op == OG_OP_power; /* pow, but of two tensors */
+    const og_function *function = og_function_of(is_power ? OG_OP_pow : node->op);
     char number[OG_NUMBER_TEXT];
     bool brackets = function->level < least;
     og_text_add(w->text, brackets ? "(" : "");
@@ -146,7 +147,10 @@ static void write_operator(const writer *w, const og_node *node, og_binding leas
         write_node(w, node->args[0], OG_BINDS_SIGN);
     } else if (function->level == OG_BINDS_POWER) {
         write_node(w, node->args[0], (og_binding)(OG_BINDS_POWER + 1));
-        og_text_add(w->text, "%s%s", function->symbol, og_number_text(node->numbers[0], number));
+        og_text_add(w->text, "%s%s", function->symbol,
+                    is_power ? "" : og_number_text(node->numbers[0], number));
+        if (is_power)
+            write_node(w, node->args[1], OG_BINDS_SIGN);
     } else {
         write_node(w, node->args[0], function->level);
         og_text_add(w->text, " %s ", function->symbol);
@@ -163,7 +167,7 @@ static void write_value(const writer *w, const og_node *node, og_binding least)
     } else if (node->op == OG_OP_NUMBER) {
         const char *digits = og_number_text(node->numbers[0], number);
         og_text_add(w->text, digits[0] == '-' && least > OG_BINDS_ADDITION ? "(%s)" : "%s", digits);
-    } else if (og_function_of(node->op)->symbol) {
+    } else if (og_function_of(node->op)->symbol || node->op == OG_OP_power) {
         write_operator(w, node, least);
     } else {
         write_call(w, node);

@@ -116,6 +116,27 @@ static ogive_status infer_matrix(const og_node *node, const og_typed *input, og_
     return OGIVE_OK;
 }
 
+/* A vector (c,) as (c, 1, ..), which stands at dim 1 of like; like of fewer dims has one channel. */
+static ogive_status infer_channel(const og_graph *graph, const og_node *node, const og_typed *input,
+                                  const og_typed *like, og_typed *out, ogive_error *error)
+{
+    char shape[OG_SHAPE_TEXT], text[OG_SHAPE_TEXT];
+    const char *label = og_node_label(graph, node);
+    if (input->rank > 1)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset, "%s: weight has shape %s, expected at most 1 dim",
+                label, og_infer_shape(input, shape));
+    int64_t count = input->rank ? input->shape[0] : 1,
+            channels = like->rank > 1 ? like->shape[1] : 1;
+    if (count != 1 && count != channels)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset,
+                "%s: weight has %lld elements, but an input of shape %s has %lld channels (dim 1)",
+                label, (long long)count, og_infer_shape(like, text), (long long)channels);
+    out->rank = like->rank > 1 ? like->rank - 1 : 0;
+    for (int d = 0; d < out->rank; d++)
+        out->shape[d] = d == 0 ? count : 1;
+    return OGIVE_OK;
+}
+
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error)
 {
@@ -131,6 +152,8 @@ ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_
         return infer_expand(graph, node, input, like, out, error);
     case OG_OP_reshape_like:
         return infer_reshape_like(graph, node, input, like, out, error);
+    case OG_OP_channel_like:
+        return infer_channel(graph, node, input, like, out, error);
     case OG_OP_row:
     case OG_OP_column:
         return infer_matrix(node, input, out);

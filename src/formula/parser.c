@@ -2,7 +2,7 @@
  *
  * parser.c - formula text to a graph, by recursive descent:
  *
- *     program := { name "=" expr ";" } expr { "," expr } [ ";" ]
+ *     program := { name [ "," name ] "=" expr ";" } expr { "," expr } [ ";" ]
  *     expr    := sum [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum ]
  *     sum     := product { ( "+" | "-" ) product }
  *     product := unary { ( "*" | "/" | "@" ) unary }
@@ -227,16 +227,18 @@ static ogive_status fail_unknown_keyword(const parser *p, const og_function *fun
             function->name, signature);
 }
 
-/* The parameter's place in the signature. */
+/* The parameter's place in the signature, or in that of the function's overload. */
 static ogive_status find_keyword(const parser *p, const og_function *function, const og_token *name,
                                  size_t *position)
 {
-    const og_parameter *parameters = function->parameters;
     const char *text = get_text(p, name);
-    for (size_t i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
-        if (og_parameter_is_called(&parameters[i], text, name->length)) {
-            *position = i;
-            return OGIVE_OK;
+    for (const og_function *row = function; row;
+         row = row->overload ? og_function_of((og_op)(row->overload - 1)) : NULL) {
+        for (size_t i = 0; row->parameters[i].kind != OG_PARAMETER_NONE; i++) {
+            if (og_parameter_is_called(&row->parameters[i], text, name->length)) {
+                *position = i;
+                return OGIVE_OK;
+            }
         }
     }
     return fail_unknown_keyword(p, function, name);
@@ -330,12 +332,26 @@ static ogive_status fail_unknown_function(const parser *p, const og_token *name)
 
 /* ---- names --------------------------------------------------------------- */
 
+/* Is the name a function's alone? t, min, max and norm are good names of values, too. */
+static bool is_reserved(const char *text, size_t length, bool in_meaning)
+{
+    switch ((int)og_function_find(text, length, in_meaning)) {
+    case OG_FUNCTION_COUNT:
+    case OG_OP_t:
+    case OG_OP_min:
+    case OG_OP_max:
+    case OG_OP_norm:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static ogive_status add_input(parser *p, const og_token *name, og_operand *out)
 {
     const char *text = get_text(p, name);
     int shown = get_shown(name->length);
-    if (name->length > 1 && /* t is a function's name, and a good one of an input */
-        og_function_find(text, name->length, p->in_meaning) != OG_FUNCTION_COUNT)
+    if (is_reserved(text, name->length, p->in_meaning))
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
                 "'%.*s' is a function: write %.*s(...)", shown, text, shown, text);
     if (p->in_meaning) /* a slip in functions.def, found by its tests */
@@ -444,9 +460,11 @@ static ogive_status parse_power(parser *p, og_operand *out)
     OG_TRY(parse_unary(p, &exponent));
     leave(p);
     OG_TRY(og_check_value(p->builder, out, "the base of **"));
-    OG_TRY(og_check_exponent(p->builder, &exponent, "**"));
+    OG_TRY(og_check_value(p->builder, &exponent, "the exponent of **"));
     OG_TRY(og_build_argument(p->builder, OG_OP_pow, out));
-    OG_TRY(og_build_pow(p->builder, out, exponent.number, place, out));
+    OG_TRY(og_build_argument(p->builder, OG_OP_pow, &exponent));
+    og_operand base = *out;
+    OG_TRY(og_build_pow(p->builder, &base, &exponent, place, out));
     out->offset = start;
     return OGIVE_OK;
 }
@@ -550,7 +568,7 @@ static ogive_status check_new_name(const parser *p, const og_token *name)
     int shown = get_shown(name->length);
     int64_t place = get_place(p, name);
     og_operand word;
-    if (name->length > 1 && og_function_find(text, name->length, false) != OG_FUNCTION_COUNT)
+    if (is_reserved(text, name->length, false))
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, place,
                 "'%.*s' is a function; give the value another name", shown, text);
     if (find_word(text, name->length, &word))
@@ -567,22 +585,74 @@ static ogive_status check_new_name(const parser *p, const og_token *name)
     return OGIVE_OK;
 }
 
-static ogive_status parse_binding(parser *p, const og_token *name)
+static ogive_status bind_name(parser *p, const og_token *name, const og_operand *value)
 {
-    og_operand value;
-    OG_TRY(check_new_name(p, name));
-    OG_TRY(parse_expression(p, &value));
-    if (peek(p) != OG_TOKEN_SEMICOLON)
-        return fail_expected(p, "an operator or ';' after the bound value");
-    if (!og_operand_is_mask(p->builder, &value))
-        OG_TRY(og_check_value(p->builder, &value, "a bound value"));
     OG_TRY(check_new_name(p, name)); /* not used in its own value */
     og_named named = {.name = get_text(p, name),
                       .length = name->length,
                       .offset = get_place(p, name),
-                      .operand = value};
-    OG_TRY(og_scope_add(p->scope, &named, p->lexer.error));
+                      .operand = *value};
+    return og_scope_add(p->scope, &named, p->lexer.error);
+}
+
+/* Half of a function of two results. */
+static og_operand get_half(const og_operand *pair, int which)
+{
+    return (og_operand){.kind = OG_OPERAND_NODE,
+                        .index = which ? pair->second : pair->index,
+                        .offset = pair->offset};
+}
+
+static ogive_status bind_pair(parser *p, const og_token *names, const og_operand *value)
+{
+    if (value->kind != OG_OPERAND_PAIR)
+        OG_FAIL(p->lexer.error, OGIVE_FORMULA, value->offset,
+                "two names are bound to one value; std_mean and var_mean give two");
+    for (int i = 0; i < 2; i++) {
+        og_operand half = get_half(value, i);
+        OG_TRY(bind_name(p, &names[i], &half));
+    }
+    return OGIVE_OK;
+}
+
+/* names: count of them, 1 or 2. */
+static ogive_status parse_binding(parser *p, const og_token *names, int count)
+{
+    og_operand value;
+    for (int i = 0; i < count; i++)
+        OG_TRY(check_new_name(p, &names[i]));
+    OG_TRY(parse_expression(p, &value));
+    if (peek(p) != OG_TOKEN_SEMICOLON)
+        return fail_expected(p, "an operator or ';' after the bound value");
+    if (count == 2) {
+        OG_TRY(bind_pair(p, names, &value));
+        return advance(p);
+    }
+    if (!og_operand_is_mask(p->builder, &value))
+        OG_TRY(og_check_value(p->builder, &value, "a bound value"));
+    OG_TRY(bind_name(p, &names[0], &value));
     return advance(p);
+}
+
+/* "name =" or "name, name =": *count is how many were read, 0 if this is no binding. */
+static ogive_status accept_binding(parser *p, og_token names[2], int *count)
+{
+    bool accepted;
+    OG_TRY(accept_assignment(p, &names[0], &accepted));
+    *count = accepted;
+    if (accepted || peek(p) != OG_TOKEN_NAME)
+        return OGIVE_OK;
+    og_lexer before = p->lexer;
+    names[0] = before.token;
+    OG_TRY(advance(p));
+    if (peek(p) == OG_TOKEN_COMMA) {
+        OG_TRY(advance(p));
+        OG_TRY(accept_assignment(p, &names[1], &accepted));
+        *count = accepted ? 2 : 0;
+    }
+    if (!accepted)
+        p->lexer = before;
+    return OGIVE_OK;
 }
 
 static ogive_status parse_results(parser *p, og_operand *results, int32_t *count)
@@ -593,6 +663,10 @@ static ogive_status parse_results(parser *p, og_operand *results, int32_t *count
                     "more than %d results", OG_MAX_RESULTS);
         og_operand *result = &results[(*count)++];
         OG_TRY(parse_expression(p, result));
+        if (result->kind == OG_OPERAND_PAIR && *count < OG_MAX_RESULTS) {
+            results[(*count)++] = get_half(result, 1);
+            *result = get_half(result, 0);
+        }
         if (!p->in_meaning || result->kind != OG_OPERAND_NONE)
             OG_TRY(og_check_value(p->builder, result, "a result"));
         if (peek(p) != OG_TOKEN_COMMA)
@@ -619,12 +693,12 @@ static ogive_status parse_program(parser *p, og_operand *results, int32_t *count
     if (peek(p) == OG_TOKEN_END)
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, 0, "the formula is empty");
     for (;;) {
-        og_token name;
-        bool is_binding;
-        OG_TRY(accept_assignment(p, &name, &is_binding));
-        if (!is_binding)
+        og_token names[2];
+        int count_bound;
+        OG_TRY(accept_binding(p, names, &count_bound));
+        if (!count_bound)
             break;
-        OG_TRY(parse_binding(p, &name));
+        OG_TRY(parse_binding(p, names, count_bound));
     }
     if (peek(p) == OG_TOKEN_END)
         return fail_expected(p, "a result after the bindings");
@@ -668,6 +742,10 @@ ogive_status og_parse_meaning(og_builder *builder, const og_function *function, 
     }
     OG_TRY(parse_with_names(builder, function->meaning, names, count, results, &result_count));
     *out = results[0];
+    if (result_count == 2) {
+        out->kind = OG_OPERAND_PAIR;
+        out->second = results[1].index;
+    }
     return OGIVE_OK;
 }
 

@@ -16,10 +16,6 @@ ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_
  * operator or whatever else asks. */
 ogive_status og_check_value(const og_builder *builder, const og_operand *operand,
                             const char *label);
-/* calls.c: the exponent of label ("pow" or "**") is a number. */
-ogive_status og_check_exponent(const og_builder *builder, const og_operand *exponent,
-                               const char *label);
-
 /* parser.c: a name of a meaning or of a derivative and what it stands for. */
 typedef struct {
     const char *name;
@@ -31,7 +27,7 @@ typedef struct {
 ogive_status og_parse_derivative(og_builder *builder, const char *text, const og_bound_name *names,
                                  int count, og_operand *results, int32_t result_count);
 
-/* parser.c: the value of a composite's meaning, its parameters being
+/* parser.c: the value of a composite's meaning, or its two, its parameters being
  * builder->operands[base], ... */
 ogive_status og_parse_meaning(og_builder *builder, const og_function *function, size_t base,
                               og_operand *out);

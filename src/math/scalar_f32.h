@@ -142,6 +142,19 @@ OG_FN float og_clamp_f32(float x, float lo, float hi)
     return hi == hi ? y : hi;
 }
 
+/* The same of one bound that is a tensor's. */
+OG_FN float og_at_least_f32(float x, float lo)
+{
+    float y = x < lo ? lo : x;
+    return lo == lo ? y : lo;
+}
+
+OG_FN float og_at_most_f32(float x, float hi)
+{
+    float y = x > hi ? hi : x;
+    return hi == hi ? y : hi;
+}
+
 /* A true division by six: PyTorch's CPU bits (its CUDA kernel multiplies). */
 OG_FN float og_hardsigmoid_f32(float x)
 {
@@ -363,6 +376,14 @@ OG_FN float og_log_f32(float x)
     return og_log_special_f32(x, og_log_sum_f32(p.k, p.f, 0.0f));
 }
 
+/* 0 where x is, whatever log y is; but a NaN y comes through. */
+OG_FN float og_xlogy_f32(float x, float y)
+{
+    float z = x * og_log_f32(y);
+    z = x == 0.0f ? 0.0f : z;
+    return y == y ? z : y;
+}
+
 /*
  * whole + part + log_b(1 + f), high + low = 1/ln b, where whole + part is k log_b 2.
  * log(1 + f) = f - f^2/2 + f^3 p(f), the first two exact as a pair: degree 8, relative
@@ -419,6 +440,14 @@ OG_FN float og_log1p_f32(float x)
     y = x == 0.0f ? x : y;
     y = x == -1.0f ? -OG_INF_F32 : y;
     return x < -1.0f ? OG_NAN_F32 : y;
+}
+
+/* -(t log x + (1 - t) log(1 - x)), logarithms at least -100: as PyTorch's CPU rounds it. */
+OG_FN float og_cross_entropy_f32(float x, float target)
+{
+    float low = og_at_least_f32(og_log1p_f32(-x), -100.0f);
+    float high = og_at_least_f32(og_log_f32(x), -100.0f);
+    return (target - 1.0f) * low - target * high;
 }
 
 /*
@@ -731,67 +760,6 @@ OG_FN float og_selu_f32(float x)
     float below = og_fma_near_f32(m, 0x1.c212ccp+0f, m * 0x1.903c0cp-26f);
     float above = og_fma_near_f32(x, 0x1.0cfabcp+0f, x * 0x1.6a9114p-24f);
     return x < 0.0f ? below : above;
-}
-
-/* ---- pow ---- */
-
-/*
- * |x|^y = 2^(y log2|x|) in double without fma, so equal bits at every level:
- * x = 2^k m, t = (m - 1)/(m + 1), log2 m = t p(t^2), degree 7, relative error
- * 2^-56 (fit pow_log2); 2^r = 1 + r p(r), |r| <= 1/2, degree 9, 2^-52 (pow_exp2).
- */
-OG_FN float og_pow_f32(float x, float exponent)
-{
-    float ax = fabsf(x);
-    float scaled = ax < 0x1p-126f ? ax * 0x1p23f : ax;
-    float bias = ax < 0x1p-126f ? -23.0f : 0.0f;
-    uint32_t v = og_bits_f32(scaled) - 0x3f3504f3u;
-    int32_t k = (int32_t)v >> 23;
-    float m = og_float_bits((v & 0x007fffffu) + 0x3f3504f3u);
-    /* The logarithm of 0 and inf, big enough for any exponent but 0. */
-    float kf = (float)k + bias;
-    kf = ax == 0.0f ? -OG_INF_F32 : kf;
-    kf = ax == OG_INF_F32 ? OG_INF_F32 : kf;
-
-    double md = (double)m;
-    double t = (md - 1.0) / (md + 1.0);
-    double u = t * t, u2 = u * u;
-    double l0 = 0x1.ec709dc3a047fp-1 * u + 0x1.71547652b82fep+1;
-    double l1 = 0x1.a61762d6fe1edp-2 * u + 0x1.2776c50ee35ebp-1;
-    double l2 = 0x1.0ca16925e54e1p-2 * u + 0x1.484afb4fb1396p-2;
-    double l3 = 0x1.b5a4ee3b65384p-3 * u + 0x1.c46c4cfdbad1ep-3;
-    double l = (l3 * u2 + l2) * (u2 * u2) + (l1 * u2 + l0);
-    double z = (double)exponent * ((double)kf + t * l);
-    z = z > 300.0 ? 300.0 : z;
-    z = z < -300.0 ? -300.0 : z;
-    double nf = z + 0x1.8p52;
-    double n = nf - 0x1.8p52;
-    double r = z - n;
-    double r2 = r * r, r4 = r2 * r2;
-    double e0 = 0x1.ebfbdff82c430p-3 * r + 0x1.62e42fefa3a12p-1;
-    double e1 = 0x1.3b2ab6fbd6e55p-7 * r + 0x1.c6b08d703e133p-5;
-    double e2 = 0x1.4309126bd4697p-13 * r + 0x1.5d87fe9b997e9p-10;
-    double e3 = 0x1.62c147e228d92p-20 * r + 0x1.ffcb58a940fb8p-17;
-    double e4 = 0x1.e3a8e5f515f78p-28 * r + 0x1.b671d47ef41bap-24;
-    double e = (e4 * r4 + (e3 * r2 + e2)) * r4 + (e1 * r2 + e0);
-    double scale = og_double_bits((og_bits_f64(nf) + 1023u) << 52);
-    float y = (float)(scale * (1.0 + r * e));
-
-    /* Integer and odd exponents, by rounding |exponent| and its half. */
-    float ae = fabsf(exponent);
-    float half = ae * 0.5f;
-    float whole_error = ((ae + 0x1p23f) - 0x1p23f) - ae;
-    float half_error = ((half + 0x1p23f) - 0x1p23f) - half;
-    uint32_t whole = ((ae >= 0x1p23f) | (whole_error == 0.0f)) ? 0xffffffffu : 0u;
-    uint32_t even = ((half >= 0x1p23f) | (half_error == 0.0f)) ? 0xffffffffu : 0u;
-    uint32_t odd = whole & ~even;
-    uint32_t sign = og_bits_f32(x) & 0x80000000u & odd;
-    y = og_float_bits(og_bits_f32(y) | sign);
-    y = ((x < 0.0f) & (ax < OG_INF_F32) & !whole) ? OG_NAN_F32 : y;
-    y = x != x ? x : y;
-    y = exponent != exponent ? exponent : y;
-    y = ((ax == 1.0f) & (ae == OG_INF_F32)) ? 1.0f : y;
-    return ((x == 1.0f) | (exponent == 0.0f)) ? 1.0f : y;
 }
 
 #include "math/scalar_whole_f32.h"

@@ -123,6 +123,18 @@ OG_FN double og_clamp_f64(double x, double lo, double hi)
     return hi == hi ? y : hi;
 }
 
+OG_FN double og_at_least_f64(double x, double lo)
+{
+    double y = x < lo ? lo : x;
+    return lo == lo ? y : lo;
+}
+
+OG_FN double og_at_most_f64(double x, double hi)
+{
+    double y = x > hi ? hi : x;
+    return hi == hi ? y : hi;
+}
+
 OG_FN double og_hardsigmoid_f64(double x)
 {
     double y = x + 3.0;
@@ -261,6 +273,24 @@ OG_FN double og_erf_f64(double x)
 OG_FN double og_pow_f64(double x, double exponent)
 {
     return pow(x, exponent);
+}
+
+OG_FN double og_power_f64(double x, double exponent)
+{
+    return pow(x, exponent);
+}
+
+OG_FN double og_xlogy_f64(double x, double y)
+{
+    double z = x == 0.0 ? 0.0 : x * log(y);
+    return y == y ? z : y;
+}
+
+OG_FN double og_cross_entropy_f64(double x, double target)
+{
+    double low = og_at_least_f64(log1p(-x), -100.0);
+    double high = og_at_least_f64(log(x), -100.0);
+    return (target - 1.0) * low - target * high;
 }
 
 /* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */

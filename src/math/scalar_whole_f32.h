@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * float32 functions that begin with whole numbers: rounding to them, what a
- * division by one leaves (fmod, remainder), and the functions of angles, which
- * take whole quarters of a turn away first.  In the manner of scalar_f32.h,
- * which includes this file.
+ * division by one leaves (fmod, remainder), the functions of angles, which take
+ * whole quarters of a turn away first, and pow, which of a negative number takes
+ * whole exponents only.  In the manner of scalar_f32.h, which includes this file.
  */
 #ifndef OG_MATH_SCALAR_WHOLE_F32_H
 #define OG_MATH_SCALAR_WHOLE_F32_H
@@ -310,6 +310,72 @@ OG_FN float og_atan_f32(float x)
     float low = ((base - sum) + t) + base_low;
     float y = sum + (low + og_fma_near_f32(t * u, p, tl));
     return og_with_sign_f32(y, x);
+}
+
+/* ---- powers ---- */
+
+/*
+ * |x|^y = 2^(y log2|x|) in double without fma, so equal bits at every level:
+ * x = 2^k m, t = (m - 1)/(m + 1), log2 m = t p(t^2), degree 7, relative error
+ * 2^-56 (fit pow_log2); 2^r = 1 + r p(r), |r| <= 1/2, degree 9, 2^-52 (pow_exp2).
+ */
+OG_FN float og_pow_f32(float x, float exponent)
+{
+    float ax = fabsf(x);
+    float scaled = ax < 0x1p-126f ? ax * 0x1p23f : ax;
+    float bias = ax < 0x1p-126f ? -23.0f : 0.0f;
+    uint32_t v = og_bits_f32(scaled) - 0x3f3504f3u;
+    int32_t k = (int32_t)v >> 23;
+    float m = og_float_bits((v & 0x007fffffu) + 0x3f3504f3u);
+    /* The logarithm of 0 and inf, big enough for any exponent but 0. */
+    float kf = (float)k + bias;
+    kf = ax == 0.0f ? -OG_INF_F32 : kf;
+    kf = ax == OG_INF_F32 ? OG_INF_F32 : kf;
+
+    double md = (double)m;
+    double t = (md - 1.0) / (md + 1.0);
+    double u = t * t, u2 = u * u;
+    double l0 = 0x1.ec709dc3a047fp-1 * u + 0x1.71547652b82fep+1;
+    double l1 = 0x1.a61762d6fe1edp-2 * u + 0x1.2776c50ee35ebp-1;
+    double l2 = 0x1.0ca16925e54e1p-2 * u + 0x1.484afb4fb1396p-2;
+    double l3 = 0x1.b5a4ee3b65384p-3 * u + 0x1.c46c4cfdbad1ep-3;
+    double l = (l3 * u2 + l2) * (u2 * u2) + (l1 * u2 + l0);
+    double z = (double)exponent * ((double)kf + t * l);
+    z = z > 300.0 ? 300.0 : z;
+    z = z < -300.0 ? -300.0 : z;
+    double nf = z + 0x1.8p52;
+    double n = nf - 0x1.8p52;
+    double r = z - n;
+    double r2 = r * r, r4 = r2 * r2;
+    double e0 = 0x1.ebfbdff82c430p-3 * r + 0x1.62e42fefa3a12p-1;
+    double e1 = 0x1.3b2ab6fbd6e55p-7 * r + 0x1.c6b08d703e133p-5;
+    double e2 = 0x1.4309126bd4697p-13 * r + 0x1.5d87fe9b997e9p-10;
+    double e3 = 0x1.62c147e228d92p-20 * r + 0x1.ffcb58a940fb8p-17;
+    double e4 = 0x1.e3a8e5f515f78p-28 * r + 0x1.b671d47ef41bap-24;
+    double e = (e4 * r4 + (e3 * r2 + e2)) * r4 + (e1 * r2 + e0);
+    double scale = og_double_bits((og_bits_f64(nf) + 1023u) << 52);
+    float y = (float)(scale * (1.0 + r * e));
+
+    /* Integer and odd exponents, by rounding |exponent| and its half. */
+    float ae = fabsf(exponent);
+    float half = ae * 0.5f;
+    float whole_error = ((ae + 0x1p23f) - 0x1p23f) - ae;
+    float half_error = ((half + 0x1p23f) - 0x1p23f) - half;
+    uint32_t whole = ((ae >= 0x1p23f) | (whole_error == 0.0f)) ? 0xffffffffu : 0u;
+    uint32_t even = ((half >= 0x1p23f) | (half_error == 0.0f)) ? 0xffffffffu : 0u;
+    uint32_t odd = whole & ~even;
+    uint32_t sign = og_bits_f32(x) & 0x80000000u & odd;
+    y = og_float_bits(og_bits_f32(y) | sign);
+    y = ((x < 0.0f) & (ax < OG_INF_F32) & !whole) ? OG_NAN_F32 : y;
+    y = x != x ? x : y;
+    y = exponent != exponent ? exponent : y;
+    y = ((ax == 1.0f) & (ae == OG_INF_F32)) ? 1.0f : y;
+    return ((x == 1.0f) | (exponent == 0.0f)) ? 1.0f : y;
+}
+
+OG_FN float og_power_f32(float x, float exponent)
+{
+    return og_pow_f32(x, exponent);
 }
 
 #endif

@@ -30,6 +30,7 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     case OG_OP_expand:
     case OG_OP_cast_like:
     case OG_OP_reshape_like:
+    case OG_OP_channel_like:
     case OG_OP_row:
     case OG_OP_column:
         return true;
@@ -113,6 +114,7 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     case OG_OP_expand:
         return expand_mapping(type, arg_type, mapping);
     case OG_OP_reshape_like:
+    case OG_OP_channel_like:
     case OG_OP_row:
     case OG_OP_column:
         return reshape_mapping(type, arg_type, mapping);

@@ -191,10 +191,8 @@ static ogive_status translate_argument(translator *t, const og_function *functio
 static ogive_status translate_call(translator *t, og_op op, og_text *out, bool *is_constant)
 {
     const og_function *function = og_function_of(op);
-    bool is_functional = !strcmp(function->group, "activation") ||
-                         !strcmp(function->group, "normalisation") || op == OG_OP_linear;
     int32_t place = 0;
-    og_text_add(out, "%s.%s(", is_functional ? "F" : "torch", function->name);
+    og_text_add(out, "%s.%s(", og_function_module(op), function->name);
     OG_TRY(og_lexer_next(&t->lexer));
     while (token_of(t)->kind != OG_TOKEN_CLOSE) {
         const og_parameter *parameter = find_parameter(function, NULL, 0, place++);

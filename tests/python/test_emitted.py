@@ -13,6 +13,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
@@ -78,7 +79,8 @@ def test_cpu(name, tmp_path):
 
 def table():
     done = subprocess.run([COMMAND, "functions"], capture_output=True, text=True, check=True)
-    return re.findall(r"^  ([a-z]\w*)\(input(?:\)|, (?!other|weight))", done.stdout, re.M)
+    return re.findall(r"^  ([a-z]\w*)\(input(?:\)|, (?!other|weight|target|mat1))", done.stdout,
+                      re.M)
 
 
 def test_every_function_of_one_tensor(tmp_path):
@@ -90,13 +92,38 @@ def test_every_function_of_one_tensor(tmp_path):
              "clamp": "-1, 0.5"}
     x = torch.rand(5, 7, dtype=torch.float64) + 0.1
     for name in names:
-        if name in ("float32", "float16", "bfloat16", "float64"):
+        if name in ("float32", "float16", "bfloat16", "float64", "max", "min", "std_mean", "var_mean"):
             continue
         formula = f"{name}(x{', ' + extra[name] if name in extra else ''})"
         model = emit_module(tmp_path, formula, "x=5x7:float32").ModelNew()
         if name == "rms_norm" and not hasattr(torch.nn.functional, "rms_norm"):
             continue
         assert as_tuple(model(x))[0].isfinite().all(), name
+
+
+@pytest.mark.parametrize("formula, want", [
+    ("mse_loss(x, y)", F.mse_loss),
+    ("huber_loss(x, y, 'sum', 0.5)", lambda x, y: F.huber_loss(x, y, "sum", 0.5)),
+    ("smooth_l1_loss(x, y, reduction='none')", lambda x, y: F.smooth_l1_loss(x, y, reduction="none")),
+    ("kl_div(x, y, reduction='batchmean')", lambda x, y: F.kl_div(x, y, reduction="batchmean")),
+    ("binary_cross_entropy_with_logits(x, y)", F.binary_cross_entropy_with_logits),
+    ("vector_norm(x - y, 3, 1)", lambda x, y: torch.linalg.vector_norm(x - y, 3, 1)),
+    ("pairwise_distance(x, y)", F.pairwise_distance),
+    ("x ** y + 2 ** x", lambda x, y: x ** y + 2 ** x),
+    ("clamp(x, y, 2 * y)", lambda x, y: x.clamp(y, 2 * y)),
+])
+def test_functions_of_two_tensors(tmp_path, formula, want):
+    x, y = torch.rand(2, 5, 7, dtype=torch.float64) + 0.1
+    model = emit_module(tmp_path, formula, "x=5x7:float32", "y=5x7:float32").ModelNew()
+    torch.testing.assert_close(model(x, y), want(x, y))
+
+
+@pytest.mark.parametrize("formula, message", [
+    ("max(x, 1)", "write amax or maximum"), ("std_mean(x)", "write var or std, and mean"),
+    ("prelu(x, w)", "a PyTorch file cannot hold prelu")])
+def test_functions_that_a_file_cannot_hold(formula, message):
+    done = subprocess.run([COMMAND, "emit", "--pytorch", formula], capture_output=True, text=True)
+    assert done.returncode == 4 and message in done.stderr
 
 
 def test_model(tmp_path):

@@ -298,10 +298,18 @@ def test_autocast_of_every_function(low, data, device):
             arguments = [data(4, 4, dtype=dtype) if parameter in TENSORS else others[parameter]
                          for parameter, meaning in signatures()[name].parameters.items()
                          if meaning.default is meaning.empty or parameter == "min"]
-            function = getattr(torch, name, None) or getattr(F, name)
+            if name == "prelu":
+                arguments[1] = arguments[1][0]
+            if name == "binary_cross_entropy":
+                if device != "cpu":  # PyTorch refuses it there
+                    continue
+                arguments = [argument.sigmoid() for argument in arguments]
+            function = (getattr(F, name, None) or getattr(torch, name, None)
+                        or getattr(torch.linalg, name))
             with torch.autocast(device, low):
                 got, want = getattr(ot, name)(*arguments), function(*arguments)
-            assert got.dtype == want.dtype, (name, dtype)
+            first = [each if isinstance(each, torch.Tensor) else each[0] for each in (got, want)]
+            assert first[0].dtype == first[1].dtype, (name, dtype)
             asked += 1
     assert asked > 90
 

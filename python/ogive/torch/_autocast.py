@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
 
-TENSORS = {"input", "other", "weight", "bias", "condition"}
+TENSORS = {"input", "other", "weight", "bias", "condition", "target", "pos_weight", "anchor",
+           "positive", "negative", "x", "x1", "x2", "mat1", "mat2"}
+VALUES = {"exponent", "min", "max"}  # tensors or numbers
 # For parameters without a default, and those that PyTorch wants one of, in a call on a (2, 2)
 # tensor (of one element std() would warn).
 _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent": 3,
@@ -39,7 +41,8 @@ def signatures() -> dict[str, inspect.Signature]:
 def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | None:
     """The dtype that PyTorch casts the arguments of its function name to, under the
     autocast that is on; None: it does not."""
-    function: Callable[..., Any] | None = getattr(torch, name, None) or getattr(F, name, None)
+    function: Callable[..., Any] | None = (getattr(F, name, None) or getattr(torch, name, None)
+                                           or getattr(torch.linalg, name, None))
     if not callable(function) or isinstance(function, torch.dtype):
         return None
 
@@ -48,7 +51,10 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         arguments = [tensor if parameter.name in TENSORS else _SAMPLES[parameter.name]
                      for parameter in signatures()[name].parameters.values()
                      if parameter.default is parameter.empty or parameter.name == "min"]
-        return function(*arguments).dtype
+        if name == "prelu":
+            arguments[1] = tensor[0]
+        result = function(*arguments)
+        return (result[0] if isinstance(result, tuple) else result).dtype
 
     if name in ("where", "t", "transpose"):
         return None

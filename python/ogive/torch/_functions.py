@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from ._autocast import TENSORS, signatures
+from ._autocast import TENSORS, VALUES, signatures
 from ._operator import call
 from ._precision import precision
 from ._text import literal
@@ -31,6 +31,8 @@ __all__: list[str] = ["where"]
 # Older versions (2.6 was looked at) trace numbers here, but not those made of sizes.
 _TRACES_GUARDS = [int(part) for part in torch.__version__.split(".")[:2]] >= [2, 9]
 # The input is cast first, if dtype is given.
+_WITH_UNBIASED = {"var", "std", "var_mean", "std_mean"}
+_OF_TWO = {"max": "maximum", "min": "minimum"}  # what they are of two tensors
 _WITH_DTYPE = {"sum", "mean", "softmax", "softmin", "log_softmax"}
 
 
@@ -59,15 +61,17 @@ class _Function(NamedTuple):
     tensors: tuple[str, ...]
     others: tuple[str, ...]
     optional: bool  # whether some of the tensors are
+    flexible: bool  # whether some of the others may be tensors
 
 
-def _text(function: _Function, tensors: Iterable[str], dtype: torch.dtype | None,
+def _text(function: _Function, tensors: tuple[str, ...], dtype: torch.dtype | None,
           others: tuple[Any, ...]) -> str:
     """The call as a formula."""
     arguments = [f"{name}={name}" for name in tensors]
     if dtype is not None:
         arguments[0] = f"input={_cast_name(dtype)}(input)"
-    arguments += [f"{name}={literal(name, value)}" for name, value in zip(function.others, others)]
+    arguments += [f"{name}={literal(name, value)}" for name, value in zip(function.others, others)
+                  if name not in tensors]
     return f"{function.name}({', '.join(arguments)})"
 
 
@@ -84,6 +88,12 @@ def _apply(name: str, tensors: tuple[Any, ...], others: tuple[Any, ...], out: An
     if function.optional:
         given = [tensor is not None for tensor in tensors]
         names, tensors = tuple(compress(names, given)), tuple(compress(tensors, given))
+    if function.flexible and any([isinstance(value, Tensor) for value in others]):
+        given = [name in VALUES and isinstance(value, Tensor)
+                 for name, value in zip(function.others, others)]
+        names += tuple(compress(function.others, given))
+        tensors += tuple(compress(others, given))
+        others = tuple([None if is_given else value for is_given, value in zip(given, others)])
     if torch.compiler.is_compiling():
         text = _text(function, names, dtype, tuple([_constant(value, True) for value in others]))
         return call(text, "", precision(), list(tensors), out)
@@ -121,11 +131,12 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     tensors = [each for each in signature if each in TENSORS]
     function = _Function(
         name, tuple(tensors), tuple([each for each in signature if each not in TENSORS]),
-        any(signature[each].default is not signature[each].empty for each in tensors))
+        any(signature[each].default is not signature[each].empty for each in tensors),
+        not VALUES.isdisjoint(signature))
     if name != "matmul" and not function.others and not function.optional:
         return _core.compile(f"{name}({', '.join(function.tensors)})")
     _functions[name] = function
-    shown = _with_unbiased(parameters) if name in ("var", "std") else parameters
+    shown = _with_unbiased(parameters) if name in _WITH_UNBIASED else parameters
     keywords = "" if "*" in shown else ", *"
     if name in _WITH_DTYPE:
         keywords += ", dtype=None"
@@ -138,6 +149,12 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
         if signature["dim"].default is signature["dim"].empty:
             body += (f"    if dim is None:\n        raise TypeError(\"{name}() missing 1 required "
                      "argument: 'dim'\")\n")
+    if name in _OF_TWO:
+        body = ("    if isinstance(dim, Tensor) or 'other' in other_names:\n"
+                f"        return {_OF_TWO[name]}(input, other_names.pop('other', dim), out=out)\n"
+                + body)
+    if name == "norm":
+        body += "    if p is None or p == 'fro':\n        p = 2.0\n"
     if shown is not parameters and "unbiased" in shown:
         body += ("    if isinstance(dim, bool):\n        dim, unbiased = None, dim\n"
                  "    if unbiased is not None:\n        correction = 1.0 if unbiased else 0.0\n")
@@ -145,7 +162,10 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
               f"    return _apply({name!r}, ({', '.join(function.tensors)},), "
               f"({' '.join(f'{each},' for each in function.others)}), out"
               f"{', dtype' if name in _WITH_DTYPE else ''})\n")
-    space = {"_apply": _apply, "_as_numpy": _as_numpy, "inf": math.inf, "nan": math.nan, "__name__": __name__}
+    space = {"_apply": _apply, "_as_numpy": _as_numpy, "inf": math.inf, "nan": math.nan,
+             "Tensor": Tensor, "__name__": __name__}
+    if name in _OF_TWO:
+        space[_OF_TWO[name]] = globals()[_OF_TWO[name]]
     exec(compile(source, f"<ogive.torch.{name}>", "exec"), space)
     defined: Callable[..., Any] = space[name]  # type: ignore[assignment]
     defined.__doc__ = f"{name}({parameters}), as PyTorch's function of that name."

@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _core
-from ._autocast import TENSORS, signatures
+from ._autocast import TENSORS, VALUES, signatures
 from ._text import literal
 
 FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
@@ -33,11 +33,14 @@ _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "di
                 "float": "float32", "half": "float16", "double": "float64", "mm": "matmul",
                 "bmm": "matmul", "truediv": "div", "mod": "remainder", "arctan": "atan",
                 "fix": "trunc"}
+# With a second tensor these are functions of two.
+_OF_TWO = {"max": "maximum", "min": "minimum"}
+_LEFT = {"addmm"}  # its product is PyTorch's business
 _INFIX = {name: symbol for name, parameters, _, symbol in _core.functions()
           if symbol and parameters == "input, other"}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.
 _WITHOUT_EFFECT = {"inplace": (False,), "dtype": (None,), "alpha": (1,), "rounding_mode": (None,),
-                   "out": (None,)}
+                   "out": (None,), "size_average": (None,), "reduce": (None,)}
 # The same by position, after those that the language has.
 _FURTHER = {"softmax": ("_stacklevel", "dtype"), "softmin": ("_stacklevel", "dtype"),
             "log_softmax": ("_stacklevel", "dtype")}
@@ -51,7 +54,7 @@ _HARMLESS = {
     "item", "conv1d",
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "group_norm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
+    "adaptive_avg_pool2d", "group_norm", "addmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
     "tril", "triu", "masked_fill", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
     "full", "zeros_like", "ones_like", "empty_like", "type_as", "to",
     "logical_not", "logical_and", "logical_or", "add", "sub", "mul", "floordiv", "mod", "truediv"}
@@ -66,8 +69,10 @@ def _functions() -> dict[Any, str]:
     """PyTorch's functions, and Python's operators, by what the language calls them."""
     names = {name: name for name in signatures()} | _OTHER_NAMES
     found: dict[Any, str] = {}
-    for space in (torch, F, torch._C._nn, operator):
+    for space in (torch, F, torch._C._nn, torch.linalg, operator):
         for name, meaning in names.items():
+            if name in _LEFT:
+                continue
             function = getattr(space, name, None)
             if callable(function) and not isinstance(function, (type, torch.dtype)):
                 found[function] = meaning
@@ -114,7 +119,8 @@ def _name_of(node: Node) -> str | None:
     if node.kwargs.get("memory_format") is not None:
         return None
     name = _OTHER_NAMES.get(node.target, node.target)
-    return name if name in signatures() and hasattr(Tensor, node.target) else None
+    known = name in signatures() and name not in _LEFT
+    return name if known and hasattr(Tensor, node.target) else None
 
 
 def argument(node: Node, index: int, name: str, default: Any = None) -> Any:
@@ -170,6 +176,11 @@ def value_of(node: Node) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
+def is_tensor(value: Any) -> bool:
+    """As an argument: a node that stands for one."""
+    return isinstance(value, Node) and isinstance(value_of(value), Tensor)
+
+
 def is_number(value: Any) -> bool:
     """As an argument: also a node that stands for one."""
     if isinstance(value, Node):
@@ -215,7 +226,7 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
     names = [*positional, *(_FURTHER.get(name) or ("inplace",))]
     if name in FLOATS.values():
         return {"input": node.args[0]}
-    if name in ("var", "std"):
+    if name in ("var", "std", "var_mean", "std_mean"):
         names = ["input", "unbiased" if len(node.args) == 2 and isinstance(node.args[1], bool)
                  else "dim", "unbiased", "keepdim"]
     if len(node.args) > len(names):
@@ -228,7 +239,7 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
         value = given.pop(key)
         if key == "_stacklevel":
             continue
-        if key == "unbiased" and name in ("var", "std"):
+        if key == "unbiased":
             given["correction"] = 1.0 if value else 0.0
         elif key == "dtype" and value in FLOATS:
             given["input"] = (FLOATS[value], given["input"])
@@ -251,7 +262,11 @@ def translate(name: str, node: Node) -> list[Part]:
     if name == IDENTITY:
         _check_tensor(node, None)
         return [argument(node, 0, "input")]
+    if name in _OF_TWO and is_tensor(argument(node, 1, "other")):
+        name = _OF_TWO[name]
     given = _bind(name, node)
+    if name == "norm" and given.get("p") == "fro":
+        del given["p"]
     device, numbers = None, 0
     infix = _INFIX.get(name)
     parts: list[Part] = ["" if infix else name, "("]
@@ -260,10 +275,10 @@ def translate(name: str, node: Node) -> list[Part]:
         if isinstance(value, tuple) and len(value) == 2 and value[0] in FLOATS.values():
             cast, value = value
         parts.append("" if len(parts) == 2 else f" {infix} " if infix else ", ")
-        if key not in TENSORS:
+        if key not in TENSORS and not (key in VALUES and is_tensor(value)):
             parts.append(f"{key}={literal(key, _constant(value))}")
             continue
-        if key in ("weight", "bias"):
+        if key in VALUES or signatures()[name].parameters[key].default is None:
             parts.append(f"{key}=")
         if isinstance(value, Node) and not is_number(value):
             device = _check_tensor(value, device)
