@@ -118,7 +118,7 @@ void core_plans_clear(core_formula *self);
 /* What to do where a call needs PyTorch's dispatcher. */
 typedef enum {
     CORE_ANY_DOOR, /* go there */
-    CORE_STRAIGHT, /* do not even ask: it sent us here */
+    CORE_STRAIGHT, /* do not even ask: it sent us here, and nobody else has seen out */
     CORE_TRY       /* give None */
 } core_door;
 

@@ -298,7 +298,7 @@ static PyObject *run_into_new(core_formula *self, core_operand *inputs, Py_ssize
 
 static PyObject *run_into_out(core_formula *self, core_operand *inputs, Py_ssize_t input_count,
                               const core_operand *model, PyObject *out, core_operand *results,
-                              Py_ssize_t count)
+                              Py_ssize_t count, core_door door)
 {
     core_plan plan = {0};
     PyObject *value = NULL;
@@ -307,7 +307,7 @@ static PyObject *run_into_out(core_formula *self, core_operand *inputs, Py_ssize
         core_plan_find(self, inputs, input_count, results, count, &plan) == 0) {
         int status = 0;
         for (Py_ssize_t i = 0; i < count && status == 0; i++)
-            if (core_is_torch(&results[i].kind))
+            if (core_is_torch(&results[i].kind) && door != CORE_STRAIGHT)
                 status = core_torch_written(results[i].object);
         if (status == 0 &&
             core_plan_run(self, &plan, inputs, input_count, results, count, model) == 0) {
@@ -324,7 +324,7 @@ static PyObject *run_into_out(core_formula *self, core_operand *inputs, Py_ssize
 
 /* The thin door. Inputs have been looked at. */
 static PyObject *call_direct(core_formula *self, core_operand *inputs, Py_ssize_t count,
-                             Py_ssize_t model, PyObject *out)
+                             Py_ssize_t model, PyObject *out, core_door door)
 {
     Py_ssize_t result_count = (Py_ssize_t)ogive_formula_result_count(self->formula);
     core_operand few[FEW], *results = few;
@@ -336,7 +336,7 @@ static PyObject *call_direct(core_formula *self, core_operand *inputs, Py_ssize_
     if (result_count > FEW && !(results = PyMem_Calloc((size_t)result_count, sizeof *results)))
         PyErr_NoMemory();
     else if (out)
-        value = run_into_out(self, inputs, count, &inputs[model], out, results, result_count);
+        value = run_into_out(self, inputs, count, &inputs[model], out, results, result_count, door);
     else
         value = run_into_new(self, inputs, count, &inputs[model], results, result_count);
     if (results != few)
@@ -381,7 +381,7 @@ static PyObject *call_looked_at(core_formula *self, PyObject *const *objects,
         core_release(operands, count);
         return call_torch(self, objects, out, door, needed);
     }
-    return call_direct(self, operands, count, model, out);
+    return call_direct(self, operands, count, model, out, door);
 }
 
 PyObject *core_call(core_formula *self, PyObject *const *objects, PyObject *out, core_door door)

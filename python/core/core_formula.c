@@ -288,6 +288,19 @@ static PyObject *straight(PyObject *object, PyObject *const *args, Py_ssize_t co
     return NULL;
 }
 
+PyDoc_STRVAR(into_doc,
+             "_into(out, *inputs): as _straight(), into tensors that nobody else has seen.");
+
+static PyObject *into(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    core_formula *self = (core_formula *)object;
+    if (count == PyTuple_Size(self->inputs) + 1)
+        return core_call(self, args + 1, args[0], CORE_STRAIGHT);
+    PyErr_Format(PyExc_TypeError, "the formula has %zd inputs %R, %zd and out were given",
+                 PyTuple_Size(self->inputs), self->inputs, count - 1);
+    return NULL;
+}
+
 static PyObject *calls(PyObject *object, PyObject *name)
 {
     const char *function = PyUnicode_AsUTF8AndSize(name, NULL);
@@ -368,6 +381,7 @@ static PyMethodDef methods[] = {
     {"explain", (PyCFunction)(void (*)(void))explain, METH_FASTCALL | METH_KEYWORDS, explain_doc},
     {"gradient", gradient, METH_VARARGS, gradient_doc},
     {"_straight", (PyCFunction)(void (*)(void))straight, METH_FASTCALL, straight_doc},
+    {"_into", (PyCFunction)(void (*)(void))into, METH_FASTCALL, into_doc},
     {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
      "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
     {"placements", (PyCFunction)(void (*)(void))core_placements, METH_FASTCALL | METH_KEYWORDS,

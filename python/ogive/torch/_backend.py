@@ -17,14 +17,17 @@ from typing import Any
 
 import torch
 import torch._dynamo
+from torch import Tensor
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
 
 from .. import _core
+from ._aten import decompositions, prepare
 from ._lifted import lift
 from ._precision import precision
-from ._regions import Analysis, Region, inverse, is_hopeless
+from ._regions import Analysis, Region, inverse, is_hopeless, takes_product
+from ._wrapper import write
 
 
 def _caller(formula: _core.Formula, index: int) -> Callable[..., Any]:
@@ -103,19 +106,77 @@ def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     return module
 
 
+class _Once(torch.autograd.Function):
+    """A gradient that has none itself."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError("a model compiled with backend='ogive' at the level 'aten' has no second "
+                           "derivatives: torch.compile(model, backend='ogive', options={'level': "
+                           "'torch'}) has")
+
+
+def _refuse_twice(grads: Any, _: Any) -> Any:
+    if not torch.is_grad_enabled():  # nobody asked for create_graph=True
+        return None
+    return tuple(_Once.apply(grad) if isinstance(grad, Tensor) and grad.requires_grad else grad
+                 for grad in grads)
+
+
+def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """Of AOTAutograd's graphs: a model's, and its gradient's."""
+    prepare(module.graph, takes_product)
+    return write(module, Analysis(module, strided=True))
+
+
+def _at_aten(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+    compiled = aot_autograd(
+        fw_compiler=_compile_aten, bw_compiler=_compile_aten, inference_compiler=_compile_aten,
+        partition_fn=min_cut_rematerialization_partition, decompositions=decompositions())(
+            module, example_inputs)
+
+    def call(*inputs: Any) -> Any:
+        results = compiled(*inputs)
+        if torch.is_grad_enabled():
+            for function in {r.grad_fn for r in results if isinstance(r, Tensor) and r.requires_grad}:
+                if function is not None and "CompiledFunction" in function.name():
+                    function.register_hook(_refuse_twice)
+        return results
+
+    return call
+
+
+_OPTIONS = {"rest": "eager", "level": "torch"}
+_LEVELS = ("torch", "aten")
+
+
 def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
             options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's."""
+    """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's.
+    {"level": "aten"}: formulas of the graphs that AOTAutograd makes, of gradients too."""
     if mode not in (None, "default"):
         raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default'. CUDA graphs, "
                          "which reduce-overhead makes, are made of a compiled model by torch.cuda."
                          "make_graphed_callables()")
-    rest = (options or {}).get("rest", "eager")
-    unknown = set(options or {}) - {"rest"}
+    unknown = set(options or {}) - set(_OPTIONS)
     if unknown:
-        raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest'")
+        raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest' "
+                         "and 'level'")
+    rest, level = ({**_OPTIONS, **(options or {})}[name] for name in _OPTIONS)
+    if level not in _LEVELS:
+        raise ValueError(f"the backend 'ogive' has no level {level!r}: it has 'torch' and 'aten'")
+    if level == "aten" and rest != "eager":
+        raise ValueError(f"at the level 'aten' what is no formula runs eagerly, not by {rest!r}")
     if rest == "eager" and is_hopeless(module) and _may_skip():
         raise torch._dynamo.exc.SkipFrame("no formula could be of use to any call")
+    if level == "aten":
+        return _at_aten(module, example_inputs)
     module = _with_formulas(module, rest == "eager")
     compiled: Callable[..., Any] = module.forward
     if rest != "eager":

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from .. import _core
+from ._aten import CONSTANT, COPY
 from ._autocast import signatures
 from ._operator import attributes_among, run
 from ._lifted import is_dtensor
@@ -37,14 +38,16 @@ _BATCH = 1 << 29
 # From so many rows on x @ w, w (k, n), on a GPU is ahead of PyTorch's, and bfloat16 on a CPU that
 # has instructions for it behind.
 _FEW_ROWS = 8
-_NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY}
+_NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY, COPY, CONSTANT}
+_MOST_NODES = 256  # of a region
 
 
 class Region:
     """Calls that become one formula; nodes are in the graph's order."""
 
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes, self.inside = nodes, set(nodes)
+    def __init__(self, nodes: list[Node], strided: bool = False) -> None:
+        """strided: whoever calls the formula gives it tensors for its results."""
+        self.nodes, self.inside, self.strided = nodes, set(nodes), strided
         self.outputs: list[Node] = []
         self.orders: list[tuple[int, ...]] = []  # of each output's dims in memory
         self.inputs: list[Node] = []
@@ -61,13 +64,15 @@ class Region:
             if node in self.kept or node in self.outputs:
                 continue
             value = value_of(node)
-            if value.dtype in FLOATS and order_of(value) and name_of(node) != IDENTITY:
+            if value.dtype in FLOATS and name_of(node) not in (IDENTITY, CONSTANT) and (
+                    self.strided or order_of(value) is not None):
                 self.outputs.append(node)
             else:
                 self.kept.add(node)
                 pending += [part for part in parts[node] if part in self.inside]
         self.outputs.sort(key=self.nodes.index)
-        self.orders = [order_of(value_of(node)) or () for node in self.outputs]
+        self.orders = [() if self.strided else order_of(value_of(node)) or ()
+                       for node in self.outputs]
 
     def write(self, parts: dict[Node, list[Part]]) -> None:
         """Fills inputs and text."""
@@ -210,7 +215,7 @@ def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
     else:
         fast = w.dim() == 2 and (many or name == "linear") and all(
             isinstance(size, int) and size >= _TENSOR_CORES for size in w.shape)
-    if name == "matmul":  # by a kernel that only Hopper has
+    if name == "matmul" and not (w.dim() == 2 and w.stride(0) == 1):  # by a kernel of Hopper's alone
         fast &= _architecture(x.device) == (9, 0)
     return None if fast else "such products are left to PyTorch's libraries on a GPU"
 
@@ -218,7 +223,8 @@ def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
 class Analysis:
     """A graph's regions, the names of its calls in the language, and why others are left."""
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, strided: bool = False) -> None:
+        self.strided = strided
         self.nodes = list(module.graph.nodes)
         self.index = {node: i for i, node in enumerate(self.nodes)}
         self.names: dict[Node, str] = {}
@@ -340,6 +346,7 @@ class Analysis:
                 continue
             for part in self.parts[node]:
                 if part in self.parts and self._unit[part] is not self._unit[node] and (
+                        len(self._unit[part]) + len(self._unit[node]) <= _MOST_NODES) and (
                         not self._is_around(self._unit[part], self._unit[node])):
                     joined = sorted(self._unit[part] + self._unit[node], key=self.index.__getitem__)
                     self._unit.update(dict.fromkeys(joined, joined))
@@ -368,7 +375,7 @@ class Analysis:
         """Regions of groups that are worth it."""
         autocasts = self._autocasts()
         for nodes in {id(unit): unit for unit in self._unit.values()}.values():
-            region = Region(nodes)
+            region = Region(nodes, self.strided)
             reason = self._why_not(region, autocasts)
             if reason is None:
                 self.regions.append(region)
@@ -452,6 +459,15 @@ def is_hopeless(module: GraphModule) -> bool:
             if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")}
     return len(names) <= 1 and lone.issuperset(names) and not any(
         isinstance(each, GraphModule) for each in module.children())
+
+
+def takes_product(node: Node) -> bool:
+    """Whether a product, by itself, is one that formulas compute."""
+    name = name_of(node)
+    try:
+        return name is not None and _why_not_product(name, node, translate(name, node)) is None
+    except Left:
+        return False
 
 
 def why_kept(node: Node) -> str:

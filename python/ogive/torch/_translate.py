@@ -15,10 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import OpOverload
 from torch.fx import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _core
+from . import _aten
 from ._autocast import TENSORS, VALUES, signatures
 from ._text import literal
 
@@ -82,7 +84,8 @@ def _functions() -> dict[Any, str]:
 def name_of(node: Node) -> str | None:
     """The language's name for what node calls; None: it has none."""
     name = _name_of(node)
-    if name in FLOATS.values() and _keeps_dtype(node) or name == "contiguous":
+    if name == "contiguous" or name in FLOATS.values() and node.op == "call_method" and (
+            _keeps_dtype(node)):
         return IDENTITY
     return name
 
@@ -108,6 +111,8 @@ def _name_of_method(node: Node) -> str | None:
 
 
 def _name_of(node: Node) -> str | None:
+    if isinstance(node.target, OpOverload):
+        return _aten.name_of(node, FLOATS)
     if node.op == "call_function":
         if node.target is F.dropout and not _drops(node):
             return IDENTITY
@@ -140,7 +145,7 @@ def is_harmless(node: Node) -> bool:
     if node.op not in ("call_function", "call_method") or may_write(node):
         return False
     target: Any = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return not any(tag == torch.Tag.nondeterministic_seeded for tag in target.tags)
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     return name_of(node) is not None or name in _HARMLESS
@@ -151,7 +156,7 @@ def may_write(node: Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return bool(node.op == "call_module")
     target: Any = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return bool(target._schema.is_mutable)
     name = target if isinstance(target, str) else getattr(target, "__name__", "_")
     space = "torch" if isinstance(target, str) else getattr(target, "__module__", None) or "torch"
@@ -259,12 +264,17 @@ def translate(name: str, node: Node) -> list[Part]:
         raise Left("its result is no tensor")
     if not mask and result.dtype not in FLOATS:
         raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
-    if name == IDENTITY:
+    if name in (IDENTITY, _aten.COPY):
         _check_tensor(node, None)
         return [argument(node, 0, "input")]
+    if name == _aten.CONSTANT:
+        return [literal(name, float(_constant(_aten.number_of(node))))]
+    if _aten.packet_of(node) == "addmm":
+        return _translate_addmm(node)
     if name in _OF_TWO and is_tensor(argument(node, 1, "other")):
         name = _OF_TWO[name]
-    given = _bind(name, node)
+    given = _aten.bind(name, node, FLOATS, Left) if isinstance(
+        node.target, OpOverload) else _bind(name, node)
     if name == "norm" and given.get("p") == "fro":
         del given["p"]
     device, numbers = None, 0
@@ -293,6 +303,16 @@ def translate(name: str, node: Node) -> list[Part]:
     if device is None or numbers and name in PRODUCTS:
         raise Left("it has no tensor")
     return [*parts, ")"]
+
+
+def _translate_addmm(node: Node) -> list[Part]:
+    bias, x, w = node.args
+    if any(value != 1 for value in node.kwargs.values()):
+        raise Left("addmm with factors")
+    device = None
+    for each in (bias, x, w):
+        device = _check_tensor(each, device)
+    return ["((", x, " @ ", w, ") + ", bias, ")"]
 
 
 def why_unknown(node: Node) -> str:

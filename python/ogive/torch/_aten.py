@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""Graphs of ATen's operators, as AOTAutograd makes them of a model and its gradient: which
+operator is which function of the formula language, and what is made of a graph before regions
+are looked for in it. _wrapper.py makes code of the result.
+
+Such a graph writes to nothing, so that views are nothing but sizes and strides of memory that
+another node has.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from ._autocast import signatures
+
+aten: Any = torch.ops.aten
+COPY, CONSTANT = "copy", "constant"  # of a tensor; a number as a tensor without dims
+
+# What PyTorch makes other operators of that the language has, and nothing else; where the language
+# has the function itself (gelu, softmax), it is not among them, nor what draws random numbers.
+_DECOMPOSED = (
+    "_fused_rms_norm", "_fused_rms_norm_backward", "native_layer_norm",
+    "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training", "native_batch_norm", "native_batch_norm_backward",
+    "batch_norm_backward", "_batch_norm_with_update_functional",
+    "_softmax_backward_data", "_log_softmax_backward_data", "log_sigmoid_forward",
+    "log_sigmoid_backward", "elu_backward", "gelu_backward", "glu", "glu_backward",
+    "hardsigmoid_backward", "hardswish", "hardswish_backward", "hardtanh_backward",
+    "leaky_relu_backward", "mish_backward", "sigmoid_backward", "silu_backward",
+    "softplus_backward", "tanh_backward", "threshold_backward", "softshrink", "hardshrink",
+    "softshrink_backward", "hardshrink_backward", "selu", "celu", "addcmul", "addcdiv",
+    "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
+    "huber_loss", "huber_loss_backward", "l1_loss", "mse_loss", "mse_loss_backward",
+    "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss", "soft_margin_loss_backward",
+    "kl_div", "lerp", "rsub", "squeeze", "square", "std", "std_mean", "logit", "logit_backward",
+    "_safe_softmax", "_prelu_kernel", "_prelu_kernel_backward", "native_dropout_backward",
+    "linalg_vector_norm", "nan_to_num", "slice_backward", "select_backward")
+_NAMES = {"_softmax": "softmax", "_log_softmax": "log_softmax", "clamp_min": "clamp",
+          "clamp_max": "clamp", "mm": "matmul", "bmm": "matmul", "clone": COPY,
+          "addmm": "linear"}
+_PARAMETERS = {"self": "input", "mat2": "other"}
+# Arguments that the language does not have, with the values that change nothing.
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "alpha": (1,), "dtype": (None,), "rounding_mode": (None,), "half_to_float": (False,),
+    "scale": (1,), "input_scale": (1,), "layout": (None, torch.strided),
+    "pin_memory": (None, False), "non_blocking": (False,)}
+VIEWS = {"view", "_unsafe_view", "permute", "t", "transpose", "expand", "unsqueeze", "squeeze",
+         "slice", "select", "as_strided", "alias", "detach", "diagonal", "lift_fresh"}
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    from torch._decomp import get_decompositions
+    return dict(get_decompositions([getattr(aten, name) for name in _DECOMPOSED
+                                    if hasattr(aten, name)]))
+
+
+def packet_of(node: Node) -> str:
+    """The operator's name without its overload; "" of what is no operator of ATen's."""
+    target: Any = node.target
+    if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
+        return ""
+    return str(target._schema.name.partition("::")[2])
+
+
+def is_view(node: Node) -> bool:
+    return packet_of(node) in VIEWS
+
+
+def _value(node: Any) -> Any:
+    return node.meta.get("val") if isinstance(node, Node) else None
+
+
+def name_of(node: Node, floats: dict[torch.dtype, str]) -> str | None:
+    """The language's name for what node calls; None: it has none."""
+    packet, result = packet_of(node), _value(node)
+    if packet in ("convert_element_type", "_to_copy"):
+        given = _value(node.args[0])
+        others = {key for key, value in node.kwargs.items() if value is not None} - {"dtype"}
+        same = isinstance(given, Tensor) and isinstance(result, Tensor) and (
+            given.device == result.device)
+        if not same or others - {"layout", "pin_memory", "device", "non_blocking"}:
+            return None
+        return COPY if given.dtype == result.dtype else floats.get(result.dtype)
+    if packet in ("full", "scalar_tensor"):
+        return CONSTANT if isinstance(result, Tensor) and result.dim() == 0 else None
+    name = _NAMES.get(packet, packet)
+    return name if name in signatures() or name == COPY else None
+
+
+def number_of(node: Node) -> Any:
+    """The number that a tensor without dims is made of."""
+    value: Any = node.args[1 if packet_of(node) == "full" else 0]
+    return value
+
+
+def bind(name: str, node: Node, floats: dict[torch.dtype, str],
+         refuse: Callable[[str], Exception]) -> dict[str, Any]:
+    """The language's parameters and their arguments."""
+    target: Any = node.target
+    given: dict[str, Any] = {}
+    for i, argument in enumerate(target._schema.arguments):
+        value = (node.args[i] if i < len(node.args) else
+                 node.kwargs.get(argument.name, argument.default_value))
+        given[_PARAMETERS.get(argument.name, argument.name)] = value
+    if name in floats.values():
+        return {"input": node.args[0]}
+    parameters = signatures()[name].parameters
+    if given.get("half_to_float"):
+        given["input"], given["half_to_float"] = ("float32", given["input"]), False
+    if name in ("var", "std") and given.get("correction") is None:
+        given["correction"] = 1.0
+    if given.get("dim") == []:
+        given["dim"] = None
+    for key in [key for key in given if key not in parameters]:
+        value = given.pop(key)
+        if key == "dtype" and value in floats:
+            given["input"] = (floats[value], given["input"])
+        elif value not in _WITHOUT_EFFECT.get(key, ()):
+            raise refuse(f"{name} with {key}={value}")
+    return {key: given[key] for key in parameters if given.get(key) is not None}
+
+
+# ---- what is made of a graph first -----------------------------------------------------
+
+
+def _replace(node: Node, other: Node) -> None:
+    node.replace_all_uses_with(other)
+    node.graph.erase_node(node)
+
+
+def _call(graph: Graph, target: Any, arguments: tuple[Any, ...], model: Node,
+          value: Any = None) -> Node:
+    """A call in model's place, with its meta data but for the value."""
+    made = graph.call_function(target, arguments)
+    made.meta = {**model.meta, "val": _value(model) if value is None else value}
+    return made
+
+
+def _split_variances(graph: Graph) -> None:
+    """var_mean as a variance and a mean."""
+    for node in list(graph.nodes):
+        if packet_of(node) != "var_mean" or node.target is not aten.var_mean.correction:
+            continue
+        named = dict(node.kwargs)
+        dims = node.args[1] if len(node.args) > 1 else named.pop("dim", None)
+        named.pop("dim", None)
+        if dims is None or not all(user.target is operator.getitem for user in node.users):
+            continue
+        for user in list(node.users):
+            with graph.inserting_before(user):
+                if user.args[1] == 0:
+                    made = graph.call_function(aten.var.correction, (node.args[0], dims), named)
+                else:
+                    made = graph.call_function(
+                        aten.mean.dim, (node.args[0], dims, named.get("keepdim", False)))
+            made.meta = dict(user.meta)
+            _replace(user, made)
+        graph.erase_node(node)
+
+
+def _drop_aliases(graph: Graph) -> None:
+    for node in list(graph.nodes):
+        if packet_of(node) in ("alias", "detach", "lift_fresh"):
+            _replace(node, node.args[0])
+
+
+def _rows_of(factor: Node, view: Node) -> Node | None:
+    """factor, (rows, k), with its rows divided as view, (.., n), has them."""
+    lead, k = tuple(_value(view).shape[:-1]), _value(factor).shape[1]
+    if packet_of(factor) in ("view", "_unsafe_view"):
+        source = factor.args[0]
+        if tuple(_value(source).shape) == (*lead, k):
+            return source
+    if not isinstance(k, int) or not _value(factor).is_contiguous():
+        return None
+    sizes = [*view.args[1][:-1], k]
+    return _call(factor.graph, aten.view.default, (factor, sizes), view,
+                 _value(factor).view(*lead, k))
+
+
+def _lift_products(graph: Graph, takes: Callable[[Node], bool]) -> None:
+    """A product of matrices whose rows are viewed as several dims afterwards becomes one of
+    tensors with these dims, so that what follows can belong to it."""
+    for node in list(graph.nodes):
+        if packet_of(node) not in ("mm", "addmm") or not takes(node):
+            continue
+        with_bias = packet_of(node) == "addmm"
+        view = next((user for user in node.users if packet_of(user) in ("view", "_unsafe_view")
+                     and _value(user).dim() > 2
+                     and _value(user).shape[-1] == _value(node).shape[-1]), None)
+        if view is None or with_bias and _value(node.args[0]).dim() != 1:
+            continue
+        with graph.inserting_before(node):
+            left = _rows_of(node.args[1 if with_bias else 0], view)
+            if left is None:
+                continue
+            made = _call(graph, aten.matmul.default, (left, node.args[2 if with_bias else 1]), view)
+            if with_bias:
+                made = _call(graph, aten.add.Tensor, (made, node.args[0]), view)
+            flat = _call(graph, aten.view.default, (made, [-1, _value(node).shape[-1]]), node)
+        shape = tuple(_value(view).shape)
+        for user in list(node.users):
+            if packet_of(user) in ("view", "_unsafe_view") and tuple(_value(user).shape) == shape:
+                _replace(user, made)
+        _replace(node, flat)
+
+
+def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
+    """Brings graph into the form that regions are looked for in. takes: of a product."""
+    _drop_aliases(graph)
+    _split_variances(graph)
+    _lift_products(graph, takes)
+    graph.eliminate_dead_code()
+    graph.lint()

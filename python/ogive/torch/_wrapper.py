@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: MIT
+"""A graph of ATen's operators with its regions, as one flat Python function.
+
+    def call(args):
+        primals_1, primals_2, = args; args.clear()
+        b0 = empty((8, 64), (64, 1), float32)
+        f0(b0, primals_1, at(primals_2, (64, 16), (1, 64), 0))
+        ...
+
+Results are allocated here with the strides that the graph gives them, a view of memory whose
+strides are known is no call but sizes and strides (at), and what no later line reads is let go.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._dynamo import guards
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from ._aten import aten, is_view
+from ._precision import precision
+from ._regions import Analysis, Region
+from ._translate import is_number, value_of
+
+# Products into memory that was allocated here, by functions that need no look at the overloads.
+_PRODUCTS = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm}
+
+
+@functools.cache
+def _printer() -> Any:
+    from torch.utils._sympy.printers import PythonPrinter
+    return PythonPrinter()
+
+
+def _fit(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)
+
+
+def _is_symbol(size: Any) -> bool:
+    return isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+class _Writer:
+    """Lines of code, and the objects that they name."""
+
+    def __init__(self, module: GraphModule, analysis: Analysis) -> None:
+        self.module, self.analysis = module, analysis
+        self.names: dict[Node, str] = {}
+        self.lines: list[str] = []
+        self.globals: dict[str, Any] = {"at": guards._reinterpret_tensor, "fit": _fit}
+        self.objects: dict[int, str] = {}
+        self.symbols: set[str] = set()
+        self.exact: set[Node] = set()  # whose strides are known to be the graph's
+        self.views: dict[Node, tuple[Node, str]] = {}  # base, code
+        self.bound: dict[str, Node] = {}  # names of Python variables that hold tensors
+
+    # ---- values as code ----
+
+    def object(self, value: Any, prefix: str = "c") -> str:
+        if id(value) not in self.objects:
+            name = f"{prefix}{len(self.objects)}"
+            self.objects[id(value)], self.globals[name] = name, value
+        return self.objects[id(value)]
+
+    def size(self, size: Any) -> str:
+        if not _is_symbol(size):
+            return repr(size)
+        for symbol in size.node.expr.free_symbols:
+            if str(symbol) not in self.symbols:
+                raise KeyError(str(symbol))
+        return f"({_printer().doprint(size.node.expr)})"
+
+    def sizes(self, sizes: Iterable[Any]) -> str:
+        return "(" + "".join(f"{self.size(size)}, " for size in sizes) + ")"
+
+    def has_sizes(self, value: Tensor) -> bool:
+        """Whether the sizes and strides of value can be written down here."""
+        try:
+            self.sizes((*value.shape, *value.stride(), value.storage_offset()))
+            return True
+        except KeyError:
+            return False
+
+    def value(self, value: Any) -> str:
+        """An argument as code."""
+        if isinstance(value, Node):
+            return self.views[value][1] if value in self.views else self.names[value]
+        if isinstance(value, (tuple, list)):
+            return "[" + ", ".join(map(self.value, value)) + "]"
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        return self.object(value)
+
+    # ---- what a node becomes ----
+
+    def allocate(self, node: Node) -> str:
+        value, name = value_of(node), self.name(node)
+        device = value.device.type
+        fast = getattr(guards, f"_empty_strided_{device}", None)
+        sizes, dtype = f"{self.sizes(value.shape)}, {self.sizes(value.stride())}", self.object(value.dtype)
+        if fast is not None and (device == "cpu" or value.device.index == torch.cuda.current_device()):
+            self.lines.append(f"{name} = {self.object(fast, f'empty_{device}_')}({sizes}, {dtype})")
+        else:
+            self.lines.append(f"{name} = {self.object(torch.empty_strided)}({sizes}, dtype={dtype}, "
+                              f"device={self.object(value.device)})")
+        self.exact.add(node)
+        return name
+
+    def name(self, node: Node) -> str:
+        self.names[node] = name = f"b{len(self.names)}"
+        self.bound[name] = node
+        return name
+
+    def number(self, node: Node, region: Region) -> str:
+        """A number as a tensor, which a formula takes beside tensors of any device."""
+        values = [value_of(each) for each in region.inputs]
+        wide = any(isinstance(each, Tensor) and each.dtype == torch.float64 for each in values)
+        dtype = torch.float64 if wide else torch.float32
+        device = value_of(region.outputs[0]).device
+        return (f"{self.object(torch.full)}((), {self.names[node]}, dtype={self.object(dtype)}, "
+                f"device={self.object(device)})")
+
+    def region(self, region: Region, index: int) -> None:
+        formula = _core.compile(region.text, precision())
+        inputs = "".join(f", {self.number(node, region) if is_number(node) else self.value(node)}"
+                         for node in region.inputs)
+        if all(self.has_sizes(value_of(node)) for node in region.outputs):
+            outs = [self.allocate(node) for node in region.outputs]
+            out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
+            self.globals[f"f{index}"] = formula._into
+            self.lines.append(f"f{index}({out}{inputs})")
+        else:  # sizes that depend on the data: contiguous results
+            names = ", ".join(self.name(node) for node in region.outputs)
+            self.globals[f"f{index}"] = formula._straight
+            self.lines.append(f"{names} = f{index}({inputs[2:]})")
+
+    def fit(self, node: Node) -> bool:
+        """Sees to it that the strides of what node gave are the graph's; False: it cannot."""
+        if node not in self.exact and self.has_sizes(value_of(node)):
+            name, strides = self.names[node], self.sizes(value_of(node).stride())
+            self.lines.append(f"if {name}.stride() != {strides}: {name} = fit({name}, {strides})")
+            self.exact.add(node)
+        return node in self.exact
+
+    def view(self, node: Node) -> None:
+        """Memory of another node, with other sizes and strides."""
+        base: Any = node.args[0]
+        root, value = self.views[base][0] if base in self.views else base, value_of(node)
+        if not self.has_sizes(value) or not self.fit(root):
+            self.call(node)
+            return
+        whole = value_of(root)
+        if value.stride() == whole.stride() and tuple(value.shape) == tuple(whole.shape) and (
+                value.storage_offset() == whole.storage_offset()):
+            code = self.names[root]
+        else:
+            offset = self.size(value.storage_offset() - whole.storage_offset())
+            code = (f"at({self.names[root]}, {self.sizes(value.shape)}, "
+                    f"{self.sizes(value.stride())}, {offset})")
+        self.views[node] = root, code
+
+    def call(self, node: Node) -> None:
+        target: Any = node.target
+        named = [f"{key}={self.value(value)}" for key, value in node.kwargs.items()]
+        arguments = [*map(self.value, node.args), *named]
+        if target in _PRODUCTS and self.has_sizes(value_of(node)) and not named:
+            function = self.object(_PRODUCTS[target])
+            out = self.allocate(node)
+            self.lines.append(f"{function}({', '.join(arguments)}, out={out})")
+            return
+        if target is operator.getitem and isinstance(node.args[1], int):
+            code = f"{self.value(node.args[0])}[{node.args[1]}]"
+        else:
+            code = f"{self.object(target, 'o')}({', '.join(arguments)})"
+        self.lines.append(f"{self.name(node)} = {code}")
+
+    def placeholders(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self.names[node] = node.name
+            self.bound[node.name] = node
+        self.lines.append("".join(f"{node.name}, " for node in nodes) + "= args" if nodes else "pass")
+        self.lines.append("args.clear()")
+        for node in nodes:
+            value = value_of(node)
+            if _is_symbol(value):
+                self.bind(value, node.name)
+        for node in nodes:
+            value = value_of(node)
+            for i, size in enumerate(value.shape if isinstance(value, Tensor) else ()):
+                self.bind(size, f"{node.name}.size({i})")
+
+    def bind(self, size: Any, code: str) -> None:
+        """A symbol's value, where it is first seen."""
+        if _is_symbol(size) and size.node.expr.is_symbol and str(size.node.expr) not in self.symbols:
+            self.symbols.add(str(size.node.expr))
+            self.lines.append(f"{size.node.expr} = {code}")
+
+    # ---- the whole ----
+
+    def units(self) -> list[Any]:
+        return [unit for unit in self.analysis.order()
+                if isinstance(unit, Region) or unit.op not in ("placeholder", "output")]
+
+    def write(self) -> None:
+        nodes = list(self.module.graph.nodes)
+        self.placeholders([node for node in nodes if node.op == "placeholder"])
+        for index, unit in enumerate(self.units()):
+            first = len(self.lines)
+            if isinstance(unit, Region):
+                self.region(unit, index)
+            elif unit.op == "get_attr":
+                self.names[unit] = self.object(getattr(self.module, unit.target))
+            elif is_view(unit) and isinstance(unit.args[0], Node):
+                self.view(unit)
+            else:
+                self.call(unit)
+            self.lines[first:] = ["\n".join(self.lines[first:])] if self.lines[first:] else []
+        output = next(node for node in nodes if node.op == "output")
+        self.lines.append(f"return {self.value(output.args[0])}")
+
+    def let_go(self) -> None:
+        """Names are deleted behind the last line that has them."""
+        last: dict[str, int] = {}
+        for i, line in enumerate(self.lines):
+            for word in _words(line):
+                if word in self.bound:
+                    last[word] = i
+        done: dict[int, list[str]] = {}
+        for name, i in last.items():
+            if 1 < i < len(self.lines) - 1:
+                done.setdefault(i, []).append(name)
+        for i, names in done.items():
+            self.lines[i] += f"\ndel {', '.join(names)}"
+
+    def text(self) -> str:
+        return "def call(args):\n    " + "\n".join(self.lines).replace("\n", "\n    ") + "\n"
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def write(module: GraphModule, analysis: Analysis) -> Callable[[list[Any]], Any]:
+    """The function of a list of arguments, which it empties, that module is."""
+    writer = _Writer(module, analysis)
+    writer.write()
+    writer.let_go()
+    text = writer.text()
+    exec(compile(text, "<ogive>", "exec"), writer.globals)
+    call: Any = writer.globals["call"]
+    call.text, call._boxed_call = text, True
+    return call  # type: ignore[no-any-return]
