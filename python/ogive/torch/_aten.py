@@ -215,10 +215,17 @@ def _lift_products(graph: Graph, takes: Callable[[Node], bool]) -> None:
         _replace(node, flat)
 
 
+def _is_needed(node: Node) -> bool:
+    """Though nobody reads it: what draws random numbers does so for those that follow, too."""
+    target: Any = node.target
+    return node.is_impure() or isinstance(target, OpOverload) and (
+        torch.Tag.nondeterministic_seeded in target.tags)
+
+
 def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     """Brings graph into the form that regions are looked for in. takes: of a product."""
     _drop_aliases(graph)
     _split_variances(graph)
     _lift_products(graph, takes)
-    graph.eliminate_dead_code()
+    graph.eliminate_dead_code(_is_needed)
     graph.lint()

@@ -11,6 +11,7 @@ another backend: options={"rest": "inductor"}.
 from __future__ import annotations
 
 import operator
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -107,10 +108,10 @@ def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that has none itself."""
+    """A gradient that has none itself; others are tensors that it depends on."""
 
     @staticmethod
-    def forward(ctx: Any, grad: Tensor) -> Tensor:
+    def forward(ctx: Any, grad: Tensor, *others: Tensor) -> Tensor:
         return grad.view_as(grad)
 
     @staticmethod
@@ -120,11 +121,43 @@ class _Once(torch.autograd.Function):
                            "'torch'}) has")
 
 
-def _refuse_twice(grads: Any, _: Any) -> Any:
-    if not torch.is_grad_enabled():  # nobody asked for create_graph=True
-        return None
-    return tuple(_Once.apply(grad) if isinstance(grad, Tensor) and grad.requires_grad else grad
-                 for grad in grads)
+def _leaves(function: Any) -> list[Tensor]:
+    """What function, of a recorded graph, derives by in the end."""
+    pending, seen, found = [function], {function}, []
+    while pending:
+        each = pending.pop()
+        if hasattr(each, "variable"):
+            found.append(each.variable)
+        new = {next for next, _ in each.next_functions if next is not None} - seen
+        pending += new
+        seen |= new
+    return found
+
+
+def _refuse_second(results: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Of AOTAutograd's function, which computed results of inputs, gradients can be had once. Its
+    own refusal comes only where the second one happens to pass by it."""
+    given = [each for each in inputs if isinstance(each, Tensor) and each.requires_grad]
+    direct = [each for each in given if each.grad_fn is None]
+    # An input that the graph does not keep must not be kept for this.
+    others = [(weakref.ref(each), each.grad_fn) for each in given if each.grad_fn is not None]
+
+    def hook(grads: Any, _: Any) -> Any:
+        if not torch.is_grad_enabled():  # nobody asked for create_graph=True
+            return None
+        ties = list(direct)
+        for reference, function in others:
+            alive = reference()
+            ties += _leaves(function) if alive is None else [alive]
+        return tuple(_Once.apply(grad, *ties) if isinstance(grad, Tensor) else grad
+                     for grad in grads)
+
+    functions = {each.grad_fn for each in results if isinstance(each, Tensor) and each.requires_grad}
+    for function in functions:
+        while function is not None and "CompiledFunction" not in function.name():
+            function = next((each for each, _ in function.next_functions if each is not None), None)
+        if function is not None:
+            function.register_hook(hook)
 
 
 def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -134,19 +167,20 @@ def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[
 
 
 def _at_aten(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
-    compiled = aot_autograd(
-        fw_compiler=_compile_aten, bw_compiler=_compile_aten, inference_compiler=_compile_aten,
-        partition_fn=min_cut_rematerialization_partition, decompositions=decompositions())(
-            module, example_inputs)
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor import config
+    # What draws random numbers that nobody reads stays where it is only with this setting.
+    with config.patch(fallback_random=True):
+        compiled = aot_autograd(
+            fw_compiler=_compile_aten, bw_compiler=_compile_aten, inference_compiler=_compile_aten,
+            partition_fn=min_cut_rematerialization_partition, decompositions=decompositions())(
+                module, example_inputs)
 
     def call(*inputs: Any) -> Any:
         results = compiled(*inputs)
         if torch.is_grad_enabled():
-            for function in {r.grad_fn for r in results if isinstance(r, Tensor) and r.requires_grad}:
-                if function is not None and "CompiledFunction" in function.name():
-                    function.register_hook(_refuse_twice)
+            _refuse_second(results, inputs)
         return results
 
     return call

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._dynamo import guards
 from torch.fx import GraphModule, Node
 
 from .. import _core
@@ -30,6 +29,7 @@ from ._precision import precision
 from ._regions import Analysis, Region
 from ._translate import is_number, value_of
 
+guards: Any = torch._C._dynamo.guards
 # Products into memory that was allocated here, by functions that need no look at the overloads.
 _PRODUCTS = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm}
 
