@@ -288,7 +288,7 @@ def translate(name: str, node: Node) -> list[Part]:
         if key not in TENSORS and not (key in VALUES and is_tensor(value)):
             parts.append(f"{key}={literal(key, _constant(value))}")
             continue
-        if key in VALUES or signatures()[name].parameters[key].default is None:
+        if key in VALUES or key == "weight" or signatures()[name].parameters[key].default is None:
             parts.append(f"{key}=")
         if isinstance(value, Node) and not is_number(value):
             device = _check_tensor(value, device)
