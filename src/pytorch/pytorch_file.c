@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 enum { NAME_SIZE = 256, MAX_INPUTS = 32 };
 
 typedef struct {
@@ -29,6 +28,7 @@ typedef struct {
     og_pytorch_sizes sizes;
     og_graph gradient_graph;
     og_pytorch_program forward, backward;
+    bool has_units; /* some product has kernels for Hopper */
     og_text *text;
     ogive_error *error;
 } file;
@@ -183,6 +183,41 @@ static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
 
 /* ---- programs ----------------------------------------------------------------------------- */
 
+/* Shapes with larger sizes, for which tensor cores are used. */
+static void enlarge(const file *f, const og_pytorch_shape *from, int32_t count,
+                    og_pytorch_shape *to)
+{
+    enum { TIMES = 64 };
+    for (int32_t i = 0; i < count; i++) {
+        to[i] = from[i];
+        for (int32_t d = 0; d < from[i].rank; d++)
+            for (int32_t c = 0; c < f->sizes.count; c++)
+                if (from[i].shape[d] == f->sizes.value[c] && !f->sizes.is_fixed[c])
+                    to[i].shape[d] = TIMES * from[i].shape[d];
+    }
+}
+
+/* Finds which products of a program have kernels for Hopper. shapes: of its inputs. */
+static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
+                               og_pytorch_program *p)
+{
+    og_pytorch_shape large[MAX_INPUTS + OG_MAX_RESULTS];
+    og_pytorch_program sized = {0};
+    enlarge(f, shapes, graph->input_count, large);
+    if (og_pytorch_program_make(graph, p->name, large, f->roles, &f->arena, &sized, NULL))
+        return OGIVE_OK; /* no plan for such sizes: none */
+    ogive_status status = OGIVE_OK;
+    p->units = OG_ARENA_NEW(&f->arena, const char *, (size_t)p->plan.kernel_count);
+    if (!p->units)
+        status = og_fail_memory(f->error, (size_t)p->plan.kernel_count * sizeof *p->units);
+    for (int32_t k = 0; status == OGIVE_OK && k < p->plan.kernel_count; k++) {
+        p->units[k] = og_pytorch_find_unit(p, &sized, f->roles, k, &f->arena);
+        f->has_units |= p->units[k] != NULL;
+    }
+    og_pytorch_program_free(&sized);
+    return status;
+}
+
 static ogive_status make_backward(file *f)
 {
     const char *names[MAX_INPUTS];
@@ -205,8 +240,9 @@ static ogive_status make_backward(file *f)
         OG_TRY(keep_name(f, "%s_", name, &f->cpp_names[inputs + r]));
         OG_TRY(keep_name(f, "%s", name, &f->arguments[inputs + r]));
     }
-    return og_pytorch_program_make(&f->gradient_graph, "Backward", shapes, f->roles, &f->arena,
-                                   &f->backward, f->error);
+    OG_TRY(og_pytorch_program_make(&f->gradient_graph, "Backward", shapes, f->roles, &f->arena,
+                                   &f->backward, f->error));
+    return find_units(f, &f->gradient_graph, shapes, &f->backward);
 }
 
 /* Are rows reduced by nothing but sums? */
@@ -293,9 +329,14 @@ static void add_opening(const file *f)
         "element\n"
         "# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED "
         "texts\n"
-        "# are what these stand on. Where home cannot be written to, set TORCH_EXTENSIONS_DIR.\n"
+        "# are what these stand on. %sWhere home cannot be written to, set TORCH_EXTENSIONS_DIR.\n"
         "#\n"
-        "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
+        "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
+        f->has_units ? "UNITS are products of float32 on Hopper, by the\n"
+                       "# library's kernels (KERNELS): built for sm_90a when first called; "
+                       "kernels() says what "
+                       "served.\n# "
+                     : "");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -303,17 +344,18 @@ static void add_opening(const file *f)
             og_text_add(f->text, "#   %s%-3d %s\n", p->name, (int)k, kind);
         }
     }
-    og_text_add(f->text, "import functools\n"
-                         "import hashlib\n"
-                         "import math\n"
-                         "import os\n"
-                         "import shutil\n"
-                         "\n"
-                         "import torch\n"
-                         "import torch.nn as nn\n"
-                         "import torch.nn.functional as F\n"
-                         "from torch.autograd.function import once_differentiable\n"
-                         "from torch.utils import cpp_extension\n");
+    og_text_add(f->text,
+                "%simport functools\nimport hashlib\n%simport math\nimport os\n%s"
+                "import shutil\n"
+                "\n"
+                "import torch\n"
+                "import torch.nn as nn\n"
+                "import torch.nn.functional as F\n"
+                "from torch.autograd import forward_ad\n"
+                "from torch.autograd.function import once_differentiable\n"
+                "from torch.utils import cpp_extension\n",
+                f->has_units ? "import ctypes\n" : "", f->has_units ? "import inspect\n" : "",
+                f->has_units ? "import re\n" : "");
 }
 
 /* A template's text without its own first line, the licence's. */
@@ -327,6 +369,12 @@ typedef struct {
     og_text device, host, kernels[2], launches[2];
 } cuda_source;
 
+/* What the C++ of a file with units has besides forward or backward. */
+static const char unit_functions[] =
+    "std::vector<std::string> missing();\n"
+    "void add_unit(const std::string &name, const std::string &numbers, int64_t run);\n"
+    "std::vector<std::string> kernels();\n";
+
 /* What both directions share: of the templates, what they need. */
 static void write_shared(const file *f, cuda_source *to)
 {
@@ -338,10 +386,12 @@ static void write_shared(const file *f, cuda_source *to)
                     to->launches[i].data ? to->launches[i].data : "");
     to->host.failed |= roots.failed || overloads.failed;
     if (!to->host.failed) {
-        const og_pytorch_source host[] = {{body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
-                                          {body_of(og_embedded("pytorch/pytorch_host_pointwise.cuh")), false},
-                                          {body_of(og_embedded("pytorch/pytorch_host_rows.cuh")), false},
-                                          {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false}};
+        const og_pytorch_source host[] = {
+            {body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_host_pointwise.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_host_rows.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
         const og_pytorch_source device[] = {
             {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
             {og_embedded("math/scalar_base.h"), true},
@@ -350,17 +400,49 @@ static void write_shared(const file *f, cuda_source *to)
             {og_embedded("math/scalar_f64.h"), true},
             {overloads.data, false},
             {body_of(og_embedded("pytorch/pytorch_pointwise.cuh")), false},
-            {body_of(sums ? og_embedded("pytorch/pytorch_sums.cuh") : og_embedded("pytorch/pytorch_terms.cuh")), false},
+            {body_of(sums ? og_embedded("pytorch/pytorch_sums.cuh")
+                          : og_embedded("pytorch/pytorch_terms.cuh")),
+             false},
             {body_of(og_embedded("pytorch/pytorch_rows.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_product.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_tensor.cuh")), false}};
-        og_pytorch_add_needed(host, sizeof host / sizeof *host, roots.data, &to->host);
+        og_text_add(&roots, "%s", f->has_units ? unit_functions : "");
+        og_pytorch_add_needed(host, f->has_units ? 5 : 4, roots.data, &to->host);
         og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
         to->device.failed |= roots.failed;
         og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
     }
     og_text_free(&roots);
     og_text_free(&overloads);
+}
+
+/* Units by name, then the files that they include. */
+static void add_units(const file *f)
+{
+    const og_pytorch_program *programs[] = {&f->forward, &f->backward};
+    og_text all = {0};
+    og_text_add(f->text,
+                "\n# Kernels of products on Hopper, a library of its own each; and below, the "
+                "files that they include.\nUNITS = {\n");
+    for (int i = 0; i < 2; i++)
+        for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++) {
+            og_text unit = {0};
+            if (!programs[i]->units || !programs[i]->units[k])
+                continue;
+            og_pytorch_add_unit(programs[i], f->roles, k, programs[i]->units[k], &unit);
+            og_text_add(f->text, "    \"%s%d\": r'''\n%s''',\n", programs[i]->name, (int)k,
+                        unit.data ? unit.data : "");
+            og_text_add(&all, "%s", unit.data ? unit.data : "");
+            f->text->failed |= unit.failed;
+            og_text_free(&unit);
+        }
+    og_text_add(f->text, "}\n\nKERNELS = {\n");
+    og_text_add(&all, "#include \"pytorch/hopper_call.cuh\"\n"); /* the C++ includes it, too */
+    f->text->failed |= all.failed;
+    if (!f->text->failed)
+        og_pytorch_add_unit_files(all.data, f->text);
+    og_text_add(f->text, "}\n");
+    og_text_free(&all);
 }
 
 static void add_sources(file *f)
@@ -387,17 +469,72 @@ static void add_sources(file *f)
         og_text_add(f->text, "\nHOST_%s = r'''%s'''\n\nDECLARE_%s = '''\n", names[i],
                     of.launches[i].data ? of.launches[i].data : "", names[i]);
         og_pytorch_add_signature(programs[i], f->roles, f->cpp_names, i, f->text);
-        og_text_add(f->text, ";\n'''\n");
+        og_text_add(f->text, ";\n%s'''\n", f->has_units ? unit_functions : "");
         f->text->failed |= of.kernels[i].failed || of.launches[i].failed;
         og_text_free(&of.kernels[i]);
         og_text_free(&of.launches[i]);
     }
     og_text_free(&of.device);
     og_text_free(&of.host);
+    if (f->has_units)
+        add_units(f);
 }
+
+/* What builds units, and calls what may need them. */
+static const char unit_builders[] =
+    "\n\n"
+    "_extensions = []\n"
+    "\n\n"
+    "def kernels():\n"
+    "    # What served each product last.\n"
+    "    return [line for extension in _extensions for line in extension.kernels()]\n"
+    "\n\n"
+    "def _inline(text, seen):\n"
+    "    lines = []\n"
+    "    for line in text.splitlines():\n"
+    "        name = line[10:-1] if line.startswith('#include \"') else None\n"
+    "        if name is None:\n"
+    "            lines.append(line)\n"
+    "        elif name in KERNELS and name not in seen:\n"
+    "            seen.add(name)\n"
+    "            lines.append(_inline(KERNELS[name], seen))\n"
+    "    return \"\\n\".join(lines) + \"\\n\"\n"
+    "\n\n"
+    "def _source(name, numbers):\n"
+    "    # A unit whose numbers are these.\n"
+    "    values = dict(line.split() for line in numbers.splitlines())\n"
+    "    return re.sub(r\"(?m)^#define (\\w+) .*$\",\n"
+    "                  lambda define: f\"#define {define[1]} {values[define[1]]}\"\n"
+    "                  if define[1] in values else define[0], _inline(UNITS[name], set()))\n"
+    "\n\n"
+    "def _unit(name, numbers):\n"
+    "    # The address of what launches it. Nothing of PyTorch is compiled.\n"
+    "    source = _source(name, numbers)\n"
+    "    headers = inspect.signature(cpp_extension.load_inline).parameters\n"
+    "    path = cpp_extension.load_inline(\n"
+    "        name=\"ogive_\" + hashlib.sha256(source.encode()).hexdigest()[:16], "
+    "cpp_sources=\"\",\n"
+    "        cuda_sources=source, is_python_module=False,\n"
+    "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\", \"-diag-suppress=177\",\n"
+    "                           \"-gencode=arch=compute_90a,code=sm_90a\"],\n"
+    "        **{name: True for name in (\"no_implicit_headers\",) if name in headers})\n"
+    "    return ctypes.cast(ctypes.CDLL(path).ogive_run, ctypes.c_void_p).value\n"
+    "\n\n"
+    "def _serve(extension, function):\n"
+    "    # Calls it; gives nothing back while a unit is missing.\n"
+    "    def call(*arguments):\n"
+    "        results = function(*arguments)\n"
+    "        while not results:\n"
+    "            name, numbers = extension.missing()\n"
+    "            extension.add_unit(name, numbers, _unit(name, numbers))\n"
+    "            results = function(*arguments)\n"
+    "        return results\n"
+    "    return call\n";
 
 static void add_extensions(const file *f)
 {
+    if (f->has_units)
+        og_text_add(f->text, "%s", unit_builders);
     og_text_add(
         f->text,
         "\n\n"
@@ -409,21 +546,26 @@ static void add_extensions(const file *f)
         "found: \"\n"
         "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
         "needed\")\n"
-        "    source = CUDA_SHARED + kernels + HOST_SHARED + host\n"
-        "    return cpp_extension.load_inline(\n"
+        "    source = %s\n"
+        "    %s = cpp_extension.load_inline(\n"
         "        name=\"ogive_\" + hashlib.sha256((source + "
         "declaration).encode()).hexdigest()[:16],\n"
-        "        cpp_sources=declaration, cuda_sources=source, functions=[function],\n"
-        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n"
+        "        cpp_sources=declaration, cuda_sources=source, functions=[function%s],\n"
+        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n%s"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _forward():\n"
-        "    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, \"forward\").forward\n"
+        "    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, \"forward\")\n"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _backward():\n"
-        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "
-        "\"backward\").backward\n");
+        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, \"backward\")\n",
+        f->has_units ? "_inline(CUDA_SHARED + kernels + HOST_SHARED + host, set())"
+                     : "CUDA_SHARED + kernels + HOST_SHARED + host",
+        "extension", f->has_units ? ", \"missing\", \"add_unit\", \"kernels\"" : "",
+        f->has_units ? "    _extensions.append(extension)\n"
+                       "    return _serve(extension, getattr(extension, function))\n"
+                     : "    return getattr(extension, function)\n");
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */
@@ -507,6 +649,38 @@ static ogive_status add_plain(const file *f)
     return og_pytorch_add_formula(f->graph, f->arguments, f->is_number, f->text, f->error);
 }
 
+/* "x.is_cuda or w.is_cuda" */
+static void add_any(const file *f, const char *attribute)
+{
+    bool any = false;
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR) {
+            og_text_add(f->text, "%s%s.%s", any ? " or " : "", f->arguments[i], attribute);
+            any = true;
+        }
+}
+
+/* The kernels, with what records a gradient only where there will be one; or plain PyTorch. */
+static void add_call(const file *f)
+{
+    bool is_one = f->graph->result_count == 1;
+    og_text_add(f->text, "\n\ndef _call(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, "):\n    if not (");
+    add_any(f, "is_cuda");
+    og_text_add(f->text, "):\n        return _plain(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(
+        f->text,
+        ")\n    if forward_ad._current_level >= 0 or torch.is_grad_enabled() and (\n            ");
+    add_any(f, "requires_grad");
+    og_text_add(f->text, "):\n        return _Formula.apply(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, ")\n    return %s_forward()(", is_one ? "" : "tuple(");
+    add_arguments(f, f->arguments, true, true);
+    og_text_add(f->text, is_one ? ")[0]\n" : "))\n");
+}
+
 static void add_model(const file *f)
 {
     const ogive_pytorch_options *o = f->options;
@@ -528,15 +702,10 @@ static void add_model(const file *f)
     for (int32_t i = 0; i < f->graph->input_count; i++)
         if (f->roles[i] == OG_PYTORCH_ARGUMENT)
             og_text_add(f->text, ", %s", f->arguments[i]);
-    og_text_add(f->text, "):\n        tensors = (");
-    add_arguments(f, f->owners, true, false);
-    og_text_add(f->text, ",)\n        if any(tensor.is_cuda for tensor in tensors):\n"
-                         "            return _Formula.apply(");
+    og_text_add(f->text, "):\n        return _call(");
     for (int32_t i = 0; i < f->graph->input_count; i++)
         og_text_add(f->text, f->roles[i] == OG_PYTORCH_SCALAR ? "%sfloat(%s)" : "%s%s",
                     i ? ", " : "", f->owners[i]);
-    og_text_add(f->text, ")\n        return _plain(");
-    add_arguments(f, f->owners, true, true);
     og_text_add(f->text, ")\n");
 }
 
@@ -547,6 +716,7 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
     OG_TRY(find_shapes(f, shapes));
     OG_TRY(og_pytorch_program_make(f->graph, "Forward", f->sizes.shapes, f->roles, &f->arena,
                                    &f->forward, f->error));
+    OG_TRY(find_units(f, f->graph, f->sizes.shapes, &f->forward));
     OG_TRY(make_backward(f));
     /* Any shape is taken by both, or by neither. */
     f->forward.is_uniform &= f->backward.is_uniform;
@@ -556,6 +726,7 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
     add_extensions(f);
     add_function(f);
     OG_TRY(add_plain(f));
+    add_call(f);
     add_model(f);
     if (f->text->failed)
         return og_fail_memory(f->error, f->text->length);

@@ -299,6 +299,36 @@ static void add_summed(const writer *w, const og_kernel *kernel, const og_access
         og_text_add(w->text, "1");
 }
 
+/* Hopper's kernels, if the product has a unit: they are asked first. */
+static bool add_hopper(const writer *w, const og_kernel *kernel, int32_t operands, const char *name)
+{
+    const og_pytorch_program *p = w->program;
+    const int32_t last = kernel->space.rank - 1;
+    og_pytorch_operand places[64];
+    unsigned neighbours = 0, still = 0;
+    int32_t count;
+    const char *source = p->units ? p->units[kernel - p->plan.kernels] : NULL;
+    if (!source)
+        return false;
+    og_pytorch_operands(p, w->roles, kernel, places, &count);
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        if (!places[i].is_number) {
+            neighbours |= (unsigned)(kernel->accesses[i].stride[last] == 1) << places[i].index;
+            still |= (unsigned)(kernel->accesses[i].stride[last] == 0) << places[i].index;
+        }
+    og_text_add(w->text,
+                "        const int hopper = run_hopper(\n            {\"%s\", %d, 0x%x, 0x%x, %d, "
+                "%s}, a, %d, %d, ",
+                name, (int)operands, neighbours, still,
+                og_pytorch_unit_number(source, "OG_SUM_BYTES"),
+                og_pytorch_unit_number(source, "OG_REDUCES") ? "true" : "false",
+                (int)kernel->matrices.batch_rank, (int)kernel->matrices.m_rank);
+    add_summed(w, kernel, &kernel->products[0].left, true);
+    og_text_add(w->text, ", {step0, step1}, options);\n"
+                         "        if (hopper < 0)\n            return {};\n");
+    return true;
+}
+
 static void add_product(const writer *w, const og_kernel *kernel, int32_t operands,
                         const char *name)
 {
@@ -313,11 +343,12 @@ static void add_product(const writer *w, const og_kernel *kernel, int32_t operan
         og_text_add(w->text, "});\n");
         add_bind(w, kernel, factor, operands + i, tensor);
     }
+    bool has_unit = add_hopper(w, kernel, operands, name);
     og_text_add(w->text,
-                "        by_dtype(dtype, [&](auto t) {\n"
+                "        %sby_dtype(dtype, [&](auto t) {\n"
                 "            run_product<%s, decltype(t)>(a, %d, %d, %d, ",
-                name, (int)kernel->matrices.batch_rank, (int)kernel->matrices.m_rank,
-                (int)kernel->matrices.n_rank);
+                has_unit ? "if (hopper == 0) " : "", name, (int)kernel->matrices.batch_rank,
+                (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
     add_summed(w, kernel, &kernel->products[0].left, true);
     og_text_add(w->text, ", {");
     for (int32_t i = 0; i < 2 * kernel->product_count; i++)

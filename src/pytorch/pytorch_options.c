@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 static bool is_name_character(char c)
 {
@@ -47,7 +48,7 @@ bool og_pytorch_is_taken(const char *name)
     return is_grad || is_keyword(name, length) ||
            is_among(
                " self ctx torch nn math F any float tuple tensors needs grads results _Formula "
-               "_plain _forward _backward ",
+               "_plain _forward _backward _call forward_ad ",
                name, length);
 }
 
@@ -267,7 +268,7 @@ const char *og_pytorch_find_refused(const char *text)
         while (is_name_character(at[length]))
             length++;
         for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-            if (length == strlen(words[w]) && strncmp(at, words[w], length) == 0)
+            if (length == strlen(words[w]) && strncasecmp(at, words[w], length) == 0)
                 return words[w];
         at += length ? length : 1;
     }

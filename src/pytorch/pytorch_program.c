@@ -94,7 +94,7 @@ static ogive_status plan_program(og_pytorch_program *p, const og_pytorch_shape *
         const og_typed *type = &p->types[graph->results[i]];
         set_layout(&outputs[i], type->rank, type->shape);
     }
-    return og_plan_build(graph, p->types, inputs, outputs, (og_plan_rules){.keeps_dims = true},
+    return og_plan_build(graph, p->types, inputs, outputs, (og_plan_rules){.sharing = OG_SHARE_NONE, .keeps_dims = true},
                          &p->plan, error);
 }
 

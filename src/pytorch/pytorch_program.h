@@ -47,6 +47,7 @@ typedef struct {
     og_pytorch_count *counts;
     int32_t count_count;
     bool is_uniform; /* pointwise, every tensor of one shape: any rank will do */
+    const char **units; /* [kernel] its source for Hopper, or NULL; NULL: none has one */
 } og_pytorch_program;
 
 /* Plans graph, whose inputs have these shapes (values of sizes). The arena keeps what the
@@ -108,6 +109,16 @@ void og_pytorch_add_overloads(og_text *text);
 /* pytorch_kernel.c: what a kernel computes, as device code. */
 void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
                            int32_t kernel, og_text *text);
+/* pytorch_unit.c: the source of kernel k for Hopper, in the arena, or NULL: it is no product of
+ * float32 that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
+const char *og_pytorch_find_unit(const og_pytorch_program *program, const og_pytorch_program *sized,
+                                 const og_pytorch_role *roles, int32_t k, og_arena *arena);
+/* A number that it defines. */
+int og_pytorch_unit_number(const char *source, const char *name);
+/* The unit that has it, and the files that units include, as entries of a dict in Python. */
+void og_pytorch_add_unit(const og_pytorch_program *program, const og_pytorch_role *roles, int32_t k,
+                         const char *source, og_text *text);
+void og_pytorch_add_unit_files(const char *units, og_text *text);
 /* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.
  * names: [tensor] in C++. */
 void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
 from emitted_cases import CASES  # noqa: E402
 from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
-from emulated import Emulated  # noqa: E402
+from emulated import LIBRARIES, Emulated  # noqa: E402
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -55,7 +56,8 @@ def test_nothing_is_unused(tmp_path):
     """Of the templates a file holds what it needs."""
     for formula in ("hardsigmoid(x)", "sum(x, dim=1)", "softmax(x, dim=1)", "linear(x, w)"):
         module = emit_module(tmp_path, formula)
-        text = "".join(getattr(module, name) for name in dir(module) if name.isupper() and len(name) > 1)
+        text = "".join(getattr(module, name) for name in dir(module)
+                       if name.isupper() and isinstance(getattr(module, name), str))
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
         names = re.findall(r"^(?:OG_FN|static|__device__ __forceinline__|template <.*> __device__ "
                            r"__forceinline__) [^(]*?(\w+)\(", text, re.M)
@@ -153,7 +155,7 @@ def test_model_copies(tmp_path, monkeypatch):
 
 
 # Words of Python, of the file and of C++, and a class's own names.
-NAMES = ["lambda", "in", "self", "ctx", "any", "float", "tuple", "tensors", "tensor", "needs", "grads",
+NAMES = ["_call", "forward_ad", "lambda", "in", "self", "ctx", "any", "float", "tuple", "tensors", "tensor", "needs", "grads",
          "grad", "grad0", "results", "torch", "nn", "F", "math", "_Formula", "_plain", "_forward",
          "_backward", "ModelNew", "int", "double", "x_", "n0", "a", "numbers", "__private", "bypass"]
 
@@ -353,6 +355,86 @@ def test_emulated(name, emulate):
         if name != "unary_a":  # which takes any shape
             with pytest.raises(ValueError, match="dims|size"):
                 emulated.call("forward", bad)
+
+
+# ---- the library's kernels for Hopper -------------------------------------------------------
+
+# Formula, shapes, the function, and sizes: (each tile, w along and across k, turned; x turned in
+# gradients, k in parts, batches), then the launches that the last of these sizes take.
+HOPPER = {
+    "tail": ("z = linear(x, w, b); z + 2.0 * sigmoid(z)", {"x": "5x6", "w": "7x6", "b": "7"},
+             lambda x, w, b: (lambda z: z + 2 * torch.sigmoid(z))(torch.nn.functional.linear(x, w, b)),
+             [[(66, 192), (130, 192), (130,)], [(3, 4200), (128, 4200), (128,)]],
+             ["og_split", "og_multiply_float32", "og_join", "og_redo"]),
+    "sum": ("sum(sigmoid(linear(x, w, b)), dim=1)", {"x": "5x6", "w": "7x6", "b": "7"},
+            lambda x, w, b: torch.sigmoid(torch.nn.functional.linear(x, w, b)).sum(1),
+            [[(70, 201), (130, 201), (130,)]],
+            ["og_turn_w", "og_split", "og_multiply_float32", "og_redo", "og_combine0"]),
+    "batch": ("tanh(a @ b) + c", {"a": "3x5x6", "b": "3x6x7", "c": "5x7"},
+              lambda a, b, c: torch.tanh(a @ b) + c,
+              [[(3, 70, 68), (3, 68, 132), (70, 132)], [(2, 33, 65), (2, 65, 131), (33, 131)]],
+              ["og_turn_w", "og_split", "og_multiply_float32", "og_redo"]),
+}
+needs_stand_ins = pytest.mark.skipif(not all(map(os.path.exists, LIBRARIES.values())),
+                                     reason="build/tests has no stand-ins for driver and NVRTC")
+
+
+def call_library(command, formula, inputs, folder):
+    """What the library's own kernels give on the same stand-in for a GPU."""
+    named = []
+    for name, x in inputs.items():
+        numpy.save(folder / f"{name}.npy", x.numpy())
+        named.append(f"{name}={folder / name}.npy")
+    environment = {**os.environ, "OGIVE_LIBCUDA": str(LIBRARIES["cuda"]), "OGIVE_SHIM_MULTIPROCESSORS": "4",
+                   "OGIVE_NVRTC": str(LIBRARIES["nvrtc"]), "OGIVE_CACHE_DIR": str(folder / "cache")}
+    subprocess.run([command, "run", formula, *named, "--device", "cuda", "-o", folder / "result.npy"],
+                   check=True, env=environment, capture_output=True)
+    return torch.from_numpy(numpy.load(folder / "result.npy"))
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("name", HOPPER)
+def test_hopper(name, tmp_path, monkeypatch):
+    """Results and gradients are right, and those of the library, bit by bit."""
+    formula, shapes, function, runs, launches = HOPPER[name]
+    emit_module(tmp_path, formula, *(f"{k}={v}:float32" for k, v in shapes.items()))
+    emulated = Emulated(tmp_path / "emitted.py", tmp_path)
+    monkeypatch.setenv("EMULATOR_HOPPER", "1")
+    torch.manual_seed(2)
+    for sizes in runs:
+        inputs = [torch.rand(size) - 0.5 for size in sizes]
+        exact = [x.double().requires_grad_() for x in inputs]
+        want, got = function(*exact), emulated.call("forward", inputs)[0]
+        compare(got, want, torch.float32, f"{name} {sizes}")
+        assert "wgmma" in emulated.served_by("forward", "Forward0")
+        assert torch.equal(got, call_library(COMMAND, formula, dict(zip(shapes, inputs)), tmp_path))
+        grad = torch.rand_like(want).float()
+        theirs = torch.autograd.grad(want, exact, grad.double())
+        mine = emulated.call("backward", [*inputs, grad], needs=[True] * len(inputs))
+        for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
+            compare(g, w, torch.float32, f"{name} {sizes} gradient {i}")
+    assert [u.launched for (kernel, _), u in emulated.units.items() if kernel == "Forward0"][-1] == launches
+
+
+@needs_stand_ins
+def test_what_hopper_leaves(tmp_path, monkeypatch):
+    """Other dtypes, small products, operands that lie otherwise, an address that TMA cannot take."""
+    emit_module(tmp_path, "linear(x, w) + y", "x=5x6:float32", "w=7x6:float32", "y=5x7:float32")
+    emulated = Emulated(tmp_path / "emitted.py", tmp_path, ["forward"])
+    monkeypatch.setenv("EMULATOR_HOPPER", "1")
+    x, w, y = torch.rand(40, 64), torch.rand(128, 64), torch.rand(40, 128)
+    moved = torch.rand(128 * 64 + 1)[1:].view(128, 64)
+    for inputs, unit in (((x, w, y), "wgmma"), ((x.half(), w.half(), y.half()), "mma"),
+                         ((x.double(), w.double(), y.double()), "CUDA"),
+                         ((x, w[:127], y[:, :127]), "mma"), ((x[:, :63], w[:, :63], y), "mma"),
+                         ((x, w, torch.rand(128, 40).t()), "mma"), ((x, moved, y), "mma"),
+                         ((x.t().contiguous().t(), w, y), "wgmma"), ((x[::2], w, y[::2]), "wgmma"),
+                         ((x, w.t().contiguous().t(), y), "wgmma"), ((x, w, y[:1].expand(40, -1)), "wgmma")):
+        got = emulated.call("forward", list(inputs))[0]
+        want = inputs[0].double() @ inputs[1].double().t() + inputs[2].double()
+        compare(got, want, inputs[0].dtype, unit)
+        assert unit in emulated.served_by("forward", "Forward0"), [i.shape for i in inputs]
+
 
 
 SETTINGS = {"late copies": {"EMULATOR_LATE": "1"}, "reverse order": {"EMULATOR_ORDER": "1"},

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Runs the CUDA source of an emitted file on the CPU: emulator.h stands in for the GPU and for
 PyTorch's C++. `Emulated(path)` has forward(*inputs) and backward(*inputs, *grads, needs), which
-take and give PyTorch's CPU tensors."""
+take and give PyTorch's CPU tensors. Units, the library's kernels for Hopper, are compiled and run by
+what stands in for NVRTC and the driver in the library's own tests (tests/cuda)."""
 import concurrent.futures
 import ctypes
+import functools
 import importlib.util
 import os
 import pathlib
@@ -18,6 +20,101 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 REPLACED = ["og_reciprocal_normal_f32", "og_f32_from_f16", "og_f16_from_f32", "store_words",
             "copy_async", "end_copies", "wait_copies", "pack_halves", "lesser_halves",
             "load_matrices", "multiply"]
+
+
+ROOT = HERE.parents[1]
+BUILT = next((folder for folder in (ROOT / "build/tests", ROOT / "build/test/gcc/tests")
+              if folder.exists()), ROOT)
+LIBRARIES = {name: BUILT / f"libogive_fake_{name}.so" for name in ("cuda", "nvrtc")}
+
+
+class Map(ctypes.Structure):
+    """og_hopper_map of cuda_shapes.h"""
+    _fields_ = [(name, ctypes.c_int64) for name in ("columns", "rows", "depth", "pitch", "slab")] + [
+        (name, ctypes.c_int32) for name in ("bytes", "box_columns", "box_rows", "box_depth")]
+
+
+class Launch(ctypes.Structure):
+    """CUlaunchConfig"""
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint)]
+
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute"""
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("allowed", ctypes.c_int),
+                ("rest", ctypes.c_char * 60)]
+
+
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64,
+                          ctypes.c_int, ctypes.c_void_p)
+MAP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Map), ctypes.c_void_p)
+
+
+def check(result):
+    if result:
+        raise RuntimeError(f"error {result} of the driver's stand-in")
+
+
+@functools.lru_cache(maxsize=None)
+def start_driver():
+    """The stand-in, with a current context."""
+    cuda, context = ctypes.CDLL(str(LIBRARIES["cuda"])), ctypes.c_void_p()
+    check(cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+          or cuda.cuCtxPushCurrent_v2(context))
+    return cuda
+
+
+class Unit:
+    """A unit's source, compiled for the CPU: `address` is that of its ogive_run()."""
+
+    def __init__(self, source, folder, name):
+        image = self.compile(source)
+        path = folder / f"{name}.so"
+        path.write_bytes(image)
+        self.cuda, self.module = start_driver(), ctypes.c_void_p()
+        check(self.cuda.cuModuleLoadDataEx(ctypes.byref(self.module), image, 0, None, None))
+        self.library = ctypes.CDLL(str(path))
+        self.callbacks = LAUNCH(self.launch), MAP(self.map)
+        host = (ctypes.c_void_p * 2).in_dll(self.library, "og_shim_host")
+        host[:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self.callbacks]
+        self.address = ctypes.cast(self.library.ogive_run, ctypes.c_void_p).value
+        self.launched = []
+
+    def compile(self, source):
+        nvrtc, program = ctypes.CDLL(str(LIBRARIES["nvrtc"])), ctypes.c_void_p()
+        options = (ctypes.c_char_p * 2)(b"--fmad=false", b"--gpu-architecture=sm_90a")
+        size = ctypes.c_size_t()
+        check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"unit", 0, None, None))
+        if nvrtc.nvrtcCompileProgram(program, 2, options):
+            nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise RuntimeError(log.value.decode()[:4000])
+        check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+        image = ctypes.create_string_buffer(size.value)
+        check(nvrtc.nvrtcGetCUBIN(program, image))
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        return image.raw
+
+    def launch(self, kernel, blocks, threads, shared, overlaps, argument):
+        function, attribute = ctypes.c_void_p(), Attribute(id=6, allowed=1)
+        config = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1), shared=shared,
+                        attributes=ctypes.addressof(attribute), count=overlaps)
+        arguments = (ctypes.c_void_p * 1)(argument)
+        self.launched.append(kernel.decode())
+        most_shared = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        return (self.cuda.cuModuleGetFunction(ctypes.byref(function), self.module, kernel)
+                or self.cuda.cuFuncSetAttribute(function, most_shared, ctypes.c_int(int(shared)))
+                or self.cuda.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None))
+
+    def map(self, to, of, address):
+        m = of[0]
+        return self.cuda.cuTensorMapEncodeTiled(
+            ctypes.c_void_p(to), 6 if m.bytes == 2 else 7, 3, ctypes.c_void_p(address),
+            (ctypes.c_uint64 * 3)(m.columns, m.rows, m.depth), (ctypes.c_uint64 * 2)(m.pitch, m.slab),
+            (ctypes.c_uint32 * 3)(m.box_columns, m.box_rows, m.box_depth), (ctypes.c_uint32 * 3)(1, 1, 1),
+            0, 3, 3, 0)
 
 
 class View(ctypes.Structure):
@@ -78,21 +175,23 @@ def translate(kernels, host):
         kernels = remove_function(kernels, name)
     kernels = kernels.replace("extern __shared__ __align__(16) unsigned char shared[];",
                               "unsigned char *shared = emulator_shared;")
-    host = re.sub(r"#include <(c10|ATen).*\n", "", host)
+    host = re.sub(r"#include <(c10|ATen|std).*\n", "", host)
     return kernels, replace_launches(host)
 
 
 class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
-        self.module = load(path)
+        self.module, self.folder = load(path), pathlib.Path(folder)
+        self.has_units, self.units = hasattr(self.module, "UNITS"), {}
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
             self.functions = dict(zip(parts, built))
 
     def build(self, part, folder):
         m, upper = self.module, part.upper()
+        host = m.HOST_SHARED + getattr(m, f"HOST_{upper}")
         kernels, host = translate(m.CUDA_SHARED + getattr(m, f"CUDA_{upper}"),
-                                  m.HOST_SHARED + getattr(m, f"HOST_{upper}"))
+                                  m._inline(host, set()) if self.has_units else host)
         signature = getattr(m, f"DECLARE_{upper}")
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
@@ -117,13 +216,35 @@ class Emulated:
                     strncpy(error, e.what(), 999);
                 }}
             }}"""
+        if self.has_units:
+            glue += """
+                extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
+                extern "C" void add(const char *name, const char *numbers, int64_t run)
+                {
+                    add_unit(name, numbers, run);
+                }
+                extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
         source, library = folder / f"{part}.cpp", folder / f"{part}.so"
         # What emulator.h needs of the file's own types comes first.
         types = "template <class P> struct IsBfloat16;\n"
         source.write_text(types + f'#include "{HERE}/emulator.h"\n' + kernels + host + glue)
         subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared",
                         "-fPIC", "-o", library, source], check=True)
-        return ctypes.CDLL(str(library)).run
+        library = ctypes.CDLL(str(library))
+        if self.has_units:
+            library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
+        return library
+
+    def add_unit(self, library):
+        """Builds the unit that a call has found missing."""
+        name, numbers = (library.missing_part(part).decode() for part in range(2))
+        self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+        unit = Unit(self.module._source(name, numbers), self.folder, f"unit{len(self.units)}")
+        self.units[name, numbers] = unit
+        library.add(name.encode(), numbers.encode(), ctypes.c_int64(unit.address))
+
+    def served_by(self, part, kernel):
+        return self.functions[part].served_by(kernel.encode()).decode()
 
     def call(self, part, tensors, scalars=(), needs=()):
         views = (View * len(tensors))()
@@ -131,11 +252,14 @@ class Emulated:
             view.data, view.dtype, view.rank = t.data_ptr(), DTYPES.index(t.dtype), t.dim()
             view.sizes[:t.dim()], view.strides[:t.dim()] = t.shape, t.stride()
         out, count, error = (View * 64)(), ctypes.c_int(), ctypes.create_string_buffer(1000)
-        self.functions[part](views, (ctypes.c_double * max(len(scalars), 1))(*scalars),
+        self.functions[part].run(views, (ctypes.c_double * max(len(scalars), 1))(*scalars),
                              (ctypes.c_bool * max(len(needs), 1))(*needs), len(needs), out,
                              ctypes.byref(count), error)
         if error.value:
             raise ValueError(error.value.decode())
+        if count.value == 0:
+            self.add_unit(self.functions[part])
+            return self.call(part, tensors, scalars, needs)
         return [self.tensor_of(view) for view in out[:count.value]]
 
     @staticmethod

@@ -17,9 +17,11 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -272,15 +274,20 @@ typedef void *cudaStream_t;
 enum cudaDeviceAttr {
     cudaDevAttrMultiProcessorCount,
     cudaDevAttrComputeCapabilityMajor,
+    cudaDevAttrComputeCapabilityMinor,
     cudaDevAttrMaxSharedMemoryPerBlockOptin
 };
 
-/* EMULATOR_SHARED: bytes of a block's shared memory; 232448 (H100) if not set. */
+typedef int cudaError_t;
+
+/* EMULATOR_SHARED: bytes of a block's shared memory; 232448 (H100) if not set. EMULATOR_HOPPER=1: it
+ * is one, for kernels that only Hopper has; else something newer. */
 static int cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int)
 {
     const char *shared = getenv("EMULATOR_SHARED");
     *value = which == cudaDevAttrMultiProcessorCount      ? 4
              : which == cudaDevAttrComputeCapabilityMajor ? 9
+             : which == cudaDevAttrComputeCapabilityMinor ? !getenv("EMULATOR_HOPPER")
              : shared                                     ? atoi(shared)
                                                           : 232448;
     return 0;
@@ -305,7 +312,9 @@ static inline std::ostream &operator<<(std::ostream &out, const IntArrayRef &siz
 struct TensorOptions {
     ScalarType type;
     TensorOptions dtype(ScalarType t) const { return {t}; }
+    ScalarType dtype() const { return type; }
 };
+static inline ScalarType typeMetaToScalarType(ScalarType t) { return t; }
 static inline int64_t size_of(ScalarType t) { return t == kDouble ? 8 : t == kFloat ? 4 : t == kByte ? 1 : 2; }
 
 struct Tensor {
@@ -417,7 +426,7 @@ template <class... Parts> static void check(bool good, const char *kind, const P
 }
 #define TORCH_CHECK_VALUE(good, ...) check(good, "ValueError: ", __VA_ARGS__)
 #define TORCH_CHECK_TYPE(good, ...) check(good, "TypeError: ", __VA_ARGS__)
-#define C10_CUDA_CHECK(call) ((void)(call))
+#define C10_CUDA_CHECK(call) check((int)(call) == 0, "CUDA error: ", #call)
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() ((void)0)
 #define cudaFuncSetAttribute(...) 0
 

@@ -77,21 +77,16 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
     return facts;
 }
 
-/* Can TMA step so far (see cuTensorMapEncodeTiled()), without reading anything twice? */
-static bool is_step(int64_t stride, int64_t least)
-{
-    return stride >= least && stride <= MOST && stride % 4 == 0;
-}
-
 og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts)
 {
-    bool has_steps = facts->of.batch_rank == 0 ||
-                     (is_step(facts->right_slab, 4) && facts->right_last < INT32_MAX);
-    if (has_steps && facts->right_k_stride == 1 && is_step(facts->right_pitch, facts->of.k))
-        return OG_CUDA_ALONG;
-    if (has_steps && facts->right_pitch == 1 && is_step(facts->right_k_stride, facts->of.n))
-        return OG_CUDA_ACROSS;
-    return OG_CUDA_TURNED;
+    og_hopper_shape s = {.n = facts->of.n,
+                         .k = facts->of.k,
+                         .w_stride_k = facts->right_k_stride,
+                         .w_stride_n = facts->right_pitch,
+                         .w_slab = facts->right_slab,
+                         .w_last = facts->right_last,
+                         .has_batch = facts->of.batch_rank > 0};
+    return og_hopper_fetch(&s);
 }
 
 /* What no tensor cores take. */

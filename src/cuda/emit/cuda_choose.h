@@ -7,6 +7,7 @@
 #ifndef OG_CUDA_CHOOSE_H
 #define OG_CUDA_CHOOSE_H
 
+#include "cuda/emit/cuda_shapes.h"
 #include "cuda/emit/cuda_work.h"
 
 typedef struct {
@@ -28,10 +29,7 @@ typedef struct {
 
 og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel);
 
-/* Float32: how TMA fetches w: rows of k; rows of columns, a k each; or neither, before it has
- * been brought into the first layout. */
-typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
-
+/* How hopper_float32.cuh fetches the right factor. */
 og_cuda_fetch og_cuda_fetch_right(const og_cuda_product_facts *facts);
 
 /* NULL: hopper_float32.cuh or, of halves, hopper_halves.cuh takes it. Else why not, for explain:

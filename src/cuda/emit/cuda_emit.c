@@ -289,11 +289,17 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
 
 static void add_numbers(og_cuda_emitter *e)
 {
-    og_text_add(&e->numbers,
-                "enum { OG_V = %d, OG_THREADS = %d };\n"
-                "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
-                (int)e->vector, (int)e->threads, e->wide ? "int64_t" : "int32_t",
-                e->wide ? "int64_t" : "int32_t");
+    og_text_add(&e->numbers, "enum { OG_V = %d, OG_THREADS = %d };\n", (int)e->vector,
+                (int)e->threads);
+    if (e->wishes->numbers)
+        og_text_add(&e->numbers, "#define OG_INDEX_BITS 32\n#if OG_INDEX_BITS == 64\n"
+                                 "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
+                                 "#else\n"
+                                 "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
+                                 "#endif\n");
+    else
+        og_text_add(&e->numbers, "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
+                    e->wide ? "int64_t" : "int32_t", e->wide ? "int64_t" : "int32_t");
 }
 
 /* ---- the choice ------------------------------------------------------------------------ */

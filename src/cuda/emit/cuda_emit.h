@@ -17,6 +17,7 @@
 #define OG_CUDA_EMIT_H
 
 #include "base/embedded.h"
+#include "cuda/emit/cuda_shapes.h"
 #include "cuda/emit/cuda_work.h"
 
 /* How an access moves along the dim that vectors lie in. */
@@ -115,6 +116,8 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* The name of the one that og_cuda_add_operands() makes for a dim of the space. */
 void og_cuda_print_dim_divisor(int32_t dim, char name[16]);
+/* The place among a.numbers of what an access reads, or -1: it is a tensor. */
+int32_t og_cuda_number_of(const og_cuda_emitter *e, int32_t access);
 /* All accesses, as operands.cuh wants them, and constants. */
 void og_cuda_add_operands(og_cuda_emitter *e);
 /* "0, 2, 3" */
@@ -178,27 +181,11 @@ ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, in
 
 /* ---- products on tensor cores ---- */
 
-/* Numbers that the launches of pairs_split.cuh and redo.cuh share with them. */
-enum {
-    OG_CUDA_SPLIT_THREADS = 512, /* at most */
-    OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
-    OG_CUDA_REDO_THREADS = 256,
-    OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
-    OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
-    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
-};
-
 /* Threads that copy a row of so many halves: four elements each, at least. */
 static inline int32_t og_cuda_copy_threads(int64_t k)
 {
     return k >= 4 * OG_CUDA_SPLIT_THREADS ? OG_CUDA_SPLIT_THREADS
                                           : (int32_t)og_divide_up(k, 128) * 32;
-}
-
-/* Does a block of og_split keep rows of so many in registers? */
-static inline bool og_cuda_split_keeps(int64_t k)
-{
-    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
 }
 
 /* Marks loads that are the same for all rows as kept: they are loaded once a tile. */

@@ -81,24 +81,16 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
     og_text_add(&e->arguments.members, "    og_index %s;\n", name);
 }
 
-/* The round-up method: with b = 31 or 63 bits of index and 2^(k-1) < extent <= 2^k,
- * magic = floor(2^(b+k) / extent) + 1 fits b + 1 bits, and its error, at most
- * extent / 2^(b+k), is too small to be seen up to 2^b. */
 static void add_divisor_bytes(og_cuda_emitter *e, int64_t extent)
 {
-    int bits = e->wide ? 63 : 31, k = 0;
-    uint64_t magic = 0;
-    while ((uint64_t)extent > 1ull << k)
-        k++;
-    if (extent > 1)
-        magic = (uint64_t)(((unsigned __int128)1 << (bits + k)) / (uint64_t)extent) + 1;
-    uint32_t shift = k ? (uint32_t)(k - 1) : 0, narrow = (uint32_t)magic, padding = 0;
+    og_division by = og_divide_by(extent, e->wide ? 63 : 31);
+    uint32_t narrow = (uint32_t)by.magic, padding = 0;
     add_index_bytes(e, extent);
     if (e->wide)
-        add_bytes(e, &magic, sizeof magic);
+        add_bytes(e, &by.magic, sizeof by.magic);
     else
         add_bytes(e, &narrow, sizeof narrow);
-    add_bytes(e, &shift, sizeof shift);
+    add_bytes(e, &by.shift, sizeof by.shift);
     if (e->wide)
         add_bytes(e, &padding, sizeof padding);
 }
@@ -182,6 +174,13 @@ static bool needs_last_stride(const og_cuda_emitter *e)
     return e->vector_dim != last;
 }
 
+int32_t og_cuda_number_of(const og_cuda_emitter *e, int32_t access)
+{
+    const og_buffer *of = &e->plan->buffers[e->kernel->accesses[access].buffer];
+    bool may_be = e->wishes->numbers && of->kind == OG_BUFFER_INPUT;
+    return may_be ? e->wishes->numbers[of->index] : -1;
+}
+
 /* a.p, a.strides and a.dims. */
 static void add_places(og_cuda_emitter *e)
 {
@@ -202,6 +201,8 @@ static void add_places(og_cuda_emitter *e)
     if (!rank)
         add_divisor_bytes(e, 1);
     og_text_add(members, "    og_divisor dims[%d];\n", rank ? (int)rank : 1);
+    if (e->wishes->number_count)
+        og_text_add(members, "    double numbers[%d];\n", (int)e->wishes->number_count);
 }
 
 static uint32_t find_moves(const og_cuda_emitter *e, int32_t access)
@@ -225,6 +226,7 @@ void og_cuda_add_operands(og_cuda_emitter *e)
         [OG_CUDA_STILL] = "OG_STILL", [OG_CUDA_UNIT] = "OG_UNIT", [OG_CUDA_STRIDED] = "OG_STRIDED"};
     const og_kernel *kernel = e->kernel;
     og_text *to = &e->places;
+    int32_t tensors = 0;
     add_places(e);
     add_constants(e);
     og_text_add(to,
@@ -234,12 +236,14 @@ void og_cuda_add_operands(og_cuda_emitter *e)
                 e->vector_dim < kernel->space.rank - kernel->space.n_reduced,
                 kernel->space.n_reduced && !kernel->product_count, e->mends);
     for (int32_t i = 0; i < kernel->access_count; i++)
-        e->list[i] = i;
-    og_cuda_print_indices(e->list, kernel->access_count, to);
+        if (og_cuda_number_of(e, i) < 0)
+            e->list[tensors++] = i;
+    og_cuda_print_indices(e->list, tensors, to);
     og_text_add(to, "> og_all_operands;\n");
     og_cuda_include(to, "operands");
     og_text_add(to, "\n");
-    for (int32_t i = 0; i < kernel->access_count; i++) {
+    for (int32_t t = 0; t < tensors; t++) {
+        const int32_t i = e->list[t];
         const og_access *access = &kernel->accesses[i];
         og_text_add(to,
                     "template <> struct og_operand<%d> : og_%s {\n"

@@ -101,7 +101,9 @@ static void print_term(const og_cuda_emitter *e, const og_instr *instr, og_text 
 static void add_element(og_cuda_emitter *e, const og_instr *instr, og_text *to)
 {
     char operand[32] = "";
-    if (instr->op == OG_OP_LOAD)
+    if (instr->op == OG_OP_LOAD && og_cuda_number_of(e, instr->index) >= 0)
+        snprintf(operand, sizeof operand, "a.numbers[%d]", (int)og_cuda_number_of(e, instr->index));
+    else if (instr->op == OG_OP_LOAD)
         snprintf(operand, sizeof operand, "og_get<%d>(%s, i)", (int)instr->index,
                  e->is_kept[instr->index] ? "kept" : "x");
     og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
@@ -241,7 +243,8 @@ static void print_loads(const og_cuda_emitter *e, const og_pass *pass, og_text *
     int32_t count = 0;
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
-        if (instr->op == OG_OP_LOAD && !e->is_kept[instr->index] && is_first_load(pass, i))
+        if (instr->op == OG_OP_LOAD && !e->is_kept[instr->index] && is_first_load(pass, i) &&
+            og_cuda_number_of(e, instr->index) < 0)
             e->list[count++] = instr->index;
     }
     og_cuda_print_indices(e->list, count, to);
@@ -295,7 +298,11 @@ static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
                         (int)instr->index, (int)instr->index, (int)instr->args[0]);
             continue;
         }
-        snprintf(operand, sizeof operand, "og_get_of_row<%d>(a, at, i)", (int)instr->index);
+        if (instr->op == OG_OP_LOAD && og_cuda_number_of(e, instr->index) >= 0)
+            snprintf(operand, sizeof operand, "a.numbers[%d]",
+                     (int)og_cuda_number_of(e, instr->index));
+        else
+            snprintf(operand, sizeof operand, "og_get_of_row<%d>(a, at, i)", (int)instr->index);
         og_text_add(to, "    row.v%d = ", (int)instr->dst);
         print_expression(e->kernel, instr, operand, to);
         og_text_add(to, ";\n");

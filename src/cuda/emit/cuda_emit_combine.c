@@ -14,36 +14,16 @@ void og_cuda_add_finish(og_cuda_emitter *e, int32_t p)
         og_text_add(&e->body, "    og_rows%d(a, g.at, 0, g.writes, row);\n", (int)p);
 }
 
-/* Sums of chunks, of chunks of chunks, and so on, of one row. */
-static int64_t count_partials(int64_t chunks)
-{
-    int64_t count = chunks;
-    while (chunks > 1) {
-        chunks = (chunks + OG_CHUNK - 1) / OG_CHUNK;
-        count += chunks;
-    }
-    return count;
-}
-
-/* How many threads combine a row of so many parts. */
-static int32_t combiners_of(int64_t parts)
-{
-    return parts <= OG_LANES ? 32 : OG_LANES;
-}
-
-static int32_t threads_of(int64_t parts)
-{
-    return combiners_of(parts) == 32 ? 128 : OG_LANES;
-}
-
 void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts)
 {
-    int64_t partials = count_partials(parts);
+    int64_t partials = og_count_partials(parts);
     og_cuda_add_divisor(e, "chunks", parts);
     og_cuda_add_index(e, "partials", partials);
     og_cuda_add_scratch(e, rows * partials, rows);
-    og_text_add(&e->numbers, "enum { OG_COMBINERS = %d, OG_COMBINE_THREADS = %d };\n",
-                (int)combiners_of(parts), (int)threads_of(parts));
+    const og_cuda_number numbers[] = {{"OG_COMBINERS", og_combiners_of(parts)},
+                                      {"OG_COMBINE_THREADS", og_combine_threads(parts)},
+                                      {0}};
+    og_cuda_add_defines(&e->numbers, numbers);
     og_cuda_include(&e->body, "combine");
 }
 
@@ -80,9 +60,10 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
 
 ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts)
 {
-    int64_t each = threads_of(parts) / combiners_of(parts);
+    int64_t each = og_combine_threads(parts) / og_combiners_of(parts);
     add_entry(e, p);
-    OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each, threads_of(parts)));
+    OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each,
+                              og_combine_threads(parts)));
     og_cuda_overlap_last(e);
     return OGIVE_OK;
 }

@@ -269,13 +269,8 @@ void og_cuda_add_tensor_factors(og_cuda_emitter *e)
 
 ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k)
 {
-    enum { BLOCK = 256 };
-    /* Few rows are done soonest by many threads. */
-    int64_t each = rows <= 2 * (int64_t)e->limits->multiprocessors ? 4 : OG_CUDA_SPLIT_KEPT;
-    int32_t lanes = 4;
-    while (lanes < OG_CUDA_SPLIT_THREADS && lanes * each < k)
-        lanes *= 2;
-    int32_t threads = lanes > BLOCK ? lanes : BLOCK;
+    int32_t lanes = og_split_lanes(rows, k, e->limits->multiprocessors);
+    int32_t threads = og_split_threads(lanes);
     og_cuda_add_index(e, "split_rows", rows);
     og_cuda_add_index(e, "split_lanes", lanes);
     return og_cuda_add_launch(e, "og_split", -1, og_divide_up(rows, threads / lanes), threads);

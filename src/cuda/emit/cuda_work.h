@@ -44,6 +44,11 @@ typedef struct {
     og_cuda_units units; /* no others multiply, but CUDA cores what these cannot */
     og_cuda_half_tile
         tile; /* of products of halves on Hopper that can have it; groups 0: the best */
+    /* NULL, or the source is to serve every size: who compiles it changes what it defines by
+     * `#define` as other sizes want it, and who runs it fills in the arguments. numbers[input]: its
+     * place among a.numbers, or -1 if it is a tensor; number_count: of all. */
+    const int32_t *numbers;
+    int32_t number_count;
 } og_cuda_wishes;
 
 enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */

@@ -66,34 +66,34 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
                          const typename P::peaks (&peaks)[OG_V], og_index from, int count,
                          typename P::sums (&s)[OG_V])
 {
-    bool whole = og_is_full(c.span) && P::pass::loads::is_aligned(a, c.at);
+    bool whole = og_is_full(c.span) && P::sweep::loads::is_aligned(a, c.at);
     og_kept kept;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         s[i] = P::neutral();
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
-        typename P::pass::loads x[OG_FLIGHT];
+        typename P::sweep::loads x[OG_FLIGHT];
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
             og_offsets at = c.at;
             og_step_row(a, from + (e + f < count ? e + f : e), at);
-            P::pass::loads::load(a, at, whole, c.span, x[f]);
+            P::sweep::loads::load(a, at, whole, c.span, x[f]);
         }
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
-            typename P::pass::values y[1][OG_V];
+            typename P::sweep::values y[1][OG_V];
             if (e + f >= count)
                 break;
-            og_compute_all<typename P::pass, 1>(a, row, 1, &kept, 0, x + f, y);
+            og_compute_all<typename P::sweep, 1>(a, row, 1, &kept, 0, x + f, y);
 #pragma unroll
             for (int i = 0; i < OG_V; i++)
                 P::add(s[i], row[i], peaks[i], y[0][i]);
             if constexpr (P::stores) {
                 og_offsets at = c.at;
                 og_step_row(a, from + e + f, at);
-                P::pass::store(a, at, c.span, row, y[0]);
+                P::sweep::store(a, at, c.span, row, y[0]);
             }
         }
     }

@@ -21,13 +21,13 @@
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ og_args a)
 
-#if defined(__CUDA_ARCH__) /* tests/cuda/shim_device.h has the same two functions for a CPU */
+#ifndef OG_CUDA_SHIM /* tests/cuda/shim_device.h has the same two functions for a CPU */
 
 /* Waits until the launch before this one, if they overlap, has ended and what it wrote can be
  * read. */
 OG_FN void og_await_launch()
 {
-#if __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -36,7 +36,7 @@ OG_FN void og_await_launch()
  * where there is room. A formula's last launch does not call this: what comes then is not ours. */
 OG_FN void og_admit_next()
 {
-#if __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }

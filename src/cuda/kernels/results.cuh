@@ -128,14 +128,14 @@ template <class Values, class Result> struct og_one_result : og_results<Values, 
 
 /* What a pass computes of `count` vectors: of kept[v * apart] and x[v], element i with
  * row[i * each]. */
-template <class Pass, int count>
+template <class Sweep, int count>
 OG_FN void og_compute_all(const og_args &a, const og_row *row, int each, const og_kept *kept,
-                          int apart, const typename Pass::loads *x,
-                          typename Pass::values (*y)[OG_V])
+                          int apart, const typename Sweep::loads *x,
+                          typename Sweep::values (*y)[OG_V])
 {
 #pragma unroll
     for (int v = 0; v < count; v++)
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
-            Pass::compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
+            Sweep::compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
 }

@@ -139,7 +139,7 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
                            const typename P::peaks &peaks, og_kept_row &kept, int first,
                            typename P::sums (&lanes)[OG_VECTORS][OG_V])
 {
-    typename P::pass::loads x[OG_FLIGHT][OG_VECTORS];
+    typename P::sweep::loads x[OG_FLIGHT][OG_VECTORS];
 #pragma unroll
     for (int step = 0; step < OG_FLIGHT; step++)
 #pragma unroll
@@ -150,9 +150,9 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
     for (int v = 0; v < OG_FLIGHT * OG_VECTORS; v++) {
         const int step = first + v / OG_VECTORS, j = v % OG_VECTORS;
         og_kept *k = &kept.of[0][0] + (OG_KEEPS ? first * OG_VECTORS + v : 0);
-        typename P::pass::values y[1][OG_V];
+        typename P::sweep::values y[1][OG_V];
         int element = og_element(g, step, j);
-        og_compute_all<typename P::pass, 1>(a, &row, 0, k, 0, &x[0][0] + v, y);
+        og_compute_all<typename P::sweep, 1>(a, &row, 0, k, 0, &x[0][0] + v, y);
 #pragma unroll
         for (int i = 0; i < OG_V; i++) {
             if (!og_is_whole(step) && element + i >= g.n)
@@ -164,9 +164,9 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
         if constexpr (P::stores) {
             og_offsets at = og_place(a, g, step, element);
             if (aligned && og_is_whole(step))
-                P::pass::store_whole(a, at, &row, y[0]);
+                P::sweep::store_whole(a, at, &row, y[0]);
             else
-                P::pass::store(a, at, og_own_part_of(g, step, element), &row, y[0]);
+                P::sweep::store(a, at, og_own_part_of(g, step, element), &row, y[0]);
         }
     }
 }
@@ -201,8 +201,8 @@ OG_FN typename P::sums og_reduce(const og_args &a, const og_group &g, const og_r
      * 160 of layer_norm, 16384 bfloat16 by 128 threads; so 80. */
     if constexpr (OG_KEEPS && OG_STEPS * OG_VECTORS * OG_V > 32)
         og_renew_row(kept);
-    if (P::pass::loads::is_aligned(a, g.at) &&
-        (!P::stores || (g.n > 0 && P::pass::is_aligned(a, g.at))))
+    if (P::sweep::loads::is_aligned(a, g.at) &&
+        (!P::stores || (g.n > 0 && P::sweep::is_aligned(a, g.at))))
         og_reduce_all<P, true>(a, g, row, peaks, kept, lanes);
     else
         og_reduce_all<P, false>(a, g, row, peaks, kept, lanes);

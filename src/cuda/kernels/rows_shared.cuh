@@ -156,18 +156,18 @@ OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row
                           const typename P::peaks &peaks, int first, og_kept *k,
                           typename P::sums (&lanes)[OG_V])
 {
-    typename P::pass::loads x[OG_FLIGHT];
+    typename P::sweep::loads x[OG_FLIGHT];
     og_span all = {0, OG_V};
 #pragma unroll
     for (int step = 0; step < OG_FLIGHT; step++)
         if constexpr (plain)
-            P::pass::loads::load(a, og_place(a, g, first, og_element(g, first + step, 0)), true,
+            P::sweep::loads::load(a, og_place(a, g, first, og_element(g, first + step, 0)), true,
                                  all, x[step]);
         else
-            og_fetch(a, g, first + step, 0, P::pass::loads::is_aligned(a, g.at), x[step]);
+            og_fetch(a, g, first + step, 0, P::sweep::loads::is_aligned(a, g.at), x[step]);
     OG_AFTER_LOADS();
-    typename P::pass::values y[OG_FLIGHT][OG_V];
-    og_compute_all<typename P::pass, OG_FLIGHT>(a, &row, 0, k, 1, x, y);
+    typename P::sweep::values y[OG_FLIGHT][OG_V];
+    og_compute_all<typename P::sweep, OG_FLIGHT>(a, &row, 0, k, 1, x, y);
 #pragma unroll
     for (int u = 0; u < OG_FLIGHT; u++) {
         int step = first + u, element = og_element(g, step, 0);
@@ -180,9 +180,9 @@ OG_FN void og_reduce_kept(const og_args &a, const og_group &g, const og_row &row
                 P::keep(k[u], i, peaks, y[u][i]);
         }
         if constexpr (P::stores && plain)
-            P::pass::store_whole(a, og_place(a, g, step, element), &row, y[u]);
+            P::sweep::store_whole(a, og_place(a, g, step, element), &row, y[u]);
         else if constexpr (P::stores)
-            P::pass::store(a, og_place(a, g, step, element), og_own_part_of(g, step, element), &row,
+            P::sweep::store(a, og_place(a, g, step, element), og_own_part_of(g, step, element), &row,
                            y[u]);
     }
 }
@@ -215,8 +215,8 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
                                       const typename P::peaks &peaks, og_held_row &held,
                                       og_shelf *shelves, const og_next_row &next)
 {
-    bool aligned = og_kept::is_aligned(a, g.at) && P::pass::loads::is_aligned(a, g.at) &&
-                   (!P::stores || P::pass::is_aligned(a, g.at));
+    bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
+                   (!P::stores || P::sweep::is_aligned(a, g.at));
     typename P::sums lanes[OG_V];
 #pragma unroll
     for (int i = 0; i < OG_V; i++)

@@ -167,9 +167,9 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
-/* All reductions R of Pass; can_store: nothing that the pass stores waits for another traversal. */
-template <class Pass, class Peaks, bool can_store, class... R> struct og_all_sums {
-    typedef Pass pass;
+/* All reductions R of Sweep; can_store: nothing that the pass stores waits for another traversal. */
+template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
+    typedef Sweep sweep;
     typedef Peaks peaks;
     struct sums : R::summed... {};
     enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
@@ -179,12 +179,12 @@ template <class Pass, class Peaks, bool can_store, class... R> struct og_all_sum
         return {{R::neutral()}...};
     }
 
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Pass::values &y)
+    OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Sweep::values &y)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, R::term(row, m, y))), ...);
     }
 
-    OG_FN void keep(og_kept &kept, int i, const peaks &m, const typename Pass::values &y)
+    OG_FN void keep(og_kept &kept, int i, const peaks &m, const typename Sweep::values &y)
     {
         (R::keep(kept, i, m, y), ...);
     }

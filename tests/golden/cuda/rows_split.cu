@@ -11,7 +11,8 @@
 
 enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8,
        OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
-enum { OG_COMBINERS = 32, OG_COMBINE_THREADS = 128 };
+#define OG_COMBINERS 32
+#define OG_COMBINE_THREADS 128
 enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;

@@ -28,6 +28,7 @@ import shutil
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.utils import cpp_extension
 
@@ -463,8 +464,11 @@ HOST_SHARED = r'''
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <string.h>
 #include <algorithm>
 #include <initializer_list>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -687,20 +691,21 @@ def _build(kernels, host, declaration, function):
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
     source = CUDA_SHARED + kernels + HOST_SHARED + host
-    return cpp_extension.load_inline(
+    extension = cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],
         cpp_sources=declaration, cuda_sources=source, functions=[function],
         extra_cuda_cflags=["-O3", "--fmad=false"])
+    return getattr(extension, function)
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, "forward").forward
+    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "backward").backward
+    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "backward")
 
 
 class _Formula(torch.autograd.Function):
@@ -724,9 +729,15 @@ def _plain(x):
     return F.sigmoid(x)
 
 
+def _call(x):
+    if not (x.is_cuda):
+        return _plain(x)
+    if forward_ad._current_level >= 0 or torch.is_grad_enabled() and (
+            x.requires_grad):
+        return _Formula.apply(x)
+    return _forward()(x)[0]
+
+
 class ModelNew(nn.Module):
     def forward(self, x):
-        tensors = (x,)
-        if any(tensor.is_cuda for tensor in tensors):
-            return _Formula.apply(x)
-        return _plain(x)
+        return _call(x)
