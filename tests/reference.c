@@ -465,6 +465,32 @@ static reference_value *find_element(const running *r, const og_access *access)
            find_offset(r->kernel->space.rank, r->index, access->stride);
 }
 
+/* What a window sees of its dim at r->index, or -1. */
+static int64_t look(const running *r, const og_window *window)
+{
+    int64_t p = window->start;
+    if (window->place >= 0)
+        p += window->step * r->index[window->place];
+    if (window->tap >= 0)
+        p += window->reach * r->index[window->tap];
+    bool sees = p >= 0 && p % window->divisor == 0 && p / window->divisor < window->extent;
+    return sees ? p / window->divisor : -1;
+}
+
+static reference_value load_element(const running *r, const og_access *access)
+{
+    int64_t offset = find_offset(r->kernel->space.rank, r->index, access->stride);
+    if (access->buffer < 0)
+        return exactly((double)offset);
+    for (int32_t w = 0; w < access->window_count; w++) {
+        int64_t seen = look(r, &access->windows[w]);
+        if (seen < 0)
+            return exactly(access->fill);
+        offset += seen * access->windows[w].stride;
+    }
+    return r->buffers[access->buffer].first[offset];
+}
+
 /* Steps index through dims [from, to) of the space, the last fastest; false at the end. */
 static bool step(running *r, int32_t from, int32_t to)
 {
@@ -545,7 +571,7 @@ static void run_instr(running *r, const og_instr *instr)
     reference_value result;
     switch ((int)instr->op) {
     case OG_OP_LOAD:
-        result = *find_element(r, &kernel->accesses[instr->index]);
+        result = load_element(r, &kernel->accesses[instr->index]);
         break;
     case OG_OP_STORE:
         *find_element(r, &kernel->accesses[instr->index]) =

@@ -414,6 +414,38 @@ static inline int64_t find_index(const machine *m, const og_access *access, int6
     return at;
 }
 
+/* What an access reads at an element: through windows, or its number. */
+static inline cell look_naively(const machine *m, const og_access *access, int64_t element)
+{
+    bool wide = access->dtype == OG_FLOAT64;
+    int64_t at = find_index(m, access, element);
+    cell r = {0};
+    for (int32_t w = 0; w < access->window_count; w++) {
+        const og_window *window = &access->windows[w];
+        og_access place = {0}; /* moves as the window does */
+        if (window->place >= 0)
+            place.stride[window->place] += window->step;
+        if (window->tap >= 0)
+            place.stride[window->tap] += window->reach;
+        int64_t p = window->start + find_index(m, &place, element);
+        if (p < 0 || p % window->divisor || p / window->divisor >= window->extent) {
+            if (wide)
+                r.f64 = access->fill;
+            else
+                r.f32 = (float)access->fill;
+            return r;
+        }
+        at += p / window->divisor * window->stride;
+    }
+    if (access->buffer >= 0)
+        return read_cell(m->memory[access->buffer], at, access->dtype);
+    if (wide)
+        r.f64 = (double)at;
+    else
+        r.f32 = (float)at;
+    return r;
+}
+
 static inline float multiply_naively(const machine *m, int64_t element)
 {
     const og_product *p = &m->b->product;
@@ -455,7 +487,7 @@ static inline void interpret(const machine *m, const og_instr *instr, int64_t el
         return;
     }
     if (instr->op == OG_OP_LOAD)
-        r = read_cell(m->memory[access->buffer], find_index(m, access, element), access->dtype);
+        r = look_naively(m, access, element);
     else if (instr->op == OG_OP_PRODUCT)
         r.f32 = multiply_naively(m, element);
     else if (instr->op == OG_OP_CONSTANT && instr->type == OG_F64)

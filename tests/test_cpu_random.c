@@ -46,13 +46,55 @@ static uint32_t reduced_dims(const og_space *space)
     return ((1u << space->n_reduced) - 1) << (space->rank - space->n_reduced);
 }
 
+/* Gives the access of an input windows, and its buffer room for what they see. */
+static void draw_windows(test_random *random, builder *b, int32_t access, bool row)
+{
+    static const double fills[] = {0, -0.0, -INFINITY, 1.5};
+    const og_space *space = &b->kernel.space;
+    og_access *to = &b->accesses[access];
+    int32_t dims = space->rank - (row ? space->n_reduced : 0);
+    to->fill = fills[test_random_below(random, TEST_COUNT(fills))];
+    to->window_count = (int32_t)test_random_below(random, OG_MAX_WINDOWS + 1);
+    for (int32_t w = 0; w < to->window_count; w++) {
+        og_window *window = &to->windows[w];
+        *window = (og_window){.place = (int32_t)test_random_below(random, dims + 1) - 1,
+                              .tap = (int32_t)test_random_below(random, dims + 1) - 1,
+                              .start = test_random_below(random, 9) - 4,
+                              .step = 1 + test_random_below(random, 3),
+                              .reach = test_random_below(random, 7) - 3,
+                              .divisor = 1,
+                              .extent = 1 + test_random_below(random, 20),
+                              .stride = test_random_below(random, 30)};
+        if (test_random_below(random, 3) == 0)
+            window->divisor += test_random_below(random, 4);
+        b->counts[to->buffer] += (window->extent - 1) * window->stride;
+    }
+}
+
+/* An access without memory, along some dims. */
+static int32_t draw_numbers(test_random *random, builder *b, bool row)
+{
+    const og_space *space = &b->kernel.space;
+    int32_t at = b->kernel.access_count++, dims = space->rank - (row ? space->n_reduced : 0);
+    b->accesses[at] =
+        (og_access){.buffer = -1, .dtype = test_random_below(random, 2) ? OG_FLOAT32 : OG_FLOAT64};
+    for (int32_t d = 0; d < dims; d++)
+        b->accesses[at].stride[d] = test_random_below(random, 3);
+    return load(b, at);
+}
+
 static int32_t draw_load(test_random *random, builder *b, bool row)
 {
+    if (test_random_below(random, 12) == 0)
+        return draw_numbers(random, b, row);
     int64_t strides[OG_MAX_RANK] = {0};
     og_dtype dtype = (og_dtype)test_random_below(random, OG_DTYPE_COUNT);
     const og_space *space = &b->kernel.space;
     draw_strides(random, space, row ? reduced_dims(space) : 0, true, strides);
-    return load(b, add_access(b, OG_BUFFER_INPUT, dtype, strides));
+    int32_t access = add_access(b, OG_BUFFER_INPUT, dtype, strides);
+    if (test_random_below(random, 4) == 0)
+        draw_windows(random, b, access, row);
+    return load(b, access);
 }
 
 /* v in the given type. */

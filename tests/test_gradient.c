@@ -84,8 +84,18 @@ static void check_text(const char *text, const char *shapes, double low, double 
 static bool is_positive_only(og_op op)
 {
     const double constants[OG_MAX_NUMBERS] = {1.25, 1.25};
+    if (strncmp(og_function_of(op)->name, "lp_", 3) == 0)
+        return true;
     return og_function_of(op)->kind == OG_SCALAR &&
            (is_for_positive(op, constants) || is_singular_at_zero(op, constants));
+}
+
+/* Of a function's first tensor: poolings have as many dims to slide along as their names say. */
+static const char *first_shape(const og_function *function)
+{
+    static const char *const shapes[] = {"2x6", "2x4x5", "2x2x4x4"};
+    const char *digit = strpbrk(function->name, "123");
+    return strcmp(function->group, "pooling") == 0 ? shapes[*digit - '1'] : "3x4";
 }
 
 /* A call with what the signature asks for; optional tensors are given too. */
@@ -108,7 +118,7 @@ static bool write_call(const og_function *function, og_op op, char *text, size_t
         has_sizes |= p->kind == OG_PARAMETER_SIZES;
     shapes[0] = 0;
     for (const og_parameter *p = function->parameters; p->kind != OG_PARAMETER_NONE; p++) {
-        const char *shape = tensors && has_sizes ? "4" : "3x4";
+        const char *shape = !tensors ? first_shape(function) : has_sizes ? "4" : "3x4";
         char value[32] = "";
         switch (p->kind) {
         case OG_PARAMETER_TENSOR:
@@ -124,6 +134,10 @@ static bool write_call(const og_function *function, og_op op, char *text, size_t
             break;
         case OG_PARAMETER_SIZES:
             snprintf(value, sizeof value, "4");
+            break;
+        case OG_PARAMETER_STEPS: /* 1 divides all of the dims that adaptive ones have */
+            if (p->required)
+                snprintf(value, sizeof value, "%d", strcmp(p->name, "output_size") ? 2 : 1);
             break;
         case OG_PARAMETER_NUMBER:
             if (p->required)
@@ -192,6 +206,12 @@ static void test_parameters(void **state)
                                         "x ** 5",
                                         "rms_norm(x, 4, eps=0.1)",
                                         "layer_norm(x, (3, 4), eps=0.01)",
+                                        "max_pool1d(x, 3, 1, 1)",
+                                        "max_pool1d(x, 2, 2, 1, 2, true)",
+                                        "avg_pool1d(x, 3, 2, 1, true)",
+                                        "avg_pool1d(x, 3, 2, 1, false, false)",
+                                        "adaptive_avg_pool1d(x, 2)",
+                                        "adaptive_max_pool1d(x, 2)",
                                         "where(x > 0.5, x * x, x * 3)",
                                         "where(x <= 0.5, 1, x)",
                                         "-x",

@@ -13,13 +13,14 @@ typedef struct {
     int64_t extent[OG_MAX_RANK], stride[OG_MAX_RANK];
 } og_cpu_axis;
 
-/* dims: those of the space that the axis is made of; the last one is the fastest. */
-static inline void og_cpu_make_axis(const og_space *space, const og_access *access,
+/* strides: of the dims of the space. dims: those of them that the axis is made of; the last one is
+ * the fastest. */
+static inline void og_cpu_make_axis(const og_space *space, const int64_t *strides,
                                     const int32_t *dims, int32_t rank, og_cpu_axis *axis)
 {
     axis->rank = 0;
     for (int32_t k = 0; k < rank; k++) {
-        int64_t extent = space->extent[dims[k]], stride = access->stride[dims[k]];
+        int64_t extent = space->extent[dims[k]], stride = strides[dims[k]];
         if (extent == 1)
             continue;
         int32_t last = axis->rank - 1;

@@ -35,10 +35,22 @@
 enum { OG_CPU_LATE = 8 }; /* streams that are fetched at once */
 enum { OG_CPU_BASE, OG_CPU_OUTER, OG_CPU_INNER, OG_CPU_AXES };
 
+/* A window of plan.h: its place p is start and what its axes lead to. */
 typedef struct {
-    int32_t buffer;
-    int32_t bytes; /* of an element */
     og_cpu_axis axes[OG_CPU_AXES];
+    int64_t start, divisor, extent, stride;
+} og_cpu_window;
+
+typedef struct {
+    int32_t buffer; /* -1: the offset is the value */
+    int32_t bytes;  /* of an element */
+    og_cpu_axis axes[OG_CPU_AXES];
+    int32_t window_count;
+    og_cpu_window *windows;
+    union {
+        float f32;
+        double f64;
+    } fill; /* of the type computed in */
 } og_cpu_access;
 
 typedef enum {
@@ -58,6 +70,7 @@ typedef struct {
 typedef enum {
     OG_CPU_MAP,
     OG_CPU_LOAD,
+    OG_CPU_SEE, /* a load through windows, or of numbers: cpu_window.c */
     OG_CPU_STORE,
     OG_CPU_SPLAT,  /* one element to the whole block */
     OG_CPU_REPEAT, /* rows: each row's value to its elements */

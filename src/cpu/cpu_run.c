@@ -123,6 +123,9 @@ void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,
         case OG_CPU_STORE:
             copy_piece(w, program, step, piece);
             break;
+        case OG_CPU_SEE:
+            og_cpu_see(w, &program->accesses[step->access], step, piece);
+            break;
         case OG_CPU_SPLAT:
             step->loops->splat(places[step->dst], places[step->args[0]], n);
             break;

@@ -35,6 +35,10 @@ typedef struct {
 char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index);
 char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const og_cpu_piece *piece);
 
+/* cpu_window.c: OG_CPU_SEE of a piece. */
+void og_cpu_see(const og_cpu_worker *w, const og_cpu_access *access, const og_cpu_step *step,
+                const og_cpu_piece *piece);
+
 og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
 /* All elements of a piece; stages and kept terms are where they should be. */
 void og_cpu_run_program(const og_cpu_worker *w, const og_cpu_program *program,

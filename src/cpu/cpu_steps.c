@@ -62,9 +62,46 @@ int32_t og_cpu_add_access(og_cpu_compiler *c, int32_t index)
     to->buffer = from->buffer;
     to->bytes = (int32_t)og_dtype_bytes(from->dtype);
     for (int a = 0; a < OG_CPU_AXES; a++)
-        og_cpu_make_axis(&c->kernel->space, from, c->geometry->dims[a], c->geometry->rank[a],
-                         &to->axes[a]);
+        og_cpu_make_axis(&c->kernel->space, from->stride, c->geometry->dims[a],
+                         c->geometry->rank[a], &to->axes[a]);
+    to->window_count = 0;
     return c->program->access_count++;
+}
+
+/* Is the access read as cpu_window.c does? */
+static bool is_seen(const og_access *access)
+{
+    return access->window_count > 0 || access->buffer < 0;
+}
+
+/* The windows of access `from`, which is access `to` of the program. */
+static ogive_status add_windows(og_cpu_compiler *c, const og_access *from, og_type type,
+                                og_cpu_access *to)
+{
+    to->windows = OG_ARENA_NEW(c->arena, og_cpu_window, (size_t)from->window_count + 1);
+    if (!to->windows)
+        return og_fail_memory(c->error, sizeof *to->windows);
+    for (; to->window_count < from->window_count; to->window_count++) {
+        const og_window *window = &from->windows[to->window_count];
+        og_cpu_window *out = &to->windows[to->window_count];
+        int64_t steps[OG_MAX_RANK] = {0};
+        if (window->place >= 0)
+            steps[window->place] = window->step;
+        if (window->tap >= 0)
+            steps[window->tap] += window->reach;
+        for (int a = 0; a < OG_CPU_AXES; a++)
+            og_cpu_make_axis(&c->kernel->space, steps, c->geometry->dims[a], c->geometry->rank[a],
+                             &out->axes[a]);
+        out->start = window->start;
+        out->divisor = window->divisor;
+        out->extent = window->extent;
+        out->stride = window->stride;
+    }
+    if (type == OG_F64)
+        to->fill.f64 = from->fill;
+    else
+        to->fill.f32 = (float)from->fill;
+    return OGIVE_OK;
 }
 
 /* ---- places and registers ---------------------------------------------------- */
@@ -292,6 +329,15 @@ static ogive_status emit_load(og_cpu_compiler *c, const og_instr *instr, int32_t
     const og_access *from = &c->kernel->accesses[instr->index];
     int32_t access = og_cpu_add_access(c, instr->index);
     const og_cpu_access *to = &c->program->accesses[access];
+    if (is_seen(from)) {
+        OG_TRY(add_windows(c, from, instr->type, &c->program->accesses[access]));
+        OG_TRY(place_result(c, v, i, false, false));
+        og_cpu_step *step = add_step(c, OG_CPU_SEE, instr->type);
+        step->dst = at->place;
+        step->access = access;
+        step->run.load = step->loops->load[from->dtype];
+        return OGIVE_OK;
+    }
     bool one = is_one(c, to), outlives = c->is_rows && c->outlives[v];
     /* What a store of this program may overwrite before it is read. */
     bool endangered =

@@ -98,7 +98,8 @@ static bool is_same(const og_node *a, const og_node *b)
         get_bits(a->numbers[0]) != get_bits(b->numbers[0]) ||
         get_bits(a->numbers[1]) != get_bits(b->numbers[1]) || a->all_dims != b->all_dims ||
         a->keepdim != b->keepdim || a->keeps_type != b->keeps_type ||
-        a->dim_count != b->dim_count || memcmp(a->dims, b->dims, sizeof a->dims))
+        a->dim_count != b->dim_count || memcmp(a->dims, b->dims, sizeof a->dims) ||
+        memcmp(&a->sliding, &b->sliding, sizeof a->sliding))
         return false;
     return !a->has_sizes || !b->has_sizes || !memcmp(a->sizes, b->sizes, sizeof a->sizes);
 }

@@ -167,6 +167,31 @@ static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter 
     return og_build_dims(builder, &list, &operand->index);
 }
 
+/* Sizes or steps of windows, given as one integer or as a list, become a list. */
+static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter *parameter,
+                               og_operand *operand)
+{
+    og_dim_list list = {.count = 1};
+    if (operand->kind == OG_OPERAND_DIMS) {
+        list = builder->dims[operand->index];
+        if (builder->composite != OG_FUNCTION_COUNT)
+            return OGIVE_OK; /* checked when the composite was called */
+    } else if (operand->kind != OG_OPERAND_NUMBER ||
+               !get_integer(operand->number, &list.values[0])) {
+        return fail_kind(builder, op, parameter, operand, "an integer or a list of integers");
+    }
+    bool is_padding = strstr(parameter->name, "padding");
+    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
+    for (int i = 0; i < list.count && !in_composite; i++)
+        if (list.values[i] < !is_padding || list.values[i] > INT32_MAX / 4)
+            OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                    "%s: %s is %lld, expected %d or more%s", get_label(builder, op),
+                    parameter->name, (long long)list.values[i], !is_padding,
+                    list.values[i] > 0 ? ", less than 2^29" : "");
+    operand->kind = OG_OPERAND_DIMS;
+    return og_build_dims(builder, &list, &operand->index);
+}
+
 /* operand->index becomes the number of the choice. */
 static ogive_status bind_choice(const og_builder *builder, og_op op, const og_parameter *parameter,
                                 og_operand *operand)
@@ -202,8 +227,10 @@ static ogive_status bind_default(og_builder *builder, og_op op, const og_paramet
                 parameter->name, get_label(builder, op), signature);
     }
     *operand = og_number_operand(parameter->number, offset);
-    if (parameter->kind == OG_PARAMETER_FLAG)
+    if (parameter->kind == OG_PARAMETER_FLAG) {
         operand->kind = OG_OPERAND_FLAG;
+        operand->flag = parameter->number != 0;
+    }
     if (parameter->kind == OG_PARAMETER_CHOICE) {
         operand->kind = OG_OPERAND_STRING;
         operand->string = parameter->choices[0];
@@ -211,11 +238,16 @@ static ogive_status bind_default(og_builder *builder, og_op op, const og_paramet
     }
     if (parameter->kind == OG_PARAMETER_DIM)
         return bind_dims(builder, op, parameter, operand);
-    if (parameter->kind != OG_PARAMETER_DIMS)
+    bool is_steps = parameter->kind == OG_PARAMETER_STEPS;
+    if (is_steps && isnan(parameter->number))
+        operand->kind = OG_OPERAND_NONE;
+    if (operand->kind == OG_OPERAND_NONE || (parameter->kind != OG_PARAMETER_DIMS && !is_steps))
         return OGIVE_OK;
     operand->kind = OG_OPERAND_DIMS;
-    og_dim_list every_dim = {.all = true};
-    return og_build_dims(builder, &every_dim, &operand->index);
+    og_dim_list list = {.all = true};
+    if (is_steps)
+        list = (og_dim_list){.count = 1, .values = {(int64_t)parameter->number}};
+    return og_build_dims(builder, &list, &operand->index);
 }
 
 /* Checks argument number `position` and gives it the form of its kind. */
@@ -238,6 +270,8 @@ static ogive_status bind_argument(og_builder *builder, og_op op, int position, i
         return OGIVE_OK;
     case OG_PARAMETER_CHOICE:
         return bind_choice(builder, op, parameter, operand);
+    case OG_PARAMETER_STEPS:
+        return bind_steps(builder, op, parameter, operand);
     default:
         return bind_dims(builder, op, parameter, operand);
     }
@@ -276,7 +310,129 @@ static ogive_status build_full(og_builder *builder, const og_operand *args, int6
     return og_build_node(builder, &node, OG_OP_full_like, offset, out);
 }
 
-/* Reductions, count and transpose: one tensor and attributes. */
+/* A list of steps, or one step, for each of rank dims; none: those of otherwise. */
+static ogive_status spread_steps(og_builder *builder, og_op op, const og_parameter *parameter,
+                                 const og_operand *operand, int32_t rank, const int32_t *otherwise,
+                                 int32_t *to)
+{
+    if (operand->kind == OG_OPERAND_NONE) {
+        memcpy(to, otherwise, OG_MAX_WINDOWS * sizeof *to);
+        return OGIVE_OK;
+    }
+    const og_dim_list *list = &builder->dims[operand->index];
+    if (list->count != 1 && list->count != rank)
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "%s: %s has %d entries, expected 1 or %d", get_label(builder, op), parameter->name,
+                (int)list->count, (int)rank);
+    for (int i = 0; i < rank; i++)
+        to[i] = (int32_t)list->values[list->count == 1 ? 0 : i];
+    return OGIVE_OK;
+}
+
+/* windows, slide and slide_back: tensors, steps, a flag and numbers, the first the rank. */
+static ogive_status build_windows(og_builder *builder, og_op op, const og_operand *args,
+                                  int64_t offset, og_operand *out)
+{
+    const og_parameter *parameters = og_function_of(op)->parameters;
+    og_node node = {.op = op};
+    og_sliding *sliding = &node.sliding;
+    int32_t *steps[] = {sliding->size, sliding->stride, sliding->padding, sliding->dilation};
+    int numbers = 0, step = 0;
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        if (parameters[i].kind == OG_PARAMETER_TENSOR)
+            node.args[node.arg_count++] = args[i].index;
+        else if (parameters[i].kind == OG_PARAMETER_NUMBER)
+            node.numbers[numbers++] = args[i].number;
+        else if (parameters[i].kind == OG_PARAMETER_FLAG)
+            sliding->ceil_mode = args[i].flag;
+    }
+    sliding->rank = (int32_t)node.numbers[0];
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++)
+        if (parameters[i].kind == OG_PARAMETER_STEPS)
+            OG_TRY(spread_steps(builder, op, &parameters[i], &args[i], sliding->rank, sliding->size,
+                                steps[step++]));
+    return og_build_node(builder, &node, op, offset, out);
+}
+
+/* A row of two operands of which at least one is a number or both are nodes. */
+static ogive_status build_pair(og_builder *builder, og_op op, og_operand a, og_operand b,
+                               og_operand *out)
+{
+    og_operand args[2] = {a, b};
+    return og_build_scalar(builder, op, args, NULL, op, builder->composite_offset, out);
+}
+
+/* How many elements the windows along dim i of rank see or, with padding, reach: tensors, by the
+ * place: the lesser of begin + size and the end, less begin. */
+static ogive_status build_span(og_builder *builder, const og_operand *args, const og_sliding *s,
+                               int i, bool padded, og_operand *out)
+{
+    og_node at = {.op = OG_OP_index, .arg_count = 1, .args = {args[0].index}, .dim_count = 1};
+    og_node length = {.op = OG_OP_count, .arg_count = 1, .args = {args[1].index}, .dim_count = 1};
+    at.dims[0] = length.dims[0] = i - s->rank;
+    int64_t offset = builder->composite_offset;
+    og_operand begin, end, number = og_number_operand(0, offset);
+    OG_TRY(og_build_node(builder, &at, OG_OP_index, offset, &begin));
+    OG_TRY(og_build_node(builder, &length, OG_OP_count, offset, &end));
+    number.number = s->stride[i];
+    OG_TRY(build_pair(builder, OG_OP_mul, begin, number, &begin));
+    number.number = s->padding[i];
+    OG_TRY(build_pair(builder, OG_OP_sub, begin, number, &begin));
+    if (padded)
+        OG_TRY(build_pair(builder, OG_OP_add, end, number, &end));
+    og_operand reach;
+    number.number = s->size[i];
+    OG_TRY(build_pair(builder, OG_OP_add, begin, number, &reach));
+    OG_TRY(build_pair(builder, OG_OP_minimum, reach, end, &end));
+    number.number = 0;
+    if (!padded)
+        OG_TRY(build_pair(builder, OG_OP_maximum, begin, number, &begin));
+    return build_pair(builder, OG_OP_sub, end, begin, out);
+}
+
+static ogive_status build_window_count(og_builder *builder, const og_operand *args, og_operand *out)
+{
+    const og_parameter *parameters = og_function_of(OG_OP_window_count)->parameters;
+    bool ceil_mode = args[5].flag, padded = args[6].flag, is_cut = ceil_mode;
+    og_sliding s = {.rank = (int32_t)args[7].number};
+    int32_t *steps[] = {s.size, s.stride, s.padding};
+    double whole = 1;
+    for (int i = 0; i < 3; i++)
+        OG_TRY(spread_steps(builder, OG_OP_window_count, &parameters[2 + i], &args[2 + i], s.rank,
+                            s.size, steps[i]));
+    for (int i = 0; i < s.rank; i++) {
+        is_cut |= !padded && s.padding[i] > 0;
+        whole *= s.size[i];
+    }
+    bool is_given = !isnan(args[8].number);
+    if (is_given && args[8].number == 0)
+        OG_FAIL(builder->error, OGIVE_FORMULA, args[8].offset, "%s: divisor_override is 0",
+                get_label(builder, OG_OP_window_count));
+    *out = og_number_operand(is_given ? args[8].number : whole, builder->composite_offset);
+    for (int i = 0; i < s.rank && is_cut && !is_given; i++) {
+        og_operand span;
+        OG_TRY(build_span(builder, args, &s, i, padded, &span));
+        if (i == 0)
+            *out = span;
+        else
+            OG_TRY(build_pair(builder, OG_OP_mul, *out, span, out));
+    }
+    return OGIVE_OK;
+}
+
+static ogive_status build_window_size(og_builder *builder, const og_operand *args, og_operand *out)
+{
+    int32_t sizes[OG_MAX_WINDOWS], rank = (int32_t)args[1].number;
+    OG_TRY(spread_steps(builder, OG_OP_window_size,
+                        &og_function_of(OG_OP_window_size)->parameters[0], &args[0], rank, NULL,
+                        sizes));
+    *out = og_number_operand(1, builder->composite_offset);
+    for (int i = 0; i < rank; i++)
+        out->number *= sizes[i];
+    return OGIVE_OK;
+}
+
+/* Reductions, count, index and transpose: one tensor and attributes. */
 static ogive_status build_with_dims(og_builder *builder, og_op op, const og_operand *args,
                                     int64_t offset, og_operand *out)
 {
@@ -288,7 +444,7 @@ static ogive_status build_with_dims(og_builder *builder, og_op op, const og_oper
         node.dim_count = 2;
     } else if (op == OG_OP_count) {
         node.numbers[0] = args[2].number;
-    } else {
+    } else if (op != OG_OP_index) {
         node.keepdim = args[2].flag;
     }
     return og_build_node(builder, &node, op, offset, out);
@@ -388,7 +544,13 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     case OG_REDUCTION:
         return build_with_dims(builder, op, args, offset, out);
     default:
-        if (op == OG_OP_count || op == OG_OP_transpose)
+        if (op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back)
+            return build_windows(builder, op, args, offset, out);
+        if (op == OG_OP_window_count)
+            return build_window_count(builder, args, out);
+        if (op == OG_OP_window_size)
+            return build_window_size(builder, args, out);
+        if (op == OG_OP_count || op == OG_OP_transpose || op == OG_OP_index)
             return build_with_dims(builder, op, args, offset, out);
         if (op == OG_OP_expand)
             return build_expand(builder, args, offset, out);

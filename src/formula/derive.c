@@ -129,11 +129,24 @@ static void bind_dims(og_bound_name *name, const og_node *node, int first, int c
         *status = og_build_dims(builder, &list, &name->operand.index);
 }
 
-/* The names of the derivative of node: its rule's signature, y and grad. */
+/* What the derivative calls one of the steps of node's windows, or taps: the last dims. */
+static ogive_status bind_steps(og_bound_name *name, const og_node *node, const int32_t *steps,
+                               og_builder *builder)
+{
+    og_dim_list list = {.count = node->sliding.rank};
+    for (int i = 0; i < list.count; i++)
+        list.values[i] = steps ? steps[i] : i - list.count;
+    name->operand.kind = OG_OPERAND_DIMS;
+    return og_build_dims(builder, &list, &name->operand.index);
+}
+
+/* The names of the derivative of node: its rule's signature, taps of windows, y and grad. */
 static ogive_status bind_names(derivation *d, int32_t index, og_bound_name *names, int *count)
 {
     const og_node *node = &d->graph->nodes[index];
-    int args = 0, numbers = 0, dims = 0;
+    const og_sliding *sliding = &node->sliding;
+    const int32_t *steps[] = {sliding->size, sliding->stride, sliding->padding, sliding->dilation};
+    int args = 0, numbers = 0, dims = 0, step = 0;
     ogive_status status = OGIVE_OK;
     for (const og_parameter *p = og_function_of(node->rule)->parameters;
          p->kind != OG_PARAMETER_NONE; p++) {
@@ -151,14 +164,24 @@ static ogive_status bind_names(derivation *d, int32_t index, og_bound_name *name
         case OG_PARAMETER_DIMS:
             bind_dims(&name, node, 0, node->dim_count, &d->builder, &status);
             break;
+        case OG_PARAMETER_STEPS:
+            if (!status)
+                status = bind_steps(&name, node, steps[step++], &d->builder);
+            break;
         case OG_PARAMETER_FLAG:
             name.operand.kind = OG_OPERAND_FLAG;
-            name.operand.flag = node->keepdim;
+            name.operand.flag = sliding->rank ? sliding->ceil_mode : node->keepdim;
             break;
         default: /* a choice became an op of its own */
             continue;
         }
         names[(*count)++] = name;
+    }
+    if (sliding->rank) {
+        og_bound_name taps = {.name = "taps", .operand.offset = node->offset};
+        if (!status)
+            status = bind_steps(&taps, node, NULL, &d->builder);
+        names[(*count)++] = taps;
     }
     names[(*count)++] = (og_bound_name){"y", node_operand(index)};
     names[(*count)++] = (og_bound_name){"grad", node_operand(d->adjoint[index])};
@@ -178,7 +201,7 @@ static ogive_status derive_node(derivation *d, int32_t index)
 {
     og_builder *builder = &d->builder;
     const og_node *node = &d->graph->nodes[index];
-    og_bound_name names[OG_MAX_PARAMETERS + 2];
+    og_bound_name names[OG_MAX_PARAMETERS + 3];
     og_operand results[OG_MAX_ARGS];
     int count = 0;
     builder->dim_count = 0;

@@ -31,7 +31,10 @@
 #define DIMS(name) PARAMETER(DIMS, name, .required = true)
 #define DIMS_OR_ALL(name) PARAMETER(DIMS, name, .required = false)
 #define SIZES(name) PARAMETER(SIZES, name, .required = true)
+#define STEPS(name) PARAMETER(STEPS, name, .required = true)
+#define STEPS_OR(name, value) PARAMETER(STEPS, name, .number = value)
 #define FLAG(name) PARAMETER(FLAG, name, .required = false)
+#define FLAG_SET(name) PARAMETER(FLAG, name, .number = 1)
 #define SWITCH(name) PARAMETER(FLAG, name, .selects = true)
 #define CHOICE(name, ...) PARAMETER(CHOICE, name, .selects = true, .choices = {__VA_ARGS__})
 #define WORD(name, ...) PARAMETER(CHOICE, name, .choices = {__VA_ARGS__})
@@ -131,6 +134,8 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_channel_like:
     case OG_OP_full_like:
     case OG_OP_product_t:
+    case OG_OP_slide_back:
+    case OG_OP_index:
         return count - 1;
     default:
         return count;
@@ -228,13 +233,16 @@ static void print_default(const og_parameter *parameter, char *text, size_t capa
     char number[OG_NUMBER_TEXT];
     switch (parameter->kind) {
     case OG_PARAMETER_FLAG:
-        snprintf(text, capacity, "False");
+        snprintf(text, capacity, parameter->number != 0 ? "True" : "False");
         break;
     case OG_PARAMETER_CHOICE:
         snprintf(text, capacity, "'%s'", parameter->choices[0]);
         break;
     case OG_PARAMETER_DIM:
         snprintf(text, capacity, "%d", (int)parameter->number);
+        break;
+    case OG_PARAMETER_STEPS:
+        snprintf(text, capacity, isnan(parameter->number) ? "None" : "%.0f", parameter->number);
         break;
     case OG_PARAMETER_NUMBER:
         /* Infinite and NaN defaults stand for "no bound" and "by the type". */

@@ -54,6 +54,7 @@ typedef enum {
     OG_PARAMETER_DIM,
     OG_PARAMETER_DIMS,
     OG_PARAMETER_SIZES,
+    OG_PARAMETER_STEPS,
     OG_PARAMETER_FLAG,
     OG_PARAMETER_CHOICE,
     OG_PARAMETER_KEYWORD /* no parameter: the following are by name only */
@@ -77,6 +78,8 @@ typedef struct {
     double cases[OG_MAX_CASES];          /* of CASES */
     int32_t case_count;
 } og_parameter;
+
+enum { OG_MAX_WINDOWS = 3 }; /* dims that a window has */
 
 typedef struct {
     const char *name;

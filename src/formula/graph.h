@@ -17,6 +17,14 @@ enum {
     OG_MAX_RESULTS = 64
 };
 
+/* Windows along the last dims of a tensor, or along those before as many dims of taps. */
+typedef struct {
+    int32_t rank; /* of these dims; 0: no windows */
+    int32_t size[OG_MAX_WINDOWS], stride[OG_MAX_WINDOWS];
+    int32_t padding[OG_MAX_WINDOWS], dilation[OG_MAX_WINDOWS];
+    int32_t ceil_mode; /* one more window where the last would see some of the tensor: 1 or 0 */
+} og_sliding;
+
 typedef struct {
     og_op op;     /* a SCALAR, MASK, REDUCTION or SPECIAL row, OG_OP_INPUT or OG_OP_NUMBER */
     og_op called; /* what the user wrote (a composite's op, say), for messages */
@@ -36,6 +44,8 @@ typedef struct {
     /* layer_norm and the like: the sizes that dims (then -n..-1) must have. */
     bool has_sizes;
     int64_t sizes[OG_MAX_RANK];
+
+    og_sliding sliding; /* windows, slide, slide_back; numbers[1] is what windows are filled with */
 
     bool is_product;  /* the value of a linear or matmul that the user wrote */
     bool is_constant; /* computed from numbers alone */

@@ -300,6 +300,13 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
         return infer_swap(graph, node, types, out, error);
     case OG_OP_product_t:
         return og_infer_product_t(graph, node, types, out, error);
+    case OG_OP_windows:
+    case OG_OP_slide:
+    case OG_OP_slide_back:
+        return og_infer_windows(graph, node, types, out, error);
+    case OG_OP_index:
+        OG_TRY(og_infer_reduced(graph, node, &types[node->args[0]], &out->reduced, error));
+        return infer_unary(node, types, out);
     case OG_OP_float32:
     case OG_OP_float16:
     case OG_OP_bfloat16:

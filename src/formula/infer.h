@@ -31,6 +31,10 @@ typedef struct {
     int64_t shape[OG_MAX_RANK];
 } og_input_type;
 
+/* The windows of node, one of windows, slide and slide_back, of types input and out: those of
+ * stride 0 with the size and stride that they have. */
+og_sliding og_sliding_of(const og_node *node, const og_typed *input, const og_typed *out);
+
 /* Fills types[0 .. graph->node_count). */
 ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,
                       ogive_error *error);

@@ -24,6 +24,8 @@ ogive_status og_infer_linear(const og_graph *graph, const og_node *node, const o
                              og_typed *out, ogive_error *error);
 ogive_status og_infer_product_t(const og_graph *graph, const og_node *node, const og_typed *types,
                                 og_typed *out, ogive_error *error);
+ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const og_typed *types,
+                              og_typed *out, ogive_error *error);
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error);
 

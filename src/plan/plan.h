@@ -29,6 +29,8 @@
  *               summed the same way.
  *   OG_COLUMNS  Runs of OG_RUN elements, one after the other; the runs' sums are
  *               a row again, summed the same way.
+ *   A kernel that reads through windows has order OG_COLUMNS, wherever its tensors lie, and its
+ *   reduced dims are in the formula's order.
  *   A kernel with a product has order OG_ROWS and rows of one dim, but chunks of
  *   OG_RUN elements: each meets in the tree, and the chunks' sums are a row again,
  *   summed in OG_ROWS order with chunks of OG_CHUNK. This goes for all its reductions,
@@ -67,12 +69,30 @@ typedef struct {
     int64_t extent[OG_MAX_RANK];
 } og_space;
 
-/* Element i of the space is at element sum(i[d] * stride[d]) of the buffer. */
+/* A window slides along a dim of a tensor. At index i of the space it is at
+ *
+ *     p = start + step * i[place] + reach * i[tap]
+ *
+ * and sees element p / divisor of the dim; none, if p is negative or no multiple of divisor, or
+ * if that is extent or more. */
 typedef struct {
-    int32_t buffer;
+    int32_t place, tap;     /* dims of the space; -1: its term is 0 */
+    int64_t start;          /* -padding; looking back: padding */
+    int64_t step, reach;    /* stride and dilation; looking back: 1 and -dilation */
+    int64_t divisor;        /* 1; looking back: the stride */
+    int64_t extent, stride; /* of the tensor's dim, in elements */
+} og_window;
+
+/* Element i of the space is at element sum(i[d] * stride[d]) of the buffer, and stride times what
+ * each window sees further; if one of them sees none it is fill. */
+typedef struct {
+    int32_t buffer; /* -1: there is none, and the element's number is its value */
     og_dtype dtype;
     int64_t stride[OG_MAX_RANK]; /* 0: broadcast; at row level 0 in reduced dims */
     bool is_store;               /* written through, by one instruction; else read */
+    int32_t window_count;        /* of loads only. A window that always sees an element is none: */
+    og_window windows[OG_MAX_WINDOWS]; /* it is in stride */
+    double fill;
 } og_access;
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
@@ -143,6 +163,7 @@ typedef struct {
 typedef struct {
     og_space space;
     og_order order;
+    bool slides; /* there are windows, or were: some access has them in its strides */
     og_access *accesses;
     int32_t access_count;
     og_product *products;  /* two: of the same k and compute type, and pass 0 needs both */

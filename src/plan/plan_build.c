@@ -194,7 +194,7 @@ static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bo
 static bool fit_row(const og_draft *draft, const og_typed *type, int32_t first, bool keepdim,
                     og_mapping *mapping)
 {
-    memset(mapping->at, -1, sizeof mapping->at);
+    memset(mapping, -1, sizeof *mapping);
     for (int32_t d = 0; d < first; d++)
         if (!(draft->reduced >> d & 1) && draft->extent[d] != 1)
             return false;
@@ -309,27 +309,18 @@ static ogive_status place_root(og_planner *b, og_root *root, int32_t *home)
     return add_root(b, *home, *root);
 }
 
-/* A view that leaves the values in memory as they are. */
-static bool is_plain_view(const og_planner *b, int32_t node)
-{
-    const og_node *of = &b->graph->nodes[node];
-    return og_node_is_view(b, node) &&
-           og_compute_type(b->types[node].dtype) == og_compute_type(b->types[of->args[0]].dtype);
-}
-
 /* What a product that reads node finds in memory. */
 static int32_t find_kept(const og_planner *b, int32_t node)
 {
-    while (b->buffer[node] < 0 && is_plain_view(b, node))
+    while (b->buffer[node] < 0 && og_node_is_plain_view(b, node))
         node = b->graph->nodes[node].args[0];
     return node;
 }
 
-/* A product reads its operands from memory: what is computed is kept first. So is what a
- * reduction reads, if it is long. */
-static ogive_status keep_operand(og_planner *b, int32_t node)
+/* A product reads its operands from memory, and so do windows: what is computed is kept first. So
+ * is what a reduction reads, if it is long. */
+static ogive_status keep_whole(og_planner *b, int32_t node)
 {
-    node = find_kept(b, node);
     if (b->buffer[node] >= 0)
         return OGIVE_OK;
     if (og_node_reduces(b, node) || og_node_is_product(b, node))
@@ -341,6 +332,11 @@ static ogive_status keep_operand(og_planner *b, int32_t node)
     b->home[node] = home;
     b->buffer[node] = root.buffer;
     return OGIVE_OK;
+}
+
+static ogive_status keep_operand(og_planner *b, int32_t node)
+{
+    return keep_whole(b, find_kept(b, node));
 }
 
 static ogive_status place_reduction(og_planner *b, int32_t node)
@@ -443,6 +439,8 @@ static ogive_status place_anchors(og_planner *b)
             is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
     OG_TRY(og_find_pairs(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
+        if (live[n] && og_node_slides(b, n))
+            OG_TRY(keep_whole(b, og_find_seen(b, n)));
         if (live[n] && og_node_reduces(b, n)) {
             int32_t arg = find_kept(b, graph->nodes[n].args[0]);
             if (is_operand[arg] && !og_node_reduces(b, arg) && !og_node_is_product(b, arg))

@@ -86,24 +86,72 @@ static ogive_status add_constants(og_writer *w, const double *numbers, int32_t c
     return OGIVE_OK;
 }
 
+/* Is window inside of the tensor wherever it is? */
+static bool sees_always(const og_draft *draft, const og_window *window)
+{
+    int64_t places = window->place >= 0 ? draft->extent[window->place] : 1;
+    int64_t taps = window->tap >= 0 ? draft->extent[window->tap] : 1;
+    return window->divisor == 1 && window->start == 0 && window->reach > 0 &&
+           (places - 1) * window->step + (taps - 1) * window->reach < window->extent;
+}
+
+/* A window along a dim of a tensor with this stride, or, if it needs none, its strides. */
+static void add_window(const og_writer *w, const og_mapping *mapping, int32_t dim, int64_t stride,
+                       og_access *access)
+{
+    int32_t node = mapping->window[dim] / OG_MAX_WINDOWS;
+    og_window window = og_make_window(w->b, mapping->window[dim]);
+    window.place = mapping->at[dim];
+    window.tap = mapping->tap[dim];
+    window.stride = stride;
+    if (!sees_always(w->draft, &window)) {
+        access->windows[access->window_count++] = window;
+        access->fill = w->b->graph->nodes[node].numbers[1];
+        return;
+    }
+    if (window.place >= 0)
+        access->stride[window.place] += window.step * stride;
+    if (window.tap >= 0)
+        access->stride[window.tap] += window.reach * stride;
+}
+
 /* How buffer is read or written by a node that lies in the space by mapping. */
 static og_access make_access(const og_writer *w, int32_t buffer, const og_mapping *mapping)
 {
     const og_buffer *of = &w->b->buffers[buffer];
     og_access access = {.buffer = buffer, .dtype = of->dtype};
     for (int32_t d = 0; d < of->rank; d++)
-        if (mapping->at[d] >= 0)
+        if (mapping->window[d] >= 0)
+            add_window(w, mapping, d, of->shape[d] == 1 ? 0 : of->stride[d], &access);
+        else if (mapping->at[d] >= 0)
             access.stride[mapping->at[d]] += of->stride[d];
+    w->kernel->slides |= og_mapping_slides(mapping);
     return access;
 }
 
-static ogive_status add_access(og_writer *w, int32_t buffer, const og_mapping *mapping,
-                               int32_t *out)
+/* The number of an element along the dims that node names. */
+static og_access make_index(const og_writer *w, int32_t node, const og_mapping *mapping)
+{
+    const og_typed *type = &w->b->types[node];
+    og_access access = {.buffer = -1,
+                        .dtype = og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64 : OG_FLOAT32};
+    int64_t stride = 1;
+    for (int32_t d = type->rank - 1; d >= 0; d--) {
+        if (!(type->reduced >> d & 1))
+            continue;
+        if (mapping->at[d] >= 0)
+            access.stride[mapping->at[d]] += stride;
+        stride *= type->shape[d];
+    }
+    return access;
+}
+
+static ogive_status add_access(og_writer *w, og_access access, int32_t *out)
 {
     size_t at = w->access_count;
     if (!og_grow((void **)&w->accesses, &w->access_capacity, at + 1, sizeof *w->accesses))
         return og_fail_memory(w->b->error, (at + 1) * sizeof *w->accesses);
-    w->accesses[at] = make_access(w, buffer, mapping);
+    w->accesses[at] = access;
     w->access_count++;
     *out = (int32_t)at;
     return OGIVE_OK;
@@ -161,13 +209,16 @@ static ogive_status value_of(og_writer *w, int32_t instance, og_type type, int32
 static ogive_status emit_load(og_writer *w, int32_t instance, int32_t *out)
 {
     const og_instance *at = &w->b->instances[instance];
-    int32_t buffer = w->b->buffer[at->node];
     if (w->access_of[instance] < 0)
-        OG_TRY(add_access(w, buffer, &at->mapping, &w->access_of[instance]));
+        OG_TRY(add_access(w,
+                          at->kind == OG_INSTANCE_INDEX
+                              ? make_index(w, at->node, &at->mapping)
+                              : make_access(w, w->b->buffer[at->node], &at->mapping),
+                          &w->access_of[instance]));
     og_instr instr = no_instr;
     instr.op = OG_OP_LOAD;
-    instr.type = og_compute_type(w->b->buffers[buffer].dtype);
     instr.index = w->access_of[instance];
+    instr.type = og_compute_type(w->accesses[instr.index].dtype);
     return add_instr(w, instr, instr.type, out);
 }
 
@@ -231,6 +282,7 @@ static ogive_status emit(og_writer *w, int32_t instance)
     case OG_INSTANCE_REDUCED:  /* by its pass */
         return OGIVE_OK;
     case OG_INSTANCE_LOAD:
+    case OG_INSTANCE_INDEX:
         OG_TRY(emit_load(w, instance, &value));
         break;
     case OG_INSTANCE_PRODUCT: {
@@ -247,6 +299,9 @@ static ogive_status emit(og_writer *w, int32_t instance)
         break;
     }
     case OG_INSTANCE_COMPUTED:
+        if (og_mapping_slides(&at->mapping)) /* og_visit() would have refused it */
+            OG_FAIL(w->b->error, OGIVE_UNSUPPORTED, w->b->graph->nodes[at->node].offset,
+                    "windows slide over something that is not in memory");
         OG_TRY(emit_computed(w, instance, &value));
         break;
     }
@@ -267,7 +322,7 @@ static ogive_status emit_store(og_writer *w, const og_root *root, int32_t instan
     OG_TRY(value_of(w, instance, type, &instr.args[0]));
     instr.op = OG_OP_STORE;
     instr.type = type;
-    OG_TRY(add_access(w, root->buffer, &root->mapping, &instr.index));
+    OG_TRY(add_access(w, make_access(w, root->buffer, &root->mapping), &instr.index));
     w->accesses[instr.index].is_store = true;
     return add_instr(w, instr, type, &unused);
 }

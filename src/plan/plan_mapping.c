@@ -33,6 +33,9 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     case OG_OP_channel_like:
     case OG_OP_row:
     case OG_OP_column:
+    case OG_OP_windows:
+    case OG_OP_slide:
+    case OG_OP_slide_back:
         return true;
     case OG_OP_sum_like:
         return !b->types[node].reduced;
@@ -41,11 +44,41 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     }
 }
 
-og_mapping og_identity_mapping(const og_typed *type)
+bool og_node_slides(const og_planner *b, int32_t node)
+{
+    og_op op = b->graph->nodes[node].op;
+    return op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back;
+}
+
+bool og_mapping_slides(const og_mapping *mapping)
+{
+    for (int32_t d = 0; d < OG_MAX_RANK; d++)
+        if (mapping->window[d] >= 0)
+            return true;
+    return false;
+}
+
+static og_mapping empty_mapping(void)
 {
     og_mapping mapping;
-    for (int32_t d = 0; d < OG_MAX_RANK; d++)
-        mapping.at[d] = (int8_t)(d < type->rank && type->shape[d] != 1 ? d : -1);
+    memset(&mapping, -1, sizeof mapping);
+    return mapping;
+}
+
+/* Dim d of to is dim from_dim of from. */
+static void take_dim(og_mapping *to, int32_t d, const og_mapping *from, int32_t from_dim)
+{
+    to->at[d] = from->at[from_dim];
+    to->tap[d] = from->tap[from_dim];
+    to->window[d] = from->window[from_dim];
+}
+
+og_mapping og_identity_mapping(const og_typed *type)
+{
+    og_mapping mapping = empty_mapping();
+    for (int32_t d = 0; d < type->rank; d++)
+        if (type->shape[d] != 1)
+            mapping.at[d] = (int8_t)d;
     return mapping;
 }
 
@@ -53,20 +86,18 @@ og_mapping og_identity_mapping(const og_typed *type)
 static og_mapping broadcast_mapping(const og_typed *node, const og_typed *arg,
                                     const og_mapping *mapping)
 {
-    og_mapping result;
-    memset(result.at, -1, sizeof result.at);
+    og_mapping result = empty_mapping();
     for (int32_t d = 0; d < arg->rank; d++)
-        if (arg->shape[d] != 1)
-            result.at[d] = mapping->at[d + node->rank - arg->rank];
+        if (arg->shape[d] != 1 || mapping->window[d + node->rank - arg->rank] >= 0)
+            take_dim(&result, d, mapping, d + node->rank - arg->rank);
     return result;
 }
 
 static og_mapping swap_mapping(const og_typed *node, const og_mapping *mapping)
 {
     og_mapping result = *mapping;
-    int8_t first = result.at[node->swap[0]];
-    result.at[node->swap[0]] = result.at[node->swap[1]];
-    result.at[node->swap[1]] = first;
+    take_dim(&result, node->swap[0], mapping, node->swap[1]);
+    take_dim(&result, node->swap[1], mapping, node->swap[0]);
     return result;
 }
 
@@ -74,13 +105,12 @@ static og_mapping swap_mapping(const og_typed *node, const og_mapping *mapping)
 static og_mapping expand_mapping(const og_typed *node, const og_typed *arg,
                                  const og_mapping *mapping)
 {
-    og_mapping result;
-    memset(result.at, -1, sizeof result.at);
+    og_mapping result = empty_mapping();
     bool keepdim = node->rank == arg->rank;
     for (int32_t d = 0, to = 0; d < node->rank; d++) {
         bool kept = !(node->reduced >> d & 1);
         if (kept)
-            result.at[to] = mapping->at[d];
+            take_dim(&result, to, mapping, d);
         to += kept || keepdim;
     }
     return result;
@@ -90,16 +120,54 @@ static og_mapping expand_mapping(const og_typed *node, const og_typed *arg,
 static og_mapping reshape_mapping(const og_typed *node, const og_typed *arg,
                                   const og_mapping *mapping)
 {
-    og_mapping result;
-    memset(result.at, -1, sizeof result.at);
+    og_mapping result = empty_mapping();
     for (int32_t d = 0, from = 0; d < arg->rank; d++) {
         if (arg->shape[d] == 1)
             continue;
         while (node->shape[from] == 1)
             from++;
-        result.at[d] = mapping->at[from++];
+        take_dim(&result, d, mapping, from++);
     }
     return result;
+}
+
+/* Places and taps, dims of the node, are a window along a dim of the argument; taps that the
+ * argument has are its own, too. */
+static og_mapping window_mapping(const og_planner *b, int32_t node, const og_typed *arg,
+                                 const og_mapping *mapping)
+{
+    og_mapping result = empty_mapping();
+    int32_t rank = b->graph->nodes[node].sliding.rank, first = b->types[node].rank - 2 * rank;
+    for (int32_t d = 0; d < arg->rank; d++)
+        take_dim(&result, d, mapping, d);
+    for (int32_t d = first; d < first + rank; d++) {
+        result.tap[d] = mapping->at[d + rank];
+        result.window[d] = node * OG_MAX_WINDOWS + d - first;
+    }
+    for (int32_t d = first + rank; d < arg->rank; d++)
+        if (arg->shape[d] == 1)
+            result.at[d] = -1;
+    return result;
+}
+
+og_window og_make_window(const og_planner *b, int32_t window)
+{
+    int32_t node = window / OG_MAX_WINDOWS, i = window % OG_MAX_WINDOWS;
+    const og_node *of = &b->graph->nodes[node];
+    const og_typed *arg = &b->types[of->args[0]], *type = &b->types[node];
+    og_sliding s = og_sliding_of(of, arg, type);
+    int64_t extent = arg->shape[type->rank - 2 * s.rank + i];
+    if (of->op == OG_OP_slide_back)
+        return (og_window){.start = s.padding[i],
+                           .step = 1,
+                           .reach = -(int64_t)s.dilation[i],
+                           .divisor = s.stride[i],
+                           .extent = extent};
+    return (og_window){.start = -(int64_t)s.padding[i],
+                       .step = s.stride[i],
+                       .reach = s.dilation[i],
+                       .divisor = 1,
+                       .extent = extent};
 }
 
 og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
@@ -111,6 +179,10 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     case OG_OP_t:
     case OG_OP_transpose:
         return swap_mapping(type, mapping);
+    case OG_OP_windows:
+    case OG_OP_slide:
+    case OG_OP_slide_back:
+        return window_mapping(b, node, arg_type, mapping);
     case OG_OP_expand:
         return expand_mapping(type, arg_type, mapping);
     case OG_OP_reshape_like:
@@ -123,12 +195,40 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     }
 }
 
+bool og_node_is_plain_view(const og_planner *b, int32_t node)
+{
+    const og_node *of = &b->graph->nodes[node];
+    return og_node_is_view(b, node) && !og_node_slides(b, node) &&
+           og_compute_type(b->types[node].dtype) == og_compute_type(b->types[of->args[0]].dtype);
+}
+
+static int32_t count_windows(const og_mapping *mapping)
+{
+    int32_t count = 0;
+    for (int32_t d = 0; d < OG_MAX_RANK; d++)
+        count += mapping->window[d] >= 0;
+    return count;
+}
+
+int32_t og_find_seen(const og_planner *b, int32_t node)
+{
+    og_mapping mapping = og_identity_mapping(&b->types[node]);
+    mapping = og_argument_mapping(b, node, 0, &mapping);
+    int32_t seen = b->graph->nodes[node].args[0];
+    while (b->buffer[seen] < 0 && og_node_is_plain_view(b, seen)) {
+        mapping = og_argument_mapping(b, seen, 0, &mapping);
+        if (count_windows(&mapping) < b->graph->nodes[node].sliding.rank)
+            break;
+        seen = b->graph->nodes[seen].args[0];
+    }
+    return seen;
+}
+
 og_mapping og_reduced_mapping(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
     const og_typed *type = &b->types[node], *arg = &b->types[of->args[0]];
-    og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
+    og_mapping mapping = empty_mapping();
     /* sum_like drops leading dims, reduced or 1, and keeps the others as 1. */
     bool at_end = of->op == OG_OP_sum_like;
     int32_t dropped = at_end ? arg->rank - type->rank : 0;
@@ -149,5 +249,5 @@ bool og_reads_in_place(const og_planner *b, int32_t node, int32_t arg)
         memcmp(of->shape, from->shape, sizeof *of->shape * (size_t)of->rank) != 0)
         return false;
     og_mapping own = og_identity_mapping(of), below = og_argument_mapping(b, node, arg, &own);
-    return memcmp(own.at, below.at, sizeof own.at) == 0; /* of the same shape: the same identity */
+    return memcmp(&own, &below, sizeof own) == 0; /* of the same shape: the same identity */
 }

@@ -63,13 +63,49 @@ static void print_buffer(const og_plan *plan, const char *const *names, int32_t 
         og_text_add(text, "%s%d", kinds[at->kind], (int)index);
 }
 
+/* " window [2 i3 + i5 - 1] of 56 stride 1": what it sees of a dim at index i of the space. */
+static void print_window(const og_window *window, og_text *text)
+{
+    const int32_t dims[] = {window->place, window->tap};
+    const int64_t factors[] = {window->step, window->reach};
+    og_text_add(text, window->divisor > 1 ? " window [(" : " window [");
+    bool first = true;
+    for (int i = 0; i < 2; i++) {
+        if (dims[i] < 0)
+            continue;
+        int64_t size = factors[i] < 0 ? -factors[i] : factors[i];
+        og_text_add(text, "%s", factors[i] < 0 ? (first ? "-" : " - ") : first ? "" : " + ");
+        if (size != 1)
+            og_text_add(text, "%lld ", (long long)size);
+        og_text_add(text, "i%d", (int)dims[i]);
+        first = false;
+    }
+    if (window->start || first)
+        og_text_add(text, first ? "%s%lld" : " %s %lld",
+                    window->start < 0 ? "-"
+                    : first           ? ""
+                                      : "+",
+                    (long long)(window->start < 0 ? -window->start : window->start));
+    if (window->divisor > 1)
+        og_text_add(text, ") / %lld", (long long)window->divisor);
+    og_text_add(text, "] of %lld stride %lld", (long long)window->extent,
+                (long long)window->stride);
+}
+
 static void print_access(const og_plan *plan, const char *const *names, const og_kernel *kernel,
                          const og_access *access, og_text *text)
 {
     char strides[OG_SHAPE_TEXT];
-    print_buffer(plan, names, access->buffer, text);
+    if (access->buffer < 0)
+        og_text_add(text, "number");
+    else
+        print_buffer(plan, names, access->buffer, text);
     og_text_add(text, " %s strides %s", og_dtype_name(access->dtype),
                 og_shape_text(kernel->space.rank, access->stride, strides));
+    for (int32_t w = 0; w < access->window_count; w++)
+        print_window(&access->windows[w], text);
+    if (access->window_count)
+        og_text_add(text, " else %g", access->fill);
 }
 
 static const char *op_name(og_op op)

@@ -22,7 +22,7 @@ typedef struct {
 static og_mapping linear_mapping(const og_typed *out, const og_typed *operand, int side)
 {
     og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
+    memset(&mapping, -1, sizeof mapping);
     for (int32_t d = 0; d < operand->rank; d++)
         if (d == operand->rank - 1)
             mapping.at[d] = K_DIM;
@@ -38,7 +38,7 @@ static og_mapping matmul_mapping(const og_typed *out, const og_typed *left, cons
     const og_typed *operand = side ? right : left;
     int32_t has_m = left->rank > 1, has_n = right->rank > 1;
     og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
+    memset(&mapping, -1, sizeof mapping);
     for (int32_t d = 0; d < operand->rank; d++) {
         int32_t from_end = operand->rank - d; /* 1: the last dim */
         int32_t to;
@@ -59,7 +59,7 @@ static og_mapping product_t_mapping(const og_typed *out, const og_typed *operand
                                     int side)
 {
     og_mapping mapping;
-    memset(mapping.at, -1, sizeof mapping.at);
+    memset(&mapping, -1, sizeof mapping);
     for (int32_t d = 0; d < operand->rank; d++) {
         int32_t from_end = operand->rank - d, to = out->rank - from_end;
         if (operand->shape[d] == 1)

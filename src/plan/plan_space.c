@@ -30,12 +30,24 @@ static int64_t magnitude(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
+/* How far dim d leads in memory, windows included. */
+static int64_t step_along(const og_access *access, int32_t d)
+{
+    int64_t step = access->stride[d];
+    for (int32_t w = 0; w < access->window_count; w++) {
+        const og_window *window = &access->windows[w];
+        step += (window->place == d ? window->step * window->stride : 0) +
+                (window->tap == d ? window->reach * window->stride : 0);
+    }
+    return magnitude(step);
+}
+
 /* Elements that an access touches, as a double: only compared. */
 static double touched(const og_space *space, const og_access *access)
 {
     double count = 1;
     for (int32_t d = 0; d < space->rank; d++)
-        if (access->stride[d] != 0)
+        if (step_along(access, d) != 0)
             count *= (double)space->extent[d];
     return count;
 }
@@ -47,6 +59,8 @@ static const og_access *find_lead(const og_plan *plan, const og_kernel *kernel, 
     const og_access *lead = NULL;
     for (int32_t a = 0; a < kernel->access_count; a++) {
         const og_access *at = &kernel->accesses[a];
+        if (at->buffer < 0)
+            continue;
         bool stored = plan->buffers[at->buffer].kind == OG_BUFFER_OUTPUT;
         if (!reduces && stored)
             return at;
@@ -57,23 +71,27 @@ static const og_access *find_lead(const og_plan *plan, const og_kernel *kernel, 
 }
 
 /* Kept dims come first; in each group, dims that the lead does not move along,
- * then those of falling stride. */
-static bool comes_before(const og_access *lead, uint32_t reduced, int32_t a, int32_t b)
+ * then those of falling stride; but what windows reduce stays as it is. */
+static bool comes_before(const og_kernel *kernel, const og_access *lead, uint32_t reduced,
+                         int32_t a, int32_t b)
 {
     bool a_reduced = reduced >> a & 1, b_reduced = reduced >> b & 1;
     if (a_reduced != b_reduced)
         return b_reduced;
-    int64_t a_step = lead ? magnitude(lead->stride[a]) : 0;
-    int64_t b_step = lead ? magnitude(lead->stride[b]) : 0;
+    if (kernel->slides && a_reduced)
+        return false;
+    int64_t a_step = lead ? step_along(lead, a) : 0;
+    int64_t b_step = lead ? step_along(lead, b) : 0;
     return b_step != 0 && (a_step == 0 || a_step > b_step);
 }
 
 /* Stable, so that ties keep the formula's order. */
-static void sort_dims(const og_access *lead, uint32_t reduced, int32_t *order, int32_t count)
+static void sort_dims(const og_kernel *kernel, const og_access *lead, uint32_t reduced,
+                      int32_t *order, int32_t count)
 {
     for (int32_t i = 1; i < count; i++) {
         int32_t dim = order[i], at = i;
-        for (; at > 0 && comes_before(lead, reduced, dim, order[at - 1]); at--)
+        for (; at > 0 && comes_before(kernel, lead, reduced, dim, order[at - 1]); at--)
             order[at] = order[at - 1];
         order[at] = dim;
     }
@@ -88,11 +106,30 @@ static void permute(int64_t *values, const int32_t *order, int32_t count)
         values[d] = old[order[d]];
 }
 
+/* Where dim is in order, or -1: its extent is 1. */
+static int32_t find_dim(const int32_t *order, int32_t count, int32_t dim)
+{
+    for (int32_t d = 0; d < count; d++)
+        if (order[d] == dim)
+            return d;
+    return -1;
+}
+
+static void permute_access(og_access *access, const int32_t *order, int32_t count)
+{
+    permute(access->stride, order, count);
+    for (int32_t w = 0; w < access->window_count; w++) {
+        og_window *window = &access->windows[w];
+        window->place = find_dim(order, count, window->place);
+        window->tap = find_dim(order, count, window->tap);
+    }
+}
+
 void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count)
 {
     permute(kernel->space.extent, order, count);
     for (int32_t a = 0; a < kernel->access_count; a++)
-        permute(kernel->accesses[a].stride, order, count);
+        permute_access(&kernel->accesses[a], order, count);
     for (int32_t p = 0; p < kernel->product_count; p++) {
         permute(kernel->products[p].left.stride, order, count);
         permute(kernel->products[p].right.stride, order, count);
@@ -105,11 +142,21 @@ static bool mergeable(const int64_t *stride, const int64_t *extent, int32_t d)
     return stride[d] == stride[d + 1] * extent[d + 1];
 }
 
+static bool has_window_along(const og_access *access, int32_t d)
+{
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (access->windows[w].place == d || access->windows[w].tap == d)
+            return true;
+    return false;
+}
+
 static bool kernel_mergeable(const og_kernel *kernel, int32_t d)
 {
     const int64_t *extent = kernel->space.extent;
     for (int32_t a = 0; a < kernel->access_count; a++)
-        if (!mergeable(kernel->accesses[a].stride, extent, d))
+        if (!mergeable(kernel->accesses[a].stride, extent, d) ||
+            has_window_along(&kernel->accesses[a], d) ||
+            has_window_along(&kernel->accesses[a], d + 1))
             return false;
     for (int32_t p = 0; p < kernel->product_count; p++)
         if (!mergeable(kernel->products[p].left.stride, extent, d) ||
@@ -178,16 +225,17 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
         if (space->extent[d] == 1)
             continue;
         bool in_row = reduced >> d & 1;
-        int64_t step = lead ? magnitude(lead->stride[d]) : 0;
+        int64_t step = lead ? step_along(lead, d) : 0;
         int64_t *least = in_row ? &row_step : &kept_step;
         if (step && step < *least)
             *least = step;
         order[count++] = d;
         space->n_reduced += in_row;
     }
-    kernel->order = kernel->product_count || row_step <= kept_step ? OG_ROWS : OG_COLUMNS;
+    kernel->order =
+        kernel->product_count || (row_step <= kept_step && !kernel->slides) ? OG_ROWS : OG_COLUMNS;
     if (kernel->product_count == 0)
-        sort_dims(lead, reduced, order, count);
+        sort_dims(kernel, lead, reduced, order, count);
     og_permute_dims(kernel, order, count);
     if (reduces && space->n_reduced == 0) { /* a row of one element */
         space->extent[space->rank++] = 1;

@@ -23,8 +23,12 @@ static int64_t plus(int64_t a, int64_t b)
 static int64_t access_bytes(const og_space *space, const og_access *access)
 {
     int64_t bytes = (int64_t)og_dtype_bytes(access->dtype);
+    if (access->buffer < 0)
+        return 0;
     for (int32_t d = 0; d < space->rank; d++)
         bytes = times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
+    for (int32_t w = 0; w < access->window_count; w++)
+        bytes = times(bytes, access->windows[w].extent);
     return bytes;
 }
 
@@ -49,6 +53,8 @@ static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_
 {
     for (int32_t a = 0; a < kernel->access_count; a++) {
         const og_access *at = &kernel->accesses[a];
+        if (at->buffer < 0)
+            continue;
         count_bytes(access_bytes(&kernel->space, at), at->buffer,
                     at->is_store ? most_written : most_read,
                     at->is_store ? &kernel->bytes_written : &kernel->bytes_read);
@@ -59,7 +65,8 @@ static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_
                     &kernel->bytes_read);
     }
     for (int32_t a = 0; a < kernel->access_count; a++)
-        most_read[kernel->accesses[a].buffer] = most_written[kernel->accesses[a].buffer] = 0;
+        if (kernel->accesses[a].buffer >= 0)
+            most_read[kernel->accesses[a].buffer] = most_written[kernel->accesses[a].buffer] = 0;
     for (int32_t p = 0; p < kernel->product_count; p++)
         most_read[kernel->products[p].left.buffer] = most_read[kernel->products[p].right.buffer] =
             0;
@@ -144,7 +151,7 @@ static ogive_status find_uses(const og_plan *plan, og_arena *scratch, uses *out,
 static bool reads_in_place(const og_kernel *kernel, const og_access *at, int32_t last,
                            const og_access *store, int32_t written)
 {
-    if (at->dtype != store->dtype || last > written)
+    if (at->dtype != store->dtype || at->window_count || last > written)
         return false;
     for (int32_t d = 0; d < kernel->space.rank; d++)
         if (at->stride[d] != store->stride[d])
@@ -159,7 +166,7 @@ static void strike_reads(const og_plan *plan, const og_kernel *kernel, const int
 {
     for (int32_t a = 0; a < kernel->access_count; a++) {
         const og_access *at = &kernel->accesses[a];
-        if (at->buffer < plan->input_count &&
+        if (at->buffer >= 0 && at->buffer < plan->input_count &&
             (store < 0 ||
              !reads_in_place(kernel, at, last[a], &kernel->accesses[store], last[store])))
             may[at->buffer] = false;

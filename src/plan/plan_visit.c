@@ -18,7 +18,7 @@ static const int64_t max_work = (int64_t)1 << 24;
 
 static bool same_mapping(const og_mapping *a, const og_mapping *b)
 {
-    return memcmp(a->at, b->at, sizeof a->at) == 0;
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 ogive_status og_visit_begin(og_planner *b)
@@ -72,13 +72,15 @@ static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t nod
                                  const og_mapping *mapping, bool *valid)
 {
     const og_typed *type = &b->types[node];
-    if (is_constant(b, node))
+    if (is_constant(b, node) && !og_mapping_slides(mapping)) /* else what is outside is another */
         return OG_INSTANCE_CONSTANT;
     if (b->graph->nodes[node].op == OG_OP_INPUT)
         return OG_INSTANCE_LOAD;
     int32_t home = og_find_home(b, node);
     if (home >= 0 && home < draft)
         return OG_INSTANCE_LOAD;
+    if (b->graph->nodes[node].op == OG_OP_index)
+        return OG_INSTANCE_INDEX;
     if (og_node_reduces(b, node)) {
         og_mapping own = og_reduced_mapping(b, node);
         *valid &= home == draft && same_mapping(&own, mapping);
@@ -89,7 +91,9 @@ static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t nod
         *valid &= home == draft && same_mapping(&own, mapping);
         return OG_INSTANCE_PRODUCT;
     }
-    return og_node_is_view(b, node) ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
+    bool is_view = og_node_is_view(b, node);
+    *valid &= is_view || !og_mapping_slides(mapping); /* windows see what is in memory */
+    return is_view ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
 }
 
 /* The instance of node under mapping; new ones are pushed on the stack. */
@@ -168,7 +172,8 @@ static void sort_instances(og_planner *b, int32_t *items, int32_t *spare, size_t
 static bool mapping_varies(const og_draft *draft, const og_mapping *mapping)
 {
     for (int32_t d = 0; d < OG_MAX_RANK; d++)
-        if (mapping->at[d] >= 0 && draft->reduced >> mapping->at[d] & 1)
+        if ((mapping->at[d] >= 0 && draft->reduced >> mapping->at[d] & 1) ||
+            (mapping->tap[d] >= 0 && draft->reduced >> mapping->tap[d] & 1))
             return true;
     return false;
 }
@@ -185,7 +190,8 @@ ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid)
     sort_instances(b, b->sorted, b->sorted + count, count);
     for (size_t i = 0; i < count; i++) {
         og_instance *at = &b->instances[b->sorted[i]];
-        if (at->kind == OG_INSTANCE_LOAD || at->kind == OG_INSTANCE_PRODUCT)
+        if (at->kind == OG_INSTANCE_LOAD || at->kind == OG_INSTANCE_PRODUCT ||
+            at->kind == OG_INSTANCE_INDEX)
             at->varies = mapping_varies(&b->drafts[draft], &at->mapping);
         at->has_product = at->kind == OG_INSTANCE_PRODUCT;
         if (at->kind == OG_INSTANCE_REDUCED) {

@@ -47,14 +47,19 @@ void og_plan_free(og_plan *plan);
 /* ---- between the planner's files ------------------------------------------ */
 
 /* Where a node's dims lie in a kernel's logical space: dim j of the node is dim
- * at[j] of the space, or -1 (extent 1, or broadcast). */
+ * at[j] of the space, or -1 (extent 1, or broadcast). Or windows slide along it: those along dim
+ * i of the sliding dims of node n, one of windows, slide and slide_back, are window[j] = n *
+ * OG_MAX_WINDOWS + i; at[j] are their places, tap[j] their taps. */
 typedef struct {
     int8_t at[OG_MAX_RANK];
+    int8_t tap[OG_MAX_RANK];     /* or -1 */
+    int32_t window[OG_MAX_RANK]; /* or -1 */
 } og_mapping;
 
 typedef enum {
     OG_INSTANCE_CONSTANT, /* a number */
     OG_INSTANCE_LOAD,     /* an input, or a value kept by an earlier kernel */
+    OG_INSTANCE_INDEX,    /* the number of an element */
     OG_INSTANCE_REDUCED,  /* a reduction of this kernel */
     OG_INSTANCE_PRODUCT,  /* a product of this kernel */
     OG_INSTANCE_VIEW,     /* its argument under another mapping */
@@ -162,6 +167,16 @@ bool og_node_reduces(const og_planner *b, int32_t node);
 bool og_node_is_product(const og_planner *b, int32_t node);
 /* Its first argument under another mapping, perhaps of another dtype. */
 bool og_node_is_view(const og_planner *b, int32_t node);
+/* Such a view through windows: of something in memory. */
+bool og_node_slides(const og_planner *b, int32_t node);
+/* Such a view that leaves the values in memory as they are. */
+bool og_node_is_plain_view(const og_planner *b, int32_t node);
+bool og_mapping_slides(const og_mapping *mapping);
+/* window: as a mapping has it. Places, taps and stride are left out. */
+og_window og_make_window(const og_planner *b, int32_t window);
+/* What windows of node slide over in memory: its argument, or what that is a view of without
+ * losing a dim that they slide along. */
+int32_t og_find_seen(const og_planner *b, int32_t node);
 
 /* plan_product.c: how product node reads operand side (0 or 1), which is kept or a
  * view of what is; false if the k dims have no common stride. */

@@ -34,24 +34,46 @@ int32_t og_cuda_power_above(int64_t n)
     return power;
 }
 
+enum { MOST_REACH = INT32_MAX / 4 };
+
+/* Adds what extent steps come to; false if that is too far for 31 bits. */
+static bool add_reach(int64_t step, int64_t extent, int64_t *reach)
+{
+    int64_t span;
+    return !__builtin_mul_overflow(step, extent + 16, &span) &&
+           !__builtin_add_overflow(*reach, span, reach) && *reach <= MOST_REACH;
+}
+
+/* Are there places of window that need more than 31 bits? */
+static bool moves_far(const og_kernel *kernel, const og_window *window)
+{
+    const int64_t *extent = kernel->space.extent;
+    int64_t reach = llabs(window->start);
+    return !add_reach(window->step, window->place >= 0 ? extent[window->place] : 1, &reach) ||
+           !add_reach(llabs(window->reach), window->tap >= 0 ? extent[window->tap] : 1, &reach) ||
+           !add_reach(window->divisor, window->extent, &reach);
+}
+
 /* Do indices and offsets need more than 31 bits? A quarter of their range is left for what
  * is counted beyond the space: partial vectors, steps and tiles. */
 static bool needs_wide(const og_kernel *kernel)
 {
-    const int64_t most = INT32_MAX / 4;
+    const int64_t most = MOST_REACH;
     int64_t count = 1;
     for (int32_t d = 0; d < kernel->space.rank; d++)
         if (kernel->space.extent[d] > most ||
             __builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
             return true;
     for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
         int64_t reach = 0;
-        for (int32_t d = 0; d < kernel->space.rank; d++) {
-            int64_t stride = llabs(kernel->accesses[i].stride[d]), span;
-            if (__builtin_mul_overflow(stride, kernel->space.extent[d] + 16, &span) ||
-                __builtin_add_overflow(reach, span, &reach) || reach > most)
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            if (!add_reach(llabs(access->stride[d]), kernel->space.extent[d], &reach))
                 return true;
-        }
+        for (int32_t w = 0; w < access->window_count; w++)
+            if (!add_reach(llabs(access->windows[w].stride), access->windows[w].extent, &reach) ||
+                moves_far(kernel, &access->windows[w]))
+                return true;
     }
     return false;
 }
@@ -334,14 +356,24 @@ static const struct {
     {PRODUCT, "CUDA cores", NULL, og_cuda_emit_product},
 };
 
+/* Are operands seen through windows, or numbered? Only bodies that read by og_loads take them. */
+static bool has_windows(const og_kernel *kernel)
+{
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        if (kernel->accesses[a].window_count || kernel->accesses[a].buffer < 0)
+            return true;
+    return false;
+}
+
 static ogive_status emit_best(og_cuda_emitter *e)
 {
     kernel_kind kind = kind_of(e->kernel);
+    const bool plain_only = kind != PRODUCT && has_windows(e->kernel);
     size_t i = 0;
     e->vector_dim = e->kernel->space.rank - 1;
     for (;; i++) {
         const char *why = NULL;
-        if (choices[i].kind != kind)
+        if (choices[i].kind != kind || (plain_only && choices[i].refuse))
             continue;
         if (choices[i].refuse)
             OG_TRY(choices[i].refuse(e, &why));
@@ -359,7 +391,7 @@ static ogive_status emit_best(og_cuda_emitter *e)
 static ogive_status emit(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    size_t accesses = (size_t)kernel->access_count + 1;
+    size_t accesses = (size_t)kernel->access_count * (1 + OG_MAX_WINDOWS) + 1; /* and windows */
     e->is_kept = OG_ARENA_NEW(e->arena, bool, accesses);
     e->list = OG_ARENA_NEW(e->arena, int32_t, accesses);
     if (!e->is_kept || !e->list)

@@ -21,7 +21,13 @@
 #include "cuda/emit/cuda_work.h"
 
 /* How an access moves along the dim that vectors lie in. */
-typedef enum { OG_CUDA_STILL, OG_CUDA_UNIT, OG_CUDA_STRIDED } og_cuda_motion;
+typedef enum {
+    OG_CUDA_STILL,
+    OG_CUDA_UNIT,
+    OG_CUDA_STRIDED,
+    OG_CUDA_SEEN,
+    OG_CUDA_NUMBERED
+} og_cuda_motion;
 
 typedef struct {
     og_text members; /* of struct og_args */

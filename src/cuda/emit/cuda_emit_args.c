@@ -121,6 +121,8 @@ const char *og_cuda_type_of(og_dtype dtype)
 
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access)
 {
+    if (access->window_count || access->buffer < 0)
+        return access->window_count ? OG_CUDA_SEEN : OG_CUDA_NUMBERED;
     if (e->vector_dim < 0)
         return OG_CUDA_UNIT;
     int64_t stride = access->stride[e->vector_dim];
@@ -167,7 +169,7 @@ static bool needs_last_stride(const og_cuda_emitter *e)
     const int32_t last = e->kernel->space.rank - 1;
     for (int32_t i = 0; e->vector_dim == last && i < e->kernel->access_count; i++) {
         og_cuda_motion motion = og_cuda_motion_of(e, &e->kernel->accesses[i]);
-        if (motion == OG_CUDA_STRIDED ||
+        if (motion >= OG_CUDA_STRIDED ||
             (motion == OG_CUDA_STILL && og_kernel_stores(e->kernel, i)))
             return true;
     }
@@ -176,9 +178,42 @@ static bool needs_last_stride(const og_cuda_emitter *e)
 
 int32_t og_cuda_number_of(const og_cuda_emitter *e, int32_t access)
 {
-    const og_buffer *of = &e->plan->buffers[e->kernel->accesses[access].buffer];
-    bool may_be = e->wishes->numbers && of->kind == OG_BUFFER_INPUT;
-    return may_be ? e->wishes->numbers[of->index] : -1;
+    int32_t buffer = e->kernel->accesses[access].buffer;
+    bool may_be = e->wishes->numbers && buffer >= 0 &&
+                  e->plan->buffers[buffer].kind == OG_BUFFER_INPUT;
+    return may_be ? e->wishes->numbers[e->plan->buffers[buffer].index] : -1;
+}
+
+/* What a window moves by along dim d. */
+static int64_t window_step(const og_window *window, int32_t d)
+{
+    return (window->place == d ? window->step : 0) + (window->tap == d ? window->reach : 0);
+}
+
+static int32_t count_windows(const og_kernel *kernel)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        count += kernel->accesses[i].window_count;
+    return count;
+}
+
+/* a.windows: og_window of prologue.cuh, access by access. */
+static void add_windows(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++) {
+            const og_window *window = &kernel->accesses[i].windows[w];
+            add_bytes(e, &kernel->accesses[i].fill, sizeof(double));
+            add_index_bytes(e, window->start);
+            add_index_bytes(e, window->extent);
+            add_index_bytes(e, window->stride);
+            add_divisor_bytes(e, window->divisor);
+        }
+    if (count_windows(kernel))
+        og_text_add(&e->arguments.members, "    og_window windows[%d];\n",
+                    (int)count_windows(kernel));
 }
 
 /* a.p, a.strides and a.dims. */
@@ -187,15 +222,20 @@ static void add_places(og_cuda_emitter *e)
     const og_kernel *kernel = e->kernel;
     const int32_t rank = kernel->space.rank, dims = rank - (rank && !needs_last_stride(e));
     og_text *members = &e->arguments.members;
-    for (int32_t i = 0; i < kernel->access_count; i++)
-        add_pointer_bytes(e, kernel->accesses[i].buffer, 0);
+    for (int32_t i = 0; i < kernel->access_count; i++) /* of what is numbered nobody reads it */
+        add_pointer_bytes(e, kernel->accesses[i].buffer < 0 ? 0 : kernel->accesses[i].buffer, 0);
     og_text_add(members, "    void *p[%d];\n", (int)kernel->access_count);
     for (int32_t i = 0; i < kernel->access_count; i++)
         for (int32_t d = 0; d < dims; d++)
             add_index_bytes(e, kernel->accesses[i].stride[d]);
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
+            for (int32_t d = 0; d < dims; d++)
+                add_index_bytes(e, window_step(&kernel->accesses[i].windows[w], d));
     if (dims)
-        og_text_add(members, "    og_index strides[%d][%d];\n", (int)kernel->access_count,
-                    (int)dims);
+        og_text_add(members, "    og_index strides[%d][%d];\n",
+                    (int)(kernel->access_count + count_windows(kernel)), (int)dims);
+    add_windows(e);
     for (int32_t d = 0; d < rank; d++)
         add_divisor_bytes(e, kernel->space.extent[d]);
     if (!rank)
@@ -214,6 +254,23 @@ static uint32_t find_moves(const og_cuda_emitter *e, int32_t access)
     return moves;
 }
 
+/* The windows of the kernel as places, the first of them number `place`. */
+static void add_window_places(og_cuda_emitter *e, int32_t place)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++, place++) {
+            const og_window *window = &kernel->accesses[i].windows[w];
+            uint32_t moves = 0;
+            for (int32_t d = 0; d < kernel->space.rank; d++)
+                moves |= (uint32_t)(window_step(window, d) != 0) << d;
+            og_text_add(&e->places,
+                        "template <> struct og_operand<%d> {\n"
+                        "    enum { moves = 0x%x, motion = OG_STRIDED, divides = %d };\n};\n",
+                        (int)place, (unsigned)moves, window->divisor > 1);
+        }
+}
+
 void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text)
 {
     for (int32_t i = 0; i < count; i++)
@@ -223,23 +280,30 @@ void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text)
 void og_cuda_add_operands(og_cuda_emitter *e)
 {
     static const char *const motions[] = {
-        [OG_CUDA_STILL] = "OG_STILL", [OG_CUDA_UNIT] = "OG_UNIT", [OG_CUDA_STRIDED] = "OG_STRIDED"};
+        [OG_CUDA_STILL] = "OG_STILL",       [OG_CUDA_UNIT] = "OG_UNIT",
+        [OG_CUDA_STRIDED] = "OG_STRIDED",   [OG_CUDA_SEEN] = "OG_SEEN",
+        [OG_CUDA_NUMBERED] = "OG_NUMBERED",
+    };
     const og_kernel *kernel = e->kernel;
+    const int32_t windows = count_windows(kernel);
+    int32_t first_window = 0;
     og_text *to = &e->places;
     int32_t tensors = 0;
     add_places(e);
     add_constants(e);
     og_text_add(to,
-                "\nenum { OG_OPERANDS = %d, OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = %d, "
-                "OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
-                (int)kernel->access_count, (int)e->vector_dim,
+                "\nenum { OG_OPERANDS = %d, OG_WINDOWS = %d, OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = "
+                "%d, OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
+                (int)kernel->access_count, (int)windows, (int)e->vector_dim,
                 e->vector_dim < kernel->space.rank - kernel->space.n_reduced,
                 kernel->space.n_reduced && !kernel->product_count, e->mends);
     for (int32_t i = 0; i < kernel->access_count; i++)
         if (og_cuda_number_of(e, i) < 0)
             e->list[tensors++] = i;
-    og_cuda_print_indices(e->list, tensors, to);
-    og_text_add(to, "> og_all_operands;\n");
+    for (int32_t w = 0; w < windows; w++)
+        e->list[tensors + w] = kernel->access_count + w;
+    og_cuda_print_indices(e->list, tensors + windows, to);
+    og_text_add(to, "> og_all_places;\n");
     og_cuda_include(to, "operands");
     og_text_add(to, "\n");
     for (int32_t t = 0; t < tensors; t++) {
@@ -247,10 +311,16 @@ void og_cuda_add_operands(og_cuda_emitter *e)
         const og_access *access = &kernel->accesses[i];
         og_text_add(to,
                     "template <> struct og_operand<%d> : og_%s {\n"
-                    "    enum { moves = 0x%x, motion = %s };\n};\n",
+                    "    enum { moves = 0x%x, motion = %s",
                     (int)i, og_dtype_name(access->dtype), (unsigned)find_moves(e, i),
                     motions[og_cuda_motion_of(e, access)]);
+        if (access->window_count)
+            og_text_add(to, ", first_window = %d, windows = %d", (int)first_window,
+                        (int)access->window_count);
+        og_text_add(to, " };\n};\n");
+        first_window += access->window_count;
     }
+    add_window_places(e, kernel->access_count);
 }
 
 void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count)

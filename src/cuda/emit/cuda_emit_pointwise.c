@@ -53,7 +53,7 @@ static void add_lead(og_cuda_emitter *e)
 bool og_cuda_is_contiguous(const og_cuda_emitter *e)
 {
     for (int32_t i = 0; i < e->kernel->access_count; i++)
-        if (og_cuda_motion_of(e, &e->kernel->accesses[i]) == OG_CUDA_STRIDED)
+        if (og_cuda_motion_of(e, &e->kernel->accesses[i]) >= OG_CUDA_STRIDED)
             return false;
     return e->kernel->space.rank <= 1;
 }

@@ -5,19 +5,25 @@
  * still along a dim costs nothing there.
  *
  * PARAMETERS
- *   OG_OPERANDS      how many there are; og_all_operands: og_indices<0, 1, ...>
+ *   OG_OPERANDS      how many there are
+ *   OG_WINDOWS       windows that they are seen through. Window w is place OG_OPERANDS + w, which
+ *                    moves as operands do; og_all_places: og_indices<0, 1, ...>
  *   OG_VECTOR_DIM    the dim of the space that vectors of OG_V elements lie in
  *   OG_BF16_BY_TWO   1: elements of bfloat16 vectors are taken from words of two
  *   og_operand<n>    emitted below, a dtype's struct with
  *                      moves    bit d: along dim d it moves
- *                      motion   along the vector dim: OG_STILL, OG_UNIT (neighbours) or OG_STRIDED
+ *                      motion   along the vector dim: OG_STILL, OG_UNIT (neighbours) or
+ *                               OG_STRIDED; or OG_SEEN, through windows [first_window, first_window
+ *                               + windows); or OG_NUMBERED: its offset is its value
+ *                    and of a window: moves, motion OG_STRIDED, divides: divisor is not 1
  *   a.p[n]           its first element, a.strides[n][d] what it moves by, a.dims[d] the extents
+ *   a.windows[w]     see og_window
  */
 #include "cuda/kernels/prologue.cuh"
 
 #include "math/half.h"
 
-enum { OG_STILL, OG_UNIT, OG_STRIDED };
+enum { OG_STILL, OG_UNIT, OG_STRIDED, OG_SEEN, OG_NUMBERED };
 
 /* A dtype: how it is stored, and as what numbers it is computed with. */
 struct og_float32 {
@@ -90,16 +96,17 @@ template <int n> using og_stored = typename og_operand<n>::stored;
 
 /* ---- places -------------------------------------------------------------------------------- */
 
-/* Where each operand is, in elements from its first; of one that never moves it stays 0. */
+/* Where each operand is, in elements from its first, and each window, from its start; of one that
+ * never moves it stays 0. */
 struct og_offsets {
-    og_index o[OG_OPERANDS];
+    og_index o[OG_OPERANDS + OG_WINDOWS];
 };
 
 OG_FN og_offsets og_start()
 {
     og_offsets at;
 #pragma unroll
-    for (int n = 0; n < OG_OPERANDS; n++)
+    for (int n = 0; n < OG_OPERANDS + OG_WINDOWS; n++)
         at.o[n] = 0;
     return at;
 }
@@ -136,12 +143,79 @@ template <int dim, int... slower>
 OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
 {
     if constexpr (sizeof...(slower) == 0) {
-        og_move_all<dim>(a, index, at, og_all_operands());
+        og_move_all<dim>(a, index, at, og_all_places());
     } else {
         const og_index rest = og_divide(index, a.dims[dim]);
-        og_move_all<dim>(a, index - rest * a.dims[dim].extent, at, og_all_operands());
+        og_move_all<dim>(a, index - rest * a.dims[dim].extent, at, og_all_places());
         og_seek<slower...>(a, rest, at);
     }
+}
+
+/* ---- windows ------------------------------------------------------------------------------- */
+
+/* Does window w see an element, i further along the vector dim? Moves offset there. */
+template <int w, class Args>
+OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
+{
+    enum { place = OG_OPERANDS + w };
+    og_index p = at.o[place] + a.windows[w].start;
+    if constexpr (og_operand<place>::moves >> OG_VECTOR_DIM & 1)
+        p += i * og_stride<place, OG_VECTOR_DIM>(a);
+    og_index seen = p;
+    if constexpr (og_operand<place>::divides)
+        seen = og_divide(p, a.windows[w].divisor);
+    offset += seen * a.windows[w].stride;
+    const bool sees = p >= 0 && seen < a.windows[w].extent;
+    if constexpr (og_operand<place>::divides)
+        return sees && seen * a.windows[w].divisor.extent == p;
+    else
+        return sees;
+}
+
+template <int first, class Args, int... w>
+OG_FN bool og_look_through(const Args &a, const og_offsets &at, int i, og_index &offset,
+                           og_indices<w...>)
+{
+    return (true & ... & og_look<first + w>(a, at, i, offset));
+}
+
+template <int count> struct og_window_list;
+template <> struct og_window_list<1> {
+    typedef og_indices<0> all;
+};
+template <> struct og_window_list<2> {
+    typedef og_indices<0, 1> all;
+};
+template <> struct og_window_list<3> {
+    typedef og_indices<0, 1, 2> all;
+};
+
+/* Element i along the vector dim of an operand that is seen through windows, or numbered. */
+template <int n, class Args>
+OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
+{
+    og_index offset = at.o[n];
+    if constexpr (og_operand<n>::moves >> OG_VECTOR_DIM & 1)
+        offset += i * og_stride<n, OG_VECTOR_DIM>(a);
+    if constexpr (og_operand<n>::motion == OG_NUMBERED) {
+        return (og_stored<n>)offset;
+    } else {
+        enum { first = og_operand<n>::first_window };
+        typedef typename og_window_list<og_operand<n>::windows>::all all;
+        if (og_look_through<first>(a, at, i, offset, all()))
+            return ((const og_stored<n> *)a.p[n])[offset];
+        return og_operand<n>::narrow(a.windows[first].fill);
+    }
+}
+
+template <int n> OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at,
+                                                         const og_span &span)
+{
+    og_pack<og_stored<n>> x;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        x.e[i] = i >= span.begin && i < span.end ? og_see<n>(a, at, i) : (og_stored<n>)0;
+    return x;
 }
 
 /* ---- loads --------------------------------------------------------------------------------- */
@@ -194,6 +268,8 @@ OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &
         to.x = *og_address<n>(a, at);
     else if constexpr (og_operand<n>::motion == OG_STRIDED)
         to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
+    else if constexpr (og_operand<n>::motion >= OG_SEEN)
+        to.x = og_see_pack<n>(a, at, span);
 }
 
 template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
@@ -243,5 +319,8 @@ template <int n> OG_FN og_stored<n> &og_row_place(const og_args &a, const og_off
 template <int n>
 OG_FN typename og_operand<n>::number og_get_of_row(const og_args &a, const og_offsets &at, int i)
 {
-    return og_operand<n>::widen(og_row_place<n>(a, at, i));
+    if constexpr (og_operand<n>::motion >= OG_SEEN)
+        return og_operand<n>::widen(og_see<n>(a, at, i));
+    else
+        return og_operand<n>::widen(og_row_place<n>(a, at, i));
 }

@@ -76,6 +76,14 @@ OG_FN og_index og_divide(og_index index, const og_divisor &by)
     return by.magic ? (og_index)quotient : index;
 }
 
+/* A window of plan.h: at place p, which is start and what it has moved by, it sees element p /
+ * divisor of `extent` elements that are stride apart; if it sees none, there is fill. */
+struct og_window {
+    double fill;
+    og_index start, extent, stride;
+    og_divisor divisor;
+};
+
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;

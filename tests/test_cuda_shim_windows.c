@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cuda_shim_windows.c - pooling, and its gradients, on CUDA against the CPU's, bit by bit. See
+ * test_cuda_shim.c.
+ */
+#include "cuda_case.h"
+
+static const struct {
+    const char *text;
+    case_shape input, result;
+} cases[] = {
+    {"max_pool1d(x, 3)", SHAPE(2, 5, 41), SHAPE(2, 5, 13)},
+    {"max_pool1d(x, 8, stride=1, padding=4, dilation=3)", SHAPE(2, 3, 64), SHAPE(2, 3, 51)},
+    {"max_pool2d(x, 3, stride=2, padding=1)", SHAPE(2, 3, 17, 30), SHAPE(2, 3, 9, 15)},
+    {"max_pool2d(x, (4, 2), (1, 3), (1, 0), 1, true)", SHAPE(3, 9, 11), SHAPE(3, 8, 4)},
+    {"max_pool3d(x, 2, padding=1)", SHAPE(2, 4, 5, 6), SHAPE(2, 3, 3, 4)},
+    {"avg_pool1d(x, 70, stride=1, padding=35)", SHAPE(3, 100), SHAPE(3, 101)},
+    {"avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=true)", SHAPE(2, 8, 8), SHAPE(2, 5, 5)},
+    {"avg_pool2d(x, 3, padding=1, count_include_pad=false)", SHAPE(2, 2, 7, 9), SHAPE(2, 2, 3, 3)},
+    {"avg_pool3d(x, 2, stride=1, divisor_override=3)", SHAPE(2, 4, 5, 6), SHAPE(2, 3, 4, 5)},
+    {"adaptive_avg_pool2d(x, (2, 3))", SHAPE(2, 3, 8, 9), SHAPE(2, 3, 2, 3)},
+    {"adaptive_max_pool1d(x, 5)", SHAPE(3, 65), SHAPE(3, 5)},
+    {"sigmoid(max_pool2d(x * 2, 2, padding=1)) + 1", SHAPE(2, 3, 6, 10), SHAPE(2, 3, 4, 6)},
+};
+
+static void place_one(placed *p, const case_shape *shape, og_dtype dtype, case_layout layout,
+                      test_random *random)
+{
+    *p = (placed){.dtype = dtype, .rank = shape->rank, .layout = layout};
+    memcpy(p->shape, shape->shape, sizeof p->shape);
+    place(p, random, true);
+    fill(p, random, ORDINARY);
+}
+
+static void test_pooling(void **unused)
+{
+    test_random random = test_random_named("pooling");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
+            if (!test_full() && layout && layout != (int)(1 + i % 7))
+                continue;
+            formula_case c = {.text = cases[i].text, .formula = find_formula(cases[i].text)};
+            c.input_count = 1;
+            place_one(&c.inputs[0], &cases[i].input, (og_dtype)((i + (size_t)layout) % 4),
+                      (case_layout)layout, &random);
+            run_placed(&c, layout % 2 ? STRIDED : CONTIGUOUS, &random);
+        }
+    end_cases("pooling");
+}
+
+static void test_gradients(void **unused)
+{
+    test_random random = test_random_named("gradients");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_error error;
+        ogive_formula *gradient;
+        const char *name = "x";
+        TEST_OK(ogive_formula_gradient(find_formula(cases[i].text), &name, 1, &gradient, &error),
+                error);
+        formula_case c = {.text = cases[i].text, .formula = gradient, .input_count = 2};
+        og_dtype dtype = (og_dtype)(i % 4);
+        place_one(&c.inputs[0], &cases[i].input, dtype, (case_layout)(i % 3), &random);
+        place_one(&c.inputs[1], &cases[i].result, dtype, CONTIGUOUS, &random);
+        run_placed(&c, CONTIGUOUS, &random);
+        ogive_formula_release(gradient);
+    }
+    end_cases("gradients");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pooling),
+        cmocka_unit_test(test_gradients),
+    };
+    return CASE_RUN(tests);
+}
