@@ -206,6 +206,21 @@ static void find_count(og_indices *x, int32_t n, const og_node *node)
     }
 }
 
+/* Dims from `first` on of node n, and of its argument, must be whole; those before are the
+ * argument's. */
+static void find_slid(og_indices *x, int32_t n, int32_t arg, int32_t first)
+{
+    memcpy(x->of[n], x->of[arg], (size_t)first * sizeof x->of[n][0]);
+    for (int32_t i = first; i < x->types[arg].rank; i++)
+        if (x->of[arg][i] >= 0)
+            x->pinned[og_index_root(x, x->of[arg][i])] = true;
+    for (int32_t i = first; i < x->types[n].rank; i++)
+        if (x->types[n].shape[i] != 1) {
+            x->of[n][i] = (x->graph->input_count + n) * OG_MAX_RANK + i;
+            x->pinned[x->of[n][i]] = true;
+        }
+}
+
 static void find_special(og_indices *x, int32_t n, const og_node *node)
 {
     int32_t arg = node->args[0], *own = x->of[n];
@@ -238,6 +253,11 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_row:
     case OG_OP_column:
         find_matrix(x, n, arg, node->op == OG_OP_row);
+        return;
+    case OG_OP_windows:
+    case OG_OP_slide:
+    case OG_OP_slide_back:
+        find_slid(x, n, arg, x->types[n].rank - 2 * node->sliding.rank);
         return;
     case OG_OP_channel_like:
         if (x->types[arg].rank && x->types[n].rank)
