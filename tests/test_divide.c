@@ -268,7 +268,8 @@ static void check_results(const subject *s, size_t index, values *results, int r
              * order. */
             lost |= whole->data[i] == -INFINITY && want->data[i] < -36;
             /* Nor what such an error, or a 0, leaves of a division. */
-            lost |= isnan(whole->data[i]) && (strstr(s->text, "fmod") || strstr(s->text, "remainder"));
+            lost |=
+                isnan(whole->data[i]) && (strstr(s->text, "fmod") || strstr(s->text, "remainder"));
             total.excused += lost;
             if (!lost && !is_close(whole->data[i], want->data[i], other)) {
                 char what[200];

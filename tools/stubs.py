@@ -21,6 +21,7 @@ VALUES = ("exponent", "min", "max")  # tensors or numbers
 OF_TWO = ("max", "min")  # their dim may be the other tensor
 PAIRS = ("var_mean", "std_mean")
 WITH_UNBIASED = ("var", "std", *PAIRS)
+STEPS = ("kernel_size", "stride", "padding", "dilation", "output_size")  # of windows
 DIMS = "int | Sequence[int]"
 
 
@@ -35,6 +36,8 @@ def type_of(name, function, group, default):
     elif name in ("dim", "normalized_shape"):
         of = "int" if group in ("normalisation", "distance") and name == "dim" else DIMS
         of += " | Tensor" if function in OF_TWO else ""
+    elif name in STEPS:
+        of = DIMS
     elif name == "p" and function == "norm":
         of = "float | str"
     elif default in ("True", "False"):

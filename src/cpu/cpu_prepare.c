@@ -105,11 +105,16 @@ static void choose_rows(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_geom
 static void choose_columns(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_geometry *rows)
 {
     const og_space *space = &kernel->space;
-    int32_t kept = space->rank - space->n_reduced;
+    int32_t kept = space->rank - space->n_reduced, inner = kept - 1;
+    /* Lines of an image may be short, and what they see is copied anyway: several make a block.
+     * avg_pool2d by 2 of 8 x 64 x 56 x 56: 13.0 -> 2.8 ms, one thread of a busy Zen 4. */
+    for (int64_t count = inner >= 0 ? space->extent[inner] : 0;
+         kernel->slides && inner > 0 && count < WHOLE_ROWS;)
+        count *= space->extent[--inner];
     for (int32_t d = 0; d < space->rank; d++)
-        add_dim(g, d >= kept ? OG_CPU_OUTER : d == kept - 1 ? OG_CPU_INNER : OG_CPU_BASE, d);
+        add_dim(g, d >= kept ? OG_CPU_OUTER : d >= inner ? OG_CPU_INNER : OG_CPU_BASE, d);
     for (int32_t d = 0; d < kept; d++)
-        add_dim(rows, d == kept - 1 ? OG_CPU_INNER : OG_CPU_BASE, d);
+        add_dim(rows, d >= inner ? OG_CPU_INNER : OG_CPU_BASE, d);
     g->layout = OG_CPU_COLUMNS;
     g->many = count_dims(space, g, OG_CPU_INNER) < MIN_BLOCK;
     g->whole = g->many;

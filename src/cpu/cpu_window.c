@@ -33,19 +33,18 @@ static int64_t remainder_of(int64_t a, int64_t b) /* b > 0 */
     return rest < 0 ? rest + b : rest;
 }
 
-/* The quantity that axes lead to at a piece's first element. */
+/* Where axes lead to before inner indices count. */
 static int64_t find_start(const og_cpu_axis *axes, const og_cpu_piece *at)
 {
     return og_cpu_find_offset(&axes[OG_CPU_BASE], at->base) +
-           og_cpu_find_offset(&axes[OG_CPU_OUTER], at->outer) +
-           og_cpu_find_offset(&axes[OG_CPU_INNER], at->inner);
+           og_cpu_find_offset(&axes[OG_CPU_OUTER], at->outer);
 }
 
-/* Shortens *count to indices along which axes move evenly. */
-static line find_line(const og_cpu_axis *axes, const og_cpu_piece *at, int64_t *count)
+/* Shortens *count to indices from `inner` on along which axes move evenly. */
+static line find_line(const og_cpu_axis *axes, int64_t start, int64_t inner, int64_t *count)
 {
-    line of = {find_start(axes, at), 0};
-    *count = og_cpu_find_stretch(&axes[OG_CPU_INNER], at->inner, *count, &of.step);
+    line of = {start + og_cpu_find_offset(&axes[OG_CPU_INNER], inner), 0};
+    *count = og_cpu_find_stretch(&axes[OG_CPU_INNER], inner, *count, &of.step);
     return of;
 }
 
@@ -106,7 +105,7 @@ static void see_stretch(const og_cpu_access *access, const og_cpu_step *step, co
     for (int32_t i = 0; i < access->window_count && of.first < of.end; i++) {
         seen by = look(&access->windows[i], places[i], count);
         bool narrows = by.period > 1 || by.first > 0 || by.end < count;
-        of = narrows ? by : of; /* at most one of them moves: see og_cpu_see() */
+        of = narrows ? by : of; /* at most one of them moves: see see_row() */
     }
     int64_t seen_count = of.first < of.end ? (of.end - of.first - 1) / of.period + 1 : 0;
     if (of.period > 1 || seen_count == 0) {
@@ -142,32 +141,40 @@ static void count_up(line offset, int64_t count, char *to, size_t bytes)
     }
 }
 
+/* A row of a piece: everything at one outer index, which *at has. */
+static void see_row(const og_cpu_access *access, const og_cpu_step *step, const char *memory,
+                    const og_cpu_piece *at, char *to, size_t bytes)
+{
+    line places[OG_MAX_WINDOWS];
+    int64_t start = find_start(access->axes, at), starts[OG_MAX_WINDOWS];
+    for (int32_t k = 0; k < access->window_count; k++)
+        starts[k] = access->windows[k].start + find_start(access->windows[k].axes, at);
+    for (int64_t i = 0, count; i < at->inner_count; i += count, to += (size_t)count * bytes) {
+        count = at->inner_count - i;
+        line offset = find_line(access->axes, start, at->inner + i, &count);
+        int32_t moving = 0;
+        for (int32_t k = 0; k < access->window_count; k++) {
+            places[k] = find_line(access->windows[k].axes, starts[k], at->inner + i, &count);
+            moving += places[k].step != 0;
+        }
+        if (moving > 1) /* two windows along one dim: rare enough to go one by one */
+            count = 1;
+        if (memory)
+            see_stretch(access, step, memory, offset, places, count, to, bytes);
+        else
+            count_up(offset, count, to, bytes);
+    }
+}
+
 void og_cpu_see(const og_cpu_worker *w, const og_cpu_access *access, const og_cpu_step *step,
                 const og_cpu_piece *piece)
 {
     size_t bytes = step->loops == w->kernel->loops_f64 ? sizeof(double) : sizeof(float);
     const char *memory = access->buffer < 0 ? NULL : og_cpu_find_buffer(w->job, access->buffer);
-    char *to = w->places[step->dst];
     og_cpu_piece at = *piece;
-    line places[OG_MAX_WINDOWS];
-    for (int64_t o = 0; o < piece->outer_count; o++)
-        for (int64_t i = 0, count; i < piece->inner_count; i += count) {
-            at.outer = piece->outer + o;
-            at.inner = piece->inner + i;
-            count = piece->inner_count - i;
-            line offset = find_line(access->axes, &at, &count);
-            int32_t moving = 0;
-            for (int32_t k = 0; k < access->window_count; k++) {
-                places[k] = find_line(access->windows[k].axes, &at, &count);
-                places[k].start += access->windows[k].start;
-                moving += places[k].step != 0;
-            }
-            if (moving > 1) /* two windows along one dim: rare enough to go one by one */
-                count = 1;
-            if (!memory)
-                count_up(offset, count, to, bytes);
-            else
-                see_stretch(access, step, memory, offset, places, count, to, bytes);
-            to += (size_t)count * bytes;
-        }
+    for (int64_t o = 0; o < piece->outer_count; o++) {
+        at.outer = piece->outer + o;
+        see_row(access, step, memory, &at,
+                (char *)w->places[step->dst] + (size_t)(o * piece->inner_count) * bytes, bytes);
+    }
 }

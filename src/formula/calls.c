@@ -176,6 +176,10 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
         list = builder->dims[operand->index];
         if (builder->composite != OG_FUNCTION_COUNT)
             return OGIVE_OK; /* checked when the composite was called */
+        if (list.count == 0 && isnan(parameter->number)) { /* as in PyTorch */
+            operand->kind = OG_OPERAND_NONE;
+            return OGIVE_OK;
+        }
     } else if (operand->kind != OG_OPERAND_NUMBER ||
                !get_integer(operand->number, &list.values[0])) {
         return fail_kind(builder, op, parameter, operand, "an integer or a list of integers");
@@ -267,6 +271,10 @@ static ogive_status bind_argument(og_builder *builder, og_op op, int position, i
     case OG_PARAMETER_FLAG:
         if (operand->kind != OG_OPERAND_FLAG)
             return fail_kind(builder, op, parameter, operand, "true or false");
+        if (operand->flag && strcmp(parameter->name, "return_indices") == 0)
+            OG_FAIL(builder->error, OGIVE_UNSUPPORTED, operand->offset,
+                    "%s: return_indices must be false: a formula gives the values alone",
+                    get_label(builder, op));
         return OGIVE_OK;
     case OG_PARAMETER_CHOICE:
         return bind_choice(builder, op, parameter, operand);

@@ -13,7 +13,10 @@ __all__ = ["where", "sigmoid", "hardsigmoid", "relu", "relu6", "leaky_relu", "el
            "rms_norm", "normalize", "cosine_similarity", "pairwise_distance", "mse_loss", "l1_loss",
            "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "hinge_embedding_loss",
-           "triplet_margin_loss", "matmul", "linear", "addmm"]
+           "triplet_margin_loss", "matmul", "linear", "addmm", "max_pool1d", "max_pool2d",
+           "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d",
+           "lp_pool3d", "adaptive_avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool2d",
+           "adaptive_max_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool3d"]
 
 def where(condition: Tensor, input: Tensor | float, other: Tensor | float, *,
           out: Tensor | None = ...) -> Tensor: ...
@@ -147,3 +150,48 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ..., *,
            out: Tensor | None = ...) -> Tensor: ...
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = ..., alpha: float = ...,
           out: Tensor | None = ...) -> Tensor: ...
+def max_pool1d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
+               return_indices: bool = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def max_pool2d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
+               return_indices: bool = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def max_pool3d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
+               return_indices: bool = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               ceil_mode: bool = ..., count_include_pad: bool = ..., *,
+               out: Tensor | None = ...) -> Tensor: ...
+def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               ceil_mode: bool = ..., count_include_pad: bool = ...,
+               divisor_override: float | None = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int],
+               stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+               ceil_mode: bool = ..., count_include_pad: bool = ...,
+               divisor_override: float | None = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
+              stride: int | Sequence[int] | None = ..., ceil_mode: bool = ..., *,
+              out: Tensor | None = ...) -> Tensor: ...
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
+              stride: int | Sequence[int] | None = ..., ceil_mode: bool = ..., *,
+              out: Tensor | None = ...) -> Tensor: ...
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
+              stride: int | Sequence[int] | None = ..., ceil_mode: bool = ..., *,
+              out: Tensor | None = ...) -> Tensor: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int], *,
+                        out: Tensor | None = ...) -> Tensor: ...
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = ...,
+                        *, out: Tensor | None = ...) -> Tensor: ...
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int], *,
+                        out: Tensor | None = ...) -> Tensor: ...
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = ...,
+                        *, out: Tensor | None = ...) -> Tensor: ...
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int], *,
+                        out: Tensor | None = ...) -> Tensor: ...
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = ...,
+                        *, out: Tensor | None = ...) -> Tensor: ...
