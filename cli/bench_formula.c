@@ -292,11 +292,10 @@ static bool write_plot(const formula_bench *options, const char *formula, const 
 
 bool bench_formula(const formula_bench *options, const text_list *arguments, failure *why)
 {
-    request r = {0};
-    series s = {.shapes = json_array()};
-
     if (options->peer && strcmp(options->peer, "torch") != 0)
         return failed(why, STATUS_USAGE, "unknown peer '%s'; expected torch", options->peer);
+    request r = {0};
+    series s = {.shapes = json_array()};
     bool good = request_prepare(&r, NULL, arguments, NULL, &options->device, why) &&
                 measure_all(options, arguments, &r, &s, why) && measure_peer(options, &r, &s, why);
     if (good && options->plot)

@@ -88,6 +88,7 @@ static void test_golden_sources(void **state)
         {"cuda/rows_split.cu", "logsumexp(x, 1)", "40x50000"},
         {"cuda/columns.cu", "sum(sigmoid(x), 1)", "30x40x50"},
         {"cuda/columns_split.cu", "softmax(x, 0)", "50000x40"},
+        {"cuda/windows.cu", "max_pool2d(x, 3, 2, 1)", "2x30x40x50"},
     };
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
         og_arena arena = {0};
@@ -552,6 +553,35 @@ static void test_functions_compile(void **state)
     end_units();
 }
 
+static void test_windows_compile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *shape;
+    } cases[] = {
+        {"max_pool1d(x, 8, 1, 4, 3)", "4x500"},
+        {"max_pool2d(x, 3, 2, 1)", "2x3x40x50"},
+        {"avg_pool2d(x, 3, 2, 1, true, false)", "2x3x40x50"},
+        {"avg_pool3d(x, 2)", "3x10x12x14"},
+    };
+    static const char *const dtypes[] = {"", "h", "b", "d"};
+    if (!load_nvrtc())
+        skip();
+    for (size_t a = 0; a < TEST_COUNT(archs); a++) {
+        if (!nvrtc_knows(archs[a]))
+            continue;
+        unit u = start_unit(archs[a]);
+        for (size_t c = 0; c < TEST_COUNT(cases); c++)
+            for (size_t d = 0; d < TEST_COUNT(dtypes); d++) {
+                char shapes[64];
+                snprintf(shapes, sizeof shapes, "%s%s", cases[c].shape, dtypes[d]);
+                add_kernel(&u, cases[c].formula, shapes);
+            }
+        compile_unit(&u);
+    }
+    end_units();
+}
+
 /* Every body, size and dtype, with the passes that make them hard. */
 static void test_bodies_compile(void **state)
 {
@@ -680,6 +710,7 @@ int main(void)
         cmocka_unit_test(test_refusals),          cmocka_unit_test(test_division),
         cmocka_unit_test(test_functions_compile), cmocka_unit_test(test_bodies_compile),
         cmocka_unit_test(test_absurd_extents),    cmocka_unit_test(test_big_bodies_compile),
+        cmocka_unit_test(test_windows_compile),
     };
     return TEST_RUN(tests);
 }

@@ -148,6 +148,7 @@ def main() -> None:
                   "tokens/s", flush=True)
         if apart >= 1e-4:
             raise SystemExit(1)
+    dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 
 

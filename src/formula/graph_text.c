@@ -118,6 +118,31 @@ static void write_dims(const writer *w, const og_node *node)
         og_text_add(w->text, ", keepdim=true");
 }
 
+/* ", kernel_size=(3, 3), stride=(2, 2)": what is not as it is when it is not given. */
+static void write_windows(const writer *w, const og_node *node)
+{
+    const og_sliding *s = &node->sliding;
+    const struct {
+        const char *name;
+        const int32_t *steps;
+        int32_t usual;
+    } lists[] = {{"kernel_size", s->size, -1},
+                 {"stride", s->stride, 1},
+                 {"padding", s->padding, 0},
+                 {"dilation", s->dilation, 1}};
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
+        bool is_usual = true;
+        for (int i = 0; i < s->rank; i++)
+            is_usual &= lists[l].steps[i] == lists[l].usual;
+        if (is_usual)
+            continue;
+        og_text_add(w->text, ", %s=%s", lists[l].name, s->rank > 1 ? "(" : "");
+        for (int i = 0; i < s->rank; i++)
+            og_text_add(w->text, i ? ", %d" : "%d", (int)lists[l].steps[i]);
+        og_text_add(w->text, s->rank > 1 ? ")" : "");
+    }
+}
+
 static void write_call(const writer *w, const og_node *node)
 {
     const og_function *function = og_function_of(node->op);
@@ -128,6 +153,8 @@ static void write_call(const writer *w, const og_node *node)
         write_node(w, node->args[i], OG_BINDS_NOT);
     }
     write_dims(w, node);
+    if (node->sliding.rank)
+        write_windows(w, node);
     bool has_number = node->op == OG_OP_full_like || (node->op == OG_OP_count && node->numbers[0]);
     for (int i = 0; i < (has_number ? 1 : function->constants); i++)
         og_text_add(w->text, ", %s", og_number_text(node->numbers[i], number));

@@ -138,6 +138,10 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
             find_reduced(f, n, node->args[0]);
             return OGIVE_OK;
         }
+        if (node->sliding.rank || node->op == OG_OP_index)
+            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
+                    "%s: PyTorch files have no pooling; ogive.torch has",
+                    og_node_label(f->graph, node));
         if (og_function_of(node->op)->kind == OG_SPECIAL)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
                     "%s: a PyTorch file computes in one dtype, that of its inputs",

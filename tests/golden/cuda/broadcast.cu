@@ -29,8 +29,8 @@ struct og_args {
     og_index full;
 };
 
-enum { OG_OPERANDS = 3, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0, 1, 2> og_all_operands;
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 1, 2> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float16 {

@@ -27,8 +27,8 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 2, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
-typedef og_indices<0, 1> og_all_operands;
+enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+typedef og_indices<0, 1> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {

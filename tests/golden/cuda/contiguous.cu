@@ -25,8 +25,8 @@ struct og_args {
     og_index full;
 };
 
-enum { OG_OPERANDS = 2, OG_VECTOR_DIM = 0, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0, 1> og_all_operands;
+enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_VECTOR_DIM = 0, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 1> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
