@@ -13,7 +13,18 @@ static const host_dtype dtypes[] = {
     {"bfloat16", {kDLBfloat, 16, 1}, 2, NULL, "BF16"},
     {"float32", {kDLFloat, 32, 1}, 4, "<f4", "F32"},
     {"float64", {kDLFloat, 64, 1}, 8, "<f8", "F64"},
+    {"bool", {kDLBool, 8, 1}, 1, "|b1", "BOOL"},
+    {"uint8", {kDLUInt, 8, 1}, 1, "|u1", "U8"},
+    {"int8", {kDLInt, 8, 1}, 1, "|i1", "I8"},
+    {"int16", {kDLInt, 16, 1}, 2, "<i2", "I16"},
+    {"int32", {kDLInt, 32, 1}, 4, "<i4", "I32"},
+    {"int64", {kDLInt, 64, 1}, 8, "<i8", "I64"},
 };
+
+bool host_dtype_is_float(const host_dtype *dtype)
+{
+    return dtype->code.code == kDLFloat || dtype->code.code == kDLBfloat;
+}
 
 size_t host_dtype_count(void)
 {
@@ -112,10 +123,35 @@ static double value_of_half(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
+static double value_of_integer(const host_dtype *dtype, const unsigned char *at)
+{
+    int64_t wide;
+    int32_t word;
+    int16_t half;
+
+    switch (dtype->bytes) {
+    case 8:
+        memcpy(&wide, at, sizeof(wide));
+        return (double)wide;
+    case 4:
+        memcpy(&word, at, sizeof(word));
+        return word;
+    case 2:
+        memcpy(&half, at, sizeof(half));
+        return half;
+    default:
+        return dtype->code.code == kDLInt    ? (double)(int8_t)*at
+               : dtype->code.code == kDLBool ? *at != 0
+                                             : *at;
+    }
+}
+
 double host_value(const host_dtype *dtype, const void *data, int64_t index)
 {
     const unsigned char *at = (const unsigned char *)data + (size_t)index * dtype->bytes;
 
+    if (!host_dtype_is_float(dtype))
+        return value_of_integer(dtype, at);
     if (dtype->bytes == 8) {
         double value;
         memcpy(&value, at, sizeof(value));
@@ -151,7 +187,7 @@ static double round_to(double value, int digits, int lowest, double greatest)
 
 double host_round(const host_dtype *dtype, double value)
 {
-    if (dtype->bytes == 8)
+    if (dtype->bytes == 8 || !host_dtype_is_float(dtype))
         return value;
     if (dtype->bytes == 4)
         return (float)value;

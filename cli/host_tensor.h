@@ -20,15 +20,17 @@ typedef struct {
     const char *name;             /* "float32" */
     DLDataType code;              /* DLPack's */
     size_t bytes;                 /* of one element */
-    const char *npy_name;         /* "<f4", NULL if NumPy has none */
+    const char *npy_name;         /* "<f4", "|b1", NULL if NumPy has none */
     const char *safetensors_name; /* "F32" */
 } host_dtype;
 
 /* NULL if there is none. */
 const host_dtype *host_dtype_named(const char *name);
 const host_dtype *host_dtype_of(DLDataType code);
-/* "float16, bfloat16, float32, float64": for messages. */
-#define HOST_DTYPE_NAMES "float16, bfloat16, float32, float64"
+/* Of all, for messages. */
+#define HOST_DTYPE_NAMES                                                                           \
+    "float16, bfloat16, float32, float64, bool, uint8, int8, int16, int32, int64"
+bool host_dtype_is_float(const host_dtype *dtype);
 size_t host_dtype_count(void);
 const host_dtype *host_dtype_at(size_t index);
 

@@ -404,6 +404,24 @@ static uint16_t narrow_bits(const host_dtype *dtype, uint64_t random)
     return value == 0 ? 0 : (uint16_t)((bits >> 13) - ((127 - 15) << 10));
 }
 
+/* A small one that every type holds. */
+static void put_integer(const host_dtype *dtype, void *data, int64_t i, int value)
+{
+    switch (dtype->bytes) {
+    case 8:
+        ((int64_t *)data)[i] = value;
+        break;
+    case 4:
+        ((int32_t *)data)[i] = value;
+        break;
+    case 2:
+        ((int16_t *)data)[i] = (int16_t)value;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+    }
+}
+
 void fill_uniform(const host_dtype *dtype, void *data, int64_t elements, uint64_t seed,
                   const char *name)
 {
@@ -413,7 +431,9 @@ void fill_uniform(const host_dtype *dtype, void *data, int64_t elements, uint64_
         key = mix(key ^ (unsigned char)*name);
     for (int64_t i = 0; i < elements; i++) {
         uint64_t random = mix(key + (uint64_t)i);
-        if (dtype->bytes == 4)
+        if (!host_dtype_is_float(dtype)) /* 0 to 127, or 0 and 1 */
+            put_integer(dtype, data, i, (int)(random >> (dtype->code.code == kDLBool ? 63 : 57)));
+        else if (dtype->bytes == 4)
             ((float *)data)[i] = (float)(random >> 40) * 0x1p-24f;
         else if (dtype->bytes == 8)
             ((double *)data)[i] = (double)(random >> 11) * 0x1p-53;

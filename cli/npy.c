@@ -140,10 +140,9 @@ static bool fail_descr(const char *descr, failure *why)
         char kind;
         const char *name;
     } kinds[] = {
-        {'b', "bool"},
-        {'?', "bool"},
-        {'i', "an integer"},
-        {'u', "an unsigned integer"},
+        {'b', "a boolean that is not of 8 bits"},
+        {'i', "an integer of another size or byte order"},
+        {'u', "an unsigned integer of more than 8 bits"},
         {'c', "complex"},
         {'m', "a duration"},
         {'M', "a date"},
@@ -156,7 +155,7 @@ static bool fail_descr(const char *descr, failure *why)
     };
     const char *type = descr + (*descr && strchr("<>|=", *descr) ? 1 : 0);
     const char *takes = "ogive reads little-endian float16, float32 and float64 "
-                        "('<f2', '<f4', '<f8')";
+                        "('<f2', '<f4', '<f8'), bool, uint8 and integers of 8 to 64 bits";
 
     if (*descr == '>' && type[0] == 'f')
         return failed(why, STATUS_FILE, "dtype '%s' is big-endian; %s", descr, takes);
@@ -176,7 +175,8 @@ static bool read_descr(cursor *c, host_layout *layout)
     if (c->at < c->length && c->text[c->at] == '[')
         return failed(c->why, STATUS_FILE,
                       "the dtype is structured (a record with fields); ogive reads little-endian "
-                      "float16, float32 and float64 ('<f2', '<f4', '<f8')");
+                      "float16, float32 and float64 ('<f2', '<f4', '<f8'), bool, uint8 and "
+                      "integers of 8 to 64 bits");
     if (!read_string(c, "the dtype as a string", descr, sizeof(descr)))
         return false;
     for (size_t i = 0; i < host_dtype_count(); i++) {

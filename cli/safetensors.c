@@ -290,9 +290,11 @@ bool safetensors_layout(const safetensors_entry *entry, host_layout *out, failur
         if (!strcmp(host_dtype_at(i)->safetensors_name, entry->dtype))
             out->dtype = host_dtype_at(i);
     if (!out->dtype)
-        return failed(why, STATUS_FILE,
-                      "tensor '%.200s' has dtype %s; ogive takes F16, BF16, F32, F64", entry->name,
-                      entry->dtype);
+        return failed(
+            why, STATUS_FILE,
+            "tensor '%.200s' has dtype %s; ogive takes F16, BF16, F32, F64, BOOL, U8, I8, "
+            "I16, I32, I64",
+            entry->name, entry->dtype);
     if (ndim > MAX_RANK)
         return failed(why, STATUS_FILE, "tensor '%.200s' has %zu dims; ogive takes up to %d",
                       entry->name, ndim, MAX_RANK);

@@ -169,7 +169,9 @@ static void format_value(const number_format *f, double value, char out[800])
     char text[400];
     int width = f->left + (f->any_finite ? f->right + 1 : 0);
 
-    if (!isfinite(value)) {
+    if (f->dtype->code.code == kDLBool) {
+        snprintf(out, 800, "%s", value ? " True" : "False");
+    } else if (!isfinite(value)) {
         snprintf(out, 800, "%*s", width, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
     } else if (f->exponent) {
         snprintf(text, sizeof(text), "%.*e", f->precision, value);
@@ -325,6 +327,8 @@ void summary_print(FILE *out, const char *label, const host_layout *layout, cons
 
 static json_t *nested_json(const host_layout *layout, const void *data, int32_t dim, int64_t offset)
 {
+    if (dim == layout->ndim && layout->dtype->code.code == kDLBool)
+        return json_boolean(host_value(layout->dtype, data, offset) != 0);
     if (dim == layout->ndim)
         return json_number_or_text(host_value(layout->dtype, data, offset));
     json_t *list = json_array();

@@ -5,7 +5,7 @@
  *
  * Shapes are written "4x5", separated by blanks, one per input; a suffix says 't' (last two
  * dims transposed in memory), 's' (every second element of the last dim), 'h' (float16),
- * 'b' (bfloat16), 'd' (float64).
+ * 'b' (bfloat16), 'd' (float64), 'm' (bool), 'c', 'n', 'i', 'l' (integers of 8 to 64 bits).
  */
 #ifndef OG_PLAN_CASE_H
 #define OG_PLAN_CASE_H
@@ -35,6 +35,11 @@ static inline const char *read_layout(const char *text, og_layout *layout)
         layout->dtype = *text == 'h'   ? OG_FLOAT16
                         : *text == 'b' ? OG_BFLOAT16
                         : *text == 'd' ? OG_FLOAT64
+                        : *text == 'm' ? OG_BOOL
+                        : *text == 'c' ? OG_INT8
+                        : *text == 'n' ? OG_INT16
+                        : *text == 'i' ? OG_INT32
+                        : *text == 'l' ? OG_INT64
                                        : layout->dtype;
     }
     return text + (*text == ' ');

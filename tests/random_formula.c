@@ -420,7 +420,7 @@ static void add_inputs(test_random *random, random_formula *f, int64_t max_count
                      : style < 68 ? OG_FLOAT16
                      : style < 78 ? OG_BFLOAT16
                      : style < 85 ? OG_FLOAT64
-                                  : (og_dtype)below(random, OG_DTYPE_COUNT);
+                                  : (og_dtype)below(random, OG_FLOAT_COUNT);
         add_node(f, &node);
     }
 }

@@ -246,7 +246,10 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     for (int a = 0; a < function->args; a++)
         if (turns_back(op, args, a, constants))
             return undecided;
-    /* What a division leaves says nothing once its quotient is not known. */
+    /* What a division leaves says nothing once its quotient is not known, nor a power of a negative
+     * number once it is not known whether its exponent is whole. */
+    if (!exact && op == OG_OP_power && !(args[0].value - args[0].bound > 0))
+        return undecided;
     if (!exact && (op == OG_OP_fmod || op == OG_OP_remainder))
         return undecided;
     /* A subnormal on the way may be magnified by a constant, as in f(x beta) / beta. */

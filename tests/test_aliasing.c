@@ -309,7 +309,7 @@ static bool mark_bytes(const og_layout *l, int64_t first, int mark, int forbidde
 
 static og_layout pick_layout(test_random *random)
 {
-    og_layout l = {.dtype = (og_dtype)test_random_below(random, OG_DTYPE_COUNT),
+    og_layout l = {.dtype = (og_dtype)test_random_below(random, OG_FLOAT_COUNT),
                    .rank = (int32_t)test_random_below(random, 4)};
     for (int32_t d = 0; d < l.rank; d++) {
         l.shape[d] = test_random_below(random, 6);

@@ -69,7 +69,7 @@ static void test_column_widths(void **unused)
 static void test_reduction_dtypes(void **unused)
 {
     (void)unused;
-    for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+    for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++)
         for (int order = 0; order < 2; order++)
             for (int computed = 0; computed < 2; computed++) {
                 check(build_reduction((og_order)order, 9, 70, computed, (og_dtype)dtype), 1, false);
@@ -158,7 +158,7 @@ static void test_kept_exponentials(void **unused)
     (void)unused;
     check(build_two_softmaxes(30, 50), 0, false);
     check(build_two_softmaxes(3, 5000), 2, false);
-    for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+    for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++)
         for (uint64_t seed = 0; seed < 4; seed++) {
             check(build_exponentials(30, 5, (og_dtype)dtype), seed, true);
             check(build_exponentials(50, 60, (og_dtype)dtype), seed, seed % 2);
@@ -174,7 +174,7 @@ static void test_softmax(void **unused)
     (void)unused;
     for (size_t s = 0; s < TEST_COUNT(shapes); s++)
         for (int order = 0; order < 2; order++)
-            for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++) {
+            for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++) {
                 if (dtype && shapes[s][0] * shapes[s][1] > 20000)
                     continue;
                 check(build_softmax((og_order)order, shapes[s][0], shapes[s][1], (og_dtype)dtype),
@@ -200,7 +200,7 @@ static void check_pointwise(int32_t rank, const int64_t *extents, const int64_t 
 static void test_pointwise_layouts(void **unused)
 {
     (void)unused;
-    for (int t = 0; t < OG_DTYPE_COUNT; t++) {
+    for (int t = 0; t < OG_FLOAT_COUNT; t++) {
         og_dtype dtype = (og_dtype)t;
         int64_t none[1] = {1};
         check_pointwise(0, none, none, none, none, dtype);
@@ -299,7 +299,7 @@ static void test_conversions(void **unused)
 {
     (void)unused;
     for (int from = 0; from < 2; from++)
-        for (int to = 0; to < OG_DTYPE_COUNT; to++) {
+        for (int to = 0; to < OG_FLOAT_COUNT; to++) {
             builder *b = begin(OG_ROWS, 1, (int64_t[]){5000}, 0);
             int64_t stride[1] = {1};
             og_dtype source = from ? OG_FLOAT64 : OG_FLOAT32;
@@ -346,7 +346,7 @@ static void check_in_place(builder *b, int32_t input)
 static void test_in_place(void **unused)
 {
     (void)unused;
-    for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++) {
         for (int order = 0; order < 2; order++)
             for (int n = 60; n <= 600; n *= 10)
                 check_in_place(build_softmax((og_order)order, 70, n, (og_dtype)dtype), 0);

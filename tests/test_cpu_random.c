@@ -88,7 +88,7 @@ static int32_t draw_load(test_random *random, builder *b, bool row)
     if (test_random_below(random, 12) == 0)
         return draw_numbers(random, b, row);
     int64_t strides[OG_MAX_RANK] = {0};
-    og_dtype dtype = (og_dtype)test_random_below(random, OG_DTYPE_COUNT);
+    og_dtype dtype = (og_dtype)test_random_below(random, OG_FLOAT_COUNT);
     const og_space *space = &b->kernel.space;
     draw_strides(random, space, row ? reduced_dims(space) : 0, true, strides);
     int32_t access = add_access(b, OG_BUFFER_INPUT, dtype, strides);

@@ -626,7 +626,19 @@ static void test_big_bodies_compile(void **state)
                  {"mish(x)", "30000000b"},
                  {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096 40x4096"},
                  {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096b 40x4096b"},
-                 {"softmax(gelu(x), 1)", "40x1024"}};
+                 {"softmax(gelu(x), 1)", "40x1024"},
+                 /* masks and integers, in every body */
+                 {"where(m, x, 0) > 0.5", "5000000m 5000000"},
+                 {"x * i + j - k", "5000 5000l 5000n 5000c"},
+                 {"where(m.T, x.T, 0)", "512x512m 512x512h"},
+                 {"softmax(where(m & (x > 0), x, -inf), 1)", "90x4096m 90x4096"},
+                 {"softmax(where(m, x, -inf), 1)", "40x60000m 40x60000"},
+                 {"softmax(where(m, x, -inf), 1)", "40x3m 40x3h"},
+                 {"sum(x * i, 0), sum(float32(m), 0)", "900x64 900x64i 900x64m"},
+                 {"sum(x * i)", "900x640 900x640l"},
+                 {"where(m, linear(x, w), 0)", "256x256m 256x256 256x256"},
+                 {"where(m, linear(x, w), 0) > 0", "256x256m 256x256h 256x256h"},
+                 {"sum(where(m, linear(x, w), 0), 1)", "256x256m 256x256b 256x256b"}};
     if (!load_nvrtc())
         skip();
     for (size_t a = 0; a < TEST_COUNT(archs); a++) {
@@ -667,7 +679,7 @@ static void test_absurd_extents(void **state)
     };
     (void)state;
     for (size_t c = 0; c < TEST_COUNT(absurd); c++)
-        for (int i = 0; i < 4 * OG_DTYPE_COUNT; i++) { /* strict, broadcast */
+        for (int i = 0; i < 4 * OG_FLOAT_COUNT; i++) { /* strict, broadcast */
             og_graph graph;
             og_plan plan;
             og_arena arena = {0};

@@ -16,7 +16,7 @@ static void test_sizes(void **unused)
     test_random random = test_random_named("sizes");
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(sizes); i++)
-        for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+        for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++)
             for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
                 case_shape shape = SHAPE(sizes[i]);
                 case_layout results = layout == STILL_LAST || layout == STILL_FIRST
@@ -176,7 +176,7 @@ static void test_gradients(void **unused)
     const case_shape shape = SHAPE(70, 33);
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(texts); i++)
-        for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++) {
+        for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++) {
             ogive_error error;
             ogive_formula *formula = find_formula(texts[i]), *gradient;
             size_t count = ogive_formula_input_count(formula);

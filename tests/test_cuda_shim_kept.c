@@ -29,7 +29,7 @@ static void test_lengths(void **unused)
     for (size_t f = 0; f < TEST_COUNT(formulas); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(4 + (int64_t)(i % 2), lengths[i]);
-            for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+            for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++)
                 if (test_full() || ((f + i) % 2 == 0 && dtype == (int)((f + i) / 2 % 4)))
                     check_formula(formulas[f], &shape, (og_dtype)dtype, CONTIGUOUS, CONTIGUOUS,
                                   dtype == OG_FLOAT64 || (f + i) % 3 ? ORDINARY : SPECIAL, &random);
@@ -110,7 +110,7 @@ static void test_derived(void **unused)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(5, lengths[i]);
             check_formula(with_length(texts[f], lengths[i], text), &shape,
-                          (og_dtype)((f + i) % OG_DTYPE_COUNT), (case_layout)(i % 4), CONTIGUOUS,
+                          (og_dtype)((f + i) % OG_FLOAT_COUNT), (case_layout)(i % 4), CONTIGUOUS,
                           (f + i) % 3 ? ORDINARY : SPECIAL, &random);
         }
     end_cases("derived");

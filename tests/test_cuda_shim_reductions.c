@@ -19,7 +19,7 @@ static void check_lengths(const char *const *formulas, size_t count, const int64
                     continue;
                 case_shape shape = SHAPE(others[o], sizes[i]), turned = SHAPE(sizes[i], others[o]);
                 const case_shape *at = rows ? &shape : &turned;
-                for (int dtype = 0; dtype < OG_DTYPE_COUNT; dtype++)
+                for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++)
                     if (test_full() || dtype == (int)(f % 4) || (f == 0 && i % 4 == 1 && o == 1))
                         check_formula(formulas[f], at, (og_dtype)dtype, CONTIGUOUS, CONTIGUOUS,
                                       dtype == OG_FLOAT64 || i % 2 ? ORDINARY : SPECIAL, random);

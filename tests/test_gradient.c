@@ -155,8 +155,8 @@ static bool write_call(const og_function *function, og_op op, char *text, size_t
                                      in_order ? "" : "=", value);
     }
     snprintf(text + used, capacity - used, ")");
-    return function->kind != OG_MASKING && op != OG_OP_where && op != OG_OP_float32 &&
-           op != OG_OP_float16 && op != OG_OP_bfloat16;
+    return function->kind != OG_MASKING && strcmp(function->group, "comparison") != 0 &&
+           op != OG_OP_float32 && op != OG_OP_float16 && op != OG_OP_bfloat16;
 }
 
 static void test_every_function(void **state)

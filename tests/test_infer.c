@@ -20,7 +20,7 @@ static int read_inputs(const char *text, og_input_type *inputs)
         assert_true(count < MOST_INPUTS);
         og_input_type *input = &inputs[count];
         size_t length = strcspn(c, "(");
-        for (int d = 0; d < OG_DTYPE_COUNT; d++) {
+        for (int d = 0; d < OG_FLOAT_COUNT; d++) {
             if (!strncmp(og_dtype_name((og_dtype)d), c, length) &&
                 !og_dtype_name((og_dtype)d)[length])
                 input->dtype = (og_dtype)d;

@@ -389,9 +389,9 @@ static void test_dtypes(void **state)
         DLDataType type;
         const char *name;
     } refused[] = {
-        {{kDLInt, 64, 1}, "int64"},
-        {{kDLUInt, 8, 1}, "uint8"},
-        {{kDLBool, 8, 1}, "bool"},
+        {{kDLInt, 128, 1}, "int128"},
+        {{kDLUInt, 16, 1}, "uint16"},
+        {{kDLBool, 1, 1}, "bool"},
         {{kDLComplex, 64, 1}, "complex64"},
         {{kDLFloat, 8, 1}, "float8"},
         {{kDLFloat, 32, 4}, "float32 x 4 lanes"},

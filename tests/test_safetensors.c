@@ -45,7 +45,7 @@ static void test_good(void **state)
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}," TENSOR(
         "fc.bias", "F32", "[3]", "24",
         "36") "," TENSOR("fc.weight", "F16", "[3,4]", "0",
-                         "24") "," TENSOR("ids", "I64", "[1]", "36",
+                         "24") "," TENSOR("ids", "U64", "[1]", "36",
                                           "44") "," TENSOR("none", "F64", "[0,5]", "44",
                                                            "44") "," TENSOR("scale", "BF16", "[]",
                                                                             "44", "46") "}   ";
@@ -73,7 +73,8 @@ static void test_good(void **state)
     assert_true(safetensors_layout(safetensors_find(&file, "none"), &layout, &why));
     assert_int_equal(host_layout_elements(&layout), 0);
     assert_false(safetensors_layout(safetensors_find(&file, "ids"), &layout, &why));
-    assert_string_equal(why.message, "tensor 'ids' has dtype I64; ogive takes F16, BF16, F32, F64");
+    assert_string_equal(why.message, "tensor 'ids' has dtype U64; ogive takes F16, BF16, F32, F64, "
+                                     "BOOL, U8, I8, I16, I32, I64");
     assert_null(safetensors_find(&file, "__metadata__"));
     assert_null(safetensors_find(&file, "fc"));
     safetensors_release(&file);

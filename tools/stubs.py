@@ -12,9 +12,8 @@ import textwrap
 
 HEAD = "from collections.abc import Sequence\n\nfrom torch import Tensor, dtype as _dtype\n\n"
 # As in _functions.py: what it leaves out, and what it adds.
-LEFT_OUT = ("comparison", "cast", "view")
+LEFT_OUT = ("cast", "view")
 WITH_DTYPE = ("sum", "mean", "softmax", "softmin", "log_softmax")
-WHERE = ("where", "condition, input, other", "")
 TENSORS = ("input", "other", "weight", "bias", "condition", "target", "pos_weight", "anchor",
            "positive", "negative", "x", "x1", "x2", "mat1", "mat2")
 VALUES = ("exponent", "min", "max")  # tensors or numbers
@@ -28,8 +27,8 @@ DIMS = "int | Sequence[int]"
 def type_of(name, function, group, default):
     """The annotation of a parameter."""
     if name in TENSORS:
-        number = name == "other" and group == "arithmetic" \
-            or name != "condition" and function == "where" or function == "pow"
+        number = name == "other" and group in ("arithmetic", "comparison") \
+            and not function.startswith("logical") or name != "condition" and function == "where" or function == "pow"
         of = "Tensor | float" if number else "Tensor"
     elif name in VALUES:
         of = "Tensor | float"
@@ -78,7 +77,7 @@ def stub(name, signature, group):
 
 def stubs(functions):
     """functions: (name, signature, group) of each."""
-    listed = [WHERE] + [row for row in functions if row[2] not in LEFT_OUT]
+    listed = [row for row in functions if row[2] not in LEFT_OUT]
     names = textwrap.fill(", ".join(f'"{row[0]}"' for row in listed) + "]", 89,
                           break_on_hyphens=False).replace("\n", "\n" + " " * 11)
     return HEAD + f"__all__ = [{names}\n\n" + "".join(stub(*row) for row in listed)

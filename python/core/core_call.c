@@ -174,7 +174,8 @@ static int borrow_all(core_formula *self, core_operand *operands, Py_ssize_t cou
             core_release(operands, i + 1);
             return -1;
         }
-        wide |= operands[i].view.dtype.bits == 64;
+        DLDataType type = operands[i].view.dtype;
+        wide |= type.code == kDLFloat && type.bits == 64;
     }
     for (Py_ssize_t i = 0; i < count; i++)
         if (core_is_number(&operands[i].kind))
@@ -196,7 +197,7 @@ static bool must_convert(const core_operand *operands, Py_ssize_t count)
         if (core_is_number(&operands[i].kind))
             number = true;
         else
-            wide |= view->ndim > 0 || view->dtype.bits > 16;
+            wide |= view->ndim > 0 || view->dtype.bits > 16 || view->dtype.bits == 8;
     }
     return (scalar && device) || (number && !wide);
 }

@@ -27,7 +27,9 @@ int core_dtype_of(PyObject *name, DLDataType *type)
             *type = dtypes[i].type;
             return 0;
         }
-    PyErr_Format(PyExc_TypeError, "an input is %S: expected float32, float16, bfloat16 or float64",
+    PyErr_Format(PyExc_TypeError,
+                 "an input is %S: expected float32, float16, bfloat16, float64, bool, uint8 or an "
+                 "integer of 8 to 64 bits",
                  name);
     return -1;
 }

@@ -207,6 +207,8 @@ static const char *dtype_name(DLDataType type)
 {
     if (type.code == kDLBfloat)
         return "bfloat16";
+    if (type.code == kDLBool)
+        return "bool";
     return type.bits == 64 ? "float64" : type.bits == 32 ? "float32" : "float16";
 }
 

@@ -22,8 +22,8 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     return OGIVE_OK;
 }
 
-/* Functions that a file cannot take: those of another meaning in PyTorch, and views that serve
- * one size alone. */
+/* What a file cannot take: functions of another meaning in PyTorch, tensors of bool, and views that
+ * serve one size alone. */
 static ogive_status check_functions(const og_graph *graph, ogive_error *error)
 {
     for (int op = 0; op < OG_FUNCTION_COUNT; op++)
@@ -37,6 +37,10 @@ static ogive_status check_functions(const og_graph *graph, ogive_error *error)
                                       : "var or std, and mean");
     for (int32_t n = 0; n < graph->node_count; n++) {
         const og_node *node = &graph->nodes[n];
+        if (node->op == OG_OP_truth || node->op == OG_OP_boolean)
+            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
+                    "a PyTorch file reads no tensor of bool and gives none; a comparison goes into "
+                    "where()");
         if (node->op == OG_OP_channel_like || node->op == OG_OP_broadcast_like ||
             node->op == OG_OP_full_like)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset, "a PyTorch file cannot hold %s",

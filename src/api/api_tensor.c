@@ -84,7 +84,9 @@ ogive_status og_read_tensor(const DLTensor *tensor, const char *what, const char
     memset(layout, 0, sizeof *layout);
     if (!og_dtype_from_dlpack(tensor->dtype, &layout->dtype, type))
         OG_FAIL(error, OGIVE_DTYPE, -1,
-                "%s '%s' is %s: expected float32, float16, bfloat16 or float64", what, name, type);
+                "%s '%s' is %s: expected float32, float16, bfloat16, float64, bool, uint8 or an "
+                "integer of 8 to 64 bits",
+                what, name, type);
     if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK)
         OG_FAIL(error, OGIVE_SHAPE, -1, "%s '%s' has %d dims: expected 0 to %d", what, name,
                 (int)tensor->ndim, OG_MAX_RANK);

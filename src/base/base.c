@@ -112,6 +112,12 @@ static const struct {
     [OG_FLOAT16] = {"float16", {kDLFloat, 16, 1}},
     [OG_BFLOAT16] = {"bfloat16", {kDLBfloat, 16, 1}},
     [OG_FLOAT64] = {"float64", {kDLFloat, 64, 1}},
+    [OG_BOOL] = {"bool", {kDLBool, 8, 1}},
+    [OG_UINT8] = {"uint8", {kDLUInt, 8, 1}},
+    [OG_INT8] = {"int8", {kDLInt, 8, 1}},
+    [OG_INT16] = {"int16", {kDLInt, 16, 1}},
+    [OG_INT32] = {"int32", {kDLInt, 32, 1}},
+    [OG_INT64] = {"int64", {kDLInt, 64, 1}},
 };
 
 const char *og_dtype_name(og_dtype dtype)

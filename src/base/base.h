@@ -93,7 +93,27 @@ void og_float_state_leave(const fenv_t *saved);
 
 /* ---- dtypes -------------------------------------------------------------- */
 
-typedef enum { OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16, OG_FLOAT64, OG_DTYPE_COUNT } og_dtype;
+/* The types that formulas compute with come first, then those that they only read (and bool,
+ * which comparisons give). */
+typedef enum {
+    OG_FLOAT32,
+    OG_FLOAT16,
+    OG_BFLOAT16,
+    OG_FLOAT64,
+    OG_FLOAT_COUNT,
+    OG_BOOL = OG_FLOAT_COUNT,
+    OG_UINT8,
+    OG_INT8,
+    OG_INT16,
+    OG_INT32,
+    OG_INT64,
+    OG_DTYPE_COUNT
+} og_dtype;
+
+static inline bool og_dtype_is_float(og_dtype dtype)
+{
+    return dtype < OG_FLOAT_COUNT;
+}
 
 const char *og_dtype_name(og_dtype dtype);
 size_t og_dtype_bytes(og_dtype dtype);

@@ -64,7 +64,37 @@ static inline void store_block_bf16(uint16_t *dst, const float *src, int64_t n)
     og_store_bf16(dst, src, (size_t)n);
 }
 
+#define IS_TRUE(x) ((x) != 0)
+
+/* Integers and bool, into either type; bool also out of float32. */
+#define DEFINE_LOAD(real, type, name, from)                                                        \
+    static inline void load_block_##name(real *dst, const type *src, int64_t n)                    \
+    {                                                                                              \
+        LOOP(i, n) dst[i] = (real)from(src[i]);                                                    \
+    }
+#define DEFINE_LOADS(real, suffix)                                                                 \
+    DEFINE_LOAD(real, uint8_t, bool_##suffix, IS_TRUE)                                             \
+    DEFINE_LOAD(real, uint8_t, u8_##suffix, AS_IS)                                                 \
+    DEFINE_LOAD(real, int8_t, i8_##suffix, AS_IS)                                                  \
+    DEFINE_LOAD(real, int16_t, i16_##suffix, AS_IS)                                                \
+    DEFINE_LOAD(real, int32_t, i32_##suffix, AS_IS)                                                \
+    DEFINE_LOAD(real, int64_t, i64_##suffix, AS_IS)
+#define INTEGER_LOADS(suffix)                                                                      \
+    X(OG_BOOL, uint8_t, IS_TRUE, load_block_bool_##suffix)                                         \
+    X(OG_UINT8, uint8_t, AS_IS, load_block_u8_##suffix)                                            \
+    X(OG_INT8, int8_t, AS_IS, load_block_i8_##suffix)                                              \
+    X(OG_INT16, int16_t, AS_IS, load_block_i16_##suffix)                                           \
+    X(OG_INT32, int32_t, AS_IS, load_block_i32_##suffix)                                           \
+    X(OG_INT64, int64_t, AS_IS, load_block_i64_##suffix)
 #define AS_IS(x) (x)
+DEFINE_LOADS(float, f32)
+DEFINE_LOADS(double, f64)
+
+static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
+{
+    LOOP(i, n) dst[i] = IS_TRUE(src[i]);
+}
+
 #define TO_F16(x) og_f32_from_f16(og_f16_from_f32(x))
 #define TO_BF16(x) og_f32_from_bf16(og_bf16_from_f32(x))
 #define TO_F16_F64(x) og_f32_from_f16(og_f16_from_f64(x))
@@ -78,11 +108,13 @@ static inline void store_block_bf16(uint16_t *dst, const float *src, int64_t n)
 #define LOADS                                                                                      \
     X(OG_FLOAT32, float, AS_IS, copy_f32)                                                          \
     X(OG_FLOAT16, uint16_t, og_f32_from_f16, load_block_f16)                                       \
-    X(OG_BFLOAT16, uint16_t, og_f32_from_bf16, load_block_bf16)
+    X(OG_BFLOAT16, uint16_t, og_f32_from_bf16, load_block_bf16)                                    \
+    INTEGER_LOADS(f32)
 #define STORES                                                                                     \
     X(OG_FLOAT32, float, AS_IS, copy_f32)                                                          \
     X(OG_FLOAT16, uint16_t, og_f16_from_f32, store_block_f16)                                      \
-    X(OG_BFLOAT16, uint16_t, og_bf16_from_f32, store_block_bf16)
+    X(OG_BFLOAT16, uint16_t, og_bf16_from_f32, store_block_bf16)                                   \
+    X(OG_BOOL, uint8_t, IS_TRUE, store_block_bool)
 #define ROUNDS                                                                                     \
     X(OG_FLOAT32, float, AS_IS)                                                                    \
     X(OG_FLOAT16, float, TO_F16)                                                                   \
@@ -93,7 +125,7 @@ static inline void store_block_bf16(uint16_t *dst, const float *src, int64_t n)
 #define REAL double
 #define F(name) name##_f64
 #define L(name) name##_loop_f64
-#define LOADS X(OG_FLOAT64, double, AS_IS, copy_f64)
+#define LOADS X(OG_FLOAT64, double, AS_IS, copy_f64) INTEGER_LOADS(f64)
 #define STORES X(OG_FLOAT64, double, AS_IS, copy_f64)
 #define ROUNDS                                                                                     \
     X(OG_FLOAT32, float, TO_F32)                                                                   \

@@ -272,6 +272,32 @@ ogive_status og_build_plain(og_builder *builder, og_op op, const og_operand *arg
     return build_with_args(builder, &node, args, count, op, offset, out);
 }
 
+ogive_status og_build_boolean(og_builder *builder, const og_operand *mask, og_operand *out)
+{
+    int64_t offset = mask->offset;
+    og_operand args[3] = {*mask, og_number_operand(1, offset), og_number_operand(0, offset)};
+    og_operand number;
+    OG_TRY(og_build_plain(builder, OG_OP_where, args, 3, offset, &number));
+    OG_TRY(og_build_plain(builder, OG_OP_boolean, &number, 1, offset, out));
+    out->offset = offset;
+    return OGIVE_OK;
+}
+
+ogive_status og_build_truth(og_builder *builder, const og_operand *tensor, og_operand *out)
+{
+    const og_node *node = &builder->nodes[tensor->index];
+    int64_t offset = tensor->offset;
+    if (node->op == OG_OP_boolean) {
+        *out = *tensor;
+        out->index = builder->nodes[node->args[0]].args[0];
+        return OGIVE_OK;
+    }
+    og_operand args[2] = {*tensor, og_number_operand(0, offset)};
+    OG_TRY(og_build_plain(builder, OG_OP_truth, args, 2, offset, out));
+    out->offset = offset;
+    return OGIVE_OK;
+}
+
 ogive_status og_build_argument(og_builder *builder, og_op op, og_operand *argument)
 {
     if (builder->composite != OG_FUNCTION_COUNT)
@@ -279,7 +305,8 @@ ogive_status og_build_argument(og_builder *builder, og_op op, og_operand *argume
     builder->calls[op] = true;
     og_op cast = builder->casts ? builder->casts[op] : OG_FUNCTION_COUNT;
     if (cast == OG_FUNCTION_COUNT || og_operand_is_constant(builder, argument) ||
-        og_operand_is_mask(builder, argument))
+        og_operand_is_mask(builder, argument) ||
+        builder->nodes[argument->index].op == OG_OP_boolean)
         return OGIVE_OK;
     og_operand value = *argument;
     return og_build_plain(builder, cast, &value, 1, value.offset, argument);

@@ -101,6 +101,9 @@ static inline og_operand og_number_operand(double number, int64_t offset)
 
 /* A comparison's result. */
 bool og_operand_is_mask(const og_builder *builder, const og_operand *operand);
+/* A comparison as a tensor of bool, and back: a tensor that must be of bool as a mask. */
+ogive_status og_build_boolean(og_builder *builder, const og_operand *mask, og_operand *out);
+ogive_status og_build_truth(og_builder *builder, const og_operand *tensor, og_operand *out);
 /* A number, or a node that depends on no input. */
 bool og_operand_is_constant(const og_builder *builder, const og_operand *operand);
 

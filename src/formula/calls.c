@@ -13,13 +13,12 @@ enum { DESCRIPTION = 96 };
 
 /* ---- messages ------------------------------------------------------------ */
 
-static const char *describe_operand(const og_builder *builder, const og_operand *operand,
-                                    char text[DESCRIPTION])
+static const char *describe_operand(const og_operand *operand, char text[DESCRIPTION])
 {
     char number[OG_NUMBER_TEXT];
     switch (operand->kind) {
     case OG_OPERAND_NODE:
-        return og_operand_is_mask(builder, operand) ? "a mask" : "a tensor";
+        return "a tensor";
     case OG_OPERAND_NUMBER:
         snprintf(text, DESCRIPTION, "the number %s", og_number_text(operand->number, number));
         return text;
@@ -62,39 +61,51 @@ static ogive_status fail_kind(const og_builder *builder, og_op op, const og_para
 {
     char text[DESCRIPTION];
     OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset, "%s: %s must be %s, got %s",
-            get_label(builder, op), parameter->name, expected,
-            describe_operand(builder, operand, text));
+            get_label(builder, op), parameter->name, expected, describe_operand(operand, text));
 }
 
-ogive_status og_check_value(const og_builder *builder, const og_operand *operand, const char *label)
+ogive_status og_take_value(og_builder *builder, og_operand *operand, const char *label)
 {
     char text[DESCRIPTION];
-    if (og_operand_is_mask(builder, operand))
-        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                "%s cannot be a mask: a comparison is for the condition of where() alone", label);
+    if (og_operand_is_mask(builder, operand)) {
+        og_operand mask = *operand;
+        return og_build_boolean(builder, &mask, operand);
+    }
     if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                "%s must be a tensor or a number, got %s", label,
-                describe_operand(builder, operand, text));
+                "%s must be a tensor or a number, got %s", label, describe_operand(operand, text));
     return OGIVE_OK;
 }
 
 /* ---- one argument -------------------------------------------------------- */
 
-static ogive_status check_tensor(const og_builder *builder, og_op op, int position,
-                                 const og_parameter *parameter, const og_operand *operand)
+/* A comparison, or a tensor that infer.c finds to be of bool or not, becomes a mask. */
+static ogive_status bind_mask(og_builder *builder, og_op op, const og_parameter *parameter,
+                              og_operand *operand)
+{
+    if (og_operand_is_mask(builder, operand))
+        return OGIVE_OK;
+    if (operand->kind != OG_OPERAND_NODE)
+        return fail_kind(
+            builder, op, parameter, operand,
+            op == OG_OP_where ? "a comparison or a tensor of bool"
+            : op == OG_OP_logical_xor
+                ? "a comparison in brackets or a tensor of bool (a power is written **)"
+                : "a comparison in brackets, as in (x > 0) & m, or a tensor of bool");
+    og_operand tensor = *operand;
+    return og_build_truth(builder, &tensor, operand);
+}
+
+static ogive_status bind_tensor(og_builder *builder, og_op op, const og_parameter *parameter,
+                                og_operand *operand)
 {
     og_function_kind kind = og_function_of(op)->kind;
-    bool is_mask = og_operand_is_mask(builder, operand);
-    if (op == OG_OP_where && position == 0) {
-        if (!is_mask)
-            return fail_kind(builder, op, parameter, operand,
-                             "a comparison, as in where(x > 0, x, y)");
-        return OGIVE_OK;
+    if (parameter->is_mask)
+        return bind_mask(builder, op, parameter, operand);
+    if (og_operand_is_mask(builder, operand)) {
+        og_operand mask = *operand;
+        OG_TRY(og_build_boolean(builder, &mask, operand));
     }
-    if (is_mask)
-        return fail_kind(builder, op, parameter, operand,
-                         "a tensor (a comparison is for the condition of where() alone)");
     if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
         return fail_kind(builder, op, parameter, operand, "a tensor");
     bool takes_numbers =
@@ -265,7 +276,7 @@ static ogive_status bind_argument(og_builder *builder, og_op op, int position, i
         return bind_default(builder, op, parameter, offset, operand);
     switch (parameter->kind) {
     case OG_PARAMETER_TENSOR:
-        return check_tensor(builder, op, position, parameter, operand);
+        return bind_tensor(builder, op, parameter, operand);
     case OG_PARAMETER_NUMBER:
         return check_number(builder, op, parameter, operand);
     case OG_PARAMETER_FLAG:

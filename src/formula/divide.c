@@ -75,6 +75,7 @@ static bool is_view(og_op op)
     case OG_OP_float16:
     case OG_OP_bfloat16:
     case OG_OP_float64:
+    case OG_OP_boolean:
         return true;
     default:
         return false;

@@ -271,6 +271,7 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_float16:
     case OG_OP_bfloat16:
     case OG_OP_float64:
+    case OG_OP_boolean:
         find_pointwise(x, n, node);
         return;
     default:

@@ -20,6 +20,7 @@
 /* clang-format off */
 #define PARAMETER(of_kind, word, ...) {.kind = OG_PARAMETER_##of_kind, .name = #word, __VA_ARGS__}
 #define TENSOR(name) PARAMETER(TENSOR, name, .required = true)
+#define CONDITION(name) PARAMETER(TENSOR, name, .required = true, .is_mask = true)
 #define TENSOR_OR(name, value) PARAMETER(TENSOR, name, .number = value)
 #define NUMBER(name) PARAMETER(NUMBER, name, .required = true)
 #define NUMBER_OR(name, value) PARAMETER(NUMBER, name, .number = value)
@@ -112,7 +113,8 @@ const char *og_op_infix(og_op op)
 
 const char *og_function_module(og_op op)
 {
-    static const char *const functional[] = {"activation", "normalisation", "distance", "loss"};
+    static const char *const functional[] = {"activation", "normalisation", "distance", "loss",
+                                             "pooling"};
     if (op == OG_OP_max || op == OG_OP_min || op == OG_OP_std_mean || op == OG_OP_var_mean)
         return NULL;
     if (op == OG_OP_vector_norm)

@@ -41,6 +41,9 @@ typedef enum { OG_FOLD_SUM, OG_FOLD_MAX, OG_FOLD_MIN, OG_FOLD_PEAK, OG_FOLD_SUME
 typedef enum {
     OG_BINDS_NOT, /* no operator */
     OG_BINDS_COMPARISON,
+    OG_BINDS_OR,
+    OG_BINDS_XOR,
+    OG_BINDS_AND,
     OG_BINDS_ADDITION,
     OG_BINDS_PRODUCT,
     OG_BINDS_SIGN,
@@ -71,6 +74,7 @@ enum {
 typedef struct {
     og_parameter_kind kind;
     bool required;
+    bool is_mask; /* of a tensor: a comparison, or a tensor of bool */
     bool selects; /* one of the rows from this one on: CHOICE, SWITCH, CASES */
     const char *name;
     double number;                       /* what a missing tensor, number or dim stands for */

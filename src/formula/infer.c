@@ -40,15 +40,55 @@ static og_dtype promote(og_dtype a, og_dtype b)
 }
 
 /* PyTorch's result_type: tensors with dims decide; without any, 0-d tensors;
- * without any, numbers. */
+ * without any, numbers. A tensor of integers or bool takes the type of floats it meets; where it
+ * meets none, out's type is none either. */
 static void promote_types(const og_typed *a, const og_typed *b, og_typed *out)
 {
+    bool a_float = og_dtype_is_float(a->dtype), b_float = og_dtype_is_float(b->dtype);
+    if (!a_float || !b_float) {
+        const og_typed *real = a_float && !a->is_number ? a : b_float && !b->is_number ? b : NULL;
+        out->dtype = real ? real->dtype : a_float ? b->dtype : a->dtype;
+        return;
+    }
     int a_class = a->is_number ? 0 : a->rank == 0 ? 1 : 2;
     int b_class = b->is_number ? 0 : b->rank == 0 ? 1 : 2;
     out->is_number = a->is_number && b->is_number;
     out->dtype = a_class == b_class  ? promote(a->dtype, b->dtype)
                  : a_class > b_class ? a->dtype
                                      : b->dtype;
+}
+
+/* PyTorch computes with integers where it has no floats, and so gives others. */
+ogive_status og_infer_float(const og_graph *graph, const og_node *node, const og_typed *type,
+                            ogive_error *error)
+{
+    if (!og_dtype_is_float(type->dtype))
+        OG_FAIL(error, OGIVE_DTYPE, node->offset,
+                "%s: computing with %s is not supported; cast it first, as in float32(x)",
+                og_node_label(graph, node), og_dtype_name(type->dtype));
+    return OGIVE_OK;
+}
+
+/* 2^53: below it float64 holds every integer, and no rounding leads there from beyond. */
+static bool is_safe(const og_typed *type)
+{
+    return type->is_number ? fabs(type->number) < 9007199254740992.0 || !isfinite(type->number)
+                           : type->dtype != OG_INT64;
+}
+
+/* Integers are compared as float32 or float64, whichever holds all of them. */
+static ogive_status compare_integers(const og_graph *graph, const og_node *node, const og_typed *a,
+                                     const og_typed *b, og_typed *out, ogive_error *error)
+{
+    if (!is_safe(a) && !is_safe(b))
+        OG_FAIL(error, OGIVE_DTYPE, node->offset,
+                "%s: integers of 64 bits are compared with smaller ones only; cast them first, as "
+                "in float64(x)",
+                og_node_label(graph, node));
+    bool wide = a->dtype == OG_INT32 || a->dtype == OG_INT64 || b->dtype == OG_INT32 ||
+                b->dtype == OG_INT64;
+    out->dtype = wide ? OG_FLOAT64 : OG_FLOAT32;
+    return OGIVE_OK;
 }
 
 /* ---- broadcasting -------------------------------------------------------- */
@@ -120,7 +160,8 @@ static double compare(og_op op, double a, double b)
     }
 }
 
-static ogive_status infer_unary(const og_node *node, const og_typed *types, og_typed *out)
+/* Whatever the dtype. */
+static void take_type(const og_node *node, const og_typed *types, og_typed *out)
 {
     const og_typed *a = &types[node->args[0]];
     out->dtype = a->dtype;
@@ -129,6 +170,22 @@ static ogive_status infer_unary(const og_node *node, const og_typed *types, og_t
     out->is_number = a->is_number;
     if (a->is_number)
         out->number = og_function_value(node->op, &a->number, node->numbers);
+}
+
+static ogive_status infer_unary(const og_graph *graph, const og_node *node, const og_typed *types,
+                                og_typed *out, ogive_error *error)
+{
+    take_type(node, types, out);
+    return og_infer_float(graph, node, out, error);
+}
+
+/* A tensor of bool is a mask as it is; nothing else is. */
+static ogive_status check_truth(const og_node *node, const og_typed *type, ogive_error *error)
+{
+    if (node->op == OG_OP_truth && type->dtype != OG_BOOL)
+        OG_FAIL(error, OGIVE_DTYPE, node->offset,
+                "a condition is %s, expected bool; write a comparison, as in x != 0",
+                og_dtype_name(type->dtype));
     return OGIVE_OK;
 }
 
@@ -137,8 +194,12 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
 {
     const og_typed *a = &types[node->args[0]], *b = &types[node->args[1]];
     promote_types(a, b, out);
+    OG_TRY(check_truth(node, a, error));
+    if (og_function_of(node->op)->kind == OG_MASKING && !og_dtype_is_float(out->dtype))
+        OG_TRY(compare_integers(graph, node, a, b, out, error));
     if (node->keeps_type)
         out->dtype = a->dtype;
+    OG_TRY(og_infer_float(graph, node, out, error));
     if (node->called == OG_OP_linear)
         OG_TRY(check_bias(node, a, b, error));
     OG_TRY(broadcast(graph, node, a, b, out, error));
@@ -157,6 +218,7 @@ static ogive_status infer_where(const og_graph *graph, const og_node *node, cons
     const og_typed *mask = &types[node->args[0]];
     const og_typed *a = &types[node->args[1]], *b = &types[node->args[2]];
     promote_types(a, b, out);
+    OG_TRY(og_infer_float(graph, node, out, error));
     OG_TRY(broadcast(graph, node, a, b, out, error));
     OG_TRY(broadcast(graph, node, mask, out, out, error));
     if (out->is_number && mask->is_number) {
@@ -226,6 +288,7 @@ static ogive_status infer_reduction(const og_graph *graph, const og_node *node,
                                     const og_typed *types, og_typed *out, ogive_error *error)
 {
     const og_typed *input = &types[node->args[0]];
+    OG_TRY(og_infer_float(graph, node, input, error));
     OG_TRY(og_infer_reduced(graph, node, input, &out->reduced, error));
     out->dtype = input->dtype;
     bool is_empty = false;
@@ -306,17 +369,19 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
         return og_infer_windows(graph, node, types, out, error);
     case OG_OP_index:
         OG_TRY(og_infer_reduced(graph, node, &types[node->args[0]], &out->reduced, error));
-        return infer_unary(node, types, out);
+        return infer_unary(graph, node, types, out, error);
     case OG_OP_float32:
     case OG_OP_float16:
     case OG_OP_bfloat16:
     case OG_OP_float64:
+    case OG_OP_boolean:
         break;
     default:
         return og_infer_like(graph, node, types, out, error);
     }
-    OG_TRY(infer_unary(node, types, out));
-    out->dtype = node->op == OG_OP_float32    ? OG_FLOAT32
+    take_type(node, types, out);
+    out->dtype = node->op == OG_OP_boolean    ? OG_BOOL
+                 : node->op == OG_OP_float32  ? OG_FLOAT32
                  : node->op == OG_OP_float16  ? OG_FLOAT16
                  : node->op == OG_OP_bfloat16 ? OG_BFLOAT16
                                               : OG_FLOAT64;
@@ -356,7 +421,7 @@ static ogive_status infer_node(const og_graph *graph, const og_node *node,
     switch (og_function_of(node->op)->kind) {
     case OG_SCALAR:
         if (node->arg_count == 1)
-            return infer_unary(node, types, out);
+            return infer_unary(graph, node, types, out, error);
         return infer_binary(graph, node, types, out, error);
     case OG_MASKING:
         return infer_binary(graph, node, types, out, error);
@@ -412,12 +477,26 @@ static ogive_status infer_nodes(const og_graph *graph, const og_input_type *inpu
     return OGIVE_OK;
 }
 
+/* Integers are read, never written. */
+static ogive_status check_results(const og_graph *graph, const og_typed *types, ogive_error *error)
+{
+    for (int32_t i = 0; i < graph->result_count; i++) {
+        og_dtype dtype = types[graph->results[i]].dtype;
+        if (!og_dtype_is_float(dtype) && dtype != OG_BOOL)
+            OG_FAIL(error, OGIVE_DTYPE, graph->nodes[graph->results[i]].offset,
+                    "a result is %s; cast it, as in float32(x)", og_dtype_name(dtype));
+    }
+    return OGIVE_OK;
+}
+
 ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,
                       ogive_error *error)
 {
     fenv_t state;
     og_float_state_enter(&state);
     ogive_status status = infer_nodes(graph, inputs, types, error);
+    if (!status)
+        status = check_results(graph, types, error);
     og_float_state_leave(&state);
     return status;
 }

@@ -10,7 +10,8 @@
 #include "formula/graph.h"
 
 typedef struct {
-    og_dtype dtype; /* computed in float64 if OG_FLOAT64, else in float32 */
+    og_dtype dtype; /* computed in float64 if OG_FLOAT64 or an integer of 32 bits or more, else
+                       in float32. Only inputs, views of them and comparisons are no floats */
     bool is_number; /* OG_OP_NUMBER and what is computed from numbers alone: takes
                         the type of what it meets; rank 0 */
     bool is_mask;   /* a comparison: dtype is that of the comparison itself */

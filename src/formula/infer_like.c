@@ -162,6 +162,9 @@ ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_
         take_shape(input, out);
         return OGIVE_OK;
     default: /* cast_like */
+        if (!og_dtype_is_float(like->dtype))
+            OG_FAIL(error, OGIVE_DTYPE, node->offset, "%s: there is no gradient by a tensor of %s",
+                    og_node_label(graph, node), og_dtype_name(like->dtype));
         if (!has_shape(input, like))
             return fail_shape(graph, node, input, like, error);
         out->dtype = like->dtype;

@@ -17,6 +17,10 @@ bool og_infer_broadcast(int a_rank, const int64_t *a, int b_rank, const int64_t 
 ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const og_typed *input,
                               uint32_t *reduced, ogive_error *error);
 
+/* Only floats are computed with. */
+ogive_status og_infer_float(const og_graph *graph, const og_node *node, const og_typed *type,
+                            ogive_error *error);
+
 /* *out is zero at entry; types are those of the nodes before. */
 ogive_status og_infer_matmul(const og_graph *graph, const og_node *node, const og_typed *types,
                              og_typed *out, ogive_error *error);

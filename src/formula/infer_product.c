@@ -14,7 +14,7 @@ static ogive_status check_same_type(const og_graph *graph, const og_node *node, 
         OG_FAIL(error, OGIVE_DTYPE, node->offset,
                 "%s: input is %s, but %s is %s (both must be one type)", og_node_label(graph, node),
                 og_dtype_name(a->dtype), b_name, og_dtype_name(b->dtype));
-    return OGIVE_OK;
+    return og_infer_float(graph, node, a, error);
 }
 
 /* a (.., m, k) times b (.., k, n); a 1-d a is one row, a 1-d b one column, and

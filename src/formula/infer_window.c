@@ -101,6 +101,7 @@ ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const 
     const og_typed *input = &types[node->args[0]];
     int32_t rank = node->sliding.rank;
     out->dtype = input->dtype;
+    OG_TRY(og_infer_float(graph, node, input, error));
     if (node->op == OG_OP_windows)
         OG_TRY(check_rank(graph, node, input, error));
     if (node->op != OG_OP_slide_back)

@@ -75,8 +75,6 @@ static const char *find_replacement(uint32_t code)
         return "; write >=";
     case 0x2260:
         return "; write !=";
-    case '^':
-        return "; a power is written **";
     default:
         return "";
     }
@@ -238,7 +236,8 @@ static ogive_status read_symbol(og_lexer *lexer)
         {"=", OG_TOKEN_ASSIGN},    {";", OG_TOKEN_SEMICOLON},  {"@", OG_TOKEN_AT},
         {"[", OG_TOKEN_OPEN_LIST}, {"]", OG_TOKEN_CLOSE_LIST}, {"<=", OG_TOKEN_LE},
         {"<", OG_TOKEN_LT},        {">=", OG_TOKEN_GE},        {">", OG_TOKEN_GT},
-        {"!=", OG_TOKEN_NE},
+        {"!=", OG_TOKEN_NE},       {"&", OG_TOKEN_AND},        {"|", OG_TOKEN_OR},
+        {"^", OG_TOKEN_XOR},       {"~", OG_TOKEN_NOT},
     };
     char first = lexer->text[lexer->at], second = look(lexer, lexer->at + 1);
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {

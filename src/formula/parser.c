@@ -459,8 +459,8 @@ static ogive_status parse_power(parser *p, og_operand *out)
     OG_TRY(advance(p));
     OG_TRY(parse_unary(p, &exponent));
     leave(p);
-    OG_TRY(og_check_value(p->builder, out, "the base of **"));
-    OG_TRY(og_check_value(p->builder, &exponent, "the exponent of **"));
+    OG_TRY(og_take_value(p->builder, out, "the base of **"));
+    OG_TRY(og_take_value(p->builder, &exponent, "the exponent of **"));
     OG_TRY(og_build_argument(p->builder, OG_OP_pow, out));
     OG_TRY(og_build_argument(p->builder, OG_OP_pow, &exponent));
     og_operand base = *out;
@@ -469,20 +469,37 @@ static ogive_status parse_power(parser *p, og_operand *out)
     return OGIVE_OK;
 }
 
+/* An operator that is a composite. */
+static ogive_status call_operator(parser *p, og_op op, const og_operand *args, size_t count,
+                                  int64_t place, og_operand *out)
+{
+    og_builder *builder = p->builder;
+    size_t base, dim_count = builder->dim_count;
+    OG_TRY(og_build_operands(builder, count, &base));
+    memcpy(builder->operands + base, args, count * sizeof *args);
+    OG_TRY(og_call_function(builder, op, base, place, out));
+    builder->operand_count = base;
+    builder->dim_count = dim_count;
+    return OGIVE_OK;
+}
+
 static ogive_status parse_unary(parser *p, og_operand *out)
 {
     og_token sign = p->lexer.token;
-    if (sign.kind != OG_TOKEN_PLUS && sign.kind != OG_TOKEN_MINUS)
+    if (sign.kind != OG_TOKEN_PLUS && sign.kind != OG_TOKEN_MINUS && sign.kind != OG_TOKEN_NOT)
         return parse_power(p, out);
     OG_TRY(enter(p));
     OG_TRY(advance(p));
     OG_TRY(parse_unary(p, out));
     leave(p);
     int64_t place = get_place(p, &sign);
-    if (sign.kind == OG_TOKEN_PLUS) {
-        OG_TRY(og_check_value(p->builder, out, "the operand of +"));
+    if (sign.kind == OG_TOKEN_NOT) {
+        og_operand value = *out;
+        OG_TRY(call_operator(p, OG_OP_logical_not, &value, 1, place, out));
+    } else if (sign.kind == OG_TOKEN_PLUS) {
+        OG_TRY(og_take_value(p->builder, out, "the operand of +"));
     } else {
-        OG_TRY(og_check_value(p->builder, out, "the operand of -"));
+        OG_TRY(og_take_value(p->builder, out, "the operand of -"));
         OG_TRY(og_build_argument(p->builder, OG_OP_neg, out));
         og_operand value = *out;
         OG_TRY(og_build_scalar(p->builder, OG_OP_neg, &value, NULL, OG_OP_neg, place, out));
@@ -519,8 +536,13 @@ static ogive_status build_binary(parser *p, const binary *infix, og_operand *arg
                                  og_operand *out)
 {
     int64_t start = args[0].offset;
+    if (og_function_of(infix->op)->kind == OG_COMPOSITE) {
+        OG_TRY(call_operator(p, infix->op, args, 2, place, out));
+        out->offset = start;
+        return OGIVE_OK;
+    }
     for (int i = 0; i < 2; i++) {
-        OG_TRY(og_check_value(p->builder, &args[i], infix->label));
+        OG_TRY(og_take_value(p->builder, &args[i], infix->label));
         if (infix->op == OG_OP_matmul && og_operand_is_constant(p->builder, &args[i]))
             OG_FAIL(p->lexer.error, OGIVE_FORMULA, args[i].offset,
                     "%s must be a tensor that depends on an input, got a constant", infix->label);
@@ -551,7 +573,7 @@ static ogive_status parse_binary(parser *p, og_binding level, og_operand *out)
         const binary *next = infix->level == OG_BINDS_COMPARISON ? find_binary(p) : NULL;
         if (next && next->level == OG_BINDS_COMPARISON)
             OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, &p->lexer.token),
-                    "comparisons do not chain: write each one in its own where()");
+                    "comparisons do not chain: write (a < b) & (b < c)");
     }
 }
 
@@ -628,8 +650,8 @@ static ogive_status parse_binding(parser *p, const og_token *names, int count)
         OG_TRY(bind_pair(p, names, &value));
         return advance(p);
     }
-    if (!og_operand_is_mask(p->builder, &value))
-        OG_TRY(og_check_value(p->builder, &value, "a bound value"));
+    if (!og_operand_is_mask(p->builder, &value)) /* which where() may want */
+        OG_TRY(og_take_value(p->builder, &value, "a bound value"));
     OG_TRY(bind_name(p, &names[0], &value));
     return advance(p);
 }
@@ -667,8 +689,9 @@ static ogive_status parse_results(parser *p, og_operand *results, int32_t *count
             results[(*count)++] = get_half(result, 1);
             *result = get_half(result, 0);
         }
-        if (!p->in_meaning || result->kind != OG_OPERAND_NONE)
-            OG_TRY(og_check_value(p->builder, result, "a result"));
+        bool is_mask = og_operand_is_mask(p->builder, result);
+        if (!p->in_meaning || (result->kind != OG_OPERAND_NONE && !is_mask))
+            OG_TRY(og_take_value(p->builder, result, "a result"));
         if (peek(p) != OG_TOKEN_COMMA)
             break;
         OG_TRY(advance(p));

@@ -12,10 +12,9 @@
  * ..., one per entry of the function's parameter list, missing ones included. */
 ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_t offset,
                               og_operand *out);
-/* calls.c: a tensor or a number, which is what operators take; label names the
- * operator or whatever else asks. */
-ogive_status og_check_value(const og_builder *builder, const og_operand *operand,
-                            const char *label);
+/* calls.c: a tensor or a number, which is what operators take (a mask becomes a tensor of bool);
+ * label names the operator or whatever else asks. */
+ogive_status og_take_value(og_builder *builder, og_operand *operand, const char *label);
 /* parser.c: a name of a meaning or of a derivative and what it stands for. */
 typedef struct {
     const char *name;

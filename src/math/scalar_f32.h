@@ -60,6 +60,11 @@ OG_FN uint32_t og_ne_f32(float a, float b)
     return a != b ? 0xffffffffu : 0u;
 }
 
+OG_FN uint32_t og_truth_f32(float a, float b)
+{
+    return a != b ? 0xffffffffu : 0u;
+}
+
 OG_FN float og_where_f32(uint32_t mask, float a, float b)
 {
     return mask ? a : b;

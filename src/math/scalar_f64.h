@@ -42,6 +42,11 @@ OG_FN uint32_t og_ne_f64(double a, double b)
     return a != b ? 0xffffffffu : 0u;
 }
 
+OG_FN uint32_t og_truth_f64(double a, double b)
+{
+    return a != b ? 0xffffffffu : 0u;
+}
+
 OG_FN double og_where_f64(uint32_t mask, double a, double b)
 {
     return mask ? a : b;

@@ -73,7 +73,8 @@ static bool is_rounded(const og_planner *b, int32_t node)
 static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
-    og_layout layout = {.dtype = is_rounded(b, node)                      ? type->dtype
+    bool is_kept_as_it_is = og_dtype_is_float(type->dtype) && is_rounded(b, node);
+    og_layout layout = {.dtype = is_kept_as_it_is                         ? type->dtype
                                  : og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64
                                                                           : OG_FLOAT32,
                         .rank = type->rank};

@@ -233,7 +233,7 @@ static ogive_status emit_cast(og_writer *w, const og_instance *at, og_dtype to, 
     /* A half in memory is rounded already; one that an earlier kernel kept is not. */
     bool exact =
         arg->kind == OG_INSTANCE_LOAD && w->b->buffers[w->b->buffer[arg->node]].dtype == to;
-    if (to == OG_FLOAT32 || to == OG_FLOAT64 || exact)
+    if (to == OG_FLOAT32 || to == OG_FLOAT64 || to == OG_BOOL || exact)
         return convert(w, *out, type, out);
     og_instr instr = no_instr;
     instr.op = OG_OP_CONVERT;
@@ -245,7 +245,8 @@ static ogive_status emit_cast(og_writer *w, const og_instance *at, og_dtype to, 
 
 static bool is_cast(og_op op, og_dtype *to)
 {
-    *to = op == OG_OP_float16    ? OG_FLOAT16
+    *to = op == OG_OP_boolean    ? OG_BOOL /* of what is 0 or 1 */
+          : op == OG_OP_float16  ? OG_FLOAT16
           : op == OG_OP_bfloat16 ? OG_BFLOAT16
           : op == OG_OP_float64  ? OG_FLOAT64
                                  : OG_FLOAT32;

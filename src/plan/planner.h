@@ -138,7 +138,8 @@ typedef struct {
 /* The type that a node of this dtype is computed in. */
 static inline og_type og_compute_type(og_dtype dtype)
 {
-    return dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
+    bool is_wide = dtype == OG_FLOAT64 || dtype == OG_INT32 || dtype == OG_INT64;
+    return is_wide ? OG_F64 : OG_F32;
 }
 
 /* plan_visit.c: finds (or adds) the instances that node under mapping needs in

@@ -6,7 +6,7 @@ try ogive run 'x + scale' x=1.0 scael=2.0
 try ogive run 'x + y' x=1.0 x=2.0 y=1
 try ogive run 'x + y' x=1.0 y=
 try ogive run 'x' x=3:flaot32
-try ogive run 'x' x=3x4:int32
+try ogive run 'x' x=3x4:int4
 try ogive run 'x' x=1x1x1x1x1x1x1x1x1:float32
 try ogive run 'x' x=99999999999999999999:float32
 try ogive run 'x' x=9999999999x9999999999:float32

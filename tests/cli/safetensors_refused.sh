@@ -8,7 +8,7 @@ try run 'fc.wieght + 1' m.safetensors
 try run 'fc.weight + 1' m.safetensors n.safetensors
 printf 'more' >> n.safetensors
 try run 'fc.weight' n.safetensors
-header='{"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}'
+header='{"i":{"dtype":"U64","shape":[1],"data_offsets":[0,8]}}'
 printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s12345678" "$header" > i.safetensors
 try run 'i' i.safetensors
 printf '\377\377\377\377\377\377\377\377{}' > bad.safetensors

@@ -5,8 +5,7 @@ Made from the library's own table. A function of tensors alone (sigmoid) is the 
 formula itself. Others (softmax; products, whose precision may change) are Python functions
 with the table's signature, whose numbers become part of the formula's text.
 
-Left out: comparisons, whose masks are no tensors, casts (Tensor.to) and views, which PyTorch
-has for free.
+Left out: casts (Tensor.to) and views, which PyTorch has for free.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ._operator import call
 from ._precision import precision
 from ._text import literal
 
-__all__: list[str] = ["where"]
+__all__: list[str] = []
 # Older versions (2.6 was looked at) trace numbers here, but not those made of sizes.
 _TRACES_GUARDS = [int(part) for part in torch.__version__.split(".")[:2]] >= [2, 9]
 # The input is cast first, if dtype is given.
@@ -175,20 +174,7 @@ def _define(name: str, parameters: str) -> Callable[..., Any]:
     return defined
 
 
-def where(condition: Tensor, input: Any, other: Any, *, out: Any = None) -> Any:
-    """where(condition, input, other), as PyTorch's: condition is a tensor of bool."""
-    if not isinstance(condition, Tensor) or condition.dtype != torch.bool:
-        raise TypeError("where expected condition to be a tensor of bool")
-    model = input if isinstance(input, Tensor) else other
-    if not isinstance(model, Tensor):
-        raise TypeError("where: input and other are numbers: expected at least one tensor")
-    mask = condition.to(model.dtype)
-    return _apply_where(mask, input, other, out=out)
-
-
-_apply_where = _core.compile("where(condition != 0, input, other)")
-
 for _name, _parameters, _group, _ in _core.functions():
-    if _group not in ("comparison", "cast", "view"):
+    if _group not in ("cast", "view"):
         globals()[_name] = _define(_name, _parameters)
         __all__.append(_name)

@@ -294,11 +294,11 @@ def _as_tensors(inputs: Sequence[Any]) -> list[Tensor]:
                             "to_dense() gives")
         if tensor.is_quantized or tensor.is_nested:
             raise TypeError(f"a tensor is {'quantized' if tensor.is_quantized else 'nested'}: "
-                            "expected a dense one of floats")
+                            "expected a dense one")
     device = tensors[0].device
     dtype = tensors[0].dtype
     for tensor in tensors:
-        if tensor.dtype != dtype or tensor.dim() > 0:
+        if tensor.dtype != dtype or tensor.dim() > 0 or not tensor.is_floating_point():
             dtype = torch.float32
         if device.type == "cpu":
             device = tensor.device

@@ -263,8 +263,6 @@ class Analysis:
                 reason = _why_not_product(name, node, parts) if name in PRODUCTS else None
                 if reason:
                     raise Left(reason)
-                if name == "where" and argument(node, 0, "condition") not in self.parts:
-                    raise Left("its condition is no comparison of this graph")
                 self.names[node], self.parts[node] = name, parts
             except Left as reason:
                 self.left[node] = str(reason)
@@ -392,10 +390,6 @@ class Analysis:
                                        value_of(work[0]).device.type == "cuda")
         if alone:
             return "nothing beside it that a formula could join it with"
-        for node in region.nodes:
-            if (self.names[node] == "where"
-                    and argument(node, 0, "condition") not in region.inside):
-                return "a condition is needed elsewhere before"
         if any(self.call_name(user) == "register_hook" and not node.users.keys().isdisjoint(
                 region.inside) for node in region.nodes for user in node.users):
             return "a hook waits for the gradient of a value in it"

@@ -34,9 +34,16 @@ _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "di
                 "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs",
                 "float": "float32", "half": "float16", "double": "float64", "mm": "matmul",
                 "bmm": "matmul", "truediv": "div", "mod": "remainder", "arctan": "atan",
-                "fix": "trunc"}
+                "fix": "trunc", "and_": "logical_and", "or_": "logical_or", "xor": "logical_xor",
+                "invert": "logical_not", "inv": "logical_not", "bitwise_and": "logical_and",
+                "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+                "bitwise_not": "logical_not", "__and__": "logical_and", "__or__": "logical_or",
+                "__xor__": "logical_xor", "__invert__": "logical_not", "masked_fill": "where"}
 # With a second tensor these are functions of two.
 _OF_TWO = {"max": "maximum", "min": "minimum"}
+_LOGICAL = {"logical_and", "logical_or", "logical_xor", "logical_not"}
+_INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
+_MEETING = {"add", "sub", "mul", "div", "maximum", "minimum", "where", "pow"}
 _LEFT = {"addmm"}  # its product is PyTorch's business
 _INFIX = {name: symbol for name, parameters, _, symbol in _core.functions()
           if symbol and parameters == "input, other"}
@@ -57,9 +64,9 @@ _HARMLESS = {
     "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
     "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "group_norm", "addmm", "baddbmm", "einsum", "argmax", "argmin", "cumsum",
-    "tril", "triu", "masked_fill", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
+    "tril", "triu", "pad", "interpolate", "pixel_shuffle", "zeros", "ones", "arange",
     "full", "zeros_like", "ones_like", "empty_like", "type_as", "to",
-    "logical_not", "logical_and", "logical_or", "add", "sub", "mul", "floordiv", "mod", "truediv"}
+    "add", "sub", "mul", "floordiv", "mod", "truediv"}
 
 
 class Left(Exception):
@@ -224,8 +231,32 @@ def _check_tensor(node: Node, device: torch.device | None) -> torch.device:
     return value.device
 
 
+def _is_masked_fill(node: Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return bool(name == "masked_fill")
+
+
+def _check_dtypes(name: str, given: dict[str, Any]) -> None:
+    """Integers and bool: what meets floats, is cast, or is a condition."""
+    dtypes = {key: value_of(value).dtype for key, value in given.items() if is_tensor(value)}
+    floats = any(dtype.is_floating_point for dtype in dtypes.values())
+    for key, dtype in dtypes.items():
+        conditional = key == "condition" or name in _LOGICAL
+        if dtype in FLOATS or dtype == torch.bool and conditional:
+            continue
+        known = dtype == torch.bool or str(dtype).removeprefix("torch.") in _INTEGERS
+        meets = floats and (name in _MEETING or name in COMPARISONS)
+        if not known or conditional or not (name in FLOATS.values() or meets):
+            raise Left(f"an argument is {str(dtype).removeprefix('torch.')}")
+
+
 def _bind(name: str, node: Node) -> dict[str, Any]:
     """The language's parameters and their arguments; raises Left for one it lacks."""
+    if _is_masked_fill(node):
+        value = argument(node, 2, "value")
+        if not is_number(value):
+            raise Left("masked_fill with a tensor")
+        return {"condition": argument(node, 1, "mask"), "input": value, "other": node.args[0]}
     parameters = signatures()[name].parameters
     positional = [each.name for each in parameters.values() if each.kind != each.KEYWORD_ONLY]
     names = [*positional, *(_FURTHER.get(name) or ("inplace",))]
@@ -275,6 +306,7 @@ def translate(name: str, node: Node) -> list[Part]:
         name = _OF_TWO[name]
     given = _aten.bind(name, node, FLOATS, Left) if isinstance(
         node.target, OpOverload) else _bind(name, node)
+    _check_dtypes(name, given)
     if name == "norm" and given.get("p") == "fro":
         del given["p"]
     device, numbers = None, 0
@@ -288,12 +320,10 @@ def translate(name: str, node: Node) -> list[Part]:
         if key not in TENSORS and not (key in VALUES and is_tensor(value)):
             parts.append(f"{key}={literal(key, _constant(value))}")
             continue
-        if key in VALUES or key == "weight" or signatures()[name].parameters[key].default is None:
+        if key in VALUES | {"weight", "bias"} or signatures()[name].parameters[key].default is None:
             parts.append(f"{key}=")
         if isinstance(value, Node) and not is_number(value):
             device = _check_tensor(value, device)
-            if value_of(value).dtype not in FLOATS and key != "condition":
-                raise Left(f"an argument is {str(value_of(value).dtype).removeprefix('torch.')}")
             parts += [f"{cast}(", value, ")"] if cast else [value]
         elif is_number(value):
             numbers += 1

@@ -105,7 +105,7 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e)
         if (og_cuda_motion_of(e, &e->kernel->accesses[a]) == OG_CUDA_UNIT &&
             og_dtype_bytes(e->kernel->accesses[a].dtype) < narrowest)
             narrowest = og_dtype_bytes(e->kernel->accesses[a].dtype);
-    int32_t vector = (int32_t)(16 / narrowest);
+    int32_t vector = (int32_t)(16 / (narrowest < 2 ? 2 : narrowest)); /* 8 at most */
     while (vector > 1 && !is_vector(e, vector))
         vector /= 2;
     return vector;
@@ -119,7 +119,10 @@ int32_t og_cuda_load_registers(const og_cuda_emitter *e)
         int32_t size = 0;
         for (int32_t i = 0; i < pass->element_count; i++)
             if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
-                size += e->kernel->accesses[pass->elements[i].index].dtype == OG_FLOAT64 ? 2 : 1;
+                size +=
+                    (int32_t)(og_dtype_bytes(e->kernel->accesses[pass->elements[i].index].dtype) +
+                              3) /
+                    4;
         most = size > most ? size : most;
     }
     return most;

@@ -111,10 +111,10 @@ void og_cuda_print_dim_divisor(int32_t dim, char name[16])
 const char *og_cuda_type_of(og_dtype dtype)
 {
     static const char *const types[OG_DTYPE_COUNT] = {
-        [OG_FLOAT32] = "float",
-        [OG_FLOAT16] = "og_half",
-        [OG_BFLOAT16] = "og_half",
-        [OG_FLOAT64] = "double",
+        [OG_FLOAT32] = "float",  [OG_FLOAT16] = "og_half", [OG_BFLOAT16] = "og_half",
+        [OG_FLOAT64] = "double", [OG_BOOL] = "uint8_t",    [OG_UINT8] = "uint8_t",
+        [OG_INT8] = "int8_t",    [OG_INT16] = "int16_t",   [OG_INT32] = "int32_t",
+        [OG_INT64] = "int64_t",
     };
     return types[dtype];
 }

@@ -126,7 +126,8 @@ static int32_t count_registers(const search *s, const int32_t *derived, bool *ne
         for (int32_t v = 0; s->e->is_kept[a] && v < s->kernel->value_count; v++)
             kept |= needed[v] && s->by_value[v] && s->by_value[v]->op == OG_OP_LOAD &&
                     s->by_value[v]->index == a;
-        registers += kept ? og_cuda_kept_registers(s->kernel->accesses[a].dtype == OG_FLOAT64) : 0;
+        registers +=
+            kept ? og_cuda_kept_registers(og_dtype_bytes(s->kernel->accesses[a].dtype) == 8) : 0;
     }
     for (int32_t v = 0; v < s->kernel->value_count; v++)
         if (derived[v] >= 0 && s->same[v] == v)

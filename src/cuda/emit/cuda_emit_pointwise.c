@@ -21,7 +21,7 @@ enum {
     SECTOR_BYTES = 32            /* what an access that lies across takes of memory */
 };
 
-/* The widest vector whose narrowest contiguous operand takes 16 bytes. */
+/* The widest vector whose narrowest contiguous operand takes 16 bytes, but of 8 elements at most. */
 static int32_t widest_vector(const og_cuda_emitter *e)
 {
     size_t narrowest = 8;
@@ -34,7 +34,7 @@ static int32_t widest_vector(const og_cuda_emitter *e)
         narrowest = !found || bytes < narrowest ? bytes : narrowest;
         found = true;
     }
-    return (int32_t)(16 / narrowest);
+    return (int32_t)(16 / (narrowest < 2 ? 2 : narrowest));
 }
 
 /* OG_LEAD of lead.cuh. */

@@ -48,7 +48,7 @@ static int32_t mark_kept(og_cuda_emitter *e)
         const og_access *access = &e->kernel->accesses[a];
         e->is_kept[a] = reads > 1 && og_cuda_motion_of(e, access) != OG_CUDA_STILL;
         if (e->is_kept[a])
-            registers += og_cuda_kept_registers(access->dtype == OG_FLOAT64);
+            registers += og_cuda_kept_registers(og_dtype_bytes(access->dtype) == 8);
     }
     return registers;
 }
@@ -63,7 +63,8 @@ static bool keeps_halves(const og_cuda_emitter *e)
 {
     bool all = true;
     for (int32_t a = 0; a < e->kernel->access_count; a++)
-        all &= !e->is_kept[a] || og_dtype_bytes(e->kernel->accesses[a].dtype) == 2;
+        all &= !e->is_kept[a] || e->kernel->accesses[a].dtype == OG_FLOAT16 ||
+               e->kernel->accesses[a].dtype == OG_BFLOAT16;
     return all;
 }
 

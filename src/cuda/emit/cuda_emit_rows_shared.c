@@ -66,7 +66,8 @@ static ogive_status lend_to_terms(og_cuda_emitter *e)
             is_double = kernel->values[v].type == OG_F64;
         }
     for (int32_t a = 0; e->kept_term_count == 1 && a < kernel->access_count; a++)
-        if (e->is_kept[a] && (kernel->accesses[a].dtype == OG_FLOAT64) == is_double &&
+        if (e->is_kept[a] && og_dtype_is_float(kernel->accesses[a].dtype) &&
+            (kernel->accesses[a].dtype == OG_FLOAT64) == is_double &&
             !is_needed_later(e, a, pass, needed))
             e->lender = a;
     if (e->lender < 0)
@@ -91,7 +92,7 @@ static int32_t element_registers(const og_cuda_emitter *e)
     int32_t registers = 0;
     for (int32_t a = 0; a < e->kernel->access_count; a++)
         if (e->is_kept[a])
-            registers += e->kernel->accesses[a].dtype == OG_FLOAT64 ? 2 : 1;
+            registers += og_dtype_bytes(e->kernel->accesses[a].dtype) == 8 ? 2 : 1;
     return registers + og_cuda_load_registers(e) - 1;
 }
 

@@ -34,6 +34,11 @@ OG_FN void og_copy_word(uint32_t *to, const uint32_t *from)
     OG_COPY("ca", "4");
 }
 
+OG_FN void og_copy_word(uint8_t *to, const uint8_t *from)
+{
+    *to = *from;
+}
+
 OG_FN void og_copy_word(uint16_t *to, const uint16_t *from) /* cp.async moves 4 bytes at least */
 {
     *to = *from;

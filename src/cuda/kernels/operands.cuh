@@ -90,6 +90,37 @@ struct og_bfloat16 {
     }
 };
 
+/* Integers, as numbers that hold all of them (but the largest of 64 bits); they are only read. */
+template <class Stored, class Number> struct og_integer {
+    typedef Stored stored;
+    typedef Number number;
+    enum { is_bfloat16 = 0 };
+    OG_FN Number widen(Stored x)
+    {
+        return (Number)x;
+    }
+};
+
+struct og_uint8 : og_integer<uint8_t, float> {};
+struct og_int8 : og_integer<int8_t, float> {};
+struct og_int16 : og_integer<int16_t, float> {};
+struct og_int32 : og_integer<int32_t, double> {};
+struct og_int64 : og_integer<int64_t, double> {};
+
+struct og_bool {
+    typedef uint8_t stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(uint8_t x)
+    {
+        return x ? 1.0f : 0.0f;
+    }
+    template <class T> OG_FN uint8_t narrow(T x)
+    {
+        return x != 0;
+    }
+};
+
 template <int n> struct og_operand;
 
 template <int n> using og_stored = typename og_operand<n>::stored;

@@ -141,6 +141,10 @@ OG_FN void og_renew(og_pack<og_half> &x)
 #endif
 }
 
+template <class T> OG_FN void og_renew(og_pack<T> &)
+{
+}
+
 /* How many elements p is past a multiple of a vector. */
 template <class T> OG_FN int og_elements_past(const T *p)
 {
@@ -159,6 +163,9 @@ template <> struct og_word<4> {
 };
 template <> struct og_word<2> {
     typedef uint16_t type;
+};
+template <> struct og_word<1> {
+    typedef uint8_t type;
 };
 
 template <class T> union og_words {

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""Tensors of bool and of integers: conditions, comparisons as results, promotion, what is
+refused; the backend's masks."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import ogive
+import ogive.torch as ot
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+def layouts(x):
+    """The same values in other strides."""
+    yield x
+    yield x.t().contiguous().t()
+    yield x.repeat_interleave(2, 0)[::2]
+    yield torch.stack([x, x], -1)[..., 1]
+
+
+def make(device, shape=(37, 70), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator)
+    mask = torch.rand(shape, generator=generator) > 0.5
+    return x.to(device), mask.to(device)
+
+
+def same(got, want):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("text, function", [
+    ("where(m, x, 0)", lambda x, m, n: torch.where(m, x, 0)),
+    ("where(n, x, m * x)", lambda x, m, n: torch.where(n, x, m * x)),
+    ("x > 0.5", lambda x, m, n: x > 0.5),
+    ("m & (x > 0)", lambda x, m, n: m & (x > 0)),
+    ("~m | n ^ (x > 0)", lambda x, m, n: ~m | n ^ (x > 0)),
+    ("m == n, m != n", lambda x, m, n: (m == n, m != n)),
+    ("logical_and(m, n), logical_not(m)", lambda x, m, n: (torch.logical_and(m, n), ~m)),
+    ("x * m + (x > 0)", lambda x, m, n: x * m + (x > 0)),
+    ("float16(x > 0)", lambda x, m, n: (x > 0).half()),
+    ("sum(float32(m), 1)", lambda x, m, n: m.float().sum(1)),
+    ("amax(where(m, x, -inf), 0)", lambda x, m, n: x.masked_fill(~m, -torch.inf).amax(0)),
+    ("a = x > 0; where(a, x, 0), a", lambda x, m, n: (torch.where(x > 0, x, 0), x > 0)),
+    ("m.T", lambda x, m, n: m.T.contiguous()),
+])
+def test_masks(text, function, device):
+    x, m = make(device)
+    formula = ogive.compile(text)
+    n = m[5]
+    for a in layouts(x):
+        for b in layouts(m):
+            given = {"x": a, "m": b, "n": n}
+            got = formula(**{name: given[name] for name in formula.inputs})
+            want = function(a, b, n)
+            for ours, theirs in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want))):
+                same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("integer", INTEGERS)
+def test_integers_meet_floats(integer, dtype, device):
+    """Every 8-bit value; more digits where there are more bits."""
+    whole = torch.arange(-128, 128, dtype=torch.int64)
+    if integer.itemsize > 1:
+        whole = whole * {2: 255, 4: 16777213, 8: 70368744177661}[integer.itemsize]
+    i = whole.to(integer).reshape(16, 16).to(device)
+    x, _ = make(device, (16, 16))
+    x = x.to(dtype)
+    for j in layouts(i):
+        same(ogive.compile("float32(j), float64(j)")(j)[0], j.float())
+        same(ogive.compile("float32(j), float64(j)")(j)[1], j.double())
+        got, want = ogive.compile("x * j")(x, j), x * j
+        assert got.dtype == want.dtype
+        wide = (x.double() * j.to(dtype if dtype == torch.float64 else torch.float32)).to(dtype)
+        torch.testing.assert_close(got, wide, rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0)
+        same(ogive.compile("j > 3, j == 0, 5 >= j")(j)[0], j > 3)
+        same(ogive.compile("j != k")(j, j.to(torch.int16)), j != j.to(torch.int16))
+        same(ogive.compile("where(j == 2, x, 1)")(j, x), torch.where(j == 2, x, 1))
+    scalar = torch.tensor(2.5, dtype=dtype, device=device)
+    assert ogive.compile("i * s")(i, scalar).dtype == (i * scalar).dtype
+
+
+def test_every_bit_of_large_integers(device):
+    i = torch.tensor([2**31 - 1, -2**31, 2**24 + 1, 16777219, 0], dtype=torch.int32, device=device)
+    same(ogive.compile("float32(i)")(i), i.float())
+    same(ogive.compile("i == 16777217, i > 16777216")(i)[0], i == 16777217)
+    i = torch.tensor([2**53 + 1, 2**53, 2**53 - 1, 2**24 + 1, -2**63], device=device)
+    same(ogive.compile("i > 9007199254740991")(i), i > 9007199254740991)
+    with pytest.raises(TypeError, match="compared with smaller ones only"):
+        ogive.compile("i > 9007199254740993")(i)
+
+
+def test_bytes_that_are_not_one(device):
+    """What else is true to PyTorch."""
+    m = torch.tensor([0, 1, 2, 255], dtype=torch.uint8, device=device).view(torch.bool)
+    same(ogive.compile("where(m, 1.0 * x, 0)")(m, torch.ones(4, device=device)).bool(),
+         torch.tensor([False, True, True, True], device=device))
+    same(ogive.compile("m & m")(m).view(torch.uint8).cpu(), torch.tensor([0, 1, 1, 1], dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("text, message", [
+    ("i + i", "\\+: computing with int64 is not supported; cast it first, as in float32"),
+    ("i * 2", "\\*: computing with int64"), ("sum(m)", "sum: computing with bool"),
+    ("sigmoid(i)", "sigmoid: computing with int64"), ("i", "a result is int64; cast it"),
+    ("where(x, x, 0)", "a condition is float32, expected bool; write a comparison"),
+    ("m & i", "a condition is int64, expected bool"), ("i == i + 0 * i", "computing with int64"),
+    ("where(m, m, m)", "where: computing with bool"), ("x @ m.T", "both must be one type"),
+    ("m @ m.T", "computing with bool")])
+def test_refused(text, message, device):
+    x, m = make(device, (3, 4))
+    given = {"x": x, "m": m, "i": m.long()}
+    formula = ogive.compile(text)
+    with pytest.raises(TypeError, match=message):
+        formula(**{name: given[name] for name in formula.inputs})
+
+
+def test_numpy_and_numbers():
+    x = np.linspace(-1, 1, 6, dtype=np.float32)
+    assert ogive.compile("x > 0")(x).dtype == np.bool_
+    assert (ogive.compile("where(m, x, s)")(x > 0, x, 2.5) == np.where(x > 0, x, np.float32(2.5))).all()
+    assert (ogive.compile("x * i")(x, np.arange(6)) == x * np.arange(6, dtype=np.float32)).all()
+    out = np.zeros(6, bool)
+    assert ogive.compile("x > s")(x, 0.5, out=out) is out and (out == (x > 0.5)).all()
+
+
+def test_gradients_pass_masks_by(device):
+    x, m = make(device, (5, 6))
+    x = x.double().requires_grad_()
+    n, i = m[0], m.long() * 3
+    formula = ogive.compile("where(m & (x > -1), x * n + i * x, x * x), x > 0")
+    y, z = formula(m=m, x=x, n=n, i=i)
+    assert y.requires_grad and not z.requires_grad
+    want = torch.where(m & (x > -1), x * n + i * x, x * x)
+    same(torch.autograd.grad(y.sum(), x)[0], torch.autograd.grad(want.sum(), x)[0])
+    assert torch.autograd.gradcheck(lambda x: formula(m=m, x=x, n=n, i=i)[0], (x,))
+    with pytest.raises(TypeError, match="no gradient by a tensor of bool"):
+        ogive.compile("x * m").gradient("m")(x.detach(), m, x.detach())
+
+
+def test_functions_of_the_package(device):
+    x, m = make(device, (5, 6))
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        same(getattr(ot, name)(x, 0.0), getattr(torch, name)(x, 0.0))
+        same(getattr(ot, name)(x, x.t().contiguous().t()), getattr(torch, name)(x, x))
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        same(getattr(ot, name)(m, x > 0), getattr(torch, name)(m, x > 0))
+    same(ot.where(m, x, 2.0), torch.where(m, x, 2.0))
+
+
+def test_backend_takes_masks(device):
+    """An attention's scores, its mask an input; a loss with a mask."""
+    def scores(x, mask, other):
+        keep = mask & (other > 0)
+        y = (x * 0.125).masked_fill(~keep, -1e4)
+        return F.softmax(y, -1) * other, torch.where(mask, x, other).sum(1)
+
+    x, mask = make(device, (8, 16))
+    other = make(device, (8, 16), 1)[0]
+    report = ot.explain(scores, x, mask, other)
+    assert "0 left" in report, report
+    call = torch.compile(scores, backend=ot.backend)
+    for grad in (False, True):
+        a = x.clone().requires_grad_(grad)
+        got, want = call(a, mask, other), scores(a, mask, other)
+        torch.testing.assert_close(got, want)
+        if grad:
+            slopes = [torch.autograd.grad(sum(each.sum() for each in result), a)[0]
+                      for result in (got, want)]
+            torch.testing.assert_close(*slopes)
+    torch._dynamo.reset()
+
+
+def test_torch_compile_and_export(device):
+    x, m = make(device, (5, 6))
+    formula = ogive.compile("where(m, x, 0), x > 0")
+    call = torch.compile(lambda m, x: formula(m, x), backend="aot_eager", fullgraph=True)
+    for got, want in zip(call(m, x), (torch.where(m, x, 0), x > 0)):
+        same(got, want)
+    torch._dynamo.reset()
