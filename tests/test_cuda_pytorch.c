@@ -216,6 +216,7 @@ static void compile_file(const file_case *of, size_t number)
         fail_msg("%s: %s", of->formula, error.message);
     for (size_t part = 0; part < 2; part++) {
         og_text source = {0}, kernels = {0};
+        add_string(text, "ARGS", &source);
         add_string(text, "CUDA_SHARED", &source);
         add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
         og_text_add(&source, "%s", kernels.data);

@@ -315,7 +315,7 @@ static void add_opening(const file *f)
         "#\n"
         "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels "
         "are\n"
-        "# built at the first call (about a minute; PyTorch keeps them for the next process).\n"
+        "# built at the first call (half a minute; PyTorch keeps them for the next process).\n"
         "#\n"
         "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
     add_sizes_comment(f);
@@ -325,18 +325,23 @@ static void add_opening(const file *f)
         "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
         "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
         "#\n"
-        "# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, "
-        "element\n"
-        "# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED "
-        "texts\n"
-        "# are what these stand on. %sWhere home cannot be written to, set TORCH_EXTENSIONS_DIR.\n"
+        "# What is here, in this order (where home cannot be written to, set "
+        "TORCH_EXTENSIONS_DIR):\n"
+        "#   ARGS, CUDA_SHARED           what kernels are given; templates of kernels, functions\n"
+        "#   CUDA_FORWARD, _BACKWARD     the formula and its derivative, element by element\n"
+        "#   LAUNCH_*                    grids and scratch: the end of the CUDA source\n"
+        "#   HOST_*                      the C++ source: checks tensors, binds them, launches\n"
+        "%s"
+        "#   _build, _Formula            what compiles both, and records gradients\n"
+        "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
         "#\n"
         "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
-        f->has_units ? "UNITS are products of float32 on Hopper, by the\n"
-                       "# library's kernels (KERNELS): built for sm_90a when first called; "
-                       "kernels() says what "
-                       "served.\n# "
-                     : "");
+        f->has_units
+            ? "#   UNITS, KERNELS              products of float32 on Hopper: the library's "
+              "kernels,\n"
+              "#                               built for sm_90a when first needed; kernels() says\n"
+              "#                               what served\n"
+            : "");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -345,7 +350,7 @@ static void add_opening(const file *f)
         }
     }
     og_text_add(f->text,
-                "%simport functools\nimport hashlib\n%simport math\nimport os\n%s"
+                "%simport functools\nimport hashlib\nimport inspect\nimport math\nimport os\n%s"
                 "import shutil\n"
                 "\n"
                 "import torch\n"
@@ -354,8 +359,7 @@ static void add_opening(const file *f)
                 "from torch.autograd import forward_ad\n"
                 "from torch.autograd.function import once_differentiable\n"
                 "from torch.utils import cpp_extension\n",
-                f->has_units ? "import ctypes\n" : "", f->has_units ? "import inspect\n" : "",
-                f->has_units ? "import re\n" : "");
+                f->has_units ? "import ctypes\n" : "", f->has_units ? "import re\n" : "");
 }
 
 /* A template's text without its own first line, the licence's. */
@@ -366,7 +370,7 @@ static const char *body_of(const char *text)
 
 /* The CUDA source in its parts, the last two for each direction. */
 typedef struct {
-    og_text device, host, kernels[2], launches[2];
+    og_text device, launching, host, kernels[2], launchers[2], launches[2];
 } cuda_source;
 
 /* What the C++ of a file with units has besides forward or backward. */
@@ -382,16 +386,18 @@ static void write_shared(const file *f, cuda_source *to)
     og_text roots = {0}, overloads = {0};
     og_pytorch_add_overloads(&overloads);
     for (int i = 0; i < 2; i++)
-        og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
-                    to->launches[i].data ? to->launches[i].data : "");
+        og_text_add(&roots, "%s\n", to->launches[i].data ? to->launches[i].data : "");
+    og_text_add(&roots, "%s", f->has_units ? unit_functions : "");
     to->host.failed |= roots.failed || overloads.failed;
     if (!to->host.failed) {
         const og_pytorch_source host[] = {
             {body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
+        const og_pytorch_source launching[] = {
+            {body_of(og_embedded("pytorch/pytorch_launchers.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_host_pointwise.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_host_rows.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
+            {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false}};
         const og_pytorch_source device[] = {
             {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
             {og_embedded("math/scalar_base.h"), true},
@@ -406,11 +412,19 @@ static void write_shared(const file *f, cuda_source *to)
             {body_of(og_embedded("pytorch/pytorch_rows.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_product.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_tensor.cuh")), false}};
-        og_text_add(&roots, "%s", f->has_units ? unit_functions : "");
-        og_pytorch_add_needed(host, f->has_units ? 5 : 4, roots.data, &to->host);
-        og_text_add(&roots, "%s", to->host.data ? to->host.data : "");
+        og_pytorch_add_needed(host, f->has_units ? 2 : 1, roots.data, &to->host);
+        og_text_add(&roots, "%s", to->host.data ? to->host.data : ""); /* attribute() */
+        for (int i = 0; i < 2; i++)
+            og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
+                        to->launchers[i].data ? to->launchers[i].data : "");
+        to->launching.failed |= roots.failed;
+        if (!to->launching.failed)
+            og_pytorch_add_needed(launching, sizeof launching / sizeof *launching, roots.data,
+                                  &to->launching);
+        og_text_add(&roots, "%s", to->launching.data ? to->launching.data : "");
         to->device.failed |= roots.failed;
-        og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
+        if (!to->device.failed)
+            og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
     }
     og_text_free(&roots);
     og_text_free(&overloads);
@@ -445,6 +459,16 @@ static void add_units(const file *f)
     og_text_free(&all);
 }
 
+/* NAME = a string of Python's; comment: what it is, or NULL. */
+static void add_string(const file *f, const char *comment, const char *name, const char *suffix,
+                       const char *data, bool has_failed)
+{
+    if (comment)
+        og_text_add(f->text, "\n# %s", comment);
+    og_text_add(f->text, "\n%s%s = r'''%s'''\n", name, suffix, data ? data : "");
+    f->text->failed |= has_failed;
+}
+
 static void add_sources(file *f)
 {
     cuda_source of = {0};
@@ -453,28 +477,29 @@ static void add_sources(file *f)
     for (int i = 0; i < 2; i++) {
         for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++)
             og_pytorch_add_kernel(programs[i], f->roles, k, &of.kernels[i]);
+        og_pytorch_add_launchers(programs[i], f->roles, &of.launchers[i]);
         og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     }
     write_shared(f, &of);
-    og_text_add(f->text,
-                "\n# Device code. It includes nothing of PyTorch's.\nCUDA_SHARED = r'''%s'''\n",
-                of.device.data ? of.device.data : "");
+    add_string(f, "What launches are given.", "ARGS", "",
+               body_of(og_embedded("pytorch/pytorch_args.cuh")), false);
+    add_string(f, "Device code.", "CUDA", "_SHARED", of.device.data, of.device.failed);
     for (int i = 0; i < 2; i++)
-        og_text_add(f->text, "\n# %s\nCUDA_%s = r'''%s'''\n",
-                    i ? "Its derivative." : "The formula, kernel by kernel.", names[i],
-                    of.kernels[i].data ? of.kernels[i].data : "");
-    og_text_add(f->text, "\nHOST_SHARED = r'''%s'''\n", of.host.data ? of.host.data : "");
-    f->text->failed |= of.device.failed || of.host.failed;
+        add_string(f, i ? "Its derivative." : "The formula, kernel by kernel.", "CUDA_", names[i],
+                   of.kernels[i].data, of.kernels[i].failed);
+    add_string(f, "Grids and scratch.", "LAUNCH", "_SHARED", of.launching.data,
+               of.launching.failed);
+    for (int i = 0; i < 2; i++)
+        add_string(f, NULL, "LAUNCH_", names[i], of.launchers[i].data, of.launchers[i].failed);
+    add_string(f, "C++, of PyTorch's tensors.", "HOST", "_SHARED", of.host.data, of.host.failed);
     for (int i = 0; i < 2; i++) {
-        og_text_add(f->text, "\nHOST_%s = r'''%s'''\n\nDECLARE_%s = '''\n", names[i],
-                    of.launches[i].data ? of.launches[i].data : "", names[i]);
-        og_pytorch_add_signature(programs[i], f->roles, f->cpp_names, i, f->text);
-        og_text_add(f->text, ";\n%s'''\n", f->has_units ? unit_functions : "");
-        f->text->failed |= of.kernels[i].failed || of.launches[i].failed;
+        add_string(f, NULL, "HOST_", names[i], of.launches[i].data, of.launches[i].failed);
         og_text_free(&of.kernels[i]);
+        og_text_free(&of.launchers[i]);
         og_text_free(&of.launches[i]);
     }
     og_text_free(&of.device);
+    og_text_free(&of.launching);
     og_text_free(&of.host);
     if (f->has_units)
         add_units(f);
@@ -538,7 +563,7 @@ static void add_extensions(const file *f)
     og_text_add(
         f->text,
         "\n\n"
-        "def _build(kernels, host, declaration, function):\n"
+        "def _build(kernels, launches, host, function):\n"
         "    home = cpp_extension.CUDA_HOME\n"
         "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
         "        raise RuntimeError(\n"
@@ -546,23 +571,25 @@ static void add_extensions(const file *f)
         "found: \"\n"
         "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
         "needed\")\n"
-        "    source = %s\n"
-        "    %s = cpp_extension.load_inline(\n"
-        "        name=\"ogive_\" + hashlib.sha256((source + "
-        "declaration).encode()).hexdigest()[:16],\n"
-        "        cpp_sources=declaration, cuda_sources=source, functions=[function%s],\n"
-        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"])\n%s"
+        "    # Two sources, of which the CUDA has nothing of PyTorch: that takes nvcc a minute.\n"
+        "    cuda = ARGS + CUDA_SHARED + kernels + LAUNCH_SHARED + launches\n"
+        "    cpp = %s\n"
+        "    lean = inspect.signature(cpp_extension.load_inline).parameters\n"
+        "    extension = cpp_extension.load_inline(\n"
+        "        name=\"ogive_\" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=cpp, cuda_sources=cuda, functions=[function%s],\n"
+        "        extra_cflags=[\"-O2\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
+        "        **{name: True for name in (\"no_implicit_headers\",) if name in lean})\n%s"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _forward():\n"
-        "    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, \"forward\")\n"
+        "    return _build(CUDA_FORWARD, LAUNCH_FORWARD, HOST_FORWARD, \"forward\")\n"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"
         "def _backward():\n"
-        "    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, \"backward\")\n",
-        f->has_units ? "_inline(CUDA_SHARED + kernels + HOST_SHARED + host, set())"
-                     : "CUDA_SHARED + kernels + HOST_SHARED + host",
-        "extension", f->has_units ? ", \"missing\", \"add_unit\", \"kernels\"" : "",
+        "    return _build(CUDA_BACKWARD, LAUNCH_BACKWARD, HOST_BACKWARD, \"backward\")\n",
+        f->has_units ? "_inline(ARGS + HOST_SHARED + host, set())" : "ARGS + HOST_SHARED + host",
+        f->has_units ? ", \"missing\", \"add_unit\", \"kernels\"" : "",
         f->has_units ? "    _extensions.append(extension)\n"
                        "    return _serve(extension, getattr(extension, function))\n"
                      : "    return getattr(extension, function)\n");

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
- * device and its current stream; errors are raised in Python. */
+/* From PyTorch's tensors to kernel arguments. Everything runs on the tensors' device and its
+ * current stream; errors are raised in Python. */
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+#include <pybind11/stl.h>
 #include <string.h>
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -66,80 +73,42 @@ static void set_extents(Args &a, std::initializer_list<int64_t> extents)
     std::copy(extents.begin(), extents.end(), a.extent);
 }
 
-static void swap_dims(Args &a, int operands, int d, int e)
+/* Dims `dims` of t as the one dim that is summed; its stride, or t is copied so that it
+ * has one. */
+static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
 {
-    std::swap(a.extent[d], a.extent[e]);
-    for (int i = 0; i < operands; i++)
-        std::swap(a.stride[i][d], a.stride[i][e]);
-}
-
-static void drop_dim(Args &a, int operands, int d, int dims)
-{
-    for (; d + 1 < dims; d++)
-        swap_dims(a, operands, d, d + 1);
-}
-
-/* Of dims [first, first + count), of all `dims`: those of size 1 go, neighbours that every
- * operand walks as one become one; lead >= 0: in the order of that operand's memory. Returns
- * how many are left. */
-static int simplify(Args &a, int operands, int first, int count, int dims, int lead)
-{
-    for (int d = first + count - 1; d >= first; d--)
-        if (a.extent[d] == 1) {
-            drop_dim(a, operands, d, dims--);
-            count--;
-        }
-    for (int d = first + 1; lead >= 0 && d < first + count; d++)
-        for (int e = d; e > first && std::abs(a.stride[lead][e]) > std::abs(a.stride[lead][e - 1]);
-             e--)
-            swap_dims(a, operands, e, e - 1);
-    for (int d = first + count - 2; d >= first; d--) {
+    for (int round = 0; round < 2; round++) {
+        int64_t stride = 0, extent = 1;
         bool joins = true;
-        for (int i = 0; i < operands; i++)
-            joins = joins && a.stride[i][d] == a.stride[i][d + 1] * a.extent[d + 1];
-        if (!joins)
-            continue;
-        a.extent[d + 1] *= a.extent[d];
-        drop_dim(a, operands, d, dims--);
-        count--;
+        for (const int *d = dims.end(); d-- != dims.begin();) {
+            if (t.size(*d) == 1)
+                continue;
+            joins = joins && (extent == 1 || t.stride(*d) == stride * extent);
+            stride = extent == 1 ? t.stride(*d) : stride;
+            extent *= t.size(*d);
+        }
+        if (joins || t.numel() == 0)
+            return stride;
+        t = t.contiguous();
     }
-    return count;
+    return 0;
 }
 
-static int64_t count_of(const Args &a, int first, int count)
+/* Memory for launches, kept until all of them are under way. */
+struct Held {
+    at::TensorOptions options;
+    std::vector<Tensor> tensors;
+};
+
+static void *allocate(void *held, long long bytes)
 {
-    int64_t n = 1;
-    for (int d = first; d < first + count; d++)
-        n *= a.extent[d];
-    return n;
+    Held *to = (Held *)held;
+    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
+    return to->tensors.back().data_ptr();
 }
 
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static unsigned grid_of(int64_t blocks)
+/* By which launchers know a dtype. */
+static int dtype_number(at::ScalarType dtype)
 {
-    TORCH_CHECK_VALUE(blocks < INT64_C(1) << 31, "a tensor too large for one launch: ", blocks,
-                      " blocks");
-    return (unsigned)blocks;
-}
-
-/* Of the current device. */
-static int attribute(cudaDeviceAttr which)
-{
-    int value = 0;
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, c10::cuda::current_device()));
-    return value;
-}
-
-/* f(element of that dtype) */
-template <class F> static void by_dtype(at::ScalarType dtype, F f)
-{
-    if (dtype == at::kFloat)
-        f(float());
-    else if (dtype == at::kHalf)
-        f(Float16());
-    else if (dtype == at::kBFloat16)
-        f(Bfloat16());
-    else
-        f(double());
+    return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
 }

@@ -39,6 +39,8 @@ struct HopperFacts {
     bool reduces;
 };
 
+int attribute(cudaDeviceAttr which); /* of the current device */
+
 static bool is_hopper()
 {
     return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
@@ -82,8 +84,9 @@ static og_hopper_shape shape_of(const HopperFacts &of, const Args &a, int batch_
     const long long *w_stride = a.stride[of.operands + 1];
     og_hopper_shape s;
     memset(&s, 0, sizeof s); /* the bytes between members, too: find_unit() compares all */
-    s.batch = count_of(a, 0, batch_dims);
-    s.m = count_of(a, batch_dims, m_dims);
+    s.batch = s.m = 1;
+    for (int d = 0; d < last; d++)
+        (d < batch_dims ? s.batch : s.m) *= a.extent[d];
     s.n = a.extent[last];
     s.k = k;
     s.x_stride_k = steps[0];
@@ -136,7 +139,7 @@ static UnitRun find_unit(const HopperFacts &of, const og_hopper_shape &s, bool i
 /* 1: done; 0: not a case for it; -1: its unit is missing. Factors are operands of.operands and the
  * next one of a. */
 static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int m_dims, int64_t k,
-                      std::initializer_list<int64_t> steps, const at::TensorOptions &options)
+                      const int64_t *steps, const at::TensorOptions &options)
 {
     const at::ScalarType dtype = at::typeMetaToScalarType(options.dtype());
     const bool is_old = dtype == at::kDouble || attribute(cudaDevAttrComputeCapabilityMajor) < 8;
@@ -146,7 +149,7 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
     if (dtype != at::kFloat || !is_hopper() ||
         !lies_well(of, a, batch_dims + m_dims + 1, &is_far))
         return 0;
-    c.shape = shape_of(of, a, batch_dims, m_dims, k, steps.begin());
+    c.shape = shape_of(of, a, batch_dims, m_dims, k, steps);
     c.x = (const float *)a.data[of.operands];
     c.w = (const float *)a.data[of.operands + 1];
     c.x_stride = a.stride[of.operands];

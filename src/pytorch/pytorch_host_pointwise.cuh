@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-template <template <int> class K, class T> static void run_pointwise(Args a, int lead)
+template <template <int> class K, class T> static void run_pointwise(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -26,12 +26,12 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
     const int each = is_flat ? Flat<S>::THREADS * Flat<S>::BATCH : THREADS;
     const unsigned grid = grid_of(divide_up(all, each));
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = (cudaStream_t)l.stream;
     if (is_flat)
         pointwise_flat<K, T><<<grid, Flat<S>::THREADS, 0, stream>>>(a);
     else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else
         pointwise<K, T, long long><<<grid, THREADS, 0, stream>>>(a);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check_cuda(cudaGetLastError());
 }

@@ -1,26 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Dims `dims` of t as the one dim that is summed; its stride, or t is copied so that it
- * has one. */
-static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
-{
-    for (int round = 0; round < 2; round++) {
-        int64_t stride = 0, extent = 1;
-        bool joins = true;
-        for (const int *d = dims.end(); d-- != dims.begin();) {
-            if (t.size(*d) == 1)
-                continue;
-            joins = joins && (extent == 1 || t.stride(*d) == stride * extent);
-            stride = extent == 1 ? t.stride(*d) : stride;
-            extent *= t.size(*d);
-        }
-        if (joins || t.numel() == 0)
-            return stride;
-        t = t.contiguous();
-    }
-    return 0;
-}
-
 /* Does a factor, as it lies, move along k by 16 bytes of what is multiplied? */
 static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64_t multiplied)
 {
@@ -32,44 +11,41 @@ static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64
 
 /* A copy of a factor for product_tensor(); scales: see there. */
 template <class T, class P, bool direct>
-static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *scales,
-                          const at::TensorOptions &options)
+static void *copy_factor(const Launching &l, const TensorArgs &t, int which, bool is_kept,
+                         float *scales)
 {
     const int64_t all = t.p.rows / t.p.m * (which % 2 ? t.p.n : t.p.m);
     const int64_t blocks = divide_up(all, THREADS / 32) * divide_up(t.p.k, RUN);
-    Tensor copy = at::empty({all * t.steps * LINE}, options.dtype(at::kByte));
+    void *copy = l.allocate(l.held, all * t.steps * LINE);
     if (blocks == 0)
         return copy;
-    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        t.p, which, is_kept, t.steps, copy.data_ptr(), scales);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, (cudaStream_t)l.stream>>>(
+        t.p, which, is_kept, t.steps, copy, scales);
+    check_cuda(cudaGetLastError());
     return copy;
 }
 
-/* Sets what product_tensor() takes of p.factor[which]; copies are put into `held`. */
+/* Sets what product_tensor() takes of p.factor[which]. */
 template <class T, class P>
-static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<Tensor> &held,
-                           const at::TensorOptions &options)
+static void prepare_factor(const Launching &l, TensorArgs &t, int which, bool is_kept)
 {
     const ProductArgs &p = t.p;
     const Factor &f = p.factor[which];
     const int product = which / 2, right = which % 2;
     if (t.arranged == right) {
         const int64_t all = p.rows / p.m * (right ? p.n : p.m);
-        const Tensor scales = at::empty({divide_up(p.k, RUN) * all}, options.dtype(at::kFloat));
-        held.push_back(scales);
-        held.push_back(copy_factor<T, P, false>(t, which, is_kept, (float *)scales.data_ptr(),
-                                                options));
-        t.scales[product] = (const float *)scales.data_ptr();
-        t.lines[product] = (const unsigned short *)held.back().data_ptr();
+        float *scales =
+            (float *)l.allocate(l.held, divide_up(p.k, RUN) * all * (int64_t)sizeof(float));
+        t.scales[product] = scales;
+        t.lines[product] =
+            (const unsigned short *)copy_factor<T, P, false>(l, t, which, is_kept, scales);
         return;
     }
     Factor &to = t.direct[product];
     to = f;
     if (is_direct(p, f, is_kept ? sizeof(float) : sizeof(T), sizeof(P)))
         return;
-    held.push_back(copy_factor<T, P, true>(t, which, is_kept, NULL, options));
-    to = {held.back().data_ptr(), {}, 1};
+    to = {copy_factor<T, P, true>(l, t, which, is_kept, NULL), {}, 1};
     int64_t stride = t.steps * line_k(sizeof(P));
     for (int d = p.batch_dims + p.m_dims + p.n_dims - 1; d >= 0; d--)
         if (d < p.batch_dims || (d >= p.batch_dims + p.m_dims) == (right != 0)) {
@@ -79,45 +55,42 @@ static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<T
 }
 
 template <class Kernel, class A>
-static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const A &a)
+static void launch_product(const Launching &l, Kernel kernel, int64_t blocks, size_t shared,
+                           const A &a)
 {
     if (blocks == 0)
         return;
-    C10_CUDA_CHECK(cudaFuncSetAttribute(
+    check_cuda(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    kernel<<<grid_of(blocks), THREADS, shared, (cudaStream_t)l.stream>>>(a);
+    check_cuda(cudaGetLastError());
 }
 
 template <template <int> class K, class T>
-static void run_tensor(const ProductArgs &p, int64_t blocks, size_t room,
-                       const at::TensorOptions &options)
+static void run_tensor(const Launching &l, const ProductArgs &p, int64_t blocks, size_t room)
 {
     typedef K<0> S;
     typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
     const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
     const size_t offsets = 2 * TILE * sizeof(void *);
     TensorArgs t = {};
-    std::vector<Tensor> held;
     t.p = p;
     t.arranged = p.n < p.m;
     t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
     for (int i = 0; i < 2 * S::PRODUCTS; i++)
-        prepare_factor<T, P>(t, i, S::KEPT_FACTORS >> i & 1, held, options);
+        prepare_factor<T, P>(l, t, i, S::KEPT_FACTORS >> i & 1);
     const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
     const size_t rest = offsets + (has_room ? tiles : 0);
     t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
-    if (!has_room) {
-        held.push_back(at::empty({blocks * (int64_t)tiles}, options.dtype(at::kByte)));
-        t.tiles = (float *)held.back().data_ptr();
-    }
-    launch_product(product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
+    if (!has_room)
+        t.tiles = (float *)l.allocate(l.held, blocks * (int64_t)tiles);
+    launch_product(l, product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
 }
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
 template <template <int> class K, class T>
-static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
-                        std::initializer_list<int64_t> k_strides, const at::TensorOptions &options)
+static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
+                        const int64_t *k_strides)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -141,7 +114,7 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
         p.factor[i].data = a.data[S::OPERANDS + i];
         for (int d = 0; d < MAX_DIMS; d++)
             p.factor[i].stride[d] = a.stride[S::OPERANDS + i][d];
-        p.factor[i].k_stride = k_strides.begin()[i];
+        p.factor[i].k_stride = k_strides[i];
     }
     p.a = a;
     if (p.rows == 0)
@@ -152,19 +125,17 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     const int64_t side = tensor ? (int64_t)TILE : (int64_t)PLAIN_TILE;
     p.m_tiles = divide_up(p.m, side);
     p.n_tiles = divide_up(p.n, side);
-    const Tensor terms = at::empty({S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>)},
-                                   options.dtype(at::kByte));
-    p.terms = terms.data_ptr();
+    p.terms = l.allocate(l.held, S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>));
     const int64_t blocks = batches * p.m_tiles * p.n_tiles;
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks,
+        launch_product(l, product_plain<K, T>, blocks,
                        S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
     else if constexpr (sizeof(T) < 8)
-        run_tensor<K, T>(p, blocks, room, options);
+        run_tensor<K, T>(l, p, blocks, room);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
-                               c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
+                               (cudaStream_t)l.stream>>>(p.a, p.n_tiles, p.terms,
                                                                    (void *)0);
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        check_cuda(cudaGetLastError());
     }
 }

@@ -2,27 +2,27 @@
 
 /* Sweeps of few long rows, one after the other. */
 template <template <int> class K, int sweep, class T>
-static void run_segments(const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
+static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
                          void *terms, void *values)
 {
     typedef K<sweep> S;
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = (cudaStream_t)l.stream;
     sweep_segments<K, sweep, T>
         <<<grid, THREADS, 0, stream>>>(a, lanes, by_columns, segment, terms, values);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check_cuda(cudaGetLastError());
     if (S::TERMS || S::ROW_LOADS || S::ROW_STORES) {
         finish_rows<K, sweep, T>
             <<<grid_of(divide_up(count_of(a, 0, a.kept), THREADS / 32)), THREADS, 0, stream>>>(
                 a, grid.x, terms, values);
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        check_cuda(cudaGetLastError());
     }
     if constexpr (sweep + 1 < S::SWEEPS)
-        run_segments<K, sweep + 1, T>(a, lanes, by_columns, grid, segment, terms, values);
+        run_segments<K, sweep + 1, T>(l, a, lanes, by_columns, grid, segment, terms, values);
 }
 
 /* lead: the operand whose memory decides the order of dims. */
 template <template <int> class K, class T>
-static void run_rows(Args a, int lead, const at::TensorOptions &options)
+static void run_rows(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -43,16 +43,14 @@ static void run_rows(Args a, int lead, const at::TensorOptions &options)
         std::min(divide_up(wanted, blocks), divide_up(elements, lanes * INT64_C(32)));
     if (segments > 1 && blocks < wanted / 4) {
         const int64_t segment = divide_up(elements, segments);
-        const Tensor terms = at::empty({segments * rows * S::MOST_TERMS * (int64_t)sizeof(Partial<C>)},
-                                       options.dtype(at::kByte));
-        const Tensor values = at::empty({rows * S::ROW_VALUES * (int64_t)sizeof(C)},
-                                        options.dtype(at::kByte));
+        void *terms =
+            l.allocate(l.held, segments * rows * S::MOST_TERMS * (int64_t)sizeof(Partial<C>));
+        void *values = l.allocate(l.held, rows * S::ROW_VALUES * (int64_t)sizeof(C));
         const dim3 grid((unsigned)segments, (unsigned)blocks);
-        run_segments<K, 0, T>(a, lanes, by_columns, grid, segment, terms.data_ptr(),
-                              values.data_ptr());
+        run_segments<K, 0, T>(l, a, lanes, by_columns, grid, segment, terms, values);
         return;
     }
-    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
+    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, (cudaStream_t)l.stream>>>(
         a, lanes, by_columns);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check_cuda(cudaGetLastError());
 }

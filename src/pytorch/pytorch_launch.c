@@ -86,7 +86,7 @@ static void add_checks(const writer *w)
             og_text_add(w->text, "%d, %s);\n", (int)buffer->rank, first);
         for (int32_t d = 0; d < buffer->rank && !p->is_uniform; d++)
             add_dim_check(w, i, d, known);
-        if (any_rank)
+        if (any_rank && i != first_tensor(w))
             og_text_add(w->text,
                         "    for (int64_t d = 0; d < %s.dim(); d++)\n"
                         "        check_size(%s, \"%s\", d, %s.size(d));\n",
@@ -104,7 +104,9 @@ static void add_numbers(const writer *w)
     const og_pytorch_program *p = w->program;
     char number[OG_NUMBER_TEXT];
     bool any = false;
-    og_text_add(w->text, "    const std::vector<double> numbers = {");
+    if (!og_pytorch_number(p, w->roles, p->graph.input_count))
+        return;
+    og_text_add(w->text, "    const double numbers[] = {");
     for (int32_t i = 0; i < p->tensor_count; i++)
         if (w->roles[i] == OG_PYTORCH_SCALAR) {
             og_text_add(w->text, "%s%s", any ? ", " : "", w->names[i]);
@@ -254,7 +256,9 @@ static void add_space(const writer *w, const og_kernel *kernel)
         add_sizes(w, rank, kernel->space.extent);
         og_text_add(w->text, ");\n");
     }
-    og_text_add(w->text, "        std::copy(numbers.begin(), numbers.end(), a.number);\n");
+    if (og_pytorch_number(w->program, w->roles, w->program->graph.input_count))
+        og_text_add(w->text,
+                    "        std::copy(std::begin(numbers), std::end(numbers), a.number);\n");
 }
 
 /* The operand by whose memory dims are ordered: what is stored first, or (rows) the load that
@@ -324,7 +328,7 @@ static bool add_hopper(const writer *w, const og_kernel *kernel, int32_t operand
                 og_pytorch_unit_number(source, "OG_REDUCES") ? "true" : "false",
                 (int)kernel->matrices.batch_rank, (int)kernel->matrices.m_rank);
     add_summed(w, kernel, &kernel->products[0].left, true);
-    og_text_add(w->text, ", {step0, step1}, options);\n"
+    og_text_add(w->text, ", steps, options);\n"
                          "        if (hopper < 0)\n            return {};\n");
     return true;
 }
@@ -343,23 +347,20 @@ static void add_product(const writer *w, const og_kernel *kernel, int32_t operan
         og_text_add(w->text, "});\n");
         add_bind(w, kernel, factor, operands + i, tensor);
     }
-    bool has_unit = add_hopper(w, kernel, operands, name);
-    og_text_add(w->text,
-                "        %sby_dtype(dtype, [&](auto t) {\n"
-                "            run_product<%s, decltype(t)>(a, %d, %d, %d, ",
-                has_unit ? "if (hopper == 0) " : "", name, (int)kernel->matrices.batch_rank,
-                (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
-    add_summed(w, kernel, &kernel->products[0].left, true);
-    og_text_add(w->text, ", {");
+    og_text_add(w->text, "        const int64_t steps[] = {");
     for (int32_t i = 0; i < 2 * kernel->product_count; i++)
         og_text_add(w->text, "%sstep%d", i ? ", " : "", (int)i);
-    og_text_add(w->text, "}, options);\n        });\n");
+    og_text_add(w->text, "};\n");
+    bool has_unit = add_hopper(w, kernel, operands, name);
+    og_text_add(w->text, "%slaunch_%s(dtype_number(dtype), launching, a, ",
+                has_unit ? "        if (hopper == 0)\n            " : "        ", name);
+    add_summed(w, kernel, &kernel->products[0].left, true);
+    og_text_add(w->text, ", steps);\n");
 }
 
 static void add_kernel(const writer *w, int32_t k)
 {
     const og_kernel *kernel = &w->program->plan.kernels[k];
-    og_kernel_form form = og_pytorch_form(kernel);
     og_pytorch_operand operands[64];
     int32_t count;
     char name[32], kind[64];
@@ -385,15 +386,46 @@ static void add_kernel(const writer *w, int32_t k)
     og_text_add(w->text, "        Args a = {};\n");
     add_space(w, kernel);
     add_operands(w, kernel, operands);
-    if (form == OG_KERNEL_PRODUCT)
+    if (og_pytorch_form(kernel) == OG_KERNEL_PRODUCT)
         add_product(w, kernel, count, name);
     else
-        og_text_add(w->text,
-                    "        by_dtype(dtype, [&](auto t) { run_%s<%s, decltype(t)>(a, %d%s); });\n",
-                    form == OG_KERNEL_ROWS ? "rows" : "pointwise", name,
-                    (int)find_lead(kernel, operands, form == OG_KERNEL_ROWS),
-                    form == OG_KERNEL_ROWS ? ", options" : "");
+        og_text_add(w->text, "        launch_%s(dtype_number(dtype), launching, a);\n", name);
     og_text_add(w->text, "    }\n");
+}
+
+/* ---- launchers, which are compiled without PyTorch ------------------------------------------- */
+
+static void add_launcher_signature(const og_pytorch_program *program, int32_t k, const char *end,
+                                   og_text *text)
+{
+    bool is_product = og_pytorch_form(&program->plan.kernels[k]) == OG_KERNEL_PRODUCT;
+    og_text_add(text, "void launch_%s%d(int dtype, const Launching &l, const Args &a%s)%s",
+                program->name, (int)k,
+                is_product ? ", int64_t k,\n                      const int64_t *steps" : "", end);
+}
+
+void og_pytorch_add_launchers(const og_pytorch_program *program, const og_pytorch_role *roles,
+                              og_text *text)
+{
+    for (int32_t k = 0; k < program->plan.kernel_count; k++) {
+        const og_kernel *kernel = &program->plan.kernels[k];
+        og_kernel_form form = og_pytorch_form(kernel);
+        og_pytorch_operand operands[64];
+        int32_t count;
+        og_pytorch_operands(program, roles, kernel, operands, &count);
+        og_text_add(text, "\n");
+        add_launcher_signature(program, k, "\n{\n    by_dtype(dtype, [&](auto t) {\n", text);
+        if (form == OG_KERNEL_PRODUCT)
+            og_text_add(text,
+                        "        run_product<%s%d, decltype(t)>(l, a, %d, %d, %d, k, steps);\n",
+                        program->name, (int)k, (int)kernel->matrices.batch_rank,
+                        (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
+        else
+            og_text_add(text, "        run_%s<%s%d, decltype(t)>(l, a, %d);\n",
+                        form == OG_KERNEL_ROWS ? "rows" : "pointwise", program->name, (int)k,
+                        (int)find_lead(kernel, operands, form == OG_KERNEL_ROWS));
+        og_text_add(text, "    });\n}\n");
+    }
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
@@ -421,6 +453,9 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     const og_plan *plan = &program->plan;
     const char *first = names[first_tensor(&w)];
     og_arena arena = {0};
+    og_text_add(text, "\n");
+    for (int32_t k = 0; k < plan->kernel_count; k++)
+        add_launcher_signature(program, k, ";\n", text);
     w.needs = OG_ARENA_NEW(&arena, uint64_t, (size_t)plan->kernel_count);
     if (!w.needs) {
         text->failed = true;
@@ -436,7 +471,10 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     og_text_add(text,
                 "    const c10::cuda::CUDAGuard guard(%s.device());\n"
                 "    const at::ScalarType dtype = %s.scalar_type();\n"
-                "    const at::TensorOptions options = %s.options();\n",
+                "    const at::TensorOptions options = %s.options();\n"
+                "    Held held = {options, {}};\n"
+                "    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, "
+                "&held};\n",
                 first, first, first);
     if (plan->buffer_count > plan->input_count + plan->output_count)
         og_text_add(text,

@@ -123,6 +123,9 @@ void og_pytorch_add_unit_files(const char *units, og_text *text);
  * names: [tensor] in C++. */
 void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,
                               const char *const *names, bool is_gradient, og_text *text);
+/* What it calls for each kernel, in a source that has nothing of PyTorch. */
+void og_pytorch_add_launchers(const og_pytorch_program *program, const og_pytorch_role *roles,
+                              og_text *text);
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
                              const og_pytorch_role *roles, const char *const *names,
                              bool is_gradient, og_text *text);

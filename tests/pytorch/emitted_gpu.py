@@ -160,6 +160,9 @@ def check_file(path):
     check_rest(model, name)
     if name == "linear":
         check_specials(model)
+        print("\n".join(module.kernels()))
+        is_hopper = torch.cuda.get_device_capability() == (9, 0)
+        assert is_hopper == any("wgmma" in line for line in module.kernels()), "which kernels served"
 
 
 def build(path, which):

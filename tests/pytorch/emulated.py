@@ -175,7 +175,7 @@ def translate(kernels, host):
         kernels = remove_function(kernels, name)
     kernels = kernels.replace("extern __shared__ __align__(16) unsigned char shared[];",
                               "unsigned char *shared = emulator_shared;")
-    host = re.sub(r"#include <(c10|ATen|std).*\n", "", host)
+    host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
     return kernels, replace_launches(host)
 
 
@@ -189,10 +189,11 @@ class Emulated:
 
     def build(self, part, folder):
         m, upper = self.module, part.upper()
+        launches = m.LAUNCH_SHARED + getattr(m, f"LAUNCH_{upper}")
         host = m.HOST_SHARED + getattr(m, f"HOST_{upper}")
-        kernels, host = translate(m.CUDA_SHARED + getattr(m, f"CUDA_{upper}"),
-                                  m._inline(host, set()) if self.has_units else host)
-        signature = getattr(m, f"DECLARE_{upper}")
+        signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
+        kernels, host = translate(m.ARGS + m.CUDA_SHARED + getattr(m, f"CUDA_{upper}"),
+                                  launches + (m._inline(host, set()) if self.has_units else host))
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
         for kind in kinds:

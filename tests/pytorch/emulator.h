@@ -279,6 +279,10 @@ enum cudaDeviceAttr {
 };
 
 typedef int cudaError_t;
+enum { cudaSuccess };
+static inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+static inline cudaError_t cudaGetDevice(int *device) { return *device = 0; }
+static inline const char *cudaGetErrorString(cudaError_t) { return "an error"; }
 
 /* EMULATOR_SHARED: bytes of a block's shared memory; 232448 (H100) if not set. EMULATOR_HOPPER=1: it
  * is one, for kernels that only Hopper has; else something newer. */
@@ -407,7 +411,6 @@ inline Tensor Tensor::contiguous() const
 namespace c10 {
 namespace cuda {
 static inline cudaStream_t getCurrentCUDAStream() { return NULL; }
-static inline int current_device() { return 0; }
 struct CUDAGuard {
     explicit CUDAGuard(at::Device) {}
 };
@@ -427,7 +430,6 @@ template <class... Parts> static void check(bool good, const char *kind, const P
 #define TORCH_CHECK_VALUE(good, ...) check(good, "ValueError: ", __VA_ARGS__)
 #define TORCH_CHECK_TYPE(good, ...) check(good, "TypeError: ", __VA_ARGS__)
 #define C10_CUDA_CHECK(call) check((int)(call) == 0, "CUDA error: ", #call)
-#define C10_CUDA_KERNEL_LAUNCH_CHECK() ((void)0)
 #define cudaFuncSetAttribute(...) 0
 
 /* ---- the way in ---------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #     sigmoid(x)
 #
 # It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels are
-# built at the first call (about a minute; PyTorch keeps them for the next process).
+# built at the first call (half a minute; PyTorch keeps them for the next process).
 #
 # Tensors (sizes of one name must be equal; everything is checked at run time):
 #   x            any shape
@@ -12,15 +12,20 @@
 # for all; any strides. On a GPU always these kernels, on the tensors' device and its
 # current stream; on the CPU plain PyTorch operations (_plain below).
 #
-# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, element
-# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED texts
-# are what these stand on. Where home cannot be written to, set TORCH_EXTENSIONS_DIR.
+# What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):
+#   ARGS, CUDA_SHARED           what kernels are given; templates of kernels, functions
+#   CUDA_FORWARD, _BACKWARD     the formula and its derivative, element by element
+#   LAUNCH_*                    grids and scratch: the end of the CUDA source
+#   HOST_*                      the C++ source: checks tensors, binds them, launches
+#   _build, _Formula            what compiles both, and records gradients
+#   _plain, _call, the module   the formula in PyTorch's operations; which of the two
 #
 # Kernels, and those of the gradient, which is computed from the inputs again:
 #   Forward0   pointwise
 #   Backward0   pointwise
 import functools
 import hashlib
+import inspect
 import math
 import os
 import shutil
@@ -32,9 +37,8 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.utils import cpp_extension
 
-# Device code. It includes nothing of PyTorch's.
-CUDA_SHARED = r'''
-#ifdef __CUDACC_RTC__
+# What launches are given.
+ARGS = r'''#ifdef __CUDACC_RTC__
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
@@ -43,6 +47,32 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 
+/* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
+ * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
+ * what one kernel keeps for the next) are read and written by strides over these dims,
+ * so that any shape, stride and broadcast is the same code. Sizes and strides are
+ * arguments: nothing is compiled again for another shape. */
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
+
+struct Args {
+    int kept, reduced;
+    long long extent[MAX_DIMS];                 /* kept dims, then reduced ones */
+    void *data[MAX_OPERANDS];
+    long long stride[MAX_OPERANDS][MAX_DIMS];   /* in elements; 0: broadcast */
+    unsigned vectors;                           /* bit i: operand i moves by 16 bytes */
+    double number[MAX_NUMBERS];                 /* scalars, and counts of elements */
+};
+
+/* What launches are given besides: memory that stays until they have run. */
+struct Launching {
+    void *stream;
+    void *(*allocate)(void *held, long long bytes);
+    void *held;
+};
+'''
+
+# Device code.
+CUDA_SHARED = r'''
 /* Functions are Ogive's own: explicit fused multiply-adds, no approximate instructions,
  * compiled with --fmad=false. They give the same bits on every GPU. */
 #define OG_FN static __device__ __forceinline__
@@ -80,22 +110,6 @@ OG_FN unsigned short og_bf16_from_f32(float x)
     const uint32_t u = og_bits_f32(x);
     return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-
-/* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
- * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
- * what one kernel keeps for the next) are read and written by strides over these dims,
- * so that any shape, stride and broadcast is the same code. Sizes and strides are
- * arguments: nothing is compiled again for another shape. */
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
-
-struct Args {
-    int kept, reduced;
-    long long extent[MAX_DIMS];                 /* kept dims, then reduced ones */
-    void *data[MAX_OPERANDS];
-    long long stride[MAX_OPERANDS][MAX_DIMS];   /* in elements; 0: broadcast */
-    unsigned vectors;                           /* bit i: operand i moves by 16 bytes */
-    double number[MAX_NUMBERS];                 /* scalars, and counts of elements */
-};
 
 /* Bits of a half in memory. Halves are computed in float and rounded once, when stored. */
 struct Float16 {
@@ -458,58 +472,21 @@ template <> struct Backward0<0> : Sweep {
 };
 '''
 
-HOST_SHARED = r'''
-/* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
- * device and its current stream; errors are raised in Python. */
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <string.h>
+# Grids and scratch.
+LAUNCH_SHARED = r'''
+/* Launches: from operands to grids, on the current device, without PyTorch. */
+#include <cuda_runtime.h>
+#include <stdlib.h>
 #include <algorithm>
 #include <initializer_list>
-#include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
-typedef at::Tensor Tensor;
-
-static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+static void check_cuda(cudaError_t error)
 {
-    TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
-                     " must be a dense CUDA tensor, as the other tensors are");
-    TORCH_CHECK_VALUE(t.device() == first.device(), name, " is on ", t.device(),
-                      ", another tensor on ", first.device(), ": expected one device");
-    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf ||
-                         t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kDouble,
-                     name, " is ", t.scalar_type(),
-                     ": expected float32, float16, bfloat16 or float64");
-    TORCH_CHECK_TYPE(t.scalar_type() == first.scalar_type(), name, " is ", t.scalar_type(),
-                     ", another tensor ", first.scalar_type(), ": expected one dtype");
-    TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
-                      rank, " dims");
-}
-
-static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)
-{
-    TORCH_CHECK_VALUE(t.size(dim) == expected, name, " has shape ", t.sizes(), ": expected size ",
-                      expected, " in dim ", dim);
-}
-
-/* A result like the first of these that has its sizes and no holes, else contiguous. */
-static Tensor new_result(at::IntArrayRef sizes, std::initializer_list<Tensor> likes,
-                         const at::TensorOptions &options)
-{
-    for (const Tensor &like : likes)
-        if (like.sizes() == sizes && like.is_non_overlapping_and_dense())
-            return at::empty_strided(sizes, like.strides(), options);
-    return at::empty(sizes, options);
-}
-
-static void bind_all(Args &a, int i, const Tensor &t)
-{
-    a.data[i] = t.data_ptr();
-    std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
+    if (error != cudaSuccess)
+        throw std::runtime_error(std::string("CUDA error: ") + cudaGetErrorString(error));
 }
 
 static void swap_dims(Args &a, int operands, int d, int e)
@@ -564,25 +541,26 @@ static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static unsigned grid_of(int64_t blocks)
 {
-    TORCH_CHECK_VALUE(blocks < INT64_C(1) << 31, "a tensor too large for one launch: ", blocks,
-                      " blocks");
+    if (blocks >= INT64_C(1) << 31)
+        throw std::invalid_argument("a tensor too large for one launch: " + std::to_string(blocks) +
+                                    " blocks");
     return (unsigned)blocks;
 }
 
-/* f(element of that dtype) */
-template <class F> static void by_dtype(at::ScalarType dtype, F f)
+/* f(element of that dtype), for dtype_number(dtype) */
+template <class F> static void by_dtype(int dtype, F f)
 {
-    if (dtype == at::kFloat)
+    if (dtype == 0)
         f(float());
-    else if (dtype == at::kHalf)
+    else if (dtype == 1)
         f(Float16());
-    else if (dtype == at::kBFloat16)
+    else if (dtype == 2)
         f(Bfloat16());
     else
         f(double());
 }
 
-template <template <int> class K, class T> static void run_pointwise(Args a, int lead)
+template <template <int> class K, class T> static void run_pointwise(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -608,104 +586,200 @@ template <template <int> class K, class T> static void run_pointwise(Args a, int
     const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
     const int each = is_flat ? Flat<S>::THREADS * Flat<S>::BATCH : THREADS;
     const unsigned grid = grid_of(divide_up(all, each));
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = (cudaStream_t)l.stream;
     if (is_flat)
         pointwise_flat<K, T><<<grid, Flat<S>::THREADS, 0, stream>>>(a);
     else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
         pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
     else
         pointwise<K, T, long long><<<grid, THREADS, 0, stream>>>(a);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check_cuda(cudaGetLastError());
+}
+'''
+
+LAUNCH_FORWARD = r'''
+void launch_Forward0(int dtype, const Launching &l, const Args &a)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_pointwise<Forward0, decltype(t)>(l, a, 1);
+    });
+}
+'''
+
+LAUNCH_BACKWARD = r'''
+void launch_Backward0(int dtype, const Launching &l, const Args &a)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_pointwise<Backward0, decltype(t)>(l, a, 2);
+    });
+}
+'''
+
+# C++, of PyTorch's tensors.
+HOST_SHARED = r'''
+/* From PyTorch's tensors to kernel arguments. Everything runs on the tensors' device and its
+ * current stream; errors are raised in Python. */
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+#include <pybind11/stl.h>
+#include <string.h>
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+typedef at::Tensor Tensor;
+
+static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+{
+    TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
+                     " must be a dense CUDA tensor, as the other tensors are");
+    TORCH_CHECK_VALUE(t.device() == first.device(), name, " is on ", t.device(),
+                      ", another tensor on ", first.device(), ": expected one device");
+    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf ||
+                         t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kDouble,
+                     name, " is ", t.scalar_type(),
+                     ": expected float32, float16, bfloat16 or float64");
+    TORCH_CHECK_TYPE(t.scalar_type() == first.scalar_type(), name, " is ", t.scalar_type(),
+                     ", another tensor ", first.scalar_type(), ": expected one dtype");
+    TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
+                      rank, " dims");
+}
+
+static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)
+{
+    TORCH_CHECK_VALUE(t.size(dim) == expected, name, " has shape ", t.sizes(), ": expected size ",
+                      expected, " in dim ", dim);
+}
+
+/* A result like the first of these that has its sizes and no holes, else contiguous. */
+static Tensor new_result(at::IntArrayRef sizes, std::initializer_list<Tensor> likes,
+                         const at::TensorOptions &options)
+{
+    for (const Tensor &like : likes)
+        if (like.sizes() == sizes && like.is_non_overlapping_and_dense())
+            return at::empty_strided(sizes, like.strides(), options);
+    return at::empty(sizes, options);
+}
+
+static void bind_all(Args &a, int i, const Tensor &t)
+{
+    a.data[i] = t.data_ptr();
+    std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
+}
+
+/* Memory for launches, kept until all of them are under way. */
+struct Held {
+    at::TensorOptions options;
+    std::vector<Tensor> tensors;
+};
+
+static void *allocate(void *held, long long bytes)
+{
+    Held *to = (Held *)held;
+    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
+    return to->tensors.back().data_ptr();
+}
+
+/* By which launchers know a dtype. */
+static int dtype_number(at::ScalarType dtype)
+{
+    return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
 }
 '''
 
 HOST_FORWARD = r'''
+void launch_Forward0(int dtype, const Launching &l, const Args &a);
+
 std::vector<at::Tensor> forward(const at::Tensor & x_)
 {
     check_tensor(x_, "x", x_.dim(), x_);
-    for (int64_t d = 0; d < x_.dim(); d++)
-        check_size(x_, "x", d, x_.size(d));
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
-    const std::vector<double> numbers = {};
     const c10::cuda::CUDAGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
+    Held held = {options, {}};
+    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Forward0: pointwise */
         result0 = new_result(x_.sizes(), {x_}, options);
         Args a = {};
         a.kept = (int)x_.dim();
         std::copy(x_.sizes().begin(), x_.sizes().end(), a.extent);
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind_all(a, 0, x_);
         bind_all(a, 1, result0);
-        by_dtype(dtype, [&](auto t) { run_pointwise<Forward0, decltype(t)>(a, 1); });
+        launch_Forward0(dtype_number(dtype), launching, a);
     }
     return {result0};
 }
 '''
 
-DECLARE_FORWARD = '''
-std::vector<at::Tensor> forward(const at::Tensor & x_);
-'''
-
 HOST_BACKWARD = r'''
+void launch_Backward0(int dtype, const Launching &l, const Args &a);
+
 std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0_, const std::vector<bool> &needs)
 {
     check_tensor(x_, "x", x_.dim(), x_);
-    for (int64_t d = 0; d < x_.dim(); d++)
-        check_size(x_, "x", d, x_.size(d));
     check_tensor(grad0_, "grad", x_.dim(), x_);
     for (int64_t d = 0; d < x_.dim(); d++)
         check_size(grad0_, "grad", d, x_.size(d));
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
-    const std::vector<double> numbers = {};
     const c10::cuda::CUDAGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
+    Held held = {options, {}};
+    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Backward0: pointwise */
         result0 = new_result(x_.sizes(), {x_, grad0_}, options);
         Args a = {};
         a.kept = (int)x_.dim();
         std::copy(x_.sizes().begin(), x_.sizes().end(), a.extent);
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind_all(a, 0, x_);
         bind_all(a, 1, grad0_);
         bind_all(a, 2, result0);
-        by_dtype(dtype, [&](auto t) { run_pointwise<Backward0, decltype(t)>(a, 2); });
+        launch_Backward0(dtype_number(dtype), launching, a);
     }
     return {result0};
 }
 '''
 
-DECLARE_BACKWARD = '''
-std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0_, const std::vector<bool> &needs);
-'''
 
-
-def _build(kernels, host, declaration, function):
+def _build(kernels, launches, host, function):
     home = cpp_extension.CUDA_HOME
     if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
         raise RuntimeError(
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
-    source = CUDA_SHARED + kernels + HOST_SHARED + host
+    # Two sources, of which the CUDA has nothing of PyTorch: that takes nvcc a minute.
+    cuda = ARGS + CUDA_SHARED + kernels + LAUNCH_SHARED + launches
+    cpp = ARGS + HOST_SHARED + host
+    lean = inspect.signature(cpp_extension.load_inline).parameters
     extension = cpp_extension.load_inline(
-        name="ogive_" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],
-        cpp_sources=declaration, cuda_sources=source, functions=[function],
-        extra_cuda_cflags=["-O3", "--fmad=false"])
+        name="ogive_" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],
+        cpp_sources=cpp, cuda_sources=cuda, functions=[function],
+        extra_cflags=["-O2"], extra_cuda_cflags=["-O3", "--fmad=false"],
+        **{name: True for name in ("no_implicit_headers",) if name in lean})
     return getattr(extension, function)
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, "forward")
+    return _build(CUDA_FORWARD, LAUNCH_FORWARD, HOST_FORWARD, "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "backward")
+    return _build(CUDA_BACKWARD, LAUNCH_BACKWARD, HOST_BACKWARD, "backward")
 
 
 class _Formula(torch.autograd.Function):

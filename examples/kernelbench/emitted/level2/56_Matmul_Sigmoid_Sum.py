@@ -4,7 +4,7 @@
 #     sum(sigmoid(linear(x, linear.weight, linear.bias)), dim=1, keepdim=true)
 #
 # It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels are
-# built at the first call (about a minute; PyTorch keeps them for the next process).
+# built at the first call (half a minute; PyTorch keeps them for the next process).
 #
 # Tensors (sizes of one name must be equal; everything is checked at run time):
 #   x            (n0, n1)
@@ -14,11 +14,16 @@
 # for all; any strides. On a GPU always these kernels, on the tensors' device and its
 # current stream; on the CPU plain PyTorch operations (_plain below).
 #
-# Where to look: CUDA_FORWARD and CUDA_BACKWARD are the formula and its derivative, element
-# by element; HOST_FORWARD and HOST_BACKWARD check tensors and launch; the two SHARED texts
-# are what these stand on. UNITS are products of float32 on Hopper, by the
-# library's kernels (KERNELS): built for sm_90a when first called; kernels() says what served.
-# Where home cannot be written to, set TORCH_EXTENSIONS_DIR.
+# What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):
+#   ARGS, CUDA_SHARED           what kernels are given; templates of kernels, functions
+#   CUDA_FORWARD, _BACKWARD     the formula and its derivative, element by element
+#   LAUNCH_*                    grids and scratch: the end of the CUDA source
+#   HOST_*                      the C++ source: checks tensors, binds them, launches
+#   UNITS, KERNELS              products of float32 on Hopper: the library's kernels,
+#                               built for sm_90a when first needed; kernels() says
+#                               what served
+#   _build, _Formula            what compiles both, and records gradients
+#   _plain, _call, the module   the formula in PyTorch's operations; which of the two
 #
 # Kernels, and those of the gradient, which is computed from the inputs again:
 #   Forward0   product rows sum
@@ -42,9 +47,8 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.utils import cpp_extension
 
-# Device code. It includes nothing of PyTorch's.
-CUDA_SHARED = r'''
-#ifdef __CUDACC_RTC__
+# What launches are given.
+ARGS = r'''#ifdef __CUDACC_RTC__
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
@@ -53,6 +57,32 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 
+/* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
+ * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
+ * what one kernel keeps for the next) are read and written by strides over these dims,
+ * so that any shape, stride and broadcast is the same code. Sizes and strides are
+ * arguments: nothing is compiled again for another shape. */
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
+
+struct Args {
+    int kept, reduced;
+    long long extent[MAX_DIMS];                 /* kept dims, then reduced ones */
+    void *data[MAX_OPERANDS];
+    long long stride[MAX_OPERANDS][MAX_DIMS];   /* in elements; 0: broadcast */
+    unsigned vectors;                           /* bit i: operand i moves by 16 bytes */
+    double number[MAX_NUMBERS];                 /* scalars, and counts of elements */
+};
+
+/* What launches are given besides: memory that stays until they have run. */
+struct Launching {
+    void *stream;
+    void *(*allocate)(void *held, long long bytes);
+    void *held;
+};
+'''
+
+# Device code.
+CUDA_SHARED = r'''
 /* Functions are Ogive's own: explicit fused multiply-adds, no approximate instructions,
  * compiled with --fmad=false. They give the same bits on every GPU. */
 #define OG_FN static __device__ __forceinline__
@@ -90,22 +120,6 @@ OG_FN unsigned short og_bf16_from_f32(float x)
     const uint32_t u = og_bits_f32(x);
     return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
-
-/* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
- * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
- * what one kernel keeps for the next) are read and written by strides over these dims,
- * so that any shape, stride and broadcast is the same code. Sizes and strides are
- * arguments: nothing is compiled again for another shape. */
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
-
-struct Args {
-    int kept, reduced;
-    long long extent[MAX_DIMS];                 /* kept dims, then reduced ones */
-    void *data[MAX_OPERANDS];
-    long long stride[MAX_OPERANDS][MAX_DIMS];   /* in elements; 0: broadcast */
-    unsigned vectors;                           /* bit i: operand i moves by 16 bytes */
-    double number[MAX_NUMBERS];                 /* scalars, and counts of elements */
-};
 
 /* Bits of a half in memory. Halves are computed in float and rounded once, when stored. */
 struct Float16 {
@@ -1351,66 +1365,21 @@ template <> struct Backward3<0> : Sweep {
 };
 '''
 
-HOST_SHARED = r'''
-/* Launches: from PyTorch's tensors to kernel arguments. Everything runs on the tensors'
- * device and its current stream; errors are raised in Python. */
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <string.h>
+# Grids and scratch.
+LAUNCH_SHARED = r'''
+/* Launches: from operands to grids, on the current device, without PyTorch. */
+#include <cuda_runtime.h>
+#include <stdlib.h>
 #include <algorithm>
 #include <initializer_list>
-#include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
-typedef at::Tensor Tensor;
-
-static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+static void check_cuda(cudaError_t error)
 {
-    TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
-                     " must be a dense CUDA tensor, as the other tensors are");
-    TORCH_CHECK_VALUE(t.device() == first.device(), name, " is on ", t.device(),
-                      ", another tensor on ", first.device(), ": expected one device");
-    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf ||
-                         t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kDouble,
-                     name, " is ", t.scalar_type(),
-                     ": expected float32, float16, bfloat16 or float64");
-    TORCH_CHECK_TYPE(t.scalar_type() == first.scalar_type(), name, " is ", t.scalar_type(),
-                     ", another tensor ", first.scalar_type(), ": expected one dtype");
-    TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
-                      rank, " dims");
-}
-
-static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)
-{
-    TORCH_CHECK_VALUE(t.size(dim) == expected, name, " has shape ", t.sizes(), ": expected size ",
-                      expected, " in dim ", dim);
-}
-
-/* A result like the first of these that has its sizes and no holes, else contiguous. */
-static Tensor new_result(at::IntArrayRef sizes, std::initializer_list<Tensor> likes,
-                         const at::TensorOptions &options)
-{
-    for (const Tensor &like : likes)
-        if (like.sizes() == sizes && like.is_non_overlapping_and_dense())
-            return at::empty_strided(sizes, like.strides(), options);
-    return at::empty(sizes, options);
-}
-
-/* Operand i of the space: dim d of the space is dim dims[d] of t, or -1. */
-static void bind(Args &a, int i, const Tensor &t, std::initializer_list<int> dims)
-{
-    int d = 0;
-    a.data[i] = t.data_ptr();
-    for (int dim : dims)
-        a.stride[i][d++] = dim < 0 ? 0 : t.stride(dim);
-}
-
-static void set_extents(Args &a, std::initializer_list<int64_t> extents)
-{
-    std::copy(extents.begin(), extents.end(), a.extent);
+    if (error != cudaSuccess)
+        throw std::runtime_error(std::string("CUDA error: ") + cudaGetErrorString(error));
 }
 
 static void swap_dims(Args &a, int operands, int d, int e)
@@ -1465,27 +1434,29 @@ static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static unsigned grid_of(int64_t blocks)
 {
-    TORCH_CHECK_VALUE(blocks < INT64_C(1) << 31, "a tensor too large for one launch: ", blocks,
-                      " blocks");
+    if (blocks >= INT64_C(1) << 31)
+        throw std::invalid_argument("a tensor too large for one launch: " + std::to_string(blocks) +
+                                    " blocks");
     return (unsigned)blocks;
 }
 
 /* Of the current device. */
-static int attribute(cudaDeviceAttr which)
+int attribute(cudaDeviceAttr which)
 {
-    int value = 0;
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, c10::cuda::current_device()));
+    int value = 0, device = 0;
+    check_cuda(cudaGetDevice(&device));
+    check_cuda(cudaDeviceGetAttribute(&value, which, device));
     return value;
 }
 
-/* f(element of that dtype) */
-template <class F> static void by_dtype(at::ScalarType dtype, F f)
+/* f(element of that dtype), for dtype_number(dtype) */
+template <class F> static void by_dtype(int dtype, F f)
 {
-    if (dtype == at::kFloat)
+    if (dtype == 0)
         f(float());
-    else if (dtype == at::kHalf)
+    else if (dtype == 1)
         f(Float16());
-    else if (dtype == at::kBFloat16)
+    else if (dtype == 2)
         f(Bfloat16());
     else
         f(double());
@@ -1493,27 +1464,27 @@ template <class F> static void by_dtype(at::ScalarType dtype, F f)
 
 /* Sweeps of few long rows, one after the other. */
 template <template <int> class K, int sweep, class T>
-static void run_segments(const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
+static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
                          void *terms, void *values)
 {
     typedef K<sweep> S;
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = (cudaStream_t)l.stream;
     sweep_segments<K, sweep, T>
         <<<grid, THREADS, 0, stream>>>(a, lanes, by_columns, segment, terms, values);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    check_cuda(cudaGetLastError());
     if (S::TERMS || S::ROW_LOADS || S::ROW_STORES) {
         finish_rows<K, sweep, T>
             <<<grid_of(divide_up(count_of(a, 0, a.kept), THREADS / 32)), THREADS, 0, stream>>>(
                 a, grid.x, terms, values);
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        check_cuda(cudaGetLastError());
     }
     if constexpr (sweep + 1 < S::SWEEPS)
-        run_segments<K, sweep + 1, T>(a, lanes, by_columns, grid, segment, terms, values);
+        run_segments<K, sweep + 1, T>(l, a, lanes, by_columns, grid, segment, terms, values);
 }
 
 /* lead: the operand whose memory decides the order of dims. */
 template <template <int> class K, class T>
-static void run_rows(Args a, int lead, const at::TensorOptions &options)
+static void run_rows(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -1534,39 +1505,16 @@ static void run_rows(Args a, int lead, const at::TensorOptions &options)
         std::min(divide_up(wanted, blocks), divide_up(elements, lanes * INT64_C(32)));
     if (segments > 1 && blocks < wanted / 4) {
         const int64_t segment = divide_up(elements, segments);
-        const Tensor terms = at::empty({segments * rows * S::MOST_TERMS * (int64_t)sizeof(Partial<C>)},
-                                       options.dtype(at::kByte));
-        const Tensor values = at::empty({rows * S::ROW_VALUES * (int64_t)sizeof(C)},
-                                        options.dtype(at::kByte));
+        void *terms =
+            l.allocate(l.held, segments * rows * S::MOST_TERMS * (int64_t)sizeof(Partial<C>));
+        void *values = l.allocate(l.held, rows * S::ROW_VALUES * (int64_t)sizeof(C));
         const dim3 grid((unsigned)segments, (unsigned)blocks);
-        run_segments<K, 0, T>(a, lanes, by_columns, grid, segment, terms.data_ptr(),
-                              values.data_ptr());
+        run_segments<K, 0, T>(l, a, lanes, by_columns, grid, segment, terms, values);
         return;
     }
-    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
+    whole_rows<K, T><<<grid_of(blocks), THREADS, 0, (cudaStream_t)l.stream>>>(
         a, lanes, by_columns);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-/* Dims `dims` of t as the one dim that is summed; its stride, or t is copied so that it
- * has one. */
-static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
-{
-    for (int round = 0; round < 2; round++) {
-        int64_t stride = 0, extent = 1;
-        bool joins = true;
-        for (const int *d = dims.end(); d-- != dims.begin();) {
-            if (t.size(*d) == 1)
-                continue;
-            joins = joins && (extent == 1 || t.stride(*d) == stride * extent);
-            stride = extent == 1 ? t.stride(*d) : stride;
-            extent *= t.size(*d);
-        }
-        if (joins || t.numel() == 0)
-            return stride;
-        t = t.contiguous();
-    }
-    return 0;
+    check_cuda(cudaGetLastError());
 }
 
 /* Does a factor, as it lies, move along k by 16 bytes of what is multiplied? */
@@ -1580,44 +1528,41 @@ static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64
 
 /* A copy of a factor for product_tensor(); scales: see there. */
 template <class T, class P, bool direct>
-static Tensor copy_factor(const TensorArgs &t, int which, bool is_kept, float *scales,
-                          const at::TensorOptions &options)
+static void *copy_factor(const Launching &l, const TensorArgs &t, int which, bool is_kept,
+                         float *scales)
 {
     const int64_t all = t.p.rows / t.p.m * (which % 2 ? t.p.n : t.p.m);
     const int64_t blocks = divide_up(all, THREADS / 32) * divide_up(t.p.k, RUN);
-    Tensor copy = at::empty({all * t.steps * LINE}, options.dtype(at::kByte));
+    void *copy = l.allocate(l.held, all * t.steps * LINE);
     if (blocks == 0)
         return copy;
-    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        t.p, which, is_kept, t.steps, copy.data_ptr(), scales);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, (cudaStream_t)l.stream>>>(
+        t.p, which, is_kept, t.steps, copy, scales);
+    check_cuda(cudaGetLastError());
     return copy;
 }
 
-/* Sets what product_tensor() takes of p.factor[which]; copies are put into `held`. */
+/* Sets what product_tensor() takes of p.factor[which]. */
 template <class T, class P>
-static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<Tensor> &held,
-                           const at::TensorOptions &options)
+static void prepare_factor(const Launching &l, TensorArgs &t, int which, bool is_kept)
 {
     const ProductArgs &p = t.p;
     const Factor &f = p.factor[which];
     const int product = which / 2, right = which % 2;
     if (t.arranged == right) {
         const int64_t all = p.rows / p.m * (right ? p.n : p.m);
-        const Tensor scales = at::empty({divide_up(p.k, RUN) * all}, options.dtype(at::kFloat));
-        held.push_back(scales);
-        held.push_back(copy_factor<T, P, false>(t, which, is_kept, (float *)scales.data_ptr(),
-                                                options));
-        t.scales[product] = (const float *)scales.data_ptr();
-        t.lines[product] = (const unsigned short *)held.back().data_ptr();
+        float *scales =
+            (float *)l.allocate(l.held, divide_up(p.k, RUN) * all * (int64_t)sizeof(float));
+        t.scales[product] = scales;
+        t.lines[product] =
+            (const unsigned short *)copy_factor<T, P, false>(l, t, which, is_kept, scales);
         return;
     }
     Factor &to = t.direct[product];
     to = f;
     if (is_direct(p, f, is_kept ? sizeof(float) : sizeof(T), sizeof(P)))
         return;
-    held.push_back(copy_factor<T, P, true>(t, which, is_kept, NULL, options));
-    to = {held.back().data_ptr(), {}, 1};
+    to = {copy_factor<T, P, true>(l, t, which, is_kept, NULL), {}, 1};
     int64_t stride = t.steps * line_k(sizeof(P));
     for (int d = p.batch_dims + p.m_dims + p.n_dims - 1; d >= 0; d--)
         if (d < p.batch_dims || (d >= p.batch_dims + p.m_dims) == (right != 0)) {
@@ -1627,45 +1572,42 @@ static void prepare_factor(TensorArgs &t, int which, bool is_kept, std::vector<T
 }
 
 template <class Kernel, class A>
-static void launch_product(Kernel kernel, int64_t blocks, size_t shared, const A &a)
+static void launch_product(const Launching &l, Kernel kernel, int64_t blocks, size_t shared,
+                           const A &a)
 {
     if (blocks == 0)
         return;
-    C10_CUDA_CHECK(cudaFuncSetAttribute(
+    check_cuda(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, c10::cuda::getCurrentCUDAStream()>>>(a);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    kernel<<<grid_of(blocks), THREADS, shared, (cudaStream_t)l.stream>>>(a);
+    check_cuda(cudaGetLastError());
 }
 
 template <template <int> class K, class T>
-static void run_tensor(const ProductArgs &p, int64_t blocks, size_t room,
-                       const at::TensorOptions &options)
+static void run_tensor(const Launching &l, const ProductArgs &p, int64_t blocks, size_t room)
 {
     typedef K<0> S;
     typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
     const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
     const size_t offsets = 2 * TILE * sizeof(void *);
     TensorArgs t = {};
-    std::vector<Tensor> held;
     t.p = p;
     t.arranged = p.n < p.m;
     t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
     for (int i = 0; i < 2 * S::PRODUCTS; i++)
-        prepare_factor<T, P>(t, i, S::KEPT_FACTORS >> i & 1, held, options);
+        prepare_factor<T, P>(l, t, i, S::KEPT_FACTORS >> i & 1);
     const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
     const size_t rest = offsets + (has_room ? tiles : 0);
     t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
-    if (!has_room) {
-        held.push_back(at::empty({blocks * (int64_t)tiles}, options.dtype(at::kByte)));
-        t.tiles = (float *)held.back().data_ptr();
-    }
-    launch_product(product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
+    if (!has_room)
+        t.tiles = (float *)l.allocate(l.held, blocks * (int64_t)tiles);
+    launch_product(l, product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
 }
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
 template <template <int> class K, class T>
-static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
-                        std::initializer_list<int64_t> k_strides, const at::TensorOptions &options)
+static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
+                        const int64_t *k_strides)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -1689,7 +1631,7 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
         p.factor[i].data = a.data[S::OPERANDS + i];
         for (int d = 0; d < MAX_DIMS; d++)
             p.factor[i].stride[d] = a.stride[S::OPERANDS + i][d];
-        p.factor[i].k_stride = k_strides.begin()[i];
+        p.factor[i].k_stride = k_strides[i];
     }
     p.a = a;
     if (p.rows == 0)
@@ -1700,21 +1642,173 @@ static void run_product(Args a, int batch_dims, int m_dims, int n_dims, int64_t 
     const int64_t side = tensor ? (int64_t)TILE : (int64_t)PLAIN_TILE;
     p.m_tiles = divide_up(p.m, side);
     p.n_tiles = divide_up(p.n, side);
-    const Tensor terms = at::empty({S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>)},
-                                   options.dtype(at::kByte));
-    p.terms = terms.data_ptr();
+    p.terms = l.allocate(l.held, S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>));
     const int64_t blocks = batches * p.m_tiles * p.n_tiles;
     if (!tensor)
-        launch_product(product_plain<K, T>, blocks,
+        launch_product(l, product_plain<K, T>, blocks,
                        S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
     else if constexpr (sizeof(T) < 8)
-        run_tensor<K, T>(p, blocks, room, options);
+        run_tensor<K, T>(l, p, blocks, room);
     if constexpr (S::TERMS > 0) {
         finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
-                               c10::cuda::getCurrentCUDAStream()>>>(p.a, p.n_tiles, p.terms,
+                               (cudaStream_t)l.stream>>>(p.a, p.n_tiles, p.terms,
                                                                    (void *)0);
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        check_cuda(cudaGetLastError());
     }
+}
+'''
+
+LAUNCH_FORWARD = r'''
+void launch_Forward0(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_product<Forward0, decltype(t)>(l, a, 0, 1, 1, k, steps);
+    });
+}
+'''
+
+LAUNCH_BACKWARD = r'''
+void launch_Backward0(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_product<Backward0, decltype(t)>(l, a, 0, 1, 1, k, steps);
+    });
+}
+
+void launch_Backward1(int dtype, const Launching &l, const Args &a)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_rows<Backward1, decltype(t)>(l, a, 0);
+    });
+}
+
+void launch_Backward2(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_product<Backward2, decltype(t)>(l, a, 0, 1, 1, k, steps);
+    });
+}
+
+void launch_Backward3(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps)
+{
+    by_dtype(dtype, [&](auto t) {
+        run_product<Backward3, decltype(t)>(l, a, 0, 1, 1, k, steps);
+    });
+}
+'''
+
+# C++, of PyTorch's tensors.
+HOST_SHARED = r'''
+/* From PyTorch's tensors to kernel arguments. Everything runs on the tensors' device and its
+ * current stream; errors are raised in Python. */
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+#include <pybind11/stl.h>
+#include <string.h>
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+typedef at::Tensor Tensor;
+
+static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+{
+    TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
+                     " must be a dense CUDA tensor, as the other tensors are");
+    TORCH_CHECK_VALUE(t.device() == first.device(), name, " is on ", t.device(),
+                      ", another tensor on ", first.device(), ": expected one device");
+    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat || t.scalar_type() == at::kHalf ||
+                         t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kDouble,
+                     name, " is ", t.scalar_type(),
+                     ": expected float32, float16, bfloat16 or float64");
+    TORCH_CHECK_TYPE(t.scalar_type() == first.scalar_type(), name, " is ", t.scalar_type(),
+                     ", another tensor ", first.scalar_type(), ": expected one dtype");
+    TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
+                      rank, " dims");
+}
+
+static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)
+{
+    TORCH_CHECK_VALUE(t.size(dim) == expected, name, " has shape ", t.sizes(), ": expected size ",
+                      expected, " in dim ", dim);
+}
+
+/* A result like the first of these that has its sizes and no holes, else contiguous. */
+static Tensor new_result(at::IntArrayRef sizes, std::initializer_list<Tensor> likes,
+                         const at::TensorOptions &options)
+{
+    for (const Tensor &like : likes)
+        if (like.sizes() == sizes && like.is_non_overlapping_and_dense())
+            return at::empty_strided(sizes, like.strides(), options);
+    return at::empty(sizes, options);
+}
+
+/* Operand i of the space: dim d of the space is dim dims[d] of t, or -1. */
+static void bind(Args &a, int i, const Tensor &t, std::initializer_list<int> dims)
+{
+    int d = 0;
+    a.data[i] = t.data_ptr();
+    for (int dim : dims)
+        a.stride[i][d++] = dim < 0 ? 0 : t.stride(dim);
+}
+
+static void set_extents(Args &a, std::initializer_list<int64_t> extents)
+{
+    std::copy(extents.begin(), extents.end(), a.extent);
+}
+
+/* Dims `dims` of t as the one dim that is summed; its stride, or t is copied so that it
+ * has one. */
+static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
+{
+    for (int round = 0; round < 2; round++) {
+        int64_t stride = 0, extent = 1;
+        bool joins = true;
+        for (const int *d = dims.end(); d-- != dims.begin();) {
+            if (t.size(*d) == 1)
+                continue;
+            joins = joins && (extent == 1 || t.stride(*d) == stride * extent);
+            stride = extent == 1 ? t.stride(*d) : stride;
+            extent *= t.size(*d);
+        }
+        if (joins || t.numel() == 0)
+            return stride;
+        t = t.contiguous();
+    }
+    return 0;
+}
+
+/* Memory for launches, kept until all of them are under way. */
+struct Held {
+    at::TensorOptions options;
+    std::vector<Tensor> tensors;
+};
+
+static void *allocate(void *held, long long bytes)
+{
+    Held *to = (Held *)held;
+    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
+    return to->tensors.back().data_ptr();
+}
+
+/* By which launchers know a dtype. */
+static int dtype_number(at::ScalarType dtype)
+{
+    return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
 }
 
 /* Products of float32 on Hopper's tensor cores, by Ogive's kernels. Some of their numbers follow
@@ -1755,6 +1849,8 @@ struct HopperFacts {
     int64_t sum_bytes;
     bool reduces;
 };
+
+int attribute(cudaDeviceAttr which); /* of the current device */
 
 static bool is_hopper()
 {
@@ -1799,8 +1895,9 @@ static og_hopper_shape shape_of(const HopperFacts &of, const Args &a, int batch_
     const long long *w_stride = a.stride[of.operands + 1];
     og_hopper_shape s;
     memset(&s, 0, sizeof s); /* the bytes between members, too: find_unit() compares all */
-    s.batch = count_of(a, 0, batch_dims);
-    s.m = count_of(a, batch_dims, m_dims);
+    s.batch = s.m = 1;
+    for (int d = 0; d < last; d++)
+        (d < batch_dims ? s.batch : s.m) *= a.extent[d];
     s.n = a.extent[last];
     s.k = k;
     s.x_stride_k = steps[0];
@@ -1853,7 +1950,7 @@ static UnitRun find_unit(const HopperFacts &of, const og_hopper_shape &s, bool i
 /* 1: done; 0: not a case for it; -1: its unit is missing. Factors are operands of.operands and the
  * next one of a. */
 static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int m_dims, int64_t k,
-                      std::initializer_list<int64_t> steps, const at::TensorOptions &options)
+                      const int64_t *steps, const at::TensorOptions &options)
 {
     const at::ScalarType dtype = at::typeMetaToScalarType(options.dtype());
     const bool is_old = dtype == at::kDouble || attribute(cudaDevAttrComputeCapabilityMajor) < 8;
@@ -1863,7 +1960,7 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
     if (dtype != at::kFloat || !is_hopper() ||
         !lies_well(of, a, batch_dims + m_dims + 1, &is_far))
         return 0;
-    c.shape = shape_of(of, a, batch_dims, m_dims, k, steps.begin());
+    c.shape = shape_of(of, a, batch_dims, m_dims, k, steps);
     c.x = (const float *)a.data[of.operands];
     c.w = (const float *)a.data[of.operands + 1];
     c.x_stride = a.stride[of.operands];
@@ -1889,6 +1986,9 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
 '''
 
 HOST_FORWARD = r'''
+void launch_Forward0(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps);
+
 std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & linear_weight_, const at::Tensor & linear_bias_)
 {
     check_tensor(x_, "x", 2, x_);
@@ -1899,10 +1999,11 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & linear
     check_size(linear_weight_, "linear.weight", 1, n1);
     check_tensor(linear_bias_, "linear.bias", 1, x_);
     check_size(linear_bias_, "linear.bias", 0, n2);
-    const std::vector<double> numbers = {};
     const c10::cuda::CUDAGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
+    Held held = {options, {}};
+    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Forward0: product rows sum */
         result0 = new_result({n0, 1}, {}, options);
@@ -1910,7 +2011,6 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & linear
         a.kept = 1;
         a.reduced = 1;
         set_extents(a, {n0, n2});
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind(a, 0, linear_bias_, {-1, 0});
         bind(a, 1, result0, {0, -1});
         Tensor factor0 = x_;
@@ -1919,26 +2019,27 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & linear
         Tensor factor1 = linear_weight_;
         const int64_t step1 = join_summed(factor1, {1});
         bind(a, 3, factor1, {-1, 0});
+        const int64_t steps[] = {step0, step1};
         const int hopper = run_hopper(
-            {"Forward0", 2, 0x1, 0x2, 4, true}, a, 0, 1, n1, {step0, step1}, options);
+            {"Forward0", 2, 0x1, 0x2, 4, true}, a, 0, 1, n1, steps, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0) by_dtype(dtype, [&](auto t) {
-            run_product<Forward0, decltype(t)>(a, 0, 1, 1, n1, {step0, step1}, options);
-        });
+        if (hopper == 0)
+            launch_Forward0(dtype_number(dtype), launching, a, n1, steps);
     }
     return {result0};
 }
 '''
 
-DECLARE_FORWARD = '''
-std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & linear_weight_, const at::Tensor & linear_bias_);
-std::vector<std::string> missing();
-void add_unit(const std::string &name, const std::string &numbers, int64_t run);
-std::vector<std::string> kernels();
-'''
-
 HOST_BACKWARD = r'''
+void launch_Backward0(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps);
+void launch_Backward1(int dtype, const Launching &l, const Args &a);
+void launch_Backward2(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps);
+void launch_Backward3(int dtype, const Launching &l, const Args &a, int64_t k,
+                      const int64_t *steps);
+
 std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linear_weight_, const at::Tensor & linear_bias_, const at::Tensor & grad0_, const std::vector<bool> &needs)
 {
     check_tensor(x_, "x", 2, x_);
@@ -1952,10 +2053,11 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
     check_tensor(grad0_, "grad", 2, x_);
     check_size(grad0_, "grad", 0, n0);
     check_size(grad0_, "grad", 1, 1);
-    const std::vector<double> numbers = {};
     const c10::cuda::CUDAGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
+    Held held = {options, {}};
+    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     const at::TensorOptions kept_options =
         options.dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);
     Tensor result0, result1, result2, kept0;
@@ -1965,7 +2067,6 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         a.kept = 2;
         a.reduced = 0;
         set_extents(a, {n0, n2});
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind(a, 0, linear_bias_, {-1, 0});
         bind(a, 1, grad0_, {0, -1});
         bind(a, 2, kept0, {0, 1});
@@ -1975,13 +2076,13 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         Tensor factor1 = linear_weight_;
         const int64_t step1 = join_summed(factor1, {1});
         bind(a, 4, factor1, {-1, 0});
+        const int64_t steps[] = {step0, step1};
         const int hopper = run_hopper(
-            {"Backward0", 3, 0x5, 0x2, 0, false}, a, 0, 1, n1, {step0, step1}, options);
+            {"Backward0", 3, 0x5, 0x2, 0, false}, a, 0, 1, n1, steps, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0) by_dtype(dtype, [&](auto t) {
-            run_product<Backward0, decltype(t)>(a, 0, 1, 1, n1, {step0, step1}, options);
-        });
+        if (hopper == 0)
+            launch_Backward0(dtype_number(dtype), launching, a, n1, steps);
     }
     if (needs[2]) { /* Backward1: columns sum */
         result2 = new_result({n2}, {linear_bias_}, options);
@@ -1989,10 +2090,9 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         a.kept = 1;
         a.reduced = 1;
         set_extents(a, {n2, n0});
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind(a, 0, kept0, {1, 0});
         bind(a, 1, result2, {0, -1});
-        by_dtype(dtype, [&](auto t) { run_rows<Backward1, decltype(t)>(a, 0, options); });
+        launch_Backward1(dtype_number(dtype), launching, a);
     }
     if (needs[0]) { /* Backward2: product */
         result0 = new_result({n0, n1}, {x_}, options);
@@ -2000,7 +2100,6 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         a.kept = 2;
         a.reduced = 0;
         set_extents(a, {n0, n1});
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind(a, 0, result0, {0, 1});
         Tensor factor0 = kept0;
         const int64_t step0 = join_summed(factor0, {1});
@@ -2008,13 +2107,13 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         Tensor factor1 = linear_weight_;
         const int64_t step1 = join_summed(factor1, {0});
         bind(a, 2, factor1, {-1, 1});
+        const int64_t steps[] = {step0, step1};
         const int hopper = run_hopper(
-            {"Backward2", 1, 0x1, 0x0, 0, false}, a, 0, 1, n2, {step0, step1}, options);
+            {"Backward2", 1, 0x1, 0x0, 0, false}, a, 0, 1, n2, steps, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0) by_dtype(dtype, [&](auto t) {
-            run_product<Backward2, decltype(t)>(a, 0, 1, 1, n2, {step0, step1}, options);
-        });
+        if (hopper == 0)
+            launch_Backward2(dtype_number(dtype), launching, a, n2, steps);
     }
     if (needs[1]) { /* Backward3: product */
         result1 = new_result({n2, n1}, {linear_weight_}, options);
@@ -2022,7 +2121,6 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         a.kept = 2;
         a.reduced = 0;
         set_extents(a, {n2, n1});
-        std::copy(numbers.begin(), numbers.end(), a.number);
         bind(a, 0, result1, {0, 1});
         Tensor factor0 = kept0;
         const int64_t step0 = join_summed(factor0, {0});
@@ -2030,23 +2128,16 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linea
         Tensor factor1 = x_;
         const int64_t step1 = join_summed(factor1, {0});
         bind(a, 2, factor1, {-1, 1});
+        const int64_t steps[] = {step0, step1};
         const int hopper = run_hopper(
-            {"Backward3", 1, 0x1, 0x0, 0, false}, a, 0, 1, n0, {step0, step1}, options);
+            {"Backward3", 1, 0x1, 0x0, 0, false}, a, 0, 1, n0, steps, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0) by_dtype(dtype, [&](auto t) {
-            run_product<Backward3, decltype(t)>(a, 0, 1, 1, n0, {step0, step1}, options);
-        });
+        if (hopper == 0)
+            launch_Backward3(dtype_number(dtype), launching, a, n0, steps);
     }
     return {result0, result1, result2};
 }
-'''
-
-DECLARE_BACKWARD = '''
-std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & linear_weight_, const at::Tensor & linear_bias_, const at::Tensor & grad0_, const std::vector<bool> &needs);
-std::vector<std::string> missing();
-void add_unit(const std::string &name, const std::string &numbers, int64_t run);
-std::vector<std::string> kernels();
 '''
 
 # Kernels of products on Hopper, a library of its own each; and below, the files that they include.
@@ -6567,29 +6658,33 @@ def _serve(extension, function):
     return call
 
 
-def _build(kernels, host, declaration, function):
+def _build(kernels, launches, host, function):
     home = cpp_extension.CUDA_HOME
     if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
         raise RuntimeError(
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
-    source = _inline(CUDA_SHARED + kernels + HOST_SHARED + host, set())
+    # Two sources, of which the CUDA has nothing of PyTorch: that takes nvcc a minute.
+    cuda = ARGS + CUDA_SHARED + kernels + LAUNCH_SHARED + launches
+    cpp = _inline(ARGS + HOST_SHARED + host, set())
+    lean = inspect.signature(cpp_extension.load_inline).parameters
     extension = cpp_extension.load_inline(
-        name="ogive_" + hashlib.sha256((source + declaration).encode()).hexdigest()[:16],
-        cpp_sources=declaration, cuda_sources=source, functions=[function, "missing", "add_unit", "kernels"],
-        extra_cuda_cflags=["-O3", "--fmad=false"])
+        name="ogive_" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],
+        cpp_sources=cpp, cuda_sources=cuda, functions=[function, "missing", "add_unit", "kernels"],
+        extra_cflags=["-O2"], extra_cuda_cflags=["-O3", "--fmad=false"],
+        **{name: True for name in ("no_implicit_headers",) if name in lean})
     _extensions.append(extension)
     return _serve(extension, getattr(extension, function))
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(CUDA_FORWARD, HOST_FORWARD, DECLARE_FORWARD, "forward")
+    return _build(CUDA_FORWARD, LAUNCH_FORWARD, HOST_FORWARD, "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(CUDA_BACKWARD, HOST_BACKWARD, DECLARE_BACKWARD, "backward")
+    return _build(CUDA_BACKWARD, LAUNCH_BACKWARD, HOST_BACKWARD, "backward")
 
 
 class _Formula(torch.autograd.Function):
