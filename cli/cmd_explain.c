@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "divisions.h"
+#include "drawing.h"
 #include "json_output.h"
 #include "memory_limit.h"
 #include "report.h"
@@ -40,6 +41,8 @@ static const char help[] =
     "  --divide N          show too how it is divided among N processes: which dims together,\n"
     "                      what a process then has of each input and result (a part, a sum to\n"
     "                      be added up, ...) and what has to be reduced on the way\n"
+    "  --svg FILE          draw it too: kernels as boxes, tensors as arrows ('-': to standard\n"
+    "                      output, and nothing else)\n"
     "  --no-limit          do not measure the memory\n"
     "  --json              print all of it as JSON\n"
     "\n"
@@ -48,6 +51,7 @@ static const char help[] =
     "  ogive explain 'softmax(x, dim=-1)' x=in.npy --threads 1\n"
     "  ogive explain 'softmax(x, dim=-1)' x=64x64 grad=64x64 --gradient x\n"
     "  ogive explain 'softmax(x, dim=-1)' x=4096x4096 --device cuda\n"
+    "  ogive explain 'softmax(x @ y, 1) @ z' x=64x64 y=64x64 z=64x64 --svg plan.svg\n"
     "  ogive explain 'linear(x, w, b)' x=512x1024 w=4096x1024 b=4096:float32 --divide 8\n";
 
 static char *plan_text(const ogive_plan *plan)
@@ -130,6 +134,17 @@ static json_t *explain_json(const request *r, const char *text, const traffic *t
     return all;
 }
 
+/* Draws the plan; *done: there is nothing more to print. */
+static bool draw(const request *r, const char *path, bool *done, failure *why)
+{
+    char *text = plan_text(r->plan);
+    bool good = text ? draw_plan(r->text, text, path, why) : fail_memory(why, 0, "the explanation");
+
+    *done = !strcmp(path, "-");
+    free(text);
+    return good;
+}
+
 static bool explain(const request *r, bool limit, bool json, int64_t processes, failure *why)
 {
     json_t *divisions = NULL;
@@ -183,13 +198,14 @@ static int run_explain(int argc, char **argv)
 {
     text_list arguments = {0}, gradient = {0};
     device_options device = {0};
-    const char *file = NULL, *why_assumed = NULL;
-    bool json = false, no_limit = false;
+    const char *file = NULL, *why_assumed = NULL, *drawing = NULL;
+    bool json = false, no_limit = false, done = false;
     int64_t processes = 0;
     const option options[] = {
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--json", .kind = OPTION_FLAG, .value = &json},
         {.name = "--no-limit", .kind = OPTION_FLAG, .value = &no_limit},
+        {.name = "--svg", .kind = OPTION_TEXT, .value = &drawing},
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
         {.name = "--divide",
          .kind = OPTION_NUMBER,
@@ -209,12 +225,14 @@ static int run_explain(int argc, char **argv)
     if (good)
         assume_arch(&device, &why_assumed);
     good = good && request_prepare(&r, file, &arguments, &gradient, &device, &why);
-    if (good && why_assumed && !json) {
+    if (good && drawing)
+        good = draw(&r, drawing, &done, &why);
+    if (good && why_assumed && !json && !done) {
         printf("no GPU to plan for: ");
         text_print_safe(stdout, why_assumed, strlen(why_assumed));
         printf("\n\n");
     }
-    good = good && explain(&r, !no_limit, json, processes, &why);
+    good = good && (done || explain(&r, !no_limit, json, processes, &why));
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);
