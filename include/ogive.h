@@ -405,6 +405,39 @@ typedef struct {
 OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *info,
                                        ogive_error *error);
 
+/* ---- estimates ------------------------------------------------------------ */
+
+/* What a piece of work is: of elements; of rows (sums, maxima), softmax and the like, norms and
+ * variances; a matrix product. */
+typedef enum {
+    OGIVE_WORK_ELEMENTS = 0,
+    OGIVE_WORK_ROWS = 1,
+    OGIVE_WORK_SOFTMAX = 2,
+    OGIVE_WORK_NORM = 3,
+    OGIVE_WORK_PRODUCT = 4
+} ogive_work_kind;
+
+typedef enum { OGIVE_BY_OGIVE = 0, OGIVE_BY_PYTORCH = 1 } ogive_worker;
+
+/* A kernel of a plan, or a call of PyTorch's. Set size to sizeof(ogive_work). */
+typedef struct {
+    size_t size;
+    ogive_work_kind kind;
+    DLDataType dtype;       /* of what it reads most of */
+    double bytes;           /* that it must read and write */
+    double operations;      /* as in ogive_kernel_info, those of a product left out */
+    int64_t batch, m, n, k; /* of a product, batch times x (m, k) by w; else 0 */
+    int32_t across;         /* w's neighbours in memory lie along n, as in x @ w, not along k */
+    int32_t follows;        /* it is not the first kernel of its run */
+    int32_t records;        /* PyTorch records its gradient, in place of one function's */
+} ogive_work;
+
+/* The seconds that work takes, by rates that were measured (src/api/rates.def names the sources);
+ * 0: none are known, or Ogive's were not measured for a product like this one. machine: "cpu";
+ * "cpu-bf16", one whose instructions for bfloat16 PyTorch uses; "sm_90"; "sm_80", a GPU from compute
+ * capability 8.0 on; "sm", any other. */
+OGIVE_API double ogive_estimate(const char *machine, ogive_worker by, const ogive_work *work);
+
 /* CPU levels this machine can run, lowest first ("x86-64", "x86-64-v3",
  * "x86-64-v4"; "aarch64"). NULL when index is out of range. OGIVE_CPU in the
  * environment names the highest level to use. */

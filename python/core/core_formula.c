@@ -384,6 +384,8 @@ static PyMethodDef methods[] = {
     {"_into", (PyCFunction)(void (*)(void))into, METH_FASTCALL, into_doc},
     {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
      "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
+    {"_kernels", (PyCFunction)(void (*)(void))core_kernels, METH_FASTCALL,
+     "_kernels(*layouts): (name, bytes, operations) of its plan's kernels on the CPU."},
     {"placements", (PyCFunction)(void (*)(void))core_placements, METH_FASTCALL | METH_KEYWORDS,
      placements_doc},
     {"_divisions", (PyCFunction)(void (*)(void))core_divisions, METH_FASTCALL,

@@ -85,6 +85,34 @@ static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssi
     return list;
 }
 
+/* One (name, bytes, operations) per kernel. */
+static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                              void *context)
+{
+    (void)context;
+    ogive_plan *plan;
+    ogive_error error;
+    if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
+        OGIVE_OK) {
+        core_raise(&error, self->text);
+        return NULL;
+    }
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < ogive_plan_kernel_count(plan); i++) {
+        ogive_kernel_info info;
+        PyObject *item = ogive_plan_kernel(plan, i, &info, NULL) == OGIVE_OK
+                             ? Py_BuildValue("(sdd)", info.name,
+                                             (double)info.bytes_read + (double)info.bytes_written,
+                                             info.operations)
+                             : PyErr_NoMemory();
+        if (!item || PyList_Append(list, item))
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    ogive_plan_release(plan);
+    return list;
+}
+
 PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, core_answer *answer,
                    void *context)
 {
@@ -112,4 +140,27 @@ PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, co
 PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     return core_ask(self, args, count, infer, NULL);
+}
+
+PyObject *core_kernels(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    return core_ask(self, args, count, list_kernels, NULL);
+}
+
+PyObject *core_estimate(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *machine;
+    PyObject *dtype;
+    int by, kind, across = 0, follows = 0, records = 0;
+    long long batch = 0, m = 0, n = 0, k = 0;
+    ogive_work work = {.size = sizeof work};
+    if (!PyArg_ParseTuple(args, "siiOddii|LLLLi", &machine, &by, &kind, &dtype, &work.bytes,
+                          &work.operations, &follows, &records, &batch, &m, &n, &k, &across) ||
+        core_dtype_of(dtype, &work.dtype))
+        return NULL;
+    work.kind = (ogive_work_kind)kind;
+    work.batch = batch, work.m = m, work.n = n, work.k = k;
+    work.across = across, work.follows = follows, work.records = records;
+    return PyFloat_FromDouble(ogive_estimate(machine, (ogive_worker)by, &work));
 }

@@ -57,10 +57,10 @@ static PyObject *list_functions(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     for (size_t i = 0; list && i < ogive_function_count(); i++) {
-        PyObject *item = ogive_function(i, &info, NULL) == OGIVE_OK
-                             ? Py_BuildValue("(sssz)", info.name, info.signature, info.group,
-                                             info.symbol)
-                             : NULL;
+        PyObject *item =
+            ogive_function(i, &info, NULL) == OGIVE_OK
+                ? Py_BuildValue("(sssz)", info.name, info.signature, info.group, info.symbol)
+                : NULL;
         if (!item || PyList_Append(list, item))
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -72,6 +72,8 @@ static PyMethodDef functions[] = {
     {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS, compile_doc},
     {"functions", list_functions, METH_NOARGS, functions_doc},
     {"_restore", restore, METH_VARARGS, restore_doc},
+    {"_estimate", core_estimate, METH_VARARGS,
+     "_estimate(machine, by, kind, dtype, bytes, operations, follows, records, ...): ogive_estimate()."},
     {"_register_torch", core_torch_register, METH_O,
      "_register_torch(table): the functions that core_torch.c asks."},
     {"_operator", (PyCFunction)(void (*)(void))core_operator, METH_FASTCALL | METH_KEYWORDS,

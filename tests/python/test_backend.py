@@ -17,7 +17,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils.checkpoint import checkpoint
 
 import ogive.torch as ot
-from ogive.torch import _backend, _regions
+from ogive.torch import _backend, _cost, _regions
 
 
 LEVEL = "torch"
@@ -172,22 +172,39 @@ def test_products_on_a_gpu(dtype, function, shapes, hopper, others, monkeypatch)
         tensors = [torch.empty(shape, dtype=dtype, device="cuda") for shape in shapes]
         FakeTensorProp(module, mode).propagate_dont_convert_inputs(*tensors)
     for architecture, taken in ((9, 0), hopper), ((8, 0), others), ((10, 0), others), ((7, 5), []):
-        monkeypatch.setattr(_regions, "_architecture", lambda device: architecture)
+        monkeypatch.setattr(_cost, "architecture", lambda device: architecture)
         found = [region.text for region in _regions.Analysis(module).regions]
         assert len(found) == (dtype in taken), (architecture, found)
 
 
 def test_products_of_bfloat16_on_a_cpu(monkeypatch):
-    """PyTorch's are twice as fast where the CPU has instructions for them, but not of few rows."""
-    module = torch.fx.symbolic_trace(lambda x, w: F.linear(x, w).exp())
+    """PyTorch's are twice as fast where the CPU has instructions for them, but not of few rows.
+    What follows one that is left is joined without it."""
+    module = torch.fx.symbolic_trace(lambda x, w: F.linear(x, w).exp() * 2)
     for has in (True, False):
-        monkeypatch.setattr(_regions, "_cpu_has_bfloat16", lambda: has)
-        for dtype, rows, taken in ((HALF, 8, not has), (HALF, 7, True), (FLOAT, 8, True),
+        monkeypatch.setattr(_cost, "cpu_has_bfloat16", lambda: has)
+        for dtype, rows, taken in ((HALF, 64, not has), (HALF, 4, True), (FLOAT, 8, True),
                                    (torch.float16, 8, True)):
             with FakeTensorMode() as mode:
                 FakeTensorProp(module, mode).propagate_dont_convert_inputs(
-                    torch.empty(rows, 64, dtype=dtype), torch.empty(32, 64, dtype=dtype))
-            assert len(_regions.Analysis(module).regions) == taken, (has, dtype, rows)
+                    torch.empty(rows, 4096, dtype=dtype), torch.empty(4096, 4096, dtype=dtype))
+            texts = [region.text for region in _regions.Analysis(module).regions]
+            assert len(texts) == 1 and ("linear" in texts[0]) == taken, (has, dtype, rows)
+
+
+def test_a_call_by_itself(monkeypatch):
+    """Is taken where it is estimated to be faster. The GPU need not be there."""
+    monkeypatch.setattr(_cost, "architecture", lambda device: (9, 0))
+    for function, device, taken in (
+            (lambda x: torch.sigmoid(x), "cuda", 0), (lambda x: torch.softmax(x, 1), "cuda", 1),
+            (lambda x: F.layer_norm(x, (4096,)), "cuda", 1), (lambda x: x.sum(1), "cuda", 0),
+            (lambda x: torch.sigmoid(x), "cpu", 0), (lambda x: F.layer_norm(x, (4096,)), "cpu", 0),
+            (lambda x: x.to(torch.float64), "cuda", 0)):
+        module = torch.fx.symbolic_trace(function)
+        with FakeTensorMode() as mode:
+            FakeTensorProp(module, mode).propagate_dont_convert_inputs(
+                torch.empty(4096, 4096, device=device))
+        assert len(_regions.Analysis(module).regions) == taken, (function, device)
 
 
 def test_one_value_for_several_users(data, formulas):
@@ -557,10 +574,12 @@ def test_explain(data, device):
     assert "left: dropout (2 calls): the formula language has no dropout\n" in text
     assert "left: layer_norm, " in text
     if device == "cuda":
-        assert "left: linear (2 calls): such products are left to PyTorch's libraries on a GPU\n" in text
+        assert "left: linear (2 calls): formulas were not measured to compute such a product" in text
     else:
         assert "layer_norm, linear: nothing beside it that a formula could join it with" in text
-        assert text.startswith("taken: linear, gelu (2 calls, one formula)\n    gelu(linear(")
+        assert re.match(r"taken: linear, gelu \(2 calls, one formula: [\d.]+ us as a formula, [\d.]+ us "
+                        r"by PyTorch\)\n    gelu\(linear\(", text), text
+        assert re.search(r"join it with \([\d.]+ us as a formula, [\d.]+ us by PyTorch\)\n", text)
 
     def broken(x):
         y = torch.sigmoid(x) * 2

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import _core
 from ._aten import decompositions, prepare
+from ._cost import add_estimates
 from ._lifted import lift
 from ._precision import precision
 from ._regions import Analysis, Region, inverse, is_hopeless, takes_product
@@ -231,15 +232,17 @@ def _report(module: GraphModule) -> list[str]:
     taken, left = analysis.account()
     for region, nodes in taken:
         lines.append(f"taken: {', '.join(map(analysis.call_name, nodes))} "
-                     f"({_count(len(nodes), 'call')}, one formula)")
+                     f"({_count(len(nodes), 'call')}, one formula: {region.estimate})")
         lines.append(f"    {region.text}")
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[Node]] = {}
     for node, reason in left.items():
-        reasons.setdefault(reason, []).append(analysis.call_name(node))
-    for reason, names in reasons.items():
+        reasons.setdefault(reason, []).append(node)
+    for reason, nodes in reasons.items():
         calls = [name if count == 1 else f"{name} ({count} calls)"
-                 for name, count in Counter(names).items()]
-        lines.append(f"left: {', '.join(calls)}: {reason}")
+                 for name, count in Counter(map(analysis.call_name, nodes)).items()]
+        known = [analysis.estimates[node] for node in nodes if node in analysis.estimates]
+        shown = f" ({add_estimates(known)})" if known else ""
+        lines.append(f"left: {', '.join(calls)}: {reason}{shown}")
     inside = sum(len(nodes) for _, nodes in taken)
     if inside or left:
         lines.append(f"{_count(inside + len(left), 'call')}: {inside} in "

@@ -25,20 +25,16 @@ from .. import _core
 from ._aten import CONSTANT, COPY
 from ._autocast import signatures
 from ._operator import attributes_among, run
+from ._cost import Estimate, estimate_call, estimate_formula
 from ._lifted import is_dtensor
 from ._precision import precision
 from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, argument,
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-# On a GPU: k and n from which on tensor cores are worth it, m too of a batch (whose k may be half of
-# it); the multiplications of the least batch that was measured, 512 of 128 x 128 x 64.
-_TENSOR_CORES = 128
-_BATCH = 1 << 29
-# From so many rows on x @ w, w (k, n), on a GPU is ahead of PyTorch's, and bfloat16 on a CPU that
-# has instructions for it behind.
-_FEW_ROWS = 8
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY, COPY, CONSTANT}
+_FREE = {IDENTITY, CONSTANT}
+_ALONE = "nothing beside it that a formula could join it with"
 _MOST_NODES = 256  # of a region
 
 
@@ -54,6 +50,7 @@ class Region:
         self.kept: set[Node] = set()  # stay in the graph, too
         self.detached: set[Node] = set()  # outputs that do not require grad, as others do
         self.text = ""
+        self.estimate = Estimate(0, 0)
 
     def find_outputs(self, parts: dict[Node, list[Part]]) -> None:
         """What others read. What a formula cannot give as PyTorch does (masks; results with
@@ -176,48 +173,14 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-def _architecture(device: torch.device) -> tuple[int, int]:
-    """Of a GPU, as CUDA counts."""
-    major, minor = torch.cuda.get_device_capability(device)
-    return major, minor
-
-
-def _cpu_has_bfloat16() -> bool:
-    """Whether PyTorch's products use instructions for it."""
-    ask = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # from 2.6 on, so far
-    return bool(ask and ask())
-
-
-def _is_big_batch(x: Tensor, w: Tensor, result: Tensor) -> bool:
-    if x.dim() < 2 or any(not isinstance(size, int) for size in (*x.shape, *w.shape)):
-        return False
-    (m, n), k = result.shape[-2:], x.shape[-1]
-    return bool(m >= _TENSOR_CORES and n >= _TENSOR_CORES and k >= _TENSOR_CORES // 2
-                and result.numel() * k >= _BATCH)
-
-
 def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
-    """Products that PyTorch's libraries do as fast or faster, or that were not measured
-    (docs/cuda.md and bench/results have the times)."""
-    x, w = [value_of(part) for part in parts if isinstance(part, Node)][:2]
-    dtype = value_of(node).dtype  # autocast's, where there is one
-    rows = math.prod(x.shape[:-1])
-    many = not isinstance(rows, int) or rows >= _FEW_ROWS
-    if x.device.type != "cuda":
-        return ("PyTorch's products of bfloat16 are faster on this CPU"
-                if dtype == torch.bfloat16 and many and _cpu_has_bfloat16() else None)
-    if dtype in (torch.float16, torch.bfloat16):
-        return "PyTorch's products of half types are as fast on a GPU"
-    if dtype != torch.float32 or _architecture(x.device) < (8, 0):
-        fast = False
-    elif w.dim() > 2:
-        fast = _is_big_batch(x, w, value_of(node))
-    else:
-        fast = w.dim() == 2 and (many or name == "linear") and all(
-            isinstance(size, int) and size >= _TENSOR_CORES for size in w.shape)
-    if name == "matmul" and not (w.dim() == 2 and w.stride(0) == 1):  # by a kernel of Hopper's alone
-        fast &= _architecture(x.device) == (9, 0)
-    return None if fast else "such products are left to PyTorch's libraries on a GPU"
+    """Products that formulas have no measured rate for."""
+    if estimate_call(name, node, parts).ours == 0:
+        return "formulas were not measured to compute such a product faster"
+    value = value_of(node)
+    if value.device.type == "cuda" and value.dtype != torch.float32 and _requires_grad(node):
+        return "gradients of products of half types take longer as formulas on a GPU"
+    return None
 
 
 class Analysis:
@@ -235,8 +198,16 @@ class Analysis:
         self._translate_all()
         self._before = dict(self._predecessors())
         self._writers = [node for node in self.nodes if may_write(node)]
-        self._join_all()
-        self._settle()
+        self.estimates = {node: estimate_call(self.names[node], node, self.parts[node])
+                          for node in self.parts if self.names[node] not in _FREE}
+        while True:
+            self._join_all()
+            slow = self._settle()
+            if not slow:
+                break
+            for node in slow:  # what follows a product may do better without it
+                del self.names[node], self.parts[node]
+            self.regions.clear()
 
     @staticmethod
     def call_name(node: Node) -> str:
@@ -338,6 +309,7 @@ class Analysis:
     # ---- regions ----
 
     def _join_all(self) -> None:
+        self._unit.clear()
         for node in self.parts:
             self._unit[node] = [node]
             if self.names[node] in PRODUCTS:
@@ -369,35 +341,54 @@ class Analysis:
                         pending.append(other)
         return False
 
-    def _settle(self) -> None:
-        """Regions of groups that are worth it."""
+    def _settle(self) -> list[Node]:
+        """Regions of groups that are worth it. Gives the products that keep others from it."""
         autocasts = self._autocasts()
         for nodes in {id(unit): unit for unit in self._unit.values()}.values():
             region = Region(nodes, self.strided)
-            reason = self._why_not(region, autocasts)
+            reason = self._why_not(region, autocasts) or self._why_slow(region)
             if reason is None:
                 self.regions.append(region)
-            else:
-                self.left.update(dict.fromkeys(nodes, reason))
+                continue
+            self.left.update(dict.fromkeys(nodes, reason))
+            products = [node for node in nodes if self.names[node] in PRODUCTS]
+            if region.estimate.ours and products and len(nodes) > len(products):
+                return products
         while self._sorted({n: i for i, r in enumerate(self.regions) for n in r.nodes
                             if n not in r.kept}) is None:  # a kept node ties two regions up
             region = self.regions.pop(next(i for i, r in enumerate(self.regions) if r.kept))
             self.left.update(dict.fromkeys(region.nodes, "its results have gaps in memory"))
+        for region in self.regions:
+            for node in region.nodes:
+                self.left.pop(node, None)
+        return []
+
+    def _why_slow(self, region: Region) -> str | None:
+        """Whether PyTorch is estimated to be as fast."""
+        inside = [node for node in region.nodes if node not in region.kept]
+        work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
+        theirs = sum(self.estimates[node].theirs for node in inside if node in self.estimates)
+        records = len(work) == 1 and not self.strided and any(map(_requires_grad, region.inputs))
+        try:
+            ours = estimate_formula(region.text, region.inputs, inside, self.names, self.parts,
+                                    records)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            return f"a formula refuses it: {str(error).splitlines()[0]}"
+        region.estimate = Estimate(ours, theirs)
+        if 0 < ours < theirs:
+            return None
+        return _ALONE if len(work) == 1 else "PyTorch is estimated to be as fast"
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
-        work = [node for node in region.nodes if self.names[node] not in _NO_WORK]
-        alone = len(work) < 2 and not (work and self.names[work[0]] in PRODUCTS and
-                                       value_of(work[0]).device.type == "cuda")
-        if alone:
-            return "nothing beside it that a formula could join it with"
+        if all(self.names[node] in _NO_WORK for node in region.nodes):
+            return _ALONE
         if any(self.call_name(user) == "register_hook" and not node.users.keys().isdisjoint(
                 region.inside) for node in region.nodes for user in node.users):
             return "a hook waits for the gradient of a value in it"
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
         region.find_outputs(self.parts)
-        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept) or (
-                len(work) > 1 and len([node for node in work if node not in region.kept]) < 2):
+        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept):
             return "its results have gaps in memory"
         try:
             region.write(self.parts)

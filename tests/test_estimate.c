@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_estimate.c - ogive_estimate(): the side that was measured to be faster is the one that is
+ * estimated to be, and times are within a factor of two.
+ */
+#include "ogive.h"
+#include "test.h"
+
+static const DLDataType float32 = {kDLFloat, 32, 1}, bfloat16 = {kDLBfloat, 16, 1},
+                        float16 = {kDLFloat, 16, 1}, float64 = {kDLFloat, 64, 1};
+
+static ogive_work product(DLDataType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
+                          int32_t across)
+{
+    double elements = (double)batch * ((double)m * (double)k + (double)m * (double)n) +
+                      (double)batch * (double)n * (double)k;
+    return (ogive_work){.size = sizeof(ogive_work),
+                        .kind = OGIVE_WORK_PRODUCT,
+                        .dtype = dtype,
+                        .bytes = elements * dtype.bits / 8,
+                        .batch = batch,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .across = across};
+}
+
+/* Milliseconds as docs/cuda.md and bench/results have them. */
+static const struct {
+    const char *machine;
+    DLDataType dtype;
+    int64_t batch, m, n, k;
+    int32_t across;
+    double ogive, pytorch;
+} measured[] = {
+    {"sm_90", {kDLFloat, 32, 1}, 1, 8192, 8192, 8192, 0, 5.77, 22.6},
+    {"sm_90", {kDLFloat, 32, 1}, 1, 8192, 8192, 8192, 1, 5.94, 22.2},
+    {"sm_90", {kDLFloat, 32, 1}, 1, 4096, 4096, 4096, 0, 0.752, 2.78},
+    {"sm_90", {kDLFloat, 32, 1}, 1, 64, 8192, 8192, 0, 0.100, 0.229},
+    {"sm_90", {kDLFloat, 32, 1}, 1, 8, 8192, 8192, 0, 0.084, 0.146},
+    {"sm_90", {kDLFloat, 32, 1}, 64, 512, 512, 512, 1, 0.160, 0.414},
+    {"sm_90", {kDLFloat, 32, 1}, 512, 128, 128, 64, 1, 0.0461, 0.0669},
+    {"sm_90", {kDLBfloat, 16, 1}, 1, 64, 8192, 8192, 0, 0.0416, 0.0469},
+    {"cpu", {kDLFloat, 32, 1}, 1, 1, 4096, 4096, 0, 1.504, 3.035},
+    {"cpu", {kDLFloat, 16, 1}, 1, 128, 4096, 4096, 0, 20.5, 89.3},
+    {"cpu-bf16", {kDLBfloat, 16, 1}, 1, 128, 4096, 4096, 0, 21.3, 10.4},
+    {"cpu-bf16", {kDLBfloat, 16, 1}, 1, 1, 4096, 4096, 0, 0.729, 1.246},
+};
+
+static void test_measured_products(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(measured); i++) {
+        ogive_work work = product(measured[i].dtype, measured[i].batch, measured[i].m,
+                                  measured[i].n, measured[i].k, measured[i].across);
+        double ours = 1e3 * ogive_estimate(measured[i].machine, OGIVE_BY_OGIVE, &work);
+        double theirs = 1e3 * ogive_estimate(measured[i].machine, OGIVE_BY_PYTORCH, &work);
+        bool good = (ours < theirs) == (measured[i].ogive < measured[i].pytorch) &&
+                    ours > measured[i].ogive * 0.5 && ours < measured[i].ogive * 2 &&
+                    theirs > measured[i].pytorch * 0.5 && theirs < measured[i].pytorch * 2;
+        if (!good)
+            fail_msg("product %zu: estimated %g and %g ms, measured %g and %g", i, ours, theirs,
+                     measured[i].ogive, measured[i].pytorch);
+    }
+}
+
+static void test_products_that_were_not_measured(void **state)
+{
+    (void)state;
+    const struct {
+        const char *machine;
+        ogive_work work;
+    } cases[] = {
+        {"sm_90", product(float32, 1, 4, 128, 64, 0)},
+        {"sm_90", product(float32, 1, 4, 100, 128, 0)},
+        {"sm_90", product(float32, 1, 7, 256, 128, 1)},
+        {"sm_90", product(float32, 511, 128, 128, 64, 1)},
+        {"sm_90", product(float32, 512, 127, 128, 128, 1)},
+        {"sm_90", product(bfloat16, 1, 1024, 8192, 8192, 0)},
+        {"sm_90", product(float16, 1, 64, 1024, 1024, 0)},
+        {"sm_90", product(float64, 1, 1024, 1024, 1024, 0)},
+        {"sm_80", product(float32, 1, 1024, 1024, 1024, 1)},
+        {"sm_80", product(bfloat16, 1, 64, 8192, 8192, 0)},
+        {"sm", product(float32, 1, 1024, 1024, 1024, 0)},
+        {"tpu", product(float32, 1, 1024, 1024, 1024, 0)},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++)
+        if (ogive_estimate(cases[i].machine, OGIVE_BY_OGIVE, &cases[i].work) != 0)
+            fail_msg("case %zu has an estimate", i);
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    const char *const machines[] = {"cpu", "cpu-bf16", "sm", "sm_80", "sm_90"};
+    for (size_t i = 0; i < TEST_COUNT(machines); i++)
+        for (int kind = OGIVE_WORK_ELEMENTS; kind < OGIVE_WORK_PRODUCT; kind++) {
+            ogive_work work = {
+                .size = sizeof work, .kind = (ogive_work_kind)kind, .dtype = float32};
+            double call = ogive_estimate(machines[i], OGIVE_BY_OGIVE, &work);
+            work.follows = 1;
+            double launch = ogive_estimate(machines[i], OGIVE_BY_OGIVE, &work);
+            assert_true(0 < launch && launch < call && call < 1e-5);
+            work.bytes = 1e9;
+            assert_true(ogive_estimate(machines[i], OGIVE_BY_OGIVE, &work) > 2e-4);
+            assert_true(ogive_estimate(machines[i], OGIVE_BY_PYTORCH, &work) > 2e-4);
+        }
+    /* One function of a tensor is PyTorch's, two are not. */
+    ogive_work work = {.size = sizeof work, .dtype = float32, .bytes = 8e6, .operations = 1e6};
+    double one = ogive_estimate("cpu", OGIVE_BY_PYTORCH, &work);
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) >= one);
+    work.operations *= 2;
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) < 2 * one);
+}
+
+static void test_recording(void **state)
+{
+    (void)state;
+    ogive_work work = {.size = sizeof work, .dtype = float32, .bytes = 8}, alone = work;
+    alone.records = 1;
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &alone) >
+                ogive_estimate("cpu", OGIVE_BY_OGIVE, &work));
+    assert_true(ogive_estimate("cpu", OGIVE_BY_PYTORCH, &alone) ==
+                ogive_estimate("cpu", OGIVE_BY_PYTORCH, &work));
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    ogive_work work = {.size = sizeof work, .dtype = float32, .bytes = 8};
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) > 0);
+    assert_true(ogive_estimate(NULL, OGIVE_BY_OGIVE, &work) == 0);
+    assert_true(ogive_estimate("cpux", OGIVE_BY_OGIVE, &work) == 0);
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, NULL) == 0);
+    work.size = 8;
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_measured_products),
+        cmocka_unit_test(test_products_that_were_not_measured),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_recording),
+        cmocka_unit_test(test_refusals),
+    };
+    return TEST_RUN(tests);
+}
