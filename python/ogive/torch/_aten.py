@@ -43,10 +43,11 @@ _DECOMPOSED = (
     "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss", "soft_margin_loss_backward",
     "kl_div", "lerp", "rsub", "squeeze", "square", "std", "std_mean", "logit", "logit_backward",
     "_safe_softmax", "_prelu_kernel", "_prelu_kernel_backward", "native_dropout_backward",
-    "linalg_vector_norm", "nan_to_num", "slice_backward", "select_backward")
+    "masked_fill", "linalg_vector_norm", "nan_to_num", "slice_backward", "select_backward")
 _NAMES = {"_softmax": "softmax", "_log_softmax": "log_softmax", "clamp_min": "clamp",
           "clamp_max": "clamp", "mm": "matmul", "bmm": "matmul", "clone": COPY,
-          "addmm": "linear"}
+          "addmm": "linear", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+          "bitwise_xor": "logical_xor", "bitwise_not": "logical_not"}
 _PARAMETERS = {"self": "input", "mat2": "other"}
 # Arguments that the language does not have, with the values that change nothing.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {

@@ -61,8 +61,9 @@ class Region:
             if node in self.kept or node in self.outputs:
                 continue
             value = value_of(node)
-            if value.dtype in FLOATS and name_of(node) not in (IDENTITY, CONSTANT) and (
-                    self.strided or order_of(value) is not None):
+            fits = value.dtype in FLOATS and (self.strided or order_of(value) is not None)
+            if name_of(node) not in (IDENTITY, CONSTANT) and (
+                    fits or self.strided and value.dtype == torch.bool):
                 self.outputs.append(node)
             else:
                 self.kept.add(node)
