@@ -95,7 +95,10 @@ def test_every_function_of_one_tensor(tmp_path):
              "clamp": "-1, 0.5"}
     x = torch.rand(5, 7, dtype=torch.float64) + 0.1
     for name in names:
-        if name in ("float32", "float16", "bfloat16", "float64", "max", "min", "std_mean", "var_mean"):
+        if "_pool" in name:  # of windows, which files do not have
+            continue
+        if name in ("float32", "float16", "bfloat16", "float64", "max", "min", "std_mean", "var_mean",
+                    "logical_not"):
             continue
         formula = f"{name}(x{', ' + extra[name] if name in extra else ''})"
         model = emit_module(tmp_path, formula, "x=5x7:float32").ModelNew()

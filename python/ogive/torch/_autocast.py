@@ -25,7 +25,9 @@ VALUES = {"exponent", "min", "max"}  # tensors or numbers
 # For parameters without a default, and those that PyTorch wants one of, in a call on a (2, 2)
 # tensor (of one element std() would warn).
 _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent": 3,
-            "threshold": 0.0, "value": 0.0, "min": 0.0}
+            "threshold": 0.0, "value": 0.0, "min": 0.0, "kernel_size": 2, "output_size": 1,
+            "norm_type": 2.0}
+_DIMS = {"2d": 3, "3d": 4}  # of what functions of images and volumes take
 
 
 @functools.cache
@@ -47,7 +49,7 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         return None
 
     def result(dtype: torch.dtype) -> Any:
-        tensor = torch.ones(2, 2, dtype=dtype, device=device)
+        tensor = torch.ones((2,) * _DIMS.get(name[-2:], 2), dtype=dtype, device=device)
         arguments = [tensor if parameter.name in TENSORS else _SAMPLES[parameter.name]
                      for parameter in signatures()[name].parameters.values()
                      if parameter.default is parameter.empty or parameter.name == "min"]

@@ -2245,8 +2245,8 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 3, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0, 2> og_all_operands;
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 2> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
@@ -2455,8 +2455,8 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 4, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0, 2, 3> og_all_operands;
+enum { OG_OPERANDS = 4, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 2, 3> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
@@ -2674,8 +2674,8 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 1, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0> og_all_operands;
+enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
@@ -2873,8 +2873,8 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 1, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
-typedef og_indices<0> og_all_operands;
+enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
@@ -2984,7 +2984,9 @@ KERNELS = {
 #define OG_MATH_SCALAR_BASE_H
 
 #if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
 typedef unsigned char uint8_t;
+typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
@@ -3363,6 +3365,12 @@ OG_FN og_index og_divide(og_index index, const og_divisor &by)
     return by.magic ? (og_index)quotient : index;
 }
 
+struct og_window {
+    double fill;
+    og_index start, extent, stride;
+    og_divisor divisor;
+};
+
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;
@@ -3416,6 +3424,10 @@ OG_FN void og_renew(og_pack<og_half> &x)
 #endif
 }
 
+template <class T> OG_FN void og_renew(og_pack<T> &)
+{
+}
+
 /* How many elements p is past a multiple of a vector. */
 template <class T> OG_FN int og_elements_past(const T *p)
 {
@@ -3434,6 +3446,9 @@ template <> struct og_word<4> {
 };
 template <> struct og_word<2> {
     typedef uint16_t type;
+};
+template <> struct og_word<1> {
+    typedef uint8_t type;
 };
 
 template <class T> union og_words {
@@ -3591,7 +3606,7 @@ OG_FN typename P::sums og_grow_over_block(const typename P::sums &s)
 
 #include "math/half.h"
 
-enum { OG_STILL, OG_UNIT, OG_STRIDED };
+enum { OG_STILL, OG_UNIT, OG_STRIDED, OG_SEEN, OG_NUMBERED };
 
 /* A dtype: how it is stored, and as what numbers it is computed with. */
 struct og_float32 {
@@ -3658,22 +3673,52 @@ struct og_bfloat16 {
     }
 };
 
+/* Integers, as numbers that hold all of them (but the largest of 64 bits); they are only read. */
+template <class Stored, class Number> struct og_integer {
+    typedef Stored stored;
+    typedef Number number;
+    enum { is_bfloat16 = 0 };
+    OG_FN Number widen(Stored x)
+    {
+        return (Number)x;
+    }
+};
+
+struct og_uint8 : og_integer<uint8_t, float> {};
+struct og_int8 : og_integer<int8_t, float> {};
+struct og_int16 : og_integer<int16_t, float> {};
+struct og_int32 : og_integer<int32_t, double> {};
+struct og_int64 : og_integer<int64_t, double> {};
+
+struct og_bool {
+    typedef uint8_t stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(uint8_t x)
+    {
+        return x ? 1.0f : 0.0f;
+    }
+    template <class T> OG_FN uint8_t narrow(T x)
+    {
+        return x != 0;
+    }
+};
+
 template <int n> struct og_operand;
 
 template <int n> using og_stored = typename og_operand<n>::stored;
 
 /* ---- places -------------------------------------------------------------------------------- */
 
-/* Where each operand is, in elements from its first; of one that never moves it stays 0. */
 struct og_offsets {
-    og_index o[OG_OPERANDS];
+    og_index o[OG_OPERANDS + OG_WINDOWS];
 };
 
 OG_FN og_offsets og_start()
 {
     og_offsets at;
 #pragma unroll
-    for (int n = 0; n < OG_OPERANDS; n++)
+    for (int n = 0; n < OG_OPERANDS + OG_WINDOWS; n++)
         at.o[n] = 0;
     return at;
 }
@@ -3708,12 +3753,79 @@ template <int dim, int... slower>
 OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
 {
     if constexpr (sizeof...(slower) == 0) {
-        og_move_all<dim>(a, index, at, og_all_operands());
+        og_move_all<dim>(a, index, at, og_all_places());
     } else {
         const og_index rest = og_divide(index, a.dims[dim]);
-        og_move_all<dim>(a, index - rest * a.dims[dim].extent, at, og_all_operands());
+        og_move_all<dim>(a, index - rest * a.dims[dim].extent, at, og_all_places());
         og_seek<slower...>(a, rest, at);
     }
+}
+
+/* ---- windows ------------------------------------------------------------------------------- */
+
+/* Does window w see an element, i further along the vector dim? Moves offset there. */
+template <int w, class Args>
+OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
+{
+    enum { place = OG_OPERANDS + w };
+    og_index p = at.o[place] + a.windows[w].start;
+    if constexpr (og_operand<place>::moves >> OG_VECTOR_DIM & 1)
+        p += i * og_stride<place, OG_VECTOR_DIM>(a);
+    og_index seen = p;
+    if constexpr (og_operand<place>::divides)
+        seen = og_divide(p, a.windows[w].divisor);
+    offset += seen * a.windows[w].stride;
+    const bool sees = p >= 0 && seen < a.windows[w].extent;
+    if constexpr (og_operand<place>::divides)
+        return sees && seen * a.windows[w].divisor.extent == p;
+    else
+        return sees;
+}
+
+template <int first, class Args, int... w>
+OG_FN bool og_look_through(const Args &a, const og_offsets &at, int i, og_index &offset,
+                           og_indices<w...>)
+{
+    return (true & ... & og_look<first + w>(a, at, i, offset));
+}
+
+template <int count> struct og_window_list;
+template <> struct og_window_list<1> {
+    typedef og_indices<0> all;
+};
+template <> struct og_window_list<2> {
+    typedef og_indices<0, 1> all;
+};
+template <> struct og_window_list<3> {
+    typedef og_indices<0, 1, 2> all;
+};
+
+/* Element i along the vector dim of an operand that is seen through windows, or numbered. */
+template <int n, class Args>
+OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
+{
+    og_index offset = at.o[n];
+    if constexpr (og_operand<n>::moves >> OG_VECTOR_DIM & 1)
+        offset += i * og_stride<n, OG_VECTOR_DIM>(a);
+    if constexpr (og_operand<n>::motion == OG_NUMBERED) {
+        return (og_stored<n>)offset;
+    } else {
+        enum { first = og_operand<n>::first_window };
+        typedef typename og_window_list<og_operand<n>::windows>::all all;
+        if (og_look_through<first>(a, at, i, offset, all()))
+            return ((const og_stored<n> *)a.p[n])[offset];
+        return og_operand<n>::narrow(a.windows[first].fill);
+    }
+}
+
+template <int n> OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at,
+                                                         const og_span &span)
+{
+    og_pack<og_stored<n>> x;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        x.e[i] = i >= span.begin && i < span.end ? og_see<n>(a, at, i) : (og_stored<n>)0;
+    return x;
 }
 
 /* ---- loads --------------------------------------------------------------------------------- */
@@ -3766,6 +3878,8 @@ OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &
         to.x = *og_address<n>(a, at);
     else if constexpr (og_operand<n>::motion == OG_STRIDED)
         to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
+    else if constexpr (og_operand<n>::motion >= OG_SEEN)
+        to.x = og_see_pack<n>(a, at, span);
 }
 
 template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
@@ -3815,7 +3929,10 @@ template <int n> OG_FN og_stored<n> &og_row_place(const og_args &a, const og_off
 template <int n>
 OG_FN typename og_operand<n>::number og_get_of_row(const og_args &a, const og_offsets &at, int i)
 {
-    return og_operand<n>::widen(og_row_place<n>(a, at, i));
+    if constexpr (og_operand<n>::motion >= OG_SEEN)
+        return og_operand<n>::widen(og_see<n>(a, at, i));
+    else
+        return og_operand<n>::widen(og_row_place<n>(a, at, i));
 }
 ''',
     "cuda/kernels/results.cuh": r'''
