@@ -469,7 +469,7 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     add_checks(&w);
     add_numbers(&w);
     og_text_add(text,
-                "    const c10::cuda::CUDAGuard guard(%s.device());\n"
+                "    const c10::DeviceGuard guard(%s.device());\n"
                 "    const at::ScalarType dtype = %s.scalar_type();\n"
                 "    const at::TensorOptions options = %s.options();\n"
                 "    Held held = {options, {}};\n"

@@ -411,10 +411,10 @@ inline Tensor Tensor::contiguous() const
 namespace c10 {
 namespace cuda {
 static inline cudaStream_t getCurrentCUDAStream() { return NULL; }
-struct CUDAGuard {
-    explicit CUDAGuard(at::Device) {}
-};
 } // namespace cuda
+struct DeviceGuard {
+    explicit DeviceGuard(at::Device) {}
+};
 } // namespace c10
 
 template <class... Parts> static void check(bool good, const char *kind, const Parts &...parts)

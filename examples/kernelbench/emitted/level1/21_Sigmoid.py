@@ -622,8 +622,8 @@ HOST_SHARED = r'''
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -704,7 +704,7 @@ std::vector<at::Tensor> forward(const at::Tensor & x_)
 {
     check_tensor(x_, "x", x_.dim(), x_);
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
-    const c10::cuda::CUDAGuard guard(x_.device());
+    const c10::DeviceGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
     Held held = {options, {}};
@@ -733,7 +733,7 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0
     for (int64_t d = 0; d < x_.dim(); d++)
         check_size(grad0_, "grad", d, x_.size(d));
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
-    const c10::cuda::CUDAGuard guard(x_.device());
+    const c10::DeviceGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
     Held held = {options, {}};

@@ -1707,8 +1707,8 @@ HOST_SHARED = r'''
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -1999,7 +1999,7 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_w
     check_tensor(gemm_bias_, "gemm.bias", 1, x_);
     check_size(gemm_bias_, "gemm.bias", 0, n2);
     const double numbers[] = {scaling_factor_};
-    const c10::cuda::CUDAGuard guard(x_.device());
+    const c10::DeviceGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
     Held held = {options, {}};
@@ -2055,7 +2055,7 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
     check_size(grad0_, "grad", 0, n0);
     check_size(grad0_, "grad", 1, n2);
     const double numbers[] = {scaling_factor_};
-    const c10::cuda::CUDAGuard guard(x_.device());
+    const c10::DeviceGuard guard(x_.device());
     const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
     Held held = {options, {}};
