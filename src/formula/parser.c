@@ -106,35 +106,6 @@ static ogive_status accept_assignment(parser *p, og_token *name, bool *accepted)
     return OGIVE_OK;
 }
 
-/* ---- words --------------------------------------------------------------- */
-
-/* The operand of true, inf, None and the like; false if the name is none of them. */
-static bool find_word(const char *name, size_t length, og_operand *out)
-{
-    static const struct {
-        const char *name;
-        og_operand operand;
-    } words[] = {
-        {"inf", {.kind = OG_OPERAND_NUMBER, .number = INFINITY}},
-        {"nan", {.kind = OG_OPERAND_NUMBER, .number = NAN}},
-        {"true", {.kind = OG_OPERAND_FLAG, .flag = true}},
-        {"True", {.kind = OG_OPERAND_FLAG, .flag = true}},
-        {"false", {.kind = OG_OPERAND_FLAG}},
-        {"False", {.kind = OG_OPERAND_FLAG}},
-        {"None", {.kind = OG_OPERAND_NONE}},
-        {"none", {.kind = OG_OPERAND_NONE}},
-    };
-    if (length < 3 || length > 5)
-        return false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i].name) == length && !memcmp(words[i].name, name, length)) {
-            *out = words[i].operand;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- lists --------------------------------------------------------------- */
 
 static ogive_status add_entry(parser *p, og_dim_list *list, const og_operand *entry)
@@ -332,26 +303,11 @@ static ogive_status fail_unknown_function(const parser *p, const og_token *name)
 
 /* ---- names --------------------------------------------------------------- */
 
-/* Is the name a function's alone? t, min, max and norm are good names of values, too. */
-static bool is_reserved(const char *text, size_t length, bool in_meaning)
-{
-    switch ((int)og_function_find(text, length, in_meaning)) {
-    case OG_FUNCTION_COUNT:
-    case OG_OP_t:
-    case OG_OP_min:
-    case OG_OP_max:
-    case OG_OP_norm:
-        return false;
-    default:
-        return true;
-    }
-}
-
 static ogive_status add_input(parser *p, const og_token *name, og_operand *out)
 {
     const char *text = get_text(p, name);
     int shown = get_shown(name->length);
-    if (is_reserved(text, name->length, p->in_meaning))
+    if (og_is_reserved(text, name->length, p->in_meaning))
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, get_place(p, name),
                 "'%.*s' is a function: write %.*s(...)", shown, text, shown, text);
     if (p->in_meaning) /* a slip in functions.def, found by its tests */
@@ -383,7 +339,7 @@ static ogive_status parse_name(parser *p, og_operand *out)
         *out = named->operand;
         if (p->in_meaning)
             return OGIVE_OK; /* out->offset stays the argument's */
-    } else if (!find_word(text, name.length, out)) {
+    } else if (!og_find_word(text, name.length, out)) {
         OG_TRY(add_input(p, &name, out));
     }
     out->offset = get_place(p, &name);
@@ -590,10 +546,10 @@ static ogive_status check_new_name(const parser *p, const og_token *name)
     int shown = get_shown(name->length);
     int64_t place = get_place(p, name);
     og_operand word;
-    if (is_reserved(text, name->length, false))
+    if (og_is_reserved(text, name->length, false))
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, place,
                 "'%.*s' is a function; give the value another name", shown, text);
-    if (find_word(text, name->length, &word))
+    if (og_find_word(text, name->length, &word))
         OG_FAIL(p->lexer.error, OGIVE_FORMULA, place,
                 "'%.*s' is a word of the language; give the value another name", shown, text);
     const og_named *named = og_scope_find(p->scope, text, name->length);

@@ -5,6 +5,7 @@
  */
 #include "formula/scope.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,4 +94,46 @@ ogive_status og_scope_add(og_scope *scope, const og_named *named, ogive_error *e
     if (scope->slots)
         fill_slot(scope, scope->count - 1);
     return OGIVE_OK;
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+bool og_find_word(const char *name, size_t length, og_operand *out)
+{
+    static const struct {
+        const char *name;
+        og_operand operand;
+    } words[] = {
+        {"inf", {.kind = OG_OPERAND_NUMBER, .number = INFINITY}},
+        {"nan", {.kind = OG_OPERAND_NUMBER, .number = NAN}},
+        {"true", {.kind = OG_OPERAND_FLAG, .flag = true}},
+        {"True", {.kind = OG_OPERAND_FLAG, .flag = true}},
+        {"false", {.kind = OG_OPERAND_FLAG}},
+        {"False", {.kind = OG_OPERAND_FLAG}},
+        {"None", {.kind = OG_OPERAND_NONE}},
+        {"none", {.kind = OG_OPERAND_NONE}},
+    };
+    if (length < 3 || length > 5)
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i].name) == length && !memcmp(words[i].name, name, length)) {
+            *out = words[i].operand;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool og_is_reserved(const char *text, size_t length, bool in_meaning)
+{
+    switch ((int)og_function_find(text, length, in_meaning)) {
+    case OG_FUNCTION_COUNT:
+    case OG_OP_t:
+    case OG_OP_min:
+    case OG_OP_max:
+    case OG_OP_norm:
+        return false;
+    default:
+        return true;
+    }
 }

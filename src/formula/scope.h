@@ -33,4 +33,9 @@ void og_scope_free(og_scope *scope);
 og_named *og_scope_find(const og_scope *scope, const char *name, size_t length);
 ogive_status og_scope_add(og_scope *scope, const og_named *named, ogive_error *error);
 
+/* The operand of true, inf, None and the like; false if the name is none of them. */
+bool og_find_word(const char *name, size_t length, og_operand *out);
+/* Is the name a function's alone? t, min, max and norm are good names of values, too. */
+bool og_is_reserved(const char *text, size_t length, bool in_meaning);
+
 #endif
