@@ -216,6 +216,74 @@ def _lift_products(graph: Graph, takes: Callable[[Node], bool]) -> None:
         _replace(node, flat)
 
 
+def _slice_splits(graph: Graph) -> None:
+    """Parts of a tensor are views each for itself."""
+    for node in list(graph.nodes):
+        packet = packet_of(node)
+        if packet not in ("split", "split_with_sizes", "unbind") or not all(
+                user.target is operator.getitem for user in node.users):
+            continue
+        dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
+        if packet == "unbind":
+            dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        sizes = [each.shape[dim] for each in _value(node)] if packet != "unbind" else []
+        if not all(isinstance(size, int) for size in sizes):
+            continue
+        for user in list(node.users):
+            i = user.args[1]
+            with graph.inserting_before(user):
+                if packet == "unbind":
+                    made = _call(graph, aten.select.int, (node.args[0], dim, i), user)
+                else:
+                    first = sum(sizes[:i])
+                    made = _call(graph, aten.slice.Tensor,
+                                 (node.args[0], dim, first, first + sizes[i]), user)
+            _replace(user, made)
+        graph.erase_node(node)
+
+
+_ELEMENTWISE = {"add", "sub", "mul", "div", "neg", "maximum", "minimum", "convert_element_type",
+                "_to_copy"}
+
+
+def _is_whole(value: Any, shape: tuple[Any, ...]) -> bool:
+    return isinstance(value, Node) and isinstance(_value(value), Tensor) and (
+        tuple(_value(value).shape) == shape)
+
+
+def _drop_expands(graph: Graph) -> None:
+    """What is expanded to be combined with a tensor of that shape is broadcast by the function
+    itself, and a function of what is expanded is that of it before."""
+    pending = [node for node in graph.nodes if packet_of(node) == "expand"]
+    while pending:
+        node = pending.pop()
+        narrow, shape = node.args[0], tuple(_value(node).shape)
+        if _value(narrow).dim() != len(shape):
+            continue
+        for user in list(node.users):
+            if packet_of(user) not in _ELEMENTWISE or user.args.count(node) != 1 or (
+                    tuple(_value(user).shape) != shape):
+                continue
+            arguments = tuple(narrow if each is node else each for each in user.args)
+            others = [each for each in user.args if isinstance(each, Node) and each is not node]
+            if any(_is_whole(each, shape) and packet_of(each) != "expand" for each in others):
+                user.args = arguments
+            elif not others and all(packet_of(each) in _ELEMENTWISE for each in user.users):
+                pending.append(_expand_later(graph, user, node, arguments))
+
+
+def _expand_later(graph: Graph, user: Node, expand: Node, arguments: tuple[Any, ...]) -> Node:
+    """user's function before expand instead of behind it."""
+    narrow = _value(expand.args[0])
+    with graph.inserting_before(user):
+        made = _call(graph, user.target, arguments, user, _value(user).new_empty(narrow.shape))
+        made.kwargs = user.kwargs
+        wide = _call(graph, aten.expand.default, (made, expand.args[1]), user,
+                     made.meta["val"].expand(_value(expand).shape))
+    _replace(user, wide)
+    return wide
+
+
 def _is_needed(node: Node) -> bool:
     """Though nobody reads it: what draws random numbers does so for those that follow, too."""
     target: Any = node.target
@@ -227,6 +295,8 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     """Brings graph into the form that regions are looked for in. takes: of a product."""
     _drop_aliases(graph)
     _split_variances(graph)
+    _slice_splits(graph)
+    _drop_expands(graph)
     _lift_products(graph, takes)
     graph.eliminate_dead_code(_is_needed)
     graph.lint()
