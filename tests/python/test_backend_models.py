@@ -307,3 +307,42 @@ def test_a_wrapper_is_flat(data, device):
         assert len(re.findall(r"^    f\d+\(", forward, re.M)) == 2
         assert not re.search(r"= o\d+\(", forward), forward
     assert "view" not in re.sub(r"view_\d+", "", forward) and ".t(" not in backward
+
+
+def _rope(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat((-b, a), -1) * sin
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: _rope(x.transpose(0, 1), y.cos(), y.sin()),
+    lambda x, y: torch.cat((x, y * 2, x.exp()), 1) * 3,
+    lambda x, y: torch.cat((x, y * 2), 0).tanh() + torch.cat((y, x), 0),
+    lambda x, y: (torch.cat((x * 2, y), 1) + 1).sum(1, keepdim=True) + torch.cat((x, x), 1),
+    lambda x, y: torch.cat((x * 2, x * 2), 1) * torch.cat((y, x), 1),
+    lambda x, y: torch.stack((x * y, y + 1), 1).sigmoid(),
+    lambda x, y: torch.cat((x * 2, (y * 3).double()), 1) * 2,
+    lambda x, y: torch.cat([each * 2 for each in (x * y).split([1, 3], 1)][::-1], 1) - 1,
+    lambda x, y: (x.mean(1, keepdim=True).expand(4, 4) / 3) * y + x.sum(0).expand(4, 4),
+    lambda x, y: sum(each.exp() for each in (x + y).unbind(0)),
+])
+def test_joined_and_divided_tensors(function, level, data):
+    x, y = data(4, 4).requires_grad_(), data(4, 4).requires_grad_()
+    results = []
+    for call in (compiled(function, level, fullgraph=True), function):
+        result = call(x, y)
+        results.append((result, *torch.autograd.grad(result.sin().sum(), (x, y))))
+    assert results[0][0].stride() == results[1][0].stride()
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_rope_is_one_formula(data):
+    """Its halves are written side by side, with the strides of transposed heads."""
+    x, cos, sin = data(2, 8, 3, 16).transpose(1, 2), data(8, 16), data(8, 16)
+    text, = code_of(lambda x: _rope(x, cos, sin), x)
+    assert len(re.findall(r"^    f\d+\(", text, re.M)) == 1 and "= o" not in text, text
+    torch._dynamo.reset()
+    got, want = compiled(_rope, "aten")(x, cos, sin), _rope(x, cos, sin)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from .. import _core
 from ._autocast import signatures
 
 aten: Any = torch.ops.aten
@@ -284,6 +285,77 @@ def _expand_later(graph: Graph, user: Node, expand: Node, arguments: tuple[Any, 
     return wide
 
 
+@functools.cache
+def _elementwise() -> frozenset[str]:
+    return frozenset(_ELEMENTWISE) | {name for name, _, group, _ in _core.functions()
+                                      if group in ("activation", "mathematics", "arithmetic")}
+
+
+def _reaches(cat: Node) -> list[Node]:
+    """What is computed of cat element by element, in order."""
+    shape, found = tuple(_value(cat).shape), [cat]
+    for node in found:
+        found += [user for user in node.users if packet_of(user) in _elementwise()
+                  and user not in found and _is_whole(user, shape)]
+    order = {node: i for i, node in enumerate(cat.graph.nodes)}
+    return sorted(found[1:], key=order.__getitem__)
+
+
+class _Parts:
+    """Nodes, and what they are of, for one part of the tensors that a cat joins."""
+
+    def __init__(self, cat: Node, dim: int, piece: Node, first: int) -> None:
+        self.graph, self.whole = cat.graph, _value(cat).shape[dim]
+        self.dim = dim - _value(cat).dim()  # from the last
+        self.first, self.last = first, first + _value(piece).shape[dim]
+        self.made: dict[Node, Node] = {cat: piece}
+
+    def of(self, node: Any) -> Any:
+        value = _value(node)
+        if not isinstance(value, Tensor) or value.dim() < -self.dim or (
+                value.shape[self.dim] != self.whole):
+            return node
+        if node not in self.made:
+            if packet_of(node) in _elementwise():
+                arguments = tuple(map(self.of, node.args))
+                made = self.graph.call_function(node.target, arguments, dict(node.kwargs))
+                made.meta = {**node.meta, "val": node.target(
+                    *[each if _value(each) is None else _value(each) for each in arguments],
+                    **node.kwargs)}
+            else:
+                dim = value.dim() + self.dim
+                part = value.narrow(dim, self.first, self.last - self.first)
+                made = _call(self.graph, aten.slice.Tensor, (node, dim, self.first, self.last), node,
+                             part)
+            self.made[node] = made
+        return self.made[node]
+
+
+_MOST_PIECES, _MOST_REACHED = 4, 16
+
+
+def _divide_cats(graph: Graph) -> None:
+    """What is computed element by element of joined tensors is computed of each of them, and the
+    results are joined: _wrapper.py has them written where they belong."""
+    for node in list(graph.nodes):
+        if node.target is not aten.cat.default or len(node.args[0]) > _MOST_PIECES or len(
+                set(node.args[0])) < len(node.args[0]):
+            continue
+        dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, _value(node).dim())
+        sizes = [_value(each).shape[dim] for each in node.args[0]]
+        reached = _reaches(node)
+        if not reached or len(reached) > _MOST_REACHED or len(reached) < len(node.users) or not all(
+                isinstance(size, int) for size in sizes) or any(
+                _value(each).dtype != _value(node).dtype for each in node.args[0]):
+            continue
+        ends = [each for each in reached if any(user not in reached for user in each.users)]
+        parts = [_Parts(node, dim, piece, sum(sizes[:i])) for i, piece in enumerate(node.args[0])]
+        for end in ends:
+            with graph.inserting_before(end):
+                joined = _call(graph, aten.cat.default, ([part.of(end) for part in parts], dim), end)
+            end.replace_all_uses_with(joined)
+
+
 def _is_needed(node: Node) -> bool:
     """Though nobody reads it: what draws random numbers does so for those that follow, too."""
     target: Any = node.target
@@ -297,6 +369,7 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     _split_variances(graph)
     _slice_splits(graph)
     _drop_expands(graph)
+    _divide_cats(graph)
     _lift_products(graph, takes)
     graph.eliminate_dead_code(_is_needed)
     graph.lint()

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._aten import CONSTANT, COPY
+from ._aten import CONSTANT, COPY, aten
 from ._autocast import signatures
 from ._operator import attributes_among, run
 from ._cost import Estimate, estimate_call, estimate_formula
@@ -316,11 +316,24 @@ class Analysis:
             if self.names[node] in PRODUCTS:
                 continue
             for part in self.parts[node]:
-                if part in self.parts and self._unit[part] is not self._unit[node] and (
-                        len(self._unit[part]) + len(self._unit[node]) <= _MOST_NODES) and (
-                        not self._is_around(self._unit[part], self._unit[node])):
-                    joined = sorted(self._unit[part] + self._unit[node], key=self.index.__getitem__)
-                    self._unit.update(dict.fromkeys(joined, joined))
+                if part in self.parts and self._may_join(self._unit[part], self._unit[node]):
+                    self._join(part, node)
+        for node in self.nodes:  # what is written side by side
+            pieces = [each for each in node.args[0] if each in self.parts] if (
+                self.strided and node.target is aten.cat.default) else []
+            for first, last in zip(pieces, pieces[1:]):
+                if value_of(first).shape == value_of(last).shape and self._may_join(
+                        self._unit[first], self._unit[last]) and not self._is_around(
+                        self._unit[last], self._unit[first]):
+                    self._join(first, last)
+
+    def _join(self, first: Node, last: Node) -> None:
+        joined = sorted(self._unit[first] + self._unit[last], key=self.index.__getitem__)
+        self._unit.update(dict.fromkeys(joined, joined))
+
+    def _may_join(self, first: list[Node], last: list[Node]) -> bool:
+        return (first is not last and len(first) + len(last) <= _MOST_NODES
+                and not self._is_around(first, last))
 
     def _is_around(self, first: list[Node], last: list[Node]) -> bool:
         """Whether there is a way from first to last, which reads it, by something else: joined

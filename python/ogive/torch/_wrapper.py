@@ -62,6 +62,7 @@ class _Writer:
         self.exact: set[Node] = set()  # whose strides are known to be the graph's
         self.views: dict[Node, tuple[Node, str]] = {}  # base, code
         self.bound: dict[str, Node] = {}  # names of Python variables that hold tensors
+        self.placed: dict[Node, tuple[Node, str]] = {}  # what is written into a part of another
 
     # ---- values as code ----
 
@@ -102,7 +103,45 @@ class _Writer:
 
     # ---- what a node becomes ----
 
+    def find_placed(self, outputs: set[Node]) -> None:
+        """Results of regions that are joined: written where they belong."""
+        for node in self.module.graph.nodes:
+            if node.target is not aten.cat.default or outputs.isdisjoint(node.args[0]):
+                continue
+            value, first = value_of(node), 0
+            dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, value.dim())
+            good = self.has_sizes(value) and len(set(node.args[0])) == len(node.args[0])
+            for piece in node.args[0]:
+                part = value_of(piece)
+                if good and part.dim() == value.dim() and part.dtype == value.dtype and (
+                        piece in outputs and piece not in self.placed):
+                    self.placed[piece] = node, (
+                        f"{self.sizes(part.shape)}, {self.sizes(value.stride())}, "
+                        f"{self.size(first * value.stride(dim))}")
+                first += part.shape[dim] if part.dim() == value.dim() else 0
+
+    def place(self, piece: Node) -> str:
+        """piece's part of what it is joined into."""
+        whole, where = self.placed[piece]
+        if whole not in self.names:
+            self.allocate(whole)
+        self.views[piece] = whole, f"at({self.names[whole]}, {where})"
+        return self.views[piece][1]
+
+    def join(self, node: Node) -> None:
+        """The rest of what is joined."""
+        value, first = value_of(node), 0
+        dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, value.dim())
+        for piece in node.args[0]:
+            part = value_of(piece)
+            if self.placed.get(piece, (None,))[0] is not node:
+                self.lines.append(f"{self.names[node]}.narrow({dim}, {self.size(first)}, "
+                                  f"{self.size(part.shape[dim])}).copy_({self.value(piece)})")
+            first += part.shape[dim]
+
     def allocate(self, node: Node) -> str:
+        if node in self.placed:
+            return self.place(node)
         value, name = value_of(node), self.name(node)
         device = value.device.type
         fast = getattr(guards, f"_empty_strided_{device}", None)
@@ -213,12 +252,15 @@ class _Writer:
     def write(self) -> None:
         nodes = list(self.module.graph.nodes)
         self.placeholders([node for node in nodes if node.op == "placeholder"])
+        self.find_placed({node for region in self.analysis.regions for node in region.outputs})
         for index, unit in enumerate(self.units()):
             first = len(self.lines)
             if isinstance(unit, Region):
                 self.region(unit, index)
             elif unit.op == "get_attr":
                 self.names[unit] = self.object(getattr(self.module, unit.target))
+            elif unit in self.names:  # some of what it joins is there
+                self.join(unit)
             elif is_view(unit) and isinstance(unit.args[0], Node):
                 self.view(unit)
             else:
