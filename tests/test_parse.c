@@ -199,7 +199,7 @@ static const struct {
     {"pow(exponent=y, input=x)", "n0 = input y; n1 = input x; n2 = power n1 n0 [pow]; results n2"},
     {"max(x, y)", "n0 = input x; n1 = input y; n2 = maximum n0 n1; results n2"},
     {"min(x, other=y)", "n0 = input x; n1 = input y; n2 = minimum n0 n1; results n2"},
-    {"max(x, 1, true)", "n0 = input x; n1 = amax n0 dim=(1) keepdim [max]; results n1"},
+    {"max(x, 1, true)", "n0 = input x; n1 = max_of_dim n0 dim=(1) keepdim [max]; results n1"},
     {"max = max(x); max + min", "n0 = input x; n1 = amax n0 dim=all [max]; n2 = input min; n3 = "
                                 "add n1 n2; results n3"},
     {"clamp(x, None, 1)", "n0 = input x; n1 = clamp n0 -inf 1; results n1"},

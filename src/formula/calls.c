@@ -470,7 +470,7 @@ static ogive_status build_with_dims(og_builder *builder, og_op op, const og_oper
 }
 
 /* The row that the call's choice, switch or case selects. */
-static og_op select_row(og_op op, const og_operand *args)
+static og_op select_row(const og_builder *builder, og_op op, const og_operand *args)
 {
     const og_parameter *parameters = og_function_of(op)->parameters;
     int selected = 0;
@@ -481,6 +481,8 @@ static og_op select_row(og_op op, const og_operand *args)
             selected = args[i].index;
         if (parameters[i].kind == OG_PARAMETER_FLAG)
             selected = args[i].flag;
+        if (parameters[i].kind == OG_PARAMETER_DIMS)
+            selected = !builder->dims[args[i].index].all;
         for (int c = 0; c < parameters[i].case_count; c++)
             if (args[i].number == parameters[i].cases[c])
                 selected = 1 + c;
@@ -497,7 +499,8 @@ static ogive_status build_scalar_call(og_builder *builder, og_op op, const og_op
     double constants[OG_MAX_NUMBERS];
     for (int i = 0; i < function->constants; i++)
         constants[i] = args[function->args + i].number;
-    return og_build_scalar(builder, select_row(op, args), args, constants, op, offset, out);
+    return og_build_scalar(builder, select_row(builder, op, args), args, constants, op, offset,
+                           out);
 }
 
 /* weight and bias of a function that is given sizes have exactly those. */
@@ -538,7 +541,7 @@ static ogive_status build_composite(og_builder *builder, og_op op, size_t base, 
         builder->composite = get_called(op);
         builder->composite_offset = offset;
     }
-    const og_function *row = og_function_of(select_row(op, builder->operands + base));
+    const og_function *row = og_function_of(select_row(builder, op, builder->operands + base));
     og_op rule = builder->rule;
     builder->rule = row->derivative ? op : OG_FUNCTION_COUNT;
     ogive_status status = og_parse_meaning(builder, row, base, out);

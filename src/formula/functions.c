@@ -31,6 +31,7 @@
 #define DIM_OR(name, value) PARAMETER(DIM, name, .number = value)
 #define DIMS(name) PARAMETER(DIMS, name, .required = true)
 #define DIMS_OR_ALL(name) PARAMETER(DIMS, name, .required = false)
+#define DIMS_SWITCH(name) PARAMETER(DIMS, name, .selects = true)
 #define SIZES(name) PARAMETER(SIZES, name, .required = true)
 #define STEPS(name) PARAMETER(STEPS, name, .required = true)
 #define STEPS_OR(name, value) PARAMETER(STEPS, name, .number = value)

@@ -75,7 +75,7 @@ typedef struct {
     og_parameter_kind kind;
     bool required;
     bool is_mask; /* of a tensor: a comparison, or a tensor of bool */
-    bool selects; /* one of the rows from this one on: CHOICE, SWITCH, CASES */
+    bool selects; /* one of the rows from this one on: CHOICE, CASES, *SWITCH */
     const char *name;
     double number;                       /* what a missing tensor, number or dim stands for */
     const char *choices[OG_MAX_CHOICES]; /* of OG_PARAMETER_CHOICE; NULL after the last */

@@ -122,6 +122,27 @@ def test_specials_of_two_tensors(name, dtype):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_ties_of_maxima(name, keepdim):
+    """Over a dim the first of equal elements has the gradient, or the first NaN; over all dims
+    they share it."""
+    nan = math.nan
+    x = torch.tensor([[1.0, 3, 3, 1], [nan, 1, nan, 0], [2, 2, 2, 2], [-math.inf, -math.inf, 0, 0]],
+                     dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([1.0, 2, 3, 4], dtype=torch.float64)
+    for dim in (0, 1, -1):
+        shape = weights.unsqueeze(dim) if keepdim else weights
+        got = getattr(ot, name)(x, dim, keepdim)
+        want = getattr(torch, name)(x, dim, keepdim)[0]
+        torch.testing.assert_close(got, want, equal_nan=True)
+        slopes = [torch.autograd.grad((y * shape).nan_to_num().sum(), x)[0] for y in (got, want)]
+        torch.testing.assert_close(*slopes, equal_nan=True)
+    y = x.detach()[[0, 2]].requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(getattr(ot, name)(y), y),
+                               torch.autograd.grad(getattr(torch, name)(y), y))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_powers_promote_as_pytorchs(dtype):
     x, y = P.detach().to(dtype), Y.detach().float()
