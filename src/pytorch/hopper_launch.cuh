@@ -28,7 +28,8 @@ template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int 
 }
 
 /* The scratch's parts; their bytes in all. */
-template <class Args> static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch)
+template <class Args>
+static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch)
 {
     int64_t bytes = 0;
 #define OG_REGION(name, count)                                                                     \

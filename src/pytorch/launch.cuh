@@ -29,11 +29,13 @@ static int og_launch(const void *kernel, int64_t blocks, int threads, int64_t sh
     config.stream = (cudaStream_t)stream;
     config.attrs = &overlap;
     config.numAttrs = overlaps && og_can_overlap();
-    const int error = shared_bytes <= 48 * 1024
-                          ? cudaSuccess
-                          : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 (int)shared_bytes);
-    return error ? error : cudaLaunchKernelExC(&config, kernel, arguments);
+    if (shared_bytes > 48 * 1024) {
+        const int error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+        if (error)
+            return error;
+    }
+    return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 #define OG_LAUNCH(kernel, ...) og_launch((const void *)kernel, __VA_ARGS__)
 

@@ -395,9 +395,9 @@ static void write_shared(const file *f, cuda_source *to)
             {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
         const og_pytorch_source launching[] = {
             {body_of(og_embedded("pytorch/pytorch_launchers.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_pointwise.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_rows.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false}};
+            {body_of(og_embedded("pytorch/pytorch_launch_pointwise.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_launch_rows.cuh")), false},
+            {body_of(og_embedded("pytorch/pytorch_launch_product.cuh")), false}};
         const og_pytorch_source device[] = {
             {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
             {og_embedded("math/scalar_base.h"), true},
@@ -578,7 +578,7 @@ static void add_extensions(const file *f)
         "    extension = cpp_extension.load_inline(\n"
         "        name=\"ogive_\" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],\n"
         "        cpp_sources=cpp, cuda_sources=cuda, functions=[function%s],\n"
-        "        extra_cflags=[\"-O2\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
+        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
         "        **{name: True for name in (\"no_implicit_headers\",) if name in lean})\n%s"
         "\n\n"
         "@functools.lru_cache(maxsize=None)\n"

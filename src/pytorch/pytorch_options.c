@@ -64,7 +64,8 @@ static bool is_attribute(const char *name, size_t length)
 
 /* ---- Python's expressions ----------------------------------------------------------------- */
 
-/* Brackets and quotes must close, and it must be one line without a comment or another statement. */
+/* Brackets and quotes must close, and it must be one line without a comment or another
+ * statement. */
 static ogive_status check_closed(const char *what, const char *text, ogive_error *error)
 {
     char open[64], quote = 0;

@@ -560,7 +560,8 @@ template <class F> static void by_dtype(int dtype, F f)
         f(double());
 }
 
-template <template <int> class K, class T> static void run_pointwise(const Launching &l, Args a, int lead)
+template <template <int> class K, class T>
+static void run_pointwise(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -767,7 +768,7 @@ def _build(kernels, launches, host, function):
     extension = cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],
         cpp_sources=cpp, cuda_sources=cuda, functions=[function],
-        extra_cflags=["-O2"], extra_cuda_cflags=["-O3", "--fmad=false"],
+        extra_cflags=["-O1"], extra_cuda_cflags=["-O3", "--fmad=false"],
         **{name: True for name in ("no_implicit_headers",) if name in lean})
     return getattr(extension, function)
 

@@ -1463,8 +1463,8 @@ template <class F> static void by_dtype(int dtype, F f)
 
 /* Sweeps of few long rows, one after the other. */
 template <template <int> class K, int sweep, class T>
-static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
-                         void *terms, void *values)
+static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid,
+                         int64_t segment, void *terms, void *values)
 {
     typedef K<sweep> S;
     const cudaStream_t stream = (cudaStream_t)l.stream;
@@ -1605,8 +1605,8 @@ static void run_tensor(const Launching &l, const ProductArgs &p, int64_t blocks,
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
 template <template <int> class K, class T>
-static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
-                        const int64_t *k_strides)
+static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims,
+                        int64_t k, const int64_t *k_strides)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
@@ -6074,7 +6074,8 @@ template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int 
 }
 
 /* The scratch's parts; their bytes in all. */
-template <class Args> static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch)
+template <class Args>
+static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch)
 {
     int64_t bytes = 0;
 #define OG_REGION(name, count)                                                                     \
@@ -6559,11 +6560,13 @@ static int og_launch(const void *kernel, int64_t blocks, int threads, int64_t sh
     config.stream = (cudaStream_t)stream;
     config.attrs = &overlap;
     config.numAttrs = overlaps && og_can_overlap();
-    const int error = shared_bytes <= 48 * 1024
-                          ? cudaSuccess
-                          : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 (int)shared_bytes);
-    return error ? error : cudaLaunchKernelExC(&config, kernel, arguments);
+    if (shared_bytes > 48 * 1024) {
+        const int error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+        if (error)
+            return error;
+    }
+    return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 #define OG_LAUNCH(kernel, ...) og_launch((const void *)kernel, __VA_ARGS__)
 
@@ -6678,7 +6681,7 @@ def _build(kernels, launches, host, function):
     extension = cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],
         cpp_sources=cpp, cuda_sources=cuda, functions=[function, "missing", "add_unit", "kernels"],
-        extra_cflags=["-O2"], extra_cuda_cflags=["-O3", "--fmad=false"],
+        extra_cflags=["-O1"], extra_cuda_cflags=["-O3", "--fmad=false"],
         **{name: True for name in ("no_implicit_headers",) if name in lean})
     _extensions.append(extension)
     return _serve(extension, getattr(extension, function))

@@ -2,8 +2,8 @@
 
 /* Sweeps of few long rows, one after the other. */
 template <template <int> class K, int sweep, class T>
-static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid, int64_t segment,
-                         void *terms, void *values)
+static void run_segments(const Launching &l, const Args &a, int lanes, bool by_columns, dim3 grid,
+                         int64_t segment, void *terms, void *values)
 {
     typedef K<sweep> S;
     const cudaStream_t stream = (cudaStream_t)l.stream;

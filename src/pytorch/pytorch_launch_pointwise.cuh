@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-template <template <int> class K, class T> static void run_pointwise(const Launching &l, Args a, int lead)
+template <template <int> class K, class T>
+static void run_pointwise(const Launching &l, Args a, int lead)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;

@@ -89,8 +89,8 @@ static void run_tensor(const Launching &l, const ProductArgs &p, int64_t blocks,
 
 /* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
 template <template <int> class K, class T>
-static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims, int64_t k,
-                        const int64_t *k_strides)
+static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims,
+                        int64_t k, const int64_t *k_strides)
 {
     typedef K<0> S;
     typedef typename ComputedIn<T>::type C;
