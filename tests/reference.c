@@ -246,6 +246,9 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     for (int a = 0; a < function->args; a++)
         if (turns_back(op, args, a, constants))
             return undecided;
+    /* Over a wave and more, all steps of turns_back() may fall on the same phases. */
+    if ((op == OG_OP_sin || op == OG_OP_cos) && args[0].bound > 1)
+        return undecided;
     /* What a division leaves says nothing once its quotient is not known, nor a power of a negative
      * number once it is not known whether its exponent is whole. */
     if (!exact && op == OG_OP_power && !(args[0].value - args[0].bound > 0))
