@@ -87,9 +87,11 @@ static og_mapping broadcast_mapping(const og_typed *node, const og_typed *arg,
                                     const og_mapping *mapping)
 {
     og_mapping result = empty_mapping();
-    for (int32_t d = 0; d < arg->rank; d++)
-        if (arg->shape[d] != 1 || mapping->window[d + node->rank - arg->rank] >= 0)
-            take_dim(&result, d, mapping, d + node->rank - arg->rank);
+    for (int32_t d = 0; d < arg->rank; d++) {
+        int32_t from = d + node->rank - arg->rank; /* below 0: a dim of 1 that the node lacks */
+        if (from >= 0 && (arg->shape[d] != 1 || mapping->window[from] >= 0))
+            take_dim(&result, d, mapping, from);
+    }
     return result;
 }
 
