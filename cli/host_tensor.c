@@ -4,6 +4,8 @@
  */
 #include "host_tensor.h"
 
+#include "text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,14 @@ const host_dtype *host_dtype_named(const char *name)
         if (!strcmp(dtypes[i].name, name))
             return &dtypes[i];
     return NULL;
+}
+
+const char *host_dtype_nearest(const char *name)
+{
+    const char *names[sizeof dtypes / sizeof *dtypes];
+    for (size_t i = 0; i < host_dtype_count(); i++)
+        names[i] = dtypes[i].name;
+    return text_nearest(name, names, host_dtype_count());
 }
 
 const host_dtype *host_dtype_of(DLDataType code)

@@ -26,6 +26,8 @@ typedef struct {
 
 /* NULL if there is none. */
 const host_dtype *host_dtype_named(const char *name);
+/* The name that name was perhaps meant to be, or NULL. */
+const char *host_dtype_nearest(const char *name);
 const host_dtype *host_dtype_of(DLDataType code);
 /* Of all, for messages. */
 #define HOST_DTYPE_NAMES                                                                           \

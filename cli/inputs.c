@@ -140,12 +140,7 @@ static bool take_shape(input *item, const char *text, bool *is_shape, failure *w
     item->kind = INPUT_GENERATED;
     layout->dtype = host_dtype_named(colon ? colon + 1 : "float32");
     if (!layout->dtype) {
-        enum { MOST = 32 };
-        const char *names[MOST];
-        size_t count = host_dtype_count() < MOST ? host_dtype_count() : MOST;
-        for (size_t i = 0; i < count; i++)
-            names[i] = host_dtype_at(i)->name;
-        const char *nearest = text_nearest(colon + 1, names, count);
+        const char *nearest = host_dtype_nearest(colon + 1);
         return failed(why, STATUS_USAGE, "%s=%s: unknown dtype '%s'%s%s%s; expected one of %s",
                       item->name, text, colon + 1, nearest ? " (did you mean '" : "",
                       nearest ? nearest : "", nearest ? "'?)" : "", HOST_DTYPE_NAMES);

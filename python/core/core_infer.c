@@ -63,17 +63,25 @@ static PyObject *layout_of(const DLTensor *result)
     return shape ? Py_BuildValue("(Ns)", shape, name) : NULL;
 }
 
+/* NULL with an exception set. */
+static ogive_plan *plan_for(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count)
+{
+    ogive_plan *plan;
+    ogive_error error;
+    if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) ==
+        OGIVE_OK)
+        return plan;
+    core_raise(&error, self->text);
+    return NULL;
+}
+
 static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
                        void *context)
 {
     (void)context;
-    ogive_plan *plan;
-    ogive_error error;
-    if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
-        OGIVE_OK) {
-        core_raise(&error, self->text);
+    ogive_plan *plan = plan_for(self, inputs, count);
+    if (!plan)
         return NULL;
-    }
     Py_ssize_t results = (Py_ssize_t)ogive_formula_result_count(self->formula);
     PyObject *list = PyList_New(results);
     for (Py_ssize_t i = 0; list && i < results; i++) {
@@ -90,13 +98,9 @@ static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs,
                               void *context)
 {
     (void)context;
-    ogive_plan *plan;
-    ogive_error error;
-    if (ogive_plan_create(self->formula, inputs, (size_t)count, NULL, 0, NULL, &plan, &error) !=
-        OGIVE_OK) {
-        core_raise(&error, self->text);
+    ogive_plan *plan = plan_for(self, inputs, count);
+    if (!plan)
         return NULL;
-    }
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < ogive_plan_kernel_count(plan); i++) {
         ogive_kernel_info info;

@@ -44,8 +44,7 @@ static bool has_only_loads(og_cpu_compiler *c, const og_pass *pass)
             return false;
     for (int32_t i = 0; i < pass->element_count; i++) {
         const og_instr *instr = &pass->elements[i];
-        if (instr->op != OG_OP_LOAD || c->kernel->accesses[instr->index].window_count ||
-            c->kernel->accesses[instr->index].buffer < 0 ||
+        if (instr->op != OG_OP_LOAD || !og_access_is_plain(&c->kernel->accesses[instr->index]) ||
             !og_cpu_is_own_type(instr->type, c->kernel->accesses[instr->index].dtype))
             return false;
         const og_cpu_access *access = &c->program->accesses[og_cpu_add_access(c, instr->index)];

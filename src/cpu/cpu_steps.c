@@ -68,12 +68,6 @@ int32_t og_cpu_add_access(og_cpu_compiler *c, int32_t index)
     return c->program->access_count++;
 }
 
-/* Is the access read as cpu_window.c does? */
-static bool is_seen(const og_access *access)
-{
-    return access->window_count > 0 || access->buffer < 0;
-}
-
 /* The windows of access `from`, which is access `to` of the program. */
 static ogive_status add_windows(og_cpu_compiler *c, const og_access *from, og_type type,
                                 og_cpu_access *to)
@@ -84,11 +78,9 @@ static ogive_status add_windows(og_cpu_compiler *c, const og_access *from, og_ty
     for (; to->window_count < from->window_count; to->window_count++) {
         const og_window *window = &from->windows[to->window_count];
         og_cpu_window *out = &to->windows[to->window_count];
-        int64_t steps[OG_MAX_RANK] = {0};
-        if (window->place >= 0)
-            steps[window->place] = window->step;
-        if (window->tap >= 0)
-            steps[window->tap] += window->reach;
+        int64_t steps[OG_MAX_RANK];
+        for (int32_t d = 0; d < OG_MAX_RANK; d++)
+            steps[d] = og_window_step(window, d);
         for (int a = 0; a < OG_CPU_AXES; a++)
             og_cpu_make_axis(&c->kernel->space, steps, c->geometry->dims[a], c->geometry->rank[a],
                              &out->axes[a]);
@@ -329,7 +321,7 @@ static ogive_status emit_load(og_cpu_compiler *c, const og_instr *instr, int32_t
     const og_access *from = &c->kernel->accesses[instr->index];
     int32_t access = og_cpu_add_access(c, instr->index);
     const og_cpu_access *to = &c->program->accesses[access];
-    if (is_seen(from)) {
+    if (!og_access_is_plain(from)) { /* cpu_window.c reads it */
         OG_TRY(add_windows(c, from, instr->type, &c->program->accesses[access]));
         OG_TRY(place_result(c, v, i, false, false));
         og_cpu_step *step = add_step(c, OG_CPU_SEE, instr->type);

@@ -22,11 +22,6 @@ typedef struct {
     int64_t start, step;
 } line;
 
-static int64_t divide_up(int64_t a, int64_t b) /* b > 0 */
-{
-    return a >= 0 ? (a + b - 1) / b : -(-a / b);
-}
-
 static int64_t remainder_of(int64_t a, int64_t b) /* b > 0 */
 {
     int64_t rest = a % b;
@@ -56,10 +51,10 @@ static seen look(const og_cpu_window *window, line p, int64_t count)
     if (p.step == 0)
         return p.start >= 0 && p.start < limit && p.start % window->divisor == 0 ? all : none;
     if (p.step > 0) {
-        all.first = og_max(0, divide_up(-p.start, p.step));
-        all.end = og_min(count, divide_up(limit - p.start, p.step));
+        all.first = og_divide_up(og_max(0, -p.start), p.step);
+        all.end = og_min(count, og_divide_up(og_max(0, limit - p.start), p.step));
     } else {
-        all.first = og_max(0, divide_up(p.start - limit + 1, -p.step));
+        all.first = og_divide_up(og_max(0, p.start - limit + 1), -p.step);
         all.end = og_min(count, p.start < 0 ? 0 : p.start / -p.step + 1);
     }
     /* Of divisor neighbours one is a multiple, or, if step has a divisor in common, none. */

@@ -183,9 +183,10 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
                                og_operand *operand)
 {
     og_dim_list list = {.count = 1};
+    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
     if (operand->kind == OG_OPERAND_DIMS) {
         list = builder->dims[operand->index];
-        if (builder->composite != OG_FUNCTION_COUNT)
+        if (in_composite)
             return OGIVE_OK; /* checked when the composite was called */
         if (list.count == 0 && isnan(parameter->number)) { /* as in PyTorch */
             operand->kind = OG_OPERAND_NONE;
@@ -196,7 +197,6 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
         return fail_kind(builder, op, parameter, operand, "an integer or a list of integers");
     }
     bool is_padding = strstr(parameter->name, "padding");
-    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
     for (int i = 0; i < list.count && !in_composite; i++)
         if (list.values[i] < !is_padding || list.values[i] > INT32_MAX / 4)
             OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
@@ -253,16 +253,15 @@ static ogive_status bind_default(og_builder *builder, og_op op, const og_paramet
     }
     if (parameter->kind == OG_PARAMETER_DIM)
         return bind_dims(builder, op, parameter, operand);
-    bool is_steps = parameter->kind == OG_PARAMETER_STEPS;
-    if (is_steps && isnan(parameter->number))
+    if (parameter->kind == OG_PARAMETER_STEPS && isnan(parameter->number))
         operand->kind = OG_OPERAND_NONE;
-    if (operand->kind == OG_OPERAND_NONE || (parameter->kind != OG_PARAMETER_DIMS && !is_steps))
+    else if (parameter->kind == OG_PARAMETER_STEPS)
+        return bind_steps(builder, op, parameter, operand);
+    if (parameter->kind != OG_PARAMETER_DIMS)
         return OGIVE_OK;
     operand->kind = OG_OPERAND_DIMS;
-    og_dim_list list = {.all = true};
-    if (is_steps)
-        list = (og_dim_list){.count = 1, .values = {(int64_t)parameter->number}};
-    return og_build_dims(builder, &list, &operand->index);
+    og_dim_list every_dim = {.all = true};
+    return og_build_dims(builder, &every_dim, &operand->index);
 }
 
 /* Checks argument number `position` and gives it the form of its kind. */

@@ -179,15 +179,14 @@ static void find_pointwise(og_indices *x, int32_t n, const og_node *node)
                   x->types[node->args[a]].rank);
 }
 
-/* An op of which nothing is known here: all that it reads must be whole, and so must what
- * meets its own dims. */
-static void find_unknown(og_indices *x, int32_t n, const og_node *node)
+/* Dims from `first` on of what node n reads must be whole, and so must what meets its own. */
+static void find_pinned(og_indices *x, int32_t n, const og_node *node, int32_t first)
 {
     for (int a = 0; a < node->arg_count; a++)
-        for (int i = 0; i < x->types[node->args[a]].rank; i++)
+        for (int32_t i = first; i < x->types[node->args[a]].rank; i++)
             if (x->of[node->args[a]][i] >= 0)
                 x->pinned[og_index_root(x, x->of[node->args[a]][i])] = true;
-    for (int i = 0; i < x->types[n].rank; i++)
+    for (int32_t i = first; i < x->types[n].rank; i++)
         if (x->types[n].shape[i] != 1) {
             x->of[n][i] = (x->graph->input_count + n) * OG_MAX_RANK + i;
             x->pinned[x->of[n][i]] = true;
@@ -206,19 +205,13 @@ static void find_count(og_indices *x, int32_t n, const og_node *node)
     }
 }
 
-/* Dims from `first` on of node n, and of its argument, must be whole; those before are the
- * argument's. */
-static void find_slid(og_indices *x, int32_t n, int32_t arg, int32_t first)
+/* Windows: dims before those that they slide along are the argument's. (slide_back's like has dims
+ * that must be whole, too: it is what the windows slid along.) */
+static void find_slid(og_indices *x, int32_t n, const og_node *node)
 {
-    memcpy(x->of[n], x->of[arg], (size_t)first * sizeof x->of[n][0]);
-    for (int32_t i = first; i < x->types[arg].rank; i++)
-        if (x->of[arg][i] >= 0)
-            x->pinned[og_index_root(x, x->of[arg][i])] = true;
-    for (int32_t i = first; i < x->types[n].rank; i++)
-        if (x->types[n].shape[i] != 1) {
-            x->of[n][i] = (x->graph->input_count + n) * OG_MAX_RANK + i;
-            x->pinned[x->of[n][i]] = true;
-        }
+    int32_t first = x->types[n].rank - 2 * node->sliding.rank;
+    memcpy(x->of[n], x->of[node->args[0]], (size_t)first * sizeof x->of[n][0]);
+    find_pinned(x, n, node, first);
 }
 
 static void find_special(og_indices *x, int32_t n, const og_node *node)
@@ -257,7 +250,7 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_windows:
     case OG_OP_slide:
     case OG_OP_slide_back:
-        find_slid(x, n, arg, x->types[n].rank - 2 * node->sliding.rank);
+        find_slid(x, n, node);
         return;
     case OG_OP_channel_like:
         if (x->types[arg].rank && x->types[n].rank)
@@ -275,7 +268,7 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
         find_pointwise(x, n, node);
         return;
     default:
-        find_unknown(x, n, node);
+        find_pinned(x, n, node, 0); /* nothing is known of it here */
     }
 }
 

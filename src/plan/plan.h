@@ -83,6 +83,12 @@ typedef struct {
     int64_t extent, stride; /* of the tensor's dim, in elements */
 } og_window;
 
+/* How far one step along dim d of the space takes the window. */
+static inline int64_t og_window_step(const og_window *window, int32_t d)
+{
+    return (window->place == d ? window->step : 0) + (window->tap == d ? window->reach : 0);
+}
+
 /* Element i of the space is at element sum(i[d] * stride[d]) of the buffer, and stride times what
  * each window sees further; if one of them sees none it is fill. */
 typedef struct {
@@ -94,6 +100,12 @@ typedef struct {
     og_window windows[OG_MAX_WINDOWS]; /* it is in stride */
     double fill;
 } og_access;
+
+/* Are there elements in memory at strides, and nothing else to it? */
+static inline bool og_access_is_plain(const og_access *access)
+{
+    return access->window_count == 0 && access->buffer >= 0;
+}
 
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
  * right run over the kernel's space, the k strides are apart; og_matrices says how they

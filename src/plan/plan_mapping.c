@@ -46,8 +46,7 @@ bool og_node_is_view(const og_planner *b, int32_t node)
 
 bool og_node_slides(const og_planner *b, int32_t node)
 {
-    og_op op = b->graph->nodes[node].op;
-    return op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back;
+    return b->graph->nodes[node].sliding.rank > 0;
 }
 
 bool og_mapping_slides(const og_mapping *mapping)

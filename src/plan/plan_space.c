@@ -34,11 +34,8 @@ static int64_t magnitude(int64_t stride)
 static int64_t step_along(const og_access *access, int32_t d)
 {
     int64_t step = access->stride[d];
-    for (int32_t w = 0; w < access->window_count; w++) {
-        const og_window *window = &access->windows[w];
-        step += (window->place == d ? window->step * window->stride : 0) +
-                (window->tap == d ? window->reach * window->stride : 0);
-    }
+    for (int32_t w = 0; w < access->window_count; w++)
+        step += og_window_step(&access->windows[w], d) * access->windows[w].stride;
     return magnitude(step);
 }
 

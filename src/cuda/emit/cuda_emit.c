@@ -363,7 +363,7 @@ static const struct {
 static bool has_windows(const og_kernel *kernel)
 {
     for (int32_t a = 0; a < kernel->access_count; a++)
-        if (kernel->accesses[a].window_count || kernel->accesses[a].buffer < 0)
+        if (!og_access_is_plain(&kernel->accesses[a]))
             return true;
     return false;
 }

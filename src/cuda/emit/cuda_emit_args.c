@@ -121,7 +121,7 @@ const char *og_cuda_type_of(og_dtype dtype)
 
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access)
 {
-    if (access->window_count || access->buffer < 0)
+    if (!og_access_is_plain(access))
         return access->window_count ? OG_CUDA_SEEN : OG_CUDA_NUMBERED;
     if (e->vector_dim < 0)
         return OG_CUDA_UNIT;
@@ -179,15 +179,9 @@ static bool needs_last_stride(const og_cuda_emitter *e)
 int32_t og_cuda_number_of(const og_cuda_emitter *e, int32_t access)
 {
     int32_t buffer = e->kernel->accesses[access].buffer;
-    bool may_be = e->wishes->numbers && buffer >= 0 &&
-                  e->plan->buffers[buffer].kind == OG_BUFFER_INPUT;
+    bool may_be =
+        e->wishes->numbers && buffer >= 0 && e->plan->buffers[buffer].kind == OG_BUFFER_INPUT;
     return may_be ? e->wishes->numbers[e->plan->buffers[buffer].index] : -1;
-}
-
-/* What a window moves by along dim d. */
-static int64_t window_step(const og_window *window, int32_t d)
-{
-    return (window->place == d ? window->step : 0) + (window->tap == d ? window->reach : 0);
 }
 
 static int32_t count_windows(const og_kernel *kernel)
@@ -231,7 +225,7 @@ static void add_places(og_cuda_emitter *e)
     for (int32_t i = 0; i < kernel->access_count; i++)
         for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
             for (int32_t d = 0; d < dims; d++)
-                add_index_bytes(e, window_step(&kernel->accesses[i].windows[w], d));
+                add_index_bytes(e, og_window_step(&kernel->accesses[i].windows[w], d));
     if (dims)
         og_text_add(members, "    og_index strides[%d][%d];\n",
                     (int)(kernel->access_count + count_windows(kernel)), (int)dims);
@@ -263,7 +257,7 @@ static void add_window_places(og_cuda_emitter *e, int32_t place)
             const og_window *window = &kernel->accesses[i].windows[w];
             uint32_t moves = 0;
             for (int32_t d = 0; d < kernel->space.rank; d++)
-                moves |= (uint32_t)(window_step(window, d) != 0) << d;
+                moves |= (uint32_t)(og_window_step(window, d) != 0) << d;
             og_text_add(&e->places,
                         "template <> struct og_operand<%d> {\n"
                         "    enum { moves = 0x%x, motion = OG_STRIDED, divides = %d };\n};\n",
