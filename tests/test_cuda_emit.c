@@ -560,6 +560,7 @@ static void test_windows_compile(void **state)
         const char *formula, *shape;
     } cases[] = {
         {"max_pool1d(x, 8, 1, 4, 3)", "4x500"},
+        {"avg_pool1d(x, 3)", "1x3"}, /* one column */
         {"max_pool2d(x, 3, 2, 1)", "2x3x40x50"},
         {"avg_pool2d(x, 3, 2, 1, true, false)", "2x3x40x50"},
         {"avg_pool3d(x, 2)", "3x10x12x14"},

@@ -9,6 +9,8 @@ static const struct {
     const char *text;
     case_shape input, result;
 } cases[] = {
+    {"avg_pool1d(x, 1)", SHAPE(1, 1), SHAPE(1, 1)},
+    {"max_pool1d(x, 3) * 2", SHAPE(1, 3), SHAPE(1, 1)},
     {"max_pool1d(x, 3)", SHAPE(2, 5, 41), SHAPE(2, 5, 13)},
     {"max_pool1d(x, 8, stride=1, padding=4, dilation=3)", SHAPE(2, 3, 64), SHAPE(2, 3, 51)},
     {"max_pool2d(x, 3, stride=2, padding=1)", SHAPE(2, 3, 17, 30), SHAPE(2, 3, 9, 15)},

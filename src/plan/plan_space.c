@@ -209,6 +209,21 @@ static void collapse_empty(og_kernel *kernel)
         empty_dims(kernel, 0, kept);
 }
 
+/* Windows reduce columns, so that there must be a dim of them: the last kept one if all are of
+ * extent 1; else -1, others serve. */
+static int32_t find_lone_column(const og_kernel *kernel, uint32_t reduced)
+{
+    int32_t last = -1;
+    for (int32_t d = 0; d < kernel->space.rank && kernel->slides; d++) {
+        if (reduced >> d & 1)
+            continue;
+        if (kernel->space.extent[d] != 1)
+            return -1;
+        last = d;
+    }
+    return last;
+}
+
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims)
 {
     og_space *space = &kernel->space;
@@ -218,8 +233,9 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
     int32_t order[OG_MAX_RANK], count = 0;
     const og_access *lead = find_lead(plan, kernel, reduces);
     int64_t row_step = INT64_MAX, kept_step = INT64_MAX;
+    int32_t lone_column = find_lone_column(kernel, reduced);
     for (int32_t d = 0; d < space->rank; d++) {
-        if (space->extent[d] == 1)
+        if (space->extent[d] == 1 && d != lone_column)
             continue;
         bool in_row = reduced >> d & 1;
         int64_t step = lead ? step_along(lead, d) : 0;

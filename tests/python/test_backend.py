@@ -219,14 +219,16 @@ def test_one_value_for_several_users(data, formulas):
 @pytest.mark.parametrize("same", [
     lambda x: x.float(), lambda x: x.to(torch.float32), lambda x: x.type_as(x), lambda x: x.to(x),
     lambda x: x.contiguous(), lambda x: x.to(x.device), lambda x: x.to(dtype=torch.float32)])
-def test_what_changes_nothing_ends_no_formula(same, data, formulas):
+def test_what_changes_nothing_ends_no_formula(same, data, formulas, device):
     def function(x, w):  # as Hugging Face writes it
         h = same(F.linear(x, w) + x)
         h = h * torch.rsqrt(same(h).pow(2).mean(-1, keepdim=True) + 1e-6)
         return w[0] * same(h), same(x)
 
     check(function, data(6, 8).requires_grad_(), data(8, 8).requires_grad_())
-    assert "rsqrt" in formulas[0] and ("linear" in formulas[0] or "@" in formulas[0])
+    assert "rsqrt" in formulas[0]
+    if device == "cpu":  # on a GPU a product as small as this may stay with cuBLAS
+        assert "linear" in formulas[0] or "@" in formulas[0]
     assert len(formulas) == 1 or LEVEL == "aten"
 
 

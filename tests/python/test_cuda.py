@@ -154,12 +154,11 @@ def test_the_backend_takes_products_that_run_on_tensor_cores(way):
     context = torch.autocast("cuda", torch.bfloat16, enabled=way == "autocast")
     torch._dynamo.reset()
     model = Model().to("cuda", dtype)
-    x = rand(128, 256).to(dtype).requires_grad_()
+    x = rand(2048 if way == torch.float32 else 128, 256).to(dtype).requires_grad_()
     with context:
         text = ot.explain(model, x)
     for text_of in ("gelu(linear(x, weight=up.weight, bias=up.bias))", "weight=bare.weight"):
         assert (text_of in text) == (way == torch.float32)
-    assert "weight=few.weight" not in text and "@" not in text  # k or n of 64
     with context:
         call = torch.compile(model, backend=ot.backend, fullgraph=True)
         got, want = call(x), model(x)
