@@ -46,8 +46,8 @@ _DECOMPOSED = (
     "_safe_softmax", "_prelu_kernel", "_prelu_kernel_backward", "native_dropout_backward",
     "masked_fill", "linalg_vector_norm", "nan_to_num", "slice_backward", "select_backward")
 _NAMES = {"_softmax": "softmax", "_log_softmax": "log_softmax", "clamp_min": "clamp",
-          "clamp_max": "clamp", "mm": "matmul", "bmm": "matmul", "clone": COPY,
-          "addmm": "linear", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+          "clamp_max": "clamp", "mm": "matmul", "bmm": "matmul", "addmm": "linear",
+          "bitwise_and": "logical_and", "bitwise_or": "logical_or",
           "bitwise_xor": "logical_xor", "bitwise_not": "logical_not"}
 _PARAMETERS = {"self": "input", "mat2": "other"}
 # Arguments that the language does not have, with the values that change nothing.
@@ -95,8 +95,10 @@ def name_of(node: Node, floats: dict[torch.dtype, str]) -> str | None:
         return COPY if given.dtype == result.dtype else floats.get(result.dtype)
     if packet in ("full", "scalar_tensor"):
         return CONSTANT if isinstance(result, Tensor) and result.dim() == 0 else None
+    if packet == "clone":
+        return COPY
     name = _NAMES.get(packet, packet)
-    return name if name in signatures() or name == COPY else None
+    return name if name in signatures() else None
 
 
 def number_of(node: Node) -> Any:
@@ -171,9 +173,23 @@ def _split_variances(graph: Graph) -> None:
 
 
 def _drop_aliases(graph: Graph) -> None:
+    """All but results, which are tensors of their own: one may require grad, the other not."""
     for node in list(graph.nodes):
         if packet_of(node) in ("alias", "detach", "lift_fresh"):
-            _replace(node, node.args[0])
+            node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")
+
+
+def _clone_copies(graph: Graph) -> None:
+    """What was copied into a tensor is all that is read of it."""
+    for node in list(graph.nodes):
+        if node.target is not aten.copy.default:
+            continue
+        source = _value(node.args[1])
+        if source.shape == _value(node).shape and source.dtype == _value(node).dtype and (
+                source.device == _value(node).device):
+            with graph.inserting_before(node):
+                made = _call(graph, aten.clone.default, (node.args[1],), node)
+            _replace(node, made)
 
 
 def _rows_of(factor: Node, view: Node) -> Node | None:
@@ -366,6 +382,7 @@ def _is_needed(node: Node) -> bool:
 def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     """Brings graph into the form that regions are looked for in. takes: of a product."""
     _drop_aliases(graph)
+    _clone_copies(graph)
     _split_variances(graph)
     _slice_splits(graph)
     _drop_expands(graph)

@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._aten import decompositions, prepare
 from ._cost import add_estimates
+from ._identities import drop_identities
 from ._lifted import lift
 from ._precision import precision
 from ._regions import Analysis, Region, inverse, is_hopeless, takes_product
@@ -97,6 +98,7 @@ def _may_skip() -> bool:
 
 
 def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
+    drop_identities(module)
     analysis = Analysis(lift(module))
     if analysis.regions:
         module = rewrite(module, analysis)
@@ -171,6 +173,9 @@ def _at_aten(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[...
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor import config
+    for each in module.modules():
+        if isinstance(each, GraphModule):
+            drop_identities(each)
     # What draws random numbers that nobody reads stays where it is only with this setting.
     with config.patch(fallback_random=True):
         compiled = aot_autograd(
@@ -228,8 +233,10 @@ def _count(number: int, what: str) -> str:
 
 
 def _report(module: GraphModule) -> list[str]:
-    analysis, lines = Analysis(lift(module)), list[str]()
+    dropped, lines = drop_identities(module), list[str]()
+    analysis = Analysis(lift(module))
     taken, left = analysis.account()
+    left.update(dict.fromkeys(dropped, "it gives its argument itself"))
     for region, nodes in taken:
         lines.append(f"taken: {', '.join(map(analysis.call_name, nodes))} "
                      f"({_count(len(nodes), 'call')}, one formula: {region.estimate})")

@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._translate import IDENTITY, may_write, name_of, value_of
+from ._translate import may_write, name_of, value_of
 
 
 @functools.cache
 def _pointwise() -> frozenset[str]:
     """The language's names of functions that work element by element."""
     groups = ("activation", "mathematics", "arithmetic", "cast")
-    return frozenset([name for name, _, group, _ in _core.functions() if group in groups]) | {IDENTITY}
+    return frozenset([name for name, _, group, _ in _core.functions() if group in groups])
 
 
 def is_dtensor(value: Any) -> bool:

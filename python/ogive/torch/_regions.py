@@ -26,14 +26,14 @@ from ._aten import CONSTANT, COPY, aten
 from ._autocast import signatures
 from ._operator import attributes_among, run
 from ._cost import Estimate, estimate_call, estimate_formula
+from ._identities import SAME_MEMORY, storage_of
 from ._lifted import is_dtensor
 from ._precision import precision
-from ._translate import (COMPARISONS, FLOATS, IDENTITY, PRODUCTS, Left, Part, argument,
+from ._translate import (COMPARISONS, FLOATS, PRODUCTS, Left, Part, argument,
                          is_harmless, is_number, may_write, name_of, translate, value_of,
                          why_unknown)
 
-_NO_WORK = {*FLOATS.values(), *COMPARISONS, IDENTITY, COPY, CONSTANT}
-_FREE = {IDENTITY, CONSTANT}
+_NO_WORK = {*FLOATS.values(), *COMPARISONS, COPY, CONSTANT}
 _ALONE = "nothing beside it that a formula could join it with"
 _MOST_NODES = 256  # of a region
 
@@ -62,7 +62,7 @@ class Region:
                 continue
             value = value_of(node)
             fits = value.dtype in FLOATS and (self.strided or order_of(value) is not None)
-            if name_of(node) not in (IDENTITY, CONSTANT) and (
+            if name_of(node) != CONSTANT and (
                     fits or self.strided and value.dtype == torch.bool):
                 self.outputs.append(node)
             else:
@@ -191,6 +191,7 @@ class Analysis:
         self.strided = strided
         self.nodes = list(module.graph.nodes)
         self.index = {node: i for i, node in enumerate(self.nodes)}
+        self._same_memory = module.meta.get(SAME_MEMORY, {})
         self.names: dict[Node, str] = {}
         self.parts: dict[Node, list[Part]] = {}
         self.left: dict[Node, str] = {}
@@ -200,7 +201,7 @@ class Analysis:
         self._before = dict(self._predecessors())
         self._writers = [node for node in self.nodes if may_write(node)]
         self.estimates = {node: estimate_call(self.names[node], node, self.parts[node])
-                          for node in self.parts if self.names[node] not in _FREE}
+                          for node in self.parts if self.names[node] != CONSTANT}
         while True:
             self._join_all()
             slow = self._settle()
@@ -214,8 +215,7 @@ class Analysis:
     def call_name(node: Node) -> str:
         plain = node.target if isinstance(node.target, str) else getattr(
             node.target, "__name__", str(node.target))
-        name = name_of(node)
-        return plain if name is None or name == IDENTITY else name
+        return name_of(node) or plain
 
     # ---- calls ----
 
@@ -411,13 +411,17 @@ class Analysis:
         region.find_detached(self.names, self.parts)
         return _why_different(region, autocasts.get(region.nodes[0]))
 
+    def _memory(self, node: Node) -> Any:
+        storage = storage_of(node)
+        return self._same_memory.get(storage, storage)
+
     def _is_written_later(self, region: Region) -> bool:
         """A formula keeps its inputs for its gradient, where PyTorch may keep results."""
-        inputs = {_storage(part) for node in region.nodes for part in self.parts[node]
+        inputs = {self._memory(part) for node in region.nodes for part in self.parts[node]
                   if isinstance(part, Node) and part not in region.inside}
         first = self.index[region.nodes[0]]
         return any(self.index[node] > first and
-                   not inputs.isdisjoint(map(_storage, node.all_input_nodes))
+                   not inputs.isdisjoint(map(self._memory, node.all_input_nodes))
                    for node in self._writers)
 
     def _autocasts(self) -> dict[Node, Any]:
@@ -435,16 +439,6 @@ class Analysis:
         return found
 
 
-def _storage(node: Node) -> Any:
-    """What tells the memory of a tensor from that of others; where there is none, the node."""
-    value = value_of(node)
-    value = value._local_tensor if is_dtensor(value) else value
-    try:
-        return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
-    except NotImplementedError:  # a tensor of torch.func
-        return node
-
-
 def is_call(node: Node) -> bool:
     return node.op in ("call_function", "call_method", "call_module")
 
@@ -453,7 +447,7 @@ def is_hopeless(module: GraphModule) -> bool:
     """Whether no formula could be of use, for tensors of any shape and dtype: the graph has
     nothing but calls that the language lacks, and one at most that works element by element."""
     names = [name for node in module.graph.nodes if is_call(node)
-             and (name := name_of(node)) not in (None, IDENTITY)]
+             and (name := name_of(node)) is not None]
     lone = {name for name, _, group, _ in _core.functions()
             if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")}
     return len(names) <= 1 and lone.issuperset(names) and not any(
@@ -471,8 +465,6 @@ def takes_product(node: Node) -> bool:
 
 def why_kept(node: Node) -> str:
     """Of a call in a region whose result others read, and not a formula's."""
-    if name_of(node) == IDENTITY:
-        return "it gives its argument itself"
     if value_of(node).dtype not in FLOATS:
         return f"its result, which others read, is {value_of(node).dtype}".replace("torch.", "")
     return "its result, which others read, has gaps in memory"
@@ -494,7 +486,7 @@ def why_plain(node: Node) -> str:
 
 def is_view(node: Node) -> bool:
     """Also one of several results."""
-    return any(_storage(node) == _storage(each) or isinstance(value_of(each), (tuple, list))
+    return any(storage_of(node) == storage_of(each) or isinstance(value_of(each), (tuple, list))
                for each in node.all_input_nodes)
 
 

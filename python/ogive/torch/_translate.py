@@ -27,7 +27,6 @@ from ._text import literal
 FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
           torch.float64: "float64"}
 PRODUCTS = {"linear", "matmul"}
-IDENTITY = "identity"  # of calls that give their argument: dropout while it is not training
 COMPARISONS = {name for name, _, group, symbol in _core.functions()
                if group == "comparison" and symbol}
 _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
@@ -88,45 +87,27 @@ def _functions() -> dict[Any, str]:
     return found
 
 
-def name_of(node: Node) -> str | None:
-    """The language's name for what node calls; None: it has none."""
-    name = _name_of(node)
-    if name == "contiguous" or name in FLOATS.values() and node.op == "call_method" and (
-            _keeps_dtype(node)):
-        return IDENTITY
-    return name
-
-
-def _keeps_dtype(node: Node) -> bool:
-    given, result = value_of(node.args[0]), value_of(node)
-    return (isinstance(given, Tensor) and isinstance(result, Tensor)
-            and given.dtype == result.dtype and given.stride() == result.stride())
-
-
 def _name_of_method(node: Node) -> str | None:
-    """Of a method that casts, or may change nothing."""
+    """Of a method that may cast."""
     given, result = value_of(node.args[0]), value_of(node)
     if not isinstance(given, Tensor) or not isinstance(result, Tensor):
         return None
     others = [*node.args[1:], *node.kwargs.values()]
-    if node.target == "contiguous":
-        return "contiguous" if not others and given.is_contiguous() else None
     if len(others) != 1 or given.device != result.device or not isinstance(
             others[0], (Node, torch.dtype, torch.device, str)):
         return None
     return FLOATS.get(result.dtype)
 
 
-def _name_of(node: Node) -> str | None:
+def name_of(node: Node) -> str | None:
+    """The language's name for what node calls; None: it has none."""
     if isinstance(node.target, OpOverload):
         return _aten.name_of(node, FLOATS)
     if node.op == "call_function":
-        if node.target is F.dropout and not _drops(node):
-            return IDENTITY
         return _functions().get(node.target)
     if node.op != "call_method" or not isinstance(node.target, str):
         return None
-    if node.target in ("to", "type", "type_as", "contiguous"):
+    if node.target in ("to", "type", "type_as"):
         return _name_of_method(node)
     if node.kwargs.get("memory_format") is not None:
         return None
@@ -137,11 +118,6 @@ def _name_of(node: Node) -> str | None:
 
 def argument(node: Node, index: int, name: str, default: Any = None) -> Any:
     return node.args[index] if len(node.args) > index else node.kwargs.get(name, default)
-
-
-def _drops(node: Node) -> bool:
-    training = argument(node, 2, "training", True)
-    return bool(training is not False or may_write(node))
 
 
 def is_harmless(node: Node) -> bool:
@@ -167,8 +143,10 @@ def may_write(node: Node) -> bool:
         return bool(target._schema.is_mutable)
     name = target if isinstance(target, str) else getattr(target, "__name__", "_")
     space = "torch" if isinstance(target, str) else getattr(target, "__module__", None) or "torch"
+    names = _parameters(target)
+    place = names.index("inplace") if "inplace" in names else len(node.args)
     written = "out" in node.kwargs or node.kwargs.get("inplace") or any(
-        value is True for value in node.args[1:]) and "inplace" in _parameters(target)
+        value is True for value in node.args[place:])
     if space == "_operator":
         return name == "setitem" or name in ("iadd", "isub", "imul", "itruediv", "ipow", "imatmul",
                                              "ifloordiv", "imod", "iand", "ior", "ixor")
@@ -295,7 +273,7 @@ def translate(name: str, node: Node) -> list[Part]:
         raise Left("its result is no tensor")
     if not mask and result.dtype not in FLOATS:
         raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
-    if name in (IDENTITY, _aten.COPY):
+    if name == _aten.COPY:
         _check_tensor(node, None)
         return [argument(node, 0, "input")]
     if name == _aten.CONSTANT:

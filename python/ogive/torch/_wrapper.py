@@ -104,7 +104,10 @@ class _Writer:
     # ---- what a node becomes ----
 
     def find_placed(self, outputs: set[Node]) -> None:
-        """Results of regions that are joined: written where they belong."""
+        """Results of regions that are joined and of which nothing else is made but formulas, which
+        take any strides: written where they belong."""
+        inside = {node for region in self.analysis.regions for node in region.nodes
+                  if node not in region.kept}
         for node in self.module.graph.nodes:
             if node.target is not aten.cat.default or outputs.isdisjoint(node.args[0]):
                 continue
@@ -114,7 +117,8 @@ class _Writer:
             for piece in node.args[0]:
                 part = value_of(piece)
                 if good and part.dim() == value.dim() and part.dtype == value.dtype and (
-                        piece in outputs and piece not in self.placed):
+                        piece in outputs and piece not in self.placed) and all(
+                        user in inside or user.target is aten.cat.default for user in piece.users):
                     self.placed[piece] = node, (
                         f"{self.sizes(part.shape)}, {self.sizes(value.stride())}, "
                         f"{self.size(first * value.stride(dim))}")
@@ -198,8 +202,10 @@ class _Writer:
             self.call(node)
             return
         whole = value_of(root)
-        if value.stride() == whole.stride() and tuple(value.shape) == tuple(whole.shape) and (
-                value.storage_offset() == whole.storage_offset()):
+        returned = any(user.op == "output" for user in node.users)  # a tensor of its own
+        if not returned and value.stride() == whole.stride() and (
+                tuple(value.shape) == tuple(whole.shape)
+                and value.storage_offset() == whole.storage_offset()):
             code = self.names[root]
         else:
             offset = self.size(value.storage_offset() - whole.storage_offset())
@@ -221,6 +227,8 @@ class _Writer:
         else:
             code = f"{self.object(target, 'o')}({', '.join(arguments)})"
         self.lines.append(f"{self.name(node)} = {code}")
+        if target is aten.clone.default:  # which may stand for a copy into other strides
+            self.fit(node)
 
     def placeholders(self, nodes: list[Node]) -> None:
         for node in nodes:
