@@ -157,6 +157,15 @@ OGIVE_API ogive_status ogive_formula_make(const ogive_formula *formula, const ch
 OGIVE_API int ogive_formula_calls(const ogive_formula *formula, const char *function);
 /* The products written in formula's text that formula computes. */
 OGIVE_API size_t ogive_formula_product_count(const ogive_formula *formula);
+/* Are elements of the input read? 0: the results depend on its shape and dtype alone, so that
+ * any tensor with these will do. Of the gradient of x + y that is so of x and y. */
+OGIVE_API int ogive_formula_reads(const ogive_formula *formula, size_t input);
+/* The first result that has the same elements as this one if both have the same shape and
+ * dtype; of most results themselves. Of the gradient of x + y by x and y, result 1: 0. */
+OGIVE_API size_t ogive_formula_twin(const ogive_formula *formula, size_t result);
+/* The same of an input: the number of the one that the result is if both have the same shape
+ * and dtype; (size_t)-1 if it is none. */
+OGIVE_API size_t ogive_formula_passed(const ogive_formula *formula, size_t result);
 
 /* One more owner; returns its argument. */
 OGIVE_API ogive_formula *ogive_formula_retain(ogive_formula *formula);

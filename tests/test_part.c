@@ -216,6 +216,51 @@ static void test_errors(void **state)
     ogive_formula_release(formula);
 }
 
+/* What a gradient reads, and which of its results are one. */
+static void test_reads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula, *step;
+        const char *reads;  /* of each input, grad last */
+        const char *twins;  /* of each result */
+        const char *passed; /* the same; '-': none */
+    } cases[] = {
+        {"x + y", "x,y", "001", "00", "22"},
+        {"x * y", "x,y", "111", "01", "--"},
+        {"2 * x + y", "x,y", "001", "01", "-2"},
+        {"x - y + x", "y,x", "001", "01", "--"},
+        {"x + linear(h, w)", "x,h,w", "0111", "012", "3--"},
+        {"mean(x, 1)", "x", "01", "0", "-"},
+        {"exp(x)", "x", "11", "0", "-"},
+        {"float16(x) + y", "x,y", "001", "00", "22"},
+        {"x, y", "x,y", "0011", "01", "23"},
+        {"sum(x)", "", "1", "0", "-"},
+        {"full = x * 0; x, full, x", "", "1", "010", "0-0"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_formula *formula = make_formula(cases[i].formula), *made = formula;
+        if (*cases[i].step) {
+            made = make(formula, cases[i].step);
+            ogive_formula_release(formula);
+        }
+        assert_int_equal(ogive_formula_input_count(made), strlen(cases[i].reads));
+        assert_int_equal(ogive_formula_result_count(made), strlen(cases[i].twins));
+        for (size_t k = 0; cases[i].reads[k]; k++)
+            assert_int_equal(ogive_formula_reads(made, k), cases[i].reads[k] - '0');
+        for (size_t k = 0; cases[i].twins[k]; k++) {
+            size_t passed =
+                cases[i].passed[k] == '-' ? (size_t)-1 : (size_t)(cases[i].passed[k] - '0');
+            assert_int_equal(ogive_formula_twin(made, k), (size_t)(cases[i].twins[k] - '0'));
+            assert_int_equal(ogive_formula_passed(made, k), passed);
+        }
+        assert_int_equal(ogive_formula_reads(made, 9), 0);
+        assert_int_equal(ogive_formula_twin(made, 9), 9);
+        assert_true(ogive_formula_passed(made, 9) == (size_t)-1);
+        ogive_formula_release(made);
+    }
+}
+
 /* Files are written of texts, which do not say what was made of them. */
 static void test_no_file(void **state)
 {
@@ -285,10 +330,11 @@ static void test_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graphs), cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_check),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_casts),  cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_graphs),  cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_check),
+        cmocka_unit_test(test_errors),  cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_no_file), cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_calls),
     };
     return TEST_RUN(tests);
 }

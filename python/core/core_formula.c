@@ -334,6 +334,47 @@ static PyObject *get_products(PyObject *object, void *unused)
     return PyLong_FromSize_t(ogive_formula_product_count(((core_formula *)object)->formula));
 }
 
+/* A tuple of what describe() says of every i below count. */
+static PyObject *make_tuple(const ogive_formula *formula, size_t count,
+                            PyObject *(*describe)(const ogive_formula *, size_t))
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; tuple && i < count; i++) {
+        PyObject *item = describe(formula, i);
+        if (!item || PyTuple_SetItem(tuple, (Py_ssize_t)i, item) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyObject *describe_reads(const ogive_formula *formula, size_t i)
+{
+    return PyBool_FromLong(ogive_formula_reads(formula, i));
+}
+
+static PyObject *get_reads(PyObject *object, void *unused)
+{
+    const ogive_formula *formula = ((core_formula *)object)->formula;
+    (void)unused;
+    return make_tuple(formula, ogive_formula_input_count(formula), describe_reads);
+}
+
+static PyObject *describe_twin(const ogive_formula *formula, size_t i)
+{
+    size_t passed = ogive_formula_passed(formula, i);
+    return passed == (size_t)-1
+               ? Py_BuildValue("(nO)", (Py_ssize_t)ogive_formula_twin(formula, i), Py_None)
+               : Py_BuildValue("(nn)", (Py_ssize_t)ogive_formula_twin(formula, i),
+                               (Py_ssize_t)passed);
+}
+
+static PyObject *get_twins(PyObject *object, void *unused)
+{
+    const ogive_formula *formula = ((core_formula *)object)->formula;
+    (void)unused;
+    return make_tuple(formula, ogive_formula_result_count(formula), describe_twin);
+}
+
 static PyObject *get_name(PyObject *object, void *unused)
 {
     (void)unused;
@@ -373,6 +414,12 @@ static PyMemberDef members[] = {
 static PyGetSetDef attributes[] = {
     {"results", get_results, NULL, "The number of results.", NULL},
     {"_products", get_products, NULL, "The number of matrix products in the text.", NULL},
+    {"_reads", get_reads, NULL, "Of each input, whether its elements are read.", NULL},
+    {"_twins", get_twins, NULL,
+     "Of each result, the first result that it equals, and the input or None, where shape and "
+     "dtype "
+     "are the same.",
+     NULL},
     {"__name__", get_name, NULL, "The text, where a function would have its name.", NULL},
     {"__original_fn", get_traceable, NULL, "What Dynamo traces in place of this.", NULL},
     {0}};

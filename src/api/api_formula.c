@@ -202,6 +202,31 @@ size_t ogive_formula_product_count(const ogive_formula *formula)
     return count;
 }
 
+int ogive_formula_reads(const ogive_formula *formula, size_t input)
+{
+    return input < ogive_formula_input_count(formula) &&
+           og_graph_reads(&formula->graph, (int32_t)input);
+}
+
+size_t ogive_formula_twin(const ogive_formula *formula, size_t result)
+{
+    if (result >= ogive_formula_result_count(formula))
+        return result;
+    const og_graph *graph = &formula->graph;
+    size_t first = 0;
+    while (og_graph_source(graph, (int32_t)first) != og_graph_source(graph, (int32_t)result))
+        first++;
+    return first;
+}
+
+size_t ogive_formula_passed(const ogive_formula *formula, size_t result)
+{
+    if (result >= ogive_formula_result_count(formula))
+        return (size_t)-1;
+    const og_node *node = &formula->graph.nodes[og_graph_source(&formula->graph, (int32_t)result)];
+    return node->op == OG_OP_INPUT ? (size_t)node->index : (size_t)-1;
+}
+
 /* ---- owners and names --------------------------------------------------------- */
 
 ogive_formula *ogive_formula_retain(ogive_formula *formula)

@@ -120,6 +120,11 @@ void og_graph_new_name(const og_graph *graph, const char *word, char name[OG_NEW
  * or the user did not write it. */
 const og_node *og_graph_product(const og_graph *graph, const og_node *node);
 
+/* part.c: are elements of the input read, or only its shape and dtype? */
+bool og_graph_reads(const og_graph *graph, int32_t input);
+/* part.c: the node that a result is, but for sums over what broadcasting added and for casts. */
+int32_t og_graph_source(const og_graph *graph, int32_t result);
+
 /* What to call a node in a message: the operator ("+") or the function ("mean")
  * that the user wrote. */
 const char *og_node_label(const og_graph *graph, const og_node *node);

@@ -7,6 +7,7 @@
 #include "formula/builder.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { VALUE_NAME = OG_NEW_NAME + 24 };
@@ -138,4 +139,29 @@ const og_node *og_graph_product(const og_graph *graph, const og_node *node)
         product = &graph->nodes[node->args[0]];
     bool is_product = product->op == OG_OP_matmul || product->op == OG_OP_linear_product;
     return node->is_product && is_product ? product : NULL;
+}
+
+bool og_graph_reads(const og_graph *graph, int32_t input)
+{
+    bool *read = calloc((size_t)graph->node_count, sizeof *read);
+    bool found = !read; /* without memory nothing is promised */
+    for (int32_t i = 0; read && i < graph->result_count; i++)
+        read[graph->results[i]] = true;
+    for (int32_t n = graph->node_count; !found && n-- > 0;) {
+        const og_node *node = &graph->nodes[n];
+        int count = node->op == OG_OP_count ? 0 : og_op_value_count(node->op, node->arg_count);
+        found = read[n] && node->op == OG_OP_INPUT && node->index == input;
+        for (int a = 0; read[n] && a < count; a++)
+            read[node->args[a]] = true;
+    }
+    free(read);
+    return found;
+}
+
+int32_t og_graph_source(const og_graph *graph, int32_t result)
+{
+    int32_t node = graph->results[result];
+    while (graph->nodes[node].op == OG_OP_sum_like || graph->nodes[node].op == OG_OP_cast_like)
+        node = graph->nodes[node].args[0];
+    return node;
 }

@@ -122,7 +122,7 @@ def test_which_products_are_kept(data):
     y = f(x, w)
     (saved,) = [t for t in y.grad_fn.saved_tensors if t.shape == (4, 8)]
     assert torch.equal(saved, ot.linear(x, w.detach()))
-    assert "gradient: keeps the inputs and the product of x and w: " in f.explain(x, w)
+    assert "gradient: keeps x and the product of x and w: " in f.explain(x, w)
     assert "computes what else it needs again" in f.explain(x[:, :8], w[:, :8])
     assert "gradient" not in f.explain(x, w.detach())
     small = f(x[:, :8], w[:, :8])
@@ -138,7 +138,7 @@ def test_errors_show_the_text_that_was_written(data):
 
 
 @pytest.mark.parametrize("text", [
-    "linear(x, w)" + " + k" * 1500, "linear(x, w) * ogive_kept_0_", "linear(x, a.w) * value.0",
+    "linear(x, w) * k" + " + k" * 1500, "linear(x, w) * ogive_kept_0_", "linear(x, a.w) * value.0",
     "linear(x, a.w) * my_ogive_stand_in_0_", "linear(x,\r\n w) * k # it's"], ids=range(5))
 def test_products_are_kept_whatever_the_text(text, data):
     x, w, k = data(3, 200).requires_grad_(), data(4, 200).requires_grad_(), data(4)
@@ -147,8 +147,7 @@ def test_products_are_kept_whatever_the_text(text, data):
     y = f(x, w, k)
     assert torch.equal(y.detach(), f(x.detach(), w.detach(), k))
     got = torch.autograd.grad(y.sum(), (x, w))
-    scale = torch.ones_like(k) if "+" in text else k
-    want = torch.autograd.grad((F.linear(x, w) * scale).sum(), (x, w))
+    want = torch.autograd.grad((F.linear(x, w) * k).sum(), (x, w))
     for a, b in zip(got, want):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-4)
 
@@ -335,3 +334,47 @@ def test_signatures_are_pythons():
     assert list(inspect.signature(ot.softmax).parameters) == ["input", "dim", "dtype", "out"]
     assert list(signatures()["layer_norm"].parameters) == ["input", "normalized_shape", "weight",
                                                            "bias", "eps"]
+
+
+@pytest.mark.parametrize("text,shapes,saved,same", [
+    ("x + y", [(3, 4), (3, 4)], [], [0, 0]),
+    ("x + y", [(3, 4), (4,)], [], [0, 1]),
+    ("a = x * 2; a + y - b", [(3, 4), (3, 4), (3, 4)], [], [0, 1, 2]),
+    ("exp(x + y + 1)", [(3, 4), (3, 4)], [(3, 4), (3, 4)], [0, 0]),
+    ("exp(x + y + z)", [(3, 4), (4,), (4,)], [(3, 4), (4,), (4,)], [0, 1, 1]),
+    ("x + linear(h, w)", [(3, 4), (3, 200), (4, 200)], [(3, 200), (4, 200)], [0, 1, 2]),
+    ("y = x + linear(h, w); y, y * 2", [(3, 4), (3, 200), (4, 200)], [(3, 200), (4, 200)], [0, 1, 2]),
+    ("mean(x, 1) * b", [(3, 4), ()], [(3, 4), ()], [0, 1]),
+    ("mean(x, 1) + b", [(3, 4), ()], [], [0, 1])])
+def test_what_is_saved(text, shapes, saved, same, data):
+    """Nothing that no gradient reads, and gradients that are equal are one tensor."""
+    f = ogive.compile(text)
+    inputs = [data(*shape).requires_grad_() for shape in shapes]
+    results = f(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    assert [tuple(each.shape) for each in results[0].grad_fn.saved_tensors] == saved
+    weights = [data(*each.shape).requires_grad_() for each in results]
+    grads = torch.autograd.grad(results, inputs, weights, create_graph=True)
+    places = [each.data_ptr() for each in grads]
+    assert [places.index(each) for each in places] == same
+    wide = [each.detach().double().requires_grad_() for each in inputs]
+    names = dict(zip(f.inputs, wide))
+    scope = {"exp": torch.exp, "linear": torch.nn.functional.linear, "mean": torch.mean}
+    *first, last = text.split(";")
+    for each in first:
+        exec(each.strip(), scope, names)
+    want = eval(f"({last.strip()},)" if last.count(",") == 1 and "(" not in last else last.strip(),
+                scope, names)
+    want = want if isinstance(want, tuple) else (want,)
+    wide_weights = [each.detach().double().requires_grad_() for each in weights]
+    expected = torch.autograd.grad(want, wide, wide_weights, create_graph=True)
+    for a, b in zip(grads, expected):
+        torch.testing.assert_close(a, b.float(), rtol=1e-4, atol=1e-4)
+    # Once more, by everything: what was not saved has no second derivative.
+    got = torch.autograd.grad([(g * g).sum() for g in grads], [*inputs, *weights], allow_unused=True)
+    want = torch.autograd.grad([(g * g).sum() for g in expected], [*wide, *wide_weights],
+                               allow_unused=True)
+    for a, b in zip(got, want):
+        zero = torch.zeros(())
+        torch.testing.assert_close(zero if a is None else a, (zero if b is None else b).float().
+                                   expand(() if a is None else a.shape), rtol=1e-3, atol=1e-3)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .. import _core
+from ._gradient import Gradient, gradient_of
 from ._text import make, restore
 
 # Terms of a product from which on it is kept. Forward and backward of z + 2 sigmoid(z) on
@@ -43,6 +44,24 @@ class Cut:
     products: tuple[Part, ...]  # each from inputs and earlier ones
     tail: Part  # the formula's results from its inputs and the kept products
 
+    @functools.lru_cache(maxsize=1024)
+    def gradients(self, needed: tuple[bool, ...]) -> list[Gradient | None]:
+        """Of the products, then of the tail, by what is needed of the inputs, or leads to it."""
+        wanted, found = list(needed), list[Gradient | None]()
+        for part in (*self.products, self.tail):
+            by = tuple([wanted[place] for place in part.places])
+            found.append(gradient_of(part.formula, by) if any(by) else None)
+            wanted.append(any(by))
+        return found
+
+    def reads(self, needed: tuple[bool, ...]) -> list[bool]:
+        """Which of the values these gradients read."""
+        read = [False] * (len(needed) + len(self.products))
+        for part, gradient in zip((*self.products, self.tail), self.gradients(needed)):
+            for place, reads in zip(part.places, gradient.reads if gradient else ()):
+                read[place] |= reads
+        return read
+
 
 def _part(formula: _core.Formula, wanted: Iterable[int], given: Iterable[int] = ()) -> Part:
     made = make(formula, [*map(str, wanted), *(f"<{value}" for value in given)])
@@ -65,6 +84,15 @@ def _cut(text: str, steps: str, precision: str, kept: tuple[int, ...]) -> Cut:
     return Cut(_part(formula, [*results, *products]),
                tuple([_part(formula, [value], products[:i]) for i, value in enumerate(products)]),
                _part(formula, results, products))
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_products(text: str, steps: str, precision: str, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Those whose elements some gradient reads: x + linear(h, w) has none."""
+    cut = _cut(text, steps, precision, kept)
+    inputs = len(restore(text, steps, precision).inputs)
+    read = cut.reads((True,) * inputs)[inputs:]
+    return tuple([product for product, reads in zip(kept, read) if reads])
 
 
 def _terms(factor: Part, inputs: Sequence[Tensor]) -> int:
@@ -93,19 +121,25 @@ def find_cut(formula: _core.Formula, inputs: Sequence[Tensor]) -> Cut | None:
         return None
     kept = [i for i, factor in enumerate(_left_factors(formula.text, formula.steps))
             if _terms(factor, inputs) >= FEWEST_TERMS][:_MOST_RESULTS - formula.results]
-    return _cut(formula.text, formula.steps, formula.precision, tuple(kept)) if kept else None
+    described = formula.text, formula.steps, formula.precision
+    read = _read_products(*described, tuple(kept)) if kept else ()
+    return _cut(*described, read) if read else None
 
 
 def describe_gradient(formula: _core.Formula, inputs: Sequence[Any]) -> str:
     """What the gradient keeps of a call on these inputs; "" if it has none."""
     if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
         return ""
-    cut = find_cut(formula, [value if isinstance(value, Tensor) else torch.zeros(())
-                             for value in inputs])
+    tensors = [value if isinstance(value, Tensor) else torch.zeros(()) for value in inputs]
+    cut = find_cut(formula, tensors)
+    needed = tuple([tensor.requires_grad for tensor in tensors])
+    reads = cut.reads(needed) if cut else gradient_of(formula, needed).reads
+    names = [name for name, read in zip(formula.inputs, reads) if read]
+    inputs_kept = "the inputs" if len(names) == len(tensors) else ", ".join(names) or "nothing"
     if cut is None:
-        return "gradient: keeps the inputs, computes what else it needs again\n"
+        return f"gradient: keeps {inputs_kept}, computes what else it needs again\n"
     kept = ", ".join("the product of " + " and ".join(
         formula.inputs[place] if place < len(formula.inputs) else "an earlier product"
         for place in product.places) for product in cut.products)
-    return (f"gradient: keeps the inputs and {kept}: to compute it again, {FEWEST_TERMS} or more "
+    return (f"gradient: keeps {inputs_kept} and {kept}: to compute it again, {FEWEST_TERMS} or more "
             "products an element, would take longer than to read it\n")

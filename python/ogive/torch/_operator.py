@@ -28,6 +28,7 @@ from torch.autograd import forward_ad
 
 from .. import _core
 from ._autocast import find_casts
+from ._gradient import Gradient, gradient_of, restore_saved, save
 from ._kept import Cut, Part, describe_gradient, find_cut, has_products
 from ._shapes import infer
 from ._text import make, restore
@@ -93,11 +94,14 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, formula: _core.Formula, *inputs: Any) -> Any:
         tensors = _as_tensors(inputs)
-        ctx.formula = formula
-        ctx.save_for_backward(*tensors)
+        ctx.gradient = gradient_of(formula, ctx.needs_input_grad[1:])
+        save(ctx, tensors, ctx.gradient.reads)
         return formula._straight(*tensors)
 
-    backward = staticmethod(_backward)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        found = iter(ctx.gradient(restore_saved(ctx), grads))
+        return (None, *(next(found) if need else None for need in ctx.needs_input_grad[1:]))
 
 
 class _Dispatch(torch.autograd.Function):
@@ -118,31 +122,29 @@ class _Dispatch(torch.autograd.Function):
 def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     """From the last part of the formula to the first, by the products between them."""
     cut, needed = ctx.cut, ctx.needs_input_grad[2:]
-    values = ctx.saved_tensors  # once: torch.utils.checkpoint gives them no second time
-    wanted = list(needed)
-    for part in cut.products:
-        wanted.append(any(wanted[place] for place in part.places))
+    values = restore_saved(ctx)
     results = cut.tail.formula.results
     sums = [*(None for _ in needed), *grads[results:]]
+    gradients = cut.gradients(needed)
 
-    def add_gradients(part: Part, *by_results: Tensor) -> None:
-        chosen = [i for i, place in enumerate(part.places) if wanted[place]]
-        if not chosen:
+    def add_gradients(part: Part, gradient: Gradient | None, *by_results: Tensor) -> None:
+        if gradient is None:
             return
-        gradient = make(part.formula, [part.formula.inputs[i] for i in chosen])
-        found = gradient(*[values[place] for place in part.places], *by_results)
-        for i, grad in zip(chosen, found if len(chosen) > 1 else (found,)):
+        found = gradient([values[place] for place in part.places], by_results)
+        for i, grad in zip(gradient.by, found):
             before = sums[part.places[i]]
             sums[part.places[i]] = grad if before is None else before + grad
 
     if any(grad is not None for grad in grads[:results]):
-        add_gradients(cut.tail, *(values[0].new_zeros(shape, dtype=dtype) if grad is None else grad
-                                  for grad, (shape, dtype) in zip(grads[:results], ctx.layouts)))
+        add_gradients(cut.tail, gradients[-1], *(
+            torch.zeros(shape, dtype=dtype, device=values[0].device) if grad is None else grad
+            for grad, (shape, dtype) in zip(grads[:results], ctx.layouts)))
     for i in reversed(range(len(cut.products))):
         grad = sums[len(needed) + i]
         if grad is not None:
-            add_gradients(cut.products[i], grad)
-    return (None, None, *(None if not need else torch.zeros_like(value) if grad is None else grad
+            add_gradients(cut.products[i], gradients[i], grad)
+    return (None, None, *(None if not need else grad if grad is not None else
+                          torch.zeros(value.shape, dtype=value.dtype, device=value.device)
                           for need, grad, value in zip(needed, sums, values)))
 
 
@@ -163,7 +165,8 @@ class _Cut(torch.autograd.Function):
         ctx.cut = cut
         ctx.layouts = [(result.shape, result.dtype) for result in results]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, *results[cut.tail.formula.results:])
+        values = [*inputs, *results[cut.tail.formula.results:]]
+        save(ctx, values, cut.reads(ctx.needs_input_grad[2:]))
         return results
 
     backward = staticmethod(_backward_of_cut)
