@@ -346,3 +346,32 @@ def test_rope_is_one_formula(data):
     got, want = compiled(_rope, "aten")(x, cos, sin), _rope(x, cos, sin)
     assert got.stride() == want.stride()
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_explain_at_aten(training, data):
+    """Of the model and of its gradient: every call once, by its name, with both estimates."""
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(32),
+                          nn.Linear(32, 16)).train(training)
+    x = data(8, 16).cpu()
+    with torch.set_grad_enabled(training):
+        text = ot.explain(model, x, options={"level": "aten"})
+    graphs = text.split("its gradient:\n")
+    assert len(graphs) == 1 + training and text.startswith("the model:\n") == training
+    for graph in graphs:
+        counted = 0
+        for line in graph.splitlines():
+            if line.startswith("taken: "):
+                counted += int(re.search(r"\((\d+) calls?, one formula: [\d.]+ us as a formula, "
+                                         r"[\d.]+ us by PyTorch\)$", line).group(1))
+            elif line.startswith("left: "):
+                names = line.removeprefix("left: ").split(": ")[0].split(", ")
+                counted += sum(int((re.search(r"\((\d+) calls\)", name) or [0, 1])[1])
+                               for name in names)
+        total, inside, left = map(int, re.search(
+            r"(\d+) calls?: (\d+) in \d+ formulas?, (\d+) left$", graph.rstrip()).groups())
+        assert counted == total == inside + left and inside > 0
+    assert "native_dropout" in graphs[0] if training else "dropout" not in text
+    assert ".default" not in text
+    with pytest.raises(ValueError, match="no level 'both'"):
+        ot.explain(model, x, options={"level": "both"})

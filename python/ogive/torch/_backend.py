@@ -10,6 +10,7 @@ another backend: options={"rest": "inductor"}.
 
 from __future__ import annotations
 
+import copy
 import operator
 import weakref
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from torch import Tensor
+from torch._functorch.aot_autograd import make_boxed_func
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
@@ -169,18 +171,27 @@ def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[
     return write(module, Analysis(module, strided=True))
 
 
-def _at_aten(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
+             compile_graph: Callable[..., Any] = _compile_aten,
+             look_at_gradient: Callable[[GraphModule], None] | None = None) -> Callable[..., Any]:
+    """look_at_gradient: is shown the gradient's graph, which it must leave as it is."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor import config
     for each in module.modules():
         if isinstance(each, GraphModule):
             drop_identities(each)
+    def partition(*args: Any, **named: Any) -> tuple[GraphModule, GraphModule]:
+        forward, backward = min_cut_rematerialization_partition(*args, **named)
+        if look_at_gradient is not None:
+            look_at_gradient(backward)
+        return forward, backward
+
     # What draws random numbers that nobody reads stays where it is only with this setting.
     with config.patch(fallback_random=True):
         compiled = aot_autograd(
-            fw_compiler=_compile_aten, bw_compiler=_compile_aten, inference_compiler=_compile_aten,
-            partition_fn=min_cut_rematerialization_partition, decompositions=decompositions())(
+            fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph,
+            partition_fn=partition, decompositions=decompositions())(
                 module, example_inputs)
 
     def call(*inputs: Any) -> Any:
@@ -196,14 +207,8 @@ _OPTIONS = {"rest": "eager", "level": "torch"}
 _LEVELS = ("torch", "aten")
 
 
-def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
-            options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's.
-    {"level": "aten"}: formulas of the graphs that AOTAutograd makes, of gradients too."""
-    if mode not in (None, "default"):
-        raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default'. CUDA graphs, "
-                         "which reduce-overhead makes, are made of a compiled model by torch.cuda."
-                         "make_graphed_callables()")
+def _read_options(options: dict[str, Any] | None) -> tuple[str, str]:
+    """rest and level."""
     unknown = set(options or {}) - set(_OPTIONS)
     if unknown:
         raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest' "
@@ -213,6 +218,18 @@ def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | N
         raise ValueError(f"the backend 'ogive' has no level {level!r}: it has 'torch' and 'aten'")
     if level == "aten" and rest != "eager":
         raise ValueError(f"at the level 'aten' what is no formula runs eagerly, not by {rest!r}")
+    return rest, level
+
+
+def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
+            options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's.
+    {"level": "aten"}: formulas of the graphs that AOTAutograd makes, of gradients too."""
+    if mode not in (None, "default"):
+        raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default'. CUDA graphs, "
+                         "which reduce-overhead makes, are made of a compiled model by torch.cuda."
+                         "make_graphed_callables()")
+    rest, level = _read_options(options)
     if rest == "eager" and is_hopeless(module) and _may_skip():
         raise torch._dynamo.exc.SkipFrame("no formula could be of use to any call")
     if level == "aten":
@@ -232,11 +249,11 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _report(module: GraphModule) -> list[str]:
-    dropped, lines = drop_identities(module), list[str]()
-    analysis = Analysis(lift(module))
+def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
+    """An account of every call; of those that were dropped before, too."""
     taken, left = analysis.account()
     left.update(dict.fromkeys(dropped, "it gives its argument itself"))
+    lines: list[str] = []
     for region, nodes in taken:
         lines.append(f"taken: {', '.join(map(analysis.call_name, nodes))} "
                      f"({_count(len(nodes), 'call')}, one formula: {region.estimate})")
@@ -254,17 +271,46 @@ def _report(module: GraphModule) -> list[str]:
     if inside or left:
         lines.append(f"{_count(inside + len(left), 'call')}: {inside} in "
                      f"{_count(len(taken), 'formula')}, {len(left)} left")
+    return lines
+
+
+def _report(module: GraphModule) -> list[str]:
+    dropped = drop_identities(module)
+    lines = _describe(Analysis(lift(module)), dropped)
     return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]
 
 
-def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    """What torch.compile(model, backend="ogive") does with these arguments: the calls that
-    become formulas, and why others are left to PyTorch. Calls the model once; as by
-    torch._dynamo.explain, what was compiled before is forgotten."""
+def _report_aten(module: GraphModule, example_inputs: Sequence[Any]) -> list[str]:
+    """Of AOTAutograd's graph of the model; then, where there is one, of its gradient."""
     graphs: list[list[str]] = []
 
+    def describe(graph: GraphModule) -> None:
+        prepare(graph.graph, takes_product)
+        graphs.append(_describe(Analysis(graph, strided=True)))
+
+    def look(graph: GraphModule, inputs: Sequence[Any]) -> Any:
+        describe(graph)
+        graph.recompile()
+        return make_boxed_func(graph.forward)
+
+    _at_aten(module, example_inputs, look, lambda graph: describe(copy.deepcopy(graph)))
+    if len(graphs) == 1:
+        return graphs[0]
+    gradient, forward = graphs  # in the order in which AOTAutograd shows them
+    return ["the model:", *forward, "its gradient:", *gradient]
+
+
+def explain(model: Callable[..., Any], *args: Any, options: dict[str, Any] | None = None,
+            **kwargs: Any) -> str:
+    """What torch.compile(model, backend="ogive", options=options) does with these arguments: the
+    calls that become formulas, and why others are left to PyTorch. Calls the model once; as by
+    torch._dynamo.explain, what was compiled before is forgotten."""
+    graphs: list[list[str]] = []
+    level = _read_options(options)[1]
+
     def look(module: GraphModule, example_inputs: Sequence[Any]) -> Any:
-        graphs.append(_report(module))
+        graphs.append(_report(module) if level == "torch" else
+                      _report_aten(copy.deepcopy(module), example_inputs))
         return module.forward
 
     try:

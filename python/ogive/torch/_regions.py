@@ -30,8 +30,8 @@ from ._identities import SAME_MEMORY, storage_of
 from ._lifted import is_dtensor
 from ._precision import precision
 from ._translate import (COMPARISONS, FLOATS, PRODUCTS, Left, Part, argument,
-                         is_harmless, is_number, may_write, name_of, translate, value_of,
-                         why_unknown)
+                         is_harmless, is_number, may_write, name_of, plain_name, translate,
+                         value_of, why_unknown)
 
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, COPY, CONSTANT}
 _ALONE = "nothing beside it that a formula could join it with"
@@ -213,9 +213,7 @@ class Analysis:
 
     @staticmethod
     def call_name(node: Node) -> str:
-        plain = node.target if isinstance(node.target, str) else getattr(
-            node.target, "__name__", str(node.target))
-        return name_of(node) or plain
+        return name_of(node) or plain_name(node)
 
     # ---- calls ----
 

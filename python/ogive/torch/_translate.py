@@ -323,8 +323,14 @@ def _translate_addmm(node: Node) -> list[Part]:
     return ["((", x, " @ ", w, ") + ", bias, ")"]
 
 
+def plain_name(node: Node) -> str:
+    """What PyTorch calls it."""
+    target: Any = node.target
+    if isinstance(target, str):
+        return target
+    return _aten.packet_of(node) or getattr(target, "__name__", str(target))
+
+
 def why_unknown(node: Node) -> str:
     """What is wrong with a node that has no name in the language."""
-    target: Any = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-    return f"the formula language has no {name}"
+    return f"the formula language has no {plain_name(node)}"
