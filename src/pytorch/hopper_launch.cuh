@@ -6,6 +6,7 @@
  */
 #include "pytorch/hopper_call.cuh"
 #include "pytorch/launch.cuh"
+#include "pytorch/launch_maps.cuh"
 
 static void og_fill(og_args &a, const og_hopper_call &c);
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BLOCKS = 600, MAX_NAMES = 700 }; /* of all texts together: twice what there is */
+enum { MAX_BLOCKS = 1500, MAX_NAMES = 3000 }; /* of all texts together: twice what there is */
 
 typedef struct {
     const char *text;
@@ -38,6 +38,7 @@ typedef struct {
     } names[MAX_NAMES];
     int name_count;
     bool is_full;
+    bool takes_all; /* texts that declare a name; else the first of them */
 } blocks;
 
 static bool starts(const char *line, const char *with)
@@ -129,7 +130,13 @@ static void list_names(blocks *all)
         if (is_word(word, "#")) {
             if (is_word(next_word(&at, end), "define"))
                 declare(all, next_word(&at, end));
-            at = line_end(at) < end ? line_end(at) : end;
+            do
+                at = line_end(at);
+            while (at < end && at[-2] == '\\');
+            at = at < end ? at : end;
+        } else if (is_word(before, "OG_KERNEL")) {
+            declare(all, next_word(&at, end)); /* OG_KERNEL(name, ...) */
+            depth++;
         } else if (depth == 0 && is_word(word, "template")) {
             skip_parameters(&at, end);
         } else if (depth == 0 && (is_word(word, "(") || is_word(word, "=")) &&
@@ -226,7 +233,6 @@ static bool is_opening(const block *b)
 
 /* ---- what is needed ---------------------------------------------------------------------- */
 
-/* Of a name that several texts declare, the first text has it. */
 static void need(blocks *all, span name)
 {
     int source = -1;
@@ -234,7 +240,7 @@ static void need(blocks *all, span name)
         block *of = &all->blocks[all->names[i].block];
         if (all->names[i].name.length != name.length ||
             memcmp(all->names[i].name.text, name.text, name.length) != 0 ||
-            (source >= 0 && of->source != source))
+            (source >= 0 && of->source != source && !all->takes_all))
             continue;
         source = of->source;
         of->needed = true;
@@ -279,41 +285,51 @@ static void mark_needed(blocks *all, const og_pytorch_source *sources, const cha
         }
 }
 
-static void add_marked(const blocks *all, og_text *text)
+/* What is needed of source, or (-1) of all of them. */
+static void add_marked(const blocks *all, int source, og_text *text)
 {
     bool is_after_blank = false;
     for (int i = 0; i < all->count; i++) {
         const block *b = &all->blocks[i];
         is_after_blank |= b->is_after_blank;
-        if (!b->needed)
+        if (!b->needed || (source >= 0 && b->source != source))
             continue;
         og_text_add(text, "%s%.*s", is_after_blank ? "\n" : "", (int)b->of.length, b->of.text);
         is_after_blank = false;
     }
 }
 
-void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const char *roots,
-                           og_text *text)
+void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
+                    og_text *out)
 {
     blocks *all = calloc(1, sizeof *all);
     og_text *texts = calloc((size_t)count, sizeof *texts);
-    text->failed |= !all || !texts;
-    for (int i = 0; !text->failed && i < count; i++) {
+    bool failed = !all || !texts;
+    for (int i = 0; !failed && i < count; i++) {
         add_device_text(sources[i].is_header ? skip_opening(sources[i].text) : sources[i].text,
                         &texts[i]);
-        text->failed |= texts[i].failed || !texts[i].data;
-        if (!text->failed)
+        failed = texts[i].failed || !texts[i].data;
+        if (!failed)
             cut(all, texts[i].data, i);
-        text->failed |= all->is_full;
+        failed |= all->is_full;
     }
-    if (!text->failed) {
+    if (!failed) {
+        all->takes_all = apart;
         mark_needed(all, sources, roots);
-        add_marked(all, text);
     }
+    for (int i = 0; !failed && i < (apart ? count : 1); i++)
+        add_marked(all, apart ? i : -1, &out[i]);
+    out->failed |= failed;
     for (int i = 0; texts && i < count; i++)
         og_text_free(&texts[i]);
     free(texts);
     free(all);
+}
+
+void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const char *roots,
+                           og_text *text)
+{
+    og_pytorch_cut(sources, count, roots, false, text);
 }
 
 /* ---- functions ----------------------------------------------------------------------------- */

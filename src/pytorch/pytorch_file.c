@@ -28,7 +28,8 @@ typedef struct {
     og_pytorch_sizes sizes;
     og_graph gradient_graph;
     og_pytorch_program forward, backward;
-    bool has_units; /* some product has kernels for Hopper */
+    bool has_hopper;   /* some product has kernels for Hopper */
+    bool has_products; /* there are products */
     og_text *text;
     ogive_error *error;
 } file;
@@ -197,25 +198,42 @@ static void enlarge(const file *f, const og_pytorch_shape *from, int32_t count,
     }
 }
 
-/* Finds which products of a program have kernels for Hopper. shapes: of its inputs. */
-static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
-                               og_pytorch_program *p)
+/* Finds the kernels of Hopper that products have. shapes: of the program's inputs. */
+static void find_hopper(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
+                        og_pytorch_program *p)
 {
     og_pytorch_shape large[MAX_INPUTS + OG_MAX_RESULTS];
     og_pytorch_program sized = {0};
     enlarge(f, shapes, graph->input_count, large);
     if (og_pytorch_program_make(graph, p->name, large, f->roles, &f->arena, &sized, NULL))
-        return OGIVE_OK; /* no plan for such sizes: none */
-    ogive_status status = OGIVE_OK;
-    p->units = OG_ARENA_NEW(&f->arena, const char *, (size_t)p->plan.kernel_count);
-    if (!p->units)
-        status = og_fail_memory(f->error, (size_t)p->plan.kernel_count * sizeof *p->units);
-    for (int32_t k = 0; status == OGIVE_OK && k < p->plan.kernel_count; k++) {
-        p->units[k] = og_pytorch_find_unit(p, &sized, f->roles, k, &f->arena);
-        f->has_units |= p->units[k] != NULL;
+        return; /* no plan for such sizes: none */
+    for (int32_t k = 0; k < p->plan.kernel_count; k++) {
+        if (!p->plan.kernels[k].product_count)
+            continue;
+        p->units[k].source = og_pytorch_hopper_unit(p, &sized, f->roles, k, &f->arena);
+        f->has_hopper |= p->units[k].source != NULL;
     }
     og_pytorch_program_free(&sized);
-    return status;
+}
+
+/* Has the kernels of a program written. shapes: of its inputs. */
+static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
+                               og_pytorch_program *p)
+{
+    bool has_products = false;
+    p->units = OG_ARENA_NEW(&f->arena, og_pytorch_unit, (size_t)p->plan.kernel_count);
+    if (!p->units)
+        return og_fail_memory(f->error, (size_t)p->plan.kernel_count * sizeof *p->units);
+    for (int32_t k = 0; k < p->plan.kernel_count; k++) {
+        if (p->plan.kernels[k].product_count)
+            has_products = true;
+        else
+            OG_TRY(og_pytorch_any_unit(p, f->roles, k, &f->arena, &p->units[k], f->error));
+    }
+    if (has_products)
+        find_hopper(f, graph, shapes, p);
+    f->has_products |= has_products;
+    return OGIVE_OK;
 }
 
 static ogive_status make_backward(file *f)
@@ -315,7 +333,7 @@ static void add_opening(const file *f)
         "#\n"
         "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels "
         "are\n"
-        "# built at the first call (half a minute; PyTorch keeps them for the next process).\n"
+        "# built when they are first needed (20 s; PyTorch keeps them for the next process).\n"
         "#\n"
         "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
     add_sizes_comment(f);
@@ -327,20 +345,22 @@ static void add_opening(const file *f)
         "#\n"
         "# What is here, in this order (where home cannot be written to, set "
         "TORCH_EXTENSIONS_DIR):\n"
-        "#   ARGS, CUDA_SHARED           what kernels are given; templates of kernels, functions\n"
-        "#   CUDA_FORWARD, _BACKWARD     the formula and its derivative, element by element\n"
-        "#   LAUNCH_*                    grids and scratch: the end of the CUDA source\n"
-        "#   HOST_*                      the C++ source: checks tensors, binds them, launches\n"
+        "#   HOST_*                      C++: checks tensors, binds them, chooses kernels\n"
+        "#   UNITS                       the formula and its derivative, kernel by kernel: each "
+        "is\n"
+        "#                               built for the dtype and layout that it first meets;\n"
+        "#                               kernels() says what served\n"
+        "#   KERNELS                     Ogive's kernels and functions, which units include\n"
         "%s"
-        "#   _build, _Formula            what compiles both, and records gradients\n"
+        "#   _build, _Formula            what compiles them, and records gradients\n"
         "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
         "#\n"
         "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
-        f->has_units
-            ? "#   UNITS, KERNELS              products of float32 on Hopper: the library's "
-              "kernels,\n"
-              "#                               built for sm_90a when first needed; kernels() says\n"
-              "#                               what served\n"
+        f->has_products
+            ? "#   CUDA_*, LAUNCH_*            products, but those of float32 on Hopper: "
+              "templates, "
+              "the\n"
+              "#                               formula element by element, grids and scratch\n"
             : "");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
@@ -350,16 +370,15 @@ static void add_opening(const file *f)
         }
     }
     og_text_add(f->text,
-                "%simport functools\nimport hashlib\nimport inspect\nimport math\nimport os\n%s"
-                "import shutil\n"
+                "import ctypes\nimport functools\nimport hashlib\nimport inspect\nimport math\n"
+                "import os\nimport re\nimport shutil\n"
                 "\n"
                 "import torch\n"
                 "import torch.nn as nn\n"
                 "import torch.nn.functional as F\n"
                 "from torch.autograd import forward_ad\n"
                 "from torch.autograd.function import once_differentiable\n"
-                "from torch.utils import cpp_extension\n",
-                f->has_units ? "import ctypes\n" : "", f->has_units ? "import re\n" : "");
+                "from torch.utils import cpp_extension\n");
 }
 
 /* A template's text without its own first line, the licence's. */
@@ -373,30 +392,43 @@ typedef struct {
     og_text device, launching, host, kernels[2], launchers[2], launches[2];
 } cuda_source;
 
-/* What the C++ of a file with units has besides forward or backward. */
+/* What Python calls besides forward and backward. */
 static const char unit_functions[] =
     "std::vector<std::string> missing();\n"
     "void add_unit(const std::string &name, const std::string &numbers, int64_t run);\n"
     "std::vector<std::string> kernels();\n";
 
-/* What both directions share: of the templates, what they need. */
-static void write_shared(const file *f, cuda_source *to)
+/* The C++ that both directions share, of which a file has what it needs. */
+static void write_host(const file *f, cuda_source *to)
+{
+    const og_pytorch_source sources[] = {
+        {body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
+        {body_of(og_embedded("pytorch/pytorch_host_units.cuh")), false},
+        {body_of(og_embedded("pytorch/pytorch_host_any.cuh")), false},
+        {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
+    og_text roots = {0};
+    for (int i = 0; i < 2; i++)
+        og_text_add(&roots, "%s\n", to->launches[i].data ? to->launches[i].data : "");
+    og_text_add(&roots, "%s", unit_functions);
+    to->host.failed |= roots.failed;
+    if (!to->host.failed)
+        og_pytorch_add_needed(sources, f->has_hopper ? 4 : 3, roots.data, &to->host);
+    og_text_free(&roots);
+}
+
+/* What products share: of the templates, what they need. */
+static void write_products(const file *f, cuda_source *to)
 {
     bool sums = has_sums_only(&f->forward.plan) && has_sums_only(&f->backward.plan);
     og_text roots = {0}, overloads = {0};
     og_pytorch_add_overloads(&overloads);
     for (int i = 0; i < 2; i++)
-        og_text_add(&roots, "%s\n", to->launches[i].data ? to->launches[i].data : "");
-    og_text_add(&roots, "%s", f->has_units ? unit_functions : "");
-    to->host.failed |= roots.failed || overloads.failed;
-    if (!to->host.failed) {
-        const og_pytorch_source host[] = {
-            {body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
+        og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
+                    to->launchers[i].data ? to->launchers[i].data : "");
+    to->device.failed |= roots.failed || overloads.failed;
+    if (!to->device.failed) {
         const og_pytorch_source launching[] = {
             {body_of(og_embedded("pytorch/pytorch_launchers.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_launch_pointwise.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_launch_rows.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_launch_product.cuh")), false}};
         const og_pytorch_source device[] = {
             {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
@@ -405,22 +437,14 @@ static void write_shared(const file *f, cuda_source *to)
             {og_embedded("math/scalar_whole_f32.h"), true},
             {og_embedded("math/scalar_f64.h"), true},
             {overloads.data, false},
-            {body_of(og_embedded("pytorch/pytorch_pointwise.cuh")), false},
             {body_of(sums ? og_embedded("pytorch/pytorch_sums.cuh")
                           : og_embedded("pytorch/pytorch_terms.cuh")),
              false},
             {body_of(og_embedded("pytorch/pytorch_rows.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_product.cuh")), false},
             {body_of(og_embedded("pytorch/pytorch_tensor.cuh")), false}};
-        og_pytorch_add_needed(host, f->has_units ? 2 : 1, roots.data, &to->host);
-        og_text_add(&roots, "%s", to->host.data ? to->host.data : ""); /* attribute() */
-        for (int i = 0; i < 2; i++)
-            og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
-                        to->launchers[i].data ? to->launchers[i].data : "");
-        to->launching.failed |= roots.failed;
-        if (!to->launching.failed)
-            og_pytorch_add_needed(launching, sizeof launching / sizeof *launching, roots.data,
-                                  &to->launching);
+        og_pytorch_add_needed(launching, sizeof launching / sizeof *launching, roots.data,
+                              &to->launching);
         og_text_add(&roots, "%s", to->launching.data ? to->launching.data : "");
         to->device.failed |= roots.failed;
         if (!to->device.failed)
@@ -430,28 +454,26 @@ static void write_shared(const file *f, cuda_source *to)
     og_text_free(&overloads);
 }
 
-/* Units by name, then the files that they include. */
-static void add_units(const file *f)
+/* Units by name, then the files that they and the C++ include. */
+static void add_units(const file *f, const cuda_source *of)
 {
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     og_text all = {0};
     og_text_add(f->text,
-                "\n# Kernels of products on Hopper, a library of its own each; and below, the "
-                "files that they include.\nUNITS = {\n");
+                "\n# The formula, kernel by kernel, and its derivative; below, the files that "
+                "they include.\nUNITS = {\n");
     for (int i = 0; i < 2; i++)
         for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++) {
-            og_text unit = {0};
-            if (!programs[i]->units || !programs[i]->units[k])
+            const char *source = programs[i]->units[k].source;
+            if (!source)
                 continue;
-            og_pytorch_add_unit(programs[i], f->roles, k, programs[i]->units[k], &unit);
-            og_text_add(f->text, "    \"%s%d\": r'''\n%s''',\n", programs[i]->name, (int)k,
-                        unit.data ? unit.data : "");
-            og_text_add(&all, "%s", unit.data ? unit.data : "");
-            f->text->failed |= unit.failed;
-            og_text_free(&unit);
+            og_text_add(f->text, "    \"%s%d\": r'''\n%s''',\n", programs[i]->name, (int)k, source);
+            og_text_add(&all, "%s", source);
         }
     og_text_add(f->text, "}\n\nKERNELS = {\n");
-    og_text_add(&all, "#include \"pytorch/hopper_call.cuh\"\n"); /* the C++ includes it, too */
+    const og_text *const host[] = {&of->host, &of->launches[0], &of->launches[1]};
+    for (int i = 0; i < 3; i++)
+        og_text_add(&all, "%s", host[i]->data ? host[i]->data : "");
     f->text->failed |= all.failed;
     if (!f->text->failed)
         og_pytorch_add_unit_files(all.data, f->text);
@@ -469,6 +491,20 @@ static void add_string(const file *f, const char *comment, const char *name, con
     f->text->failed |= has_failed;
 }
 
+/* The CUDA of products. */
+static void add_products(const file *f, cuda_source *of)
+{
+    static const char *const names[] = {"FORWARD", "BACKWARD"};
+    write_products(f, of);
+    add_string(f, "Products: device code.", "CUDA", "_SHARED", of->device.data, of->device.failed);
+    for (int i = 0; i < 2; i++)
+        add_string(f, NULL, "CUDA_", names[i], of->kernels[i].data, of->kernels[i].failed);
+    add_string(f, "Grids and scratch.", "LAUNCH", "_SHARED", of->launching.data,
+               of->launching.failed);
+    for (int i = 0; i < 2; i++)
+        add_string(f, NULL, "LAUNCH_", names[i], of->launchers[i].data, of->launchers[i].failed);
+}
+
 static void add_sources(file *f)
 {
     cuda_source of = {0};
@@ -476,24 +512,19 @@ static void add_sources(file *f)
     static const char *const names[] = {"FORWARD", "BACKWARD"};
     for (int i = 0; i < 2; i++) {
         for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++)
-            og_pytorch_add_kernel(programs[i], f->roles, k, &of.kernels[i]);
-        og_pytorch_add_launchers(programs[i], f->roles, &of.launchers[i]);
+            if (programs[i]->plan.kernels[k].product_count)
+                og_pytorch_add_kernel(programs[i], f->roles, k, &of.kernels[i]);
+        og_pytorch_add_launchers(programs[i], &of.launchers[i]);
         og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     }
-    write_shared(f, &of);
-    add_string(f, "What launches are given.", "ARGS", "",
-               body_of(og_embedded("pytorch/pytorch_args.cuh")), false);
-    add_string(f, "Device code.", "CUDA", "_SHARED", of.device.data, of.device.failed);
-    for (int i = 0; i < 2; i++)
-        add_string(f, i ? "Its derivative." : "The formula, kernel by kernel.", "CUDA_", names[i],
-                   of.kernels[i].data, of.kernels[i].failed);
-    add_string(f, "Grids and scratch.", "LAUNCH", "_SHARED", of.launching.data,
-               of.launching.failed);
-    for (int i = 0; i < 2; i++)
-        add_string(f, NULL, "LAUNCH_", names[i], of.launchers[i].data, of.launchers[i].failed);
+    write_host(f, &of);
     add_string(f, "C++, of PyTorch's tensors.", "HOST", "_SHARED", of.host.data, of.host.failed);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         add_string(f, NULL, "HOST_", names[i], of.launches[i].data, of.launches[i].failed);
+    add_units(f, &of);
+    if (f->has_products)
+        add_products(f, &of);
+    for (int i = 0; i < 2; i++) {
         og_text_free(&of.kernels[i]);
         og_text_free(&of.launchers[i]);
         og_text_free(&of.launches[i]);
@@ -501,17 +532,17 @@ static void add_sources(file *f)
     og_text_free(&of.device);
     og_text_free(&of.launching);
     og_text_free(&of.host);
-    if (f->has_units)
-        add_units(f);
 }
 
 /* What builds units, and calls what may need them. */
 static const char unit_builders[] =
     "\n\n"
     "_extensions = []\n"
+    "_lean = {name: True for name in (\"no_implicit_headers\",)\n"
+    "         if name in inspect.signature(cpp_extension.load_inline).parameters}\n"
     "\n\n"
     "def kernels():\n"
-    "    # What served each product last.\n"
+    "    # What served each kernel last.\n"
     "    return [line for extension in _extensions for line in extension.kernels()]\n"
     "\n\n"
     "def _inline(text, seen):\n"
@@ -526,23 +557,32 @@ static const char unit_builders[] =
     "    return \"\\n\".join(lines) + \"\\n\"\n"
     "\n\n"
     "def _source(name, numbers):\n"
-    "    # A unit whose numbers are these.\n"
+    "    # A unit whose numbers are these. Behind a line \"#for ...\" comes what some bodies "
+    "have.\n"
     "    values = dict(line.split() for line in numbers.splitlines())\n"
-    "    return re.sub(r\"(?m)^#define (\\w+) .*$\",\n"
-    "                  lambda define: f\"#define {define[1]} {values[define[1]]}\"\n"
-    "                  if define[1] in values else define[0], _inline(UNITS[name], set()))\n"
+    "    body, chosen, lines = values.get(\"BODY\"), (\"all\",), []\n"
+    "    for line in UNITS[name].splitlines():\n"
+    "        if line.startswith(\"#for \"):\n"
+    "            chosen = line.split()[1:]\n"
+    "        elif body in chosen or \"all\" in chosen:\n"
+    "            lines.append(line)\n"
+    "    text = re.sub(r\"(?m)^#define (\\w+) .*\\n\",\n"
+    "                  lambda define: \"\" if define[1] in values else define[0],\n"
+    "                  _inline(\"\\n\".join(lines), set()))\n"
+    "    return \"\".join(f\"#define {name} {value}\\n\" for name, value in values.items()) + "
+    "text\n"
     "\n\n"
     "def _unit(name, numbers):\n"
     "    # The address of what launches it. Nothing of PyTorch is compiled.\n"
     "    source = _source(name, numbers)\n"
-    "    headers = inspect.signature(cpp_extension.load_inline).parameters\n"
+    "    hopper = [\"-gencode=arch=compute_90a,code=sm_90a\"] if \"OG_BODY\" not in numbers else "
+    "[]\n"
     "    path = cpp_extension.load_inline(\n"
     "        name=\"ogive_\" + hashlib.sha256(source.encode()).hexdigest()[:16], "
     "cpp_sources=\"\",\n"
     "        cuda_sources=source, is_python_module=False,\n"
-    "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\", \"-diag-suppress=177\",\n"
-    "                           \"-gencode=arch=compute_90a,code=sm_90a\"],\n"
-    "        **{name: True for name in (\"no_implicit_headers\",) if name in headers})\n"
+    "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\", \"-diag-suppress=177\", *hopper], "
+    "**_lean)\n"
     "    return ctypes.cast(ctypes.CDLL(path).ogive_run, ctypes.c_void_p).value\n"
     "\n\n"
     "def _serve(extension, function):\n"
@@ -558,12 +598,11 @@ static const char unit_builders[] =
 
 static void add_extensions(const file *f)
 {
-    if (f->has_units)
-        og_text_add(f->text, "%s", unit_builders);
+    og_text_add(f->text, "%s", unit_builders);
     og_text_add(
         f->text,
         "\n\n"
-        "def _build(kernels, launches, host, function):\n"
+        "def _build(host, cuda, function):\n"
         "    home = cpp_extension.CUDA_HOME\n"
         "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
         "        raise RuntimeError(\n"
@@ -571,28 +610,34 @@ static void add_extensions(const file *f)
         "found: \"\n"
         "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
         "needed\")\n"
-        "    # Two sources, of which the CUDA has nothing of PyTorch: that takes nvcc a minute.\n"
-        "    cuda = ARGS + CUDA_SHARED + kernels + LAUNCH_SHARED + launches\n"
-        "    cpp = %s\n"
-        "    lean = inspect.signature(cpp_extension.load_inline).parameters\n"
+        "    # What is CUDA has nothing of PyTorch: that takes nvcc a minute.\n"
+        "    cpp = _inline(HOST_SHARED + host, set())\n"
         "    extension = cpp_extension.load_inline(\n"
-        "        name=\"ogive_\" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],\n"
-        "        cpp_sources=cpp, cuda_sources=cuda, functions=[function%s],\n"
-        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
-        "        **{name: True for name in (\"no_implicit_headers\",) if name in lean})\n%s"
-        "\n\n"
-        "@functools.lru_cache(maxsize=None)\n"
-        "def _forward():\n"
-        "    return _build(CUDA_FORWARD, LAUNCH_FORWARD, HOST_FORWARD, \"forward\")\n"
-        "\n\n"
-        "@functools.lru_cache(maxsize=None)\n"
-        "def _backward():\n"
-        "    return _build(CUDA_BACKWARD, LAUNCH_BACKWARD, HOST_BACKWARD, \"backward\")\n",
-        f->has_units ? "_inline(ARGS + HOST_SHARED + host, set())" : "ARGS + HOST_SHARED + host",
-        f->has_units ? ", \"missing\", \"add_unit\", \"kernels\"" : "",
-        f->has_units ? "    _extensions.append(extension)\n"
-                       "    return _serve(extension, getattr(extension, function))\n"
-                     : "    return getattr(extension, function)\n");
+        "        name=\"ogive_\" + hashlib.sha256((cuda + cpp + "
+        "str(UNITS)).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=cpp, cuda_sources=[cuda] if cuda else None, with_cuda=True,\n"
+        "        functions=[function, \"missing\", \"add_unit\", \"kernels\"], "
+        "extra_cflags=[\"-O1\"],\n"
+        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"], **_lean)\n"
+        "    _extensions.append(extension)\n"
+        "    return _serve(extension, getattr(extension, function))\n");
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"forward", "backward"}, *const upper[] = {"FORWARD",
+                                                                                      "BACKWARD"};
+        og_text_add(
+            f->text,
+            "\n\n@functools.lru_cache(maxsize=None)\ndef _%s():\n    return _build(HOST_%s, ",
+            names[i], upper[i]);
+        if (f->has_products)
+            og_text_add(
+                f->text,
+                "_inline('#include \"pytorch/call.cuh\"\\n' + CUDA_SHARED + CUDA_%s\n"
+                "                                         + LAUNCH_SHARED + LAUNCH_%s, set()), ",
+                upper[i], upper[i]);
+        else
+            og_text_add(f->text, "\"\", ");
+        og_text_add(f->text, "\"%s\")\n", names[i]);
+    }
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From PyTorch's tensors to kernel arguments. Everything runs on the tensors' device and its
  * current stream; errors are raised in Python. */
+#include "pytorch/call.cuh"
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -10,6 +11,8 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 #include <pybind11/stl.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <initializer_list>

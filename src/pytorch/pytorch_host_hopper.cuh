@@ -4,31 +4,6 @@
  * from sizes: each set of them is a unit, built when it is first needed. */
 #include "pytorch/hopper_call.cuh"
 
-typedef int64_t (*UnitRun)(const og_hopper_call *);
-struct Unit {
-    std::string name, numbers;
-    UnitRun run;
-};
-static std::vector<Unit> units;
-static std::vector<std::string> missing_unit; /* name and numbers of one that is to be built */
-static std::map<std::string, std::string> served;
-
-std::vector<std::string> missing() { return missing_unit; }
-
-void add_unit(const std::string &name, const std::string &numbers, int64_t run)
-{
-    units.push_back({name, numbers, (UnitRun)run});
-}
-
-/* What served each product last, kernel by kernel. */
-std::vector<std::string> kernels()
-{
-    std::vector<std::string> lines;
-    for (const auto &one : served)
-        lines.push_back(one.first + ": " + one.second);
-    return lines;
-}
-
 /* What emission knows of a product: bits of operands that are neighbours along the columns, that
  * stand still there, bytes of a run's sums, and whether there are any. */
 struct HopperFacts {
@@ -38,8 +13,6 @@ struct HopperFacts {
     int64_t sum_bytes;
     bool reduces;
 };
-
-int attribute(cudaDeviceAttr which); /* of the current device */
 
 static bool is_hopper()
 {
@@ -83,7 +56,7 @@ static og_hopper_shape shape_of(const HopperFacts &of, const Args &a, int batch_
     const int last = batch_dims + m_dims;
     const long long *w_stride = a.stride[of.operands + 1];
     og_hopper_shape s;
-    memset(&s, 0, sizeof s); /* the bytes between members, too: find_unit() compares all */
+    memset(&s, 0, sizeof s); /* the bytes between members, too: find_hopper() compares all */
     s.batch = s.m = 1;
     for (int d = 0; d < last; d++)
         (d < batch_dims ? s.batch : s.m) *= a.extent[d];
@@ -114,7 +87,7 @@ static bool is_fit(const og_hopper_shape &s, const void *w)
 
 /* Of a product of these sizes, or NULL: it is missing. What was found is kept by sizes, which are
  * sooner compared than made numbers of. */
-static UnitRun find_unit(const HopperFacts &of, const og_hopper_shape &s, bool is_wide)
+static UnitRun find_hopper(const HopperFacts &of, const og_hopper_shape &s, bool is_wide)
 {
     struct Found {
         const char *name;
@@ -126,14 +99,10 @@ static UnitRun find_unit(const HopperFacts &of, const og_hopper_shape &s, bool i
     for (const Found &one : found)
         if (one.name == of.name && one.is_wide == is_wide && !memcmp(&one.shape, &s, sizeof s))
             return one.run;
-    const std::string numbers = numbers_of(&s, is_wide);
-    for (const Unit &unit : units)
-        if (unit.name == of.name && unit.numbers == numbers) {
-            found.push_back({of.name, s, is_wide, unit.run});
-            return unit.run;
-        }
-    missing_unit = {of.name, numbers};
-    return NULL;
+    const UnitRun run = find_unit(of.name, numbers_of(&s, is_wide));
+    if (run)
+        found.push_back({of.name, s, is_wide, run});
+    return run;
 }
 
 /* 1: done; 0: not a case for it; -1: its unit is missing. Factors are operands of.operands and the
@@ -158,7 +127,7 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
     for (int d = 0; d < batch_dims + m_dims; d++)
         is_far = is_far || std::abs(c.x_stride[d]) > INT32_MAX / 2;
     const UnitRun run =
-        find_unit(of, c.shape, is_far || og_hopper_is_wide(&c.shape, of.reduces));
+        find_hopper(of, c.shape, is_far || og_hopper_is_wide(&c.shape, of.reduces));
     if (!run)
         return -1;
     c.extent = a.extent;

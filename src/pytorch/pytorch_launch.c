@@ -222,6 +222,7 @@ static void add_bind(const writer *w, const og_kernel *kernel, const og_access *
     og_text_add(w->text, "});\n");
 }
 
+/* Of a product operands are counted without numbers. */
 static void add_operands(const writer *w, const og_kernel *kernel,
                          const og_pytorch_operand *operands)
 {
@@ -229,12 +230,13 @@ static void add_operands(const writer *w, const og_kernel *kernel,
         if (operands[i].is_number)
             continue;
         int32_t rank = w->program->plan.buffers[kernel->accesses[i].buffer].rank;
+        int32_t number = kernel->product_count ? operands[i].index : i;
         if (!w->program->is_uniform) {
-            add_bind(w, kernel, &kernel->accesses[i], operands[i].index, NULL);
+            add_bind(w, kernel, &kernel->accesses[i], number, NULL);
             continue;
         }
         og_text_add(w->text, rank ? "        bind_all(a, %d, " : "        bind(a, %d, ",
-                    (int)operands[i].index);
+                    (int)number);
         add_buffer_name(w, kernel->accesses[i].buffer);
         og_text_add(w->text, rank ? ");\n" : ", {});\n");
     }
@@ -261,21 +263,32 @@ static void add_space(const writer *w, const og_kernel *kernel)
                     "        std::copy(std::begin(numbers), std::end(numbers), a.number);\n");
 }
 
-/* The operand by whose memory dims are ordered: what is stored first, or (rows) the load that
- * has most of the space's dims. */
-static int32_t find_lead(const og_kernel *kernel, const og_pytorch_operand *operands, bool is_rows)
+/* A kernel without products, by its unit. */
+static void add_any(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
+                    const char *name)
 {
-    int32_t lead = 0, most = -1;
+    const og_plan *plan = &w->program->plan;
+    const og_cuda_facts *facts = &w->program->units[kernel - plan->kernels].facts;
+    const og_reduced_facts *r = &facts->reduced;
+    unsigned results = 0, stored = 0, kept = 0, numbers = 0;
     for (int32_t a = 0; a < kernel->access_count; a++) {
-        int32_t moves = 0;
-        for (int32_t d = 0; d < kernel->space.rank; d++)
-            moves += kernel->accesses[a].stride[d] != 0;
-        if (!operands[a].is_number && og_kernel_stores(kernel, a) != is_rows && moves > most) {
-            most = moves;
-            lead = operands[a].index;
-        }
+        og_buffer_kind kind = plan->buffers[kernel->accesses[a].buffer].kind;
+        results |= (unsigned)(kind == OG_BUFFER_OUTPUT) << a;
+        stored |= (unsigned)og_kernel_stores(kernel, a) << a;
+        kept |= (unsigned)(kind == OG_BUFFER_TEMPORARY) << a;
+        numbers |= (unsigned)operands[a].is_number << a;
     }
-    return lead;
+    og_text_add(w->text,
+                "        static const Facts facts = {\"%s\", %d, 0x%x, 0x%x, 0x%x, 0x%x, %d, %d",
+                name, (int)kernel->access_count, results, stored, kept, numbers, facts->is_costly,
+                (int)facts->wanted_blocks);
+    if (kernel->space.n_reduced)
+        og_text_add(w->text,
+                    ",\n                                    {%d, %d, %d, %d, %d, %d, %d, %d, %d}",
+                    (int)r->kept, r->keeps_halves, r->is_costly, r->has_terms, r->loads_more,
+                    (int)r->sum_bytes, (int)r->all_bytes, (int)r->loads, (int)r->loads_beside);
+    og_text_add(w->text, "};\n        if (!run_%s(facts, a, options))\n            return {};\n",
+                kernel->space.n_reduced ? "reduced" : "vectors");
 }
 
 /* The dims of a factor that are summed: all that are not the result's. */
@@ -311,7 +324,7 @@ static bool add_hopper(const writer *w, const og_kernel *kernel, int32_t operand
     og_pytorch_operand places[64];
     unsigned neighbours = 0, still = 0;
     int32_t count;
-    const char *source = p->units ? p->units[kernel - p->plan.kernels] : NULL;
+    const char *source = p->units[kernel - p->plan.kernels].source;
     if (!source)
         return false;
     og_pytorch_operands(p, w->roles, kernel, places, &count);
@@ -389,42 +402,34 @@ static void add_kernel(const writer *w, int32_t k)
     if (og_pytorch_form(kernel) == OG_KERNEL_PRODUCT)
         add_product(w, kernel, count, name);
     else
-        og_text_add(w->text, "        launch_%s(dtype_number(dtype), launching, a);\n", name);
+        add_any(w, kernel, operands, name);
     og_text_add(w->text, "    }\n");
 }
 
-/* ---- launchers, which are compiled without PyTorch ------------------------------------------- */
+/* ---- launchers of products, which are compiled without PyTorch ------------------------------ */
 
 static void add_launcher_signature(const og_pytorch_program *program, int32_t k, const char *end,
                                    og_text *text)
 {
-    bool is_product = og_pytorch_form(&program->plan.kernels[k]) == OG_KERNEL_PRODUCT;
-    og_text_add(text, "void launch_%s%d(int dtype, const Launching &l, const Args &a%s)%s",
-                program->name, (int)k,
-                is_product ? ", int64_t k,\n                      const int64_t *steps" : "", end);
+    og_text_add(text,
+                "void launch_%s%d(int dtype, const Launching &l, const Args &a, int64_t k,\n"
+                "                      const int64_t *steps)%s",
+                program->name, (int)k, end);
 }
 
-void og_pytorch_add_launchers(const og_pytorch_program *program, const og_pytorch_role *roles,
-                              og_text *text)
+void og_pytorch_add_launchers(const og_pytorch_program *program, og_text *text)
 {
     for (int32_t k = 0; k < program->plan.kernel_count; k++) {
         const og_kernel *kernel = &program->plan.kernels[k];
-        og_kernel_form form = og_pytorch_form(kernel);
-        og_pytorch_operand operands[64];
-        int32_t count;
-        og_pytorch_operands(program, roles, kernel, operands, &count);
+        if (!kernel->product_count)
+            continue;
         og_text_add(text, "\n");
         add_launcher_signature(program, k, "\n{\n    by_dtype(dtype, [&](auto t) {\n", text);
-        if (form == OG_KERNEL_PRODUCT)
-            og_text_add(text,
-                        "        run_product<%s%d, decltype(t)>(l, a, %d, %d, %d, k, steps);\n",
-                        program->name, (int)k, (int)kernel->matrices.batch_rank,
-                        (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
-        else
-            og_text_add(text, "        run_%s<%s%d, decltype(t)>(l, a, %d);\n",
-                        form == OG_KERNEL_ROWS ? "rows" : "pointwise", program->name, (int)k,
-                        (int)find_lead(kernel, operands, form == OG_KERNEL_ROWS));
-        og_text_add(text, "    });\n}\n");
+        og_text_add(text,
+                    "        run_product<%s%d, decltype(t)>(l, a, %d, %d, %d, k, steps);\n"
+                    "    });\n}\n",
+                    program->name, (int)k, (int)kernel->matrices.batch_rank,
+                    (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
     }
 }
 
@@ -454,8 +459,12 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     const char *first = names[first_tensor(&w)];
     og_arena arena = {0};
     og_text_add(text, "\n");
+    bool has_products = false;
     for (int32_t k = 0; k < plan->kernel_count; k++)
-        add_launcher_signature(program, k, ";\n", text);
+        if (plan->kernels[k].product_count) {
+            has_products = true;
+            add_launcher_signature(program, k, ";\n", text);
+        }
     w.needs = OG_ARENA_NEW(&arena, uint64_t, (size_t)plan->kernel_count);
     if (!w.needs) {
         text->failed = true;
@@ -470,16 +479,21 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     add_numbers(&w);
     og_text_add(text,
                 "    const c10::DeviceGuard guard(%s.device());\n"
-                "    const at::ScalarType dtype = %s.scalar_type();\n"
-                "    const at::TensorOptions options = %s.options();\n"
-                "    Held held = {options, {}};\n"
-                "    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, "
-                "&held};\n",
-                first, first, first);
-    if (plan->buffer_count > plan->input_count + plan->output_count)
+                "    const at::TensorOptions options = %s.options();\n",
+                first, first);
+    if (has_products)
         og_text_add(text,
-                    "    const at::TensorOptions kept_options =\n"
-                    "        options.dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);\n");
+                    "    const at::ScalarType dtype = %s.scalar_type();\n"
+                    "    Held held = {options, {}};\n"
+                    "    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, "
+                    "&held};\n",
+                    first);
+    if (plan->buffer_count > plan->input_count + plan->output_count)
+        og_text_add(
+            text,
+            "    const at::TensorOptions kept_options =\n"
+            "        options.dtype(%s.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);\n",
+            first);
     for (int32_t b = plan->input_count; b < plan->buffer_count; b++) {
         og_text_add(text, b == plan->input_count ? "    Tensor " : ", ");
         add_buffer_name(&w, b);

@@ -73,7 +73,7 @@ static unsigned grid_of(int64_t blocks)
 }
 
 /* Of the current device. */
-int attribute(cudaDeviceAttr which)
+static int attribute(cudaDeviceAttr which)
 {
     int value = 0, device = 0;
     check_cuda(cudaGetDevice(&device));

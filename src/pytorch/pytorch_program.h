@@ -11,6 +11,7 @@
 #ifndef OG_PYTORCH_PROGRAM_H
 #define OG_PYTORCH_PROGRAM_H
 
+#include "cuda/emit/cuda_work.h"
 #include "plan/planner.h"
 #include "pytorch/pytorch.h"
 
@@ -46,9 +47,15 @@ typedef struct {
     int32_t tensor_count; /* inputs before the counts */
     og_pytorch_count *counts;
     int32_t count_count;
-    bool is_uniform; /* pointwise, every tensor of one shape: any rank will do */
-    const char **units; /* [kernel] its source for Hopper, or NULL; NULL: none has one */
+    bool is_uniform;               /* pointwise, every tensor of one shape: any rank will do */
+    struct og_pytorch_unit *units; /* [kernel] */
 } og_pytorch_program;
+
+/* The library's kernels for one of a program. */
+typedef struct og_pytorch_unit {
+    const char *source;  /* NULL: there are none */
+    og_cuda_facts facts; /* of a kernel without products */
+} og_pytorch_unit;
 
 /* Plans graph, whose inputs have these shapes (values of sizes). The arena keeps what the
  * program points to. Release with og_pytorch_program_free(). */
@@ -104,28 +111,33 @@ typedef struct {
 } og_pytorch_source;
 void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const char *roots,
                            og_text *text);
+/* The same; apart: of each source by itself, into out[source]. */
+void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
+                    og_text *out);
 /* f_NAME of float and of double for every function of src/math, a line each. */
 void og_pytorch_add_overloads(og_text *text);
 /* pytorch_kernel.c: what a kernel computes, as device code. */
 void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
                            int32_t kernel, og_text *text);
-/* pytorch_unit.c: the source of kernel k for Hopper, in the arena, or NULL: it is no product of
- * float32 that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
-const char *og_pytorch_find_unit(const og_pytorch_program *program, const og_pytorch_program *sized,
-                                 const og_pytorch_role *roles, int32_t k, og_arena *arena);
-/* A number that it defines. */
+/* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
+ * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
+const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
+                                   const og_pytorch_program *sized, const og_pytorch_role *roles,
+                                   int32_t k, og_arena *arena);
+/* The unit of kernel k, which has no product: one source of all bodies. */
+ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pytorch_role *roles,
+                                 int32_t k, og_arena *arena, og_pytorch_unit *unit,
+                                 ogive_error *error);
+/* A number that a unit's source defines. */
 int og_pytorch_unit_number(const char *source, const char *name);
-/* The unit that has it, and the files that units include, as entries of a dict in Python. */
-void og_pytorch_add_unit(const og_pytorch_program *program, const og_pytorch_role *roles, int32_t k,
-                         const char *source, og_text *text);
+/* The files that units include, as entries of a dict in Python. */
 void og_pytorch_add_unit_files(const char *units, og_text *text);
 /* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.
  * names: [tensor] in C++. */
 void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,
                               const char *const *names, bool is_gradient, og_text *text);
-/* What it calls for each kernel, in a source that has nothing of PyTorch. */
-void og_pytorch_add_launchers(const og_pytorch_program *program, const og_pytorch_role *roles,
-                              og_text *text);
+/* What it calls for each product, in a source that has nothing of PyTorch. */
+void og_pytorch_add_launchers(const og_pytorch_program *program, og_text *text);
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
                              const og_pytorch_role *roles, const char *const *names,
                              bool is_gradient, og_text *text);

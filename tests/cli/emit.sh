@@ -22,7 +22,7 @@ OGIVE_CACHE_DIR=$(printf 'a%.0s' {1..5000}) ogive warm 'x + 2 * x' x=16x16 --arc
 OGIVE_DUMP=dump ogive warm 'x + 1' x=16x16 --arch 90a > /dev/null
 ls dump | sed 's/^[0-9a-f]*/KEY/'
 # A file for PyTorch.
-ogive emit --pytorch 'sigmoid(x)' | grep -cE '^class ModelNew|pass'
+ogive emit --pytorch 'sigmoid(x)' | grep -cwE '^class ModelNew|pass'
 ogive emit --pytorch 'z = linear(x, fc.weight, fc.bias); z * s' x=4x3 --init 'n, m, s' \
     --module 'fc=nn.Linear(n, m)' --scalar s -o model.py
 sed -n '/^def _plain/,$p' model.py

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""`ogive emit --pytorch`: the files it writes, on the CPU, and their CUDA sources under an
-emulator (tests/pytorch/emulator.h). tests/pytorch/emitted_gpu.py runs the same formulas on a
-GPU, tests/test_cuda_pytorch.c has NVRTC compile such files."""
+"""`ogive emit --pytorch`: the files it writes, on the CPU, and their kernels on what stands in for
+driver and NVRTC (tests/cuda), products that are not the library's under an emulator
+(tests/pytorch/emulator.h). tests/pytorch/emitted_gpu.py runs the same formulas on a GPU."""
 
 import copy
+import ctypes.util
 import os
 import pathlib
 import pickle
@@ -17,10 +18,10 @@ import torch
 import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
+sys.path[:0] = [str(ROOT / "tests" / "pytorch"), str(ROOT / "bench")]
 from emitted_cases import CASES  # noqa: E402
 from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
-from emulated import LIBRARIES, Emulated  # noqa: E402
+from emulated import BODIES, LIBRARIES, NVRTC, Emulated, compile_unit, numbers_of  # noqa: E402
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -248,18 +249,33 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
         module = emit_module(tmp_path, formula)
         monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
         for part in ("forward", "backward"):
-            def load_inline(name, cpp_sources, cuda_sources, functions, extra_cflags, extra_cuda_cflags,
-                            no_implicit_headers, part=part):
+            def load_inline(name, cpp_sources, cuda_sources, with_cuda, functions, extra_cflags,
+                            extra_cuda_cflags, no_implicit_headers, part=part):
                 names.append(name)
-                assert functions == [part] and f" {part}(" in cpp_sources and no_implicit_headers
-                assert "--fmad=false" in extra_cuda_cflags
-                # What nvcc sees has nothing of PyTorch, whose headers take it a minute.
-                assert "<<<" in cuda_sources and not re.search("at::|c10|torch", cuda_sources)
-                assert "<<<" not in cpp_sources
+                assert functions[0] == part and f" {part}(" in cpp_sources and no_implicit_headers
+                assert "--fmad=false" in extra_cuda_cflags and cuda_sources is None and with_cuda
                 return type("extension", (), {part: None})
             monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
             getattr(module, f"_{part}")()
     assert len(set(names)) == 4 and names[:2] == names[4:]
+
+
+def test_units_have_names_of_their_own(tmp_path, monkeypatch):
+    """A unit is built once for its numbers, without PyTorch's headers, which take nvcc a minute."""
+    module, built = emit_module(tmp_path, "sigmoid(x)"), []
+
+    def load_inline(name, cpp_sources, cuda_sources, is_python_module, extra_cuda_cflags,
+                    no_implicit_headers):
+        built.append((name, extra_cuda_cflags))
+        assert not cpp_sources and not is_python_module and no_implicit_headers
+        assert not re.search("at::|c10|torch", cuda_sources) and "--fmad=false" in extra_cuda_cflags
+        return ctypes.util.find_library("m")  # something to open
+    monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
+    for dtype, unit in (("og_float32", "Forward0"), ("og_float16", "Forward0"), ("og_float32", "Backward0"),
+                        ("og_float32", "Forward0")):
+        with pytest.raises(AttributeError, match="ogive_run"):
+            module._unit(unit, numbers_of("vectors", dtype, 3))
+    assert len({name for name, _ in built}) == 3 and built[0] == built[3]
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -310,7 +326,11 @@ def test_constructors(init):
     compile(done.stdout, "emitted.py", "exec")
 
 
-# ---- the CUDA source, emulated ------------------------------------------------------------
+# ---- kernels, emulated ---------------------------------------------------------------------
+
+needs_stand_ins = pytest.mark.skipif(not all(map(os.path.exists, LIBRARIES.values())),
+                                     reason="build/tests has no stand-ins for driver and NVRTC")
+
 
 def check_emulated(emulated, name, run, dtype, layout):
     _, _, _, reference, low, high = CASES[name]
@@ -346,9 +366,10 @@ EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "red
             "layer_norm", "linear_sum", "linear_lse", "two_linears", "gated", "batched", "transposed"]
 
 
+@needs_stand_ins
 @pytest.mark.parametrize("name", EMULATED)
 def test_emulated(name, emulate):
-    """Every template, layout and dtype in some case; every case in all with OGIVE_TEST_FULL."""
+    """Every body, layout and dtype in some case; every case in all with OGIVE_TEST_FULL."""
     emulated = emulate(name)
     torch.manual_seed(1)
     run = CASES[name][2][0]
@@ -365,6 +386,66 @@ def test_emulated(name, emulate):
         if name != "unary_a":  # which takes any shape
             with pytest.raises(ValueError, match="dims|size"):
                 emulated.call("forward", bad)
+
+
+# Of kernels without products: a case, sizes, a dtype, how tensors lie, and the body that serves.
+SAME = [("softmax", (40, 257), torch.float32, "contiguous", "rows"),
+        ("softmax", (40, 257), torch.bfloat16, "transposed", "columns"),
+        ("softmax", (3, 17000), torch.float32, "strided", "rows_split"),
+        ("softmax", (3, 17000), torch.float16, "transposed", "columns_split"),
+        ("softmax", (2100, 4100), torch.float32, "transposed", "columns_tiles"),
+        ("layer_norm", (33, 64), torch.float16, "contiguous", "rows"),
+        ("unary_a", (37, 129), torch.bfloat16, "strided", "vectors"),
+        ("unary_a", (2, 3, 4, 5), torch.float32, "transposed", "vectors"),
+        ("reductions", (5, 6, 70), torch.float32, "contiguous", "rows"),
+        ("reductions", (5, 6, 70), torch.float16, "strided", "columns")]
+
+
+def call_cpu(formula, inputs, results):
+    """What the library gives on the CPU, whose bits are those of its CUDA kernels."""
+    from binding import Library
+    library = Library(LIBRARIES["cuda"].parents[1] / "libogive.so")
+    want = [torch.empty_like(r) for r in results]
+    library.plan(formula, inputs, want)()
+    return want
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("name, size, dtype, layout, body", SAME)
+def test_same_bits(name, size, dtype, layout, body, emulate):
+    """A file gives the library's bits, whatever the layout."""
+    emulated, (formula, shapes) = emulate(name), CASES[name][:2]
+    torch.manual_seed(5)
+    inputs = [dict(layouts((torch.rand(size[-len(shape):]) * 6 - 3).to(dtype))).get(layout) for shape in shapes.values()]
+    inputs = [x if x is not None else torch.rand(size[-1:]).to(dtype) for x in inputs]
+    got = emulated.call("forward", inputs)
+    bits = torch.int32 if dtype == torch.float32 else torch.int16
+    for i, (g, w) in enumerate(zip(got, call_cpu(formula, inputs, got), strict=True)):
+        assert torch.equal(g.contiguous().view(bits), w.contiguous().view(bits)), f"result {i}"
+    served = {emulated.served_by("forward", f"Forward{i}") for i in range(5)}
+    assert body in served, served
+
+
+COMPILED = ["unary_a", "binary", "softmax", "reductions", "layer_norm", "rows_tail"]
+
+
+@pytest.mark.skipif(not NVRTC, reason="OGIVE_TEST_NVRTC does not name NVRTC's library")
+@pytest.mark.parametrize("name", COMPILED)
+def test_units_compile(name, tmp_path):
+    """Every body of every unit, for some dtype and GPU; for all of them with OGIVE_TEST_FULL."""
+    formula, shapes = CASES[name][:2]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    forms, archs, turn = ["float32", "float16", "bfloat16", "float64"], ["80", "90", "100"], 0
+    for unit, text in module.UNITS.items():
+        operands = int(re.search(r"OG_OPERANDS = (\d+)", text)[1])
+        for body in BODIES:
+            if (body == "vectors") != ("og_pointwise" in text):
+                continue
+            turn += 1
+            full = os.environ.get("OGIVE_TEST_FULL", "0") != "0"
+            for form in forms if full else [forms[turn % 4]]:
+                for arch in archs if full else [archs[turn % 3]]:
+                    compile_unit(module, unit, numbers_of(body, f"og_{form}", operands), arch)
 
 
 # ---- the library's kernels for Hopper -------------------------------------------------------
@@ -385,10 +466,6 @@ HOPPER = {
               [[(3, 70, 68), (3, 68, 132), (70, 132)], [(2, 33, 65), (2, 65, 131), (33, 131)]],
               ["og_turn_w", "og_split", "og_multiply_float32", "og_redo"]),
 }
-needs_stand_ins = pytest.mark.skipif(not all(map(os.path.exists, LIBRARIES.values())),
-                                     reason="build/tests has no stand-ins for driver and NVRTC")
-
-
 def call_library(command, formula, inputs, folder):
     """What the library's own kernels give on the same stand-in for a GPU."""
     named = []

@@ -69,7 +69,7 @@ class Unit:
     """A unit's source, compiled for the CPU: `address` is that of its ogive_run()."""
 
     def __init__(self, source, folder, name):
-        image = self.compile(source)
+        image = compile_source(LIBRARIES["nvrtc"], source, b"--fmad=false", b"--gpu-architecture=sm_90a")
         path = folder / f"{name}.so"
         path.write_bytes(image)
         self.cuda, self.module = start_driver(), ctypes.c_void_p()
@@ -80,22 +80,6 @@ class Unit:
         host[:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self.callbacks]
         self.address = ctypes.cast(self.library.ogive_run, ctypes.c_void_p).value
         self.launched = []
-
-    def compile(self, source):
-        nvrtc, program = ctypes.CDLL(str(LIBRARIES["nvrtc"])), ctypes.c_void_p()
-        options = (ctypes.c_char_p * 2)(b"--fmad=false", b"--gpu-architecture=sm_90a")
-        size = ctypes.c_size_t()
-        check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"unit", 0, None, None))
-        if nvrtc.nvrtcCompileProgram(program, 2, options):
-            nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-            log = ctypes.create_string_buffer(size.value)
-            nvrtc.nvrtcGetProgramLog(program, log)
-            raise RuntimeError(log.value.decode()[:4000])
-        check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-        image = ctypes.create_string_buffer(size.value)
-        check(nvrtc.nvrtcGetCUBIN(program, image))
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-        return image.raw
 
     def launch(self, kernel, blocks, threads, shared, overlaps, argument):
         function, attribute = ctypes.c_void_p(), Attribute(id=6, allowed=1)
@@ -115,6 +99,59 @@ class Unit:
             (ctypes.c_uint64 * 3)(m.columns, m.rows, m.depth), (ctypes.c_uint64 * 2)(m.pitch, m.slab),
             (ctypes.c_uint32 * 3)(m.box_columns, m.box_rows, m.box_depth), (ctypes.c_uint32 * 3)(1, 1, 1),
             0, 3, 3, 0)
+
+
+# A body's own numbers, of some size.
+BODIES = {
+    "vectors": {"OG_LEAD": 0, "OG_OUTER": 1, "OG_BATCH": 1},
+    "rows": {"OG_GROUP": 32, "OG_VECTORS": 2, "OG_STEPS": 2, "OG_FLIGHT": 1, "OG_KEEPS": 1, "OG_FLAT": 1,
+             "OG_WHOLE": 1},
+    "rows_split": {"OG_GROUP": 256, "OG_VECTORS": 1, "OG_STEPS": 32, "OG_FLIGHT": 4, "OG_KEEPS": 0,
+                   "OG_FLAT": 1, "OG_WHOLE": 0, "OG_COMBINERS": 32, "OG_COMBINE_THREADS": 128},
+}
+for body in ("columns", "columns_tiles", "columns_split"):
+    BODIES[body] = {"OG_X": 32, "OG_Y": 8, "OG_RUNS": 8, "OG_FLIGHT": 2, "OG_SHARED_BYTES": 48 << 10,
+                    "OG_BLOCKS": 1}
+
+
+def numbers_of(body, form, operands):
+    """Numbers that a unit may be asked for: two dims, every operand a neighbour along the vectors."""
+    kept = 2 if body == "vectors" else 1
+    numbers = {"OG_FORM": form, "OG_MOVES": ",".join("3" * operands), "OG_MOTIONS": ",".join("1" * operands),
+               "BODY": body, "OG_BODY": 2 << list(BODIES).index(body), "OG_IS_DOUBLE": int(form == "og_float64"),
+               "OG_INDEX_BITS": 32, "OG_DIMS": 2, "OG_KEPT_DIMS": kept,
+               "OG_VECTOR_DIM": 0 if body.startswith("columns") else 1, "OG_V": 2, "OG_THREADS": 256,
+               **BODIES[body]}
+    return "".join(f"{name} {value}\n" for name, value in numbers.items())
+
+
+NVRTC = os.environ.get("OGIVE_TEST_NVRTC")  # the real one
+
+
+def compile_unit(module, name, numbers, arch):
+    """Has NVRTC compile a unit's device code."""
+    text = module.UNITS[name]
+    module.UNITS[name] = text[:text.index('#include "pytorch/')]
+    compile_source(NVRTC, module._source(name, numbers), b"--fmad=false", b"--std=c++17", b"-diag-suppress=177",
+                   f"--gpu-architecture=sm_{arch}".encode())
+    module.UNITS[name] = text
+
+
+def compile_source(library, source, *options):
+    nvrtc, program = ctypes.CDLL(str(library)), ctypes.c_void_p()
+    given, size = (ctypes.c_char_p * len(options))(*options), ctypes.c_size_t()
+    check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"unit", 0, None, None))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(max(size.value, 1))
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if failed or b"warning" in log.value:
+        raise RuntimeError(log.value.decode()[:4000])
+    check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+    image = ctypes.create_string_buffer(size.value)
+    check(nvrtc.nvrtcGetCUBIN(program, image))
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return image.raw
 
 
 class View(ctypes.Structure):
@@ -182,18 +219,26 @@ def translate(kernels, host):
 class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
         self.module, self.folder = load(path), pathlib.Path(folder)
-        self.has_units, self.units = hasattr(self.module, "UNITS"), {}
+        self.units = {}
+        for path in self.module.KERNELS:  # which for a GPU alone are shorter
+            if path.startswith("math/"):
+                self.module.KERNELS[path] = (ROOT / "src" / path).read_text()
+        self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+        self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
             self.functions = dict(zip(parts, built))
 
     def build(self, part, folder):
-        m, upper = self.module, part.upper()
-        launches = m.LAUNCH_SHARED + getattr(m, f"LAUNCH_{upper}")
+        m, upper, kernels, launches = self.module, part.upper(), "", ""
         host = m.HOST_SHARED + getattr(m, f"HOST_{upper}")
         signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
-        kernels, host = translate(m.ARGS + m.CUDA_SHARED + getattr(m, f"CUDA_{upper}"),
-                                  launches + (m._inline(host, set()) if self.has_units else host))
+        if hasattr(m, "CUDA_SHARED"):  # products
+            kernels = m.CUDA_SHARED + getattr(m, f"CUDA_{upper}")
+            launches = m.LAUNCH_SHARED + getattr(m, f"LAUNCH_{upper}")
+        call = m.KERNELS["pytorch/call.cuh"]
+        kernels, launches = translate(kernels, launches)
+        _, host = translate("", m._inline(host, set()))
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
@@ -217,29 +262,29 @@ class Emulated:
                     strncpy(error, e.what(), 999);
                 }}
             }}"""
-        if self.has_units:
-            glue += """
-                extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
-                extern "C" void add(const char *name, const char *numbers, int64_t run)
-                {
-                    add_unit(name, numbers, run);
-                }
-                extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
-        source, library = folder / f"{part}.cpp", folder / f"{part}.so"
+        glue += """
+            extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
+            extern "C" void add(const char *name, const char *numbers, int64_t run)
+            {
+                add_unit(name, numbers, run);
+            }
+            extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
+        library, sources = folder / f"{part}.so", [folder / f"{part}.cpp"]
         # What emulator.h needs of the file's own types comes first.
-        types = "template <class P> struct IsBfloat16;\n"
-        source.write_text(types + f'#include "{HERE}/emulator.h"\n' + kernels + host + glue)
+        types = "template <class P> struct IsBfloat16;\n" + f'#include "{HERE}/emulator.h"\n'
+        sources[0].write_text(types + host + glue)
+        if kernels:
+            sources.append(folder / f"{part}_products.cpp")
+            sources[1].write_text(types + call + kernels + launches)
         subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared",
-                        "-fPIC", "-o", library, source], check=True)
+                        "-fPIC", "-o", library, *sources], check=True)
         library = ctypes.CDLL(str(library))
-        if self.has_units:
-            library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
+        library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library
 
     def add_unit(self, library):
         """Builds the unit that a call has found missing."""
         name, numbers = (library.missing_part(part).decode() for part in range(2))
-        self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
         unit = Unit(self.module._source(name, numbers), self.folder, f"unit{len(self.units)}")
         self.units[name, numbers] = unit
         library.add(name.encode(), numbers.encode(), ctypes.c_int64(unit.address))

@@ -29,12 +29,17 @@
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
 };
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
-static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
 
 #define __global__
 #define __device__
@@ -71,7 +76,10 @@ static void start_fiber()
     swapcontext(&fibers[current].context, &scheduler);
 }
 
-static void yield_fiber() { swapcontext(&fibers[current].context, &scheduler); }
+static void yield_fiber()
+{
+    swapcontext(&fibers[current].context, &scheduler);
+}
 
 /* Until fibers [first, first + count) have come as far; those that ended count too. */
 static void wait_for(int first, int count, int Fiber::*counter)
@@ -87,8 +95,14 @@ static void wait_for(int first, int count, int Fiber::*counter)
     }
 }
 
-static void __syncthreads() { wait_for(0, (int)blockDim.x, &Fiber::barriers); }
-static void sync_warp() { wait_for(current / 32 * 32, 32, &Fiber::warp_barriers); }
+static void __syncthreads()
+{
+    wait_for(0, (int)blockDim.x, &Fiber::barriers);
+}
+static void sync_warp()
+{
+    wait_for(current / 32 * 32, 32, &Fiber::warp_barriers);
+}
 
 template <class T> static T __shfl_xor_sync(unsigned, T value, int delta)
 {
@@ -156,16 +170,53 @@ static void emulate(dim3 grid, int threads, size_t shared, std::function<void()>
 
 /* ---- device functions, in place of those with assembly ---------------------------------- */
 
-static int __float_as_int(float x) { int u; memcpy(&u, &x, 4); return u; }
-static float __int_as_float(int u) { float x; memcpy(&x, &u, 4); return x; }
-static long long __double_as_longlong(double x) { long long u; memcpy(&u, &x, 8); return u; }
-static double __longlong_as_double(long long u) { double x; memcpy(&x, &u, 8); return x; }
-static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-template <class T> static T min(T a, T b) { return b < a ? b : a; }
-template <class T> static T max(T a, T b) { return a < b ? b : a; }
+static int __float_as_int(float x)
+{
+    int u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+static float __int_as_float(int u)
+{
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+static long long __double_as_longlong(double x)
+{
+    long long u;
+    memcpy(&u, &x, 8);
+    return u;
+}
+static double __longlong_as_double(long long u)
+{
+    double x;
+    memcpy(&x, &u, 8);
+    return x;
+}
+static float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+template <class T> static T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+template <class T> static T max(T a, T b)
+{
+    return a < b ? b : a;
+}
 
-static float og_reciprocal_normal_f32(float x) { return 1.0f / x; }
-static float og_f32_from_f16(unsigned short h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
+static float og_reciprocal_normal_f32(float x)
+{
+    return 1.0f / x;
+}
+static float og_f32_from_f16(unsigned short h)
+{
+    _Float16 x;
+    memcpy(&x, &h, 2);
+    return (float)x;
+}
 static unsigned short og_f16_from_f32(float x)
 {
     _Float16 h = (_Float16)x;
@@ -173,7 +224,10 @@ static unsigned short og_f16_from_f32(float x)
     memcpy(&bits, &h, 2);
     return bits;
 }
-static void store_words(void *to, const uint4 &w) { memcpy(to, &w, 16); }
+static void store_words(void *to, const uint4 &w)
+{
+    memcpy(to, &w, 16);
+}
 
 static void finish_copy(const Copy &c)
 {
@@ -192,7 +246,10 @@ static void copy_async(void *to, const void *from, int bytes)
         finish_copy(copy);
 }
 
-static void end_copies() { fibers[current].groups.push_back({}); }
+static void end_copies()
+{
+    fibers[current].groups.push_back({});
+}
 
 template <int under_way> static void wait_copies()
 {
@@ -245,8 +302,8 @@ static float half_of(unsigned pair, int which, bool is_bfloat16)
 
 /* mma.m16n8k16: of lane 4 g + t, left[r] has rows g + r % 2 * 8 and k = 2 t + r / 2 * 8, right[r]
  * column g and k = 2 t + r * 8, sum[e] row g + e / 2 * 8 and column 2 t + e % 2. */
-template <class P> static void multiply(float *sum, const unsigned *left, const unsigned *right,
-                                        bool first)
+template <class P>
+static void multiply(float *sum, const unsigned *left, const unsigned *right, bool first)
 {
     const bool is_bfloat16 = IsBfloat16<P>::value;
     memcpy(exchanged[current], left, 16);
@@ -275,35 +332,53 @@ enum cudaDeviceAttr {
     cudaDevAttrMultiProcessorCount,
     cudaDevAttrComputeCapabilityMajor,
     cudaDevAttrComputeCapabilityMinor,
+    cudaDevAttrMaxThreadsPerMultiProcessor,
     cudaDevAttrMaxSharedMemoryPerBlockOptin
 };
 
 typedef int cudaError_t;
 enum { cudaSuccess };
-static inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-static inline cudaError_t cudaGetDevice(int *device) { return *device = 0; }
-static inline const char *cudaGetErrorString(cudaError_t) { return "an error"; }
+static inline cudaError_t cudaGetLastError()
+{
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDevice(int *device)
+{
+    return *device = 0;
+}
+static inline const char *cudaGetErrorString(cudaError_t)
+{
+    return "an error";
+}
 
 /* EMULATOR_SHARED: bytes of a block's shared memory; 232448 (H100) if not set. EMULATOR_HOPPER=1: it
  * is one, for kernels that only Hopper has; else something newer. */
 static int cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int)
 {
     const char *shared = getenv("EMULATOR_SHARED");
-    *value = which == cudaDevAttrMultiProcessorCount      ? 4
-             : which == cudaDevAttrComputeCapabilityMajor ? 9
-             : which == cudaDevAttrComputeCapabilityMinor ? !getenv("EMULATOR_HOPPER")
-             : shared                                     ? atoi(shared)
-                                                          : 232448;
+    *value = which == cudaDevAttrMultiProcessorCount           ? 4
+             : which == cudaDevAttrComputeCapabilityMajor      ? 9
+             : which == cudaDevAttrComputeCapabilityMinor      ? !getenv("EMULATOR_HOPPER")
+             : which == cudaDevAttrMaxThreadsPerMultiProcessor ? 64
+             : shared                                          ? atoi(shared)
+                                                               : 232448;
     return 0;
 }
 
-namespace at {
+namespace at
+{
 enum ScalarType { kFloat, kHalf, kBFloat16, kDouble, kByte };
 enum Layout { kStrided };
 struct Device {
-    bool operator==(const Device &) const { return true; }
+    bool operator==(const Device &) const
+    {
+        return true;
+    }
 };
-static inline std::ostream &operator<<(std::ostream &out, const Device &) { return out << "cuda:0"; }
+static inline std::ostream &operator<<(std::ostream &out, const Device &)
+{
+    return out << "cuda:0";
+}
 struct IntArrayRef : std::vector<int64_t> {
     using std::vector<int64_t>::vector;
 };
@@ -315,11 +390,23 @@ static inline std::ostream &operator<<(std::ostream &out, const IntArrayRef &siz
 }
 struct TensorOptions {
     ScalarType type;
-    TensorOptions dtype(ScalarType t) const { return {t}; }
-    ScalarType dtype() const { return type; }
+    TensorOptions dtype(ScalarType t) const
+    {
+        return {t};
+    }
+    ScalarType dtype() const
+    {
+        return type;
+    }
 };
-static inline ScalarType typeMetaToScalarType(ScalarType t) { return t; }
-static inline int64_t size_of(ScalarType t) { return t == kDouble ? 8 : t == kFloat ? 4 : t == kByte ? 1 : 2; }
+static inline ScalarType typeMetaToScalarType(ScalarType t)
+{
+    return t;
+}
+static inline int64_t size_of(ScalarType t)
+{
+    return t == kDouble ? 8 : t == kFloat ? 4 : t == kByte ? 1 : 2;
+}
 
 struct Tensor {
     std::shared_ptr<std::vector<unsigned char>> owned;
@@ -328,18 +415,54 @@ struct Tensor {
     ScalarType type = kFloat;
     bool is_defined = false;
 
-    bool defined() const { return is_defined; }
-    bool is_cuda() const { return true; }
-    Layout layout() const { return kStrided; }
-    Device device() const { return {}; }
-    ScalarType scalar_type() const { return type; }
-    TensorOptions options() const { return {type}; }
-    int64_t dim() const { return (int64_t)size_list.size(); }
-    int64_t size(int64_t d) const { return size_list[d]; }
-    int64_t stride(int64_t d) const { return stride_list[d]; }
-    const IntArrayRef &sizes() const { return size_list; }
-    const IntArrayRef &strides() const { return stride_list; }
-    void *data_ptr() const { return data; }
+    bool defined() const
+    {
+        return is_defined;
+    }
+    bool is_cuda() const
+    {
+        return true;
+    }
+    Layout layout() const
+    {
+        return kStrided;
+    }
+    Device device() const
+    {
+        return {};
+    }
+    ScalarType scalar_type() const
+    {
+        return type;
+    }
+    TensorOptions options() const
+    {
+        return {type};
+    }
+    int64_t dim() const
+    {
+        return (int64_t)size_list.size();
+    }
+    int64_t size(int64_t d) const
+    {
+        return size_list[d];
+    }
+    int64_t stride(int64_t d) const
+    {
+        return stride_list[d];
+    }
+    const IntArrayRef &sizes() const
+    {
+        return size_list;
+    }
+    const IntArrayRef &strides() const
+    {
+        return stride_list;
+    }
+    void *data_ptr() const
+    {
+        return data;
+    }
     int64_t numel() const
     {
         int64_t n = 1;
@@ -408,12 +531,19 @@ inline Tensor Tensor::contiguous() const
 }
 } // namespace at
 
-namespace c10 {
-namespace cuda {
-static inline cudaStream_t getCurrentCUDAStream() { return NULL; }
+namespace c10
+{
+namespace cuda
+{
+static inline cudaStream_t getCurrentCUDAStream()
+{
+    return NULL;
+}
 } // namespace cuda
 struct DeviceGuard {
-    explicit DeviceGuard(at::Device) {}
+    explicit DeviceGuard(at::Device)
+    {
+    }
 };
 } // namespace c10
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * unit_shim.h - takes the place of src/pytorch/launch.cuh where there is no GPU: emulated.py has
+ * unit_shim.h - takes the place of src/pytorch/launch*.cuh where there is no GPU: emulated.py has
  * launches run, and tensor maps made, by the driver that stands in for libcuda (tests/cuda).
  */
 struct shim_host {
-    int (*launch)(const char *kernel, int64_t blocks, int threads, int64_t shared_bytes, int overlaps,
-                  void *argument);
-    int (*map)(void *to, const og_hopper_map *map, const void *address);
+    int (*launch)(const char *kernel, int64_t blocks, int threads, int64_t shared_bytes,
+                  int overlaps, void *argument);
+    int (*map)(void *to, const void *map, const void *address);
 };
 extern "C" {
 __attribute__((visibility("default"))) shim_host og_shim_host;
@@ -15,7 +15,7 @@ __attribute__((visibility("default"))) shim_host og_shim_host;
 #define OG_LAUNCH(kernel, blocks, threads, shared_bytes, overlaps, stream, a)                      \
     og_shim_host.launch(#kernel, blocks, threads, shared_bytes, overlaps, &a)
 
-static int og_make_map(og_map &to, const og_hopper_map &map, const void *address)
+template <class Map, class Of> static int og_make_map(Map &to, const Of &map, const void *address)
 {
     return og_shim_host.map(&to, &map, address);
 }

@@ -157,6 +157,23 @@ void og_cuda_add_defines(og_text *to, const og_cuda_number *numbers)
         og_text_add(to, "#define %s %lld\n", n->name, (long long)n->value);
 }
 
+void og_cuda_add_numbers(og_cuda_emitter *e, const og_cuda_number *numbers)
+{
+    if (!og_cuda_serves(e))
+        og_cuda_add_enum(&e->numbers, numbers);
+}
+
+/* The functions of numbers. */
+static void add_functions(const og_cuda_emitter *e, og_text *source)
+{
+    og_text_add(source, "#include \"math/scalar_base.h\"\n#include \"math/half.h\"\n"
+                        "#include \"math/scalar_f32.h\"\n");
+    if (og_cuda_serves(e))
+        og_text_add(source, "#if OG_IS_DOUBLE\n#include \"math/scalar_f64.h\"\n#endif\n");
+    else if (uses_float64(e->kernel))
+        og_text_add(source, "#include \"math/scalar_f64.h\"\n");
+}
+
 /* Moves text into the arena. */
 static ogive_status keep_source(og_cuda_emitter *e)
 {
@@ -169,12 +186,10 @@ static ogive_status keep_source(og_cuda_emitter *e)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i]->failed)
             return og_fail_memory(e->error, parts[i]->length);
-    og_text_add(&source,
-                "%s#include \"math/scalar_base.h\"\n#include \"math/half.h\"\n"
-                "#include \"math/scalar_f32.h\"\n%s",
-                quiet, uses_float64(e->kernel) ? "#include \"math/scalar_f64.h\"\n" : "");
+    og_text_add(&source, "%s", quiet);
+    add_functions(e, &source);
     og_text_add(&source, "\n%s\n", e->numbers.data);
-    og_cuda_include(&source, "prologue");
+    og_cuda_include(&source, og_cuda_serves(e) ? "any_dtype" : "prologue");
     og_text_add(&source, "\nstruct og_args {\n%s};\n%s%s\n%s", e->arguments.members.data,
                 e->places.data, e->passes.data, e->body.data);
     char *kept = source.failed ? NULL : og_arena_alloc(e->arena, source.length + 1, 1);
@@ -299,13 +314,15 @@ static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
 {
     const og_kernel *kernel = e->kernel;
+    const bool has_totals =
+        og_cuda_serves(e) ? e->wishes->body == OG_CUDA_COLUMNS_SPLIT : kernel->order == OG_COLUMNS;
     for (int32_t p = 0; p < kernel->pass_count; p++) {
         const og_pass *pass = &kernel->passes[p];
         if (og_cuda_has_row_values(pass))
             add_region(e, "sums", p, partials, og_cuda_sums_bytes(pass, false));
         if (og_cuda_has_terms(pass))
             add_region(e, "terms", p, partials, og_cuda_sums_bytes(pass, true));
-        if (og_cuda_has_terms(pass) && kernel->order == OG_COLUMNS)
+        if (og_cuda_has_terms(pass) && has_totals)
             add_region(e, "totals", p, rows, og_cuda_sums_bytes(pass, false));
     }
     if (kernel->pass_count > 1)
@@ -314,14 +331,16 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
 
 static void add_numbers(og_cuda_emitter *e)
 {
-    og_text_add(&e->numbers, "enum { OG_V = %d, OG_THREADS = %d };\n", (int)e->vector,
-                (int)e->threads);
+    og_cuda_add_numbers(
+        e, (const og_cuda_number[]){{"OG_V", e->vector}, {"OG_THREADS", e->threads}, {0}});
     if (e->wishes->numbers)
-        og_text_add(&e->numbers, "#define OG_INDEX_BITS 32\n#if OG_INDEX_BITS == 64\n"
-                                 "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
-                                 "#else\n"
-                                 "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
-                                 "#endif\n");
+        og_text_add(&e->numbers,
+                    "%s#if OG_INDEX_BITS == 64\n"
+                    "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
+                    "#else\n"
+                    "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
+                    "#endif\n",
+                    og_cuda_serves(e) ? "" : "#define OG_INDEX_BITS 32\n");
     else
         og_text_add(&e->numbers, "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
                     e->wide ? "int64_t" : "int32_t", e->wide ? "int64_t" : "int32_t");
@@ -331,12 +350,16 @@ static void add_numbers(og_cuda_emitter *e)
 
 typedef enum { POINTWISE, ROWS, COLUMNS, PRODUCT } kernel_kind;
 
-static kernel_kind kind_of(const og_kernel *kernel)
+static kernel_kind kind_of(const og_cuda_emitter *e)
 {
+    const og_kernel *kernel = e->kernel;
+    const og_cuda_body body = e->wishes->body;
     if (kernel->product_count)
         return PRODUCT;
     if (!kernel->space.n_reduced)
         return POINTWISE;
+    if (og_cuda_serves(e))
+        return body == OG_CUDA_ROWS || body == OG_CUDA_ROWS_SPLIT ? ROWS : COLUMNS;
     return kernel->order == OG_COLUMNS ? COLUMNS : ROWS;
 }
 
@@ -370,8 +393,8 @@ static bool has_windows(const og_kernel *kernel)
 
 static ogive_status emit_best(og_cuda_emitter *e)
 {
-    kernel_kind kind = kind_of(e->kernel);
-    const bool plain_only = kind != PRODUCT && has_windows(e->kernel);
+    kernel_kind kind = kind_of(e);
+    const bool plain_only = og_cuda_serves(e) || (kind != PRODUCT && has_windows(e->kernel));
     size_t i = 0;
     e->vector_dim = e->kernel->space.rank - 1;
     for (;; i++) {
@@ -396,8 +419,9 @@ static ogive_status emit(og_cuda_emitter *e)
     const og_kernel *kernel = e->kernel;
     size_t accesses = (size_t)kernel->access_count * (1 + OG_MAX_WINDOWS) + 1; /* and windows */
     e->is_kept = OG_ARENA_NEW(e->arena, bool, accesses);
+    e->none_kept = OG_ARENA_NEW(e->arena, bool, accesses);
     e->list = OG_ARENA_NEW(e->arena, int32_t, accesses);
-    if (!e->is_kept || !e->list)
+    if (!e->is_kept || !e->none_kept || !e->list)
         return og_fail_memory(e->error, accesses);
     if (og_cuda_count(&kernel->space, 0, kernel->space.rank - kernel->space.n_reduced) == 0 ||
         (!kernel->space.n_reduced && og_cuda_count(&kernel->space, 0, kernel->space.rank) == 0)) {

@@ -53,6 +53,7 @@ typedef struct {
     int32_t threads;    /* OG_THREADS */
 
     bool *is_kept;           /* [access]: read once for all passes, see og_kept */
+    bool *none_kept;         /* [access]: false */
     int32_t *kept_terms;     /* [value]: see og_find_kept_terms(), or NULL */
     int32_t kept_term_count; /* 0: none are kept */
     int32_t *derived;        /* [value]: number of what is computed once for all passes, or -1 */
@@ -82,6 +83,15 @@ typedef struct {
 /* These add "enum { NAME = value, .. };", and a line "#define NAME value" for each number. */
 void og_cuda_add_enum(og_text *to, const og_cuda_number *numbers);
 void og_cuda_add_defines(og_text *to, const og_cuda_number *numbers);
+
+/* An enum of what a body's variant fixes; nothing where the source serves every size: who compiles
+ * it defines these. */
+void og_cuda_add_numbers(og_cuda_emitter *e, const og_cuda_number *numbers);
+/* Does the source serve every size, layout and dtype? */
+static inline bool og_cuda_serves(const og_cuda_emitter *e)
+{
+    return e->wishes->body != OG_CUDA_BEST_BODY;
+}
 
 /* Elements of dims [from, to): 0 if one of them is. */
 int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
@@ -131,6 +141,10 @@ void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text)
 /* name(a, index, at): adds index over dims, or dims [from, to), the last fastest, to at. */
 void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims, int32_t count);
 void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to);
+/* The same between bounds that every kernel without products has. */
+typedef enum { OG_CUDA_FIRST, OG_CUDA_LAST_KEPT, OG_CUDA_REDUCED, OG_CUDA_END } og_cuda_bound;
+void og_cuda_add_seek_between(og_cuda_emitter *e, const char *name, og_cuda_bound from,
+                              og_cuda_bound to);
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
 const char *og_cuda_type_of(og_dtype dtype);
 
@@ -143,6 +157,8 @@ void og_cuda_add_derive(og_cuda_emitter *e);
 /* struct og_row, the kernel's row values, and struct og_kept. */
 void og_cuda_add_row(og_cuda_emitter *e);
 size_t og_cuda_row_bytes(const og_kernel *kernel); /* sizeof(og_row) */
+/* "float", "double", or what stands for either where the source serves both. */
+const char *og_cuda_number_type(const og_cuda_emitter *e, bool is_double);
 /* "&og_row::v3": a value that pass p computes or reads. */
 void og_cuda_print_member(const og_kernel *kernel, int32_t p, int32_t value, og_text *text);
 
@@ -175,6 +191,8 @@ ogive_status og_cuda_find_terms(og_cuda_emitter *e, bool keep);
 size_t og_cuda_sums_bytes(const og_pass *pass, bool terms);
 size_t og_cuda_most_sum_bytes(const og_pass *pass); /* the larger of both, 0 if there are none */
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms);
+/* Bytes of a pass's sums and terms together, the most of any pass. */
+int32_t og_cuda_all_sum_bytes(const og_kernel *kernel);
 
 /* ---- cuda_emit_combine.c ---- */
 

@@ -159,7 +159,8 @@ static void add_constants(og_cuda_emitter *e)
             add_bytes(e, &value, sizeof value);
         else
             add_bytes(e, &narrow, sizeof narrow);
-        og_text_add(&e->arguments.members, "    %s c%d;\n", is_double ? "double" : "float", (int)c);
+        og_text_add(&e->arguments.members, "    %s c%d;\n", og_cuda_number_type(e, is_double),
+                    (int)c);
     }
 }
 
@@ -226,7 +227,10 @@ static void add_places(og_cuda_emitter *e)
         for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
             for (int32_t d = 0; d < dims; d++)
                 add_index_bytes(e, og_window_step(&kernel->accesses[i].windows[w], d));
-    if (dims)
+    if (og_cuda_serves(e))
+        og_text_add(members, "    og_index strides[%d][OG_DIMS];\n",
+                    (int)(kernel->access_count + count_windows(kernel)));
+    else if (dims)
         og_text_add(members, "    og_index strides[%d][%d];\n",
                     (int)(kernel->access_count + count_windows(kernel)), (int)dims);
     add_windows(e);
@@ -234,7 +238,10 @@ static void add_places(og_cuda_emitter *e)
         add_divisor_bytes(e, kernel->space.extent[d]);
     if (!rank)
         add_divisor_bytes(e, 1);
-    og_text_add(members, "    og_divisor dims[%d];\n", rank ? (int)rank : 1);
+    if (og_cuda_serves(e))
+        og_text_add(members, "    og_divisor dims[OG_DIMS];\n");
+    else
+        og_text_add(members, "    og_divisor dims[%d];\n", rank ? (int)rank : 1);
     if (e->wishes->number_count)
         og_text_add(members, "    double numbers[%d];\n", (int)e->wishes->number_count);
 }
@@ -271,6 +278,43 @@ void og_cuda_print_indices(const int32_t *indices, int32_t count, og_text *text)
         og_text_add(text, i ? ", %d" : "%d", (int)indices[i]);
 }
 
+/* Lists of windows, of a source that serves every layout and dtype: see any_operands.cuh. */
+static void add_window_lists(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    static const char *const names[] = {"FIRST_WINDOWS", "WINDOW_COUNTS", "DIVIDES"};
+    for (int list = 0; list < 3; list++) {
+        int32_t first = 0;
+        og_text_add(&e->numbers, "#define OG_%s ", names[list]);
+        for (int32_t i = 0; i < kernel->access_count; i++) {
+            const og_access *access = &kernel->accesses[i];
+            if (list < 2)
+                og_text_add(&e->numbers, "%s%d", i ? "," : "",
+                            (int)(list ? access->window_count : first));
+            for (int32_t w = 0; w < access->window_count; w++, first++)
+                if (list == 2)
+                    og_text_add(&e->numbers, "%s%d", first ? "," : "",
+                                access->windows[w].divisor > 1);
+        }
+        og_text_add(&e->numbers, "\n");
+    }
+}
+
+/* What the layout of operands leaves: which of them are numbers that a kernel kept. */
+static void add_any_operands(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    uint32_t numbers = 0;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const int32_t buffer = kernel->accesses[i].buffer;
+        bool is_number = buffer < 0 || e->plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY;
+        numbers |= (uint32_t)is_number << i;
+    }
+    og_text_add(&e->numbers, "#define OG_KEPT_NUMBERS 0x%x\n", (unsigned)numbers);
+    if (count_windows(kernel))
+        add_window_lists(e);
+}
+
 void og_cuda_add_operands(og_cuda_emitter *e)
 {
     static const char *const motions[] = {
@@ -285,11 +329,14 @@ void og_cuda_add_operands(og_cuda_emitter *e)
     int32_t tensors = 0;
     add_places(e);
     add_constants(e);
-    og_text_add(to,
-                "\nenum { OG_OPERANDS = %d, OG_WINDOWS = %d, OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = "
-                "%d, OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
-                (int)kernel->access_count, (int)windows, (int)e->vector_dim,
-                e->vector_dim < kernel->space.rank - kernel->space.n_reduced,
+    og_text_add(to, "\nenum { OG_OPERANDS = %d, OG_WINDOWS = %d, ", (int)kernel->access_count,
+                (int)windows);
+    if (og_cuda_serves(e))
+        og_text_add(to, "OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS");
+    else
+        og_text_add(to, "OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = %d", (int)e->vector_dim,
+                    e->vector_dim < kernel->space.rank - kernel->space.n_reduced);
+    og_text_add(to, ", OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
                 kernel->space.n_reduced && !kernel->product_count, e->mends);
     for (int32_t i = 0; i < kernel->access_count; i++)
         if (og_cuda_number_of(e, i) < 0)
@@ -298,7 +345,11 @@ void og_cuda_add_operands(og_cuda_emitter *e)
         e->list[tensors + w] = kernel->access_count + w;
     og_cuda_print_indices(e->list, tensors + windows, to);
     og_text_add(to, "> og_all_places;\n");
-    og_cuda_include(to, "operands");
+    og_cuda_include(to, og_cuda_serves(e) ? "any_operands" : "operands");
+    if (og_cuda_serves(e)) {
+        add_any_operands(e);
+        return;
+    }
     og_text_add(to, "\n");
     for (int32_t t = 0; t < tensors; t++) {
         const int32_t i = e->list[t];
@@ -330,6 +381,23 @@ void og_cuda_add_seek(og_cuda_emitter *e, const char *name, const int32_t *dims,
         og_text_add(&e->places, ">(a, index, at);\n");
     }
     og_text_add(&e->places, "}\n");
+}
+
+void og_cuda_add_seek_between(og_cuda_emitter *e, const char *name, og_cuda_bound from,
+                              og_cuda_bound to)
+{
+    static const char *const names[] = {"0", "OG_KEPT_DIMS - 1", "OG_KEPT_DIMS", "OG_DIMS"};
+    const og_space *space = &e->kernel->space;
+    const int32_t kept = space->rank - space->n_reduced;
+    const int32_t bounds[] = {0, kept > 0 ? kept - 1 : 0, kept, space->rank};
+    if (!og_cuda_serves(e)) {
+        og_cuda_add_seek_range(e, name, bounds[from], bounds[to]);
+        return;
+    }
+    og_text_add(&e->places,
+                "\nOG_FN void %s(const og_args &a, og_index index, og_offsets &at)\n{\n"
+                "    og_seek_between<%s, %s>(a, index, at);\n}\n",
+                name, names[from], names[to]);
 }
 
 void og_cuda_add_seek_range(og_cuda_emitter *e, const char *name, int32_t from, int32_t to)

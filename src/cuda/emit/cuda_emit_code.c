@@ -11,8 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const type_names[] = {
-    [OG_F32] = "float", [OG_F64] = "double", [OG_MASK32] = "uint32_t"};
+const char *og_cuda_number_type(const og_cuda_emitter *e, bool is_double)
+{
+    return og_cuda_serves(e) ? "og_real" : is_double ? "double" : "float";
+}
+
+static const char *type_of(const og_cuda_emitter *e, int32_t value)
+{
+    og_type type = e->kernel->values[value].type;
+    return type == OG_MASK32 ? "uint32_t" : og_cuda_number_type(e, type == OG_F64);
+}
 
 static bool is_row_value(const og_kernel *kernel, int32_t value)
 {
@@ -45,8 +53,9 @@ static void print_convert(const og_kernel *kernel, const og_instr *instr, og_tex
 }
 
 /* A function of functions.def. A mask's type is that of what it compares. */
-static void print_call(const og_kernel *kernel, const og_instr *instr, og_text *text)
+static void print_call(const og_cuda_emitter *e, const og_instr *instr, og_text *text)
 {
+    const og_kernel *kernel = e->kernel;
     const og_function *function = og_function_of(instr->op);
     const char *infix = function->kind == OG_SCALAR ? og_op_infix(instr->op) : NULL;
     if (infix) {
@@ -55,7 +64,10 @@ static void print_call(const og_kernel *kernel, const og_instr *instr, og_text *
         print_value(kernel, instr->args[1], text);
         return;
     }
-    og_text_add(text, "og_%s_%s(", function->name, instr->type == OG_F64 ? "f64" : "f32");
+    if (og_cuda_serves(e))
+        og_text_add(text, "OG_REAL(%s)(", function->name);
+    else
+        og_text_add(text, "og_%s_%s(", function->name, instr->type == OG_F64 ? "f64" : "f32");
     for (int a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++) {
         og_text_add(text, a ? ", " : "");
         print_value(kernel, instr->args[a], text);
@@ -66,7 +78,7 @@ static void print_call(const og_kernel *kernel, const og_instr *instr, og_text *
 }
 
 /* What instr computes; operand: the text of what a LOAD has read. */
-static void print_expression(const og_kernel *kernel, const og_instr *instr, const char *operand,
+static void print_expression(const og_cuda_emitter *e, const og_instr *instr, const char *operand,
                              og_text *text)
 {
     switch ((int)instr->op) {
@@ -77,13 +89,13 @@ static void print_expression(const og_kernel *kernel, const og_instr *instr, con
         og_text_add(text, "a.c%d", (int)instr->index);
         break;
     case OG_OP_CONVERT:
-        print_convert(kernel, instr, text);
+        print_convert(e->kernel, instr, text);
         break;
     case OG_OP_PRODUCT:
         og_text_add(text, "kept.product[%d]", (int)instr->index);
         break;
     default:
-        print_call(kernel, instr, text);
+        print_call(e, instr, text);
     }
 }
 
@@ -92,6 +104,8 @@ static void print_term(const og_cuda_emitter *e, const og_instr *instr, og_text 
 {
     if (e->kept_term_count)
         og_text_add(text, "kept.t%d.e[i]", (int)e->kept_terms[instr->dst]);
+    else if (og_cuda_serves(e))
+        og_text_add(text, "og_fall_of(v%d)", (int)instr->args[0]);
     else
         og_text_add(text, "og_%s(v%d)", instr->type == OG_F64 ? "exp_f64" : "fall_f32",
                     (int)instr->args[0]);
@@ -106,12 +120,11 @@ static void add_element(og_cuda_emitter *e, const og_instr *instr, og_text *to)
     else if (instr->op == OG_OP_LOAD)
         snprintf(operand, sizeof operand, "og_get<%d>(%s, i)", (int)instr->index,
                  e->is_kept[instr->index] ? "kept" : "x");
-    og_text_add(to, "        const %s v%d = ", type_names[e->kernel->values[instr->dst].type],
-                (int)instr->dst);
+    og_text_add(to, "        const %s v%d = ", type_of(e, instr->dst), (int)instr->dst);
     if (e->kept_terms && e->kept_terms[instr->dst] >= 0)
         print_term(e, instr, to);
     else
-        print_expression(e->kernel, instr, operand, to);
+        print_expression(e, instr, operand, to);
     og_text_add(to, ";\n");
 }
 
@@ -137,12 +150,10 @@ static void add_kept_values(og_cuda_emitter *e)
     for (int32_t number = 0; number < e->kept_term_count; number++)
         for (int32_t v = 0; v < e->kernel->value_count; v++)
             if (e->kept_terms[v] == number && is_row_value(e->kernel, v))
-                og_text_add(&e->passes, "    og_pack<%s> t%d;\n",
-                            type_names[e->kernel->values[v].type], (int)number);
+                og_text_add(&e->passes, "    og_pack<%s> t%d;\n", type_of(e, v), (int)number);
     for (int32_t v = 0, next = 0; next < e->derived_count; v++)
         if (e->derived[v] == next)
-            og_text_add(&e->passes, "    og_pack<%s> d%d;\n", type_names[e->kernel->values[v].type],
-                        (int)next++);
+            og_text_add(&e->passes, "    og_pack<%s> d%d;\n", type_of(e, v), (int)next++);
 }
 
 static void add_kept(og_cuda_emitter *e)
@@ -168,7 +179,7 @@ void og_cuda_add_row(og_cuda_emitter *e)
     og_text_add(&e->passes, "\n/* Values of a row. */\nstruct og_row {\n");
     for (int32_t v = 0; v < e->kernel->value_count; v++)
         if (is_row_value(e->kernel, v))
-            og_text_add(&e->passes, "    %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
+            og_text_add(&e->passes, "    %s v%d;\n", type_of(e, v), (int)v);
     og_text_add(&e->passes, "};\n");
     add_kept(e);
     og_cuda_include(&e->passes, e->kernel->space.n_reduced ? "sums" : "results");
@@ -222,7 +233,7 @@ static void add_values(og_cuda_emitter *e, const og_pass *pass, int32_t p)
     for (int32_t i = 0; i < pass->element_count; i++) {
         int32_t v = pass->elements[i].dst;
         if (v >= 0 && is_wanted(pass, v))
-            og_text_add(to, "    %s v%d;\n", type_names[e->kernel->values[v].type], (int)v);
+            og_text_add(to, "    %s v%d;\n", type_of(e, v), (int)v);
     }
     og_text_add(to, "};\n");
 }
@@ -270,9 +281,8 @@ static void add_compute(og_cuda_emitter *e, const og_pass *pass, int32_t p)
         if (instr->op == OG_OP_STORE)
             continue;
         if (is_derived(e, instr->dst))
-            og_text_add(to, "        const %s v%d = kept.d%d.e[i];\n",
-                        type_names[e->kernel->values[instr->dst].type], (int)instr->dst,
-                        (int)e->derived[instr->dst]);
+            og_text_add(to, "        const %s v%d = kept.d%d.e[i];\n", type_of(e, instr->dst),
+                        (int)instr->dst, (int)e->derived[instr->dst]);
         else
             add_element(e, instr, to);
         if (is_wanted(pass, instr->dst))
@@ -304,7 +314,7 @@ static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
         else
             snprintf(operand, sizeof operand, "og_get_of_row<%d>(a, at, i)", (int)instr->index);
         og_text_add(to, "    row.v%d = ", (int)instr->dst);
-        print_expression(e->kernel, instr, operand, to);
+        print_expression(e, instr, operand, to);
         og_text_add(to, ";\n");
     }
     og_text_add(to, "}\n");

@@ -13,69 +13,33 @@
  */
 #include "cuda/emit/cuda_emit.h"
 
-enum {
-    MOST_THREADS = 512,
-    MOST_VECTOR = 4,               /* eight halves would take too many registers */
-    ONE_RUN_THREADS = 128,         /* of a block if a column is one run */
-    SHARED_BYTES = 32 * 1024,      /* of runs' sums: five blocks fit an H200's multiprocessor */
-    MOST_SHARED_BYTES = 48 * 1024, /* without asking the driver */
-    FLIGHT_REGISTERS = 16,         /* that loads under way may take; 32 are no faster */
-    SUM_REGISTERS = 32,            /* that accumulators may take */
-    TILE = OG_RUN * OG_RUN
-};
-
-typedef struct {
-    int64_t n, columns, vectors, per_row, tiles, blocks;
-    int32_t x, y, runs, flight;
-    bool split;
-} columns_shape;
+enum { MOST_SHARED_BYTES = 48 * 1024 }; /* without asking the driver */
 
 /* ---- shapes --------------------------------------------------------------------------- */
 
-/* Bytes of all sums of a pass, the most of any. */
-static int32_t sums_bytes(const og_kernel *kernel)
+/* What og_shape_columns() chooses by. */
+static og_reduced_facts see_facts(const og_cuda_emitter *e)
 {
-    size_t most = 4;
-    for (int32_t p = 0; p < kernel->pass_count; p++) {
-        const og_pass *pass = &kernel->passes[p];
-        size_t bytes = og_cuda_sums_bytes(pass, false);
-        if (og_cuda_has_terms(pass))
-            bytes += og_cuda_sums_bytes(pass, true);
-        most = bytes > most ? bytes : most;
-    }
-    return (int32_t)most;
+    return (og_reduced_facts){.all_bytes = og_cuda_all_sum_bytes(e->kernel),
+                              .loads = og_cuda_load_registers(e)};
 }
 
 /* Sets e->vector and e->threads. */
-static columns_shape choose_shape(og_cuda_emitter *e)
+static og_columns_shape choose_shape(og_cuda_emitter *e)
 {
     const og_space *space = &e->kernel->space;
-    columns_shape s = {.n = og_cuda_count(space, e->vector_dim + 1, space->rank),
-                       .columns = space->extent[e->vector_dim]};
-    int32_t bytes = sums_bytes(e->kernel);
-    e->vector = og_cuda_best_vector(e);
-    e->vector = e->vector > MOST_VECTOR ? MOST_VECTOR : e->vector;
-    while (e->vector > 1 && e->vector * bytes / 4 > SUM_REGISTERS)
-        e->vector /= 2;
-    s.per_row = og_divide_up(s.columns, e->vector);
-    s.vectors = og_cuda_times(s.per_row, og_cuda_count(space, 0, e->vector_dim));
-    s.tiles = og_divide_up(s.n, TILE);
-
-    s.runs = s.n < TILE ? og_cuda_power_above((s.n + OG_RUN - 1) / OG_RUN) : OG_RUN;
-    s.y = s.runs < 16 ? s.runs : 16;
-    s.x = s.runs == 1 ? ONE_RUN_THREADS : MOST_THREADS / s.y;
-    while (s.runs > 1 && s.x > 1 && s.x * e->vector * s.runs * bytes > SHARED_BYTES)
-        s.x /= 2;
-    while (s.x > 32 && s.x / 2 >= s.vectors)
-        s.x /= 2;
-    while (s.x * s.y < MOST_THREADS && s.y < s.runs)
-        s.y *= 2;
-    e->threads = s.x * s.y;
-    s.blocks = og_divide_up(s.vectors, s.x);
-    s.split = s.tiles > 1 && s.blocks < 2 * e->limits->multiprocessors;
-    s.flight = 16;
-    while (s.flight > 1 && s.flight * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS)
-        s.flight /= 2;
+    const og_cuda_body body = e->wishes->body;
+    const int32_t last = e->vector_dim;
+    og_columns_shape s =
+        og_shape_columns(&e->out->facts.reduced, og_cuda_count(space, last + 1, space->rank),
+                         last < 0 ? 1 : space->extent[last], og_cuda_count(space, 0, last),
+                         og_cuda_best_vector(e), e->limits->multiprocessors);
+    if (og_cuda_serves(e)) {
+        s.tiles = body == OG_CUDA_COLUMNS ? 1 : 2;
+        s.split = body == OG_CUDA_COLUMNS_SPLIT;
+    }
+    e->vector = s.vector;
+    e->threads = s.threads;
     return s;
 }
 
@@ -140,7 +104,7 @@ static void add_finish(og_cuda_emitter *e, int32_t p)
     og_text_add(to, "    }\n");
 }
 
-static ogive_status add_columns_entry(og_cuda_emitter *e, const columns_shape *s)
+static ogive_status add_columns_entry(og_cuda_emitter *e, const og_columns_shape *s)
 {
     og_text_add(&e->body, "\nOG_KERNEL(og_columns, OG_THREADS, OG_BLOCKS)\n{\n"
                           "    og_column c = og_find_column(a, blockIdx.x);\n"
@@ -239,10 +203,10 @@ static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
     og_text_add(&e->body, "}\n");
 }
 
-static ogive_status add_split_entries(og_cuda_emitter *e, const columns_shape *s)
+static ogive_status add_split_entries(og_cuda_emitter *e, const og_columns_shape *s)
 {
     og_cuda_add_divisor(e, "blocks", s->blocks);
-    og_cuda_add_index(e, "tiles_of_tiles", og_divide_up(s->tiles, TILE));
+    og_cuda_add_index(e, "tiles_of_tiles", og_divide_up(s->tiles, OG_COLUMNS_TILE));
     int64_t columns = og_cuda_times(s->vectors, e->vector);
     og_cuda_add_scratch(e, og_cuda_times(s->tiles, columns), columns);
     og_cuda_include(&e->body, "columns_split");
@@ -272,19 +236,25 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
     int32_t kept_dims = space->rank - space->n_reduced;
     e->vector_dim = kept_dims - 1;
     e->mends = true;
-    columns_shape s = choose_shape(e);
+    e->out->facts.reduced = see_facts(e);
+    e->out->facts.wanted_blocks = wanted_blocks(e);
+    og_columns_shape s = choose_shape(e);
     OG_TRY(og_cuda_find_terms(e, false));
-    int32_t shared = s.runs * s.x * e->vector * sums_bytes(e->kernel);
+    int32_t bytes = e->out->facts.reduced.all_bytes, shared = s.runs * s.x * e->vector * bytes;
     if (s.runs > 1 && shared > MOST_SHARED_BYTES)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a CUDA kernel keeps at most %d bytes of a column's sums, this one has %d: cut the "
                 "formula into several",
-                MOST_SHARED_BYTES / OG_RUN, (int)sums_bytes(e->kernel));
-    og_text_add(&e->numbers,
-                "enum { OG_X = %d, OG_Y = %d, OG_RUNS = %d, OG_FLIGHT = %d, "
-                "OG_SHARED_BYTES = %d, OG_BLOCKS = %d };\n",
-                (int)s.x, (int)s.y, (int)s.runs, (int)s.flight, (int)(shared + 7) / 8 * 8,
-                (int)wanted_blocks(e));
+                MOST_SHARED_BYTES / OG_RUN, (int)bytes);
+    og_cuda_add_numbers(
+        e, (const og_cuda_number[]){
+               {"OG_X", s.x},
+               {"OG_Y", s.y},
+               {"OG_RUNS", s.runs},
+               {"OG_FLIGHT", s.flight},
+               {"OG_SHARED_BYTES", og_columns_shared_bytes(&e->out->facts.reduced, &s)},
+               {"OG_BLOCKS", e->out->facts.wanted_blocks},
+               {0}});
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", s.n);
@@ -292,9 +262,9 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
     og_cuda_add_index(e, "vectors", s.vectors);
     og_cuda_add_index(e, "tiles", s.tiles);
     og_cuda_add_divisor(e, "per_row", s.per_row);
-    og_cuda_add_seek_range(e, "og_seek_outer", 0, kept_dims - 1);
-    og_cuda_add_seek_range(e, "og_step_column", kept_dims - 1, kept_dims);
-    og_cuda_add_seek_range(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_seek_between(e, "og_seek_outer", OG_CUDA_FIRST, OG_CUDA_LAST_KEPT);
+    og_cuda_add_seek_between(e, "og_step_column", OG_CUDA_LAST_KEPT, OG_CUDA_REDUCED);
+    og_cuda_add_seek_between(e, "og_step_row", OG_CUDA_REDUCED, OG_CUDA_END);
     og_cuda_add_row(e);
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         og_cuda_add_pass(e, p);

@@ -47,7 +47,7 @@ static void add_lead(og_cuda_emitter *e)
             (lead < 0 || (stored && !og_kernel_stores(e->kernel, lead))))
             lead = i;
     }
-    og_text_add(&e->numbers, "enum { OG_LEAD = %d };\n", (int)lead);
+    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_LEAD", lead}, {0}});
 }
 
 bool og_cuda_is_contiguous(const og_cuda_emitter *e)
@@ -92,8 +92,8 @@ void og_cuda_begin_vectors(og_cuda_emitter *e)
     og_cuda_add_index(e, "n", count_last(space));
     og_cuda_add_index(e, "vectors", og_cuda_times(rows, per_row));
     og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
-    og_cuda_add_seek_range(e, "og_seek_outer", 0, space->rank > 1 ? space->rank - 1 : 0);
-    og_cuda_add_seek_range(e, "og_step_inner", space->rank ? space->rank - 1 : 0, space->rank);
+    og_cuda_add_seek_between(e, "og_seek_outer", OG_CUDA_FIRST, OG_CUDA_LAST_KEPT);
+    og_cuda_add_seek_between(e, "og_step_inner", OG_CUDA_LAST_KEPT, OG_CUDA_END);
     add_lead(e);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
@@ -110,8 +110,9 @@ ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
     int32_t batch = choose_batch(e, contiguous, costly, n);
     int64_t per_block = (int64_t)e->threads * batch;         /* vectors */
     og_cuda_add_index(e, "full", n / e->vector / per_block); /* blocks, of what is aligned */
-    og_text_add(&e->numbers, "enum { OG_OUTER = %d, OG_BATCH = %d };\n", space->rank > 1,
-                (int)batch);
+    og_cuda_add_numbers(
+        e, (const og_cuda_number[]){{"OG_OUTER", space->rank > 1}, {"OG_BATCH", batch}, {0}});
+    e->out->facts.is_costly = costly;
     og_cuda_include(&e->body, "pointwise");
     e->out->body = contiguous ? "contiguous" : "strided";
     OG_TRY(og_cuda_make_launches(e, 1));

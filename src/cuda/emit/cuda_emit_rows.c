@@ -10,25 +10,6 @@
 
 #include <string.h>
 
-enum {
-    GROUPED_THREADS = 256, /* of a block of several groups */
-    KEPT_REGISTERS = 64,   /* that og_kept may take */
-    KEPT_ELEMENTS = 32,    /* of each operand, a thread, where they are no halves */
-    COSTLY_ELEMENTS = 16,  /* of costly functions, for NVRTC's time: softmax(x * sigmoid(x)) of
-                              4096x4096 225 ms instead of 359, and 39.9 us instead of 39.5 */
-    SUM_REGISTERS = 48,    /* that accumulators may take */
-    FLIGHT_REGISTERS = 32, /* that loads under way may take */
-    FLIGHT_LOADS = 16,     /* 32 by single elements: 138 us, 16: 102 (100000x1001 on an H200) */
-    WARP_ROW = 1024        /* the longest row that a warp takes; half of that if by 8 halves:
-                              softmax of 4096x1024 on an H200 13.2 us, by a block 12.3 */
-};
-
-typedef struct {
-    int32_t group, vectors, steps, flight;
-    int32_t before; /* steps that rows of this shape have more than, if it keeps them */
-    bool keeps, whole;
-} rows_shape;
-
 /* ---- what a kernel does to a row ---------------------------------------------------- */
 
 /* Marks what is read in several traversals as kept; returns the registers that an element
@@ -58,13 +39,18 @@ static void keep_nothing(og_cuda_emitter *e)
     memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
 }
 
-/* Are all kept operands halves? */
+/* Are all kept operands halves? Of a source that serves every dtype: would they be? */
 static bool keeps_halves(const og_cuda_emitter *e)
 {
     bool all = true;
-    for (int32_t a = 0; a < e->kernel->access_count; a++)
-        all &= !e->is_kept[a] || e->kernel->accesses[a].dtype == OG_FLOAT16 ||
-               e->kernel->accesses[a].dtype == OG_BFLOAT16;
+    for (int32_t a = 0; a < e->kernel->access_count; a++) {
+        const og_access *access = &e->kernel->accesses[a];
+        bool is_half = access->dtype == OG_FLOAT16 || access->dtype == OG_BFLOAT16;
+        if (og_cuda_serves(e))
+            is_half =
+                access->buffer >= 0 && e->plan->buffers[access->buffer].kind != OG_BUFFER_TEMPORARY;
+        all &= !e->is_kept[a] || is_half;
+    }
     return all;
 }
 
@@ -104,114 +90,47 @@ static int32_t sum_registers(const og_cuda_emitter *e)
     return most;
 }
 
+/* What og_shape_rows() chooses by. mark_kept() has been called, and og_cuda_find_terms(). */
+static og_reduced_facts see_facts(og_cuda_emitter *e, int32_t kept)
+{
+    bool *is_kept = e->is_kept;
+    og_reduced_facts f = {.kept = kept,
+                          .keeps_halves = keeps_halves(e),
+                          .is_costly = is_costly(e),
+                          .has_terms = og_cuda_any_terms(e->kernel),
+                          .loads_more = loads_more(e),
+                          .sum_bytes = 4 * sum_registers(e),
+                          .all_bytes = og_cuda_all_sum_bytes(e->kernel),
+                          .loads_beside = og_cuda_load_registers(e)};
+    e->is_kept = e->none_kept;
+    f.loads = og_cuda_load_registers(e);
+    e->is_kept = is_kept;
+    return f;
+}
+
 /* ---- shapes --------------------------------------------------------------------------- */
-
-/* Steps that sources are made for: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...; the least
- * of them that is enough for so many, and the one before it. */
-static int32_t steps_above(int64_t steps, int32_t *before)
-{
-    int32_t from = 0, to = 1;
-    while (to < steps) {
-        from = to;
-        to += to < 4 ? 1 : og_cuda_power_above(to + 1) / 8;
-    }
-    *before = from;
-    return to;
-}
-
-/* Elements that a thread may keep if one of all kept operands takes so many registers. Halves
- * take half of one, but terms of sumexp are floats; and twice as many loads of weights, which may
- * be unaligned too, take NVRTC too long (layer_norm of 16384 671 ms). */
-static int32_t most_kept(const og_cuda_emitter *e, int32_t kept)
-{
-    int32_t most = KEPT_REGISTERS / kept;
-    if (!keeps_halves(e) || is_costly(e))
-        return (int32_t)og_min(most, KEPT_ELEMENTS);
-    return og_cuda_any_terms(e->kernel) || loads_more(e) ? most : 2 * most;
-}
-
-/* The vector that a block would keep a row of so many steps by. 4096 rows on an H200: norms of
- * 4096 bfloat16 20.4 us by 8, 21.1 by 4; of 16384 67.4 by 4, 68.7 by 2, 84 by 1; softmax of 4096
- * 22.9 by 4, 23.5 by 8. */
-static int32_t kept_vector(const og_cuda_emitter *e, int64_t steps, int32_t kept)
-{
-    bool halves = keeps_halves(e), costly = is_costly(e);
-    int32_t least = costly ? 2 : halves ? 4 : 1, vector = og_cuda_best_vector(e);
-    int32_t good = halves && !og_cuda_any_terms(e->kernel) ? 2 * KEPT_ELEMENTS : KEPT_ELEMENTS;
-    good = costly ? COSTLY_ELEMENTS : good;
-    while (vector > least && steps * vector > good)
-        vector /= 2;
-    while (vector > 1 && steps * vector > most_kept(e, kept))
-        vector /= 2;
-    return vector;
-}
 
 /* May registers keep a row, even by single elements, but not by single halves? If not, shared
  * memory does. 4096x16384 on an H200: softmax of float32 135 us by single elements, in shared
  * memory 154; layer_norm of bfloat16 84 by single elements, in shared memory 75. */
-static bool keeps_in_registers(const og_cuda_emitter *e, int64_t n, int32_t kept)
+static bool keeps_in_registers(og_cuda_emitter *e, int64_t n)
 {
-    int32_t least = (int32_t)og_min(og_cuda_best_vector(e), keeps_halves(e) ? 2 : 1);
-    return n <= OG_CHUNK && og_divide_up(n, OG_LANES) * least <= most_kept(e, kept);
-}
-
-/* A block of OG_LANES / vector threads, a step of 512 elements at a time. */
-static rows_shape take_block(og_cuda_emitter *e, int64_t n, int32_t kept)
-{
-    rows_shape s = {.vectors = 1};
-    s.steps = steps_above((n + OG_LANES - 1) / OG_LANES, &s.before);
-    s.keeps = kept > 0 && s.steps <= most_kept(e, kept) && n > 0;
-    if (s.keeps)
-        e->vector = kept_vector(e, s.steps, kept);
-    while (e->vector > 1 && !s.keeps && e->vector > SUM_REGISTERS / sum_registers(e))
-        e->vector /= 2;
-    s.group = OG_LANES / e->vector;
-    return s;
-}
-
-/* Part of a warp, or a warp. */
-static rows_shape take_warp(og_cuda_emitter *e, int64_t n, int32_t kept)
-{
-    rows_shape s = {.before = 0};
-    s.steps = steps_above((n + OG_LANES - 1) / OG_LANES, &s.before);
-    int32_t width = n < OG_LANES ? og_cuda_power_above(n) : OG_LANES;
-    e->vector = e->vector < width ? e->vector : width;
-    s.group = width / e->vector;
-    if (s.group > 1 && s.group <= 32) /* two loads of a thread are better than two threads */
-        s.group /= 2;
-    s.group = s.group < 32 ? s.group : 32;
-    s.vectors = width / e->vector / s.group;
-    s.keeps = kept > 0 && s.steps * s.vectors * e->vector <= most_kept(e, kept) && n > 0;
-    return s;
+    const og_reduced_facts *facts = &e->out->facts.reduced;
+    int32_t least = (int32_t)og_min(og_cuda_best_vector(e), facts->keeps_halves ? 2 : 1);
+    return n <= OG_CHUNK && og_divide_up(n, OG_LANES) * least <= og_most_kept(facts);
 }
 
 /* How n elements are shared out; sets e->vector and e->threads. */
-static rows_shape choose_shape(og_cuda_emitter *e, int64_t n, int32_t kept)
+static og_rows_shape choose_shape(og_cuda_emitter *e, int64_t n, bool may_keep)
 {
-    rows_shape s;
-    int32_t widest = e->vector = og_cuda_best_vector(e);
-    bool fits_warp = n <= (kept && widest > 4 ? WARP_ROW / 2 : WARP_ROW);
-    if (fits_warp) {
-        s = take_warp(e, n, kept);
-        fits_warp =
-            (s.keeps || kept == 0) && sum_registers(e) * s.vectors * e->vector <= SUM_REGISTERS;
-    }
-    if (!fits_warp) {
-        e->vector = widest;
-        s = take_block(e, n, kept);
-    }
+    const og_reduced_facts *facts = &e->out->facts.reduced;
+    og_rows_shape s = og_shape_rows(facts, n, og_cuda_best_vector(e), may_keep);
+    if (og_cuda_serves(e))
+        s.keeps = may_keep && facts->kept > 0;
     if (!s.keeps)
         keep_nothing(e);
-    e->threads = s.group > 32 ? s.group : GROUPED_THREADS;
-    s.flight = s.steps;
-    while (s.flight > 1 &&
-           ((s.keeps && s.steps % s.flight) || s.flight * s.vectors > FLIGHT_LOADS ||
-            s.flight * s.vectors * e->vector * og_cuda_load_registers(e) > FLIGHT_REGISTERS))
-        s.flight--;
-    int32_t width = s.group * s.vectors * e->vector;
-    s.whole = n > 0 && n % width == 0 && n / width % (s.keeps ? s.steps : s.flight) == 0;
-    if (s.whole)
-        s.before = s.steps;
+    e->vector = s.vector;
+    e->threads = s.threads;
     return s;
 }
 
@@ -237,7 +156,7 @@ static bool has_doubles(const og_kernel *kernel)
     return any;
 }
 
-static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const rows_shape *s)
+static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const og_rows_shape *s)
 {
     /* ptxas 13.4 spills up to 24 bytes on sm_100 and later, for more blocks than it has to
      * (64 registers instead of 56 of sum(rsqrt(x)) in halves); of float64 also before. */
@@ -307,7 +226,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static const char *body_name(const rows_shape *s)
+static const char *body_name(const og_rows_shape *s)
 {
     if (s->group > 32)
         return s->keeps ? "rows, a block a row, kept" : "rows, a block a row";
@@ -316,28 +235,26 @@ static const char *body_name(const rows_shape *s)
     return s->keeps ? "rows, several a warp, kept" : "rows, several a warp";
 }
 
-static void add_shape(og_cuda_emitter *e, const rows_shape *s)
+static void add_shape(og_cuda_emitter *e, const og_rows_shape *s)
 {
-    og_text_add(&e->numbers,
-                "enum { OG_GROUP = %d, OG_VECTORS = %d, OG_STEPS = %d, OG_FLIGHT = %d,\n"
-                "       OG_KEEPS = %d, OG_FLAT = %d, OG_WHOLE = %d };\n",
-                (int)s->group, (int)s->vectors, (int)s->steps, (int)s->flight, s->keeps,
-                e->kernel->space.n_reduced == 1,
-                s->keeps   ? (int)s->before
-                : s->whole ? OG_CHUNK
-                           : 0);
+    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_GROUP", s->group},
+                                                    {"OG_VECTORS", s->vectors},
+                                                    {"OG_STEPS", s->steps},
+                                                    {"OG_FLIGHT", s->flight},
+                                                    {"OG_KEEPS", s->keeps},
+                                                    {"OG_FLAT", e->kernel->space.n_reduced == 1},
+                                                    {"OG_WHOLE", og_whole_steps(s)},
+                                                    {0}});
 }
 
 void og_cuda_add_rows_parts(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
-    const og_space *space = &e->kernel->space;
-    int32_t kept_dims = space->rank - space->n_reduced;
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", n);
     og_cuda_add_index(e, "rows", rows);
-    og_cuda_add_seek_range(e, "og_seek_rows", 0, kept_dims);
-    og_cuda_add_seek_range(e, "og_step_row", kept_dims, space->rank);
+    og_cuda_add_seek_between(e, "og_seek_rows", OG_CUDA_FIRST, OG_CUDA_REDUCED);
+    og_cuda_add_seek_between(e, "og_step_row", OG_CUDA_REDUCED, OG_CUDA_END);
     og_cuda_add_row(e);
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         og_cuda_add_pass(e, p);
@@ -352,15 +269,16 @@ ogive_status og_cuda_see_rows(og_cuda_emitter *e, og_cuda_rows *out)
     *out = (og_cuda_rows){.rows = og_cuda_count(space, 0, kept_dims),
                           .n = og_cuda_count(space, kept_dims, space->rank),
                           .kept = mark_kept(e)};
-    return og_cuda_find_terms(e, false);
+    OG_TRY(og_cuda_find_terms(e, false));
+    e->out->facts.reduced = see_facts(e, out->kept);
+    return OGIVE_OK;
 }
 
 ogive_status og_cuda_refuse_rows_shared(og_cuda_emitter *e, const char **why)
 {
     og_cuda_rows r;
     OG_TRY(og_cuda_see_rows(e, &r));
-    bool takes =
-        r.kept && !keeps_in_registers(e, r.n, r.kept) && og_cuda_fits_rows_shared(e, r.rows, r.n);
+    bool takes = r.kept && !keeps_in_registers(e, r.n) && og_cuda_fits_rows_shared(e, r.rows, r.n);
     *why = takes ? NULL : "";
     return OGIVE_OK;
 }
@@ -371,10 +289,10 @@ ogive_status og_cuda_emit_rows(og_cuda_emitter *e)
     OG_TRY(og_cuda_see_rows(e, &r));
     int64_t rows = r.rows, n = r.n;
     int32_t kept = r.kept;
-    bool split = n > OG_CHUNK;
+    bool split = og_cuda_serves(e) ? e->wishes->body == OG_CUDA_ROWS_SPLIT : n > OG_CHUNK;
     /* A chunk that a pass reads twice is read again: softmax of 4096x65536 on an H200 1301 us
      * with all of it in registers, which only 512 single loads a block allow, 1040 without. */
-    rows_shape s = choose_shape(e, split ? OG_CHUNK : n, split ? 0 : kept);
+    og_rows_shape s = choose_shape(e, split ? OG_CHUNK : n, !split);
     s.whole &= !split || n % OG_CHUNK == 0;
     OG_TRY(og_cuda_find_terms(e, s.keeps));
     if (s.keeps)

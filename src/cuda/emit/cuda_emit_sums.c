@@ -118,6 +118,19 @@ size_t og_cuda_most_sum_bytes(const og_pass *pass)
     return sums > terms ? sums : terms;
 }
 
+int32_t og_cuda_all_sum_bytes(const og_kernel *kernel)
+{
+    size_t most = 4;
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        size_t bytes = og_cuda_sums_bytes(pass, false);
+        if (og_cuda_has_terms(pass))
+            bytes += og_cuda_sums_bytes(pass, true);
+        most = bytes > most ? bytes : most;
+    }
+    return (int32_t)most;
+}
+
 int32_t og_cuda_sums_count(const og_pass *pass, bool terms)
 {
     member m;
@@ -133,14 +146,14 @@ int32_t og_cuda_sums_count(const og_pass *pass, bool terms)
 static void print_reduction(const og_cuda_emitter *e, int32_t p, const member *m, bool terms,
                             og_text *to)
 {
-    static const char *const kinds[] = {[MEMBER_SUM] = "OG_SUM",
-                                        [MEMBER_MAX] = "OG_MOST",
-                                        [MEMBER_MIN] = "OG_LEAST",
-                                        [MEMBER_PEAK] = "OG_PEAK"};
+    const char *const kinds[] = {[MEMBER_SUM] = "OG_SUM",
+                                 [MEMBER_MAX] = "OG_MOST",
+                                 [MEMBER_MIN] = "OG_LEAST",
+                                 [MEMBER_PEAK] = og_cuda_serves(e) ? "OG_ANY_PEAK" : "OG_PEAK"};
     og_text_add(to, ",\n    og_%s<%d, ", terms ? "term" : "reduction", (int)m->number);
     if (!terms)
         og_text_add(to, "%s, ", kinds[m->kind]);
-    og_text_add(to, "%s, ", m->is_double ? "double" : "float");
+    og_text_add(to, "%s, ", og_cuda_number_type(e, m->is_double));
     og_cuda_print_member(e->kernel, p, m->source, to);
     og_text_add(to, ", ");
     if (m->dst >= 0)

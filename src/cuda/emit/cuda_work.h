@@ -13,6 +13,7 @@
 #define OG_CUDA_WORK_H
 
 #include "cuda/emit/cuda_half_tile.h"
+#include "cuda/emit/cuda_reduce_shapes.h"
 #include "plan/plan.h"
 
 /* a * b, neither below 0, or INT64_MAX if that is less: extents may be anything, and what does not
@@ -38,6 +39,18 @@ typedef struct {
 /* Units that multiply. */
 typedef enum { OG_CUDA_ANY_UNITS, OG_CUDA_CORES, OG_CUDA_MMA, OG_CUDA_WGMMA } og_cuda_units;
 
+/* Bodies of kernels without products, one of which may be asked for. */
+typedef enum {
+    OG_CUDA_BEST_BODY,
+    OG_CUDA_VECTORS,       /* a pointwise kernel */
+    OG_CUDA_ROWS,          /* rows that registers keep, or nothing reads twice */
+    OG_CUDA_ROWS_SPLIT,    /* chunk by chunk */
+    OG_CUDA_COLUMNS,       /* of one tile */
+    OG_CUDA_COLUMNS_TILES, /* tile by tile, */
+    OG_CUDA_COLUMNS_SPLIT, /* each by a block of its own */
+    OG_CUDA_BODY_COUNT
+} og_cuda_body;
+
 /* What is asked of emission. Zeroes: nothing. */
 typedef struct {
     bool strict;         /* products in plan.h's order, whatever it costs */
@@ -49,6 +62,9 @@ typedef struct {
      * place among a.numbers, or -1 if it is a tensor; number_count: of all. */
     const int32_t *numbers;
     int32_t number_count;
+    /* Not OG_CUDA_BEST_BODY: the source has this body, and serves every layout and dtype as well
+     * (any_operands.cuh), where tensors have one dtype. Who compiles it defines its numbers. */
+    og_cuda_body body;
 } og_cuda_wishes;
 
 enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */
@@ -106,6 +122,14 @@ typedef struct {
     bool overlaps; /* begins while the launch before it runs, and waits itself where it must */
 } og_cuda_launch;
 
+/* What a source that serves every size leaves to be chosen by: see cuda_reduce_shapes.h. Registers
+ * and bytes are those of float32. */
+typedef struct {
+    bool is_costly;        /* a pass computes costly functions */
+    int32_t wanted_blocks; /* OG_BLOCKS of columns.cuh */
+    og_reduced_facts reduced;
+} og_cuda_facts;
+
 typedef struct {
     const char *source; /* with includes (base/embedded.h); the same for all shapes of its kind */
     const char *body;   /* "contiguous", "rows, a warp a row", ...: for explain */
@@ -115,6 +139,7 @@ typedef struct {
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */
+    og_cuda_facts facts;  /* of a body that was asked for */
 } og_cuda_work;
 
 /* Emits one kernel of plan. Everything in *out lives in arena. */

@@ -9,8 +9,7 @@
 #include "math/scalar_f32.h"
 #include "math/scalar_f64.h"
 
-enum { OG_GROUP = 512, OG_VECTORS = 1, OG_STEPS = 10, OG_FLIGHT = 10,
-       OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 8 };
+enum { OG_GROUP = 512, OG_VECTORS = 1, OG_STEPS = 10, OG_FLIGHT = 10, OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 8 };
 enum { OG_V = 1, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;

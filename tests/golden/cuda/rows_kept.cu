@@ -8,8 +8,7 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 32, OG_VECTORS = 4, OG_STEPS = 2, OG_FLIGHT = 2,
-       OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 2 };
+enum { OG_GROUP = 32, OG_VECTORS = 4, OG_STEPS = 2, OG_FLIGHT = 2, OG_KEEPS = 1, OG_FLAT = 1, OG_WHOLE = 2 };
 enum { OG_V = 4, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;

@@ -9,8 +9,7 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8,
-       OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
+enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 32, OG_FLIGHT = 8, OG_KEEPS = 0, OG_FLAT = 1, OG_WHOLE = 0 };
 #define OG_COMBINERS 32
 #define OG_COMBINE_THREADS 128
 enum { OG_V = 4, OG_THREADS = 128 };

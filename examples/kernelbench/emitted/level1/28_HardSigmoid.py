@@ -4,7 +4,7 @@
 #     hardsigmoid(x)
 #
 # It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels are
-# built at the first call (half a minute; PyTorch keeps them for the next process).
+# built when they are first needed (20 s; PyTorch keeps them for the next process).
 #
 # Tensors (sizes of one name must be equal; everything is checked at run time):
 #   x            any shape
@@ -13,21 +13,24 @@
 # current stream; on the CPU plain PyTorch operations (_plain below).
 #
 # What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):
-#   ARGS, CUDA_SHARED           what kernels are given; templates of kernels, functions
-#   CUDA_FORWARD, _BACKWARD     the formula and its derivative, element by element
-#   LAUNCH_*                    grids and scratch: the end of the CUDA source
-#   HOST_*                      the C++ source: checks tensors, binds them, launches
-#   _build, _Formula            what compiles both, and records gradients
+#   HOST_*                      C++: checks tensors, binds them, chooses kernels
+#   UNITS                       the formula and its derivative, kernel by kernel: each is
+#                               built for the dtype and layout that it first meets;
+#                               kernels() says what served
+#   KERNELS                     Ogive's kernels and functions, which units include
+#   _build, _Formula            what compiles them, and records gradients
 #   _plain, _call, the module   the formula in PyTorch's operations; which of the two
 #
 # Kernels, and those of the gradient, which is computed from the inputs again:
 #   Forward0   pointwise
 #   Backward0   pointwise
+import ctypes
 import functools
 import hashlib
 import inspect
 import math
 import os
+import re
 import shutil
 
 import torch
@@ -37,519 +40,11 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.utils import cpp_extension
 
-# What launches are given.
-ARGS = r'''#ifdef __CUDACC_RTC__
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-#else
-#include <stdint.h>
-#endif
-
-/* What every kernel below stands on. A kernel visits a space: `kept` dims, whose indices
- * are rows, then `reduced` dims, the elements of a row. Operands (inputs, results, and
- * what one kernel keeps for the next) are read and written by strides over these dims,
- * so that any shape, stride and broadcast is the same code. Sizes and strides are
- * arguments: nothing is compiled again for another shape. */
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
-
-struct Args {
-    int kept, reduced;
-    long long extent[MAX_DIMS];                 /* kept dims, then reduced ones */
-    void *data[MAX_OPERANDS];
-    long long stride[MAX_OPERANDS][MAX_DIMS];   /* in elements; 0: broadcast */
-    unsigned vectors;                           /* bit i: operand i moves by 16 bytes */
-    double number[MAX_NUMBERS];                 /* scalars, and counts of elements */
-};
-
-/* What launches are given besides: memory that stays until they have run. */
-struct Launching {
-    void *stream;
-    void *(*allocate)(void *held, long long bytes);
-    void *held;
-};
-'''
-
-# Device code.
-CUDA_SHARED = r'''
-/* Functions are Ogive's own: explicit fused multiply-adds, no approximate instructions,
- * compiled with --fmad=false. They give the same bits on every GPU. */
-#define OG_FN static __device__ __forceinline__
-
-OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
-OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
-
-OG_FN float og_f32_from_f16(unsigned short h)
-{
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-    return x;
-}
-
-OG_FN unsigned short og_f16_from_f32(float x)
-{
-    unsigned short h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-
-OG_FN float og_f32_from_bf16(unsigned short h) { return og_float_bits((uint32_t)h << 16); }
-
-OG_FN unsigned short og_bf16_from_f32(float x)
-{
-    const uint32_t u = og_bits_f32(x);
-    return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-}
-
-/* Bits of a half in memory. Halves are computed in float and rounded once, when stored. */
-struct Float16 {
-    unsigned short bits;
-};
-struct Bfloat16 {
-    unsigned short bits;
-};
-
-template <class T> struct ComputedIn {
-    typedef float type;
-};
-template <> struct ComputedIn<double> {
-    typedef double type;
-};
-
-__device__ __forceinline__ float number_of(float x) { return x; }
-__device__ __forceinline__ double number_of(double x) { return x; }
-__device__ __forceinline__ float number_of(Float16 x) { return og_f32_from_f16(x.bits); }
-__device__ __forceinline__ float number_of(Bfloat16 x) { return og_f32_from_bf16(x.bits); }
-__device__ __forceinline__ void put(float x, float &to) { to = x; }
-__device__ __forceinline__ void put(double x, double &to) { to = x; }
-__device__ __forceinline__ void put(float x, Float16 &to) { to.bits = og_f16_from_f32(x); }
-__device__ __forceinline__ void put(float x, Bfloat16 &to) { to.bits = og_bf16_from_f32(x); }
-
-/* Adds to at[] where index, counted over dims [first, first + count), is. */
-template <int OPERANDS>
-__device__ __forceinline__ void move(const Args &a, long long index, int first, int count,
-                                     long long *at)
-{
-    for (int d = first + count - 1; d >= first; d--) {
-        long long here = index;
-        if (d > first) {
-            index /= a.extent[d];
-            here -= index * a.extent[d];
-        }
-#pragma unroll
-        for (int i = 0; i < OPERANDS; i++)
-            at[i] += here * a.stride[i][d];
-    }
-}
-
-/* What a kernel computes is a struct for each sweep over its rows (a pointwise kernel has one).
- * It says which operands a sweep loads and stores, by place, has element() and, after it,
- * finish() for a row, and leaves out what is as here. */
-struct Sweep {
-    static constexpr int SWEEPS = 1, LOADS = 0, STORES = 0, TERMS = 0, MOST_TERMS = 0;
-    static constexpr int ROW_LOADS = 0, ROW_STORES = 0, ROW_VALUES = 0;
-    static constexpr int KEPT = 0;                       /* bit i: operand i is kept between kernels */
-    static constexpr int PRODUCTS = 0, KEPT_FACTORS = 0; /* bit 2p, 2p + 1: so is a factor of product p */
-    static __device__ constexpr int loaded(int) { return 0; }
-    static __device__ constexpr int stored(int) { return 0; }
-    static __device__ constexpr int row_loaded(int) { return 0; }
-    static __device__ constexpr int row_stored(int) { return 0; }
-    static __device__ constexpr int kind(int) { return 0; }   /* how term i is reduced */
-    static __device__ constexpr int row_of(int) { return 0; } /* row[] that takes it */
-    template <class C> static __device__ void finish(const double *, const C *, C *, C *) {}
-};
-
-/* A true division by six: PyTorch's CPU bits (its CUDA kernel multiplies). */
-OG_FN float og_hardsigmoid_f32(float x)
-{
-    float y = x + 3.0f;
-    y = y < 0.0f ? 0.0f : y;
-    y = y > 6.0f ? 6.0f : y;
-    return y / 6.0f;
-}
-
-OG_FN double og_hardsigmoid_f64(double x)
-{
-    double y = x + 3.0;
-    y = y < 0.0 ? 0.0 : y;
-    y = y > 6.0 ? 6.0 : y;
-    return y / 6.0;
-}
-
-OG_FN float f_hardsigmoid(float x0) { return og_hardsigmoid_f32(x0); }
-OG_FN double f_hardsigmoid(double x0) { return og_hardsigmoid_f64(x0); }
-
-/* Pointwise: a thread takes a vector of 16 bytes along the innermost dim. Each operand moves
- * as a whole vector where it lies so (a.vectors), else element by element. */
-template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) Vector {
-    E e[V];
-};
-
-template <class E, class C, int V>
-__device__ __forceinline__ void load_vector(const E *from, bool whole, long long step, int count,
-                                            C *to)
-{
-    if (whole) {
-        Vector<E, V> v = *(const Vector<E, V> *)from;
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            to[e] = (C)number_of(v.e[e]);
-    } else {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            to[e] = e < count ? (C)number_of(from[e * step]) : (C)0;
-    }
-}
-
-/* In so many words: the compiler else makes several stores of it, to share them with those
- * element by element. */
-__device__ __forceinline__ void store_words(void *to, const uint4 &w)
-{
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y),
-                 "r"(w.z), "r"(w.w)
-                 : "memory");
-}
-
-template <class E, class C, int V>
-__device__ __forceinline__ void store_vector(E *to, bool whole, long long step, int count,
-                                             const C *from)
-{
-    if (whole) {
-        union {
-            Vector<E, V> v;
-            uint4 words[sizeof(E) * V / 16];
-        } x;
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            put(from[e], x.v.e[e]);
-#pragma unroll
-        for (int w = 0; w < (int)sizeof(E) * V / 16; w++)
-            store_words((uint4 *)to + w, x.words[w]);
-    } else {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            if (e < count)
-                put(from[e], to[e * step]);
-    }
-}
-
-/* The vector whose first element is at at[], of which count elements are there. flat: all that
- * moves moves by 16 bytes. in: [load][element] */
-template <class S, class T, class C, bool flat>
-__device__ __forceinline__ void load_operands(const Args &a, const long long *at, int inner,
-                                              int count, C (*in)[16 / sizeof(T)])
-{
-    constexpr int V = 16 / sizeof(T);
-#pragma unroll
-    for (int l = 0; l < S::LOADS; l++) {
-        const int i = S::loaded(l);
-        const long long step = a.stride[i][inner];
-        const bool whole = flat ? step != 0 : (a.vectors >> i & 1) && count == V;
-        if (S::KEPT >> i & 1)
-            load_vector<C, C, V>((const C *)a.data[i] + at[i], whole, step, count, in[l]);
-        else
-            load_vector<T, C, V>((const T *)a.data[i] + at[i], whole, step, count, in[l]);
-    }
-}
-
-template <class S, class T, class C, bool flat>
-__device__ __forceinline__ void finish_vector(const Args &a, const long long *at, int inner,
-                                              int count, const C (*in)[16 / sizeof(T)])
-{
-    constexpr int V = 16 / sizeof(T);
-    C out[S::STORES][V];
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        C x[S::LOADS ? S::LOADS : 1], y[S::STORES];
-#pragma unroll
-        for (int l = 0; l < S::LOADS; l++)
-            x[l] = in[l][v];
-        S::template element<C>(a.number, x, (const C *)0, (const C *)0, y, (C *)0);
-#pragma unroll
-        for (int s = 0; s < S::STORES; s++)
-            out[s][v] = y[s];
-    }
-#pragma unroll
-    for (int s = 0; s < S::STORES; s++) {
-        const int i = S::stored(s);
-        const long long step = a.stride[i][inner];
-        const bool whole = flat || ((a.vectors >> i & 1) && count == V);
-        if (S::KEPT >> i & 1)
-            store_vector<C, C, V>((C *)a.data[i] + at[i], whole, step, count, out[s]);
-        else
-            store_vector<T, C, V>((T *)a.data[i] + at[i], whole, step, count, out[s]);
-    }
-}
-
-template <class S, class T>
-__device__ __forceinline__ void apply_vector(const Args &a, const long long *at, int inner,
-                                             int count)
-{
-    typedef typename ComputedIn<T>::type C;
-    C in[S::LOADS ? S::LOADS : 1][16 / sizeof(T)];
-    load_operands<S, T, C, false>(a, at, inner, count, in);
-    finish_vector<S, T, C, false>(a, at, inner, count, in);
-}
-
-/* One dim, along which every operand lies in vectors or stands still. Small blocks, of one or
- * two vectors a thread, whose loads are all under way before anything is computed. On an H200,
- * 4096 x 393216 floats, a block of 128 vectors as 64 threads of two takes 3.02 ms for a sigmoid
- * and for a hardsigmoid, 128 threads of two 3.03, 128 of one 3.05 and 3.00, 64 of one 3.8. */
-template <class S> struct Flat {
-    static constexpr int BATCH = S::LOADS > 1 ? 1 : 2, THREADS = 128 / BATCH;
-};
-
-template <template <int> class K, class T>
-__global__ void __launch_bounds__(Flat<K<0>>::THREADS) pointwise_flat(const Args a)
-{
-    typedef K<0> S;
-    typedef typename ComputedIn<T>::type C;
-    constexpr int V = 16 / sizeof(T), BATCH = Flat<S>::BATCH, EACH = Flat<S>::THREADS;
-    const long long first = (long long)blockIdx.x * (EACH * BATCH * V);
-    long long at[BATCH][S::OPERANDS];
-#pragma unroll
-    for (int b = 0; b < BATCH; b++)
-#pragma unroll
-        for (int i = 0; i < S::OPERANDS; i++)
-            at[b][i] = (first + (b * EACH + (int)threadIdx.x) * V) * a.stride[i][0];
-    if (a.extent[0] - first >= EACH * BATCH * V) {
-        C in[BATCH][S::LOADS ? S::LOADS : 1][V];
-#pragma unroll
-        for (int b = 0; b < BATCH; b++)
-            load_operands<S, T, C, true>(a, at[b], 0, V, in[b]);
-#pragma unroll
-        for (int b = 0; b < BATCH; b++)
-            finish_vector<S, T, C, true>(a, at[b], 0, V, in[b]);
-        return;
-    }
-#pragma unroll
-    for (int b = 0; b < BATCH; b++) {
-        const long long left = a.extent[0] - first - (b * EACH + (int)threadIdx.x) * V;
-        if (left > 0)
-            apply_vector<S, T>(a, at[b], 0, left < V ? (int)left : V);
-    }
-}
-
-/* Any strides. Index is int where that is enough. */
-template <template <int> class K, class T, class Index>
-__global__ void __launch_bounds__(THREADS) pointwise(const Args a)
-{
-    typedef K<0> S;
-    constexpr int V = 16 / sizeof(T);
-    const int inner = a.kept - 1;
-    const Index extent = (Index)a.extent[inner], along = (extent + V - 1) / V;
-    const Index vector = (Index)blockIdx.x * THREADS + threadIdx.x;
-    const Index line = vector / along, e = (vector - line * along) * V;
-    Index lines = 1;
-    for (int d = 0; d < inner; d++)
-        lines *= (Index)a.extent[d];
-    if (line >= lines)
-        return;
-    long long at[S::OPERANDS] = {};
-    move<S::OPERANDS>(a, line, 0, inner, at);
-#pragma unroll
-    for (int i = 0; i < S::OPERANDS; i++)
-        at[i] += e * a.stride[i][inner];
-    apply_vector<S, T>(a, at, inner, extent - e < V ? (int)(extent - e) : V);
-}
-'''
-
-# The formula, kernel by kernel.
-CUDA_FORWARD = r'''
-/* Forward0: pointwise */
-template <int sweep> struct Forward0;
-template <> struct Forward0<0> : Sweep {
-    static constexpr int OPERANDS = 2, LOADS = 1, STORES = 1;
-    static __device__ constexpr int loaded(int i) { return 0; }
-    static __device__ constexpr int stored(int i) { return 1; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = in[0]; /* x */
-        const C v1 = f_hardsigmoid(v0);
-        out[0] = v1;
-    }
-};
-'''
-
-# Its derivative.
-CUDA_BACKWARD = r'''
-/* Backward0: pointwise */
-template <int sweep> struct Backward0;
-template <> struct Backward0<0> : Sweep {
-    static constexpr int OPERANDS = 3, LOADS = 2, STORES = 1;
-    static __device__ constexpr int loaded(int i) { return i == 0 ? 0 : 1; }
-    static __device__ constexpr int stored(int i) { return 2; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = in[0]; /* x */
-        const C v1 = in[1]; /* grad */
-        const C v2 = (C)-3;
-        const bool v3 = v0 > v2;
-        const C v4 = (C)3;
-        const bool v5 = v0 < v4;
-        const C v6 = (C)6;
-        const C v7 = v1 / v6;
-        const C v8 = (C)0;
-        const C v9 = v5 ? v7 : v8;
-        const C v10 = v3 ? v9 : v8;
-        out[0] = v10;
-    }
-};
-'''
-
-# Grids and scratch.
-LAUNCH_SHARED = r'''
-/* Launches: from operands to grids, on the current device, without PyTorch. */
-#include <cuda_runtime.h>
-#include <stdlib.h>
-#include <algorithm>
-#include <initializer_list>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
-static void check_cuda(cudaError_t error)
-{
-    if (error != cudaSuccess)
-        throw std::runtime_error(std::string("CUDA error: ") + cudaGetErrorString(error));
-}
-
-static void swap_dims(Args &a, int operands, int d, int e)
-{
-    std::swap(a.extent[d], a.extent[e]);
-    for (int i = 0; i < operands; i++)
-        std::swap(a.stride[i][d], a.stride[i][e]);
-}
-
-static void drop_dim(Args &a, int operands, int d, int dims)
-{
-    for (; d + 1 < dims; d++)
-        swap_dims(a, operands, d, d + 1);
-}
-
-/* Of dims [first, first + count), of all `dims`: those of size 1 go, neighbours that every
- * operand walks as one become one; lead >= 0: in the order of that operand's memory. Returns
- * how many are left. */
-static int simplify(Args &a, int operands, int first, int count, int dims, int lead)
-{
-    for (int d = first + count - 1; d >= first; d--)
-        if (a.extent[d] == 1) {
-            drop_dim(a, operands, d, dims--);
-            count--;
-        }
-    for (int d = first + 1; lead >= 0 && d < first + count; d++)
-        for (int e = d; e > first && std::abs(a.stride[lead][e]) > std::abs(a.stride[lead][e - 1]);
-             e--)
-            swap_dims(a, operands, e, e - 1);
-    for (int d = first + count - 2; d >= first; d--) {
-        bool joins = true;
-        for (int i = 0; i < operands; i++)
-            joins = joins && a.stride[i][d] == a.stride[i][d + 1] * a.extent[d + 1];
-        if (!joins)
-            continue;
-        a.extent[d + 1] *= a.extent[d];
-        drop_dim(a, operands, d, dims--);
-        count--;
-    }
-    return count;
-}
-
-static int64_t count_of(const Args &a, int first, int count)
-{
-    int64_t n = 1;
-    for (int d = first; d < first + count; d++)
-        n *= a.extent[d];
-    return n;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static unsigned grid_of(int64_t blocks)
-{
-    if (blocks >= INT64_C(1) << 31)
-        throw std::invalid_argument("a tensor too large for one launch: " + std::to_string(blocks) +
-                                    " blocks");
-    return (unsigned)blocks;
-}
-
-/* f(element of that dtype), for dtype_number(dtype) */
-template <class F> static void by_dtype(int dtype, F f)
-{
-    if (dtype == 0)
-        f(float());
-    else if (dtype == 1)
-        f(Float16());
-    else if (dtype == 2)
-        f(Bfloat16());
-    else
-        f(double());
-}
-
-template <template <int> class K, class T>
-static void run_pointwise(const Launching &l, Args a, int lead)
-{
-    typedef K<0> S;
-    typedef typename ComputedIn<T>::type C;
-    const int V = 16 / (int)sizeof(T);
-    if (count_of(a, 0, a.kept) == 0)
-        return;
-    a.kept = simplify(a, S::OPERANDS, 0, a.kept, a.kept, lead);
-    if (a.kept == 0) {
-        a.extent[a.kept++] = 1;
-        for (int i = 0; i < S::OPERANDS; i++)
-            a.stride[i][0] = 1;
-    }
-    const int inner = a.kept - 1;
-    bool is_flat = a.kept == 1;
-    for (int i = 0; i < S::OPERANDS; i++) {
-        const int64_t size = (S::KEPT >> i & 1) ? sizeof(C) : sizeof(T);
-        bool whole = a.stride[i][inner] == 1 && (uintptr_t)a.data[i] % 16 == 0;
-        for (int d = 0; d < inner; d++)
-            whole = whole && a.stride[i][d] * size % 16 == 0;
-        a.vectors |= (unsigned)whole << i;
-        is_flat = is_flat && (whole || a.stride[i][inner] == 0);
-    }
-    const int64_t all = count_of(a, 0, inner) * divide_up(a.extent[inner], V);
-    const int each = is_flat ? Flat<S>::THREADS * Flat<S>::BATCH : THREADS;
-    const unsigned grid = grid_of(divide_up(all, each));
-    const cudaStream_t stream = (cudaStream_t)l.stream;
-    if (is_flat)
-        pointwise_flat<K, T><<<grid, Flat<S>::THREADS, 0, stream>>>(a);
-    else if (std::max(all + THREADS, (int64_t)a.extent[inner] + V) < INT64_C(1) << 31)
-        pointwise<K, T, int><<<grid, THREADS, 0, stream>>>(a);
-    else
-        pointwise<K, T, long long><<<grid, THREADS, 0, stream>>>(a);
-    check_cuda(cudaGetLastError());
-}
-'''
-
-LAUNCH_FORWARD = r'''
-void launch_Forward0(int dtype, const Launching &l, const Args &a)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_pointwise<Forward0, decltype(t)>(l, a, 1);
-    });
-}
-'''
-
-LAUNCH_BACKWARD = r'''
-void launch_Backward0(int dtype, const Launching &l, const Args &a)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_pointwise<Backward0, decltype(t)>(l, a, 2);
-    });
-}
-'''
-
 # C++, of PyTorch's tensors.
 HOST_SHARED = r'''
 /* From PyTorch's tensors to kernel arguments. Everything runs on the tensors' device and its
  * current stream; errors are raised in Python. */
+#include "pytorch/call.cuh"
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -559,6 +54,8 @@ HOST_SHARED = r'''
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 #include <pybind11/stl.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <initializer_list>
@@ -608,38 +105,350 @@ static void bind_all(Args &a, int i, const Tensor &t)
     std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
 }
 
-/* Memory for launches, kept until all of them are under way. */
-struct Held {
-    at::TensorOptions options;
-    std::vector<Tensor> tensors;
-};
-
-static void *allocate(void *held, long long bytes)
-{
-    Held *to = (Held *)held;
-    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
-    return to->tensors.back().data_ptr();
-}
-
 /* By which launchers know a dtype. */
 static int dtype_number(at::ScalarType dtype)
 {
     return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
 }
+
+/* Units: a kernel compiled for some numbers (dtype, vectors, which operands move along which dim),
+ * each a library of its own, built when it is first needed. */
+typedef int64_t (*UnitRun)(const void *);
+struct Unit {
+    std::string name, numbers;
+    UnitRun run;
+};
+static std::vector<Unit> units;
+static std::vector<std::string> missing_unit; /* name and numbers of one that is to be built */
+static std::map<std::string, std::string> served;
+
+std::vector<std::string> missing() { return missing_unit; }
+
+void add_unit(const std::string &name, const std::string &numbers, int64_t run)
+{
+    units.push_back({name, numbers, (UnitRun)run});
+}
+
+/* What served each kernel last. */
+std::vector<std::string> kernels()
+{
+    std::vector<std::string> lines;
+    for (const auto &one : served)
+        lines.push_back(one.first + ": " + one.second);
+    return lines;
+}
+
+/* Of the current device. */
+static int attribute(cudaDeviceAttr which)
+{
+    int value = 0, device = 0;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+    return value;
+}
+
+/* A unit, or NULL: it is missing. */
+static UnitRun find_unit(const char *name, const std::string &numbers)
+{
+    for (const Unit &unit : units)
+        if (unit.name == name && unit.numbers == numbers)
+            return unit.run;
+    missing_unit = {name, numbers};
+    return NULL;
+}
+
+/* Kernels without products: the order of dims, which is part of a sum's definition; then the body,
+ * and its numbers. */
+#include "cuda/emit/cuda_reduce_shapes.h"
+#include "cuda/emit/cuda_shapes.h"
+
+enum Body { VECTORS = 1, ROWS, ROWS_SPLIT, COLUMNS, COLUMNS_TILES, COLUMNS_SPLIT };
+enum Motion { STILL, UNIT, STRIDED };
+
+/* What the formula says of a kernel. Bits are operands'. */
+struct Facts {
+    const char *name;
+    int operands;
+    unsigned results, stored; /* what the caller gets; and what is kept for other kernels, too */
+    unsigned kept;            /* is of another kernel: float32, or float64 if tensors are */
+    unsigned numbers;         /* is a number, and no tensor */
+    bool is_costly;
+    int wanted_blocks;
+    og_reduced_facts reduced;
+};
+
+/* A unit's numbers, to be compared with those of other calls. */
+struct Numbers {
+    const Facts *facts;
+    int body, dtype, bits, dims, kept, vector_dim, vector, threads;
+    int more[9]; /* by name below, as the body has them */
+    unsigned char moves[MAX_OPERANDS], motion[MAX_OPERANDS];
+    UnitRun run;
+};
+
+static const char *body_name(int body)
+{
+    static const char *const names[] = {"vectors", "rows",          "rows_split",
+                                        "columns", "columns_tiles", "columns_split"};
+    return names[body - VECTORS];
+}
+
+static std::string text_of(const Numbers &k)
+{
+    static const char *const forms[] = {"og_float32", "og_float16", "og_bfloat16", "og_float64"};
+    static const char *const names[][9] = {
+        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
+        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
+         "OG_COMBINERS", "OG_COMBINE_THREADS"},
+        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
+    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
+    std::string moves, motions;
+    for (int i = 0; i < k.facts->operands; i++) {
+        moves += (i ? "," : "") + std::to_string(k.moves[i]);
+        motions += (i ? "," : "") + std::to_string(k.motion[i]);
+    }
+    std::string text = std::string("OG_FORM ") + forms[k.dtype] + "\nOG_MOVES " + moves +
+                       "\nOG_MOTIONS " + motions + "\n";
+    const auto add = [&](const char *name, int value) {
+        text += std::string(name) + " " + std::to_string(value) + "\n";
+    };
+    text += std::string("BODY ") + body_name(k.body) + "\n";
+    add("OG_BODY", 1 << k.body);
+    add("OG_IS_DOUBLE", k.dtype == 3);
+    add("OG_INDEX_BITS", k.bits);
+    add("OG_DIMS", k.dims);
+    add("OG_KEPT_DIMS", k.kept);
+    add("OG_VECTOR_DIM", k.vector_dim);
+    add("OG_V", k.vector);
+    add("OG_THREADS", k.threads);
+    for (int i = 0; i < 9 && names[list][i]; i++)
+        add(names[list][i], k.more[i]);
+    return text;
+}
+
+static int64_t count_of(const Args &a, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++)
+        n *= a.extent[d];
+    return n;
+}
+
+static void swap_dims(const Facts &f, Args &a, int d, int e)
+{
+    std::swap(a.extent[d], a.extent[e]);
+    for (int i = 0; i < f.operands; i++)
+        std::swap(a.stride[i][d], a.stride[i][e]);
+}
+
+static void drop_dim(const Facts &f, Args &a, int d)
+{
+    const bool is_kept = d < a.kept;
+    for (; d + 1 < a.kept + a.reduced; d++)
+        swap_dims(f, a, d, d + 1);
+    (is_kept ? a.kept : a.reduced)--;
+}
+
+/* The operand by whose memory dims are ordered: the largest that is read or kept of a kernel that
+ * reduces, else the first result; or -1. */
+static int find_lead(const Facts &f, const Args &a)
+{
+    int lead = -1;
+    double most = 0;
+    for (int i = 0; i < f.operands; i++) {
+        const bool is_result = f.results >> i & 1;
+        double touched = 1;
+        if (!a.reduced && is_result)
+            return i;
+        for (int d = 0; d < a.kept + a.reduced; d++)
+            touched *= a.stride[i][d] ? (double)a.extent[d] : 1;
+        if (!is_result && (lead < 0 || touched > most)) {
+            lead = i;
+            most = touched;
+        }
+    }
+    return lead;
+}
+
+/* In each group of dims those that the lead does not move along come first, then those of falling
+ * stride. */
+static void sort_dims(const Facts &f, Args &a, int lead, int from, int to)
+{
+    for (int d = from + 1; d < to; d++)
+        for (int e = d; e > from; e--) {
+            const int64_t step = std::abs(a.stride[lead][e]);
+            const int64_t before = std::abs(a.stride[lead][e - 1]);
+            if (!(before != 0 && (step == 0 || step > before)))
+                break;
+            swap_dims(f, a, e, e - 1);
+        }
+}
+
+/* Neighbouring dims that every operand walks as one become one. */
+static void join_dims(const Facts &f, Args &a)
+{
+    for (int d = a.kept + a.reduced - 2; d >= 0; d--) {
+        bool joins = d + 1 != a.kept;
+        for (int i = 0; i < f.operands; i++)
+            joins = joins && a.stride[i][d] == a.stride[i][d + 1] * a.extent[d + 1];
+        if (!joins)
+            continue;
+        a.extent[d + 1] *= a.extent[d];
+        drop_dim(f, a, d);
+    }
+}
+
+/* Brings dims into the order of Ogive's plans; is a row across memory? */
+static bool order_dims(const Facts &f, Args &a)
+{
+    const bool reduces = a.reduced > 0;
+    const int lead = find_lead(f, a);
+    int64_t row_step = INT64_MAX, kept_step = INT64_MAX;
+    for (int d = a.kept + a.reduced - 1; d >= 0; d--) {
+        const int64_t step = lead < 0 ? 0 : std::abs(a.stride[lead][d]);
+        int64_t &least = d < a.kept ? kept_step : row_step;
+        if (a.extent[d] == 1)
+            drop_dim(f, a, d);
+        else if (step)
+            least = std::min(least, step);
+    }
+    if (lead >= 0) {
+        sort_dims(f, a, lead, 0, a.kept);
+        sort_dims(f, a, lead, a.kept, a.kept + a.reduced);
+    }
+    if (reduces && (a.reduced == 0 || count_of(a, a.kept, a.kept + a.reduced) == 0)) {
+        const int64_t n = a.reduced ? 0 : 1; /* one dim of one element, or of none */
+        a.reduced = 1;
+        a.extent[a.kept] = n;
+        for (int i = 0; i < f.operands; i++)
+            a.stride[i][a.kept] = 0;
+    }
+    join_dims(f, a);
+    if (a.kept + a.reduced == 0) {
+        a.kept = 1;
+        a.extent[0] = 1;
+    }
+    return row_step > kept_step;
+}
+
+static int64_t bytes_of(const Facts &f, int dtype, int i)
+{
+    return dtype == 3 ? 8 : dtype == 0 || (f.kept >> i & 1) ? 4 : 2;
+}
+
+/* Which operands move along which dim, and how along the vectors' dim. */
+static void see_layout(const Facts &f, const Args &a, Numbers &k)
+{
+    const double most = INT32_MAX / 4;
+    double count = 1;
+    k.dims = a.kept + a.reduced;
+    k.kept = a.kept;
+    k.bits = 32;
+    for (int d = 0; d < k.dims; d++)
+        count *= (double)a.extent[d] + 16;
+    for (int i = 0; i < f.operands; i++) {
+        double reach = 0;
+        const int64_t step = k.vector_dim < 0 ? 1 : a.stride[i][k.vector_dim];
+        for (int d = 0; d < k.dims; d++) {
+            k.moves[i] |= (a.stride[i][d] != 0) << d;
+            reach += std::abs((double)a.stride[i][d]) * ((double)a.extent[d] + 16);
+        }
+        k.motion[i] = step == 0 ? STILL : step == 1 ? UNIT : STRIDED;
+        if (reach > most || count > most)
+            k.bits = 64;
+    }
+}
+
+static void shape_vectors(const Facts &f, const Args &a, Numbers &k)
+{
+    enum { BIG_ROUNDS = 16 }; /* elements for each thread that a GPU holds: fewer are no batches */
+    const int64_t n = a.extent[k.dims - 1];
+    int64_t narrowest = 0;
+    bool is_contiguous = k.dims == 1;
+    int lead = -1;
+    for (int i = 0; i < f.operands; i++) {
+        if (f.numbers >> i & 1)
+            continue;
+        const int64_t bytes = bytes_of(f, k.dtype, i);
+        is_contiguous = is_contiguous && k.motion[i] != STRIDED;
+        if (k.motion[i] != STILL && (!narrowest || bytes < narrowest))
+            narrowest = bytes;
+        if (k.motion[i] == UNIT && (lead < 0 || ((f.stored >> i & 1) && !(f.stored >> lead & 1))))
+            lead = i;
+    }
+    k.vector = (int)(16 / (narrowest ? narrowest : 8));
+    k.threads = is_contiguous ? 128 : 256;
+    k.more[0] = lead;
+    k.more[1] = k.dims > 1;
+    k.more[2] = 1;
+    if (is_contiguous && f.is_costly &&
+        n / BIG_ROUNDS >= (int64_t)attribute(cudaDevAttrMultiProcessorCount) *
+                              attribute(cudaDevAttrMaxThreadsPerMultiProcessor))
+        k.more[2] = k.vector < 8 ? 2 : 4;
+}
+
+/* The unit that has these numbers, or NULL: it is missing. */
+static UnitRun find_any(const Numbers &k)
+{
+    static std::vector<Numbers> found;
+    for (const Numbers &one : found)
+        if (!memcmp(&one, &k, offsetof(Numbers, run)))
+            return one.run;
+    const UnitRun run = find_unit(k.facts->name, text_of(k));
+    if (run) {
+        found.push_back(k);
+        found.back().run = run;
+    }
+    return run;
+}
+
+/* Runs the unit that has these numbers; false: it is missing. */
+static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
+{
+    const UnitRun run = find_any(k);
+    if (!run)
+        return false;
+    a.stream = c10::cuda::getCurrentCUDAStream();
+    const int64_t bytes = run(&a);
+    const Tensor scratch = bytes ? at::empty({bytes}, options.dtype(at::kByte)) : Tensor();
+    a.scratch = bytes ? scratch.data_ptr() : &a;
+    C10_CUDA_CHECK((cudaError_t)run(&a));
+    served[k.facts->name] = body_name(k.body);
+    return true;
+}
+
+static Numbers start_numbers(const Facts &f, const at::TensorOptions &options)
+{
+    Numbers k;
+    memset(&k, 0, sizeof k); /* the bytes between members, too: find_any() compares all */
+    k.facts = &f;
+    k.dtype = dtype_number(at::typeMetaToScalarType(options.dtype()));
+    return k;
+}
+
+/* Runs a kernel that reduces nothing; false: its unit is missing. */
+static bool run_vectors(const Facts &f, Args &a, const at::TensorOptions &options)
+{
+    if (count_of(a, 0, a.kept) == 0)
+        return true;
+    Numbers k = start_numbers(f, options);
+    order_dims(f, a);
+    k.body = VECTORS;
+    k.vector_dim = a.kept - 1;
+    see_layout(f, a, k);
+    shape_vectors(f, a, k);
+    return run_any(k, a, options);
+}
 '''
 
 HOST_FORWARD = r'''
-void launch_Forward0(int dtype, const Launching &l, const Args &a);
 
 std::vector<at::Tensor> forward(const at::Tensor & x_)
 {
     check_tensor(x_, "x", x_.dim(), x_);
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
     const c10::DeviceGuard guard(x_.device());
-    const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
-    Held held = {options, {}};
-    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Forward0: pointwise */
         result0 = new_result(x_.sizes(), {x_}, options);
@@ -648,14 +457,15 @@ std::vector<at::Tensor> forward(const at::Tensor & x_)
         std::copy(x_.sizes().begin(), x_.sizes().end(), a.extent);
         bind_all(a, 0, x_);
         bind_all(a, 1, result0);
-        launch_Forward0(dtype_number(dtype), launching, a);
+        static const Facts facts = {"Forward0", 2, 0x2, 0x2, 0x0, 0x0, 0, 0};
+        if (!run_vectors(facts, a, options))
+            return {};
     }
     return {result0};
 }
 '''
 
 HOST_BACKWARD = r'''
-void launch_Backward0(int dtype, const Launching &l, const Args &a);
 
 std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0_, const std::vector<bool> &needs)
 {
@@ -665,10 +475,7 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0
         check_size(grad0_, "grad", d, x_.size(d));
     TORCH_CHECK_VALUE(x_.dim() <= MAX_DIMS, "x has ", x_.dim(), " dims: expected at most 8");
     const c10::DeviceGuard guard(x_.device());
-    const at::ScalarType dtype = x_.scalar_type();
     const at::TensorOptions options = x_.options();
-    Held held = {options, {}};
-    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Backward0: pointwise */
         result0 = new_result(x_.sizes(), {x_, grad0_}, options);
@@ -678,39 +485,1484 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0
         bind_all(a, 0, x_);
         bind_all(a, 1, grad0_);
         bind_all(a, 2, result0);
-        launch_Backward0(dtype_number(dtype), launching, a);
+        static const Facts facts = {"Backward0", 3, 0x4, 0x4, 0x0, 0x0, 0, 0};
+        if (!run_vectors(facts, a, options))
+            return {};
     }
     return {result0};
 }
 '''
 
+# The formula, kernel by kernel, and its derivative; below, the files that they include.
+UNITS = {
+    "Forward0": r'''
+#ifdef __CUDACC_RTC__
+#pragma nv_diag_suppress 177 /* a function is not used */
+#endif
+#include "math/scalar_base.h"
+#include "math/half.h"
+#include "math/scalar_f32.h"
+#if OG_IS_DOUBLE
+#include "math/scalar_f64.h"
+#endif
 
-def _build(kernels, launches, host, function):
+#define OG_KEPT_NUMBERS 0x0
+#if OG_INDEX_BITS == 64
+typedef int64_t og_index;
+typedef uint64_t og_unsigned;
+#else
+typedef int32_t og_index;
+typedef uint32_t og_unsigned;
+#endif
+
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[2];
+    og_index strides[2][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    og_index n;
+    og_index vectors;
+    og_divisor per_row;
+    og_index full;
+};
+
+enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 1> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_outer(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek_between<0, OG_KEPT_DIMS - 1>(a, index, at);
+}
+
+OG_FN void og_step_inner(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek_between<OG_KEPT_DIMS - 1, OG_DIMS>(a, index, at);
+}
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v1;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<1, &og_values0::v1>> {
+    typedef og_loads<0> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = og_get<0>(x, i);
+        const og_real v1 = OG_REAL(hardsigmoid)(v0);
+        y.v1 = v1;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+#include "cuda/kernels/pointwise.cuh"
+
+#include "pytorch/launch_any.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+}
+
+static int64_t og_place(og_args &a, char *scratch, const og_grid &grid)
+{
+    int64_t bytes = 0;
+    return bytes;
+}
+
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
+{
+    int error = 0;
+    OG_NEXT(og_pointwise, grid.parts, OG_THREADS, false)
+    return error;
+}
+''',
+    "Backward0": r'''
+#ifdef __CUDACC_RTC__
+#pragma nv_diag_suppress 177 /* a function is not used */
+#endif
+#include "math/scalar_base.h"
+#include "math/half.h"
+#include "math/scalar_f32.h"
+#if OG_IS_DOUBLE
+#include "math/scalar_f64.h"
+#endif
+
+#define OG_KEPT_NUMBERS 0x0
+#if OG_INDEX_BITS == 64
+typedef int64_t og_index;
+typedef uint64_t og_unsigned;
+#else
+typedef int32_t og_index;
+typedef uint32_t og_unsigned;
+#endif
+
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[3];
+    og_index strides[3][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    og_real c0;
+    og_real c1;
+    og_real c2;
+    og_real c3;
+    og_index n;
+    og_index vectors;
+    og_divisor per_row;
+    og_index full;
+};
+
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 1, 2> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_outer(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek_between<0, OG_KEPT_DIMS - 1>(a, index, at);
+}
+
+OG_FN void og_step_inner(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek_between<OG_KEPT_DIMS - 1, OG_DIMS>(a, index, at);
+}
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v10;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<2, &og_values0::v10>> {
+    typedef og_loads<0, 1> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = og_get<0>(x, i);
+        const og_real v1 = og_get<1>(x, i);
+        const og_real v2 = a.c0;
+        const uint32_t v3 = OG_REAL(gt)(v0, v2);
+        const og_real v4 = a.c1;
+        const uint32_t v5 = OG_REAL(lt)(v0, v4);
+        const og_real v6 = a.c2;
+        const og_real v7 = v1 / v6;
+        const og_real v8 = a.c3;
+        const og_real v9 = OG_REAL(where)(v5, v7, v8);
+        const og_real v10 = OG_REAL(where)(v3, v9, v8);
+        y.v10 = v10;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+#include "cuda/kernels/pointwise.cuh"
+
+#include "pytorch/launch_any.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+    a.c0 = (og_real)-0x1.8p+1;
+    a.c1 = (og_real)0x1.8p+1;
+    a.c2 = (og_real)0x1.8p+2;
+    a.c3 = (og_real)0x0p+0;
+}
+
+static int64_t og_place(og_args &a, char *scratch, const og_grid &grid)
+{
+    int64_t bytes = 0;
+    return bytes;
+}
+
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
+{
+    int error = 0;
+    OG_NEXT(og_pointwise, grid.parts, OG_THREADS, false)
+    return error;
+}
+''',
+}
+
+KERNELS = {
+    "math/scalar_base.h": r'''#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#endif
+
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define OG_FN static __device__ __forceinline__
+#elif defined(__GNUC__)
+#define OG_FN static inline __attribute__((always_inline, unused))
+#else
+#define OG_FN static inline
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+OG_FN uint32_t og_bits_f32(float x)
+{
+    return (uint32_t)__float_as_int(x);
+}
+
+OG_FN float og_float_bits(uint32_t u)
+{
+    return __int_as_float((int)u);
+}
+
+OG_FN uint64_t og_bits_f64(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+
+OG_FN double og_double_bits(uint64_t u)
+{
+    return __longlong_as_double((long long)u);
+}
+#else
+OG_FN uint32_t og_bits_f32(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+OG_FN float og_float_bits(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+OG_FN uint64_t og_bits_f64(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+OG_FN double og_double_bits(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
+#elif defined(__FMA__) || defined(__aarch64__)
+#define OG_FMA_INSTRUCTION_F32(a, b, c) fmaf(a, b, c)
+#endif
+''',
+    "math/half.h": r'''#include "math/scalar_base.h"
+
+OG_FN float og_f32_from_f16(uint16_t h)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h));
+    return y;
+}
+
+OG_FN uint16_t og_f16_from_f32(float x)
+{
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+
+OG_FN float og_f32_from_bf16(uint16_t h)
+{
+    return og_float_bits((uint32_t)h << 16);
+}
+
+OG_FN uint16_t og_bf16_from_f32(float x)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint16_t h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
+    uint32_t u = og_bits_f32(x);
+    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    r = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : r;
+    return (uint16_t)r;
+#endif
+}
+
+OG_FN float og_f32_odd_from_f64(double x)
+{
+    float f = (float)x;
+    double back = (double)f;
+    uint32_t u = og_bits_f32(f);
+    double magnitude = x < 0.0 ? -x : x;
+    double rounded = back < 0.0 ? -back : back;
+    uint32_t above = rounded > magnitude ? 1u : 0u;
+    uint32_t inexact = ((rounded > magnitude) | (rounded < magnitude)) ? 1u : 0u;
+    return og_float_bits((u - above) | inexact);
+}
+
+OG_FN uint16_t og_f16_from_f64(double x)
+{
+    return og_f16_from_f32(og_f32_odd_from_f64(x));
+}
+
+OG_FN uint16_t og_bf16_from_f64(double x)
+{
+    return og_bf16_from_f32(og_f32_odd_from_f64(x));
+}
+''',
+    "math/scalar_f32.h": r'''#include "math/scalar_base.h"
+
+OG_FN uint32_t og_lt_f32(float a, float b)
+{
+    return a < b ? 0xffffffffu : 0u;
+}
+
+OG_FN uint32_t og_gt_f32(float a, float b)
+{
+    return a > b ? 0xffffffffu : 0u;
+}
+
+OG_FN float og_where_f32(uint32_t mask, float a, float b)
+{
+    return mask ? a : b;
+}
+
+/* A true division by six: PyTorch's CPU bits (its CUDA kernel multiplies). */
+OG_FN float og_hardsigmoid_f32(float x)
+{
+    float y = x + 3.0f;
+    y = y < 0.0f ? 0.0f : y;
+    y = y > 6.0f ? 6.0f : y;
+    return y / 6.0f;
+}
+
+#include "math/scalar_whole_f32.h"
+''',
+    "math/scalar_whole_f32.h": r'''#include "math/scalar_base.h"
+''',
+    "math/scalar_f64.h": r'''#include "math/scalar_base.h"
+
+OG_FN uint32_t og_lt_f64(double a, double b)
+{
+    return a < b ? 0xffffffffu : 0u;
+}
+
+OG_FN uint32_t og_gt_f64(double a, double b)
+{
+    return a > b ? 0xffffffffu : 0u;
+}
+
+OG_FN double og_where_f64(uint32_t mask, double a, double b)
+{
+    return mask ? a : b;
+}
+
+OG_FN double og_hardsigmoid_f64(double x)
+{
+    double y = x + 3.0;
+    y = y < 0.0 ? 0.0 : y;
+    y = y > 6.0 ? 6.0 : y;
+    return y / 6.0;
+}
+''',
+    "cuda/kernels/any_dtype.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+#if OG_IS_DOUBLE
+typedef double og_real;
+#define OG_REAL(name) og_##name##_f64
+#define OG_ANY_PEAK OG_MOST
+#else
+typedef float og_real;
+#define OG_REAL(name) og_##name##_f32
+#define OG_ANY_PEAK OG_PEAK
+#endif
+''',
+    "cuda/kernels/prologue.cuh": r'''#define OG_KERNEL(name, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
+        name(const __grid_constant__ og_args a)
+
+#ifndef OG_CUDA_SHIM /* tests/cuda/shim_device.h has the same two functions for a CPU */
+
+OG_FN void og_await_launch()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+OG_FN void og_admit_next()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+#endif
+
+typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
+
+template <int... n> struct og_indices {};
+
+struct og_divisor {
+    og_index extent;
+    og_unsigned magic;
+    uint32_t shift;
+};
+
+OG_FN uint32_t og_multiply_high(uint32_t a, uint32_t b)
+{
+    return (uint32_t)(((uint64_t)a * b) >> 32);
+}
+
+OG_FN uint64_t og_multiply_high(uint64_t a, uint64_t b)
+{
+    return __umul64hi(a, b);
+}
+
+OG_FN og_index og_divide(og_index index, const og_divisor &by)
+{
+    og_unsigned quotient = og_multiply_high((og_unsigned)index, by.magic) >> by.shift;
+    return by.magic ? (og_index)quotient : index;
+}
+
+/* Elements [begin, end) of a vector are there. */
+struct og_span {
+    int begin, end;
+};
+
+/* The part of vector [at, at + OG_V) that lies in [0, n). */
+OG_FN og_span og_span_of(og_index at, og_index n)
+{
+    og_span span;
+    span.begin = at < 0 ? (int)-at : 0;
+    span.end = n - at < OG_V ? (int)(n - at) : OG_V;
+    return span;
+}
+
+OG_FN bool og_is_full(const og_span &span)
+{
+    return span.begin == 0 && span.end == OG_V;
+}
+
+/* OG_V neighbours in memory, moved by accesses of up to 16 bytes. */
+template <class T> struct alignas(OG_V * sizeof(T) < 16 ? OG_V * sizeof(T) : 16) og_pack {
+    T e[OG_V];
+};
+
+template <class T> OG_FN bool og_is_aligned(const T *p)
+{
+    return OG_V == 1 || (uint64_t)p % alignof(og_pack<T>) == 0;
+}
+
+OG_FN float og_f32_at_bf16(const og_pack<og_half> &x, int i)
+{
+    if constexpr (OG_V == 1) {
+        return og_f32_from_bf16(x.e[0]);
+    } else {
+        uint32_t pair;
+        memcpy(&pair, &x.e[i / 2 * 2], sizeof pair);
+        return og_float_bits(i % 2 ? pair & 0xffff0000u : pair << 16);
+    }
+}
+
+OG_FN void og_renew(og_pack<og_half> &x)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i + 1 < OG_V; i += 2) {
+        uint32_t pair;
+        memcpy(&pair, &x.e[i], sizeof pair);
+        asm("" : "+r"(pair));
+        memcpy(&x.e[i], &pair, sizeof pair);
+    }
+#endif
+}
+
+template <class T> OG_FN void og_renew(og_pack<T> &)
+{
+}
+
+/* How many elements p is past a multiple of a vector. */
+template <class T> OG_FN int og_elements_past(const T *p)
+{
+    return (int)((uint64_t)p / sizeof(T) % OG_V);
+}
+
+/* Words that one instruction moves. */
+template <int bytes> struct og_word {
+    typedef uint4 type;
+};
+template <> struct og_word<8> {
+    typedef uint2 type;
+};
+template <> struct og_word<4> {
+    typedef uint32_t type;
+};
+template <> struct og_word<2> {
+    typedef uint16_t type;
+};
+template <> struct og_word<1> {
+    typedef uint8_t type;
+};
+
+template <class T> union og_words {
+    enum { bytes = alignof(og_pack<T>), count = sizeof(og_pack<T>) / bytes };
+    typedef typename og_word<bytes>::type word;
+    og_pack<T> pack;
+    word words[count];
+};
+
+template <class W> OG_FN void og_store_word(W *p, const W &w)
+{
+    *p = w;
+}
+#if defined(__CUDA_ARCH__)
+OG_FN void og_store_word(uint4 *p, const uint4 &w)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w.x), "r"(w.y), "r"(w.z),
+                 "r"(w.w)
+                 : "memory");
+}
+
+OG_FN void og_store_word(uint2 *p, const uint2 &w)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(w.x), "r"(w.y) : "memory");
+}
+#endif
+
+template <class T> OG_FN og_pack<T> og_load_pack(const T *p)
+{
+    og_words<T> x;
+#pragma unroll
+    for (int w = 0; w < og_words<T>::count; w++)
+        x.words[w] = ((const typename og_words<T>::word *)p)[w];
+    return x.pack;
+}
+
+template <class T> OG_FN void og_store_pack(T *p, const og_pack<T> &pack)
+{
+    og_words<T> x;
+    x.pack = pack;
+#pragma unroll
+    for (int w = 0; w < og_words<T>::count; w++)
+        og_store_word((typename og_words<T>::word *)p + w, x.words[w]);
+}
+
+#if defined(__CUDA_ARCH__)
+#define OG_AFTER_LOADS() asm volatile("" ::: "memory")
+#else
+#define OG_AFTER_LOADS()
+#endif
+
+/* Something that the compiler may rely on. */
+#if defined(__CUDA_ARCH__)
+#define OG_ASSUME(condition) __builtin_assume(condition)
+#else
+#define OG_ASSUME(condition)
+#endif
+
+/* OG_V elements that lie `stride` apart; missing ones are 0. */
+template <class T> OG_FN og_pack<T> og_gather(const T *p, og_index stride, const og_span &span)
+{
+    og_pack<T> x;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        x.e[i] = i >= span.begin && i < span.end ? p[i * stride] : (T)0;
+    return x;
+}
+
+template <class T>
+OG_FN void og_scatter(T *p, og_index stride, const og_span &span, const og_pack<T> &x)
+{
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        if (i >= span.begin && i < span.end)
+            p[i * stride] = x.e[i];
+}
+''',
+    "cuda/kernels/any_operands.cuh": r'''#include "cuda/kernels/operands.cuh"
+
+template <int... values> struct og_list {
+    static constexpr int of[] = {values...};
+};
+
+typedef og_list<OG_MOVES> og_moves;
+typedef og_list<OG_MOTIONS> og_motions;
+
+template <bool is_number> struct og_form : OG_FORM {};
+#if OG_IS_DOUBLE
+template <> struct og_form<true> : og_float64 {};
+#else
+template <> struct og_form<true> : og_float32 {};
+#endif
+
+#ifdef OG_FIRST_WINDOWS
+typedef og_list<OG_FIRST_WINDOWS> og_first_windows;
+typedef og_list<OG_WINDOW_COUNTS> og_window_counts;
+typedef og_list<OG_DIVIDES> og_divides;
+
+/* Operands, then windows. */
+template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
+    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
+    static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
+    static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
+    static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
+};
+#else
+template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
+    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
+};
+#endif
+
+/* Moves every operand by index over dims [from, to), the last fastest. */
+template <int from, int to>
+OG_FN void og_seek_between(const og_args &a, og_index index, og_offsets &at)
+{
+    if constexpr (to - from == 1) {
+        og_move_all<from>(a, index, at, og_all_places());
+    } else if constexpr (to > from) {
+        const og_index rest = og_divide(index, a.dims[to - 1]);
+        og_move_all<to - 1>(a, index - rest * a.dims[to - 1].extent, at, og_all_places());
+        og_seek_between<from, to - 1>(a, rest, at);
+    }
+}
+''',
+    "cuda/kernels/operands.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+#include "math/half.h"
+
+enum { OG_STILL, OG_UNIT, OG_STRIDED, OG_SEEN, OG_NUMBERED };
+
+/* A dtype: how it is stored, and as what numbers it is computed with. */
+struct og_float32 {
+    typedef float stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(float x)
+    {
+        return x;
+    }
+    template <class T> OG_FN float narrow(T x)
+    {
+        return x;
+    }
+};
+
+struct og_float64 {
+    typedef double stored;
+    typedef double number;
+    enum { is_bfloat16 = 0 };
+    OG_FN double widen(double x)
+    {
+        return x;
+    }
+    template <class T> OG_FN double narrow(T x)
+    {
+        return x;
+    }
+};
+
+struct og_float16 {
+    typedef og_half stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(og_half x)
+    {
+        return og_f32_from_f16(x);
+    }
+    OG_FN og_half narrow(float x)
+    {
+        return og_f16_from_f32(x);
+    }
+    OG_FN og_half narrow(double x)
+    {
+        return og_f16_from_f64(x);
+    }
+};
+
+struct og_bfloat16 {
+    typedef og_half stored;
+    typedef float number;
+    enum { is_bfloat16 = 1 };
+    OG_FN float widen(og_half x)
+    {
+        return og_f32_from_bf16(x);
+    }
+    OG_FN og_half narrow(float x)
+    {
+        return og_bf16_from_f32(x);
+    }
+    OG_FN og_half narrow(double x)
+    {
+        return og_bf16_from_f64(x);
+    }
+};
+
+/* Integers, as numbers that hold all of them (but the largest of 64 bits); they are only read. */
+template <class Stored, class Number> struct og_integer {
+    typedef Stored stored;
+    typedef Number number;
+    enum { is_bfloat16 = 0 };
+    OG_FN Number widen(Stored x)
+    {
+        return (Number)x;
+    }
+};
+
+struct og_bool {
+    typedef uint8_t stored;
+    typedef float number;
+    enum { is_bfloat16 = 0 };
+    OG_FN float widen(uint8_t x)
+    {
+        return x ? 1.0f : 0.0f;
+    }
+    template <class T> OG_FN uint8_t narrow(T x)
+    {
+        return x != 0;
+    }
+};
+
+template <int n> struct og_operand;
+
+template <int n> using og_stored = typename og_operand<n>::stored;
+
+struct og_offsets {
+    og_index o[OG_OPERANDS + OG_WINDOWS];
+};
+
+OG_FN og_offsets og_start()
+{
+    og_offsets at;
+#pragma unroll
+    for (int n = 0; n < OG_OPERANDS + OG_WINDOWS; n++)
+        at.o[n] = 0;
+    return at;
+}
+
+template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offsets &at)
+{
+    return (og_stored<n> *)a.p[n] + at.o[n];
+}
+
+template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
+{
+    if constexpr (d == OG_VECTOR_DIM && og_operand<n>::motion == OG_UNIT)
+        return 1;
+    else
+        return a.strides[n][d];
+}
+
+template <int n, int d> OG_FN void og_move_one(const og_args &a, og_index i, og_offsets &at)
+{
+    if constexpr (og_operand<n>::moves >> d & 1)
+        at.o[n] += i * og_stride<n, d>(a);
+}
+
+template <int d, int... n>
+OG_FN void og_move_all(const og_args &a, og_index i, og_offsets &at, og_indices<n...>)
+{
+    (og_move_one<n, d>(a, i, at), ...);
+}
+
+/* Does window w see an element, i further along the vector dim? Moves offset there. */
+template <int w, class Args>
+OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
+{
+    enum { place = OG_OPERANDS + w };
+    og_index p = at.o[place] + a.windows[w].start;
+    if constexpr (og_operand<place>::moves >> OG_VECTOR_DIM & 1)
+        p += i * og_stride<place, OG_VECTOR_DIM>(a);
+    og_index seen = p;
+    if constexpr (og_operand<place>::divides)
+        seen = og_divide(p, a.windows[w].divisor);
+    offset += seen * a.windows[w].stride;
+    const bool sees = p >= 0 && seen < a.windows[w].extent;
+    if constexpr (og_operand<place>::divides)
+        return sees && seen * a.windows[w].divisor.extent == p;
+    else
+        return sees;
+}
+
+template <int first, class Args, int... w>
+OG_FN bool og_look_through(const Args &a, const og_offsets &at, int i, og_index &offset,
+                           og_indices<w...>)
+{
+    return (true & ... & og_look<first + w>(a, at, i, offset));
+}
+
+template <int count> struct og_window_list;
+template <> struct og_window_list<1> {
+    typedef og_indices<0> all;
+};
+template <> struct og_window_list<2> {
+    typedef og_indices<0, 1> all;
+};
+template <> struct og_window_list<3> {
+    typedef og_indices<0, 1, 2> all;
+};
+
+/* Element i along the vector dim of an operand that is seen through windows, or numbered. */
+template <int n, class Args>
+OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
+{
+    og_index offset = at.o[n];
+    if constexpr (og_operand<n>::moves >> OG_VECTOR_DIM & 1)
+        offset += i * og_stride<n, OG_VECTOR_DIM>(a);
+    if constexpr (og_operand<n>::motion == OG_NUMBERED) {
+        return (og_stored<n>)offset;
+    } else {
+        enum { first = og_operand<n>::first_window };
+        typedef typename og_window_list<og_operand<n>::windows>::all all;
+        if (og_look_through<first>(a, at, i, offset, all()))
+            return ((const og_stored<n> *)a.p[n])[offset];
+        return og_operand<n>::narrow(a.windows[first].fill);
+    }
+}
+
+template <int n> OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at,
+                                                         const og_span &span)
+{
+    og_pack<og_stored<n>> x;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        x.e[i] = i >= span.begin && i < span.end ? og_see<n>(a, at, i) : (og_stored<n>)0;
+    return x;
+}
+
+/* What a thread reads of operand n at a time: a vector, or one element where it stands still. */
+template <int n, int motion = og_operand<n>::motion> struct og_loaded {
+    og_pack<og_stored<n>> x;
+};
+
+template <int n> struct og_loaded<n, OG_STILL> {
+    og_stored<n> x;
+};
+
+/* Element i of it, as a number. */
+template <int n>
+OG_FN typename og_operand<n>::number og_get(const og_loaded<n> &loaded, int i)
+{
+    if constexpr (og_operand<n>::motion == OG_STILL)
+        return og_operand<n>::widen(loaded.x);
+    else if constexpr (OG_BF16_BY_TWO && og_operand<n>::is_bfloat16)
+        return og_f32_at_bf16(loaded.x, i);
+    else
+        return og_operand<n>::widen(loaded.x.e[i]);
+}
+
+/* Is operand n where a whole vector can be moved, if it is one? */
+template <int n> OG_FN bool og_is_in_place(const og_args &a, const og_offsets &at)
+{
+    if constexpr (og_operand<n>::motion == OG_UNIT)
+        return og_is_aligned(og_address<n>(a, at));
+    else
+        return true;
+}
+
+template <int n, bool whole>
+OG_FN void og_load_unit(const og_args &a, const og_offsets &at, const og_span &span,
+                        og_loaded<n> &to)
+{
+    if constexpr (og_operand<n>::motion == OG_UNIT && whole)
+        to.x = og_load_pack(og_address<n>(a, at));
+    else if constexpr (og_operand<n>::motion == OG_UNIT)
+        to.x = og_gather(og_address<n>(a, at), 1, span);
+}
+
+template <int n>
+OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &span,
+                         og_loaded<n> &to)
+{
+    if constexpr (og_operand<n>::motion == OG_STILL)
+        to.x = *og_address<n>(a, at);
+    else if constexpr (og_operand<n>::motion == OG_STRIDED)
+        to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
+    else if constexpr (og_operand<n>::motion >= OG_SEEN)
+        to.x = og_see_pack<n>(a, at, span);
+}
+
+template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
+{
+    if constexpr (sizeof(og_stored<n>) == 2 && og_operand<n>::motion != OG_STILL)
+        og_renew(of.x);
+}
+
+/* A vector of each of these operands. */
+template <int... n> struct og_loads : og_loaded<n>... {
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return (true && ... && og_is_in_place<n>(a, at));
+    }
+
+    /* whole: vectors that are neighbours in memory are aligned, and all of span is there. */
+    OG_FN void load(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
+                    og_loads &x)
+    {
+        if constexpr ((false || ... || (og_operand<n>::motion == OG_UNIT))) {
+            if (whole)
+                (og_load_unit<n, true>(a, at, span, x), ...);
+            else
+                (og_load_unit<n, false>(a, at, span, x), ...);
+        }
+        (og_load_other<n>(a, at, span, x), ...);
+    }
+
+    /* og_renew() of all halves. */
+    OG_FN void renew(og_loads &x)
+    {
+        (og_renew_one<n>(x), ...);
+    }
+};
+''',
+    "cuda/kernels/results.cuh": r'''#include "cuda/kernels/operands.cuh"
+
+/* A value, an element's or its row's, by its member. */
+template <class T, class Values>
+OG_FN T og_take(const og_row *, const Values *y, int i, T Values::*member)
+{
+    return y[i].*member;
+}
+
+template <class T, class Values>
+OG_FN T og_take(const og_row *row, const Values *, int i, T og_row::*member)
+{
+    return row[OG_SEVERAL_ROWS ? i : 0].*member;
+}
+
+/* Operand n becomes the value. */
+template <int n, auto value> struct og_result {
+    enum { is_unit = og_operand<n>::motion == OG_UNIT };
+    typedef og_pack<og_stored<n>> pack;
+
+    OG_FN og_stored<n> *place(const og_args &a, const og_offsets &at)
+    {
+        return og_address<n>(a, at);
+    }
+
+    template <class Values> OG_FN pack make(const og_row *row, const Values *y)
+    {
+        pack x;
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            x.e[i] = og_operand<n>::narrow(og_take(row, y, i, value));
+        return x;
+    }
+
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return og_is_in_place<n>(a, at);
+    }
+
+    OG_FN void put_whole(const og_args &a, const og_offsets &at, const pack &x)
+    {
+        if constexpr (is_unit)
+            og_store_pack(place(a, at), x);
+    }
+
+    OG_FN void put_part(const og_args &a, const og_offsets &at, const og_span &span, const pack &x)
+    {
+        if constexpr (is_unit)
+            og_scatter(place(a, at), 1, span, x);
+    }
+
+    /* Along other dims than neighbours' elements go one by one. */
+    OG_FN void put_apart(const og_args &a, const og_offsets &at, const og_span &span, const pack &x)
+    {
+        if constexpr (!is_unit)
+            og_scatter(place(a, at), og_stride<n, OG_VECTOR_DIM>(a), span, x);
+    }
+};
+
+template <class Values, class... Result> struct og_results {
+    typedef Values values;
+
+    OG_FN bool is_aligned(const og_args &a, const og_offsets &at)
+    {
+        return (true && ... && Result::is_aligned(a, at));
+    }
+
+    OG_FN void put(const og_args &a, const og_offsets &at, const og_span &span,
+                   const typename Result::pack &...x)
+    {
+        if constexpr ((false || ... || Result::is_unit)) {
+            if (is_aligned(a, at) && og_is_full(span))
+                (Result::put_whole(a, at, x), ...);
+            else
+                (Result::put_part(a, at, span, x), ...);
+        }
+        (Result::put_apart(a, at, span, x), ...);
+    }
+
+    /* span of a vector, y[i] being element i. */
+    OG_FN void store(const og_args &a, const og_offsets &at, const og_span &span, const og_row *row,
+                     const Values *y)
+    {
+        put(a, at, span, Result::make(row, y)...);
+    }
+
+    OG_FN void put_all(const og_args &a, const og_offsets &at, const typename Result::pack &...x)
+    {
+        const og_span span = {0, OG_V};
+        (Result::put_whole(a, at, x), ...);
+        (Result::put_apart(a, at, span, x), ...);
+    }
+
+    /* store() of a full vector where is_aligned() was true, without branches. */
+    OG_FN void store_whole(const og_args &a, const og_offsets &at, const og_row *row,
+                           const Values *y)
+    {
+        put_all(a, at, Result::make(row, y)...);
+    }
+};
+''',
+    "cuda/kernels/pointwise.cuh": r'''#include "cuda/kernels/lead.cuh"
+
+OG_FN void og_finish(const og_args &a, const og_offsets &at, const og_span &span,
+                     const og_loads0 &x)
+{
+    og_pass0::values y[OG_V];
+    og_kept kept;
+    og_row row;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        og_pass0::compute(a, row, kept, x, i, y[i]);
+    og_pass0::store(a, at, span, &row, y);
+}
+
+/* Whole vectors of a block, of aligned tensors: the usual case, in few instructions. */
+OG_FN void og_apply_batch(const og_args &a)
+{
+    og_loads0 x[OG_BATCH];
+    og_offsets at[OG_BATCH];
+    const og_span span = {0, OG_V};
+#pragma unroll
+    for (int i = 0; i < OG_BATCH; i++) {
+        at[i] = og_start();
+        og_step_inner(a, (og_index)blockIdx.x * (OG_BATCH * OG_THREADS * OG_V), at[i]);
+        og_step_inner(a, (i * OG_THREADS + (int)threadIdx.x) * OG_V, at[i]);
+        og_loads0::load(a, at[i], true, span, x[i]);
+    }
+    OG_AFTER_LOADS();
+#pragma unroll
+    for (int i = 0; i < OG_BATCH; i++) {
+        OG_ASSUME(og_lead_is_aligned(a, at[i]));
+        og_finish(a, at[i], span, x[i]);
+    }
+}
+
+/* Any vector. */
+OG_FN void og_apply(const og_args &a, og_index vector)
+{
+    og_offsets at = og_start();
+    og_index outer = OG_OUTER ? og_divide(vector, a.per_row) : 0;
+    og_seek_outer(a, outer, at);
+    og_index first = (vector - outer * a.per_row.extent) * OG_V - og_lead(a, at);
+    og_span span = og_span_of(first, a.n);
+    if (span.begin >= span.end)
+        return;
+    og_step_inner(a, first, at);
+    og_loads0 x;
+    og_loads0::load(a, at, og_is_full(span) && og_loads0::is_aligned(a, at), span, x);
+    OG_AFTER_LOADS();
+    og_finish(a, at, span, x);
+}
+
+OG_KERNEL(og_pointwise, OG_THREADS)
+{
+    if constexpr (!OG_OUTER) {
+        const og_offsets start = og_start();
+        if (blockIdx.x < (uint32_t)a.full && og_loads0::is_aligned(a, start) &&
+            og_lead_is_aligned(a, start)) {
+            og_apply_batch(a);
+            return;
+        }
+    }
+    og_index vector = (og_index)blockIdx.x * (OG_THREADS * OG_BATCH) + (og_index)threadIdx.x;
+#pragma unroll 1
+    for (int i = 0; i < OG_BATCH && vector < a.vectors; i++, vector += OG_THREADS)
+        og_apply(a, vector);
+}
+''',
+    "cuda/kernels/lead.cuh": r'''#include "cuda/kernels/results.cuh"
+
+/* By how many elements vectors are shifted. */
+template <int n = OG_LEAD> OG_FN int og_lead(const og_args &a, const og_offsets &at)
+{
+    if constexpr (n < 0)
+        return 0;
+    else
+        return og_elements_past(og_address<n>(a, at));
+}
+
+/* By none? */
+template <int n = OG_LEAD> OG_FN bool og_lead_is_aligned(const og_args &a, const og_offsets &at)
+{
+    if constexpr (n < 0)
+        return true;
+    else
+        return og_is_aligned(og_address<n>(a, at));
+}
+''',
+    "pytorch/launch_any.cuh": r'''#include "cuda/emit/cuda_shapes.h"
+#include "pytorch/call.cuh"
+#include "pytorch/launch.cuh"
+
+static void og_fill(og_args &a, const Args &c);
+
+static og_divisor og_make_divisor(int64_t extent)
+{
+    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
+    og_divisor divisor;
+    divisor.extent = (og_index)extent;
+    divisor.magic = (og_unsigned)by.magic;
+    divisor.shift = by.shift;
+    return divisor;
+}
+
+/* What the call has for every body. */
+static og_args og_bind(const Args &c)
+{
+    og_args a = {};
+    for (int n = 0; n < OG_OPERANDS; n++) {
+        a.p[n] = c.data[n];
+        for (int d = 0; d < OG_DIMS; d++)
+            a.strides[n][d] = (og_index)c.stride[n][d];
+    }
+    for (int d = 0; d < OG_DIMS; d++)
+        a.dims[d] = og_make_divisor(c.extent[d]);
+    og_fill(a, c);
+    return a;
+}
+
+static int64_t og_count_dims(const Args &c, int from, int to)
+{
+    int64_t count = 1;
+    for (int d = from; d < to; d++)
+        count *= c.extent[d];
+    return count;
+}
+
+/* Blocks that find parts, and those that combine them. */
+struct og_grid {
+    int64_t rows, partials; /* row values; sums of parts */
+    int64_t parts, combines;
+};
+
+#if OG_BODY == 2 /* vectors */
+static og_grid og_shape(og_args &a, const Args &c)
+{
+    const int64_t n = c.extent[OG_DIMS - 1], per_row = og_count_parts(n - 1, OG_V) + 1;
+    const int64_t vectors = og_count_dims(c, 0, OG_DIMS - 1) * per_row;
+    og_grid grid = {0, 0, og_count_parts(vectors, OG_THREADS * OG_BATCH), 0};
+    a.n = (og_index)n;
+    a.vectors = (og_index)vectors;
+    a.per_row = og_make_divisor(OG_OUTER ? per_row : 1);
+    a.full = (og_index)(n / OG_V / (OG_THREADS * OG_BATCH));
+    return grid;
+}
+#elif OG_BODY == 4 || OG_BODY == 8 /* rows, whole or chunk by chunk */
+static og_grid og_shape(og_args &a, const Args &c)
+{
+    og_grid grid = {};
+    const int64_t n = og_count_dims(c, OG_KEPT_DIMS, OG_DIMS);
+    grid.rows = og_count_dims(c, 0, OG_KEPT_DIMS);
+    a.n = (og_index)n;
+    a.rows = (og_index)grid.rows;
+#if OG_BODY == 4
+    grid.parts = og_count_parts(grid.rows, OG_THREADS / OG_GROUP);
+#else
+    const int64_t chunks = n > OG_CHUNK ? og_count_parts(n, OG_CHUNK) : 1;
+    a.chunks = og_make_divisor(chunks);
+    a.partials = (og_index)og_count_partials(chunks);
+    grid.partials = grid.rows * og_count_partials(chunks);
+    grid.parts = grid.rows * chunks;
+    grid.combines = og_count_parts(grid.rows, OG_COMBINE_THREADS / OG_COMBINERS);
+#endif
+    return grid;
+}
+#else /* columns */
+static og_grid og_shape(og_args &a, const Args &c)
+{
+    og_grid grid = {};
+    const int64_t n = og_count_dims(c, OG_KEPT_DIMS, OG_DIMS), columns = c.extent[OG_KEPT_DIMS - 1];
+    const int64_t per_row = og_count_parts(columns, OG_V);
+    const int64_t vectors = per_row * og_count_dims(c, 0, OG_KEPT_DIMS - 1);
+    const int64_t tiles = og_count_parts(n, OG_RUN * OG_RUN);
+    a.n = (og_index)n;
+    a.columns = (og_index)columns;
+    a.vectors = (og_index)vectors;
+    a.tiles = (og_index)tiles;
+    a.per_row = og_make_divisor(per_row);
+    grid.combines = grid.parts = og_count_parts(vectors, OG_X);
+#if OG_BODY == 64 /* each tile by a block of its own */
+    a.blocks = og_make_divisor(grid.combines);
+    a.tiles_of_tiles = (og_index)og_count_parts(tiles, OG_RUN * OG_RUN);
+    grid.rows = vectors * OG_V;
+    grid.partials = tiles * grid.rows;
+    grid.parts = tiles * grid.combines;
+#endif
+    return grid;
+}
+#endif
+
+#define OG_NEXT(kernel, blocks, threads, overlaps)                                                 \
+    if (!error)                                                                                    \
+        error = OG_LAUNCH(kernel, blocks, threads, 0, overlaps, stream, a);
+
+static int64_t og_place(og_args &a, char *scratch, const og_grid &grid);
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream);
+
+/* A cudaError_t; or, without scratch, how many bytes of it there must be. */
+extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *c)
+{
+    og_args a = og_bind(*c);
+    const og_grid grid = og_shape(a, *c);
+    const int64_t bytes = og_place(a, (char *)c->scratch, grid);
+    return c->scratch ? og_launch_all(a, grid, c->stream) : bytes;
+}
+''',
+    "cuda/emit/cuda_shapes.h": r'''#ifndef __CUDACC_RTC__
+#include <stdbool.h>
+#include <stdint.h>
+#endif
+
+/* How many parts of so many elements n elements take. */
+static inline int64_t og_count_parts(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
+}
+
+typedef struct {
+    uint64_t magic;
+    uint32_t shift;
+} og_division;
+
+static inline og_division og_divide_by(int64_t extent, int bits)
+{
+    og_division by = {0, 0};
+    int k = 0;
+    while ((uint64_t)extent > 1ull << k)
+        k++;
+    if (extent > 1)
+        by.magic = (uint64_t)(((unsigned __int128)1 << (bits + k)) / (uint64_t)extent) + 1;
+    by.shift = k ? (uint32_t)(k - 1) : 0;
+    return by;
+}
+
+/* Sums of parts, of chunks of 16384 parts, and so on, of one row. */
+static inline int64_t og_count_partials(int64_t parts)
+{
+    int64_t count = parts;
+    while (parts > 1) {
+        parts = og_count_parts(parts, 16384);
+        count += parts;
+    }
+    return count;
+}
+
+typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
+''',
+    "pytorch/call.cuh": r'''#ifdef __CUDACC_RTC__
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
+#endif
+
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
+
+struct Args {
+    int kept, reduced;
+    long long extent[MAX_DIMS]; /* kept dims, then reduced ones */
+    void *data[MAX_OPERANDS];
+    long long stride[MAX_OPERANDS][MAX_DIMS]; /* in elements; 0: broadcast */
+    unsigned vectors;                         /* bit i: operand i moves by 16 bytes */
+    double number[MAX_NUMBERS];               /* scalars, and counts of elements */
+    void *stream;
+    void *scratch; /* NULL: nothing is launched; the answer is how many bytes it takes */
+};
+''',
+    "pytorch/launch.cuh": r'''#include <cuda_runtime.h>
+
+static bool og_can_overlap(const void *kernel)
+{
+    static int version = 0;
+    static cudaFuncAttributes attributes;
+    if (version == 0) {
+        cudaFuncGetAttributes(&attributes, kernel);
+        cudaDriverGetVersion(&version);
+    }
+    return version >= 12030 && attributes.binaryVersion >= 90;
+}
+
+static int og_launch(const void *kernel, int64_t blocks, int threads, int64_t shared_bytes,
+                     bool overlaps, void *stream, og_args &a)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute overlap = {};
+    void *arguments[] = {&a};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &overlap;
+    config.numAttrs = overlaps && og_can_overlap(kernel);
+    if (shared_bytes > 48 * 1024) {
+        const int error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+        if (error)
+            return error;
+    }
+    return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+#define OG_LAUNCH(kernel, ...) og_launch((const void *)kernel, __VA_ARGS__)
+''',
+    "cuda/emit/cuda_reduce_shapes.h": r'''#ifndef __CUDACC_RTC__
+#include <stdbool.h>
+#include <stdint.h>
+#endif
+
+/* What a kernel does to an element of a row. */
+typedef struct {
+    int32_t kept;         /* registers of what is read in several traversals; 0: nothing is */
+    bool keeps_halves;    /* all of that are halves */
+    bool is_costly;       /* it computes costly functions, besides the terms of sumexp */
+    bool has_terms;       /* there is a sumexp */
+    bool loads_more;
+    int32_t sum_bytes;
+    int32_t all_bytes;    /* those of sums and terms together */
+    int32_t loads;
+    int32_t loads_beside; /* of those that are not kept */
+} og_reduced_facts;
+''',
+}
+
+
+_extensions = []
+_lean = {name: True for name in ("no_implicit_headers",)
+         if name in inspect.signature(cpp_extension.load_inline).parameters}
+
+
+def kernels():
+    # What served each kernel last.
+    return [line for extension in _extensions for line in extension.kernels()]
+
+
+def _inline(text, seen):
+    lines = []
+    for line in text.splitlines():
+        name = line[10:-1] if line.startswith('#include "') else None
+        if name is None:
+            lines.append(line)
+        elif name in KERNELS and name not in seen:
+            seen.add(name)
+            lines.append(_inline(KERNELS[name], seen))
+    return "\n".join(lines) + "\n"
+
+
+def _source(name, numbers):
+    # A unit whose numbers are these. Behind a line "#for ..." comes what some bodies have.
+    values = dict(line.split() for line in numbers.splitlines())
+    body, chosen, lines = values.get("BODY"), ("all",), []
+    for line in UNITS[name].splitlines():
+        if line.startswith("#for "):
+            chosen = line.split()[1:]
+        elif body in chosen or "all" in chosen:
+            lines.append(line)
+    text = re.sub(r"(?m)^#define (\w+) .*\n",
+                  lambda define: "" if define[1] in values else define[0],
+                  _inline("\n".join(lines), set()))
+    return "".join(f"#define {name} {value}\n" for name, value in values.items()) + text
+
+
+def _unit(name, numbers):
+    # The address of what launches it. Nothing of PyTorch is compiled.
+    source = _source(name, numbers)
+    hopper = ["-gencode=arch=compute_90a,code=sm_90a"] if "OG_BODY" not in numbers else []
+    path = cpp_extension.load_inline(
+        name="ogive_" + hashlib.sha256(source.encode()).hexdigest()[:16], cpp_sources="",
+        cuda_sources=source, is_python_module=False,
+        extra_cuda_cflags=["-O3", "--fmad=false", "-diag-suppress=177", *hopper], **_lean)
+    return ctypes.cast(ctypes.CDLL(path).ogive_run, ctypes.c_void_p).value
+
+
+def _serve(extension, function):
+    # Calls it; gives nothing back while a unit is missing.
+    def call(*arguments):
+        results = function(*arguments)
+        while not results:
+            name, numbers = extension.missing()
+            extension.add_unit(name, numbers, _unit(name, numbers))
+            results = function(*arguments)
+        return results
+    return call
+
+
+def _build(host, cuda, function):
     home = cpp_extension.CUDA_HOME
     if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
         raise RuntimeError(
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
-    # Two sources, of which the CUDA has nothing of PyTorch: that takes nvcc a minute.
-    cuda = ARGS + CUDA_SHARED + kernels + LAUNCH_SHARED + launches
-    cpp = ARGS + HOST_SHARED + host
-    lean = inspect.signature(cpp_extension.load_inline).parameters
+    # What is CUDA has nothing of PyTorch: that takes nvcc a minute.
+    cpp = _inline(HOST_SHARED + host, set())
     extension = cpp_extension.load_inline(
-        name="ogive_" + hashlib.sha256((cuda + cpp).encode()).hexdigest()[:16],
-        cpp_sources=cpp, cuda_sources=cuda, functions=[function],
-        extra_cflags=["-O1"], extra_cuda_cflags=["-O3", "--fmad=false"],
-        **{name: True for name in ("no_implicit_headers",) if name in lean})
-    return getattr(extension, function)
+        name="ogive_" + hashlib.sha256((cuda + cpp + str(UNITS)).encode()).hexdigest()[:16],
+        cpp_sources=cpp, cuda_sources=[cuda] if cuda else None, with_cuda=True,
+        functions=[function, "missing", "add_unit", "kernels"], extra_cflags=["-O1"],
+        extra_cuda_cflags=["-O3", "--fmad=false"], **_lean)
+    _extensions.append(extension)
+    return _serve(extension, getattr(extension, function))
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(CUDA_FORWARD, LAUNCH_FORWARD, HOST_FORWARD, "forward")
+    return _build(HOST_FORWARD, "", "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(CUDA_BACKWARD, LAUNCH_BACKWARD, HOST_BACKWARD, "backward")
+    return _build(HOST_BACKWARD, "", "backward")
 
 
 class _Formula(torch.autograd.Function):
