@@ -564,6 +564,8 @@ static void test_windows_compile(void **state)
         {"max_pool2d(x, 3, 2, 1)", "2x3x40x50"},
         {"avg_pool2d(x, 3, 2, 1, true, false)", "2x3x40x50"},
         {"avg_pool3d(x, 2)", "3x10x12x14"},
+        {"glu(x)", "4x500"},
+        {"softmax(narrow(x, 1, 3, 400), 1)", "40x500"},
     };
     static const char *const dtypes[] = {"", "h", "b", "d"};
     if (!load_nvrtc())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cuda_shim_windows.c - pooling, and its gradients, on CUDA against the CPU's, bit by bit. See
+ * test_cuda_shim_windows.c - pooling, parts of tensors, and their gradients, on CUDA against the CPU's, bit by bit. See
  * test_cuda_shim.c.
  */
 #include "cuda_case.h"
@@ -22,6 +22,19 @@ static const struct {
     {"avg_pool3d(x, 2, stride=1, divisor_override=3)", SHAPE(2, 4, 5, 6), SHAPE(2, 3, 4, 5)},
     {"adaptive_avg_pool2d(x, (2, 3))", SHAPE(2, 3, 8, 9), SHAPE(2, 3, 2, 3)},
     {"adaptive_max_pool1d(x, 5)", SHAPE(3, 65), SHAPE(3, 5)},
+    {"glu(x)", SHAPE(3, 34), SHAPE(3, 17)},
+    {"glu(x, 0) + 1", SHAPE(6, 5), SHAPE(3, 5)},
+    {"glu(x, 1)", SHAPE(2, 8, 33), SHAPE(2, 4, 33)},
+    {"glu(x)", SHAPE(5, 4096), SHAPE(5, 2048)},
+    {"narrow(x, 1, 3, 40) * 2", SHAPE(5, 64), SHAPE(5, 40)},
+    {"narrow(x, 0, 2, 1)", SHAPE(4, 6), SHAPE(1, 6)},
+    {"narrow(x, 0, -4, 3)", SHAPE(9), SHAPE(3)},
+    {"narrow(exp(x), -1, -4, 3) + narrow(x, 2, 0, 3)", SHAPE(2, 3, 9), SHAPE(2, 3, 3)},
+    {"transpose(narrow(x, 1, 1, 40), 0, 1) * 3", SHAPE(33, 42), SHAPE(40, 33)},
+    {"softmax(narrow(x, 1, 7, 50), 1)", SHAPE(4, 60), SHAPE(4, 50)},
+    {"layer_norm(narrow(x, 1, 1, 32), 32)", SHAPE(5, 40), SHAPE(5, 32)},
+    {"sum(narrow(x, 0, 1, 70), 0)", SHAPE(72, 9), SHAPE(9)},
+    {"linear(narrow(x, 1, 1, 8), narrow(x, 1, 3, 8))", SHAPE(5, 12), SHAPE(5, 5)},
     {"sigmoid(max_pool2d(x * 2, 2, padding=1)) + 1", SHAPE(2, 3, 6, 10), SHAPE(2, 3, 4, 6)},
 };
 

@@ -543,6 +543,11 @@ static void test_table(void **state)
         "16: x=1 w=1 v=1 d=- grad=- -> 1 1 1 sum [0 sum linear at 12] [1 sum linear at 12]\n"
         "32: x=- w=0 v=0 d=1 grad=- -> sum 0 0 1\n"
         "16: x=- w=- v=- d=0 grad=1 -> sum sum sum 0\n");
+    check_table("glu(x, 1)", NULL, "8x16", "8: x=0 -> 0\n16: x=1 whole\n");
+    check_table("narrow(x @ w, 1, 1, 3)", NULL, "8x16 16x12",
+                "8: x=0 w=- -> 0\n16: x=1 w=0 -> sum\n12: x=- w=1 whole\n");
+    check_table("glu(x, 1)", "x", "8x16 8x8",
+                "8: x=0 grad=0 -> 0\n16: x=1 grad=- whole\n8: x=- grad=1 whole\n");
     check_table("softmax(x, dim=1)", NULL, "8x16",
                 "8: x=0 -> 0\n16: x=1 -> 1 [0 max softmax at 0] [1 sum softmax at 0]\n");
     check_table("layer_norm(x, 16, w, b)", NULL, "8x16 16 16",

@@ -468,6 +468,30 @@ static ogive_status build_with_dims(og_builder *builder, og_op op, const og_oper
     return og_build_node(builder, &node, op, offset, out);
 }
 
+/* narrow and portion, and back: tensors, a dim and two integers. */
+static ogive_status build_slice(og_builder *builder, og_op op, const og_operand *args,
+                                int64_t offset, og_operand *out)
+{
+    const og_parameter *parameters = og_function_of(op)->parameters;
+    og_node node = {.op = op};
+    int numbers = 0;
+    for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
+        if (parameters[i].kind == OG_PARAMETER_TENSOR)
+            node.args[node.arg_count++] = args[i].index;
+        else if (parameters[i].kind == OG_PARAMETER_DIM)
+            set_dims(&node, &builder->dims[args[i].index]);
+        else
+            node.numbers[numbers++] = args[i].number;
+        const double limit = 9007199254740992; /* 2^53: integers that a double has */
+        if (parameters[i].kind == OG_PARAMETER_NUMBER &&
+            !(fabs(args[i].number) <= limit && floor(args[i].number) == args[i].number))
+            OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
+                    "%s: %s is %g, expected an integer", get_label(builder, op), parameters[i].name,
+                    args[i].number);
+    }
+    return og_build_node(builder, &node, op, offset, out);
+}
+
 /* The row that the call's choice, switch or case selects. */
 static og_op select_row(const og_builder *builder, og_op op, const og_operand *args)
 {
@@ -567,6 +591,8 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     default:
         if (op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back)
             return build_windows(builder, op, args, offset, out);
+        if (og_op_slices(op))
+            return build_slice(builder, op, args, offset, out);
         if (op == OG_OP_window_count)
             return build_window_count(builder, args, out);
         if (op == OG_OP_window_size)

@@ -64,6 +64,8 @@ static bool is_view(og_op op)
     switch ((int)op) {
     case OG_OP_t:
     case OG_OP_transpose:
+    case OG_OP_narrow:
+    case OG_OP_portion:
     case OG_OP_row:
     case OG_OP_column:
     case OG_OP_reshape_like:

@@ -179,14 +179,15 @@ static void find_pointwise(og_indices *x, int32_t n, const og_node *node)
                   x->types[node->args[a]].rank);
 }
 
-/* Dims from `first` on of what node n reads must be whole, and so must what meets its own. */
-static void find_pinned(og_indices *x, int32_t n, const og_node *node, int32_t first)
+/* Dims from `first` on, before `end`, of what node n reads must be whole, and so must what meets
+ * its own. */
+static void find_pinned(og_indices *x, int32_t n, const og_node *node, int32_t first, int32_t end)
 {
     for (int a = 0; a < node->arg_count; a++)
-        for (int32_t i = first; i < x->types[node->args[a]].rank; i++)
+        for (int32_t i = first; i < x->types[node->args[a]].rank && i < end; i++)
             if (x->of[node->args[a]][i] >= 0)
                 x->pinned[og_index_root(x, x->of[node->args[a]][i])] = true;
-    for (int32_t i = first; i < x->types[n].rank; i++)
+    for (int32_t i = first; i < x->types[n].rank && i < end; i++)
         if (x->types[n].shape[i] != 1) {
             x->of[n][i] = (x->graph->input_count + n) * OG_MAX_RANK + i;
             x->pinned[x->of[n][i]] = true;
@@ -211,7 +212,16 @@ static void find_slid(og_indices *x, int32_t n, const og_node *node)
 {
     int32_t first = x->types[n].rank - 2 * node->sliding.rank;
     memcpy(x->of[n], x->of[node->args[0]], (size_t)first * sizeof x->of[n][0]);
-    find_pinned(x, n, node, first);
+    find_pinned(x, n, node, first, OG_MAX_RANK);
+}
+
+/* A part of a dim, or where it belongs: the other dims are the argument's. */
+static void find_sliced(og_indices *x, int32_t n, const og_node *node)
+{
+    int32_t dim = node->dims[0] + (node->dims[0] < 0 ? x->types[n].rank : 0);
+    memcpy(x->of[n], x->of[node->args[0]], sizeof x->of[n]);
+    x->of[n][dim] = OG_NO_INDEX;
+    find_pinned(x, n, node, dim, dim + 1);
 }
 
 static void find_special(og_indices *x, int32_t n, const og_node *node)
@@ -252,6 +262,12 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_slide_back:
         find_slid(x, n, node);
         return;
+    case OG_OP_narrow:
+    case OG_OP_narrow_back:
+    case OG_OP_portion:
+    case OG_OP_portion_back:
+        find_sliced(x, n, node);
+        return;
     case OG_OP_channel_like:
         if (x->types[arg].rank && x->types[n].rank)
             own[0] = x->of[arg][0];
@@ -268,7 +284,7 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
         find_pointwise(x, n, node);
         return;
     default:
-        find_pinned(x, n, node, 0); /* nothing is known of it here */
+        find_pinned(x, n, node, 0, OG_MAX_RANK); /* nothing is known of it here */
     }
 }
 

@@ -114,8 +114,8 @@ const char *og_op_infix(og_op op)
 
 const char *og_function_module(og_op op)
 {
-    static const char *const functional[] = {"activation", "normalisation", "distance", "loss",
-                                             "pooling"};
+    static const char *const functional[] = {"activation", "gating", "normalisation",
+                                             "distance",   "loss",   "pooling"};
     if (op == OG_OP_max || op == OG_OP_min || op == OG_OP_std_mean || op == OG_OP_var_mean)
         return NULL;
     if (op == OG_OP_vector_norm)
@@ -124,6 +124,12 @@ const char *og_function_module(og_op op)
         if (functions[op].group && !strcmp(functions[op].group, functional[i]))
             return "F";
     return op == OG_OP_linear ? "F" : "torch";
+}
+
+bool og_op_slices(og_op op)
+{
+    return op == OG_OP_narrow || op == OG_OP_narrow_back || op == OG_OP_portion ||
+           op == OG_OP_portion_back;
 }
 
 int og_op_value_count(og_op op, int count)
@@ -138,6 +144,8 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_full_like:
     case OG_OP_product_t:
     case OG_OP_slide_back:
+    case OG_OP_narrow_back:
+    case OG_OP_portion_back:
     case OG_OP_index:
         return count - 1;
     default:

@@ -131,6 +131,8 @@ og_fold og_op_fold(og_op op);
 bool og_op_is_maximum(og_op op);
 /* Of any op, those that are in no row included. */
 og_cost og_op_cost(og_op op);
+/* True for narrow and portion, and back: a dim of the argument under an offset. */
+bool og_op_slices(og_op op);
 /* How many of a node's count arguments have values that op computes with: all but
  * the `like` of sum_like and others, which comes last. */
 int og_op_value_count(og_op op, int count);

@@ -50,7 +50,7 @@ static void print_node(const og_graph *graph, const og_node *node, og_text *text
         og_text_add(text, " n%d", (int)node->args[i]);
     print_dims(node, text);
     bool has_number = node->op == OG_OP_count || node->op == OG_OP_full_like;
-    int constants = has_number ? 1 : function->constants;
+    int constants = og_op_slices(node->op) ? 2 : has_number ? 1 : function->constants;
     for (int i = 0; i < constants; i++)
         og_text_add(text, " %s", og_number_text(node->numbers[i], number));
     if (node->called != node->op && node->called < OG_FUNCTION_COUNT)

@@ -156,7 +156,8 @@ static void write_call(const writer *w, const og_node *node)
     if (node->sliding.rank)
         write_windows(w, node);
     bool has_number = node->op == OG_OP_full_like || (node->op == OG_OP_count && node->numbers[0]);
-    for (int i = 0; i < (has_number ? 1 : function->constants); i++)
+    int constants = og_op_slices(node->op) ? 2 : has_number ? 1 : function->constants;
+    for (int i = 0; i < constants; i++)
         og_text_add(w->text, ", %s", og_number_text(node->numbers[i], number));
     og_text_add(w->text, ")");
 }

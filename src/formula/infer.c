@@ -233,9 +233,8 @@ static ogive_status infer_where(const og_graph *graph, const og_node *node, cons
 
 /* ---- reductions and views ------------------------------------------------ */
 
-/* The dim that number d names. A 0-d tensor has a dim 0, as in PyTorch. */
-static ogive_status find_dim(const og_graph *graph, const og_node *node, int32_t d, int rank,
-                             int32_t *dim, ogive_error *error)
+ogive_status og_infer_dim(const og_graph *graph, const og_node *node, int32_t d, int rank,
+                          int32_t *dim, ogive_error *error)
 {
     int range = rank ? rank : 1;
     if (d < -range || d >= range)
@@ -274,7 +273,7 @@ ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const 
     *reduced = 0;
     for (int i = 0; i < node->dim_count; i++) {
         int32_t dim = 0;
-        OG_TRY(find_dim(graph, node, node->dims[i], input->rank, &dim, error));
+        OG_TRY(og_infer_dim(graph, node, node->dims[i], input->rank, &dim, error));
         if (*reduced & 1u << dim)
             OG_FAIL(error, OGIVE_SHAPE, node->offset, "%s: dim %d appears more than once",
                     og_node_label(graph, node), (int)dim);
@@ -331,7 +330,7 @@ static ogive_status infer_swap(const og_graph *graph, const og_node *node, const
     memcpy(out->shape, input->shape, sizeof out->shape);
     if (node->op == OG_OP_transpose) {
         for (int i = 0; i < 2; i++)
-            OG_TRY(find_dim(graph, node, node->dims[i], input->rank, &out->swap[i], error));
+            OG_TRY(og_infer_dim(graph, node, node->dims[i], input->rank, &out->swap[i], error));
     } else if (input->rank > 2) {
         OG_FAIL(error, OGIVE_SHAPE, node->offset,
                 "%s: the input has shape %s, expected at most 2 dims; use transpose(x, -2, -1)",
@@ -367,6 +366,11 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
     case OG_OP_slide:
     case OG_OP_slide_back:
         return og_infer_windows(graph, node, types, out, error);
+    case OG_OP_narrow:
+    case OG_OP_narrow_back:
+    case OG_OP_portion:
+    case OG_OP_portion_back:
+        return og_infer_slice(graph, node, types, out, error);
     case OG_OP_index:
         OG_TRY(og_infer_reduced(graph, node, &types[node->args[0]], &out->reduced, error));
         return infer_unary(graph, node, types, out, error);

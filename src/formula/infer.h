@@ -36,6 +36,16 @@ typedef struct {
  * stride 0 with the size and stride that they have. */
 og_sliding og_sliding_of(const og_node *node, const og_typed *input, const og_typed *out);
 
+/* The elements of a dim that narrow and portion take, or put back. */
+typedef struct {
+    int32_t dim;
+    int64_t start, length;
+} og_slice;
+
+/* The slice of node, of which whole is the type of what it is taken of: its input, or, back, its
+ * like. */
+og_slice og_slice_of(const og_node *node, const og_typed *whole);
+
 /* Fills types[0 .. graph->node_count). */
 ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,
                       ogive_error *error);

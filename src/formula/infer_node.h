@@ -17,6 +17,10 @@ bool og_infer_broadcast(int a_rank, const int64_t *a, int b_rank, const int64_t 
 ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const og_typed *input,
                               uint32_t *reduced, ogive_error *error);
 
+/* The dim that number d names. A 0-d tensor has a dim 0, as in PyTorch. */
+ogive_status og_infer_dim(const og_graph *graph, const og_node *node, int32_t d, int rank,
+                          int32_t *dim, ogive_error *error);
+
 /* Only floats are computed with. */
 ogive_status og_infer_float(const og_graph *graph, const og_node *node, const og_typed *type,
                             ogive_error *error);
@@ -30,6 +34,8 @@ ogive_status og_infer_product_t(const og_graph *graph, const og_node *node, cons
                                 og_typed *out, ogive_error *error);
 ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const og_typed *types,
                               og_typed *out, ogive_error *error);
+ogive_status og_infer_slice(const og_graph *graph, const og_node *node, const og_typed *types,
+                            og_typed *out, ogive_error *error);
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error);
 

@@ -91,7 +91,7 @@ static bool sees_always(const og_draft *draft, const og_window *window)
 {
     int64_t places = window->place >= 0 ? draft->extent[window->place] : 1;
     int64_t taps = window->tap >= 0 ? draft->extent[window->tap] : 1;
-    return window->divisor == 1 && window->start == 0 && window->reach > 0 &&
+    return window->divisor == 1 && window->start == 0 && window->reach >= 0 &&
            (places - 1) * window->step + (taps - 1) * window->reach < window->extent;
 }
 
@@ -99,14 +99,14 @@ static bool sees_always(const og_draft *draft, const og_window *window)
 static void add_window(const og_writer *w, const og_mapping *mapping, int32_t dim, int64_t stride,
                        og_access *access)
 {
-    int32_t node = mapping->window[dim] / OG_MAX_WINDOWS;
+    const og_node *node = &w->b->graph->nodes[mapping->window[dim] / OG_MAX_WINDOWS];
     og_window window = og_make_window(w->b, mapping->window[dim]);
     window.place = mapping->at[dim];
     window.tap = mapping->tap[dim];
     window.stride = stride;
     if (!sees_always(w->draft, &window)) {
         access->windows[access->window_count++] = window;
-        access->fill = w->b->graph->nodes[node].numbers[1];
+        access->fill = node->op == OG_OP_windows ? node->numbers[1] : 0;
         return;
     }
     if (window.place >= 0)

@@ -36,6 +36,10 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     case OG_OP_windows:
     case OG_OP_slide:
     case OG_OP_slide_back:
+    case OG_OP_narrow:
+    case OG_OP_narrow_back:
+    case OG_OP_portion:
+    case OG_OP_portion_back:
         return true;
     case OG_OP_sum_like:
         return !b->types[node].reduced;
@@ -46,7 +50,8 @@ bool og_node_is_view(const og_planner *b, int32_t node)
 
 bool og_node_slides(const og_planner *b, int32_t node)
 {
-    return b->graph->nodes[node].sliding.rank > 0;
+    const og_node *of = &b->graph->nodes[node];
+    return of->sliding.rank > 0 || og_op_slices(of->op);
 }
 
 bool og_mapping_slides(const og_mapping *mapping)
@@ -151,11 +156,42 @@ static og_mapping window_mapping(const og_planner *b, int32_t node, const og_typ
     return result;
 }
 
+/* The slice of node, and whether node puts it back. */
+static og_slice find_slice(const og_planner *b, int32_t node, bool *back)
+{
+    const og_node *of = &b->graph->nodes[node];
+    *back = of->op == OG_OP_narrow_back || of->op == OG_OP_portion_back;
+    return og_slice_of(of, &b->types[of->args[*back]]);
+}
+
+/* A slice is a window without taps. */
+static og_mapping slice_mapping(const og_planner *b, int32_t node, const og_mapping *mapping)
+{
+    og_mapping result = *mapping;
+    bool back;
+    int32_t dim = find_slice(b, node, &back).dim;
+    result.tap[dim] = -1;
+    result.window[dim] = node * OG_MAX_WINDOWS;
+    return result;
+}
+
+static og_window make_slice(const og_planner *b, int32_t node)
+{
+    bool back;
+    og_slice slice = find_slice(b, node, &back);
+    return (og_window){.start = back ? -slice.start : slice.start,
+                       .step = 1,
+                       .divisor = 1,
+                       .extent = b->types[b->graph->nodes[node].args[0]].shape[slice.dim]};
+}
+
 og_window og_make_window(const og_planner *b, int32_t window)
 {
     int32_t node = window / OG_MAX_WINDOWS, i = window % OG_MAX_WINDOWS;
     const og_node *of = &b->graph->nodes[node];
     const og_typed *arg = &b->types[of->args[0]], *type = &b->types[node];
+    if (og_op_slices(of->op))
+        return make_slice(b, node);
     og_sliding s = og_sliding_of(of, arg, type);
     int64_t extent = arg->shape[type->rank - 2 * s.rank + i];
     if (of->op == OG_OP_slide_back)
@@ -184,6 +220,11 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     case OG_OP_slide:
     case OG_OP_slide_back:
         return window_mapping(b, node, arg_type, mapping);
+    case OG_OP_narrow:
+    case OG_OP_narrow_back:
+    case OG_OP_portion:
+    case OG_OP_portion_back:
+        return slice_mapping(b, node, mapping);
     case OG_OP_expand:
         return expand_mapping(type, arg_type, mapping);
     case OG_OP_reshape_like:
@@ -215,10 +256,10 @@ int32_t og_find_seen(const og_planner *b, int32_t node)
 {
     og_mapping mapping = og_identity_mapping(&b->types[node]);
     mapping = og_argument_mapping(b, node, 0, &mapping);
-    int32_t seen = b->graph->nodes[node].args[0];
+    int32_t seen = b->graph->nodes[node].args[0], windows = count_windows(&mapping);
     while (b->buffer[seen] < 0 && og_node_is_plain_view(b, seen)) {
         mapping = og_argument_mapping(b, seen, 0, &mapping);
-        if (count_windows(&mapping) < b->graph->nodes[node].sliding.rank)
+        if (count_windows(&mapping) < windows)
             break;
         seen = b->graph->nodes[seen].args[0];
     }

@@ -49,7 +49,8 @@ void og_plan_free(og_plan *plan);
 /* Where a node's dims lie in a kernel's logical space: dim j of the node is dim
  * at[j] of the space, or -1 (extent 1, or broadcast). Or windows slide along it: those along dim
  * i of the sliding dims of node n, one of windows, slide and slide_back, are window[j] = n *
- * OG_MAX_WINDOWS + i; at[j] are their places, tap[j] their taps. */
+ * OG_MAX_WINDOWS + i; at[j] are their places, tap[j] their taps. A slice (narrow, portion, and back)
+ * is a window, too: window[j] = n * OG_MAX_WINDOWS, without taps. */
 typedef struct {
     int8_t at[OG_MAX_RANK];
     int8_t tap[OG_MAX_RANK];     /* or -1 */

@@ -142,6 +142,10 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
                     "%s: PyTorch files have no pooling; ogive.torch has",
                     og_node_label(f->graph, node));
+        if (og_op_slices(node->op))
+            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
+                    "%s: PyTorch files have no parts of tensors; ogive.torch has",
+                    og_node_label(f->graph, node));
         if (og_function_of(node->op)->kind == OG_SPECIAL)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
                     "%s: a PyTorch file computes in one dtype, that of its inputs",

@@ -28,7 +28,7 @@ GROUPS = {name: group for name, _, group, _ in ogive._core.functions()}
 UNARY = [name for name in NAMES if inspect.Signature.empty not in
          [p.default for p in list(signatures()[name].parameters.values())[1:]]
          and list(signatures()[name].parameters)[:1] == ["input"]
-         and GROUPS[name] not in ("reduction", "normalisation", "pooling", "comparison") and name != "clamp"]
+         and GROUPS[name] not in ("reduction", "normalisation", "pooling", "comparison", "gating") and name != "clamp"]
 BINARY = [name for name, _, group, _ in ogive._core.functions() if group == "arithmetic"]
 SPECIALS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 20.5, -20.5, 88.0, -90.0, 1e-30, 1e30,
             math.inf, -math.inf, math.nan]

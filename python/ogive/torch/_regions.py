@@ -226,7 +226,7 @@ class Analysis:
                 if isinstance(value_of(node), Tensor) and not is_view(node):
                     self.left[node] = why_unknown(node)
                 continue
-            if not isinstance(value_of(node), Tensor) or name in ("t", "transpose"):
+            if not isinstance(value_of(node), Tensor) or name in ("t", "transpose", "narrow"):
                 continue  # sizes; views cost nothing
             try:
                 parts = translate(name, node)
