@@ -253,6 +253,10 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
      * number once it is not known whether its exponent is whole. */
     if (!exact && op == OG_OP_power && !(args[0].value - args[0].bound > 0))
         return undecided;
+    /* 1 to the power of NaN is 1, of its neighbours NaN. */
+    if (op == OG_OP_power && isnan(args[1].value) &&
+        fabs(args[0].value - 1) <= args[0].bound && !is_exact(args[0]))
+        return undecided;
     if (!exact && (op == OG_OP_fmod || op == OG_OP_remainder))
         return undecided;
     /* A subnormal on the way may be magnified by a constant, as in f(x beta) / beta. */
@@ -467,7 +471,7 @@ static int64_t find_offset(int32_t rank, const int64_t *index, const int64_t *st
 
 static reference_value *find_element(const running *r, const og_access *access)
 {
-    return r->buffers[access->buffer].first +
+    return r->buffers[access->buffer].first + access->offset +
            find_offset(r->kernel->space.rank, r->index, access->stride);
 }
 
@@ -485,7 +489,7 @@ static int64_t look(const running *r, const og_window *window)
 
 static reference_value load_element(const running *r, const og_access *access)
 {
-    int64_t offset = find_offset(r->kernel->space.rank, r->index, access->stride);
+    int64_t offset = access->offset + find_offset(r->kernel->space.rank, r->index, access->stride);
     if (access->buffer < 0)
         return exactly((double)offset);
     for (int32_t w = 0; w < access->window_count; w++) {
@@ -529,12 +533,40 @@ static const reference_value *find_factor(const running *r, og_factor factor)
     return find_element(&at, factor.access);
 }
 
+/* Where term k of a convolution finds a factor's element, whose first one is at from; NULL: its
+ * windows do not see it. */
+static const reference_value *find_term(const running *r, const og_factor *factor, int64_t k,
+                                        const reference_value *from)
+{
+    const og_k_dims *dims = &r->kernel->products[factor->product].k_dims;
+    int64_t at[OG_MAX_K];
+    for (int32_t d = dims->rank - 1; d >= 0; d--) {
+        at[d] = k % dims->extent[d];
+        k /= dims->extent[d];
+        from += at[d] * dims->stride[factor->is_right][d];
+    }
+    for (int32_t w = 0; w < factor->access->window_count; w++) {
+        const og_window *window = &factor->access->windows[w];
+        int64_t p = window->start;
+        if (window->place >= 0)
+            p += window->step * r->index[window->place];
+        if (window->tap >= 0)
+            p += window->reach * at[window->tap];
+        if (p < 0 || p >= window->extent)
+            return NULL;
+        from += p * window->stride;
+    }
+    return from;
+}
+
 /* Terms are exact, as those of fused multiply-adds are, or nearly so (float64). */
 static reference_value compute_product(const running *r, int32_t index)
 {
     const og_product *product = &r->kernel->products[index];
-    const reference_value *left = find_factor(r, og_factor_of(r->kernel, index, false));
-    const reference_value *right = find_factor(r, og_factor_of(r->kernel, index, true));
+    const og_factor factors[] = {og_factor_of(r->kernel, index, false),
+                                 og_factor_of(r->kernel, index, true)};
+    const reference_value *left = find_factor(r, factors[0]);
+    const reference_value *right = find_factor(r, factors[1]);
     og_type type = product->dtype == OG_FLOAT64 ? OG_F64 : OG_F32;
     const format *f = &formats[held_in(type)];
     const double no_constants[OG_MAX_NUMBERS] = {0};
@@ -542,8 +574,16 @@ static reference_value compute_product(const running *r, int32_t index)
     double infinite = 0; /* +-infinity, or NaN, once there is one */
     bool is_nan = false, is_undecided = false;
     for (int64_t k = 0; k < product->k; k++) {
-        reference_value pair[2] = {left[k * product->left_k_stride],
-                                   right[k * product->right_k_stride]};
+        reference_value pair[2];
+        if (og_kernel_convolves(r->kernel)) {
+            const reference_value *one = find_term(r, &factors[0], k, left);
+            const reference_value *two = find_term(r, &factors[1], k, right);
+            pair[0] = one ? *one : exactly(0);
+            pair[1] = two ? *two : exactly(0);
+        } else {
+            pair[0] = left[k * product->left_k_stride];
+            pair[1] = right[k * product->right_k_stride];
+        }
         reference_value term = compute_scalar(OG_OP_mul, OG_F64, pair, no_constants);
         is_nan |= isnan(term.value);
         is_undecided |= isinf(term.bound);

@@ -90,12 +90,17 @@ static bool is_positive_only(og_op op)
            (is_for_positive(op, constants) || is_singular_at_zero(op, constants));
 }
 
-/* Of a function's first tensor: poolings have as many dims to slide along as their names say. */
-static const char *first_shape(const og_function *function)
+/* Of tensor number `index` of a function that slides along as many dims as its name says, or NULL:
+ * it does not. */
+static const char *slid_shape(const og_function *function, int index)
 {
     static const char *const shapes[] = {"2x6", "2x4x5", "2x2x4x4"};
-    const char *digit = strpbrk(function->name, "123");
-    return strcmp(function->group, "pooling") == 0 ? shapes[*digit - '1'] : "3x4";
+    static const char *const weights[] = {"2x2x3", "2x2x2x3", "2x2x2x1x2"};
+    bool convolves = strcmp(function->group, "convolution") == 0;
+    if (!convolves && strcmp(function->group, "pooling") != 0)
+        return NULL;
+    int rank = *strpbrk(function->name, "123") - '1';
+    return index == 0 ? shapes[rank] : index == 1 ? weights[rank] : "2";
 }
 
 /* A call with what the signature asks for; optional tensors are given too. */
@@ -118,7 +123,9 @@ static bool write_call(const og_function *function, og_op op, char *text, size_t
         has_sizes |= p->kind == OG_PARAMETER_SIZES;
     shapes[0] = 0;
     for (const og_parameter *p = function->parameters; p->kind != OG_PARAMETER_NONE; p++) {
-        const char *shape = !tensors ? first_shape(function) : has_sizes ? "4" : "3x4";
+        const char *shape = slid_shape(function, tensors);
+        if (!shape)
+            shape = tensors && has_sizes ? "4" : "3x4";
         char value[32] = "";
         switch (p->kind) {
         case OG_PARAMETER_TENSOR:

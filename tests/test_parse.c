@@ -323,9 +323,6 @@ static const struct {
     {"x.mean(1)", 0, "unknown function 'x.mean'; write mean(x, ...)"},
     {"x.y.clip(1)", 0, "unknown function 'x.y.clip'; write clamp(x.y, ...)"},
     {"(x + 1).mean(1)", 7, "'.mean': a value has .T and .mT only; a function is written mean(...)"},
-    {"conv2d(x, w)", 0,
-     "unknown function 'conv2d': the language has no convolutions (ogive functions lists what it "
-     "has)"},
     {"x.dropout(0.5)", 0,
      "unknown function 'x.dropout': the language has no random numbers (ogive functions lists "
      "what it has)"},

@@ -46,8 +46,10 @@ static operand make_operand(test_random *random, og_dtype dtype, int64_t rows, i
     }
     int64_t count = high - low;
     o.guard = test_guard_alloc((size_t)count * o.bytes, place);
-    o.factor =
-        (og_cpu_factor){(char *)o.guard.data - low * (int64_t)o.bytes, dtype, stride, k_stride};
+    o.factor = (og_cpu_factor){.data = (char *)o.guard.data - low * (int64_t)o.bytes,
+                               .dtype = dtype,
+                               .stride = stride,
+                               .k_stride = k_stride};
     for (int64_t i = 0; i < count; i++) {
         double x = test_random_range(random, -1, 1);
         if (test_random_below(random, 50) == 0)
@@ -378,7 +380,8 @@ static void test_special_values(void **state)
     for (size_t level = 0; find_level(level); level++)
         for (int64_t m = 1; m <= 20; m += 19) {
             float out[20];
-            og_cpu_factor left = {x, OG_FLOAT32, 0, 1}, right = {w, OG_FLOAT32, 0, 1};
+            og_cpu_factor left = {.data = x, .dtype = OG_FLOAT32, .k_stride = 1}, right = left;
+            right.data = w;
             multiply(find_level(level), &left, &right, m, 1, 0, 1, SIZE_MAX / 2, out);
             assert_int_equal(test_bits_f32(out[0]), 0);
             for (int i = 0; i < 600; i++)

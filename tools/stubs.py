@@ -20,7 +20,9 @@ VALUES = ("exponent", "min", "max")  # tensors or numbers
 OF_TWO = ("max", "min")  # their dim may be the other tensor
 PAIRS = ("var_mean", "std_mean")
 WITH_UNBIASED = ("var", "std", *PAIRS)
-STEPS = ("kernel_size", "stride", "padding", "dilation", "output_size")  # of windows
+STEPS = ("kernel_size", "stride", "padding", "dilation", "output_padding",  # of windows
+         "output_size")
+WITH_WORDS = ("conv1d", "conv2d", "conv3d")  # padding may be 'same'
 DIMS = "int | Sequence[int]"
 
 
@@ -36,7 +38,9 @@ def type_of(name, function, group, default):
         of = "int" if group in ("normalisation", "distance") and name == "dim" else DIMS
         of += " | Tensor" if function in OF_TWO else ""
     elif name in STEPS:
-        of = DIMS
+        of = DIMS + (" | str" if name == "padding" and function in WITH_WORDS else "")
+    elif name == "groups":
+        of = "int"
     elif name == "p" and function == "norm":
         of = "float | str"
     elif default in ("True", "False"):

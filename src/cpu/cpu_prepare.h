@@ -44,6 +44,7 @@ typedef struct {
 typedef struct {
     int32_t buffer; /* -1: the offset is the value */
     int32_t bytes;  /* of an element */
+    int64_t offset; /* in elements */
     og_cpu_axis axes[OG_CPU_AXES];
     int32_t window_count;
     og_cpu_window *windows;
@@ -165,6 +166,8 @@ typedef struct {
     int32_t places[OG_MAX_PRODUCTS];         /* the rows of a tile that a piece covers */
     int32_t base_rank;
     int64_t base_extent[OG_MAX_RANK], base_stride[OG_MAX_PRODUCTS][2][OG_MAX_RANK];
+    og_cpu_view views[2]; /* of a convolution's factors, and what windows move by along base dims */
+    int64_t base_step[2][OG_MAX_WINDOWS][OG_MAX_RANK];
     size_t bytes; /* of a sum */
 
     og_cpu_tiling tiling;

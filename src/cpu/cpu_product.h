@@ -21,11 +21,30 @@ enum {
     OG_PRODUCT_WHOLE = 256       /* most columns of a tile */
 };
 
-/* Element (i, k) is at element i * stride + k * k_stride of data. */
+/* Dims, the last fastest: what is added to an offset, and to the place of each window, for one step
+ * along each of them. */
+typedef struct {
+    int32_t rank;
+    int64_t extent[OG_MAX_RANK], stride[OG_MAX_RANK];
+    int64_t step[OG_MAX_WINDOWS][OG_MAX_RANK];
+} og_cpu_line;
+
+/* A factor that is no matrix: rows and k are several dims, and an element is 0 unless the place of
+ * each of its windows is in [0, extent). */
+typedef struct {
+    og_cpu_line rows, k;
+    int32_t window_count;
+    int64_t extent[OG_MAX_WINDOWS];
+} og_cpu_view;
+
+/* Element (i, k) is at element i * stride + k * k_stride of data; or, with a view, as that says,
+ * offset and places being those of (0, 0). */
 typedef struct {
     const void *data;
     og_dtype dtype;
-    int64_t stride, k_stride;
+    int64_t stride, k_stride; /* with a view 0 */
+    const og_cpu_view *view;  /* or NULL */
+    int64_t offset, places[OG_MAX_WINDOWS];
 } og_cpu_factor;
 
 typedef struct {

@@ -27,37 +27,95 @@ static void see_factors(const og_kernel *kernel, int32_t index, int32_t m_dim, i
         to->dtype = from.access->dtype;
         to->stride = dim >= 0 ? from.access->stride[dim] : 0;
         to->k_stride = from.k_stride;
+        to->offset = from.access->offset;
         out->buffers[index][side] = from.access->buffer;
         memcpy(out->base_stride[index][side], from.access->stride, sizeof from.access->stride);
     }
     out->places[index] = -1;
 }
 
-/* Rows of several dims are many products: m is the last of them. */
+/* What one step along dim d of the space adds to the factor's offset, windows included. */
+static int64_t step_along(const og_access *access, int32_t d)
+{
+    int64_t stride = access->stride[d];
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (access->windows[w].place == d)
+            stride += access->windows[w].step * access->windows[w].stride;
+    return stride;
+}
+
+/* A convolution's factor, whose rows are dims [first, first + rank) of the space. */
+static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t rank,
+                     og_cpu_product *out)
+{
+    og_factor from = og_factor_of(kernel, 0, side);
+    const og_k_dims *k = &kernel->products[0].k_dims;
+    og_cpu_factor *to = side ? &out->factors[0].right : &out->factors[0].left;
+    og_cpu_view *view = &out->views[side];
+    to->view = view;
+    to->stride = to->k_stride = 0;
+    view->window_count = from.access->window_count;
+    view->rows.rank = rank;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        out->base_stride[0][side][d] = step_along(from.access, d);
+    for (int32_t d = 0; d < rank; d++) {
+        view->rows.extent[d] = kernel->space.extent[first + d];
+        view->rows.stride[d] = out->base_stride[0][side][first + d];
+    }
+    view->k.rank = k->rank;
+    memcpy(view->k.extent, k->extent, sizeof k->extent);
+    memcpy(view->k.stride, k->stride[side], sizeof k->stride[side]);
+    to->offset = from.access->offset;
+    for (int32_t w = 0; w < view->window_count; w++) {
+        const og_window *window = &from.access->windows[w];
+        view->extent[w] = window->extent;
+        to->places[w] = window->start;
+        to->offset += window->start * window->stride;
+        if (window->place >= 0)
+            out->base_step[side][w][window->place] = window->step;
+        memcpy(view->rows.step[w], out->base_step[side][w] + first, (size_t)rank * sizeof(int64_t));
+        if (window->tap >= 0) {
+            view->k.stride[window->tap] += window->reach * window->stride;
+            view->k.step[w][window->tap] = window->reach;
+        }
+    }
+}
+
+/* Rows of several dims are many products: m is the last of them. Columns may be several. */
 void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
                         og_cpu_geometry *elements, og_cpu_geometry *rows, og_cpu_product *out)
 {
     const og_space *space = &kernel->space;
-    int32_t n_dim = space->rank - 1, m_dim = kernel->matrices.m_rank ? n_dim - 1 : -1;
+    int32_t n_rank = kernel->matrices.n_rank ? kernel->matrices.n_rank : space->rank > 0;
+    int32_t n_dim = space->rank - n_rank, m_dim = kernel->matrices.m_rank ? n_dim - 1 : -1;
 
     out->kernels = kernels->product;
     out->count = kernel->product_count;
     for (int32_t p = 0; p < out->count; p++)
-        see_factors(kernel, p, m_dim, n_dim, out);
+        see_factors(kernel, p, m_dim, n_rank ? n_dim : -1, out);
+    bool paired = out->factors[0].paired;
+    for (int side = 0; side < 2 && og_kernel_convolves(kernel); side++)
+        see_view(kernel, side,
+                 side || paired ? n_dim
+                 : m_dim >= 0   ? m_dim
+                                : 0,
+                 side || paired ? n_rank : m_dim >= 0, out);
     out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
-    out->n = n_dim >= 0 ? space->extent[n_dim] : 1;
+    out->n = 1;
+    for (int32_t d = n_dim; d < space->rank; d++)
+        out->n *= space->extent[d];
     out->k = kernel->matrices.k;
     out->bytes = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
     out->groups = og_divide_up(out->n, OG_PRODUCT_COLUMNS);
-    out->base_rank = space->rank - (n_dim >= 0) - (m_dim >= 0);
+    out->base_rank = n_dim - (m_dim >= 0);
     for (int32_t d = 0; d < out->base_rank; d++) {
         elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
         out->base_extent[d] = space->extent[d];
     }
     if (m_dim >= 0)
         elements->dims[OG_CPU_OUTER][elements->rank[OG_CPU_OUTER]++] = m_dim;
-    if (n_dim >= 0)
-        elements->dims[OG_CPU_INNER][elements->rank[OG_CPU_INNER]++] = n_dim;
+    for (int32_t d = n_dim; d < space->rank; d++)
+        elements->dims[OG_CPU_INNER][elements->rank[OG_CPU_INNER]++] = d;
     for (int32_t d = 0; d < space->rank - space->n_reduced; d++)
         rows->dims[OG_CPU_INNER][rows->rank[OG_CPU_INNER]++] = d;
     elements->layout = OG_CPU_PRODUCT;
@@ -236,13 +294,26 @@ static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_
 {
     const og_cpu_product *product = job->kernel->product;
     int64_t offset[2] = {0, 0};
+    *factors = product->factors[p];
     for (int32_t d = product->base_rank - 1; d >= 0; d--) {
         int64_t at = base % product->base_extent[d];
         offset[0] += at * product->base_stride[p][0][d];
         offset[1] += at * product->base_stride[p][1][d];
         base /= product->base_extent[d];
+        for (int32_t w = 0; factors->left.view && w < OG_MAX_WINDOWS; w++) {
+            factors->left.places[w] += at * product->base_step[0][w][d];
+            factors->right.places[w] += at * product->base_step[1][w][d];
+        }
     }
-    *factors = product->factors[p];
+    if (factors->left.view) { /* what windows do not see may lie before the first element */
+        factors->left.data = og_cpu_find_buffer(job, product->buffers[p][0]);
+        factors->right.data = og_cpu_find_buffer(job, product->buffers[p][1]);
+        factors->left.offset += offset[0];
+        factors->right.offset += offset[1];
+        return;
+    }
+    offset[0] += factors->left.offset;
+    offset[1] += factors->right.offset;
     offset[0] *= (int64_t)og_dtype_bytes(factors->left.dtype);
     offset[1] *= (int64_t)og_dtype_bytes(factors->right.dtype);
     if (factors->prepacked)

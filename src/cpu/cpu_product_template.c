@@ -149,6 +149,12 @@ OG_FN float load_element_f32(const og_dtype dtype, const void *from, int64_t ind
     return dtype == OG_FLOAT16 ? og_f32_from_f16(half) : og_f32_from_bf16(half);
 }
 
+OG_FN double load_element_f64(const og_dtype dtype, const void *from, int64_t index)
+{
+    (void)dtype;
+    return ((const double *)from)[index];
+}
+
 OG_FN int64_t bytes_of(const og_dtype dtype)
 {
     return dtype == OG_FLOAT64 ? 8 : dtype == OG_FLOAT32 ? 4 : 2;
@@ -413,10 +419,26 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
     }
 }
 
+#define REAL float
+#define P(name) name##_f32
+#define LINE_DTYPES(X) X(OG_FLOAT32) X(OG_FLOAT16) X(OG_BFLOAT16)
+#include "cpu/cpu_product_view.h"
+
+/* A sliver holds whole vectors: columns that are not there are 0. */
+#define PACK_VIEW(type, lanes, sliver)                                                             \
+    do {                                                                                           \
+        int64_t padded = (columns + (lanes)-1) / (lanes) * (lanes);                                \
+        for (int64_t k = 0; k < count && columns < padded; k++)                                    \
+            memset(to + k * (sliver) + columns, 0, (size_t)(padded - columns) * sizeof *to);       \
+        copy_view_##type(right, n0, columns, k0, count, to, 1, sliver);                            \
+    } while (0)
+
 static void copy_panel_f32(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t limit,
                            int64_t k0, int64_t count, float *to)
 {
-    if (left->dtype == OG_FLOAT32)
+    if (left->view)
+        copy_view_f32(left, m0, rows, k0, count, to, LEFT_STRIDE, 1);
+    else if (left->dtype == OG_FLOAT32)
         copy_panel_of(OG_FLOAT32, left, m0, rows, limit, k0, count, to);
     else if (left->dtype == OG_FLOAT16)
         copy_panel_of(OG_FLOAT16, left, m0, rows, limit, k0, count, to);
@@ -427,7 +449,9 @@ static void copy_panel_f32(const og_cpu_factor *left, int64_t m0, int64_t rows, 
 static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                             int64_t count, float *to)
 {
-    if (right->dtype == OG_FLOAT32)
+    if (right->view)
+        PACK_VIEW(f32, F32_LANES, F32_SLIVER);
+    else if (right->dtype == OG_FLOAT32)
         pack_sliver_of(OG_FLOAT32, right, n0, columns, k0, count, to);
     else if (right->dtype == OG_FLOAT16)
         pack_sliver_of(OG_FLOAT16, right, n0, columns, k0, count, to);
@@ -435,10 +459,19 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
         pack_sliver_of(OG_BFLOAT16, right, n0, columns, k0, count, to);
 }
 
+#define REAL double
+#define P(name) name##_f64
+#define LINE_DTYPES(X) X(OG_FLOAT64)
+#include "cpu/cpu_product_view.h"
+
 static void copy_panel_f64(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t limit,
                            int64_t k0, int64_t count, double *to)
 {
     (void)limit;
+    if (left->view) {
+        copy_view_f64(left, m0, rows, k0, count, to, LEFT_STRIDE, 1);
+        return;
+    }
     const double *from = (const double *)left->data + m0 * left->stride + k0 * left->k_stride;
     for (int64_t i = 0; i < rows; i++, from += left->stride, to += LEFT_STRIDE) {
         if (left->k_stride == 1)
@@ -468,6 +501,10 @@ OG_FN void pack_columns_f64(const char *const columns[F64_LANES], int64_t k_stri
 static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                             int64_t count, double *to)
 {
+    if (right->view) {
+        PACK_VIEW(f64, F64_LANES, F64_SLIVER);
+        return;
+    }
     for (int64_t n = 0; n < columns; n += F64_LANES) {
         const char *from[F64_LANES];
         for (int64_t i = 0; i < F64_LANES; i++)
@@ -485,12 +522,6 @@ OG_FN vector_f64 load_vector_f64(const og_dtype dtype, const void *from)
 {
     (void)dtype;
     return *(const unaligned_f64 *)from;
-}
-
-OG_FN double load_element_f64(const og_dtype dtype, const void *from, int64_t index)
-{
-    (void)dtype;
-    return ((const double *)from)[index];
 }
 
 /* ---- products of one type ---------------------------------------------------------- */
@@ -557,6 +588,7 @@ static og_cpu_tiling cut(int64_t m, int64_t n, int64_t k, const og_cpu_factors *
         packs |= !factors[i].prepacked;
         converts |= bytes_of(factors[i].right.dtype) == 2;
         direct &= factors[i].right.k_stride == 1 || factors[i].right.stride == 1;
+        direct &= !factors[i].left.view && !factors[i].right.view;
         plain &= is_plain(&factors[i].left);
         in_rows &= factors[i].right.k_stride == 1;
     }

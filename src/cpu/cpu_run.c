@@ -25,7 +25,7 @@ char *og_cpu_find_buffer(const og_cpu_job *job, int32_t index)
 
 char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const og_cpu_piece *piece)
 {
-    int64_t offset = og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base) +
+    int64_t offset = access->offset + og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base) +
                      og_cpu_find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
                      og_cpu_find_offset(&access->axes[OG_CPU_INNER], piece->inner);
     return og_cpu_find_buffer(job, access->buffer) + offset * access->bytes;

@@ -60,6 +60,7 @@ int32_t og_cpu_add_access(og_cpu_compiler *c, int32_t index)
     const og_access *from = &c->kernel->accesses[index];
     og_cpu_access *to = &c->program->accesses[c->program->access_count];
     to->buffer = from->buffer;
+    to->offset = from->offset;
     to->bytes = (int32_t)og_dtype_bytes(from->dtype);
     for (int a = 0; a < OG_CPU_AXES; a++)
         og_cpu_make_axis(&c->kernel->space, from->stride, c->geometry->dims[a],

@@ -141,7 +141,7 @@ static void see_row(const og_cpu_access *access, const og_cpu_step *step, const 
                     const og_cpu_piece *at, char *to, size_t bytes)
 {
     line places[OG_MAX_WINDOWS];
-    int64_t start = find_start(access->axes, at), starts[OG_MAX_WINDOWS];
+    int64_t start = access->offset + find_start(access->axes, at), starts[OG_MAX_WINDOWS];
     for (int32_t k = 0; k < access->window_count; k++)
         starts[k] = access->windows[k].start + find_start(access->windows[k].axes, at);
     for (int64_t i = 0, count; i < at->inner_count; i += count, to += (size_t)count * bytes) {

@@ -108,8 +108,8 @@ static ogive_status bind_tensor(og_builder *builder, og_op op, const og_paramete
     }
     if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
         return fail_kind(builder, op, parameter, operand, "a tensor");
-    bool takes_numbers =
-        kind == OG_SCALAR || kind == OG_MASKING || kind == OG_COMPOSITE || op == OG_OP_where;
+    bool takes_numbers = kind == OG_SCALAR || kind == OG_MASKING || kind == OG_COMPOSITE ||
+                         op == OG_OP_where || op == OG_OP_bias_of;
     if (!takes_numbers && og_operand_is_constant(builder, operand))
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                 "%s: %s must be a tensor that depends on an input, got a constant",
@@ -178,35 +178,6 @@ static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter 
     return og_build_dims(builder, &list, &operand->index);
 }
 
-/* Sizes or steps of windows, given as one integer or as a list, become a list. */
-static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter *parameter,
-                               og_operand *operand)
-{
-    og_dim_list list = {.count = 1};
-    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
-    if (operand->kind == OG_OPERAND_DIMS) {
-        list = builder->dims[operand->index];
-        if (in_composite)
-            return OGIVE_OK; /* checked when the composite was called */
-        if (list.count == 0 && isnan(parameter->number)) { /* as in PyTorch */
-            operand->kind = OG_OPERAND_NONE;
-            return OGIVE_OK;
-        }
-    } else if (operand->kind != OG_OPERAND_NUMBER ||
-               !get_integer(operand->number, &list.values[0])) {
-        return fail_kind(builder, op, parameter, operand, "an integer or a list of integers");
-    }
-    bool is_padding = strstr(parameter->name, "padding");
-    for (int i = 0; i < list.count && !in_composite; i++)
-        if (list.values[i] < !is_padding || list.values[i] > INT32_MAX / 4)
-            OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                    "%s: %s is %lld, expected %d or more%s", get_label(builder, op),
-                    parameter->name, (long long)list.values[i], !is_padding,
-                    list.values[i] > 0 ? ", less than 2^29" : "");
-    operand->kind = OG_OPERAND_DIMS;
-    return og_build_dims(builder, &list, &operand->index);
-}
-
 /* operand->index becomes the number of the choice. */
 static ogive_status bind_choice(const og_builder *builder, og_op op, const og_parameter *parameter,
                                 og_operand *operand)
@@ -228,6 +199,43 @@ static ogive_status bind_choice(const og_builder *builder, og_op op, const og_pa
         }
     }
     return fail_kind(builder, op, parameter, operand, expected);
+}
+
+/* Sizes or steps of windows, given as one integer or as a list, become a list. */
+static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter *parameter,
+                               og_operand *operand)
+{
+    og_dim_list list = {.count = 1};
+    bool in_composite = builder->composite != OG_FUNCTION_COUNT;
+    if (operand->kind == OG_OPERAND_STRING && parameter->choices[0]) {
+        OG_TRY(bind_choice(builder, op, parameter, operand));
+        list.values[0] = operand->index ? OG_SAME : 0;
+        operand->kind = OG_OPERAND_DIMS;
+        return og_build_dims(builder, &list, &operand->index);
+    }
+    if (operand->kind == OG_OPERAND_DIMS) {
+        list = builder->dims[operand->index];
+        if (in_composite)
+            return OGIVE_OK; /* checked when the composite was called */
+        if (list.count == 0 && isnan(parameter->number)) { /* as in PyTorch */
+            operand->kind = OG_OPERAND_NONE;
+            return OGIVE_OK;
+        }
+    } else if (operand->kind != OG_OPERAND_NUMBER ||
+               !get_integer(operand->number, &list.values[0])) {
+        return fail_kind(builder, op, parameter, operand,
+                         parameter->choices[0] ? "an integer, a list of them, 'valid' or 'same'"
+                                               : "an integer or a list of integers");
+    }
+    bool is_padding = strstr(parameter->name, "padding");
+    for (int i = 0; i < list.count && !in_composite; i++)
+        if (list.values[i] < !is_padding || list.values[i] > INT32_MAX / 4)
+            OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                    "%s: %s is %lld, expected %d or more%s", get_label(builder, op),
+                    parameter->name, (long long)list.values[i], !is_padding,
+                    list.values[i] > 0 ? ", less than 2^29" : "");
+    operand->kind = OG_OPERAND_DIMS;
+    return og_build_dims(builder, &list, &operand->index);
 }
 
 static ogive_status bind_default(og_builder *builder, og_op op, const og_parameter *parameter,
@@ -347,7 +355,37 @@ static ogive_status spread_steps(og_builder *builder, og_op op, const og_paramet
     return OGIVE_OK;
 }
 
-/* windows, slide and slide_back: tensors, steps, a flag and numbers, the first the rank. */
+static bool is_windowed(og_op op)
+{
+    return op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back ||
+           og_op_convolves(op);
+}
+
+static ogive_status check_groups(og_builder *builder, og_op op, const og_node *node)
+{
+    double groups = node->numbers[1];
+    char text[OG_NUMBER_TEXT];
+    if (groups >= 1 && groups < INT32_MAX / 4 && groups == floor(groups))
+        return OGIVE_OK;
+    OG_FAIL(builder->error, OGIVE_FORMULA, builder->composite_offset,
+            "%s: groups is %s, expected an integer of 1 or more, less than 2^29",
+            get_label(builder, op), og_number_text(groups, text));
+}
+
+/* A bias that is a number is none. */
+static ogive_status build_bias(og_builder *builder, const og_operand *args, int64_t offset,
+                               og_operand *out)
+{
+    if (og_operand_is_constant(builder, &args[0])) {
+        *out = args[0];
+        return OGIVE_OK;
+    }
+    og_node node = {.op = OG_OP_bias_of, .arg_count = 2, .args = {args[0].index, args[1].index}};
+    node.numbers[0] = args[2].number;
+    return og_build_node(builder, &node, OG_OP_bias_of, offset, out);
+}
+
+/* What is_windowed(): tensors, steps, a flag and numbers, the first the rank. */
 static ogive_status build_windows(og_builder *builder, og_op op, const og_operand *args,
                                   int64_t offset, og_operand *out)
 {
@@ -365,6 +403,8 @@ static ogive_status build_windows(og_builder *builder, og_op op, const og_operan
             sliding->ceil_mode = args[i].flag;
     }
     sliding->rank = (int32_t)node.numbers[0];
+    if (numbers > 1 && (op == OG_OP_convolve || op == OG_OP_convolve_back))
+        OG_TRY(check_groups(builder, op, &node));
     for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++)
         if (parameters[i].kind == OG_PARAMETER_STEPS)
             OG_TRY(spread_steps(builder, op, &parameters[i], &args[i], sliding->rank, sliding->size,
@@ -589,10 +629,12 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     case OG_REDUCTION:
         return build_with_dims(builder, op, args, offset, out);
     default:
-        if (op == OG_OP_windows || op == OG_OP_slide || op == OG_OP_slide_back)
+        if (is_windowed(op))
             return build_windows(builder, op, args, offset, out);
         if (og_op_slices(op))
             return build_slice(builder, op, args, offset, out);
+        if (op == OG_OP_bias_of)
+            return build_bias(builder, args, offset, out);
         if (op == OG_OP_window_count)
             return build_window_count(builder, args, out);
         if (op == OG_OP_window_size)

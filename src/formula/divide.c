@@ -55,7 +55,8 @@ static uint8_t reduced_share(og_op op)
 
 static bool is_product(og_op op)
 {
-    return op == OG_OP_linear_product || op == OG_OP_matmul || op == OG_OP_product_t;
+    return op == OG_OP_linear_product || op == OG_OP_matmul || op == OG_OP_product_t ||
+           og_op_convolves(op);
 }
 
 /* Hands its first argument's elements on: views, casts, what spreads a value out. */
@@ -70,6 +71,7 @@ static bool is_view(og_op op)
     case OG_OP_column:
     case OG_OP_reshape_like:
     case OG_OP_channel_like:
+    case OG_OP_bias_of:
     case OG_OP_broadcast_like:
     case OG_OP_expand:
     case OG_OP_cast_like:

@@ -224,6 +224,43 @@ static void find_sliced(og_indices *x, int32_t n, const og_node *node)
     find_pinned(x, n, node, dim, dim + 1);
 }
 
+/* The last `count` dims of value must be whole. */
+static void pin_last(og_indices *x, int32_t value, int32_t count)
+{
+    for (int32_t i = x->types[value].rank - count; i < x->types[value].rank; i++)
+        if (x->of[value][i] >= 0)
+            x->pinned[og_index_root(x, x->of[value][i])] = true;
+}
+
+/* A convolution, whose result is an image, or (gives_w) a weight. Batches and channels are divided
+ * as those of a product; elements, taps and places must be whole, and so must channels in groups. */
+static void find_convolution(og_indices *x, int32_t n, const og_node *node, bool gives_x,
+                             bool gives_w)
+{
+    int32_t one = node->args[0], two = node->args[1], *own = x->of[n];
+    int32_t rank = node->sliding.rank, has_groups = node->numbers[1] != 1;
+    bool has_batch = x->types[one].rank > rank + 1;
+    for (int32_t i = 0; i < x->types[n].rank; i++)
+        if (x->types[n].shape[i] != 1 && (i >= x->types[n].rank - rank || has_groups))
+            own[i] = (x->graph->input_count + n) * OG_MAX_RANK + i;
+    if (has_batch && gives_w)
+        add_sum(x, n, join(x, x->of[one][0], x->of[two][0]));
+    else if (has_batch)
+        own[0] = x->of[one][0];
+    if (!has_groups && gives_w) {
+        own[0] = x->of[two][has_batch];
+        own[1] = x->of[one][has_batch];
+    } else if (!has_groups) {
+        own[has_batch] = x->of[two][gives_x];
+        add_sum(x, n, join(x, x->of[one][has_batch], x->of[two][!gives_x]));
+    }
+    for (int a = 0; a < node->arg_count; a++)
+        pin_last(x, node->args[a], rank + has_groups);
+    if (has_groups && !gives_w)
+        pin_last(x, two, rank + 2);
+    pin_last(x, n, rank + (has_groups ? 1 + gives_w : 0));
+}
+
 static void find_special(og_indices *x, int32_t n, const og_node *node)
 {
     int32_t arg = node->args[0], *own = x->of[n];
@@ -268,6 +305,18 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
     case OG_OP_portion_back:
         find_sliced(x, n, node);
         return;
+    case OG_OP_convolve:
+    case OG_OP_convolve_like:
+        find_convolution(x, n, node, false, false);
+        return;
+    case OG_OP_convolve_back:
+    case OG_OP_convolve_back_like:
+        find_convolution(x, n, node, true, false);
+        return;
+    case OG_OP_convolve_weight:
+        find_convolution(x, n, node, false, true);
+        return;
+    case OG_OP_bias_of:
     case OG_OP_channel_like:
         if (x->types[arg].rank && x->types[n].rank)
             own[0] = x->of[arg][0];

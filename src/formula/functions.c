@@ -35,6 +35,7 @@
 #define SIZES(name) PARAMETER(SIZES, name, .required = true)
 #define STEPS(name) PARAMETER(STEPS, name, .required = true)
 #define STEPS_OR(name, value) PARAMETER(STEPS, name, .number = value)
+#define WIDTHS(name) PARAMETER(STEPS, name, .choices = {"valid", "same"})
 #define FLAG(name) PARAMETER(FLAG, name, .required = false)
 #define FLAG_SET(name) PARAMETER(FLAG, name, .number = 1)
 #define SWITCH(name) PARAMETER(FLAG, name, .selects = true)
@@ -114,8 +115,8 @@ const char *og_op_infix(og_op op)
 
 const char *og_function_module(og_op op)
 {
-    static const char *const functional[] = {"activation", "gating", "normalisation",
-                                             "distance",   "loss",   "pooling"};
+    static const char *const functional[] = {"activation", "gating",  "normalisation", "distance",
+                                             "loss",       "pooling", "convolution"};
     if (op == OG_OP_max || op == OG_OP_min || op == OG_OP_std_mean || op == OG_OP_var_mean)
         return NULL;
     if (op == OG_OP_vector_norm)
@@ -132,6 +133,12 @@ bool og_op_slices(og_op op)
            op == OG_OP_portion_back;
 }
 
+bool og_op_convolves(og_op op)
+{
+    return op == OG_OP_convolve || op == OG_OP_convolve_like || op == OG_OP_convolve_back ||
+           op == OG_OP_convolve_back_like || op == OG_OP_convolve_weight;
+}
+
 int og_op_value_count(og_op op, int count)
 {
     switch ((int)op) {
@@ -146,6 +153,10 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_slide_back:
     case OG_OP_narrow_back:
     case OG_OP_portion_back:
+    case OG_OP_convolve_like:
+    case OG_OP_convolve_back_like:
+    case OG_OP_convolve_weight:
+    case OG_OP_bias_of:
     case OG_OP_index:
         return count - 1;
     default:

@@ -84,6 +84,7 @@ typedef struct {
 } og_parameter;
 
 enum { OG_MAX_WINDOWS = 3 }; /* dims that a window has */
+enum { OG_SAME = -1 };       /* a convolution's padding: as many places as there are elements */
 
 typedef struct {
     const char *name;
@@ -133,6 +134,8 @@ bool og_op_is_maximum(og_op op);
 og_cost og_op_cost(og_op op);
 /* True for narrow and portion, and back: a dim of the argument under an offset. */
 bool og_op_slices(og_op op);
+/* One of the three sides of a convolution. */
+bool og_op_convolves(og_op op);
 /* How many of a node's count arguments have values that op computes with: all but
  * the `like` of sum_like and others, which comes last. */
 int og_op_value_count(og_op op, int count);

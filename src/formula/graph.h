@@ -17,11 +17,13 @@ enum {
     OG_MAX_RESULTS = 64
 };
 
-/* Windows along the last dims of a tensor, or along those before as many dims of taps. */
+/* Windows along the last dims of a tensor, or along those before as many dims of taps; or those of
+ * a convolution. */
 typedef struct {
-    int32_t rank; /* of these dims; 0: no windows */
-    int32_t size[OG_MAX_WINDOWS], stride[OG_MAX_WINDOWS];
-    int32_t padding[OG_MAX_WINDOWS], dilation[OG_MAX_WINDOWS];
+    int32_t rank;                                              /* of these dims; 0: no windows */
+    int32_t size[OG_MAX_WINDOWS], stride[OG_MAX_WINDOWS];      /* size, of a convolution: that the
+                                                             weight's; here its output_padding */
+    int32_t padding[OG_MAX_WINDOWS], dilation[OG_MAX_WINDOWS]; /* padding: or OG_SAME */
     int32_t ceil_mode; /* one more window where the last would see some of the tensor: 1 or 0 */
 } og_sliding;
 
@@ -45,7 +47,8 @@ typedef struct {
     bool has_sizes;
     int64_t sizes[OG_MAX_RANK];
 
-    og_sliding sliding; /* windows, slide, slide_back; numbers[1] is what windows are filled with */
+    og_sliding sliding; /* windows, slide, slide_back; numbers[1] is what windows are filled with,
+                           of a convolution how many groups it has */
 
     bool is_product;  /* the value of a linear or matmul that the user wrote */
     bool is_constant; /* computed from numbers alone */

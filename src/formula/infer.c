@@ -371,6 +371,14 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
     case OG_OP_portion:
     case OG_OP_portion_back:
         return og_infer_slice(graph, node, types, out, error);
+    case OG_OP_convolve:
+    case OG_OP_convolve_like:
+    case OG_OP_convolve_back:
+    case OG_OP_convolve_back_like:
+    case OG_OP_convolve_weight:
+        return og_infer_convolution(graph, node, types, out, error);
+    case OG_OP_bias_of:
+        return og_infer_bias(graph, node, types, out, error);
     case OG_OP_index:
         OG_TRY(og_infer_reduced(graph, node, &types[node->args[0]], &out->reduced, error));
         return infer_unary(graph, node, types, out, error);

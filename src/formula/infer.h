@@ -45,6 +45,15 @@ typedef struct {
 /* The slice of node, of which whole is the type of what it is taken of: its input, or, back, its
  * like. */
 og_slice og_slice_of(const og_node *node, const og_typed *whole);
+/* A convolution (see functions.def): whichever of x, w and g node gives, it has type out. */
+typedef struct {
+    const og_typed *x, *w, *g;
+    int32_t rank; /* of places and taps; x and g may have no batch */
+    int64_t groups;
+    og_sliding sliding; /* its padding is a number */
+} og_convolution;
+
+og_convolution og_convolution_of(const og_node *node, const og_typed *types, const og_typed *out);
 
 /* Fills types[0 .. graph->node_count). */
 ogive_status og_infer(const og_graph *graph, const og_input_type *inputs, og_typed *types,

@@ -36,6 +36,10 @@ ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const 
                               og_typed *out, ogive_error *error);
 ogive_status og_infer_slice(const og_graph *graph, const og_node *node, const og_typed *types,
                             og_typed *out, ogive_error *error);
+ogive_status og_infer_convolution(const og_graph *graph, const og_node *node, const og_typed *types,
+                                  og_typed *out, ogive_error *error);
+ogive_status og_infer_bias(const og_graph *graph, const og_node *node, const og_typed *types,
+                           og_typed *out, ogive_error *error);
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error);
 

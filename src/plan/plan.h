@@ -54,6 +54,7 @@
 
 enum { OG_LANES = 512, OG_CHUNK = 16384, OG_RUN = 64 };
 enum { OG_PRODUCT_BLOCK = 256, OG_PRODUCT_GROUP = 4096, OG_MAX_PRODUCTS = 2 };
+enum { OG_MAX_K = 1 + OG_MAX_WINDOWS }; /* dims that a product sums over */
 
 typedef enum { OG_ROWS, OG_COLUMNS } og_order;
 
@@ -89,11 +90,12 @@ static inline int64_t og_window_step(const og_window *window, int32_t d)
     return (window->place == d ? window->step : 0) + (window->tap == d ? window->reach : 0);
 }
 
-/* Element i of the space is at element sum(i[d] * stride[d]) of the buffer, and stride times what
- * each window sees further; if one of them sees none it is fill. */
+/* Element i of the space is at element offset + sum(i[d] * stride[d]) of the buffer, and stride
+ * times what each window sees further; if one of them sees none it is fill. */
 typedef struct {
     int32_t buffer; /* -1: there is none, and the element's number is its value */
     og_dtype dtype;
+    int64_t offset;
     int64_t stride[OG_MAX_RANK]; /* 0: broadcast; at row level 0 in reduced dims */
     bool is_store;               /* written through, by one instruction; else read */
     int32_t window_count;        /* of loads only. A window that always sees an element is none: */
@@ -107,9 +109,18 @@ static inline bool og_access_is_plain(const og_access *access)
     return access->window_count == 0 && access->buffer >= 0;
 }
 
+/* The dims that a convolution sums over, the last fastest. */
+typedef struct {
+    int32_t rank; /* 0: k is one dim, and no factor is seen through windows */
+    int64_t extent[OG_MAX_K], stride[2][OG_MAX_K]; /* of left and of right */
+} og_k_dims;
+
 /* left (.., m, k) times right (.., k, n), summed over k. The strides of left and
  * right run over the kernel's space, the k strides are apart; og_matrices says how they
  * move. Only element instructions of pass 0 are products.
+ *
+ * Of a convolution k may be several dims, and the taps of its factors' windows are dims of k; what
+ * a window does not see is +0, whatever it is multiplied with.
  *
  * ORDER of the sum (float32 and halves, whose products are exact; for float64 any):
  * k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then p = fma(left[k],
@@ -118,6 +129,7 @@ static inline bool og_access_is_plain(const og_access *access)
 typedef struct {
     og_access left, right;
     int64_t k, left_k_stride, right_k_stride;
+    og_k_dims k_dims;
     bool exchanged; /* left is the formula's right factor, and right its left */
     int64_t n;      /* columns of the formula's right factor, whatever the space's dims are */
     og_dtype dtype;
@@ -128,7 +140,7 @@ typedef struct {
  *     batch   some right factor moves along each of them
  *     m       rows: no right factor moves along them
  *     n       columns: no left factor moves along them. At most the last dim, and always a
- *             dim that is reduced
+ *             dim that is reduced; of a convolution as many as there are at the end
  *
  * Planning has exchanged factors for it, where left alone moved along the last dim, and
  * brought dims of the batch before those of rows: x (2, 3, m, k) times w (3, k, n) is 3
@@ -204,6 +216,12 @@ static inline og_factor og_factor_of(const og_kernel *kernel, int32_t product, b
     const og_product *of = &kernel->products[product];
     return (og_factor){is_right ? &of->right : &of->left,
                        is_right ? of->right_k_stride : of->left_k_stride, product, is_right};
+}
+
+/* Does it sum over several dims, or over windows? Such a kernel has one product and no reduction. */
+static inline bool og_kernel_convolves(const og_kernel *kernel)
+{
+    return kernel->product_count && kernel->products[0].k_dims.rank > 0;
 }
 
 /* The dim of a product's columns, or -1. */

@@ -28,7 +28,8 @@
 enum {
     LONG_VISIT = 512,    /* instances; a softmax after a softmax adds 8 */
     MUCH_WORK = 1 << 18, /* instances visited in all, from which on none are visited twice */
-    MOST_PASSES = 64
+    MOST_PASSES = 64,
+    MOST_KERNELS = 1 << 16
 };
 
 /* ---- buffers ----------------------------------------------------------------- */
@@ -151,9 +152,12 @@ static bool same_shape(const og_draft *draft, const og_typed *type)
 }
 
 /* May a reduction of argument arg over dims reduced join draft, as far as shapes go? */
-static bool reduction_matches(const og_draft *draft, const og_typed *arg, uint32_t reduced)
+static bool reduction_matches(const og_planner *b, const og_draft *draft, const og_typed *arg,
+                              uint32_t reduced)
 {
     if (!same_shape(draft, arg))
+        return false;
+    if (draft->product_count && og_node_convolves(b, draft->products[0]))
         return false;
     if (draft->reduced == reduced && (draft->reduction_count || draft->product_count))
         return true;
@@ -349,7 +353,7 @@ static ogive_status place_reduction(og_planner *b, int32_t node)
     if (b->work > MUCH_WORK) /* kernels before that of what it needs are not worth a try */
         OG_TRY(find_source(b, b->graph->nodes[node].args[0], &first));
     while (!valid && !is_long && --draft >= first && draft >= 0)
-        if (reduction_matches(&b->drafts[draft], arg, reduced))
+        if (reduction_matches(b, &b->drafts[draft], arg, reduced))
             OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
     if (!valid && !is_long) {
         OG_TRY(add_draft(b, arg, reduced, &draft));
@@ -389,7 +393,8 @@ static ogive_status keep_operands(og_planner *b, int32_t node)
     int64_t k, k_stride;
     for (int side = 0; side < 2; side++) {
         OG_TRY(keep_operand(b, of->args[side]));
-        if (!og_product_operand(b, node, side, &access, &k, &k_stride))
+        if (!og_node_convolves(b, node) &&
+            !og_product_operand(b, node, side, &access, &k, &k_stride))
             OG_TRY(copy_operand(b, node, side));
     }
     return OGIVE_OK;
@@ -493,22 +498,37 @@ static ogive_status start(og_planner *b, const og_layout *inputs, const og_layou
     return OGIVE_OK;
 }
 
+static int64_t count_phases(const og_planner *b, const og_draft *draft)
+{
+    return draft->product_count ? og_count_phases(b, draft->products[0]) : 1;
+}
+
 static ogive_status finish(og_planner *b)
 {
     og_plan *plan = b->plan;
+    int64_t count = 0;
+    for (size_t k = 0; k < b->draft_count; k++) {
+        count += count_phases(b, &b->drafts[k]);
+        if (count > MOST_KERNELS)
+            OG_FAIL(b->error, OGIVE_UNSUPPORTED, b->graph->nodes[b->drafts[k].products[0]].offset,
+                    "more than %d kernels: a transposed convolution takes one for each phase of "
+                    "its strides",
+                    MOST_KERNELS);
+    }
     plan->buffers = OG_ARENA_NEW(&plan->arena, og_buffer, b->buffer_count);
-    plan->kernels = OG_ARENA_NEW(&plan->arena, og_kernel, b->draft_count);
+    plan->kernels = OG_ARENA_NEW(&plan->arena, og_kernel, (size_t)count);
     if (!plan->buffers || !plan->kernels)
-        return og_fail_memory(b->error, b->draft_count * sizeof *plan->kernels);
+        return og_fail_memory(b->error, (size_t)count * sizeof *plan->kernels);
     memcpy(plan->buffers, b->buffers, b->buffer_count * sizeof *plan->buffers);
     plan->buffer_count = (int32_t)b->buffer_count;
-    for (size_t k = 0; k < b->draft_count; k++) {
-        og_kernel *kernel = &plan->kernels[plan->kernel_count++];
-        OG_TRY(og_emit_kernel(b, (int32_t)k, kernel));
-        og_order_space(plan, kernel, b->drafts[k].reduced, b->rules.keeps_dims);
-        if (kernel->product_count)
-            og_see_matrices(kernel);
-    }
+    for (size_t k = 0; k < b->draft_count; k++)
+        for (int64_t phase = 0; phase < count_phases(b, &b->drafts[k]); phase++) {
+            og_kernel *kernel = &plan->kernels[plan->kernel_count++];
+            OG_TRY(og_emit_kernel(b, (int32_t)k, phase, kernel));
+            og_order_space(plan, kernel, b->drafts[k].reduced, b->rules.keeps_dims);
+            if (kernel->product_count)
+                og_see_matrices(kernel);
+        }
     OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
     return og_find_aliases(plan, &b->scratch, b->error);
 }

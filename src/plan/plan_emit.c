@@ -533,7 +533,7 @@ static ogive_status settle(og_writer *w, const void *items, size_t count, size_t
     return OGIVE_OK;
 }
 
-ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel)
+ogive_status og_emit_kernel(og_planner *b, int32_t draft, int64_t phase, og_kernel *kernel)
 {
     og_writer w = {.b = b, .draft = &b->drafts[draft], .draft_index = draft, .kernel = kernel};
     void *values = NULL, *accesses = NULL, *constants = NULL;
@@ -550,6 +550,8 @@ ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel)
     kernel->values = values;
     kernel->accesses = accesses;
     kernel->constants = constants;
+    if (status == OGIVE_OK && w.draft->product_count && og_node_convolves(b, w.draft->products[0]))
+        og_emit_convolution(b, w.draft->products[0], phase, kernel);
     free(w.instrs);
     free(w.values);
     free(w.accesses);

@@ -15,10 +15,16 @@ bool og_node_reduces(const og_planner *b, int32_t node)
     return og_op_is_reduction(op) || (op == OG_OP_sum_like && b->types[node].reduced);
 }
 
+bool og_node_convolves(const og_planner *b, int32_t node)
+{
+    return og_op_convolves(b->graph->nodes[node].op);
+}
+
 bool og_node_is_product(const og_planner *b, int32_t node)
 {
     og_op op = b->graph->nodes[node].op;
-    return op == OG_OP_matmul || op == OG_OP_linear_product || op == OG_OP_product_t;
+    return op == OG_OP_matmul || op == OG_OP_linear_product || op == OG_OP_product_t ||
+           og_node_convolves(b, node);
 }
 
 bool og_node_is_view(const og_planner *b, int32_t node)
@@ -31,6 +37,7 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     case OG_OP_cast_like:
     case OG_OP_reshape_like:
     case OG_OP_channel_like:
+    case OG_OP_bias_of:
     case OG_OP_row:
     case OG_OP_column:
     case OG_OP_windows:
@@ -51,7 +58,7 @@ bool og_node_is_view(const og_planner *b, int32_t node)
 bool og_node_slides(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
-    return of->sliding.rank > 0 || og_op_slices(of->op);
+    return (of->sliding.rank > 0 && !og_op_convolves(of->op)) || og_op_slices(of->op);
 }
 
 bool og_mapping_slides(const og_mapping *mapping)
@@ -229,6 +236,7 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
         return expand_mapping(type, arg_type, mapping);
     case OG_OP_reshape_like:
     case OG_OP_channel_like:
+    case OG_OP_bias_of:
     case OG_OP_row:
     case OG_OP_column:
         return reshape_mapping(type, arg_type, mapping);

@@ -64,7 +64,7 @@ static void print_buffer(const og_plan *plan, const char *const *names, int32_t 
 }
 
 /* " window [2 i3 + i5 - 1] of 56 stride 1": what it sees of a dim at index i of the space. */
-static void print_window(const og_window *window, og_text *text)
+static void print_window(const og_window *window, bool is_factor, og_text *text)
 {
     const int32_t dims[] = {window->place, window->tap};
     const int64_t factors[] = {window->step, window->reach};
@@ -77,7 +77,7 @@ static void print_window(const og_window *window, og_text *text)
         og_text_add(text, "%s", factors[i] < 0 ? (first ? "-" : " - ") : first ? "" : " + ");
         if (size != 1)
             og_text_add(text, "%lld ", (long long)size);
-        og_text_add(text, "i%d", (int)dims[i]);
+        og_text_add(text, is_factor && i ? "k%d" : "i%d", (int)dims[i]);
         first = false;
     }
     if (window->start || first)
@@ -93,7 +93,7 @@ static void print_window(const og_window *window, og_text *text)
 }
 
 static void print_access(const og_plan *plan, const char *const *names, const og_kernel *kernel,
-                         const og_access *access, og_text *text)
+                         const og_access *access, bool is_factor, og_text *text)
 {
     char strides[OG_SHAPE_TEXT];
     if (access->buffer < 0)
@@ -102,10 +102,23 @@ static void print_access(const og_plan *plan, const char *const *names, const og
         print_buffer(plan, names, access->buffer, text);
     og_text_add(text, " %s strides %s", og_dtype_name(access->dtype),
                 og_shape_text(kernel->space.rank, access->stride, strides));
+    if (access->offset)
+        og_text_add(text, " from %lld", (long long)access->offset);
     for (int32_t w = 0; w < access->window_count; w++)
-        print_window(&access->windows[w], text);
+        print_window(&access->windows[w], is_factor, text);
     if (access->window_count)
         og_text_add(text, " else %g", access->fill);
+}
+
+static void print_k(const og_product *product, int side, og_text *text)
+{
+    char strides[OG_SHAPE_TEXT];
+    const og_k_dims *k = &product->k_dims;
+    if (k->rank)
+        og_text_add(text, " k strides %s", og_shape_text(k->rank, k->stride[side], strides));
+    else
+        og_text_add(text, " k stride %lld",
+                    (long long)(side ? product->right_k_stride : product->left_k_stride));
 }
 
 static const char *op_name(og_op op)
@@ -140,7 +153,7 @@ static void print_instr(const og_plan *plan, const char *const *names, const og_
         og_text_add(text, " %d", (int)instr->index);
     } else if (instr->op == OG_OP_LOAD || instr->op == OG_OP_STORE) {
         og_text_add(text, " ");
-        print_access(plan, names, kernel, &kernel->accesses[instr->index], text);
+        print_access(plan, names, kernel, &kernel->accesses[instr->index], false, text);
     } else if (instr->op == OG_OP_CONVERT) {
         og_text_add(text, " %s", og_dtype_name((og_dtype)instr->index));
     } else if (instr->op == OG_OP_CONSTANT) {
@@ -190,11 +203,17 @@ void og_kernel_print(const og_plan *plan, int32_t index, const char *const *name
         og_text_add(text, "  product");
         if (kernel->product_count > 1)
             og_text_add(text, " %d", (int)p);
-        og_text_add(text, ": k %lld, left ", (long long)product->k);
-        print_access(plan, names, kernel, &product->left, text);
-        og_text_add(text, " k stride %lld, right ", (long long)product->left_k_stride);
-        print_access(plan, names, kernel, &product->right, text);
-        og_text_add(text, " k stride %lld\n", (long long)product->right_k_stride);
+        og_text_add(text, ": k %lld", (long long)product->k);
+        if (product->k_dims.rank)
+            og_text_add(text, " %s",
+                        og_shape_text(product->k_dims.rank, product->k_dims.extent, row));
+        og_text_add(text, ", left ");
+        print_access(plan, names, kernel, &product->left, true, text);
+        print_k(product, 0, text);
+        og_text_add(text, ", right ");
+        print_access(plan, names, kernel, &product->right, true, text);
+        print_k(product, 1, text);
+        og_text_add(text, "\n");
     }
     for (int32_t p = 0; p < kernel->pass_count; p++) {
         if (kernel->pass_count > 1)

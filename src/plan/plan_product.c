@@ -177,6 +177,8 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
         og_product *to = &kernel->products[kernel->product_count++];
         int32_t node = draft->products[p];
         to->dtype = b->types[node].dtype;
+        if (og_node_convolves(b, node))
+            continue; /* og_emit_convolution() knows the rest */
         to->n = count_columns(b, node);
         og_product_operand(b, node, 0, &to->left, &to->k, &to->left_k_stride);
         og_product_operand(b, node, 1, &to->right, &to->k, &to->right_k_stride);
@@ -186,10 +188,18 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 
 /* ---- matrices ------------------------------------------------------------------- */
 
+static bool moves(const og_access *access, int32_t dim)
+{
+    bool does = access->stride[dim] != 0;
+    for (int32_t w = 0; w < access->window_count; w++)
+        does |= access->windows[w].place == dim;
+    return does;
+}
+
 static bool any_moves(const og_kernel *kernel, bool is_right, int32_t dim)
 {
     for (int32_t p = 0; p < kernel->product_count; p++)
-        if (og_factor_of(kernel, p, is_right).access->stride[dim] != 0)
+        if (moves(og_factor_of(kernel, p, is_right).access, dim))
             return true;
     return false;
 }
@@ -200,20 +210,25 @@ static void exchange_factors(og_kernel *kernel)
     int32_t last = kernel->space.rank - 1;
     for (int32_t p = 0; last >= 0 && p < kernel->product_count; p++) {
         og_product *product = &kernel->products[p], old = *product;
-        if (old.left.stride[last] == 0 || old.right.stride[last] != 0)
+        if (!moves(&old.left, last) || moves(&old.right, last))
             continue;
         product->left = old.right;
         product->right = old.left;
         product->left_k_stride = old.right_k_stride;
         product->right_k_stride = old.left_k_stride;
+        memcpy(product->k_dims.stride[0], old.k_dims.stride[1], sizeof old.k_dims.stride[1]);
+        memcpy(product->k_dims.stride[1], old.k_dims.stride[0], sizeof old.k_dims.stride[0]);
         product->exchanged = !old.exchanged;
     }
 }
 
 static int32_t count_column_dims(const og_kernel *kernel)
 {
-    int32_t last = kernel->space.rank - 1;
-    return last >= 0 && !any_moves(kernel, false, last);
+    int32_t most = og_kernel_convolves(kernel) ? kernel->space.rank : 1, count = 0;
+    while (count < most && count < kernel->space.rank &&
+           !any_moves(kernel, false, kernel->space.rank - 1 - count))
+        count++;
+    return count;
 }
 
 /* Of the dims before columns, those along which a right factor moves come first. */
@@ -225,8 +240,8 @@ static void gather_rows(og_kernel *kernel)
         for (int32_t d = 0; d < end; d++)
             if (any_moves(kernel, true, d) == (turn == 0))
                 order[count++] = d;
-    if (end < rank)
-        order[count++] = end;
+    for (int32_t d = end; d < rank; d++)
+        order[count++] = d;
     og_permute_dims(kernel, order, count);
 }
 
@@ -234,6 +249,22 @@ static int64_t count_elements(const og_kernel *kernel, int32_t first, int32_t ra
 {
     int64_t count;
     return og_shape_count(rank, kernel->space.extent + first, &count) ? count : INT64_MAX;
+}
+
+/* A convolution that is nothing but a product of matrices becomes one. */
+static void see_plain(og_kernel *kernel)
+{
+    og_product *product = &kernel->products[0];
+    const og_k_dims *k = &product->k_dims;
+    if (!og_kernel_convolves(kernel) || kernel->matrices.n_rank > 1 || k->rank > 1 ||
+        product->left.window_count || product->right.window_count || product->left.offset ||
+        product->right.offset)
+        return;
+    product->left_k_stride = k->stride[0][0];
+    product->right_k_stride = k->stride[1][0];
+    product->k_dims.rank = 0;
+    product->exchanged = false; /* batches are apart, whichever factor is which */
+    product->n = kernel->matrices.n;
 }
 
 void og_see_matrices(og_kernel *kernel)
@@ -252,6 +283,7 @@ void og_see_matrices(og_kernel *kernel)
     to->batch = count_elements(kernel, 0, to->batch_rank);
     to->m = count_elements(kernel, to->batch_rank, to->m_rank);
     to->n = count_elements(kernel, rank - to->n_rank, to->n_rank);
+    see_plain(kernel);
 }
 
 /* ---- pairs ---------------------------------------------------------------------- */
@@ -323,7 +355,9 @@ static void try_pair(og_planner *b, const needed_products *needed, const int32_t
         first = second;
         second = needed->products[0];
     }
-    if (first < 0 || b->pair[first] >= 0 || b->pair[second] >= 0 || anchor[first] <= second)
+    if (first < 0 || og_node_convolves(b, first) || og_node_convolves(b, second))
+        return;
+    if (b->pair[first] >= 0 || b->pair[second] >= 0 || anchor[first] <= second)
         return;
     if (!may_meet(b, first, second))
         return;

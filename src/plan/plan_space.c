@@ -127,9 +127,11 @@ void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count)
     permute(kernel->space.extent, order, count);
     for (int32_t a = 0; a < kernel->access_count; a++)
         permute_access(&kernel->accesses[a], order, count);
-    for (int32_t p = 0; p < kernel->product_count; p++) {
-        permute(kernel->products[p].left.stride, order, count);
-        permute(kernel->products[p].right.stride, order, count);
+    for (int32_t p = 0; p < 2 * kernel->product_count; p++) {
+        og_access *access = p % 2 ? &kernel->products[p / 2].right : &kernel->products[p / 2].left;
+        permute(access->stride, order, count);
+        for (int32_t w = 0; w < access->window_count; w++) /* their taps are dims of k */
+            access->windows[w].place = find_dim(order, count, access->windows[w].place);
     }
     kernel->space.rank = count;
 }
@@ -147,6 +149,14 @@ static bool has_window_along(const og_access *access, int32_t d)
     return false;
 }
 
+static bool has_place_along(const og_access *access, int32_t d)
+{
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (access->windows[w].place == d)
+            return true;
+    return false;
+}
+
 static bool kernel_mergeable(const og_kernel *kernel, int32_t d)
 {
     const int64_t *extent = kernel->space.extent;
@@ -155,10 +165,12 @@ static bool kernel_mergeable(const og_kernel *kernel, int32_t d)
             has_window_along(&kernel->accesses[a], d) ||
             has_window_along(&kernel->accesses[a], d + 1))
             return false;
-    for (int32_t p = 0; p < kernel->product_count; p++)
-        if (!mergeable(kernel->products[p].left.stride, extent, d) ||
-            !mergeable(kernel->products[p].right.stride, extent, d))
+    for (int32_t p = 0; p < 2 * kernel->product_count; p++) {
+        const og_access *access = og_factor_of(kernel, p / 2, p % 2).access;
+        if (!mergeable(access->stride, extent, d) || has_place_along(access, d) ||
+            has_place_along(access, d + 1))
             return false;
+    }
     return true;
 }
 

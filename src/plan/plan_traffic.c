@@ -32,9 +32,15 @@ static int64_t access_bytes(const og_space *space, const og_access *access)
     return bytes;
 }
 
-static int64_t factor_bytes(const og_kernel *kernel, og_factor factor)
+/* Of a convolution: what the tensor has, for windows see most of it. */
+static int64_t factor_bytes(const og_plan *plan, const og_kernel *kernel, og_factor factor)
 {
-    int64_t k = kernel->matrices.k;
+    int64_t k = kernel->matrices.k, count;
+    const og_buffer *of = &plan->buffers[factor.access->buffer];
+    if (og_kernel_convolves(kernel))
+        return og_shape_count(of->rank, of->shape, &count) && k
+                   ? times(count, (int64_t)og_dtype_bytes(of->dtype))
+                   : 0;
     return times(access_bytes(&kernel->space, factor.access), factor.k_stride || !k ? k : 1);
 }
 
@@ -49,7 +55,8 @@ static void count_bytes(int64_t bytes, int32_t buffer, int64_t *most, int64_t *t
 }
 
 /* most: two numbers for each buffer, for what is read and for what is written. */
-static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_written)
+static void measure_kernel(const og_plan *plan, og_kernel *kernel, int64_t *most_read,
+                           int64_t *most_written)
 {
     for (int32_t a = 0; a < kernel->access_count; a++) {
         const og_access *at = &kernel->accesses[a];
@@ -61,7 +68,7 @@ static void measure_kernel(og_kernel *kernel, int64_t *most_read, int64_t *most_
     }
     for (int32_t p = 0; p < 2 * kernel->product_count; p++) {
         og_factor factor = og_factor_of(kernel, p / 2, p % 2);
-        count_bytes(factor_bytes(kernel, factor), factor.access->buffer, most_read,
+        count_bytes(factor_bytes(plan, kernel, factor), factor.access->buffer, most_read,
                     &kernel->bytes_read);
     }
     for (int32_t a = 0; a < kernel->access_count; a++)
@@ -105,7 +112,7 @@ ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *e
     if (!most)
         return og_fail_memory(error, 2 * count * sizeof *most);
     for (int32_t k = 0; k < plan->kernel_count; k++)
-        measure_kernel(&plan->kernels[k], most, most + count);
+        measure_kernel(plan, &plan->kernels[k], most, most + count);
     return OGIVE_OK;
 }
 
@@ -151,7 +158,8 @@ static ogive_status find_uses(const og_plan *plan, og_arena *scratch, uses *out,
 static bool reads_in_place(const og_kernel *kernel, const og_access *at, int32_t last,
                            const og_access *store, int32_t written)
 {
-    if (at->dtype != store->dtype || at->window_count || last > written)
+    if (at->dtype != store->dtype || at->window_count || at->offset != store->offset ||
+        last > written)
         return false;
     for (int32_t d = 0; d < kernel->space.rank; d++)
         if (at->stride[d] != store->stride[d])

@@ -4,7 +4,7 @@
  * decides which nodes share a kernel, by what plan_visit.c finds that they need;
  * plan_emit.c writes its passes, plan_space.c orders and collapses its dims,
  * plan_traffic.c finds where in place is legal. plan_mapping.c knows how nodes read their
- * arguments, plan_product.c products.
+ * arguments, plan_product.c products, plan_convolution.c those over windows.
  */
 #ifndef OG_PLANNER_H
 #define OG_PLANNER_H
@@ -167,6 +167,8 @@ og_mapping og_reduced_mapping(const og_planner *b, int32_t node);
 bool og_reads_in_place(const og_planner *b, int32_t node, int32_t arg);
 bool og_node_reduces(const og_planner *b, int32_t node);
 bool og_node_is_product(const og_planner *b, int32_t node);
+/* A product over windows. */
+bool og_node_convolves(const og_planner *b, int32_t node);
 /* Its first argument under another mapping, perhaps of another dtype. */
 bool og_node_is_view(const og_planner *b, int32_t node);
 /* Such a view through windows: of something in memory. */
@@ -192,8 +194,13 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 /* Exchanges factors and moves dims, as og_matrices has them, and fills kernel->matrices. */
 void og_see_matrices(og_kernel *kernel);
 
-/* plan_emit.c */
-ogive_status og_emit_kernel(og_planner *b, int32_t draft, og_kernel *kernel);
+/* plan_convolution.c: into how many kernels a product is cut. */
+int64_t og_count_phases(const og_planner *b, int32_t node);
+/* Gives kernel, whose accesses are those of all of node, the space and product of one of them. */
+void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel *kernel);
+
+/* plan_emit.c: phase: which of og_count_phases() of its product. */
+ogive_status og_emit_kernel(og_planner *b, int32_t draft, int64_t phase, og_kernel *kernel);
 
 /* plan_space.c */
 /* Dim d becomes what was dim order[d]; the space has count dims then. */

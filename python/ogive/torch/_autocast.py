@@ -27,7 +27,7 @@ VALUES = {"exponent", "min", "max"}  # tensors or numbers
 _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent": 3,
             "threshold": 0.0, "value": 0.0, "min": 0.0, "kernel_size": 2, "output_size": 1,
             "norm_type": 2.0}
-_DIMS = {"2d": 3, "3d": 4}  # of what functions of images and volumes take
+_DIMS = {"2d": 3, "3d": 4}  # of what functions of images and volumes take; convolutions: one more
 
 
 @functools.cache
@@ -49,7 +49,8 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         return None
 
     def result(dtype: torch.dtype) -> Any:
-        tensor = torch.ones((2,) * _DIMS.get(name[-2:], 2), dtype=dtype, device=device)
+        rank = _DIMS.get(name[-2:], 2) + name.startswith("conv")
+        tensor = torch.ones((2,) * rank, dtype=dtype, device=device)
         arguments = [tensor if parameter.name in TENSORS else _SAMPLES[parameter.name]
                      for parameter in signatures()[name].parameters.values()
                      if parameter.default is parameter.empty or parameter.name == "min"]

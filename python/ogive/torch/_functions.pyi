@@ -14,7 +14,8 @@ __all__ = ["sigmoid", "hardsigmoid", "relu", "relu6", "leaky_relu", "elu", "selu
            "layer_norm", "rms_norm", "normalize", "cosine_similarity", "pairwise_distance",
            "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "hinge_embedding_loss",
-           "triplet_margin_loss", "matmul", "linear", "addmm", "max_pool1d", "max_pool2d",
+           "triplet_margin_loss", "matmul", "linear", "addmm", "conv1d", "conv2d", "conv3d",
+           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "max_pool1d", "max_pool2d",
            "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d",
            "lp_pool3d", "adaptive_avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool2d",
            "adaptive_max_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool3d", "glu"]
@@ -161,6 +162,33 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ..., *,
            out: Tensor | None = ...) -> Tensor: ...
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = ..., alpha: float = ...,
           out: Tensor | None = ...) -> Tensor: ...
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+           stride: int | Sequence[int] = ..., padding: int | Sequence[int] | str = ...,
+           dilation: int | Sequence[int] = ..., groups: int = ..., *,
+           out: Tensor | None = ...) -> Tensor: ...
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+           stride: int | Sequence[int] = ..., padding: int | Sequence[int] | str = ...,
+           dilation: int | Sequence[int] = ..., groups: int = ..., *,
+           out: Tensor | None = ...) -> Tensor: ...
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+           stride: int | Sequence[int] = ..., padding: int | Sequence[int] | str = ...,
+           dilation: int | Sequence[int] = ..., groups: int = ..., *,
+           out: Tensor | None = ...) -> Tensor: ...
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+                     stride: int | Sequence[int] = ..., padding: int | Sequence[int] = ...,
+                     output_padding: int | Sequence[int] = ..., groups: int = ...,
+                     dilation: int | Sequence[int] = ..., *,
+                     out: Tensor | None = ...) -> Tensor: ...
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+                     stride: int | Sequence[int] = ..., padding: int | Sequence[int] = ...,
+                     output_padding: int | Sequence[int] = ..., groups: int = ...,
+                     dilation: int | Sequence[int] = ..., *,
+                     out: Tensor | None = ...) -> Tensor: ...
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = ...,
+                     stride: int | Sequence[int] = ..., padding: int | Sequence[int] = ...,
+                     output_padding: int | Sequence[int] = ..., groups: int = ...,
+                     dilation: int | Sequence[int] = ..., *,
+                     out: Tensor | None = ...) -> Tensor: ...
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int],
                stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
                dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,

@@ -43,7 +43,9 @@ _OF_TWO = {"max": "maximum", "min": "minimum"}
 _LOGICAL = {"logical_and", "logical_or", "logical_xor", "logical_not"}
 _INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
 _MEETING = {"add", "sub", "mul", "div", "maximum", "minimum", "where", "pow"}
-_LEFT = {"addmm"}  # its product is PyTorch's business
+# Products that are PyTorch's business: addmm's, and cuDNN's and oneDNN's convolutions.
+_LEFT = {"addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+         "conv_transpose3d"}
 _INFIX = {name: symbol for name, parameters, _, symbol in _core.functions()
           if symbol and parameters == "input, other"}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.

@@ -66,6 +66,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .right = product->right.dtype,
                                    .products = kernel->product_count,
                                    .passes = kernel->pass_count,
+                                   .convolves = og_kernel_convolves(kernel),
                                    .of = kernel->matrices,
                                    .own_n = product->n,
                                    .right_k_stride = product->right_k_stride,
@@ -96,6 +97,8 @@ static const char *refuse_any(const og_cuda_product_facts *facts, const og_cuda_
         return "strict";
     if (wishes->units == OG_CUDA_CORES)
         return "OGIVE_PRODUCT=cores";
+    if (facts->convolves)
+        return "a convolution";
     if (facts->right == OG_FLOAT64)
         return "float64";
     if (facts->left != facts->right)

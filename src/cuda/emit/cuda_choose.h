@@ -13,6 +13,7 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
+    bool convolves;
     og_matrices of;
     bool has_columns; /* the last dim is that of the formula's right factor, and not its left's */
     int64_t own_n;    /* of one product; of one row of x, of.n may be that of several */

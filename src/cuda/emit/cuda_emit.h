@@ -132,6 +132,10 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* The name of the one that og_cuda_add_operands() makes for a dim of the space. */
 void og_cuda_print_dim_divisor(int32_t dim, char name[16]);
+/* In bytes, from the beginning of its buffer. */
+size_t og_cuda_offset_of(const og_access *access);
+/* The last dim's extent: where columns are several dims, a whole number of vectors of 4. */
+int64_t og_cuda_line_of(const og_kernel *kernel);
 /* The place among a.numbers of what an access reads, or -1: it is a tensor. */
 int32_t og_cuda_number_of(const og_cuda_emitter *e, int32_t access);
 /* All accesses, as operands.cuh wants them, and constants. */

@@ -106,6 +106,19 @@ void og_cuda_print_dim_divisor(int32_t dim, char name[16])
     snprintf(name, 16, "dims[%d]", (int)dim);
 }
 
+size_t og_cuda_offset_of(const og_access *access)
+{
+    return access->buffer < 0 ? 0
+                              : (size_t)(access->offset * (int64_t)og_dtype_bytes(access->dtype));
+}
+
+int64_t og_cuda_line_of(const og_kernel *kernel)
+{
+    int64_t extent = kernel->space.extent[kernel->space.rank - 1];
+    bool has_lines = og_kernel_convolves(kernel) && kernel->matrices.n_rank > 1;
+    return has_lines ? og_divide_up(extent, 4) * 4 : extent;
+}
+
 /* ---- operands --------------------------------------------------------------------- */
 
 const char *og_cuda_type_of(og_dtype dtype)
@@ -217,8 +230,10 @@ static void add_places(og_cuda_emitter *e)
     const og_kernel *kernel = e->kernel;
     const int32_t rank = kernel->space.rank, dims = rank - (rank && !needs_last_stride(e));
     og_text *members = &e->arguments.members;
-    for (int32_t i = 0; i < kernel->access_count; i++) /* of what is numbered nobody reads it */
-        add_pointer_bytes(e, kernel->accesses[i].buffer < 0 ? 0 : kernel->accesses[i].buffer, 0);
+    for (int32_t i = 0; i < kernel->access_count; i++) { /* of what is numbered nobody reads it */
+        const og_access *access = &kernel->accesses[i];
+        add_pointer_bytes(e, access->buffer < 0 ? 0 : access->buffer, og_cuda_offset_of(access));
+    }
     og_text_add(members, "    void *p[%d];\n", (int)kernel->access_count);
     for (int32_t i = 0; i < kernel->access_count; i++)
         for (int32_t d = 0; d < dims; d++)
@@ -235,7 +250,7 @@ static void add_places(og_cuda_emitter *e)
                     (int)(kernel->access_count + count_windows(kernel)), (int)dims);
     add_windows(e);
     for (int32_t d = 0; d < rank; d++)
-        add_divisor_bytes(e, kernel->space.extent[d]);
+        add_divisor_bytes(e, d + 1 == rank ? og_cuda_line_of(kernel) : kernel->space.extent[d]);
     if (!rank)
         add_divisor_bytes(e, 1);
     if (og_cuda_serves(e))

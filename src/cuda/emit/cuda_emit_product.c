@@ -8,13 +8,45 @@
 #include "cuda/emit/cuda_emit_product.h"
 #include "cuda/emit/cuda_product_tile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+og_matrices og_cuda_matrices_of(const og_kernel *kernel)
+{
+    og_matrices s = kernel->matrices;
+    int64_t line = s.n_rank ? kernel->space.extent[kernel->space.rank - 1] : 1;
+    if (s.n_rank > 1 && line)
+        s.n = og_cuda_times(s.n / line, og_cuda_line_of(kernel));
+    return s;
+}
+
+/* How far from its first element a convolution's factor is read, or would be. */
+static double reach_of(const og_kernel *kernel, const og_factor *f)
+{
+    const og_k_dims *k = &kernel->products[0].k_dims;
+    double reach = 0;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        reach += fabs((double)f->access->stride[d]) * (double)(kernel->space.extent[d] + 256);
+    for (int32_t d = 0; d < k->rank; d++)
+        reach += fabs((double)k->stride[f->is_right][d]) * (double)(k->extent[d] + 256);
+    for (int32_t w = 0; w < f->access->window_count; w++) {
+        const og_window *window = &f->access->windows[w];
+        double span = fabs((double)window->start);
+        if (window->place >= 0)
+            span +=
+                fabs((double)window->step) * (double)(kernel->space.extent[window->place] + 256);
+        if (window->tap >= 0)
+            span += fabs((double)window->reach) * (double)(k->extent[window->tap] + 256);
+        reach += span * fmax(1, fabs((double)window->stride));
+    }
+    return reach;
+}
 
 bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split)
 {
     enum { SLACK = 256 };
-    const og_matrices *s = &kernel->matrices;
+    const og_matrices padded = og_cuda_matrices_of(kernel), *s = &padded;
     const int32_t n_dim = og_column_dim(kernel);
     const int64_t most = INT32_MAX / 4;
     int64_t count;
@@ -29,6 +61,8 @@ bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split)
     for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
         og_factor f = og_factor_of(kernel, i / 2, i % 2);
         int64_t reach;
+        if (og_kernel_convolves(kernel) && reach_of(kernel, &f) > (double)most)
+            return true;
         if (__builtin_mul_overflow(llabs(f.k_stride), s->k + SLACK, &reach))
             return true;
         for (int32_t d = 0; d < kernel->space.rank; d++) {
@@ -107,8 +141,137 @@ static const char before_factors[] = "\n/* What neighbours in memory are. */\n"
                                      "    return og_f32_from_f16(x);\n"
                                      "#endif\n}\n";
 
+/* ---- what windows see: product_windows.cuh ------------------------------------------------- */
+
+/* Makes f->k_stride the stride of all k dims of a convolution's left factor; false if they have
+ * none, or are seen through windows. */
+static bool join_k(const og_kernel *kernel, og_factor *f)
+{
+    const og_k_dims *k = &kernel->products[0].k_dims;
+    const int64_t *stride = k->stride[f->is_right];
+    if (f->is_right || f->access->window_count)
+        return false;
+    for (int32_t d = 0; d + 1 < k->rank; d++)
+        if (stride[d] != stride[d + 1] * k->extent[d + 1])
+            return false;
+    f->k_stride = stride[k->rank - 1];
+    return true;
+}
+
+/* "p.offset += i * a.right0_2;", and the same of windows' places. */
+static void add_step(og_cuda_emitter *e, const char *factor, char of, int32_t dim, int32_t window,
+                     int64_t step)
+{
+    char name[40];
+    if (step == 0)
+        return;
+    if (window < 0)
+        snprintf(name, sizeof name, "%s_%c%d", factor, of, (int)dim);
+    else
+        snprintf(name, sizeof name, "%s_%c%d_%d", factor, of, (int)dim, (int)window);
+    og_cuda_add_index(e, name, step);
+    if (window < 0)
+        og_text_add(&e->passes, "        p.offset += i * a.%s;\n", name);
+    else
+        og_text_add(&e->passes, "        p.place[%d] += i * a.%s;\n", (int)window, name);
+}
+
+/* p moves by i along dim of the space, or of k. */
+static void add_place_move(og_cuda_emitter *e, const og_factor *f, const char *factor, bool is_k,
+                           int32_t dim)
+{
+    const og_k_dims *k = &e->kernel->products[0].k_dims;
+    int64_t stride = is_k ? k->stride[f->is_right][dim] : f->access->stride[dim];
+    for (int32_t w = 0; w < f->access->window_count; w++) {
+        const og_window *window = &f->access->windows[w];
+        int64_t step = is_k ? (window->tap == dim ? window->reach : 0)
+                            : (window->place == dim ? window->step : 0);
+        stride += step * window->stride;
+        add_step(e, factor, is_k ? 'k' : 's', dim, w, step);
+    }
+    add_step(e, factor, is_k ? 'k' : 's', dim, -1, stride);
+}
+
+/* index over dims [from, to) of the space, or of k, the last fastest, moves p; i is what the last
+ * of them took when it is alone, or was taken first. */
+static void add_place_moves(og_cuda_emitter *e, const og_factor *f, const char *factor, bool is_k,
+                            int32_t from, int32_t to, const char *index)
+{
+    for (int32_t d = to - 1; d >= from; d--) {
+        char divisor[32];
+        if (is_k)
+            snprintf(divisor, sizeof divisor, "k_%d", (int)d);
+        else
+            og_cuda_print_dim_divisor(d, divisor);
+        if (d > from)
+            og_text_add(&e->passes,
+                        "        rest = og_divide(%s, a.%s);\n"
+                        "        i = %s - rest * a.%s.extent;\n"
+                        "        %s = rest;\n",
+                        index, divisor, index, divisor, index);
+        else
+            og_text_add(&e->passes, "        i = %s;\n", index);
+        if (!is_k && f->is_right && d + 1 == e->kernel->space.rank &&
+            e->kernel->matrices.n_rank > 1)
+            og_text_add(&e->passes, "        is_there = i < a.line;\n");
+        add_place_move(e, f, factor, is_k, d);
+    }
+}
+
+/* data(), extent(), find_row() and find_k(). */
+static void add_seen(og_cuda_emitter *e, const og_factor *f, const char *factor)
+{
+    const og_matrices *s = &e->kernel->matrices;
+    const int32_t rank = e->kernel->space.rank, windows = f->access->window_count;
+    og_text *to = &e->passes;
+    char name[40];
+    int64_t start = 0;
+    og_text_add(to,
+                "    OG_FN const element *data(const og_args &a)\n    {\n"
+                "        return a.%s;\n    }\n"
+                "    OG_FN og_index extent(const og_args &a, int w)\n    {\n"
+                "        return ",
+                factor);
+    for (int32_t w = 0; w < windows; w++) {
+        snprintf(name, sizeof name, "%s_extent%d", factor, (int)w);
+        og_cuda_add_index(e, name, f->access->windows[w].extent);
+        if (w + 1 < windows)
+            og_text_add(to, "w == %d ? ", (int)w);
+        og_text_add(to, w + 1 < windows ? "a.%s : " : "a.%s", name);
+        start += f->access->windows[w].start * f->access->windows[w].stride;
+    }
+    og_text_add(to, "%s;\n    }\n", windows ? "" : "0");
+    og_text_add(to,
+                "    template <class P>\n"
+                "    OG_FN bool find_row(const og_args &a, og_index base, og_index index, P &p)\n"
+                "    {\n        og_index rest, i;\n        bool is_there = true;\n");
+    snprintf(name, sizeof name, "%s_start", factor);
+    og_cuda_add_index(e, name, start);
+    og_text_add(to, "        p.offset = a.%s;\n", name);
+    for (int32_t w = 0; w < windows; w++) {
+        snprintf(name, sizeof name, "%s_start%d", factor, (int)w);
+        og_cuda_add_index(e, name, f->access->windows[w].start);
+        og_text_add(to, "        p.place[%d] = a.%s;\n", (int)w, name);
+    }
+    if (f->is_right) {
+        add_place_moves(e, f, factor, false, rank - s->n_rank, rank, "index");
+        add_place_moves(e, f, factor, false, 0, s->batch_rank, "base");
+    } else {
+        og_text_add(to, "        index += base * a.m;\n");
+        add_place_moves(e, f, factor, false, 0, s->batch_rank + s->m_rank, "index");
+    }
+    og_text_add(to, "        return is_there;\n    }\n"
+                    "    template <class P>\n"
+                    "    OG_FN void find_k(const og_args &a, og_index k, P &p)\n"
+                    "    {\n        og_index rest, i;\n        p.offset = 0;\n");
+    for (int32_t w = 0; w < windows; w++)
+        og_text_add(to, "        p.place[%d] = 0;\n", (int)w);
+    add_place_moves(e, f, factor, true, 0, e->kernel->products[0].k_dims.rank, "k");
+    og_text_add(to, "    }\n");
+}
+
 /* struct og_left0: how a row of k is found and read. */
-static void add_factor(og_cuda_emitter *e, const og_factor *f)
+static void add_factor(og_cuda_emitter *e, og_factor *f)
 {
     const og_matrices *s = &e->kernel->matrices;
     static const char *const widen[OG_DTYPE_COUNT] = {
@@ -120,15 +283,23 @@ static void add_factor(og_cuda_emitter *e, const og_factor *f)
     snprintf(pointer, sizeof pointer, "%s%d", side_of(f), (int)f->product);
     snprintf(name, sizeof name, "%s_k", pointer);
     snprintf(const_type, sizeof const_type, "const %s", type);
-    og_cuda_add_pointer(e, const_type, pointer, f->access->buffer, 0);
+    og_cuda_add_pointer(e, const_type, pointer, f->access->buffer, og_cuda_offset_of(f->access));
+    bool is_seen = og_kernel_convolves(e->kernel) && !join_k(e->kernel, f);
     og_text_add(to,
-                "\nstruct og_%s {\n    typedef %s element;\n    enum { along = %s };\n"
+                "\nstruct og_%s {\n    typedef %s element;\n"
+                "    enum { along = %s, is_seen = %d, is_right = %d, windows = %d };\n"
                 "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
                 "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
-                pointer, type, along_of(e->kernel, f), widen[dtype] ? widen[dtype] : "",
+                pointer, type, along_of(e->kernel, f), is_seen, f->is_right,
+                (int)f->access->window_count, widen[dtype] ? widen[dtype] : "",
                 !f->is_right                                ? "0"
                 : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
                                                             : "-0.0f");
+    if (is_seen) {
+        add_seen(e, f, pointer);
+        og_text_add(to, "};\n");
+        return;
+    }
     og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
     if (f->k_stride == 1) {
         og_text_add(to, "        return 1;\n    }\n");
@@ -193,12 +364,14 @@ void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows)
     const og_pass *pass = &e->kernel->passes[0];
     const og_cuda_number numbers[] = {{"OG_REDUCES", og_cuda_has_row_values(pass)},
                                       {"OG_TERMS", og_cuda_has_terms(pass)},
+                                      {"OG_LINES", e->kernel->matrices.n_rank > 1},
                                       {"OG_ENDS_ROWS", ends_rows},
                                       {0}};
     og_cuda_add_defines(&e->numbers, numbers);
 }
 
-static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile)
+static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_cuda_tile *tile,
+                             size_t table_bytes)
 {
     const og_kernel *kernel = e->kernel;
     const og_cuda_number few[] = {{"OG_PRODUCTS", kernel->product_count},
@@ -221,6 +394,11 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
         {"OG_LEVELS", tile->part_blocks ? 1 : og_cuda_product_levels(s->k)},
         {"OG_SPLIT", tile->part_blocks > 0},
         {0}};
+    size_t number = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
+    const og_cuda_number table[] = {
+        {"OG_K_TABLE", (int32_t)((tile->shared_bytes - (size_t)tile->step * table_bytes) / number)},
+        {0}};
+    const og_cuda_number convolves[] = {{"OG_CONVOLVES", table_bytes > 0}, {0}};
     const og_cuda_number sums[] = {
         {"OG_GROUP_SUMS", tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK}, {0}};
     og_text_add(&e->numbers, "typedef %s og_number;\n",
@@ -228,6 +406,10 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
     og_cuda_add_enum(&e->numbers, tile->is_few ? few : tiles);
     if (tile->part_blocks)
         og_cuda_add_enum(&e->numbers, sums);
+    if (table_bytes)
+        og_cuda_add_enum(&e->numbers, table);
+    if (!tile->is_few)
+        og_cuda_add_defines(&e->numbers, convolves);
 }
 
 static int64_t count_blocks(const og_matrices *s)
@@ -286,13 +468,20 @@ ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)
 
 void og_cuda_add_product_parts(og_cuda_emitter *e)
 {
-    const og_matrices *s = &e->kernel->matrices;
+    const og_matrices padded = og_cuda_matrices_of(e->kernel), *s = &padded;
     const int32_t rows_end = s->batch_rank + s->m_rank;
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "m", s->m);
     og_cuda_add_index(e, "n", s->n);
     og_cuda_add_index(e, "k", s->k);
+    if (s->n_rank > 1)
+        og_cuda_add_index(e, "line", e->kernel->space.extent[e->kernel->space.rank - 1]);
+    for (int32_t d = 0; d < e->kernel->products[0].k_dims.rank; d++) {
+        char name[16];
+        snprintf(name, sizeof name, "k_%d", (int)d);
+        og_cuda_add_divisor(e, name, e->kernel->products[0].k_dims.extent[d]);
+    }
     og_cuda_add_index(e, "rows", s->batch * s->m);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, rows_end);
     og_cuda_add_seek_range(e, "og_step_row", rows_end, e->kernel->space.rank);
@@ -324,6 +513,8 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
     bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
     og_cuda_add_index(e, "m_tiles", m_tiles);
     og_cuda_add_index(e, "n_tiles", n_tiles);
+    if (og_kernel_convolves(e->kernel))
+        og_cuda_include(&e->body, "product_windows");
     og_cuda_include(&e->body, tile->is_few ? "product_few" : "product_tiles");
     if (tile->part_blocks)
         og_cuda_include(&e->body, "product_split");
@@ -350,11 +541,17 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
-    const og_matrices *s = &kernel->matrices;
+    const og_matrices padded = og_cuda_matrices_of(kernel), *s = &padded;
+    if (og_kernel_convolves(kernel)) /* tables depend on it */
+        e->wide |= og_cuda_product_needs_wide(kernel, true);
     og_cuda_product_shape shape = {.of = *s,
                                    .products = kernel->product_count,
                                    .is_double = kernel->products[0].dtype == OG_FLOAT64,
-                                   .reduces = kernel->space.n_reduced > 0};
+                                   .reduces = kernel->space.n_reduced > 0,
+                                   .table_bytes =
+                                       og_kernel_convolves(kernel)
+                                           ? 4 * 4 * (e->wide ? sizeof(int64_t) : sizeof(int32_t))
+                                           : 0};
     og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
     if (tile.shared_bytes > e->limits->shared_per_block)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
@@ -364,7 +561,7 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
     e->vector_dim = og_column_dim(kernel);
     e->vector = 4;
     e->threads = tile.threads;
-    add_tile_numbers(e, s, &tile);
+    add_tile_numbers(e, s, &tile, shape.table_bytes);
     og_cuda_add_product_parts(e);
     if (tile.part_blocks)
         add_split_arguments(e, s, &tile, &shape);

@@ -10,6 +10,8 @@
 
 /* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
  * need 64 bits? */
+/* kernel->matrices, but n has as many columns as lines of whole vectors. */
+og_matrices og_cuda_matrices_of(const og_kernel *kernel);
 bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split);
 /* Everything before the entries: arguments, pass 0, factors. */
 void og_cuda_add_product_parts(og_cuda_emitter *e);

@@ -80,7 +80,7 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
                          .threads = 32 * from->warps_m * from->warps_n,
                          .part_blocks = part_blocks,
                          .sums = og_divide_up(shape->of.k, OG_PRODUCT_BLOCK)};
-    tile.shared_bytes = count_shared(&tile, shape);
+    tile.shared_bytes = count_shared(&tile, shape) + (size_t)tile.step * shape->table_bytes;
     return tile;
 }
 
@@ -251,7 +251,9 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 og_cuda_tile og_cuda_choose_tile(const og_cuda_product_shape *shape, const og_cuda_limits *limits)
 {
     double few_time = 0, time = 0;
-    og_cuda_tile few = take_few(shape, limits, &few_time);
+    og_cuda_tile few = {0};
+    if (!shape->table_bytes)
+        few = take_few(shape, limits, &few_time);
     if (few.rows && shape->of.m <= MOST_FEW_ROWS)
         return few;
     og_cuda_tile tile = shape->is_double

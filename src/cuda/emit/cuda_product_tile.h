@@ -12,7 +12,8 @@ typedef struct {
     og_matrices of;
     int32_t products; /* in one kernel */
     bool is_double;
-    bool reduces; /* rows */
+    bool reduces;       /* rows */
+    size_t table_bytes; /* of shared memory for each k of a step: a convolution's; else 0 */
 } og_cuda_product_shape;
 
 typedef struct {

@@ -28,12 +28,25 @@
  *   og_number      float or double: what is multiplied and summed
  *   OG_PRODUCTS    1 or 2
  *   OG_REDUCES     1: pass 0 reduces, og_sums0; OG_TERMS 1: and has og_terms0
+ *   OG_LINES       1: columns are lines, of a.line, each padded to whole vectors: those of the last
+ *                  dim. Nothing is reduced
  *   OG_ENDS_ROWS   1: a row is one run, whose sums become the row's values at once; 0: they wait
  *                  in the scratch for og_combine0
  */
 #include "cuda/kernels/sums.cuh"
 
 /* ---- reading ----------------------------------------------------------------------------- */
+
+/* Which of the columns of the vector at n are there. */
+OG_FN og_span og_find_columns(const og_args &a, og_index n)
+{
+#if OG_LINES
+    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
+    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
+#else
+    return og_span_of(n, a.n);
+#endif
+}
 
 /* What pass 0 reads whatever the row is, for vectors that begin `apart` columns after one another,
  * the first at n. whole: they are there, and aligned. */
@@ -44,7 +57,7 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
     for (int v = 0; v < vectors; v++) {
         og_offsets at = og_start();
         og_step_row(a, n + apart * v, at);
-        const og_span span = og_span_of(n + apart * v, a.n);
+        const og_span span = og_find_columns(a, n + apart * v);
         const bool is_quick = whole || (OG_V > 1 && og_is_full(span) && og_kept::is_aligned(a, at));
         og_kept::load(a, at, is_quick, span, kept[v]);
     }
@@ -56,12 +69,12 @@ template <class F> struct og_reads {
     og_loads0 x[F::rows][F::vectors];
 };
 
-/* Where vector v of row r is. */
+/* Where vector v of row r is. Of lines at[r] is where the row begins. */
 template <class F>
-OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
+OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-    og_step_row(a, F::apart * v, at);
+    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
     return at;
 }
 
@@ -74,7 +87,7 @@ template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
         to.at[r] = F::find(f, a, r);
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, to, r, v);
+            const og_offsets at = og_find_vector(a, f, to, r, v);
             const og_span span = F::span(f, a, r, v);
             const bool is_quick =
                 F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
@@ -196,7 +209,7 @@ OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &f
     for (int r = 0; r < F::rows; r++)
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, from, r, v);
+            const og_offsets at = og_find_vector(a, f, from, r, v);
             if (F::whole) /* without a branch at each store the compiler computes all at once */
                 og_pass0::store_whole(a, at, &none, y[r][v]);
             else
@@ -232,12 +245,13 @@ template <int count, bool is_whole = false> struct og_row_part {
     {
         og_offsets at = og_start();
         og_seek_rows(a, f.index, at);
-        og_step_row(a, f.n, at);
+        if (!OG_LINES)
+            og_step_row(a, f.n, at);
         return at;
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
     {
-        return og_span_of(f.n + apart * v, f.there ? a.n : 0);
+        return f.there ? og_find_columns(a, f.n + apart * v) : og_span_of(f.n + apart * v, 0);
     }
     OG_FN og_number sum(const og_row_part &f, int p, int, int v, int j)
     {

@@ -200,10 +200,22 @@ template <class F, int rows, int threads> struct og_loader {
     }
 };
 
+/* Of a factor that is_seen: product_windows.cuh. */
+template <class F, int rows, int threads> struct og_seen_loader;
+
+template <bool is_seen, class Seen, class Plain> struct og_either {
+    typedef Seen type;
+};
+template <class Seen, class Plain> struct og_either<false, Seen, Plain> {
+    typedef Plain type;
+};
+
 /* A thread's share of both factors. */
 template <class Left, class Right, int rows, int columns, int threads> struct og_loaders {
-    typedef og_loader<Left, rows, threads> of_left;
-    typedef og_loader<Right, columns, threads> of_right;
+    typedef typename og_either<Left::is_seen, og_seen_loader<Left, rows, threads>,
+                               og_loader<Left, rows, threads>>::type of_left;
+    typedef typename og_either<Right::is_seen, og_seen_loader<Right, columns, threads>,
+                               og_loader<Right, columns, threads>>::type of_right;
     of_left left;
     of_right right;
 

@@ -21,6 +21,7 @@
  *   OG_SPLIT                1: a block takes a part of all k, too, and leaves the sums of
  *                           its blocks of k in the scratch, for product_split.cuh;
  *                           OG_LEVELS is 1 then
+ *   OG_CONVOLVES            1: product_windows.cuh, which is included before, reads the factors
  */
 #include "cuda/kernels/product.cuh"
 #include "cuda/kernels/tiles.cuh"
@@ -171,6 +172,23 @@ OG_FN void og_leave_block(const Args &a, const og_tile_part &tile, const og_tile
     }
 }
 
+/* What a step needs before it is fetched: a convolution's tables, of the step after it, too. */
+template <class Left, class Right, class L>
+OG_FN void og_prepare_step(const og_args &a, og_number *shared, og_index step, bool is_first, L &l)
+{
+#if OG_CONVOLVES
+    if (is_first) {
+        og_fill_k_table<Left>(a, shared, step);
+        og_fill_k_table<Right>(a, shared, step);
+        __syncthreads();
+    }
+    og_take_k_table<Left>(l.left, shared, step);
+    og_take_k_table<Right>(l.right, shared, step);
+    og_fill_k_table<Left>(a, shared, step + 1);
+    og_fill_k_table<Right>(a, shared, step + 1);
+#endif
+}
+
 /* Leaves the product of a tile in the threads' slots; those may be where the buffers are,
  * unless OG_LEVELS is 3. One barrier a step: what is written is the buffer that was
  * multiplied before the last one. */
@@ -189,6 +207,7 @@ OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_
     if (tile.step < tile.end) {
         loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, tile.step * OG_BK);
         loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, tile.step * OG_BK);
+        og_prepare_step<Left, Right>(a, buffers, tile.step, true, l);
         loaders::fetch(l, a, tile.step + 1 == steps ? last : OG_BK);
         loaders::place(l, buffers + tile.step % 2 * OG_BUFFER);
         __syncthreads();
@@ -197,8 +216,10 @@ OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_
     for (og_index step = tile.step; step < tile.end; step++) {
         const og_number *now = buffers + step % 2 * OG_BUFFER;
         bool ends = step + 1 == tile.end;
-        if (!ends)
+        if (!ends) {
+            og_prepare_step<Left, Right>(a, buffers, step + 1, false, l);
             loaders::fetch(l, a, step + 2 == steps ? last : OG_BK);
+        }
         og_multiply(now, now + og_part(OG_BM), at, p);
         if ((OG_LEVELS > 1 || OG_SPLIT) && (ends || (step + 1) % (256 / OG_BK) == 0)) {
             if (OG_SPLIT) {

@@ -871,6 +871,7 @@ OG_FN float og_widen(og_element x)
 }
 #define OG_REDUCES 1
 #define OG_TERMS 0
+#define OG_LINES 0
 #define OG_ENDS_ROWS 0
 struct alignas(64) og_map {
     uint64_t opaque[16];
@@ -1104,6 +1105,7 @@ OG_FN float og_widen(og_element x)
 }
 #define OG_REDUCES 0
 #define OG_TERMS 0
+#define OG_LINES 0
 #define OG_ENDS_ROWS 0
 struct alignas(64) og_map {
     uint64_t opaque[16];
@@ -1627,6 +1629,7 @@ OG_FN float og_widen(og_element x)
 }
 #define OG_REDUCES 0
 #define OG_TERMS 0
+#define OG_LINES 0
 #define OG_ENDS_ROWS 0
 struct alignas(64) og_map {
     uint64_t opaque[16];
@@ -1824,6 +1827,7 @@ OG_FN float og_widen(og_element x)
 }
 #define OG_REDUCES 0
 #define OG_TERMS 0
+#define OG_LINES 0
 #define OG_ENDS_ROWS 0
 struct alignas(64) og_map {
     uint64_t opaque[16];
@@ -3712,6 +3716,17 @@ OG_KERNEL(og_join, 128 * OG_GROUPS)
 ''',
     "cuda/kernels/finish.cuh": r'''#include "cuda/kernels/sums.cuh"
 
+/* Which of the columns of the vector at n are there. */
+OG_FN og_span og_find_columns(const og_args &a, og_index n)
+{
+#if OG_LINES
+    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
+    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
+#else
+    return og_span_of(n, a.n);
+#endif
+}
+
 template <int apart, bool whole, int vectors>
 OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 {
@@ -3719,7 +3734,7 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
     for (int v = 0; v < vectors; v++) {
         og_offsets at = og_start();
         og_step_row(a, n + apart * v, at);
-        const og_span span = og_span_of(n + apart * v, a.n);
+        const og_span span = og_find_columns(a, n + apart * v);
         const bool is_quick = whole || (OG_V > 1 && og_is_full(span) && og_kept::is_aligned(a, at));
         og_kept::load(a, at, is_quick, span, kept[v]);
     }
@@ -3730,12 +3745,12 @@ template <class F> struct og_reads {
     og_loads0 x[F::rows][F::vectors];
 };
 
-/* Where vector v of row r is. */
+/* Where vector v of row r is. Of lines at[r] is where the row begins. */
 template <class F>
-OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
+OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-    og_step_row(a, F::apart * v, at);
+    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
     return at;
 }
 
@@ -3748,7 +3763,7 @@ template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
         to.at[r] = F::find(f, a, r);
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, to, r, v);
+            const og_offsets at = og_find_vector(a, f, to, r, v);
             const og_span span = F::span(f, a, r, v);
             const bool is_quick =
                 F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
@@ -3861,7 +3876,7 @@ OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &f
     for (int r = 0; r < F::rows; r++)
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, from, r, v);
+            const og_offsets at = og_find_vector(a, f, from, r, v);
             if (F::whole) /* without a branch at each store the compiler computes all at once */
                 og_pass0::store_whole(a, at, &none, y[r][v]);
             else
@@ -3893,12 +3908,13 @@ template <int count, bool is_whole = false> struct og_row_part {
     {
         og_offsets at = og_start();
         og_seek_rows(a, f.index, at);
-        og_step_row(a, f.n, at);
+        if (!OG_LINES)
+            og_step_row(a, f.n, at);
         return at;
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
     {
-        return og_span_of(f.n + apart * v, f.there ? a.n : 0);
+        return f.there ? og_find_columns(a, f.n + apart * v) : og_span_of(f.n + apart * v, 0);
     }
     OG_FN og_number sum(const og_row_part &f, int p, int, int v, int j)
     {
