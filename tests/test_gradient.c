@@ -226,6 +226,7 @@ static void test_parameters(void **state)
                                         "softmax(narrow(x, 1, 1, 3), 1)",
                                         "narrow(x, 0, 0, 2) @ t(narrow(x, 0, 1, 2))",
                                         "glu(x * x)",
+                                        "p = x @ t(x); p - narrow(p, 0, 2, 1) + x @ t(x * 2)",
                                         "where(x > 0.5, x * x, x * 3)",
                                         "where(x <= 0.5, 1, x)",
                                         "-x",

@@ -308,7 +308,7 @@ static bool add_needed(needed_products *to, const needed_products *from)
     return true;
 }
 
-/* anchor[n]: the first reduction or product that needs n, by way of pointwise nodes. */
+/* anchor[n]: the first reduction, product or window that needs n, by way of pointwise nodes. */
 static void find_anchors(const og_planner *b, const bool *live, int32_t *anchor)
 {
     const og_graph *graph = b->graph;
@@ -316,7 +316,8 @@ static void find_anchors(const og_planner *b, const bool *live, int32_t *anchor)
         anchor[n] = INT32_MAX;
     for (int32_t n = graph->node_count - 1; n >= 0; n--) {
         const og_node *of = &graph->nodes[n];
-        int32_t first = og_node_reduces(b, n) || og_node_is_product(b, n) ? n : anchor[n];
+        bool is_anchor = og_node_reduces(b, n) || og_node_is_product(b, n) || og_node_slides(b, n);
+        int32_t first = is_anchor ? n : anchor[n];
         for (int32_t a = 0; live[n] && a < og_op_value_count(of->op, of->arg_count); a++)
             if (first < anchor[of->args[a]])
                 anchor[of->args[a]] = first;

@@ -32,7 +32,7 @@ def full(draw, depth):
                                      ("(r + x)", lambda t: t["r"] + t["x"])]))
     text, of = draw(full(depth - 1))
     kind = draw(st.sampled_from(["smooth", "binary", "number", "softmax", "norm", "where", "view",
-                                 "row", "product"]))
+                                 "part", "row", "product"]))
     if kind == "smooth":
         name = draw(st.sampled_from(sorted(SMOOTH)))
         return f"{name}({text})", lambda t: SMOOTH[name](of(t))
@@ -47,6 +47,11 @@ def full(draw, depth):
                 lambda t: F.layer_norm(of(t), (COLS,), eps=0.1))
     if kind == "view":
         return (f"transpose(transpose({text}, 0, 1) * 2, 0, 1)", lambda t: of(t) * 2)
+    if kind == "part":
+        dim = draw(st.sampled_from([0, 1]))
+        start = draw(st.integers(0, (ROWS, COLS)[dim] - 1))
+        return (f"({text} - narrow({text}, {dim}, {start}, 1) * 0.5)",
+                lambda t: of(t) - of(t).narrow(dim, start, 1) * 0.5)
     if kind == "row":
         name, function = draw(st.sampled_from([("sum", torch.sum), ("mean", torch.mean),
                                                ("amax", torch.amax), ("amin", torch.amin)]))
