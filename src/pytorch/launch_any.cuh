@@ -2,7 +2,7 @@
  *
  * launch_any.cuh - the launches of a kernel that any sizes, strides and dtypes may meet, as
  * cuda_emit_pointwise.c, cuda_emit_rows.c and cuda_emit_columns.c have them. Before it comes the
- * kernel's source, after it what is the formula's: og_fill() and, of kernels that reduce,
+ * kernel's source, after it what is the formula's: og_fill() and, of bodies that are split,
  * og_place() and og_launch_all().
  *
  * PARAMETERS
@@ -110,6 +110,7 @@ static og_grid og_shape(og_args &a, const Args &c)
 }
 #endif
 
+#if OG_BODY == 8 || OG_BODY == 64
 /* a.NAME: the next part of the scratch. */
 #define OG_REGION(name, count)                                                                     \
     a.name = scratch + bytes;                                                                      \
@@ -121,6 +122,25 @@ static og_grid og_shape(og_args &a, const Args &c)
 
 static int64_t og_place(og_args &a, char *scratch, const og_grid &grid);
 static int og_launch_all(og_args &a, const og_grid &grid, void *stream);
+#else
+#if OG_BODY == 2
+#define OG_ENTRY og_pointwise
+#elif OG_BODY == 4
+#define OG_ENTRY og_rows
+#else
+#define OG_ENTRY og_columns
+#endif
+
+static int64_t og_place(og_args &, char *, const og_grid &)
+{
+    return 0;
+}
+
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
+{
+    return OG_LAUNCH(OG_ENTRY, grid.parts, OG_THREADS, 0, false, stream, a);
+}
+#endif
 
 /* A cudaError_t; or, without scratch, how many bytes of it there must be. */
 extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *c)

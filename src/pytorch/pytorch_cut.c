@@ -255,13 +255,20 @@ static void need_all(blocks *all, span text)
             need(all, word);
 }
 
+/* Does what is for GPUs alone begin on this line? */
+static bool begins_device(const char *line)
+{
+    return starts(line, "#ifdef __CUDA_ARCH__") ||
+           starts(line, "#if defined(__CUDACC_RTC__) || defined(__CUDACC__)\n");
+}
+
 /* The text without what is for CPUs. */
 static void add_device_text(const char *text, og_text *to)
 {
     bool is_divided = false, is_left_out = false;
     for (const char *line = text; *line; line = line_end(line)) {
-        bool begins = starts(line, "#ifdef __CUDA_ARCH__");
-        bool turns = is_divided && starts(line, "#else");
+        bool begins = begins_device(line);
+        bool turns = is_divided && (starts(line, "#else") || starts(line, "#elif"));
         bool ends = is_divided && starts(line, "#endif");
         is_divided = begins || (is_divided && !ends);
         is_left_out = turns || (is_left_out && !ends);

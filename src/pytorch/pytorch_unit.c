@@ -155,10 +155,9 @@ const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
 static void add_place(const og_kernel *kernel, og_cuda_body body, og_text *text)
 {
     const bool by_columns = body == OG_CUDA_COLUMNS_SPLIT;
-    const bool is_split = by_columns || body == OG_CUDA_ROWS_SPLIT;
     og_text_add(text, "\nstatic int64_t og_place(og_args &a, char *scratch, const og_grid &grid)\n"
                       "{\n    int64_t bytes = 0;\n");
-    for (int32_t p = 0; is_split && p < kernel->pass_count; p++) {
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
         const og_pass *of = &kernel->passes[p];
         bool has_terms = false;
         for (int32_t r = 0; r < of->reduction_count; r++)
@@ -177,7 +176,7 @@ static void add_place(const og_kernel *kernel, og_cuda_body body, og_text *text)
                         "    OG_REGION(totals%d, grid.rows * (int64_t)sizeof(og_sums%d::sums))\n",
                         n, n);
     }
-    if (is_split && kernel->pass_count > 1)
+    if (kernel->pass_count > 1)
         og_text_add(text, "    OG_REGION(row_values, grid.rows * (int64_t)sizeof(og_row))\n");
     og_text_add(text, "    return bytes;\n}\n");
 }
@@ -213,8 +212,10 @@ static ogive_status write_body(const og_pytorch_program *program, const og_pytor
     og_text_add(&text, "\nstatic void og_fill(og_args &a, const Args &c)\n{\n");
     add_fill(program, roles, kernel, "og_real", &text);
     og_text_add(&text, "}\n");
-    add_place(kernel, wishes->body, &text);
-    add_launches(&work, wishes->body, &text);
+    if (wishes->body == OG_CUDA_ROWS_SPLIT || wishes->body == OG_CUDA_COLUMNS_SPLIT) {
+        add_place(kernel, wishes->body, &text);
+        add_launches(&work, wishes->body, &text);
+    }
     *out = keep_text(&text, arena);
     return *out ? OGIVE_OK : og_fail_memory(error, text.length);
 }
@@ -416,7 +417,8 @@ static const char *skip_guard(const char *text)
 static void add_roots(const char *units, og_text *roots)
 {
     static const char call[] = "OG_REAL(";
-    og_text_add(roots, "%s\nogive_run", units);
+    og_text_add(roots, "%s\nogive_run og_float32 og_float16 og_bfloat16 og_float64",
+                units);
     for (const char *at = units; (at = strstr(at, call));) {
         at += sizeof call - 1;
         const int length = (int)strcspn(at, ")");

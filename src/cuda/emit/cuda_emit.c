@@ -163,15 +163,23 @@ void og_cuda_add_numbers(og_cuda_emitter *e, const og_cuda_number *numbers)
         og_cuda_add_enum(&e->numbers, numbers);
 }
 
-/* The functions of numbers. */
-static void add_functions(const og_cuda_emitter *e, og_text *source)
+/* What comes before the arguments: functions of numbers, the body's numbers, the prologue. */
+static void add_opening(const og_cuda_emitter *e, og_text *source)
 {
-    og_text_add(source, "#include \"math/scalar_base.h\"\n#include \"math/half.h\"\n"
-                        "#include \"math/scalar_f32.h\"\n");
-    if (og_cuda_serves(e))
-        og_text_add(source, "#if OG_IS_DOUBLE\n#include \"math/scalar_f64.h\"\n#endif\n");
-    else if (uses_float64(e->kernel))
-        og_text_add(source, "#include \"math/scalar_f64.h\"\n");
+    static const char quiet[] = "#ifdef __CUDACC_RTC__\n"
+                                "#pragma nv_diag_suppress 177 /* a function is not used */\n"
+                                "#endif\n";
+    if (og_cuda_serves(e)) {
+        og_text_add(source, "%s", e->numbers.data);
+        og_cuda_include(source, "any_dtype");
+        return;
+    }
+    og_text_add(source,
+                "%s#include \"math/scalar_base.h\"\n#include \"math/half.h\"\n"
+                "#include \"math/scalar_f32.h\"\n%s",
+                quiet, uses_float64(e->kernel) ? "#include \"math/scalar_f64.h\"\n" : "");
+    og_text_add(source, "\n%s\n", e->numbers.data);
+    og_cuda_include(source, "prologue");
 }
 
 /* Moves text into the arena. */
@@ -179,17 +187,11 @@ static ogive_status keep_source(og_cuda_emitter *e)
 {
     const og_text *const parts[] = {&e->numbers, &e->arguments.members, &e->places, &e->passes,
                                     &e->body};
-    static const char quiet[] = "#ifdef __CUDACC_RTC__\n"
-                                "#pragma nv_diag_suppress 177 /* a function is not used */\n"
-                                "#endif\n";
     og_text source = {0};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i]->failed)
             return og_fail_memory(e->error, parts[i]->length);
-    og_text_add(&source, "%s", quiet);
-    add_functions(e, &source);
-    og_text_add(&source, "\n%s\n", e->numbers.data);
-    og_cuda_include(&source, og_cuda_serves(e) ? "any_dtype" : "prologue");
+    add_opening(e, &source);
     og_text_add(&source, "\nstruct og_args {\n%s};\n%s%s\n%s", e->arguments.members.data,
                 e->places.data, e->passes.data, e->body.data);
     char *kept = source.failed ? NULL : og_arena_alloc(e->arena, source.length + 1, 1);
@@ -333,14 +335,15 @@ static void add_numbers(og_cuda_emitter *e)
 {
     og_cuda_add_numbers(
         e, (const og_cuda_number[]){{"OG_V", e->vector}, {"OG_THREADS", e->threads}, {0}});
+    if (og_cuda_serves(e))
+        return;
     if (e->wishes->numbers)
         og_text_add(&e->numbers,
-                    "%s#if OG_INDEX_BITS == 64\n"
+                    "#define OG_INDEX_BITS 32\n#if OG_INDEX_BITS == 64\n"
                     "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
                     "#else\n"
                     "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
-                    "#endif\n",
-                    og_cuda_serves(e) ? "" : "#define OG_INDEX_BITS 32\n");
+                    "#endif\n");
     else
         og_text_add(&e->numbers, "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
                     e->wide ? "int64_t" : "int32_t", e->wide ? "int64_t" : "int32_t");
