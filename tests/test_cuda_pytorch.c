@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_cuda_pytorch.c - files for PyTorch (src/pytorch): what they must not hold, what is
- * refused and why, and, where the real NVRTC is found, that their
- * products compile for sm_80, sm_90 and sm_100. tests/python/test_emitted.py has the other kernels
- * compiled, and runs all of them on the CPU.
- *
- *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
+ * refused and why. tests/python/test_emitted.py runs them, and has NVRTC compile their kernels.
  */
-#include "cuda_nvrtc_library.h"
-
-#include "base/embedded.h"
+#include "test.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -136,106 +130,12 @@ static void test_refused(void **state)
     }
 }
 
-/* ---- compiling ------------------------------------------------------------------------- */
-
-static void compile(const char *formula, const char *source, const char *arch)
-{
-    char target[64];
-    snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
-    const char *const options[] = {target, "--std=c++17", "--fmad=false", "-diag-suppress=177"};
-    int result;
-    char *log = compile_text(source, options, (int)TEST_COUNT(options), &result);
-    if (result || strstr(log, "error") || strstr(log, "warning"))
-        fail_msg("%s, sm_%s: %.2000s", formula, arch, log);
-    free(log);
-}
-
-/* What stands between NAME = r''' and ''' in the file. */
-static void add_string(const char *text, const char *name, og_text *to)
-{
-    char start[64];
-    snprintf(start, sizeof start, "%s = r'''", name);
-    const char *from = strstr(text, start);
-    assert_non_null(from);
-    from += strlen(start);
-    og_text_add(to, "%.*s", (int)(strstr(from, "'''") - from), from);
-}
-
-/* The templates of every product in source, which says "Forward0: product" of each, for type. */
-static void add_instances(const char *source, const char *type, og_text *to)
-{
-    char name[32], kind[64];
-    for (const char *at = source; (at = strstr(at, "\ntemplate <int sweep> struct ")); at++) {
-        const char *comment = at;
-        while (strncmp(comment, "/* ", 3) != 0)
-            comment--;
-        assert_int_equal(sscanf(comment, "/* %31[^:]: %63[^*]", name, kind), 2);
-        og_text_add(to, "template __global__ void ");
-        if (strcmp(type, "double") != 0)
-            og_text_add(to, "product_tensor<%s, %s>(const TensorArgs);\n", name, type);
-        else
-            og_text_add(to, "product_plain<%s, %s>(const ProductArgs);\n", name, type);
-    }
-}
-
-/* What products on tensor cores stand on: halves, and kept floats beside them. */
-static void add_arrange(const char *type, og_text *to)
-{
-    static const char *const ways[] = {"true", "false"};
-    for (size_t i = 0; i < TEST_COUNT(ways); i++)
-        for (size_t multiplied = 0; multiplied < 2; multiplied++)
-            if (!multiplied || strcmp(type, "float") != 0)
-                og_text_add(to,
-                            "template __global__ void arrange<%s, %s, %s>(const ProductArgs, int, "
-                            "bool, int, void *, float *);\n",
-                            type, multiplied ? "float" : type, ways[i]);
-}
-
-/* The products of both parts of a file; float, and another type: all of them only when asked for. */
-static void compile_file(const file_case *of, size_t number)
-{
-    static const char *const types[] = {"float", "Float16", "Bfloat16", "double"};
-    static const char *const archs[] = {"90", "80", "100"};
-    ogive_error error;
-    char *text;
-    if (emit(of, NULL, &text, &error))
-        fail_msg("%s: %s", of->formula, error.message);
-    for (size_t part = 0; part < 2; part++) {
-        og_text source = {0}, kernels = {0};
-        og_text_add(&source, "%s", og_embedded("pytorch/call.cuh"));
-        add_string(text, "CUDA_SHARED", &source);
-        add_string(text, part ? "CUDA_BACKWARD" : "CUDA_FORWARD", &kernels);
-        og_text_add(&source, "%s", kernels.data);
-        for (size_t t = 0; t < TEST_COUNT(types); t++)
-            if (test_full() || t == 0 || t == 1 + (number + part) % 3) {
-                add_instances(kernels.data, types[t], &source);
-                if (strstr(source.data, "product_tensor<") && strcmp(types[t], "double") != 0)
-                    add_arrange(types[t], &source);
-            }
-        compile(of->formula, source.data, archs[(number + part) % TEST_COUNT(archs)]);
-        og_text_free(&source);
-        og_text_free(&kernels);
-    }
-    free(text);
-}
-
-static void test_kernels_compile(void **state)
-{
-    (void)state;
-    if (!load_nvrtc())
-        skip();
-    for (size_t i = 0; i < TEST_COUNT(cases); i++)
-        if (strstr(cases[i].formula, "linear") || strstr(cases[i].formula, "@"))
-            compile_file(&cases[i], i);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_text_is_cut),
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_kernels_compile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,22 +14,17 @@ typedef unsigned long long uint64_t;
 /* A kernel visits a space: `kept` dims, whose indices are rows, then `reduced` dims, the elements
  * of a row. Operands (inputs, results, and what one kernel keeps for the next) are read and written
  * by strides over these dims. */
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16;
 
 struct Args {
     int kept, reduced;
     long long extent[MAX_DIMS]; /* kept dims, then reduced ones */
     void *data[MAX_OPERANDS];
     long long stride[MAX_OPERANDS][MAX_DIMS]; /* in elements; 0: broadcast */
-    unsigned vectors;                         /* bit i: operand i moves by 16 bytes */
     double number[MAX_NUMBERS];               /* scalars, and counts of elements */
+    /* Of a product, whose factors are the last two operands. */
+    int64_t k, k_stride[2];
+    int multiprocessors;
     void *stream;
     void *scratch; /* NULL: nothing is launched; the answer is how many bytes it takes */
-};
-
-/* What launches are given besides: memory that stays until they have run. */
-struct Launching {
-    void *stream;
-    void *(*allocate)(void *held, long long bytes);
-    void *held;
 };

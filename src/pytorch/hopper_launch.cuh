@@ -20,12 +20,12 @@ static og_divisor og_make_divisor(int64_t extent)
     return divisor;
 }
 
-/* Operand n of the kernel is operand `place` of the call. */
-template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int n, int place)
+/* Operand n. */
+template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int n)
 {
-    a.p[n] = c.data[place];
+    a.p[n] = c.data[n];
     for (int d = 0; d < (int)(sizeof a.strides[0] / sizeof a.strides[0][0]); d++)
-        a.strides[n][d] = (og_index)c.stride[place][d];
+        a.strides[n][d] = (og_index)c.stride[n][d];
 }
 
 /* The scratch's parts; their bytes in all. */

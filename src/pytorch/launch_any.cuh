@@ -8,44 +8,7 @@
  * PARAMETERS
  *   OG_BODY   1 << one of og_cuda_body: which body the source has
  */
-#include "cuda/emit/cuda_shapes.h"
-#include "pytorch/call.cuh"
-#include "pytorch/launch.cuh"
-
-static void og_fill(og_args &a, const Args &c);
-
-static og_divisor og_make_divisor(int64_t extent)
-{
-    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
-    og_divisor divisor;
-    divisor.extent = (og_index)extent;
-    divisor.magic = (og_unsigned)by.magic;
-    divisor.shift = by.shift;
-    return divisor;
-}
-
-/* What the call has for every body. */
-static og_args og_bind(const Args &c)
-{
-    og_args a = {};
-    for (int n = 0; n < OG_OPERANDS; n++) {
-        a.p[n] = c.data[n];
-        for (int d = 0; d < OG_DIMS; d++)
-            a.strides[n][d] = (og_index)c.stride[n][d];
-    }
-    for (int d = 0; d < OG_DIMS; d++)
-        a.dims[d] = og_make_divisor(c.extent[d]);
-    og_fill(a, c);
-    return a;
-}
-
-static int64_t og_count_dims(const Args &c, int from, int to)
-{
-    int64_t count = 1;
-    for (int d = from; d < to; d++)
-        count *= c.extent[d];
-    return count;
-}
+#include "pytorch/launch_fill.cuh"
 
 /* Blocks that find parts, and those that combine them. */
 struct og_grid {
@@ -111,11 +74,6 @@ static og_grid og_shape(og_args &a, const Args &c)
 #endif
 
 #if OG_BODY == 8 || OG_BODY == 64
-/* a.NAME: the next part of the scratch. */
-#define OG_REGION(name, count)                                                                     \
-    a.name = scratch + bytes;                                                                      \
-    bytes += ((count) + 63) / 64 * 64;
-
 #define OG_NEXT(kernel, blocks, threads, overlaps)                                                 \
     if (!error)                                                                                    \
         error = OG_LAUNCH(kernel, blocks, threads, 0, overlaps, stream, a);

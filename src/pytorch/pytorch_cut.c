@@ -338,25 +338,3 @@ void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const ch
 {
     og_pytorch_cut(sources, count, roots, false, text);
 }
-
-/* ---- functions ----------------------------------------------------------------------------- */
-
-void og_pytorch_add_overloads(og_text *text)
-{
-    static const char *const types[] = {"float", "double"}, *const suffixes[] = {"f32", "f64"};
-    for (og_op op = 0; op < OG_FUNCTION_COUNT; op++) {
-        const og_function *function = og_function_of(op);
-        if (function->kind != OG_SCALAR)
-            continue;
-        int count = function->args + function->constants;
-        for (int type = 0; type < 2; type++) {
-            og_text_add(text, "OG_FN %s f_%s(", types[type], function->name);
-            for (int i = 0; i < count; i++)
-                og_text_add(text, "%s%s x%d", i ? ", " : "", types[type], i);
-            og_text_add(text, ") { return og_%s_%s(", function->name, suffixes[type]);
-            for (int i = 0; i < count; i++)
-                og_text_add(text, "%sx%d", i ? ", " : "", i);
-            og_text_add(text, "); }\n");
-        }
-    }
-}

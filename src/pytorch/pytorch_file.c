@@ -208,10 +208,8 @@ static void find_hopper(file *f, const og_graph *graph, const og_pytorch_shape *
     if (og_pytorch_program_make(graph, p->name, large, f->roles, &f->arena, &sized, NULL))
         return; /* no plan for such sizes: none */
     for (int32_t k = 0; k < p->plan.kernel_count; k++) {
-        if (!p->plan.kernels[k].product_count)
-            continue;
-        p->units[k].source = og_pytorch_hopper_unit(p, &sized, f->roles, k, &f->arena);
-        f->has_hopper |= p->units[k].source != NULL;
+        p->units[k].hopper = og_pytorch_hopper_unit(p, &sized, f->roles, k, &f->arena);
+        f->has_hopper |= p->units[k].hopper != NULL;
     }
     og_pytorch_program_free(&sized);
 }
@@ -225,10 +223,8 @@ static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_
     if (!p->units)
         return og_fail_memory(f->error, (size_t)p->plan.kernel_count * sizeof *p->units);
     for (int32_t k = 0; k < p->plan.kernel_count; k++) {
-        if (p->plan.kernels[k].product_count)
-            has_products = true;
-        else
-            OG_TRY(og_pytorch_any_unit(p, f->roles, k, &f->arena, &p->units[k], f->error));
+        OG_TRY(og_pytorch_any_unit(p, f->roles, k, &f->arena, &p->units[k], f->error));
+        has_products |= p->plan.kernels[k].product_count > 0;
     }
     if (has_products)
         find_hopper(f, graph, shapes, p);
@@ -261,19 +257,6 @@ static ogive_status make_backward(file *f)
     OG_TRY(og_pytorch_program_make(&f->gradient_graph, "Backward", shapes, f->roles, &f->arena,
                                    &f->backward, f->error));
     return find_units(f, &f->gradient_graph, shapes, &f->backward);
-}
-
-/* Are rows reduced by nothing but sums? */
-static bool has_sums_only(const og_plan *plan)
-{
-    for (int32_t k = 0; k < plan->kernel_count; k++)
-        for (int32_t p = 0; p < plan->kernels[k].pass_count; p++) {
-            const og_pass *pass = &plan->kernels[k].passes[p];
-            for (int32_t r = 0; r < pass->reduction_count; r++)
-                if (og_op_fold(pass->reductions[r].op) != OG_FOLD_SUM)
-                    return false;
-        }
-    return true;
 }
 
 /* ---- texts ---------------------------------------------------------------------------------- */
@@ -351,17 +334,10 @@ static void add_opening(const file *f)
         "#                               built for the dtype and layout that it first meets;\n"
         "#                               kernels() says what served\n"
         "#   KERNELS                     Ogive's kernels and functions, which units include\n"
-        "%s"
         "#   _build, _Formula            what compiles them, and records gradients\n"
         "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
         "#\n"
-        "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
-        f->has_products
-            ? "#   CUDA_*, LAUNCH_*            products, but those of float32 on Hopper: "
-              "templates, "
-              "the\n"
-              "#                               formula element by element, grids and scratch\n"
-            : "");
+        "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -387,10 +363,10 @@ static const char *body_of(const char *text)
     return strchr(text, '\n') + 1;
 }
 
-/* The CUDA source in its parts, the last two for each direction. */
+/* The C++ in its parts: what both directions share, and each. */
 typedef struct {
-    og_text device, launching, host, kernels[2], launchers[2], launches[2];
-} cuda_source;
+    og_text host, launches[2];
+} host_source;
 
 /* What Python calls besides forward and backward. */
 static const char unit_functions[] =
@@ -399,63 +375,27 @@ static const char unit_functions[] =
     "std::vector<std::string> kernels();\n";
 
 /* The C++ that both directions share, of which a file has what it needs. */
-static void write_host(const file *f, cuda_source *to)
+static void write_host(const file *f, host_source *to)
 {
     const og_pytorch_source sources[] = {
         {body_of(og_embedded("pytorch/pytorch_host.cuh")), false},
         {body_of(og_embedded("pytorch/pytorch_host_units.cuh")), false},
         {body_of(og_embedded("pytorch/pytorch_host_any.cuh")), false},
+        {body_of(og_embedded("pytorch/pytorch_host_product.cuh")), false},
         {body_of(og_embedded("pytorch/pytorch_host_hopper.cuh")), false}};
+    const int count = f->has_hopper ? 5 : f->has_products ? 4 : 3;
     og_text roots = {0};
     for (int i = 0; i < 2; i++)
         og_text_add(&roots, "%s\n", to->launches[i].data ? to->launches[i].data : "");
     og_text_add(&roots, "%s", unit_functions);
     to->host.failed |= roots.failed;
     if (!to->host.failed)
-        og_pytorch_add_needed(sources, f->has_hopper ? 4 : 3, roots.data, &to->host);
+        og_pytorch_add_needed(sources, count, roots.data, &to->host);
     og_text_free(&roots);
-}
-
-/* What products share: of the templates, what they need. */
-static void write_products(const file *f, cuda_source *to)
-{
-    bool sums = has_sums_only(&f->forward.plan) && has_sums_only(&f->backward.plan);
-    og_text roots = {0}, overloads = {0};
-    og_pytorch_add_overloads(&overloads);
-    for (int i = 0; i < 2; i++)
-        og_text_add(&roots, "%s\n%s\n", to->kernels[i].data ? to->kernels[i].data : "",
-                    to->launchers[i].data ? to->launchers[i].data : "");
-    to->device.failed |= roots.failed || overloads.failed;
-    if (!to->device.failed) {
-        const og_pytorch_source launching[] = {
-            {body_of(og_embedded("pytorch/pytorch_launchers.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_launch_product.cuh")), false}};
-        const og_pytorch_source device[] = {
-            {body_of(og_embedded("pytorch/pytorch_base.cuh")), false},
-            {og_embedded("math/scalar_base.h"), true},
-            {og_embedded("math/scalar_f32.h"), true},
-            {og_embedded("math/scalar_whole_f32.h"), true},
-            {og_embedded("math/scalar_f64.h"), true},
-            {overloads.data, false},
-            {body_of(sums ? og_embedded("pytorch/pytorch_sums.cuh")
-                          : og_embedded("pytorch/pytorch_terms.cuh")),
-             false},
-            {body_of(og_embedded("pytorch/pytorch_rows.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_product.cuh")), false},
-            {body_of(og_embedded("pytorch/pytorch_tensor.cuh")), false}};
-        og_pytorch_add_needed(launching, sizeof launching / sizeof *launching, roots.data,
-                              &to->launching);
-        og_text_add(&roots, "%s", to->launching.data ? to->launching.data : "");
-        to->device.failed |= roots.failed;
-        if (!to->device.failed)
-            og_pytorch_add_needed(device, sizeof device / sizeof *device, roots.data, &to->device);
-    }
-    og_text_free(&roots);
-    og_text_free(&overloads);
 }
 
 /* Units by name, then the files that they and the C++ include. */
-static void add_units(const file *f, const cuda_source *of)
+static void add_units(const file *f, const host_source *of)
 {
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     og_text all = {0};
@@ -464,11 +404,14 @@ static void add_units(const file *f, const cuda_source *of)
                 "they include.\nUNITS = {\n");
     for (int i = 0; i < 2; i++)
         for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++) {
-            const char *source = programs[i]->units[k].source;
-            if (!source)
-                continue;
-            og_text_add(f->text, "    \"%s%d\": r'''\n%s''',\n", programs[i]->name, (int)k, source);
-            og_text_add(&all, "%s", source);
+            const char *const sources[] = {programs[i]->units[k].source,
+                                           programs[i]->units[k].hopper};
+            for (int s = 0; s < 2; s++)
+                if (sources[s]) {
+                    og_text_add(f->text, "    \"%s%d%s\": r'''\n%s''',\n", programs[i]->name,
+                                (int)k, s ? "_hopper" : "", sources[s]);
+                    og_text_add(&all, "%s", sources[s]);
+                }
         }
     og_text_add(f->text, "}\n\nKERNELS = {\n");
     const og_text *const host[] = {&of->host, &of->launches[0], &of->launches[1]};
@@ -491,30 +434,12 @@ static void add_string(const file *f, const char *comment, const char *name, con
     f->text->failed |= has_failed;
 }
 
-/* The CUDA of products. */
-static void add_products(const file *f, cuda_source *of)
-{
-    static const char *const names[] = {"FORWARD", "BACKWARD"};
-    write_products(f, of);
-    add_string(f, "Products: device code.", "CUDA", "_SHARED", of->device.data, of->device.failed);
-    for (int i = 0; i < 2; i++)
-        add_string(f, NULL, "CUDA_", names[i], of->kernels[i].data, of->kernels[i].failed);
-    add_string(f, "Grids and scratch.", "LAUNCH", "_SHARED", of->launching.data,
-               of->launching.failed);
-    for (int i = 0; i < 2; i++)
-        add_string(f, NULL, "LAUNCH_", names[i], of->launchers[i].data, of->launchers[i].failed);
-}
-
 static void add_sources(file *f)
 {
-    cuda_source of = {0};
+    host_source of = {0};
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     static const char *const names[] = {"FORWARD", "BACKWARD"};
     for (int i = 0; i < 2; i++) {
-        for (int32_t k = 0; k < programs[i]->plan.kernel_count; k++)
-            if (programs[i]->plan.kernels[k].product_count)
-                og_pytorch_add_kernel(programs[i], f->roles, k, &of.kernels[i]);
-        og_pytorch_add_launchers(programs[i], &of.launchers[i]);
         og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     }
     write_host(f, &of);
@@ -522,15 +447,8 @@ static void add_sources(file *f)
     for (int i = 0; i < 2; i++)
         add_string(f, NULL, "HOST_", names[i], of.launches[i].data, of.launches[i].failed);
     add_units(f, &of);
-    if (f->has_products)
-        add_products(f, &of);
-    for (int i = 0; i < 2; i++) {
-        og_text_free(&of.kernels[i]);
-        og_text_free(&of.launchers[i]);
+    for (int i = 0; i < 2; i++)
         og_text_free(&of.launches[i]);
-    }
-    og_text_free(&of.device);
-    og_text_free(&of.launching);
     og_text_free(&of.host);
 }
 
@@ -598,11 +516,9 @@ static const char unit_builders[] =
 
 static void add_extensions(const file *f)
 {
-    og_text_add(f->text, "%s", unit_builders);
-    og_text_add(
-        f->text,
+    static const char extensions[] =
         "\n\n"
-        "def _build(host, cuda, function):\n"
+        "def _build(host, function):\n"
         "    home = cpp_extension.CUDA_HOME\n"
         "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
         "        raise RuntimeError(\n"
@@ -610,34 +526,22 @@ static void add_extensions(const file *f)
         "found: \"\n"
         "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
         "needed\")\n"
-        "    # What is CUDA has nothing of PyTorch: that takes nvcc a minute.\n"
         "    cpp = _inline(HOST_SHARED + host, set())\n"
         "    extension = cpp_extension.load_inline(\n"
-        "        name=\"ogive_\" + hashlib.sha256((cuda + cpp + "
-        "str(UNITS)).encode()).hexdigest()[:16],\n"
-        "        cpp_sources=cpp, cuda_sources=[cuda] if cuda else None, with_cuda=True,\n"
-        "        functions=[function, \"missing\", \"add_unit\", \"kernels\"], "
-        "extra_cflags=[\"-O1\"],\n"
-        "        extra_cuda_cflags=[\"-O3\", \"--fmad=false\"], **_lean)\n"
+        "        name=\"ogive_\" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=cpp, with_cuda=True, extra_cflags=[\"-O1\"],\n"
+        "        functions=[function, \"missing\", \"add_unit\", \"kernels\"], **_lean)\n"
         "    _extensions.append(extension)\n"
-        "    return _serve(extension, getattr(extension, function))\n");
-    for (int i = 0; i < 2; i++) {
-        static const char *const names[] = {"forward", "backward"}, *const upper[] = {"FORWARD",
-                                                                                      "BACKWARD"};
-        og_text_add(
-            f->text,
-            "\n\n@functools.lru_cache(maxsize=None)\ndef _%s():\n    return _build(HOST_%s, ",
-            names[i], upper[i]);
-        if (f->has_products)
-            og_text_add(
-                f->text,
-                "_inline('#include \"pytorch/call.cuh\"\\n' + CUDA_SHARED + CUDA_%s\n"
-                "                                         + LAUNCH_SHARED + LAUNCH_%s, set()), ",
-                upper[i], upper[i]);
-        else
-            og_text_add(f->text, "\"\", ");
-        og_text_add(f->text, "\"%s\")\n", names[i]);
-    }
+        "    return _serve(extension, getattr(extension, function))\n"
+        "\n\n"
+        "@functools.lru_cache(maxsize=None)\n"
+        "def _forward():\n"
+        "    return _build(HOST_FORWARD, \"forward\")\n"
+        "\n\n"
+        "@functools.lru_cache(maxsize=None)\n"
+        "def _backward():\n"
+        "    return _build(HOST_BACKWARD, \"backward\")\n";
+    og_text_add(f->text, "%s%s", unit_builders, extensions);
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */

@@ -97,20 +97,7 @@ static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
     return 0;
 }
 
-/* Memory for launches, kept until all of them are under way. */
-struct Held {
-    at::TensorOptions options;
-    std::vector<Tensor> tensors;
-};
-
-static void *allocate(void *held, long long bytes)
-{
-    Held *to = (Held *)held;
-    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
-    return to->tensors.back().data_ptr();
-}
-
-/* By which launchers know a dtype. */
+/* By which units know a dtype. */
 static int dtype_number(at::ScalarType dtype)
 {
     return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;

@@ -25,26 +25,28 @@ struct Numbers {
     const Facts *facts;
     int body, dtype, bits, dims, kept, vector_dim, vector, threads;
     int more[9]; /* by name below, as the body has them */
+    int along[2], ends_rows, combiners; /* of a product */
     unsigned char moves[MAX_OPERANDS], motion[MAX_OPERANDS];
     UnitRun run;
 };
 
 static const char *body_name(int body)
 {
-    static const char *const names[] = {"vectors", "rows",          "rows_split",
-                                        "columns", "columns_tiles", "columns_split"};
+    static const char *const names[] = {"vectors",       "rows",          "rows_split",
+                                        "columns",       "columns_tiles", "columns_split",
+                                        "product_tiles", "mma_pairs",     "mma_halves"};
     return names[body - VECTORS];
 }
 
-static std::string text_of(const Numbers &k)
+static void add_number(std::string &text, const char *name, int value)
+{
+    text += std::string(name) + " " + std::to_string(value) + "\n";
+}
+
+/* The numbers that all bodies have. */
+static std::string text_of_layout(const Numbers &k)
 {
     static const char *const forms[] = {"og_float32", "og_float16", "og_bfloat16", "og_float64"};
-    static const char *const names[][9] = {
-        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
-        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
-         "OG_COMBINERS", "OG_COMBINE_THREADS"},
-        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
-    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
     std::string moves, motions;
     for (int i = 0; i < k.facts->operands; i++) {
         moves += (i ? "," : "") + std::to_string(k.moves[i]);
@@ -52,20 +54,29 @@ static std::string text_of(const Numbers &k)
     }
     std::string text = std::string("OG_FORM ") + forms[k.dtype] + "\nOG_MOVES " + moves +
                        "\nOG_MOTIONS " + motions + "\n";
-    const auto add = [&](const char *name, int value) {
-        text += std::string(name) + " " + std::to_string(value) + "\n";
-    };
     text += std::string("BODY ") + body_name(k.body) + "\n";
-    add("OG_BODY", 1 << k.body);
-    add("OG_IS_DOUBLE", k.dtype == 3);
-    add("OG_INDEX_BITS", k.bits);
-    add("OG_DIMS", k.dims);
-    add("OG_KEPT_DIMS", k.kept);
-    add("OG_VECTOR_DIM", k.vector_dim);
-    add("OG_V", k.vector);
-    add("OG_THREADS", k.threads);
+    add_number(text, "OG_BODY", 1 << k.body);
+    add_number(text, "OG_IS_DOUBLE", k.dtype == 3);
+    add_number(text, "OG_INDEX_BITS", k.bits);
+    add_number(text, "OG_DIMS", k.dims);
+    add_number(text, "OG_KEPT_DIMS", k.kept);
+    add_number(text, "OG_VECTOR_DIM", k.vector_dim);
+    add_number(text, "OG_V", k.vector);
+    add_number(text, "OG_THREADS", k.threads);
+    return text;
+}
+
+static std::string text_of(const Numbers &k)
+{
+    static const char *const names[][9] = {
+        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
+        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
+         "OG_COMBINERS", "OG_COMBINE_THREADS"},
+        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
+    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
+    std::string text = text_of_layout(k);
     for (int i = 0; i < 9 && names[list][i]; i++)
-        add(names[list][i], k.more[i]);
+        add_number(text, names[list][i], k.more[i]);
     return text;
 }
 
@@ -179,6 +190,15 @@ static int64_t bytes_of(const Facts &f, int dtype, int i)
     return dtype == 3 ? 8 : dtype == 0 || (f.kept >> i & 1) ? 4 : 2;
 }
 
+/* How far an operand reaches, and a little further. */
+static double reach_of(const Args &a, int operand, int dims)
+{
+    double reach = 0;
+    for (int d = 0; d < dims; d++)
+        reach += std::abs((double)a.stride[operand][d]) * ((double)a.extent[d] + 256);
+    return reach;
+}
+
 /* Which operands move along which dim, and how along the vectors' dim. */
 static void see_layout(const Facts &f, const Args &a, Numbers &k)
 {
@@ -190,14 +210,11 @@ static void see_layout(const Facts &f, const Args &a, Numbers &k)
     for (int d = 0; d < k.dims; d++)
         count *= (double)a.extent[d] + 16;
     for (int i = 0; i < f.operands; i++) {
-        double reach = 0;
         const int64_t step = k.vector_dim < 0 ? 1 : a.stride[i][k.vector_dim];
-        for (int d = 0; d < k.dims; d++) {
+        for (int d = 0; d < k.dims; d++)
             k.moves[i] |= (a.stride[i][d] != 0) << d;
-            reach += std::abs((double)a.stride[i][d]) * ((double)a.extent[d] + 16);
-        }
         k.motion[i] = step == 0 ? STILL : step == 1 ? UNIT : STRIDED;
-        if (reach > most || count > most)
+        if (reach_of(a, i, k.dims) > most || count > most)
             k.bits = 64;
     }
 }
@@ -299,14 +316,14 @@ static void shape_columns(const Facts &f, const Args &a, Numbers &k)
     k.threads = s.threads;
 }
 
-/* The unit that has these numbers, or NULL: it is missing. */
-static UnitRun find_any(const Numbers &k)
+/* The unit that has these numbers, or NULL: it is missing. text: of its numbers. */
+template <class Text> static UnitRun find_any(const Numbers &k, Text text)
 {
     static std::vector<Numbers> found;
     for (const Numbers &one : found)
         if (!memcmp(&one, &k, offsetof(Numbers, run)))
             return one.run;
-    const UnitRun run = find_unit(k.facts->name, text_of(k));
+    const UnitRun run = find_unit(k.facts->name, text());
     if (run) {
         found.push_back(k);
         found.back().run = run;
@@ -315,9 +332,11 @@ static UnitRun find_any(const Numbers &k)
 }
 
 /* Runs the unit that has these numbers; false: it is missing. */
-static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
+template <class Text>
+static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options, Text text,
+                    const char *name)
 {
-    const UnitRun run = find_any(k);
+    const UnitRun run = find_any(k, text);
     if (!run)
         return false;
     a.stream = c10::cuda::getCurrentCUDAStream();
@@ -325,7 +344,7 @@ static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
     const Tensor scratch = bytes ? at::empty({bytes}, options.dtype(at::kByte)) : Tensor();
     a.scratch = bytes ? scratch.data_ptr() : &a;
     C10_CUDA_CHECK((cudaError_t)run(&a));
-    served[k.facts->name] = body_name(k.body);
+    served[k.facts->name] = name;
     return true;
 }
 
@@ -349,7 +368,7 @@ static bool run_vectors(const Facts &f, Args &a, const at::TensorOptions &option
     k.vector_dim = a.kept - 1;
     see_layout(f, a, k);
     shape_vectors(f, a, k);
-    return run_any(k, a, options);
+    return run_any(k, a, options, [&] { return text_of(k); }, body_name(k.body));
 }
 
 /* Runs a kernel that reduces rows or columns; false: its unit is missing. */
@@ -365,5 +384,5 @@ static bool run_reduced(const Facts &f, Args &a, const at::TensorOptions &option
         shape_columns(f, a, k);
     else
         shape_rows(f, a, k);
-    return run_any(k, a, options);
+    return run_any(k, a, options, [&] { return text_of(k); }, body_name(k.body));
 }

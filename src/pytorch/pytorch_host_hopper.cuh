@@ -7,7 +7,7 @@
 /* What emission knows of a product: bits of operands that are neighbours along the columns, that
  * stand still there, bytes of a run's sums, and whether there are any. */
 struct HopperFacts {
-    const char *name;
+    const char *kernel, *name; /* name: of the unit */
     int operands;
     unsigned neighbours, still;
     int64_t sum_bytes;
@@ -111,10 +111,8 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
                       const int64_t *steps, const at::TensorOptions &options)
 {
     const at::ScalarType dtype = at::typeMetaToScalarType(options.dtype());
-    const bool is_old = dtype == at::kDouble || attribute(cudaDevAttrComputeCapabilityMajor) < 8;
     og_hopper_call c = {};
     bool is_far = false;
-    served[of.name] = is_old ? "CUDA cores" : "tensor cores (mma.sync)";
     if (dtype != at::kFloat || !is_hopper() ||
         !lies_well(of, a, batch_dims + m_dims + 1, &is_far))
         return 0;
@@ -138,6 +136,6 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
     const Tensor scratch = at::empty({run(&c)}, options.dtype(at::kByte));
     c.scratch = scratch.data_ptr();
     C10_CUDA_CHECK((cudaError_t)run(&c));
-    served[of.name] = "float32 as pairs of float16 on tensor cores (wgmma)";
+    served[of.kernel] = "float32 as pairs of float16 on tensor cores (wgmma)";
     return 1;
 }

@@ -222,7 +222,6 @@ static void add_bind(const writer *w, const og_kernel *kernel, const og_access *
     og_text_add(w->text, "});\n");
 }
 
-/* Of a product operands are counted without numbers. */
 static void add_operands(const writer *w, const og_kernel *kernel,
                          const og_pytorch_operand *operands)
 {
@@ -230,13 +229,11 @@ static void add_operands(const writer *w, const og_kernel *kernel,
         if (operands[i].is_number)
             continue;
         int32_t rank = w->program->plan.buffers[kernel->accesses[i].buffer].rank;
-        int32_t number = kernel->product_count ? operands[i].index : i;
         if (!w->program->is_uniform) {
-            add_bind(w, kernel, &kernel->accesses[i], number, NULL);
+            add_bind(w, kernel, &kernel->accesses[i], i, NULL);
             continue;
         }
-        og_text_add(w->text, rank ? "        bind_all(a, %d, " : "        bind(a, %d, ",
-                    (int)number);
+        og_text_add(w->text, rank ? "        bind_all(a, %d, " : "        bind(a, %d, ", (int)i);
         add_buffer_name(w, kernel->accesses[i].buffer);
         og_text_add(w->text, rank ? ");\n" : ", {});\n");
     }
@@ -263,9 +260,9 @@ static void add_space(const writer *w, const og_kernel *kernel)
                     "        std::copy(std::begin(numbers), std::end(numbers), a.number);\n");
 }
 
-/* A kernel without products, by its unit. */
-static void add_any(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
-                    const char *name)
+/* "{"Forward0", 2, ...}": what Facts holds. */
+static void add_facts(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
+                      const char *name)
 {
     const og_plan *plan = &w->program->plan;
     const og_cuda_facts *facts = &w->program->units[kernel - plan->kernels].facts;
@@ -278,16 +275,23 @@ static void add_any(const writer *w, const og_kernel *kernel, const og_pytorch_o
         kept |= (unsigned)(kind == OG_BUFFER_TEMPORARY) << a;
         numbers |= (unsigned)operands[a].is_number << a;
     }
-    og_text_add(w->text,
-                "        static const Facts facts = {\"%s\", %d, 0x%x, 0x%x, 0x%x, 0x%x, %d, %d",
-                name, (int)kernel->access_count, results, stored, kept, numbers, facts->is_costly,
+    og_text_add(w->text, "{\"%s\", %d, 0x%x, 0x%x, 0x%x, 0x%x, %d, %d", name,
+                (int)kernel->access_count, results, stored, kept, numbers, facts->is_costly,
                 (int)facts->wanted_blocks);
-    if (kernel->space.n_reduced)
-        og_text_add(w->text,
-                    ",\n                                    {%d, %d, %d, %d, %d, %d, %d, %d, %d}",
-                    (int)r->kept, r->keeps_halves, r->is_costly, r->has_terms, r->loads_more,
-                    (int)r->sum_bytes, (int)r->all_bytes, (int)r->loads, (int)r->loads_beside);
-    og_text_add(w->text, "};\n        if (!run_%s(facts, a, options))\n            return {};\n",
+    if (kernel->space.n_reduced && !kernel->product_count)
+        og_text_add(w->text, ",\n            {%d, %d, %d, %d, %d, %d, %d, %d, %d}", (int)r->kept,
+                    r->keeps_halves, r->is_costly, r->has_terms, r->loads_more, (int)r->sum_bytes,
+                    (int)r->all_bytes, (int)r->loads, (int)r->loads_beside);
+    og_text_add(w->text, "}");
+}
+
+/* A kernel without products. */
+static void add_any(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
+                    const char *name)
+{
+    og_text_add(w->text, "        static const Facts facts = ");
+    add_facts(w, kernel, operands, name);
+    og_text_add(w->text, ";\n        if (!run_%s(facts, a, options))\n            return {};\n",
                 kernel->space.n_reduced ? "reduced" : "vectors");
 }
 
@@ -316,59 +320,61 @@ static void add_summed(const writer *w, const og_kernel *kernel, const og_access
         og_text_add(w->text, "1");
 }
 
-/* Hopper's kernels, if the product has a unit: they are asked first. */
-static bool add_hopper(const writer *w, const og_kernel *kernel, int32_t operands, const char *name)
+/* Hopper's kernels, if the product has any: they are asked first. */
+static bool add_hopper(const writer *w, const og_kernel *kernel, const char *name)
 {
     const og_pytorch_program *p = w->program;
     const int32_t last = kernel->space.rank - 1;
-    og_pytorch_operand places[64];
     unsigned neighbours = 0, still = 0;
-    int32_t count;
-    const char *source = p->units[kernel - p->plan.kernels].source;
+    const char *source = p->units[kernel - p->plan.kernels].hopper;
     if (!source)
         return false;
-    og_pytorch_operands(p, w->roles, kernel, places, &count);
-    for (int32_t i = 0; i < kernel->access_count; i++)
-        if (!places[i].is_number) {
-            neighbours |= (unsigned)(kernel->accesses[i].stride[last] == 1) << places[i].index;
-            still |= (unsigned)(kernel->accesses[i].stride[last] == 0) << places[i].index;
-        }
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        neighbours |= (unsigned)(kernel->accesses[i].stride[last] == 1) << i;
+        still |= (unsigned)(kernel->accesses[i].stride[last] == 0) << i;
+    }
     og_text_add(w->text,
-                "        const int hopper = run_hopper(\n            {\"%s\", %d, 0x%x, 0x%x, %d, "
-                "%s}, a, %d, %d, ",
-                name, (int)operands, neighbours, still,
+                "        const int hopper = run_hopper(\n            {\"%s\", \"%s_hopper\", %d, "
+                "0x%x, 0x%x, %d, "
+                "%s}, a, %d, %d, a.k, a.k_stride, options);\n"
+                "        if (hopper < 0)\n            return {};\n",
+                name, name, (int)kernel->access_count, neighbours, still,
                 og_pytorch_unit_number(source, "OG_SUM_BYTES"),
                 og_pytorch_unit_number(source, "OG_REDUCES") ? "true" : "false",
                 (int)kernel->matrices.batch_rank, (int)kernel->matrices.m_rank);
-    add_summed(w, kernel, &kernel->products[0].left, true);
-    og_text_add(w->text, ", steps, options);\n"
-                         "        if (hopper < 0)\n            return {};\n");
     return true;
 }
 
-static void add_product(const writer *w, const og_kernel *kernel, int32_t operands,
-                        const char *name)
+static void add_product(const writer *w, const og_kernel *kernel,
+                        const og_pytorch_operand *operands, const char *name)
 {
-    for (int32_t i = 0; i < 2 * kernel->product_count; i++) {
-        const og_access *factor = og_factor_of(kernel, i / 2, i % 2).access;
+    const og_plan *plan = &w->program->plan;
+    const og_matrices *of = &kernel->matrices;
+    bool is_kept[2];
+    for (int32_t i = 0; i < 2; i++) {
+        const og_access *factor = og_factor_of(kernel, 0, i).access;
         char tensor[32];
+        is_kept[i] = plan->buffers[factor->buffer].kind == OG_BUFFER_TEMPORARY;
         snprintf(tensor, sizeof tensor, "factor%d", (int)i);
         og_text_add(w->text, "        Tensor %s = ", tensor);
         add_buffer_name(w, factor->buffer);
-        og_text_add(w->text, ";\n        const int64_t step%d = join_summed(%s, {", (int)i, tensor);
+        og_text_add(w->text, ";\n        a.k_stride[%d] = join_summed(%s, {", (int)i, tensor);
         add_summed(w, kernel, factor, false);
         og_text_add(w->text, "});\n");
-        add_bind(w, kernel, factor, operands + i, tensor);
+        add_bind(w, kernel, factor, kernel->access_count + i, tensor);
     }
-    og_text_add(w->text, "        const int64_t steps[] = {");
-    for (int32_t i = 0; i < 2 * kernel->product_count; i++)
-        og_text_add(w->text, "%sstep%d", i ? ", " : "", (int)i);
-    og_text_add(w->text, "};\n");
-    bool has_unit = add_hopper(w, kernel, operands, name);
-    og_text_add(w->text, "%slaunch_%s(dtype_number(dtype), launching, a, ",
-                has_unit ? "        if (hopper == 0)\n            " : "        ", name);
+    og_text_add(w->text, "        a.k = ");
     add_summed(w, kernel, &kernel->products[0].left, true);
-    og_text_add(w->text, ", steps);\n");
+    og_text_add(w->text, ";\n");
+    bool has_hopper = add_hopper(w, kernel, name);
+    og_text_add(w->text, "        static const ProductFacts facts = {");
+    add_facts(w, kernel, operands, name);
+    og_text_add(w->text, ", %d, %d, %d, %d, {%d, %d}, %d, %d};\n", (int)of->batch_rank,
+                (int)of->m_rank, (int)of->n_rank,
+                (int)(kernel->space.rank - kernel->space.n_reduced), is_kept[0], is_kept[1],
+                kernel->products[0].exchanged, kernel->space.n_reduced > 0);
+    og_text_add(w->text, "        if (%s!run_product(facts, a, options))\n            return {};\n",
+                has_hopper ? "hopper == 0 && " : "");
 }
 
 static void add_kernel(const writer *w, int32_t k)
@@ -400,37 +406,10 @@ static void add_kernel(const writer *w, int32_t k)
     add_space(w, kernel);
     add_operands(w, kernel, operands);
     if (og_pytorch_form(kernel) == OG_KERNEL_PRODUCT)
-        add_product(w, kernel, count, name);
+        add_product(w, kernel, operands, name);
     else
         add_any(w, kernel, operands, name);
     og_text_add(w->text, "    }\n");
-}
-
-/* ---- launchers of products, which are compiled without PyTorch ------------------------------ */
-
-static void add_launcher_signature(const og_pytorch_program *program, int32_t k, const char *end,
-                                   og_text *text)
-{
-    og_text_add(text,
-                "void launch_%s%d(int dtype, const Launching &l, const Args &a, int64_t k,\n"
-                "                      const int64_t *steps)%s",
-                program->name, (int)k, end);
-}
-
-void og_pytorch_add_launchers(const og_pytorch_program *program, og_text *text)
-{
-    for (int32_t k = 0; k < program->plan.kernel_count; k++) {
-        const og_kernel *kernel = &program->plan.kernels[k];
-        if (!kernel->product_count)
-            continue;
-        og_text_add(text, "\n");
-        add_launcher_signature(program, k, "\n{\n    by_dtype(dtype, [&](auto t) {\n", text);
-        og_text_add(text,
-                    "        run_product<%s%d, decltype(t)>(l, a, %d, %d, %d, k, steps);\n"
-                    "    });\n}\n",
-                    program->name, (int)k, (int)kernel->matrices.batch_rank,
-                    (int)kernel->matrices.m_rank, (int)kernel->matrices.n_rank);
-    }
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
@@ -459,12 +438,6 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
     const char *first = names[first_tensor(&w)];
     og_arena arena = {0};
     og_text_add(text, "\n");
-    bool has_products = false;
-    for (int32_t k = 0; k < plan->kernel_count; k++)
-        if (plan->kernels[k].product_count) {
-            has_products = true;
-            add_launcher_signature(program, k, ";\n", text);
-        }
     w.needs = OG_ARENA_NEW(&arena, uint64_t, (size_t)plan->kernel_count);
     if (!w.needs) {
         text->failed = true;
@@ -481,13 +454,6 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
                 "    const c10::DeviceGuard guard(%s.device());\n"
                 "    const at::TensorOptions options = %s.options();\n",
                 first, first);
-    if (has_products)
-        og_text_add(text,
-                    "    const at::ScalarType dtype = %s.scalar_type();\n"
-                    "    Held held = {options, {}};\n"
-                    "    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, "
-                    "&held};\n",
-                    first);
     if (plan->buffer_count > plan->input_count + plan->output_count)
         og_text_add(
             text,

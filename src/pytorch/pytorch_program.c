@@ -94,8 +94,9 @@ static ogive_status plan_program(og_pytorch_program *p, const og_pytorch_shape *
         const og_typed *type = &p->types[graph->results[i]];
         set_layout(&outputs[i], type->rank, type->shape);
     }
-    return og_plan_build(graph, p->types, inputs, outputs, (og_plan_rules){.sharing = OG_SHARE_NONE, .keeps_dims = true},
-                         &p->plan, error);
+    return og_plan_build(graph, p->types, inputs, outputs,
+                         (og_plan_rules){.sharing = OG_SHARE_NONE, .keeps_dims = true}, &p->plan,
+                         error);
 }
 
 /* ---- what is not emitted ------------------------------------------------------------ */
@@ -120,7 +121,7 @@ static bool is_plain(const og_buffer *buffer)
     return true;
 }
 
-enum { MAX_OPERANDS = 20, MAX_NUMBERS = 16 }; /* pytorch_base.cuh's, less a product's factors */
+enum { MAX_OPERANDS = 20, MAX_NUMBERS = 16 }; /* call.cuh's, less a product's factors */
 
 static ogive_status check_program(const og_pytorch_program *p, int32_t numbers, ogive_error *error)
 {
@@ -139,6 +140,8 @@ static ogive_status check_program(const og_pytorch_program *p, int32_t numbers, 
             OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
                     "a kernel of %d operands: a PyTorch file takes at most %d",
                     (int)kernel->access_count, MAX_OPERANDS);
+        if (kernel->product_count > 1)
+            OG_FAIL(error, OGIVE_UNSUPPORTED, -1, "two products in one kernel are not emitted");
         if (kernel->product_count && kernel->pass_count > 1)
             OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
                     "a product followed by two sweeps over its rows is not emitted");

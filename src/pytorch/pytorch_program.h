@@ -53,7 +53,8 @@ typedef struct {
 
 /* The library's kernels for one of a program. */
 typedef struct og_pytorch_unit {
-    const char *source;  /* NULL: there are none */
+    const char *source;  /* of all bodies */
+    const char *hopper;  /* of a product of float32 on Hopper, or NULL */
     og_cuda_facts facts; /* of a kernel without products */
 } og_pytorch_unit;
 
@@ -114,17 +115,12 @@ void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const ch
 /* The same; apart: of each source by itself, into out[source]. */
 void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
                     og_text *out);
-/* f_NAME of float and of double for every function of src/math, a line each. */
-void og_pytorch_add_overloads(og_text *text);
-/* pytorch_kernel.c: what a kernel computes, as device code. */
-void og_pytorch_add_kernel(const og_pytorch_program *program, const og_pytorch_role *roles,
-                           int32_t kernel, og_text *text);
 /* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
  * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
 const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
                                    const og_pytorch_program *sized, const og_pytorch_role *roles,
                                    int32_t k, og_arena *arena);
-/* The unit of kernel k, which has no product: one source of all bodies. */
+/* The unit of kernel k: one source of all bodies. */
 ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pytorch_role *roles,
                                  int32_t k, og_arena *arena, og_pytorch_unit *unit,
                                  ogive_error *error);
@@ -136,8 +132,6 @@ void og_pytorch_add_unit_files(const char *units, og_text *text);
  * names: [tensor] in C++. */
 void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorch_role *roles,
                               const char *const *names, bool is_gradient, og_text *text);
-/* What it calls for each product, in a source that has nothing of PyTorch. */
-void og_pytorch_add_launchers(const og_pytorch_program *program, og_text *text);
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
                              const og_pytorch_role *roles, const char *const *names,
                              bool is_gradient, og_text *text);

@@ -111,13 +111,9 @@ static const char *keep_text(og_text *text, og_arena *arena)
 static void add_hopper_fill(const og_pytorch_program *program, const og_pytorch_role *roles,
                             const og_kernel *kernel, og_text *text)
 {
-    og_pytorch_operand operands[64];
-    int32_t count;
-    og_pytorch_operands(program, roles, kernel, operands, &count);
     og_text_add(text, "\nstatic void og_fill(og_args &a, const og_hopper_call &c)\n{\n");
     for (int32_t i = 0; i < kernel->access_count; i++)
-        if (!operands[i].is_number)
-            og_text_add(text, "    og_bind(a, c, %d, %d);\n", (int)i, (int)operands[i].index);
+        og_text_add(text, "    og_bind(a, c, %d);\n", (int)i);
     for (int32_t d = 0; d < kernel->space.rank; d++)
         og_text_add(text, "    a.dims[%d] = og_make_divisor(c.extent[%d]);\n", (int)d, (int)d);
     for (int32_t d = 0; d + 1 < kernel->space.rank; d++)
@@ -149,7 +145,7 @@ const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
     return keep_text(&text, arena);
 }
 
-/* ---- kernels without products ------------------------------------------------------------- */
+/* ---- kernels that serve every layout and dtype ------------------------------------------------ */
 
 /* Sums of parts that wait in the scratch, as og_cuda_add_scratch() has them. */
 static void add_place(const og_kernel *kernel, og_cuda_body body, og_text *text)
@@ -196,6 +192,19 @@ static void add_launches(const og_cuda_work *work, og_cuda_body body, og_text *t
     og_text_add(text, "    return error;\n}\n");
 }
 
+/* A factor's strides over the space's dims, as cuda_emit_product.c has them. */
+static void add_factors(const og_kernel *kernel, og_text *text)
+{
+    for (int side = 0; side < 2; side++) {
+        og_factor f = og_factor_of(kernel, 0, side);
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            if (f.access->stride[d])
+                og_text_add(text, "    a.%s0_%d = (og_index)c.stride[%d][%d];\n",
+                            side ? "right" : "left", (int)d, (int)kernel->access_count + side,
+                            (int)d);
+    }
+}
+
 /* What a unit has of one body. */
 static ogive_status write_body(const og_pytorch_program *program, const og_pytorch_role *roles,
                                int32_t k, const og_cuda_wishes *wishes, og_arena *arena,
@@ -208,9 +217,12 @@ static ogive_status write_body(const og_pytorch_program *program, const og_pytor
     if (wishes->body == OG_CUDA_VECTORS || wishes->body == OG_CUDA_ROWS)
         unit->facts = work.facts;
     unit->facts.wanted_blocks = work.facts.wanted_blocks;
-    og_text_add(&text, "%s\n#include \"pytorch/launch_any.cuh\"\n", work.source);
+    og_text_add(&text, "%s\n#include \"pytorch/launch_%s.cuh\"\n", work.source,
+                kernel->product_count ? "product" : "any");
     og_text_add(&text, "\nstatic void og_fill(og_args &a, const Args &c)\n{\n");
     add_fill(program, roles, kernel, "og_real", &text);
+    if (kernel->product_count)
+        add_factors(kernel, &text);
     og_text_add(&text, "}\n");
     if (wishes->body == OG_CUDA_ROWS_SPLIT || wishes->body == OG_CUDA_COLUMNS_SPLIT) {
         add_place(kernel, wishes->body, &text);
@@ -279,7 +291,10 @@ static void add_paragraphs(const paragraphs *all, unsigned bodies, og_text *text
                                         [OG_CUDA_ROWS_SPLIT] = "rows_split",
                                         [OG_CUDA_COLUMNS] = "columns",
                                         [OG_CUDA_COLUMNS_TILES] = "columns_tiles",
-                                        [OG_CUDA_COLUMNS_SPLIT] = "columns_split"};
+                                        [OG_CUDA_COLUMNS_SPLIT] = "columns_split",
+                                        [OG_CUDA_TILES] = "product_tiles",
+                                        [OG_CUDA_MMA_PAIRS] = "mma_pairs",
+                                        [OG_CUDA_MMA_HALVES] = "mma_halves"};
     unsigned last = bodies;
     for (int i = 0; i < all->count; i++) {
         const paragraph *p = &all->of[i];
@@ -300,9 +315,12 @@ ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pyt
                                  int32_t k, og_arena *arena, og_pytorch_unit *unit,
                                  ogive_error *error)
 {
-    const bool reduces = og_pytorch_form(&program->plan.kernels[k]) == OG_KERNEL_ROWS;
-    const int first = reduces ? OG_CUDA_ROWS : OG_CUDA_VECTORS;
-    const int end = reduces ? OG_CUDA_BODY_COUNT : OG_CUDA_ROWS;
+    static const int firsts[] = {[OG_KERNEL_POINTWISE] = OG_CUDA_VECTORS,
+                                 [OG_KERNEL_ROWS] = OG_CUDA_ROWS,
+                                 [OG_KERNEL_PRODUCT] = OG_CUDA_TILES,
+                                 [OG_KERNEL_PRODUCT + 1] = OG_CUDA_BODY_COUNT};
+    const og_kernel_form form = og_pytorch_form(&program->plan.kernels[k]);
+    const int first = firsts[form], end = firsts[form + 1];
     og_cuda_wishes wishes = {.numbers = list_numbers(program, roles, arena),
                              .number_count =
                                  og_pytorch_number(program, roles, program->graph.input_count)};
@@ -417,8 +435,7 @@ static const char *skip_guard(const char *text)
 static void add_roots(const char *units, og_text *roots)
 {
     static const char call[] = "OG_REAL(";
-    og_text_add(roots, "%s\nogive_run og_float32 og_float16 og_bfloat16 og_float64",
-                units);
+    og_text_add(roots, "%s\nogive_run og_float32 og_float16 og_bfloat16 og_float64", units);
     for (const char *at = units; (at = strstr(at, call));) {
         at += sizeof call - 1;
         const int length = (int)strcspn(at, ")");

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`ogive emit --pytorch`: the files it writes, on the CPU, and their kernels on what stands in for
-driver and NVRTC (tests/cuda), products that are not the library's under an emulator
-(tests/pytorch/emulator.h). tests/pytorch/emitted_gpu.py runs the same formulas on a GPU."""
+driver and NVRTC (tests/cuda). tests/pytorch/emitted_gpu.py runs the same formulas on a GPU."""
 
 import copy
 import ctypes.util
@@ -96,7 +95,7 @@ def test_every_function_of_one_tensor(tmp_path):
              "clamp": "-1, 0.5"}
     x = torch.rand(5, 7, dtype=torch.float64) + 0.1
     for name in names:
-        if "_pool" in name:  # of windows, which files do not have
+        if "_pool" in name or name in ("glu", "narrow"):  # windows and parts, which files do not have
             continue
         if name in ("float32", "float16", "bfloat16", "float64", "max", "min", "std_mean", "var_mean",
                     "logical_not"):
@@ -249,11 +248,11 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
         module = emit_module(tmp_path, formula)
         monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
         for part in ("forward", "backward"):
-            def load_inline(name, cpp_sources, cuda_sources, with_cuda, functions, extra_cflags,
-                            extra_cuda_cflags, no_implicit_headers, part=part):
+            def load_inline(name, cpp_sources, with_cuda, functions, extra_cflags, no_implicit_headers,
+                            part=part):
                 names.append(name)
                 assert functions[0] == part and f" {part}(" in cpp_sources and no_implicit_headers
-                assert "--fmad=false" in extra_cuda_cflags and cuda_sources is None and with_cuda
+                assert with_cuda
                 return type("extension", (), {part: None})
             monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
             getattr(module, f"_{part}")()
@@ -426,7 +425,40 @@ def test_same_bits(name, size, dtype, layout, body, emulate):
     assert body in served, served
 
 
-COMPILED = ["unary_a", "binary", "softmax", "reductions", "layer_norm", "rows_tail"]
+# Products: how many rows, k and columns, a dtype, and what serves them.
+PRODUCTS = [(33, 70, 45, torch.float32, "CUDA cores"), (5, 300, 130, torch.float32, "pairs"),
+            (70, 200, 130, torch.float16, "tensor cores"), (9, 4200, 20, torch.bfloat16, "CUDA cores"),
+            (130, 129, 128, torch.float32, "pairs")]
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("m, k, n, dtype, served", PRODUCTS)
+@pytest.mark.parametrize("name", ["linear", "linear_sum"])
+def test_same_products(name, m, k, n, dtype, served, emulate, tmp_path, monkeypatch):
+    """Products have the library's bits: the CPU's on CUDA cores, else those of the same units."""
+    emulated, formula = emulate(name), CASES[name][0]
+    torch.manual_seed(6)
+    inputs = [(torch.rand(size) - 0.5).to(dtype) for size in ((m, k), (n, k), (n,))]
+    got = emulated.call("forward", inputs)
+    assert served in emulated.served_by("forward", "Forward0")
+    if served == "CUDA cores":
+        want = call_cpu(formula, inputs, got)[0]
+    else:
+        monkeypatch.setenv("OGIVE_PRODUCT", "mma")
+        want = call_library(COMMAND, formula, dict(zip("xwb", inputs)), tmp_path)
+    assert torch.equal(got[0], want)
+
+
+COMPILED = ["unary_a", "binary", "softmax", "reductions", "layer_norm", "rows_tail", "linear", "linear_lse"]
+
+
+def is_of(body, unit, text):
+    """Has a unit of this text such a body?"""
+    if unit.endswith("_hopper"):
+        return False
+    if body.startswith(("product", "mma")):
+        return "launch_product" in text
+    return "launch_any" in text and (body == "vectors") == ("pointwise.cuh" in text)
 
 
 @pytest.mark.skipif(not NVRTC, reason="OGIVE_TEST_NVRTC does not name NVRTC's library")
@@ -439,11 +471,12 @@ def test_units_compile(name, tmp_path):
     for unit, text in module.UNITS.items():
         operands = int(re.search(r"OG_OPERANDS = (\d+)", text)[1])
         for body in BODIES:
-            if (body == "vectors") != ("og_pointwise" in text):
+            if not is_of(body, unit, text):
                 continue
             turn += 1
             full = os.environ.get("OGIVE_TEST_FULL", "0") != "0"
-            for form in forms if full else [forms[turn % 4]]:
+            fits = forms if body[:3] != "mma" else forms[:1] if body == "mma_pairs" else forms[1:3]
+            for form in fits if full else [fits[turn % len(fits)]]:
                 for arch in archs if full else [archs[turn % 3]]:
                     compile_unit(module, unit, numbers_of(body, f"og_{form}", operands), arch)
 
@@ -500,7 +533,8 @@ def test_hopper(name, tmp_path, monkeypatch):
         mine = emulated.call("backward", [*inputs, grad], needs=[True] * len(inputs))
         for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
             compare(g, w, torch.float32, f"{name} {sizes} gradient {i}")
-    assert [u.launched for (kernel, _), u in emulated.units.items() if kernel == "Forward0"][-1] == launches
+    units = [u.launched for (kernel, _), u in emulated.units.items() if kernel == "Forward0_hopper"]
+    assert units[-1] == launches
 
 
 @needs_stand_ins
@@ -511,10 +545,10 @@ def test_what_hopper_leaves(tmp_path, monkeypatch):
     monkeypatch.setenv("EMULATOR_HOPPER", "1")
     x, w, y = torch.rand(40, 64), torch.rand(128, 64), torch.rand(40, 128)
     moved = torch.rand(128 * 64 + 1)[1:].view(128, 64)
-    for inputs, unit in (((x, w, y), "wgmma"), ((x.half(), w.half(), y.half()), "mma"),
+    for inputs, unit in (((x, w, y), "wgmma"), ((x.half(), w.half(), y.half()), "CUDA"),
                          ((x.double(), w.double(), y.double()), "CUDA"),
-                         ((x, w[:127], y[:, :127]), "mma"), ((x[:, :63], w[:, :63], y), "mma"),
-                         ((x, w, torch.rand(128, 40).t()), "mma"), ((x, moved, y), "mma"),
+                         ((x, w[:127], y[:, :127]), "CUDA"), ((x[:, :63], w[:, :63], y), "CUDA"),
+                         ((x, w, torch.rand(128, 40).t()), "CUDA"), ((x, moved, y), "CUDA"),
                          ((x.t().contiguous().t(), w, y), "wgmma"), ((x[::2], w, y[::2]), "wgmma"),
                          ((x, w.t().contiguous().t(), y), "wgmma"), ((x, w, y[:1].expand(40, -1)), "wgmma")):
         got = emulated.call("forward", list(inputs))[0]
@@ -524,21 +558,14 @@ def test_what_hopper_leaves(tmp_path, monkeypatch):
 
 
 
-SETTINGS = {"late copies": {"EMULATOR_LATE": "1"}, "reverse order": {"EMULATOR_ORDER": "1"},
-            "less shared memory": {"EMULATOR_SHARED": "166912"},
-            "little shared memory": {"EMULATOR_SHARED": "101376"},
-            "no tensor cores": {"EMULATOR_SHARED": "99000"}}
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_emulated_products(setting, emulate, monkeypatch):
-    """A missing barrier or wait, GPUs with less shared memory; infinities and wide ranges."""
-    for variable, value in SETTINGS[setting].items():
-        monkeypatch.setenv(variable, value)
+@needs_stand_ins
+@pytest.mark.parametrize("shared", ["232448", "101376", "99000"])
+def test_emulated_products(shared, emulate, monkeypatch):
+    """GPUs with less shared memory, the last without room for tensor cores; infinities, wide ranges."""
+    monkeypatch.setenv("EMULATOR_SHARED", shared)
     emulated = emulate("linear")
     torch.manual_seed(2)
-    check_emulated(emulated, "linear", CASES["linear"][2][0], torch.float32, "contiguous")
-    x, w = torch.randn(20, 70), torch.randn(30, 70)
+    x, w = torch.randn(20, 170), torch.randn(130, 170)
     x[3, 5], x[4, 6], x[7, 0], x[9], x[12, 1::2] = float("inf"), float("nan"), 3e38, 0.0, 1e-25
     w[2, 9], w[5] = -float("inf"), 1e-42
     w[11, ::2] *= 1e30

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Runs the CUDA source of an emitted file on the CPU: emulator.h stands in for the GPU and for
-PyTorch's C++. `Emulated(path)` has forward(*inputs) and backward(*inputs, *grads, needs), which
-take and give PyTorch's CPU tensors. Units, the library's kernels for Hopper, are compiled and run by
-what stands in for NVRTC and the driver in the library's own tests (tests/cuda)."""
+"""Runs an emitted file on the CPU: torch_shim.h stands in for PyTorch's C++, and units are compiled
+and run by what stands in for NVRTC and the driver in the library's own tests (tests/cuda).
+`Emulated(path)` takes and gives PyTorch's CPU tensors."""
 import concurrent.futures
 import ctypes
 import functools
@@ -16,12 +15,6 @@ import torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
-# Functions that hold assembly; emulator.h has its own.
-REPLACED = ["og_reciprocal_normal_f32", "og_f32_from_f16", "og_f16_from_f32", "store_words",
-            "copy_async", "end_copies", "wait_copies", "pack_halves", "lesser_halves",
-            "load_matrices", "multiply"]
-
-
 ROOT = HERE.parents[1]
 BUILT = next((folder for folder in (ROOT / "build/tests", ROOT / "build/test/gcc/tests")
               if folder.exists()), ROOT)
@@ -114,14 +107,26 @@ for body in ("columns", "columns_tiles", "columns_split"):
                     "OG_BLOCKS": 1}
 
 
+PRODUCT = {"OG_PRODUCTS": 1, "OG_N_DIMS": 1, "OG_BATCH_DIMS": 0, "OG_ALONG_LEFT": 0, "OG_ALONG_RIGHT": 2,
+           "OG_ENDS_ROWS": 0, "OG_COMBINERS": 32, "OG_COMBINE_THREADS": 128, "OG_V": 4}
+BODIES["product_tiles"] = {
+    **PRODUCT, "OG_TM": 8, "OG_TN": 8, "OG_LANES_N": 8, "OG_WARPS_M": 4, "OG_WARPS_N": 2, "OG_BK": 16, "OG_BLOCKS": 1,
+    "OG_LEVELS": 3, "OG_SPLIT": 0}
+for body in ("mma_pairs", "mma_halves"):
+    BODIES[body] = {**PRODUCT, "OG_BK": 64, "OG_QUADS": 2, "OG_REDO_BYTES": 86544, "OG_BM": 64, "OG_BN": 64,
+                    "OG_STAGES": 2, "OG_SHARED_BYTES": 99 << 10, "OG_PAIRS": int(body == "mma_pairs"), "OG_BFLOAT": 0,
+                    "OG_SPLIT_KEEPS": 1, "OG_SPLIT_PLANES": 0, "OG_SPLIT_SHUFFLES": 0}
+
+
 def numbers_of(body, form, operands):
     """Numbers that a unit may be asked for: two dims, every operand a neighbour along the vectors."""
     kept = 2 if body == "vectors" else 1
+    element = {"og_float32": "float", "og_float64": "double"}.get(form, "uint16_t")
     numbers = {"OG_FORM": form, "OG_MOVES": ",".join("3" * operands), "OG_MOTIONS": ",".join("1" * operands),
                "BODY": body, "OG_BODY": 2 << list(BODIES).index(body), "OG_IS_DOUBLE": int(form == "og_float64"),
                "OG_INDEX_BITS": 32, "OG_DIMS": 2, "OG_KEPT_DIMS": kept,
                "OG_VECTOR_DIM": 0 if body.startswith("columns") else 1, "OG_V": 2, "OG_THREADS": 256,
-               **BODIES[body]}
+               "OG_LEFT": element, "OG_RIGHT": element, **BODIES[body]}
     return "".join(f"{name} {value}\n" for name, value in numbers.items())
 
 
@@ -166,56 +171,6 @@ def load(path):
     return module
 
 
-def close_of(text, at):
-    """Behind the bracket that closes the one at text[at]."""
-    pairs, depth = {"(": ")", "{": "}"}, 0
-    for i in range(at, len(text)):
-        depth += (text[i] == text[at]) - (text[i] == pairs[text[at]])
-        if depth == 0:
-            return i + 1
-    raise ValueError("no end")
-
-
-def remove_function(text, name):
-    found = re.search(rf"^(?:template <[^\n]*>\s+)?(?:OG_FN|__device__ __forceinline__)[^\n;]*?\b{name}\(",
-                      text, re.M)
-    if not found:
-        return text
-    body = text.index("{", close_of(text, found.end() - 1))
-    return text[:found.start()] + text[close_of(text, body):]
-
-
-def split_arguments(text):
-    parts, depth = [""], 0
-    for c in text:
-        depth += (c in "([{") - (c in ")]}")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-    return parts
-
-
-def replace_launches(text):
-    while True:
-        found = re.search(r"(\w+(?:<[\w, ]+>)?)\s*<<<(.+?)>>>\s*\(", text, re.S)
-        if not found:
-            return text
-        grid, threads, shared, _ = split_arguments(found[2])
-        end = close_of(text, found.end() - 1)
-        call = f"emulate({grid}, {threads}, {shared}, [=] {{ {found[1]}({text[found.end():end]}; }})"
-        text = text[:found.start()] + call + text[end:]
-
-
-def translate(kernels, host):
-    for name in REPLACED:
-        kernels = remove_function(kernels, name)
-    kernels = kernels.replace("extern __shared__ __align__(16) unsigned char shared[];",
-                              "unsigned char *shared = emulator_shared;")
-    host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
-    return kernels, replace_launches(host)
-
-
 class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
         self.module, self.folder = load(path), pathlib.Path(folder)
@@ -230,15 +185,10 @@ class Emulated:
             self.functions = dict(zip(parts, built))
 
     def build(self, part, folder):
-        m, upper, kernels, launches = self.module, part.upper(), "", ""
-        host = m.HOST_SHARED + getattr(m, f"HOST_{upper}")
+        m = self.module
+        host = m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
         signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
-        if hasattr(m, "CUDA_SHARED"):  # products
-            kernels = m.CUDA_SHARED + getattr(m, f"CUDA_{upper}")
-            launches = m.LAUNCH_SHARED + getattr(m, f"LAUNCH_{upper}")
-        call = m.KERNELS["pytorch/call.cuh"]
-        kernels, launches = translate(kernels, launches)
-        _, host = translate("", m._inline(host, set()))
+        host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", m._inline(host, set()))
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
@@ -269,15 +219,10 @@ class Emulated:
                 add_unit(name, numbers, run);
             }
             extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
-        library, sources = folder / f"{part}.so", [folder / f"{part}.cpp"]
-        # What emulator.h needs of the file's own types comes first.
-        types = "template <class P> struct IsBfloat16;\n" + f'#include "{HERE}/emulator.h"\n'
-        sources[0].write_text(types + host + glue)
-        if kernels:
-            sources.append(folder / f"{part}_products.cpp")
-            sources[1].write_text(types + call + kernels + launches)
-        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared",
-                        "-fPIC", "-o", library, *sources], check=True)
+        library, source = folder / f"{part}.so", folder / f"{part}.cpp"
+        source.write_text(f'#include "{HERE}/torch_shim.h"\n' + host + glue)
+        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o",
+                        library, source], check=True)
         library = ctypes.CDLL(str(library))
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library

@@ -12,8 +12,10 @@ extern "C" {
 __attribute__((visibility("default"))) shim_host og_shim_host;
 }
 
+#define OG_SHIM_TEXT(...) #__VA_ARGS__
+#define OG_SHIM_NAME(kernel) OG_SHIM_TEXT(kernel)
 #define OG_LAUNCH(kernel, blocks, threads, shared_bytes, overlaps, stream, a)                      \
-    og_shim_host.launch(#kernel, blocks, threads, shared_bytes, overlaps, &a)
+    og_shim_host.launch(OG_SHIM_NAME(kernel), blocks, threads, shared_bytes, overlaps, &a)
 
 template <class Map, class Of> static int og_make_map(Map &to, const Of &map, const void *address)
 {

@@ -338,12 +338,11 @@ static void add_numbers(og_cuda_emitter *e)
     if (og_cuda_serves(e))
         return;
     if (e->wishes->numbers)
-        og_text_add(&e->numbers,
-                    "#define OG_INDEX_BITS 32\n#if OG_INDEX_BITS == 64\n"
-                    "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
-                    "#else\n"
-                    "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
-                    "#endif\n");
+        og_text_add(&e->numbers, "#define OG_INDEX_BITS 32\n#if OG_INDEX_BITS == 64\n"
+                                 "typedef int64_t og_index;\ntypedef uint64_t og_unsigned;\n"
+                                 "#else\n"
+                                 "typedef int32_t og_index;\ntypedef uint32_t og_unsigned;\n"
+                                 "#endif\n");
     else
         og_text_add(&e->numbers, "typedef %s og_index;\ntypedef u%s og_unsigned;\n",
                     e->wide ? "int64_t" : "int32_t", e->wide ? "int64_t" : "int32_t");
@@ -400,6 +399,8 @@ static ogive_status emit_best(og_cuda_emitter *e)
     const bool plain_only = og_cuda_serves(e) || (kind != PRODUCT && has_windows(e->kernel));
     size_t i = 0;
     e->vector_dim = e->kernel->space.rank - 1;
+    if (e->wishes->body == OG_CUDA_MMA_PAIRS || e->wishes->body == OG_CUDA_MMA_HALVES)
+        return og_cuda_emit_mma(e);
     for (;; i++) {
         const char *why = NULL;
         if (choices[i].kind != kind || (plain_only && choices[i].refuse))

@@ -23,7 +23,8 @@ void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts)
     const og_cuda_number numbers[] = {{"OG_COMBINERS", og_combiners_of(parts)},
                                       {"OG_COMBINE_THREADS", og_combine_threads(parts)},
                                       {0}};
-    og_cuda_add_defines(&e->numbers, numbers);
+    if (!og_cuda_serves(e))
+        og_cuda_add_defines(&e->numbers, numbers);
     og_cuda_include(&e->body, "combine");
 }
 

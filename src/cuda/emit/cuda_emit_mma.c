@@ -71,6 +71,8 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
         {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_divide_up(k, STEP) * STEP)},
         {"OG_BFLOAT", dtype == OG_BFLOAT16},
         {0}};
+    if (og_cuda_serves(e))
+        return;
     og_text_add(&e->numbers, "typedef float og_number;\ntypedef %s og_element;\n",
                 dtype == OG_FLOAT32 ? "float" : "uint16_t");
     og_cuda_add_enum(&e->numbers, sizes);
@@ -105,6 +107,10 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, cons
 
 static void add_body(og_cuda_emitter *e, bool is_half)
 {
+    if (og_cuda_serves(e))
+        og_text_add(&e->passes, "\ntypedef og_left0::element og_element;\n"
+                                "\nOG_FN float og_widen(og_element x)\n{\n"
+                                "    return og_left0::form::widen(x);\n}\n");
     og_cuda_add_tensor_factors(e);
     og_cuda_include(&e->body, is_half ? "mma_copy" : "pairs_split");
     og_cuda_include(&e->body, "mma");
@@ -126,7 +132,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_matrices *s, const
     e->out->launches[1].shared_bytes = tile->shared_bytes;
     if (!is_half)
         OG_TRY(og_cuda_add_redo(e, items));
-    if (!og_cuda_has_row_values(&e->kernel->passes[0]) || runs == 1)
+    if (!og_cuda_has_row_values(&e->kernel->passes[0]) || (runs == 1 && !og_cuda_serves(e)))
         return OGIVE_OK;
     return og_cuda_add_combine(e, 0, rows, runs);
 }
@@ -135,7 +141,7 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
 {
     const og_matrices *s = &e->kernel->matrices;
     og_dtype dtype = e->kernel->products[0].right.dtype;
-    bool is_half = dtype != OG_FLOAT32;
+    bool is_half = og_cuda_serves(e) ? e->wishes->body == OG_CUDA_MMA_HALVES : dtype != OG_FLOAT32;
     mma_tile tile = choose_tile(s, e->limits, is_half);
     int64_t runs = og_divide_up(s->n, OG_RUN);
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
@@ -146,7 +152,7 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
     og_cuda_add_product_parts(e);
     OG_TRY(add_arguments(e, s, &tile, is_half));
     add_body(e, is_half);
-    if (og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1)
+    if (og_cuda_has_row_values(&e->kernel->passes[0]) && (runs != 1 || og_cuda_serves(e)))
         og_cuda_begin_combine(e, s->batch * s->m, runs);
     og_cuda_add_finish_numbers(e, runs <= 1);
     OG_TRY(og_cuda_name_body(e, "product%s on tensor cores (mma.sync), tiles of %d x %d",

@@ -270,6 +270,40 @@ static void add_seen(og_cuda_emitter *e, const og_factor *f, const char *factor)
     og_text_add(to, "    }\n");
 }
 
+/* What a factor's elements are, of a source that serves every dtype. */
+static void add_any_element(og_cuda_emitter *e, const og_factor *f, const char *name)
+{
+    const bool is_kept = e->plan->buffers[f->access->buffer].kind == OG_BUFFER_TEMPORARY;
+    const char *side = f->is_right ? "RIGHT" : "LEFT";
+    og_cuda_add_pointer(e, f->is_right ? "const OG_RIGHT" : "const OG_LEFT", name,
+                        f->access->buffer, 0);
+    og_text_add(
+        &e->passes,
+        "\nstruct og_%s {\n    typedef og_form<%s> form;\n"
+        "    typedef OG_%s element;\n"
+        "    enum { is_seen = 0, is_right = %d, windows = 0 };\n"
+        "    static constexpr int along = OG_ALONG_%s;\n"
+        "    OG_FN og_number widen(element x)\n    {\n        return form::widen(x);\n    }\n"
+        "    OG_FN element missing()\n    {\n"
+        "        return %s;\n    }\n",
+        name, is_kept ? "true" : "false", side, f->is_right, side,
+        f->is_right ? "sizeof(element) == 2 ? (element)0x8000 : (element)-0.0f" : "0");
+}
+
+/* How many elements of a factor are between one k and the next. */
+static void add_k_stride(og_cuda_emitter *e, const og_factor *f, const char *name)
+{
+    og_text *to = &e->passes;
+    og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
+    if (f->k_stride == 1 && !og_cuda_serves(e)) {
+        og_text_add(to, "        return 1;\n    }\n");
+        return;
+    }
+    og_cuda_add_index(e, name, f->k_stride);
+    og_text_add(to, "        return %sa.%s;\n    }\n",
+                og_cuda_serves(e) ? "along == OG_ALONG_K ? 1 : " : "", name);
+}
+
 /* struct og_left0: how a row of k is found and read. */
 static void add_factor(og_cuda_emitter *e, og_factor *f)
 {
@@ -283,30 +317,29 @@ static void add_factor(og_cuda_emitter *e, og_factor *f)
     snprintf(pointer, sizeof pointer, "%s%d", side_of(f), (int)f->product);
     snprintf(name, sizeof name, "%s_k", pointer);
     snprintf(const_type, sizeof const_type, "const %s", type);
-    og_cuda_add_pointer(e, const_type, pointer, f->access->buffer, og_cuda_offset_of(f->access));
     bool is_seen = og_kernel_convolves(e->kernel) && !join_k(e->kernel, f);
-    og_text_add(to,
-                "\nstruct og_%s {\n    typedef %s element;\n"
-                "    enum { along = %s, is_seen = %d, is_right = %d, windows = %d };\n"
-                "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
-                "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
-                pointer, type, along_of(e->kernel, f), is_seen, f->is_right,
-                (int)f->access->window_count, widen[dtype] ? widen[dtype] : "",
-                !f->is_right                                ? "0"
-                : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
-                                                            : "-0.0f");
+    if (og_cuda_serves(e)) {
+        add_any_element(e, f, pointer);
+    } else {
+        og_cuda_add_pointer(e, const_type, pointer, f->access->buffer,
+                            og_cuda_offset_of(f->access));
+        og_text_add(to,
+                    "\nstruct og_%s {\n    typedef %s element;\n"
+                    "    enum { along = %s, is_seen = %d, is_right = %d, windows = %d };\n"
+                    "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
+                    "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
+                    pointer, type, along_of(e->kernel, f), is_seen, f->is_right,
+                    (int)f->access->window_count, widen[dtype] ? widen[dtype] : "",
+                    !f->is_right                                ? "0"
+                    : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
+                                                                : "-0.0f");
+    }
     if (is_seen) {
         add_seen(e, f, pointer);
         og_text_add(to, "};\n");
         return;
     }
-    og_text_add(to, "    OG_FN og_index k_stride(const og_args &a)\n    {\n");
-    if (f->k_stride == 1) {
-        og_text_add(to, "        return 1;\n    }\n");
-    } else {
-        og_cuda_add_index(e, name, f->k_stride);
-        og_text_add(to, "        return a.%s;\n    }\n", name);
-    }
+    add_k_stride(e, f, name);
     og_text_add(to,
                 "    OG_FN const element *row(const og_args &a, og_index base, og_index index)\n"
                 "    {\n        og_index at = 0, rest, i;\n");
@@ -332,8 +365,9 @@ static void add_tile_products(og_cuda_emitter *e, const og_matrices *s)
                 "\nOG_FN og_number *og_slots_of(og_number *shared, int p)\n{\n"
                 "    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;\n"
                 "    return shared + %s;\n}\n",
-                waits ? "buffers + p * slots"
-                      : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
+                og_cuda_serves(e) ? "(OG_LEVELS == 3 ? buffers + p * slots : 0)"
+                : waits           ? "buffers + p * slots"
+                        : "(p == OG_PRODUCTS - 1 ? 0 : buffers > slots ? buffers : slots)");
     og_text_add(to, "\nOG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,\n"
                     "                           const og_tile_place &at, og_number *shared)\n{\n");
     for (int32_t p = 0; p < e->kernel->product_count; p++)
@@ -365,7 +399,7 @@ void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows)
     const og_cuda_number numbers[] = {{"OG_REDUCES", og_cuda_has_row_values(pass)},
                                       {"OG_TERMS", og_cuda_has_terms(pass)},
                                       {"OG_LINES", e->kernel->matrices.n_rank > 1},
-                                      {"OG_ENDS_ROWS", ends_rows},
+                                      {og_cuda_serves(e) ? NULL : "OG_ENDS_ROWS", ends_rows},
                                       {0}};
     og_cuda_add_defines(&e->numbers, numbers);
 }
@@ -401,6 +435,10 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
     const og_cuda_number convolves[] = {{"OG_CONVOLVES", table_bytes > 0}, {0}};
     const og_cuda_number sums[] = {
         {"OG_GROUP_SUMS", tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK}, {0}};
+    if (og_cuda_serves(e)) {
+        og_cuda_add_defines(&e->numbers, convolves);
+        return;
+    }
     og_text_add(&e->numbers, "typedef %s og_number;\n",
                 kernel->products[0].dtype == OG_FLOAT64 ? "double" : "float");
     og_cuda_add_enum(&e->numbers, tile->is_few ? few : tiles);
@@ -485,6 +523,8 @@ void og_cuda_add_product_parts(og_cuda_emitter *e)
     og_cuda_add_index(e, "rows", s->batch * s->m);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, rows_end);
     og_cuda_add_seek_range(e, "og_step_row", rows_end, e->kernel->space.rank);
+    if (og_cuda_serves(e))
+        og_text_add(&e->passes, "\ntypedef og_real og_number;\n");
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
     og_text_add(&e->passes, "%s", before_factors);
@@ -510,7 +550,8 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
     int64_t blocks = og_cuda_times(og_cuda_times(s->batch, m_tiles),
                                    og_cuda_times(n_tiles, count_parts(s, tile)));
     OG_TRY(og_cuda_check_blocks(e, blocks));
-    bool combines = og_cuda_has_row_values(&e->kernel->passes[0]) && runs != 1;
+    bool combines =
+        og_cuda_has_row_values(&e->kernel->passes[0]) && (runs != 1 || og_cuda_serves(e));
     og_cuda_add_index(e, "m_tiles", m_tiles);
     og_cuda_add_index(e, "n_tiles", n_tiles);
     if (og_kernel_convolves(e->kernel))
@@ -552,7 +593,9 @@ ogive_status og_cuda_emit_product(og_cuda_emitter *e)
                                        og_kernel_convolves(kernel)
                                            ? 4 * 4 * (e->wide ? sizeof(int64_t) : sizeof(int32_t))
                                            : 0};
-    og_cuda_tile tile = og_cuda_choose_tile(&shape, e->limits);
+    og_cuda_tile tile = {.rows = 1, .columns = 1};
+    if (!og_cuda_serves(e))
+        tile = og_cuda_choose_tile(&shape, e->limits);
     if (tile.shared_bytes > e->limits->shared_per_block)
         OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
                 "a matrix product takes %zu bytes of shared memory, this GPU has %zu",

@@ -39,7 +39,7 @@ typedef struct {
 /* Units that multiply. */
 typedef enum { OG_CUDA_ANY_UNITS, OG_CUDA_CORES, OG_CUDA_MMA, OG_CUDA_WGMMA } og_cuda_units;
 
-/* Bodies of kernels without products, one of which may be asked for. */
+/* Bodies, one of which may be asked for. */
 typedef enum {
     OG_CUDA_BEST_BODY,
     OG_CUDA_VECTORS,       /* a pointwise kernel */
@@ -48,6 +48,9 @@ typedef enum {
     OG_CUDA_COLUMNS,       /* of one tile */
     OG_CUDA_COLUMNS_TILES, /* tile by tile, */
     OG_CUDA_COLUMNS_SPLIT, /* each by a block of its own */
+    OG_CUDA_TILES,         /* a product, in the CPU's order on CUDA cores */
+    OG_CUDA_MMA_PAIRS,     /* on tensor cores, of float32 as pairs of float16 */
+    OG_CUDA_MMA_HALVES,    /* of halves */
     OG_CUDA_BODY_COUNT
 } og_cuda_body;
 

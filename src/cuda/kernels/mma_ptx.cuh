@@ -6,7 +6,7 @@
  *
  * tests/cuda/shim_device.h has the same functions for a CPU.
  */
-#if defined(__CUDA_ARCH__)
+#ifndef OG_CUDA_SHIM
 
 OG_FN uint32_t og_shared_address(const void *p)
 {

@@ -105,7 +105,7 @@ static void bind_all(Args &a, int i, const Tensor &t)
     std::copy(t.strides().begin(), t.strides().end(), a.stride[i]);
 }
 
-/* By which launchers know a dtype. */
+/* By which units know a dtype. */
 static int dtype_number(at::ScalarType dtype)
 {
     return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
@@ -182,26 +182,28 @@ struct Numbers {
     const Facts *facts;
     int body, dtype, bits, dims, kept, vector_dim, vector, threads;
     int more[9]; /* by name below, as the body has them */
+    int along[2], ends_rows, combiners; /* of a product */
     unsigned char moves[MAX_OPERANDS], motion[MAX_OPERANDS];
     UnitRun run;
 };
 
 static const char *body_name(int body)
 {
-    static const char *const names[] = {"vectors", "rows",          "rows_split",
-                                        "columns", "columns_tiles", "columns_split"};
+    static const char *const names[] = {"vectors",       "rows",          "rows_split",
+                                        "columns",       "columns_tiles", "columns_split",
+                                        "product_tiles", "mma_pairs",     "mma_halves"};
     return names[body - VECTORS];
 }
 
-static std::string text_of(const Numbers &k)
+static void add_number(std::string &text, const char *name, int value)
+{
+    text += std::string(name) + " " + std::to_string(value) + "\n";
+}
+
+/* The numbers that all bodies have. */
+static std::string text_of_layout(const Numbers &k)
 {
     static const char *const forms[] = {"og_float32", "og_float16", "og_bfloat16", "og_float64"};
-    static const char *const names[][9] = {
-        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
-        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
-         "OG_COMBINERS", "OG_COMBINE_THREADS"},
-        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
-    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
     std::string moves, motions;
     for (int i = 0; i < k.facts->operands; i++) {
         moves += (i ? "," : "") + std::to_string(k.moves[i]);
@@ -209,20 +211,29 @@ static std::string text_of(const Numbers &k)
     }
     std::string text = std::string("OG_FORM ") + forms[k.dtype] + "\nOG_MOVES " + moves +
                        "\nOG_MOTIONS " + motions + "\n";
-    const auto add = [&](const char *name, int value) {
-        text += std::string(name) + " " + std::to_string(value) + "\n";
-    };
     text += std::string("BODY ") + body_name(k.body) + "\n";
-    add("OG_BODY", 1 << k.body);
-    add("OG_IS_DOUBLE", k.dtype == 3);
-    add("OG_INDEX_BITS", k.bits);
-    add("OG_DIMS", k.dims);
-    add("OG_KEPT_DIMS", k.kept);
-    add("OG_VECTOR_DIM", k.vector_dim);
-    add("OG_V", k.vector);
-    add("OG_THREADS", k.threads);
+    add_number(text, "OG_BODY", 1 << k.body);
+    add_number(text, "OG_IS_DOUBLE", k.dtype == 3);
+    add_number(text, "OG_INDEX_BITS", k.bits);
+    add_number(text, "OG_DIMS", k.dims);
+    add_number(text, "OG_KEPT_DIMS", k.kept);
+    add_number(text, "OG_VECTOR_DIM", k.vector_dim);
+    add_number(text, "OG_V", k.vector);
+    add_number(text, "OG_THREADS", k.threads);
+    return text;
+}
+
+static std::string text_of(const Numbers &k)
+{
+    static const char *const names[][9] = {
+        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
+        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
+         "OG_COMBINERS", "OG_COMBINE_THREADS"},
+        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
+    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
+    std::string text = text_of_layout(k);
     for (int i = 0; i < 9 && names[list][i]; i++)
-        add(names[list][i], k.more[i]);
+        add_number(text, names[list][i], k.more[i]);
     return text;
 }
 
@@ -336,6 +347,15 @@ static int64_t bytes_of(const Facts &f, int dtype, int i)
     return dtype == 3 ? 8 : dtype == 0 || (f.kept >> i & 1) ? 4 : 2;
 }
 
+/* How far an operand reaches, and a little further. */
+static double reach_of(const Args &a, int operand, int dims)
+{
+    double reach = 0;
+    for (int d = 0; d < dims; d++)
+        reach += std::abs((double)a.stride[operand][d]) * ((double)a.extent[d] + 256);
+    return reach;
+}
+
 /* Which operands move along which dim, and how along the vectors' dim. */
 static void see_layout(const Facts &f, const Args &a, Numbers &k)
 {
@@ -347,14 +367,11 @@ static void see_layout(const Facts &f, const Args &a, Numbers &k)
     for (int d = 0; d < k.dims; d++)
         count *= (double)a.extent[d] + 16;
     for (int i = 0; i < f.operands; i++) {
-        double reach = 0;
         const int64_t step = k.vector_dim < 0 ? 1 : a.stride[i][k.vector_dim];
-        for (int d = 0; d < k.dims; d++) {
+        for (int d = 0; d < k.dims; d++)
             k.moves[i] |= (a.stride[i][d] != 0) << d;
-            reach += std::abs((double)a.stride[i][d]) * ((double)a.extent[d] + 16);
-        }
         k.motion[i] = step == 0 ? STILL : step == 1 ? UNIT : STRIDED;
-        if (reach > most || count > most)
+        if (reach_of(a, i, k.dims) > most || count > most)
             k.bits = 64;
     }
 }
@@ -387,14 +404,14 @@ static void shape_vectors(const Facts &f, const Args &a, Numbers &k)
         k.more[2] = k.vector < 8 ? 2 : 4;
 }
 
-/* The unit that has these numbers, or NULL: it is missing. */
-static UnitRun find_any(const Numbers &k)
+/* The unit that has these numbers, or NULL: it is missing. text: of its numbers. */
+template <class Text> static UnitRun find_any(const Numbers &k, Text text)
 {
     static std::vector<Numbers> found;
     for (const Numbers &one : found)
         if (!memcmp(&one, &k, offsetof(Numbers, run)))
             return one.run;
-    const UnitRun run = find_unit(k.facts->name, text_of(k));
+    const UnitRun run = find_unit(k.facts->name, text());
     if (run) {
         found.push_back(k);
         found.back().run = run;
@@ -403,9 +420,11 @@ static UnitRun find_any(const Numbers &k)
 }
 
 /* Runs the unit that has these numbers; false: it is missing. */
-static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
+template <class Text>
+static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options, Text text,
+                    const char *name)
 {
-    const UnitRun run = find_any(k);
+    const UnitRun run = find_any(k, text);
     if (!run)
         return false;
     a.stream = c10::cuda::getCurrentCUDAStream();
@@ -413,7 +432,7 @@ static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
     const Tensor scratch = bytes ? at::empty({bytes}, options.dtype(at::kByte)) : Tensor();
     a.scratch = bytes ? scratch.data_ptr() : &a;
     C10_CUDA_CHECK((cudaError_t)run(&a));
-    served[k.facts->name] = body_name(k.body);
+    served[k.facts->name] = name;
     return true;
 }
 
@@ -437,7 +456,7 @@ static bool run_vectors(const Facts &f, Args &a, const at::TensorOptions &option
     k.vector_dim = a.kept - 1;
     see_layout(f, a, k);
     shape_vectors(f, a, k);
-    return run_any(k, a, options);
+    return run_any(k, a, options, [&] { return text_of(k); }, body_name(k.body));
 }
 '''
 
@@ -496,25 +515,7 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & grad0
 # The formula, kernel by kernel, and its derivative; below, the files that they include.
 UNITS = {
     "Forward0": r'''
-#ifdef __CUDACC_RTC__
-#pragma nv_diag_suppress 177 /* a function is not used */
-#endif
-#include "math/scalar_base.h"
-#include "math/half.h"
-#include "math/scalar_f32.h"
-#if OG_IS_DOUBLE
-#include "math/scalar_f64.h"
-#endif
-
 #define OG_KEPT_NUMBERS 0x0
-#if OG_INDEX_BITS == 64
-typedef int64_t og_index;
-typedef uint64_t og_unsigned;
-#else
-typedef int32_t og_index;
-typedef uint32_t og_unsigned;
-#endif
-
 #include "cuda/kernels/any_dtype.cuh"
 
 struct og_args {
@@ -577,40 +578,9 @@ typedef og_pass0::loads og_loads0;
 static void og_fill(og_args &a, const Args &c)
 {
 }
-
-static int64_t og_place(og_args &a, char *scratch, const og_grid &grid)
-{
-    int64_t bytes = 0;
-    return bytes;
-}
-
-static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
-{
-    int error = 0;
-    OG_NEXT(og_pointwise, grid.parts, OG_THREADS, false)
-    return error;
-}
 ''',
     "Backward0": r'''
-#ifdef __CUDACC_RTC__
-#pragma nv_diag_suppress 177 /* a function is not used */
-#endif
-#include "math/scalar_base.h"
-#include "math/half.h"
-#include "math/scalar_f32.h"
-#if OG_IS_DOUBLE
-#include "math/scalar_f64.h"
-#endif
-
 #define OG_KEPT_NUMBERS 0x0
-#if OG_INDEX_BITS == 64
-typedef int64_t og_index;
-typedef uint64_t og_unsigned;
-#else
-typedef int32_t og_index;
-typedef uint32_t og_unsigned;
-#endif
-
 #include "cuda/kernels/any_dtype.cuh"
 
 struct og_args {
@@ -680,23 +650,36 @@ static void og_fill(og_args &a, const Args &c)
 {
     a.c0 = (og_real)0x1p+0;
 }
-
-static int64_t og_place(og_args &a, char *scratch, const og_grid &grid)
-{
-    int64_t bytes = 0;
-    return bytes;
-}
-
-static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
-{
-    int error = 0;
-    OG_NEXT(og_pointwise, grid.parts, OG_THREADS, false)
-    return error;
-}
 ''',
 }
 
 KERNELS = {
+    "cuda/kernels/any_dtype.cuh": r'''#include "math/scalar_base.h"
+
+#include "math/half.h"
+
+#include "math/scalar_f32.h"
+#if OG_IS_DOUBLE
+#include "math/scalar_f64.h"
+typedef double og_real;
+#define OG_REAL(name) og_##name##_f64
+#define OG_ANY_PEAK OG_MOST
+#else
+typedef float og_real;
+#define OG_REAL(name) og_##name##_f32
+#define OG_ANY_PEAK OG_PEAK
+#endif
+
+#if OG_INDEX_BITS == 64
+typedef int64_t og_index;
+typedef uint64_t og_unsigned;
+#else
+typedef int32_t og_index;
+typedef uint32_t og_unsigned;
+#endif
+
+#include "cuda/kernels/prologue.cuh"
+''',
     "math/scalar_base.h": r'''#if defined(__CUDACC_RTC__)
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -714,15 +697,8 @@ typedef unsigned long long uint64_t;
 #include <string.h>
 #endif
 
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define OG_FN static __device__ __forceinline__
-#elif defined(__GNUC__)
-#define OG_FN static inline __attribute__((always_inline, unused))
-#else
-#define OG_FN static inline
-#endif
 
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 OG_FN uint32_t og_bits_f32(float x)
 {
     return (uint32_t)__float_as_int(x);
@@ -733,50 +709,7 @@ OG_FN float og_float_bits(uint32_t u)
     return __int_as_float((int)u);
 }
 
-OG_FN uint64_t og_bits_f64(double x)
-{
-    return (uint64_t)__double_as_longlong(x);
-}
-
-OG_FN double og_double_bits(uint64_t u)
-{
-    return __longlong_as_double((long long)u);
-}
-#else
-OG_FN uint32_t og_bits_f32(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-OG_FN float og_float_bits(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-OG_FN uint64_t og_bits_f64(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-OG_FN double og_double_bits(uint64_t u)
-{
-    double x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-#endif
-
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
-#elif defined(__FMA__) || defined(__aarch64__)
-#define OG_FMA_INSTRUCTION_F32(a, b, c) fmaf(a, b, c)
-#endif
 
 OG_FN float og_fma_near_f32(float a, float b, float c)
 {
@@ -925,18 +858,6 @@ OG_FN double og_sigmoid_f64(double x)
 {
     return x < -40.0 ? exp(x) : 1.0 / (1.0 + exp(-x));
 }
-''',
-    "cuda/kernels/any_dtype.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-#if OG_IS_DOUBLE
-typedef double og_real;
-#define OG_REAL(name) og_##name##_f64
-#define OG_ANY_PEAK OG_MOST
-#else
-typedef float og_real;
-#define OG_REAL(name) og_##name##_f32
-#define OG_ANY_PEAK OG_PEAK
-#endif
 ''',
     "cuda/kernels/prologue.cuh": r'''#define OG_KERNEL(name, ...)                                                                       \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
@@ -1665,44 +1586,7 @@ template <int n = OG_LEAD> OG_FN bool og_lead_is_aligned(const og_args &a, const
         return og_is_aligned(og_address<n>(a, at));
 }
 ''',
-    "pytorch/launch_any.cuh": r'''#include "cuda/emit/cuda_shapes.h"
-#include "pytorch/call.cuh"
-#include "pytorch/launch.cuh"
-
-static void og_fill(og_args &a, const Args &c);
-
-static og_divisor og_make_divisor(int64_t extent)
-{
-    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
-    og_divisor divisor;
-    divisor.extent = (og_index)extent;
-    divisor.magic = (og_unsigned)by.magic;
-    divisor.shift = by.shift;
-    return divisor;
-}
-
-/* What the call has for every body. */
-static og_args og_bind(const Args &c)
-{
-    og_args a = {};
-    for (int n = 0; n < OG_OPERANDS; n++) {
-        a.p[n] = c.data[n];
-        for (int d = 0; d < OG_DIMS; d++)
-            a.strides[n][d] = (og_index)c.stride[n][d];
-    }
-    for (int d = 0; d < OG_DIMS; d++)
-        a.dims[d] = og_make_divisor(c.extent[d]);
-    og_fill(a, c);
-    return a;
-}
-
-static int64_t og_count_dims(const Args &c, int from, int to)
-{
-    int64_t count = 1;
-    for (int d = from; d < to; d++)
-        count *= c.extent[d];
-    return count;
-}
+    "pytorch/launch_any.cuh": r'''#include "pytorch/launch_fill.cuh"
 
 /* Blocks that find parts, and those that combine them. */
 struct og_grid {
@@ -1767,12 +1651,32 @@ static og_grid og_shape(og_args &a, const Args &c)
 }
 #endif
 
+#if OG_BODY == 8 || OG_BODY == 64
 #define OG_NEXT(kernel, blocks, threads, overlaps)                                                 \
     if (!error)                                                                                    \
         error = OG_LAUNCH(kernel, blocks, threads, 0, overlaps, stream, a);
 
 static int64_t og_place(og_args &a, char *scratch, const og_grid &grid);
 static int og_launch_all(og_args &a, const og_grid &grid, void *stream);
+#else
+#if OG_BODY == 2
+#define OG_ENTRY og_pointwise
+#elif OG_BODY == 4
+#define OG_ENTRY og_rows
+#else
+#define OG_ENTRY og_columns
+#endif
+
+static int64_t og_place(og_args &, char *, const og_grid &)
+{
+    return 0;
+}
+
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
+{
+    return OG_LAUNCH(OG_ENTRY, grid.parts, OG_THREADS, 0, false, stream, a);
+}
+#endif
 
 /* A cudaError_t; or, without scratch, how many bytes of it there must be. */
 extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *c)
@@ -1781,6 +1685,45 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *
     const og_grid grid = og_shape(a, *c);
     const int64_t bytes = og_place(a, (char *)c->scratch, grid);
     return c->scratch ? og_launch_all(a, grid, c->stream) : bytes;
+}
+''',
+    "pytorch/launch_fill.cuh": r'''#include "cuda/emit/cuda_shapes.h"
+#include "pytorch/call.cuh"
+#include "pytorch/launch.cuh"
+
+static void og_fill(og_args &a, const Args &c);
+
+static og_divisor og_make_divisor(int64_t extent)
+{
+    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
+    og_divisor divisor;
+    divisor.extent = (og_index)extent;
+    divisor.magic = (og_unsigned)by.magic;
+    divisor.shift = by.shift;
+    return divisor;
+}
+
+/* What the call has for every body. */
+static og_args og_bind(const Args &c)
+{
+    og_args a = {};
+    for (int n = 0; n < OG_OPERANDS; n++) {
+        a.p[n] = c.data[n];
+        for (int d = 0; d < OG_DIMS; d++)
+            a.strides[n][d] = (og_index)c.stride[n][d];
+    }
+    for (int d = 0; d < OG_DIMS; d++)
+        a.dims[d] = og_make_divisor(c.extent[d]);
+    og_fill(a, c);
+    return a;
+}
+
+static int64_t og_count_dims(const Args &c, int from, int to)
+{
+    int64_t count = 1;
+    for (int d = from; d < to; d++)
+        count *= c.extent[d];
+    return count;
 }
 ''',
     "cuda/emit/cuda_shapes.h": r'''#ifndef __CUDACC_RTC__
@@ -1833,15 +1776,17 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16;
 
 struct Args {
     int kept, reduced;
     long long extent[MAX_DIMS]; /* kept dims, then reduced ones */
     void *data[MAX_OPERANDS];
     long long stride[MAX_OPERANDS][MAX_DIMS]; /* in elements; 0: broadcast */
-    unsigned vectors;                         /* bit i: operand i moves by 16 bytes */
     double number[MAX_NUMBERS];               /* scalars, and counts of elements */
+    /* Of a product, whose factors are the last two operands. */
+    int64_t k, k_stride[2];
+    int multiprocessors;
     void *stream;
     void *scratch; /* NULL: nothing is launched; the answer is how many bytes it takes */
 };
@@ -1964,31 +1909,29 @@ def _serve(extension, function):
     return call
 
 
-def _build(host, cuda, function):
+def _build(host, function):
     home = cpp_extension.CUDA_HOME
     if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
         raise RuntimeError(
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
-    # What is CUDA has nothing of PyTorch: that takes nvcc a minute.
     cpp = _inline(HOST_SHARED + host, set())
     extension = cpp_extension.load_inline(
-        name="ogive_" + hashlib.sha256((cuda + cpp + str(UNITS)).encode()).hexdigest()[:16],
-        cpp_sources=cpp, cuda_sources=[cuda] if cuda else None, with_cuda=True,
-        functions=[function, "missing", "add_unit", "kernels"], extra_cflags=["-O1"],
-        extra_cuda_cflags=["-O3", "--fmad=false"], **_lean)
+        name="ogive_" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],
+        cpp_sources=cpp, with_cuda=True, extra_cflags=["-O1"],
+        functions=[function, "missing", "add_unit", "kernels"], **_lean)
     _extensions.append(extension)
     return _serve(extension, getattr(extension, function))
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(HOST_FORWARD, "", "forward")
+    return _build(HOST_FORWARD, "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(HOST_BACKWARD, "", "backward")
+    return _build(HOST_BACKWARD, "backward")
 
 
 class _Formula(torch.autograd.Function):

@@ -21,8 +21,6 @@
 #                               built for the dtype and layout that it first meets;
 #                               kernels() says what served
 #   KERNELS                     Ogive's kernels and functions, which units include
-#   CUDA_*, LAUNCH_*            products, but those of float32 on Hopper: templates, the
-#                               formula element by element, grids and scratch
 #   _build, _Formula            what compiles them, and records gradients
 #   _plain, _call, the module   the formula in PyTorch's operations; which of the two
 #
@@ -142,20 +140,7 @@ static int64_t join_summed(Tensor &t, std::initializer_list<int> dims)
     return 0;
 }
 
-/* Memory for launches, kept until all of them are under way. */
-struct Held {
-    at::TensorOptions options;
-    std::vector<Tensor> tensors;
-};
-
-static void *allocate(void *held, long long bytes)
-{
-    Held *to = (Held *)held;
-    to->tensors.push_back(at::empty({(int64_t)bytes}, to->options.dtype(at::kByte)));
-    return to->tensors.back().data_ptr();
-}
-
-/* By which launchers know a dtype. */
+/* By which units know a dtype. */
 static int dtype_number(at::ScalarType dtype)
 {
     return dtype == at::kFloat ? 0 : dtype == at::kHalf ? 1 : dtype == at::kBFloat16 ? 2 : 3;
@@ -232,26 +217,28 @@ struct Numbers {
     const Facts *facts;
     int body, dtype, bits, dims, kept, vector_dim, vector, threads;
     int more[9]; /* by name below, as the body has them */
+    int along[2], ends_rows, combiners; /* of a product */
     unsigned char moves[MAX_OPERANDS], motion[MAX_OPERANDS];
     UnitRun run;
 };
 
 static const char *body_name(int body)
 {
-    static const char *const names[] = {"vectors", "rows",          "rows_split",
-                                        "columns", "columns_tiles", "columns_split"};
+    static const char *const names[] = {"vectors",       "rows",          "rows_split",
+                                        "columns",       "columns_tiles", "columns_split",
+                                        "product_tiles", "mma_pairs",     "mma_halves"};
     return names[body - VECTORS];
 }
 
-static std::string text_of(const Numbers &k)
+static void add_number(std::string &text, const char *name, int value)
+{
+    text += std::string(name) + " " + std::to_string(value) + "\n";
+}
+
+/* The numbers that all bodies have. */
+static std::string text_of_layout(const Numbers &k)
 {
     static const char *const forms[] = {"og_float32", "og_float16", "og_bfloat16", "og_float64"};
-    static const char *const names[][9] = {
-        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
-        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
-         "OG_COMBINERS", "OG_COMBINE_THREADS"},
-        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
-    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
     std::string moves, motions;
     for (int i = 0; i < k.facts->operands; i++) {
         moves += (i ? "," : "") + std::to_string(k.moves[i]);
@@ -259,20 +246,29 @@ static std::string text_of(const Numbers &k)
     }
     std::string text = std::string("OG_FORM ") + forms[k.dtype] + "\nOG_MOVES " + moves +
                        "\nOG_MOTIONS " + motions + "\n";
-    const auto add = [&](const char *name, int value) {
-        text += std::string(name) + " " + std::to_string(value) + "\n";
-    };
     text += std::string("BODY ") + body_name(k.body) + "\n";
-    add("OG_BODY", 1 << k.body);
-    add("OG_IS_DOUBLE", k.dtype == 3);
-    add("OG_INDEX_BITS", k.bits);
-    add("OG_DIMS", k.dims);
-    add("OG_KEPT_DIMS", k.kept);
-    add("OG_VECTOR_DIM", k.vector_dim);
-    add("OG_V", k.vector);
-    add("OG_THREADS", k.threads);
+    add_number(text, "OG_BODY", 1 << k.body);
+    add_number(text, "OG_IS_DOUBLE", k.dtype == 3);
+    add_number(text, "OG_INDEX_BITS", k.bits);
+    add_number(text, "OG_DIMS", k.dims);
+    add_number(text, "OG_KEPT_DIMS", k.kept);
+    add_number(text, "OG_VECTOR_DIM", k.vector_dim);
+    add_number(text, "OG_V", k.vector);
+    add_number(text, "OG_THREADS", k.threads);
+    return text;
+}
+
+static std::string text_of(const Numbers &k)
+{
+    static const char *const names[][9] = {
+        {"OG_LEAD", "OG_OUTER", "OG_BATCH"},
+        {"OG_GROUP", "OG_VECTORS", "OG_STEPS", "OG_FLIGHT", "OG_KEEPS", "OG_FLAT", "OG_WHOLE",
+         "OG_COMBINERS", "OG_COMBINE_THREADS"},
+        {"OG_X", "OG_Y", "OG_RUNS", "OG_FLIGHT", "OG_SHARED_BYTES", "OG_BLOCKS"}};
+    const int list = k.body == VECTORS ? 0 : k.body <= ROWS_SPLIT ? 1 : 2;
+    std::string text = text_of_layout(k);
     for (int i = 0; i < 9 && names[list][i]; i++)
-        add(names[list][i], k.more[i]);
+        add_number(text, names[list][i], k.more[i]);
     return text;
 }
 
@@ -386,6 +382,15 @@ static int64_t bytes_of(const Facts &f, int dtype, int i)
     return dtype == 3 ? 8 : dtype == 0 || (f.kept >> i & 1) ? 4 : 2;
 }
 
+/* How far an operand reaches, and a little further. */
+static double reach_of(const Args &a, int operand, int dims)
+{
+    double reach = 0;
+    for (int d = 0; d < dims; d++)
+        reach += std::abs((double)a.stride[operand][d]) * ((double)a.extent[d] + 256);
+    return reach;
+}
+
 /* Which operands move along which dim, and how along the vectors' dim. */
 static void see_layout(const Facts &f, const Args &a, Numbers &k)
 {
@@ -397,14 +402,11 @@ static void see_layout(const Facts &f, const Args &a, Numbers &k)
     for (int d = 0; d < k.dims; d++)
         count *= (double)a.extent[d] + 16;
     for (int i = 0; i < f.operands; i++) {
-        double reach = 0;
         const int64_t step = k.vector_dim < 0 ? 1 : a.stride[i][k.vector_dim];
-        for (int d = 0; d < k.dims; d++) {
+        for (int d = 0; d < k.dims; d++)
             k.moves[i] |= (a.stride[i][d] != 0) << d;
-            reach += std::abs((double)a.stride[i][d]) * ((double)a.extent[d] + 16);
-        }
         k.motion[i] = step == 0 ? STILL : step == 1 ? UNIT : STRIDED;
-        if (reach > most || count > most)
+        if (reach_of(a, i, k.dims) > most || count > most)
             k.bits = 64;
     }
 }
@@ -478,14 +480,14 @@ static void shape_columns(const Facts &f, const Args &a, Numbers &k)
     k.threads = s.threads;
 }
 
-/* The unit that has these numbers, or NULL: it is missing. */
-static UnitRun find_any(const Numbers &k)
+/* The unit that has these numbers, or NULL: it is missing. text: of its numbers. */
+template <class Text> static UnitRun find_any(const Numbers &k, Text text)
 {
     static std::vector<Numbers> found;
     for (const Numbers &one : found)
         if (!memcmp(&one, &k, offsetof(Numbers, run)))
             return one.run;
-    const UnitRun run = find_unit(k.facts->name, text_of(k));
+    const UnitRun run = find_unit(k.facts->name, text());
     if (run) {
         found.push_back(k);
         found.back().run = run;
@@ -494,9 +496,11 @@ static UnitRun find_any(const Numbers &k)
 }
 
 /* Runs the unit that has these numbers; false: it is missing. */
-static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
+template <class Text>
+static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options, Text text,
+                    const char *name)
 {
-    const UnitRun run = find_any(k);
+    const UnitRun run = find_any(k, text);
     if (!run)
         return false;
     a.stream = c10::cuda::getCurrentCUDAStream();
@@ -504,7 +508,7 @@ static bool run_any(const Numbers &k, Args &a, const at::TensorOptions &options)
     const Tensor scratch = bytes ? at::empty({bytes}, options.dtype(at::kByte)) : Tensor();
     a.scratch = bytes ? scratch.data_ptr() : &a;
     C10_CUDA_CHECK((cudaError_t)run(&a));
-    served[k.facts->name] = body_name(k.body);
+    served[k.facts->name] = name;
     return true;
 }
 
@@ -530,7 +534,149 @@ static bool run_reduced(const Facts &f, Args &a, const at::TensorOptions &option
         shape_columns(f, a, k);
     else
         shape_rows(f, a, k);
-    return run_any(k, a, options);
+    return run_any(k, a, options, [&] { return text_of(k); }, body_name(k.body));
+}
+
+/* Products, but those of float32 on Hopper: on tensor cores where these take them, else on CUDA
+ * cores. Dims are those of the batch, of rows and of columns. */
+enum { TILES = 7, MMA_PAIRS, MMA_HALVES };
+
+struct ProductFacts {
+    Facts of;
+    int batch_dims, m_dims, n_dims, kept_dims;
+    bool kept_factors[2]; /* they are of another kernel: float32, or float64 if tensors are */
+    bool exchanged, reduces;
+};
+
+static std::string text_of_product(const ProductFacts &f, const Numbers &k)
+{
+    static const char *const names[][10] = {
+        {"OG_TM", "OG_TN", "OG_LANES_N", "OG_WARPS_M", "OG_WARPS_N", "OG_BK", "OG_BLOCKS",
+         "OG_LEVELS", "OG_SPLIT"},
+        {"OG_BM", "OG_BN", "OG_STAGES", "OG_SHARED_BYTES", "OG_PAIRS", "OG_BFLOAT",
+         "OG_SPLIT_KEEPS", "OG_SPLIT_PLANES", "OG_SPLIT_SHUFFLES"}};
+    static const char *const types[] = {"float", "uint16_t", "uint16_t", "double"};
+    const int kept = k.dtype == 3 ? 3 : 0;
+    std::string text = text_of_layout(k);
+    text += std::string("OG_LEFT ") + types[f.kept_factors[0] ? kept : k.dtype] + "\nOG_RIGHT " +
+            types[f.kept_factors[1] ? kept : k.dtype] + "\n";
+    add_number(text, "OG_PRODUCTS", 1);
+    add_number(text, "OG_N_DIMS", f.n_dims);
+    add_number(text, "OG_BATCH_DIMS", f.batch_dims);
+    add_number(text, "OG_ALONG_LEFT", k.along[0]);
+    add_number(text, "OG_ALONG_RIGHT", k.along[1]);
+    add_number(text, "OG_ENDS_ROWS", k.ends_rows);
+    add_number(text, "OG_COMBINERS", k.combiners);
+    add_number(text, "OG_COMBINE_THREADS", k.combiners == 32 ? 128 : 512);
+    if (k.body != TILES) {
+        add_number(text, "OG_BK", 64);
+        add_number(text, "OG_QUADS", 2);
+        add_number(text, "OG_REDO_BYTES", OG_CUDA_REDO_BYTES);
+    }
+    for (int i = 0; i < 9; i++)
+        add_number(text, names[k.body != TILES][i], k.more[i]);
+    return text;
+}
+
+/* Tiles of CUDA cores: large ones, if that leaves no multiprocessor idle. */
+static void shape_tiles(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t depth)
+{
+    static const int tiles[2][3][7] = {
+        {{8, 8, 8, 4, 2, 16, 1}, {8, 8, 8, 2, 1, 16, 4}, {4, 8, 8, 1, 1, 16, 8}},
+        {{4, 8, 8, 4, 1, 8, 2}, {4, 8, 8, 1, 2, 8, 4}, {4, 8, 8, 1, 1, 8, 8}}}; /* of float64 */
+    const int processors = attribute(cudaDevAttrMultiProcessorCount);
+    for (int i = 0; i < 3; i++) {
+        const int *t = tiles[k.dtype == 3][i];
+        const int64_t rows = 32 / t[2] * t[0] * t[3], columns = t[2] * t[1] * t[4];
+        std::copy(t, t + 7, k.more);
+        k.threads = 32 * t[3] * t[4];
+        if (batch * og_count_parts(m, rows) * og_count_parts(n, columns) >= processors)
+            break;
+    }
+    k.more[7] = depth <= 256 ? 1 : depth <= 4096 ? 2 : 3;
+}
+
+/* Bytes of a block: its stages, or a tile's products with their marks. */
+static int mma_bytes(int rows, int columns, int stages, bool is_half)
+{
+    const int planes = is_half ? 1 : 2, line = planes * (rows + columns) * 128;
+    const int raw = !is_half && rows == 128 && columns == 128 ? columns * 256 : 0;
+    const int used = stages * (line + (is_half ? 0 : columns * 4)) + raw;
+    return std::max(used, rows * (columns + 8) * 4 + rows * 8);
+}
+
+static void shape_mma(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t depth, bool is_bfloat)
+{
+    const bool is_half = k.body == MMA_HALVES;
+    const int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const int rows = m <= 32 ? 32 : m <= 64 ? 64 : 128;
+    int columns = 128, stages = 2;
+    if (batch * og_count_parts(m, rows) * og_count_parts(n, columns) <
+            attribute(cudaDevAttrMultiProcessorCount) ||
+        mma_bytes(rows, columns, stages, is_half) > most)
+        columns = 64;
+    while (is_half && stages < 4 && mma_bytes(rows, columns, stages + 1, is_half) <= most)
+        stages++;
+    const int numbers[] = {rows,    columns,   stages, mma_bytes(rows, columns, stages, is_half),
+                           !is_half, is_bfloat, og_cuda_split_keeps(og_count_parts(depth, 64) * 64)};
+    std::copy(std::begin(numbers), std::end(numbers), k.more);
+    k.threads = 256;
+}
+
+/* What neighbours of a factor in memory are: 0: k, 1: rows, 2: neither. */
+static int along_of(const Args &a, int operand, int64_t step, int dim)
+{
+    return step == 1 ? 0 : dim >= 0 && a.stride[operand][dim] == 1 ? 1 : 2;
+}
+
+/* Which units multiply. */
+static int product_body(const ProductFacts &f, const Args &a, int64_t n, const Numbers &k)
+{
+    const int last = f.of.operands, dims = f.batch_dims + f.m_dims + f.n_dims;
+    const int left = f.kept_factors[0] ? 0 : k.dtype, right = f.kept_factors[1] ? 0 : k.dtype;
+    const bool has_columns = f.n_dims && a.stride[last + 1][dims - 1] != 0 && !f.exchanged;
+    if (k.dtype == 3 || left != right || !has_columns || n < 128 || a.k < 128 ||
+        attribute(cudaDevAttrComputeCapabilityMajor) < 8 ||
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < 99 * 1024)
+        return TILES;
+    return left == 0 ? MMA_PAIRS : MMA_HALVES;
+}
+
+/* Runs a product; false: its unit is missing. */
+static bool run_product(const ProductFacts &f, Args &a, const at::TensorOptions &options)
+{
+    static const char *const names[] = {"CUDA cores", "float32 as pairs of float16 on tensor cores (mma.sync)",
+                                        "tensor cores (mma.sync)"};
+    const int dims = f.batch_dims + f.m_dims + f.n_dims, last = f.of.operands;
+    const int64_t batch = count_of(a, 0, f.batch_dims);
+    const int64_t m = count_of(a, f.batch_dims, f.batch_dims + f.m_dims);
+    const int64_t n = count_of(a, f.batch_dims + f.m_dims, dims);
+    if (batch == 0 || m == 0 || (n == 0 && !f.reduces))
+        return true;
+    Numbers k = start_numbers(f.of, options);
+    k.vector_dim = f.n_dims ? dims - 1 : -1;
+    a.kept = dims;
+    a.reduced = 0;
+    see_layout(f.of, a, k);
+    for (int i = last; i < last + 2; i++)
+        if (reach_of(a, i, dims) + std::abs((double)a.k_stride[i - last]) * ((double)a.k + 256) >
+            INT32_MAX / 4)
+            k.bits = 64;
+    if ((double)batch * ((double)m + 256) * ((double)n + 256) > INT32_MAX / 4)
+        k.bits = 64;
+    k.kept = f.kept_dims;
+    k.vector = 4;
+    k.body = product_body(f, a, n, k);
+    k.along[0] = along_of(a, last, a.k_stride[0], f.m_dims == 1 ? f.batch_dims : -1);
+    k.along[1] = along_of(a, last + 1, a.k_stride[1], f.n_dims ? dims - 1 : -1);
+    k.ends_rows = n <= 64;
+    k.combiners = og_combiners_of(og_count_parts(n, 64));
+    a.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
+    if (k.body == TILES)
+        shape_tiles(k, batch, m, n, a.k);
+    else
+        shape_mma(k, batch, m, n, a.k, k.dtype == 2);
+    return run_any(k, a, options, [&] { return text_of_product(f, k); }, names[k.body - TILES]);
 }
 
 /* Products of float32 on Hopper's tensor cores, by Ogive's kernels. Some of their numbers follow
@@ -540,7 +686,7 @@ static bool run_reduced(const Facts &f, Args &a, const at::TensorOptions &option
 /* What emission knows of a product: bits of operands that are neighbours along the columns, that
  * stand still there, bytes of a run's sums, and whether there are any. */
 struct HopperFacts {
-    const char *name;
+    const char *kernel, *name; /* name: of the unit */
     int operands;
     unsigned neighbours, still;
     int64_t sum_bytes;
@@ -644,10 +790,8 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
                       const int64_t *steps, const at::TensorOptions &options)
 {
     const at::ScalarType dtype = at::typeMetaToScalarType(options.dtype());
-    const bool is_old = dtype == at::kDouble || attribute(cudaDevAttrComputeCapabilityMajor) < 8;
     og_hopper_call c = {};
     bool is_far = false;
-    served[of.name] = is_old ? "CUDA cores" : "tensor cores (mma.sync)";
     if (dtype != at::kFloat || !is_hopper() ||
         !lies_well(of, a, batch_dims + m_dims + 1, &is_far))
         return 0;
@@ -671,14 +815,12 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
     const Tensor scratch = at::empty({run(&c)}, options.dtype(at::kByte));
     c.scratch = scratch.data_ptr();
     C10_CUDA_CHECK((cudaError_t)run(&c));
-    served[of.name] = "float32 as pairs of float16 on tensor cores (wgmma)";
+    served[of.kernel] = "float32 as pairs of float16 on tensor cores (wgmma)";
     return 1;
 }
 '''
 
 HOST_FORWARD = r'''
-void launch_Forward0(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps);
 
 std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_weight_, const at::Tensor & gemm_bias_, double scaling_factor_)
 {
@@ -693,9 +835,6 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_w
     const double numbers[] = {scaling_factor_};
     const c10::DeviceGuard guard(x_.device());
     const at::TensorOptions options = x_.options();
-    const at::ScalarType dtype = x_.scalar_type();
-    Held held = {options, {}};
-    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     Tensor result0;
     { /* Forward0: product */
         result0 = new_result({n0, n2}, {}, options);
@@ -705,32 +844,27 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_w
         set_extents(a, {n0, n2});
         std::copy(std::begin(numbers), std::end(numbers), a.number);
         bind(a, 0, gemm_bias_, {-1, 0});
-        bind(a, 1, result0, {0, 1});
+        bind(a, 2, result0, {0, 1});
         Tensor factor0 = x_;
-        const int64_t step0 = join_summed(factor0, {1});
-        bind(a, 2, factor0, {0, -1});
+        a.k_stride[0] = join_summed(factor0, {1});
+        bind(a, 3, factor0, {0, -1});
         Tensor factor1 = gemm_weight_;
-        const int64_t step1 = join_summed(factor1, {1});
-        bind(a, 3, factor1, {-1, 0});
-        const int64_t steps[] = {step0, step1};
+        a.k_stride[1] = join_summed(factor1, {1});
+        bind(a, 4, factor1, {-1, 0});
+        a.k = n1;
         const int hopper = run_hopper(
-            {"Forward0", 2, 0x3, 0x0, 0, false}, a, 0, 1, n1, steps, options);
+            {"Forward0", "Forward0_hopper", 3, 0x5, 0x2, 0, false}, a, 0, 1, a.k, a.k_stride, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0)
-            launch_Forward0(dtype_number(dtype), launching, a, n1, steps);
+        static const ProductFacts facts = {{"Forward0", 3, 0x4, 0x4, 0x0, 0x2, 0, 0}, 0, 1, 1, 2, {0, 0}, 0, 0};
+        if (hopper == 0 && !run_product(facts, a, options))
+            return {};
     }
     return {result0};
 }
 '''
 
 HOST_BACKWARD = r'''
-void launch_Backward0(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps);
-void launch_Backward2(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps);
-void launch_Backward3(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps);
 
 std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_weight_, const at::Tensor & gemm_bias_, double scaling_factor_, const at::Tensor & grad0_, const std::vector<bool> &needs)
 {
@@ -748,9 +882,6 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
     const double numbers[] = {scaling_factor_};
     const c10::DeviceGuard guard(x_.device());
     const at::TensorOptions options = x_.options();
-    const at::ScalarType dtype = x_.scalar_type();
-    Held held = {options, {}};
-    const Launching launching = {c10::cuda::getCurrentCUDAStream(), allocate, &held};
     const at::TensorOptions kept_options =
         options.dtype(x_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     Tensor result0, result1, result2, kept0;
@@ -762,21 +893,22 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
         set_extents(a, {n0, n2});
         std::copy(std::begin(numbers), std::end(numbers), a.number);
         bind(a, 0, gemm_bias_, {-1, 0});
-        bind(a, 1, grad0_, {0, 1});
-        bind(a, 2, kept0, {0, 1});
+        bind(a, 2, grad0_, {0, 1});
+        bind(a, 3, kept0, {0, 1});
         Tensor factor0 = x_;
-        const int64_t step0 = join_summed(factor0, {1});
-        bind(a, 3, factor0, {0, -1});
+        a.k_stride[0] = join_summed(factor0, {1});
+        bind(a, 4, factor0, {0, -1});
         Tensor factor1 = gemm_weight_;
-        const int64_t step1 = join_summed(factor1, {1});
-        bind(a, 4, factor1, {-1, 0});
-        const int64_t steps[] = {step0, step1};
+        a.k_stride[1] = join_summed(factor1, {1});
+        bind(a, 5, factor1, {-1, 0});
+        a.k = n1;
         const int hopper = run_hopper(
-            {"Backward0", 3, 0x7, 0x0, 0, false}, a, 0, 1, n1, steps, options);
+            {"Backward0", "Backward0_hopper", 4, 0xd, 0x2, 0, false}, a, 0, 1, a.k, a.k_stride, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0)
-            launch_Backward0(dtype_number(dtype), launching, a, n1, steps);
+        static const ProductFacts facts = {{"Backward0", 4, 0x0, 0x8, 0x8, 0x2, 0, 0}, 0, 1, 1, 2, {0, 0}, 0, 0};
+        if (hopper == 0 && !run_product(facts, a, options))
+            return {};
     }
     if (needs[2]) { /* Backward1: columns sum */
         result2 = new_result({n2}, {gemm_bias_}, options);
@@ -788,7 +920,7 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
         bind(a, 0, kept0, {1, 0});
         bind(a, 1, result2, {0, -1});
         static const Facts facts = {"Backward1", 2, 0x2, 0x2, 0x1, 0x0, 0, 1,
-                                    {0, 1, 0, 0, 1, 4, 4, 1, 1}};
+            {0, 1, 0, 0, 1, 4, 4, 1, 1}};
         if (!run_reduced(facts, a, options))
             return {};
     }
@@ -801,18 +933,19 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
         std::copy(std::begin(numbers), std::end(numbers), a.number);
         bind(a, 0, result0, {0, 1});
         Tensor factor0 = kept0;
-        const int64_t step0 = join_summed(factor0, {1});
+        a.k_stride[0] = join_summed(factor0, {1});
         bind(a, 1, factor0, {0, -1});
         Tensor factor1 = gemm_weight_;
-        const int64_t step1 = join_summed(factor1, {0});
+        a.k_stride[1] = join_summed(factor1, {0});
         bind(a, 2, factor1, {-1, 1});
-        const int64_t steps[] = {step0, step1};
+        a.k = n2;
         const int hopper = run_hopper(
-            {"Backward2", 1, 0x1, 0x0, 0, false}, a, 0, 1, n2, steps, options);
+            {"Backward2", "Backward2_hopper", 1, 0x1, 0x0, 0, false}, a, 0, 1, a.k, a.k_stride, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0)
-            launch_Backward2(dtype_number(dtype), launching, a, n2, steps);
+        static const ProductFacts facts = {{"Backward2", 1, 0x1, 0x1, 0x0, 0x0, 0, 0}, 0, 1, 1, 2, {1, 0}, 0, 0};
+        if (hopper == 0 && !run_product(facts, a, options))
+            return {};
     }
     if (needs[1]) { /* Backward3: product */
         result1 = new_result({n2, n1}, {gemm_weight_}, options);
@@ -823,18 +956,19 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
         std::copy(std::begin(numbers), std::end(numbers), a.number);
         bind(a, 0, result1, {0, 1});
         Tensor factor0 = kept0;
-        const int64_t step0 = join_summed(factor0, {0});
+        a.k_stride[0] = join_summed(factor0, {0});
         bind(a, 1, factor0, {1, -1});
         Tensor factor1 = x_;
-        const int64_t step1 = join_summed(factor1, {0});
+        a.k_stride[1] = join_summed(factor1, {0});
         bind(a, 2, factor1, {-1, 1});
-        const int64_t steps[] = {step0, step1};
+        a.k = n0;
         const int hopper = run_hopper(
-            {"Backward3", 1, 0x1, 0x0, 0, false}, a, 0, 1, n0, steps, options);
+            {"Backward3", "Backward3_hopper", 1, 0x1, 0x0, 0, false}, a, 0, 1, a.k, a.k_stride, options);
         if (hopper < 0)
             return {};
-        if (hopper == 0)
-            launch_Backward3(dtype_number(dtype), launching, a, n0, steps);
+        static const ProductFacts facts = {{"Backward3", 1, 0x1, 0x1, 0x0, 0x0, 0, 0}, 0, 1, 1, 2, {1, 0}, 0, 0};
+        if (hopper == 0 && !run_product(facts, a, options))
+            return {};
     }
     return {result0, result1, result2};
 }
@@ -843,6 +977,274 @@ std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_
 # The formula, kernel by kernel, and its derivative; below, the files that they include.
 UNITS = {
     "Forward0": r'''
+#for mma_pairs mma_halves
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+#for mma_halves
+struct og_args {
+    void *p[3];
+    og_index strides[3][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for mma_pairs
+struct og_args {
+    void *p[3];
+    og_index strides[3][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+    og_index split_rows;
+    og_index split_lanes;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for product_tiles
+#define OG_CONVOLVES 0
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[3];
+    og_index strides[3][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for all
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 2> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<0>(a, index, at);
+}
+
+OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<1>(a, index, at);
+}
+
+typedef og_real og_number;
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+    og_number product[OG_PRODUCTS];
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v6;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<2, &og_values0::v6>> {
+    typedef og_loads<0> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = og_get<0>(x, i);
+        const og_real v1 = kept.product[0];
+        const og_real v2 = v1 + v0;
+        const og_real v3 = a.numbers[0];
+        const og_real v4 = OG_REAL(sigmoid)(v2);
+        const og_real v5 = v3 * v4;
+        const og_real v6 = v2 + v5;
+        y.v6 = v6;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+/* What neighbours in memory are. */
+enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };
+
+OG_FN float og_widen_f16(og_half x)
+{
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+#else
+    return og_f32_from_f16(x);
+#endif
+}
+
+struct og_left0 {
+    typedef og_form<false> form;
+    typedef OG_LEFT element;
+    enum { is_seen = 0, is_right = 0, windows = 0 };
+    static constexpr int along = OG_ALONG_LEFT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return 0;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.left0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        index += base * a.m;
+        at += index * a.left0_0;
+        return a.left0 + at;
+    }
+};
+
+struct og_right0 {
+    typedef og_form<false> form;
+    typedef OG_RIGHT element;
+    enum { is_seen = 0, is_right = 1, windows = 0 };
+    static constexpr int along = OG_ALONG_RIGHT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return sizeof(element) == 2 ? (element)0x8000 : (element)-0.0f;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.right0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        at += index * a.right0_1;
+        return a.right0 + at;
+    }
+};
+
+#for mma_pairs mma_halves
+typedef og_left0::element og_element;
+
+OG_FN float og_widen(og_element x)
+{
+    return og_left0::form::widen(x);
+}
+
+OG_FN const og_element *og_x_row(const og_args &a, og_index index)
+{
+    return og_left0::row(a, 0, index);
+}
+
+OG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)
+{
+    return og_right0::row(a, base, n);
+}
+
+OG_FN int64_t og_w_stride(const og_args &a)
+{
+    return og_right0::k_stride(a);
+}
+
+#for mma_halves
+#include "cuda/kernels/mma_copy.cuh"
+#include "cuda/kernels/mma.cuh"
+
+#for mma_pairs
+#include "cuda/kernels/pairs_split.cuh"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/redo.cuh"
+
+#for product_tiles
+#include "cuda/kernels/product_tiles.cuh"
+
+OG_FN og_number *og_slots_of(og_number *shared, int p)
+{
+    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;
+    return shared + (OG_LEVELS == 3 ? buffers + p * slots : 0);
+}
+
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,
+                           const og_tile_place &at, og_number *shared)
+{
+    og_tile_product<og_left0, og_right0>(a, tile, at, 0, shared, og_slots_of(shared, 0));
+}
+
+#for all
+#include "pytorch/launch_product.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+    a.numbers[0] = c.number[0];
+    a.left0_0 = (og_index)c.stride[3][0];
+    a.right0_1 = (og_index)c.stride[4][1];
+}
+''',
+    "Forward0_hopper": r'''
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -1044,8 +1446,9 @@ typedef og_pass0::loads og_loads0;
 
 static void og_fill(og_args &a, const og_hopper_call &c)
 {
-    og_bind(a, c, 0, 0);
-    og_bind(a, c, 2, 1);
+    og_bind(a, c, 0);
+    og_bind(a, c, 1);
+    og_bind(a, c, 2);
     a.dims[0] = og_make_divisor(c.extent[0]);
     a.dims[1] = og_make_divisor(c.extent[1]);
     a.x_0 = (og_index)c.x_stride[0];
@@ -1053,6 +1456,283 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 }
 ''',
     "Backward0": r'''
+#for mma_pairs mma_halves
+#define OG_KEPT_NUMBERS 0x8
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+#for mma_halves
+struct og_args {
+    void *p[4];
+    og_index strides[4][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_real c0;
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for mma_pairs
+struct og_args {
+    void *p[4];
+    og_index strides[4][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_real c0;
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+    og_index split_rows;
+    og_index split_lanes;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for product_tiles
+#define OG_CONVOLVES 0
+#define OG_KEPT_NUMBERS 0x8
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[4];
+    og_index strides[4][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_real c0;
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for all
+enum { OG_OPERANDS = 4, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0, 2, 3> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<0>(a, index, at);
+}
+
+OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<1>(a, index, at);
+}
+
+typedef og_real og_number;
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+    og_number product[OG_PRODUCTS];
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v11;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<3, &og_values0::v11>> {
+    typedef og_loads<0, 2> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = og_get<0>(x, i);
+        const og_real v1 = kept.product[0];
+        const og_real v2 = v1 + v0;
+        const og_real v3 = a.numbers[0];
+        const og_real v4 = OG_REAL(sigmoid)(v2);
+        const og_real v5 = og_get<2>(x, i);
+        const og_real v6 = v5 * v3;
+        const og_real v7 = a.c0;
+        const og_real v8 = v7 - v4;
+        const og_real v9 = v6 * v8;
+        const og_real v10 = v9 * v4;
+        const og_real v11 = v5 + v10;
+        y.v11 = v11;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+/* What neighbours in memory are. */
+enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };
+
+OG_FN float og_widen_f16(og_half x)
+{
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+#else
+    return og_f32_from_f16(x);
+#endif
+}
+
+struct og_left0 {
+    typedef og_form<false> form;
+    typedef OG_LEFT element;
+    enum { is_seen = 0, is_right = 0, windows = 0 };
+    static constexpr int along = OG_ALONG_LEFT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return 0;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.left0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        index += base * a.m;
+        at += index * a.left0_0;
+        return a.left0 + at;
+    }
+};
+
+struct og_right0 {
+    typedef og_form<false> form;
+    typedef OG_RIGHT element;
+    enum { is_seen = 0, is_right = 1, windows = 0 };
+    static constexpr int along = OG_ALONG_RIGHT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return sizeof(element) == 2 ? (element)0x8000 : (element)-0.0f;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.right0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        at += index * a.right0_1;
+        return a.right0 + at;
+    }
+};
+
+#for mma_pairs mma_halves
+typedef og_left0::element og_element;
+
+OG_FN float og_widen(og_element x)
+{
+    return og_left0::form::widen(x);
+}
+
+OG_FN const og_element *og_x_row(const og_args &a, og_index index)
+{
+    return og_left0::row(a, 0, index);
+}
+
+OG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)
+{
+    return og_right0::row(a, base, n);
+}
+
+OG_FN int64_t og_w_stride(const og_args &a)
+{
+    return og_right0::k_stride(a);
+}
+
+#for mma_halves
+#include "cuda/kernels/mma_copy.cuh"
+#include "cuda/kernels/mma.cuh"
+
+#for mma_pairs
+#include "cuda/kernels/pairs_split.cuh"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/redo.cuh"
+
+#for product_tiles
+#include "cuda/kernels/product_tiles.cuh"
+
+OG_FN og_number *og_slots_of(og_number *shared, int p)
+{
+    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;
+    return shared + (OG_LEVELS == 3 ? buffers + p * slots : 0);
+}
+
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,
+                           const og_tile_place &at, og_number *shared)
+{
+    og_tile_product<og_left0, og_right0>(a, tile, at, 0, shared, og_slots_of(shared, 0));
+}
+
+#for all
+#include "pytorch/launch_product.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+    a.numbers[0] = c.number[0];
+    a.c0 = (og_real)0x1p+0;
+    a.left0_0 = (og_index)c.stride[4][0];
+    a.right0_1 = (og_index)c.stride[5][1];
+}
+''',
+    "Backward0_hopper": r'''
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -1263,9 +1943,10 @@ typedef og_pass0::loads og_loads0;
 
 static void og_fill(og_args &a, const og_hopper_call &c)
 {
-    og_bind(a, c, 0, 0);
-    og_bind(a, c, 2, 1);
-    og_bind(a, c, 3, 2);
+    og_bind(a, c, 0);
+    og_bind(a, c, 1);
+    og_bind(a, c, 2);
+    og_bind(a, c, 3);
     a.dims[0] = og_make_divisor(c.extent[0]);
     a.dims[1] = og_make_divisor(c.extent[1]);
     a.x_0 = (og_index)c.x_stride[0];
@@ -1274,39 +1955,7 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 }
 ''',
     "Backward1": r'''
-#ifdef __CUDACC_RTC__
-#pragma nv_diag_suppress 177 /* a function is not used */
-#endif
-#include "math/scalar_base.h"
-#include "math/half.h"
-#include "math/scalar_f32.h"
-#if OG_IS_DOUBLE
-#include "math/scalar_f64.h"
-#endif
-
-#for rows_split
 #define OG_KEPT_NUMBERS 0x1
-#define OG_COMBINERS 32
-#define OG_COMBINE_THREADS 128
-#if OG_INDEX_BITS == 64
-typedef int64_t og_index;
-typedef uint64_t og_unsigned;
-#else
-typedef int32_t og_index;
-typedef uint32_t og_unsigned;
-#endif
-
-#for rows columns columns_tiles columns_split
-#define OG_KEPT_NUMBERS 0x1
-#if OG_INDEX_BITS == 64
-typedef int64_t og_index;
-typedef uint64_t og_unsigned;
-#else
-typedef int32_t og_index;
-typedef uint32_t og_unsigned;
-#endif
-
-#for all
 #include "cuda/kernels/any_dtype.cuh"
 
 #for columns_split
@@ -1562,31 +2211,270 @@ static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
     OG_NEXT(og_combine0, grid.combines, OG_COMBINE_THREADS, true)
     return error;
 }
-
-#for rows columns columns_tiles
-static int64_t og_place(og_args &a, char *scratch, const og_grid &grid)
-{
-    int64_t bytes = 0;
-    return bytes;
-}
-
-#for columns columns_tiles
-static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
-{
-    int error = 0;
-    OG_NEXT(og_columns, grid.parts, OG_THREADS, false)
-    return error;
-}
-
-#for rows
-static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
-{
-    int error = 0;
-    OG_NEXT(og_rows, grid.parts, OG_THREADS, false)
-    return error;
-}
 ''',
     "Backward2": r'''
+#for mma_pairs mma_halves
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+#for mma_halves
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for mma_pairs
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+    og_index split_rows;
+    og_index split_lanes;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for product_tiles
+#define OG_CONVOLVES 0
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for all
+enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<0>(a, index, at);
+}
+
+OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<1>(a, index, at);
+}
+
+typedef og_real og_number;
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+    og_number product[OG_PRODUCTS];
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v0;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<0, &og_values0::v0>> {
+    typedef og_loads<> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = kept.product[0];
+        y.v0 = v0;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+/* What neighbours in memory are. */
+enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };
+
+OG_FN float og_widen_f16(og_half x)
+{
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+#else
+    return og_f32_from_f16(x);
+#endif
+}
+
+struct og_left0 {
+    typedef og_form<true> form;
+    typedef OG_LEFT element;
+    enum { is_seen = 0, is_right = 0, windows = 0 };
+    static constexpr int along = OG_ALONG_LEFT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return 0;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.left0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        index += base * a.m;
+        at += index * a.left0_0;
+        return a.left0 + at;
+    }
+};
+
+struct og_right0 {
+    typedef og_form<false> form;
+    typedef OG_RIGHT element;
+    enum { is_seen = 0, is_right = 1, windows = 0 };
+    static constexpr int along = OG_ALONG_RIGHT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return sizeof(element) == 2 ? (element)0x8000 : (element)-0.0f;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.right0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        at += index * a.right0_1;
+        return a.right0 + at;
+    }
+};
+
+#for mma_pairs mma_halves
+typedef og_left0::element og_element;
+
+OG_FN float og_widen(og_element x)
+{
+    return og_left0::form::widen(x);
+}
+
+OG_FN const og_element *og_x_row(const og_args &a, og_index index)
+{
+    return og_left0::row(a, 0, index);
+}
+
+OG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)
+{
+    return og_right0::row(a, base, n);
+}
+
+OG_FN int64_t og_w_stride(const og_args &a)
+{
+    return og_right0::k_stride(a);
+}
+
+#for mma_halves
+#include "cuda/kernels/mma_copy.cuh"
+#include "cuda/kernels/mma.cuh"
+
+#for mma_pairs
+#include "cuda/kernels/pairs_split.cuh"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/redo.cuh"
+
+#for product_tiles
+#include "cuda/kernels/product_tiles.cuh"
+
+OG_FN og_number *og_slots_of(og_number *shared, int p)
+{
+    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;
+    return shared + (OG_LEVELS == 3 ? buffers + p * slots : 0);
+}
+
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,
+                           const og_tile_place &at, og_number *shared)
+{
+    og_tile_product<og_left0, og_right0>(a, tile, at, 0, shared, og_slots_of(shared, 0));
+}
+
+#for all
+#include "pytorch/launch_product.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+    a.numbers[0] = c.number[0];
+    a.left0_0 = (og_index)c.stride[1][0];
+    a.right0_1 = (og_index)c.stride[2][1];
+}
+''',
+    "Backward2_hopper": r'''
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -1779,7 +2667,7 @@ typedef og_pass0::loads og_loads0;
 
 static void og_fill(og_args &a, const og_hopper_call &c)
 {
-    og_bind(a, c, 0, 0);
+    og_bind(a, c, 0);
     a.dims[0] = og_make_divisor(c.extent[0]);
     a.dims[1] = og_make_divisor(c.extent[1]);
     a.x_0 = (og_index)c.x_stride[0];
@@ -1787,6 +2675,268 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 }
 ''',
     "Backward3": r'''
+#for mma_pairs mma_halves
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+#for mma_halves
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for mma_pairs
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    void *x_pairs;
+    void *any_redo;
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+    og_index x_k;
+    og_index k_padded;
+    og_index m_tiles;
+    og_index n_tiles;
+    og_index split_rows;
+    og_index split_lanes;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for product_tiles
+#define OG_CONVOLVES 0
+#define OG_KEPT_NUMBERS 0x0
+#define OG_REDUCES 0
+#define OG_TERMS 0
+#define OG_LINES 0
+#include "cuda/kernels/any_dtype.cuh"
+
+struct og_args {
+    void *p[1];
+    og_index strides[1][OG_DIMS];
+    og_divisor dims[OG_DIMS];
+    double numbers[1];
+    og_index m;
+    og_index n;
+    og_index k;
+    og_index rows;
+    const OG_LEFT *left0;
+    og_index left0_k;
+    og_index left0_0;
+    const OG_RIGHT *right0;
+    og_index right0_k;
+    og_index right0_1;
+    og_index m_tiles;
+    og_index n_tiles;
+};
+#include "cuda/kernels/reduce.cuh"
+
+#for all
+enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+typedef og_indices<0> og_all_places;
+#include "cuda/kernels/any_operands.cuh"
+
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<0>(a, index, at);
+}
+
+OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
+{
+    og_seek<1>(a, index, at);
+}
+
+typedef og_real og_number;
+
+/* Values of a row. */
+struct og_row {
+};
+
+/* What is read or computed once for several passes. */
+typedef og_indices<> og_kept_operands;
+
+struct og_kept : og_loads<> {
+    og_number product[OG_PRODUCTS];
+};
+
+#include "cuda/kernels/results.cuh"
+
+struct og_values0 {
+    og_real v0;
+};
+
+struct og_pass0 : og_results<og_values0, og_result<0, &og_values0::v0>> {
+    typedef og_loads<> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values0 &y)
+    {
+        const og_real v0 = kept.product[0];
+        y.v0 = v0;
+    }
+};
+typedef og_pass0::loads og_loads0;
+
+/* What neighbours in memory are. */
+enum { OG_ALONG_K, OG_ALONG_ROWS, OG_ALONG_NONE };
+
+OG_FN float og_widen_f16(og_half x)
+{
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+#else
+    return og_f32_from_f16(x);
+#endif
+}
+
+struct og_left0 {
+    typedef og_form<true> form;
+    typedef OG_LEFT element;
+    enum { is_seen = 0, is_right = 0, windows = 0 };
+    static constexpr int along = OG_ALONG_LEFT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return 0;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.left0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        index += base * a.m;
+        at += index * a.left0_0;
+        return a.left0 + at;
+    }
+};
+
+struct og_right0 {
+    typedef og_form<false> form;
+    typedef OG_RIGHT element;
+    enum { is_seen = 0, is_right = 1, windows = 0 };
+    static constexpr int along = OG_ALONG_RIGHT;
+    OG_FN og_number widen(element x)
+    {
+        return form::widen(x);
+    }
+    OG_FN element missing()
+    {
+        return sizeof(element) == 2 ? (element)0x8000 : (element)-0.0f;
+    }
+    OG_FN og_index k_stride(const og_args &a)
+    {
+        return along == OG_ALONG_K ? 1 : a.right0_k;
+    }
+    OG_FN const element *row(const og_args &a, og_index base, og_index index)
+    {
+        og_index at = 0, rest, i;
+        at += index * a.right0_1;
+        return a.right0 + at;
+    }
+};
+
+#for mma_pairs mma_halves
+typedef og_left0::element og_element;
+
+OG_FN float og_widen(og_element x)
+{
+    return og_left0::form::widen(x);
+}
+
+OG_FN const og_element *og_x_row(const og_args &a, og_index index)
+{
+    return og_left0::row(a, 0, index);
+}
+
+OG_FN const og_element *og_w_row(const og_args &a, og_index base, og_index n)
+{
+    return og_right0::row(a, base, n);
+}
+
+OG_FN int64_t og_w_stride(const og_args &a)
+{
+    return og_right0::k_stride(a);
+}
+
+#for mma_halves
+#include "cuda/kernels/mma_copy.cuh"
+#include "cuda/kernels/mma.cuh"
+
+#for mma_pairs
+#include "cuda/kernels/pairs_split.cuh"
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/redo.cuh"
+
+#for product_tiles
+#include "cuda/kernels/product_tiles.cuh"
+
+OG_FN og_number *og_slots_of(og_number *shared, int p)
+{
+    const int slots = OG_BM * OG_BN, buffers = 2 * OG_BUFFER;
+    return shared + (OG_LEVELS == 3 ? buffers + p * slots : 0);
+}
+
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile,
+                           const og_tile_place &at, og_number *shared)
+{
+    og_tile_product<og_left0, og_right0>(a, tile, at, 0, shared, og_slots_of(shared, 0));
+}
+
+#for all
+#include "pytorch/launch_product.cuh"
+
+static void og_fill(og_args &a, const Args &c)
+{
+    a.numbers[0] = c.number[0];
+    a.left0_0 = (og_index)c.stride[1][0];
+    a.right0_1 = (og_index)c.stride[2][1];
+}
+''',
+    "Backward3_hopper": r'''
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -1979,7 +3129,7 @@ typedef og_pass0::loads og_loads0;
 
 static void og_fill(og_args &a, const og_hopper_call &c)
 {
-    og_bind(a, c, 0, 0);
+    og_bind(a, c, 0);
     a.dims[0] = og_make_divisor(c.extent[0]);
     a.dims[1] = og_make_divisor(c.extent[1]);
     a.x_0 = (og_index)c.x_stride[0];
@@ -1989,6 +3139,32 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 }
 
 KERNELS = {
+    "cuda/kernels/any_dtype.cuh": r'''#include "math/scalar_base.h"
+
+#include "math/half.h"
+
+#include "math/scalar_f32.h"
+#if OG_IS_DOUBLE
+#include "math/scalar_f64.h"
+typedef double og_real;
+#define OG_REAL(name) og_##name##_f64
+#define OG_ANY_PEAK OG_MOST
+#else
+typedef float og_real;
+#define OG_REAL(name) og_##name##_f32
+#define OG_ANY_PEAK OG_PEAK
+#endif
+
+#if OG_INDEX_BITS == 64
+typedef int64_t og_index;
+typedef uint64_t og_unsigned;
+#else
+typedef int32_t og_index;
+typedef uint32_t og_unsigned;
+#endif
+
+#include "cuda/kernels/prologue.cuh"
+''',
     "math/scalar_base.h": r'''#if defined(__CUDACC_RTC__)
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -2006,15 +3182,8 @@ typedef unsigned long long uint64_t;
 #include <string.h>
 #endif
 
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define OG_FN static __device__ __forceinline__
-#elif defined(__GNUC__)
-#define OG_FN static inline __attribute__((always_inline, unused))
-#else
-#define OG_FN static inline
-#endif
 
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 OG_FN uint32_t og_bits_f32(float x)
 {
     return (uint32_t)__float_as_int(x);
@@ -2034,35 +3203,6 @@ OG_FN double og_double_bits(uint64_t u)
 {
     return __longlong_as_double((long long)u);
 }
-#else
-OG_FN uint32_t og_bits_f32(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-OG_FN float og_float_bits(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-OG_FN uint64_t og_bits_f64(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-OG_FN double og_double_bits(uint64_t u)
-{
-    double x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-#endif
 
 OG_FN float og_fma_emulated_f32(float a, float b, float c)
 {
@@ -2080,11 +3220,7 @@ OG_FN float og_fma_emulated_f32(float a, float b, float c)
     return (float)og_double_bits((u - opposite) | inexact);
 }
 
-#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
-#elif defined(__FMA__) || defined(__aarch64__)
-#define OG_FMA_INSTRUCTION_F32(a, b, c) fmaf(a, b, c)
-#endif
 
 /* a*b + c rounded once, on every machine. */
 OG_FN float og_fma_f32(float a, float b, float c)
@@ -2279,6 +3415,33 @@ OG_FN float og_sigmoid_f32(float x)
 ''',
     "math/scalar_whole_f32.h": r'''#include "math/scalar_base.h"
 ''',
+    "math/scalar_f64.h": r'''#define OG_MATH_SCALAR_F64_H
+
+#include "math/scalar_base.h"
+
+OG_FN double og_minimum_f64(double a, double b)
+{
+    double least = a < b ? a : b;
+    return a != a ? a : least;
+}
+
+OG_FN double og_maximum_f64(double a, double b)
+{
+    double most = a > b ? a : b;
+    return a != a ? a : most;
+}
+
+OG_FN double og_exp_f64(double x)
+{
+    return exp(x);
+}
+
+/* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */
+OG_FN double og_sigmoid_f64(double x)
+{
+    return x < -40.0 ? exp(x) : 1.0 / (1.0 + exp(-x));
+}
+''',
     "cuda/kernels/prologue.cuh": r'''#define OG_KERNEL(name, ...)                                                                       \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ og_args a)
@@ -2304,6 +3467,11 @@ OG_FN void og_admit_next()
 typedef uint16_t og_half; /* bits of a float16 or a bfloat16 */
 
 template <int... n> struct og_indices {};
+
+/* n neighbours in memory, moved by one access. */
+template <class T, int n> struct alignas(n * sizeof(T)) og_some {
+    T e[n];
+};
 
 struct og_divisor {
     og_index extent;
@@ -2546,6 +3714,53 @@ OG_FN typename P::sums og_grow_over_block(const typename P::sums &s)
         all[w] = shared[groups > 1 ? threadIdx.x / (32 * warps) * warps + w : w];
     og_grow_tree<P, warps>(all);
     return all[0];
+}
+''',
+    "cuda/kernels/any_operands.cuh": r'''#include "cuda/kernels/operands.cuh"
+
+template <int... values> struct og_list {
+    static constexpr int of[] = {values...};
+};
+
+typedef og_list<OG_MOVES> og_moves;
+typedef og_list<OG_MOTIONS> og_motions;
+
+template <bool is_number> struct og_form : OG_FORM {};
+#if OG_IS_DOUBLE
+template <> struct og_form<true> : og_float64 {};
+#else
+template <> struct og_form<true> : og_float32 {};
+#endif
+
+#ifdef OG_FIRST_WINDOWS
+typedef og_list<OG_FIRST_WINDOWS> og_first_windows;
+typedef og_list<OG_WINDOW_COUNTS> og_window_counts;
+typedef og_list<OG_DIVIDES> og_divides;
+
+/* Operands, then windows. */
+template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
+    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
+    static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
+    static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
+    static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
+};
+#else
+template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
+    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
+};
+#endif
+
+/* Moves every operand by index over dims [from, to), the last fastest. */
+template <int from, int to>
+OG_FN void og_seek_between(const og_args &a, og_index index, og_offsets &at)
+{
+    if constexpr (to - from == 1) {
+        og_move_all<from>(a, index, at, og_all_places());
+    } else if constexpr (to > from) {
+        const og_index rest = og_divide(index, a.dims[to - 1]);
+        og_move_all<to - 1>(a, index - rest * a.dims[to - 1].extent, at, og_all_places());
+        og_seek_between<from, to - 1>(a, rest, at);
+    }
 }
 ''',
     "cuda/kernels/operands.cuh": r'''#include "cuda/kernels/prologue.cuh"
@@ -2971,6 +4186,1092 @@ OG_FN void og_compute_all(const og_args &a, const og_row *row, int each, const o
             Sweep::compute(a, row[i * each], kept[v * apart], x[v], i, y[v][i]);
 }
 ''',
+    "cuda/kernels/mma_copy.cuh": r'''#include "cuda/kernels/pairs.cuh"
+
+enum { OG_COPY_ROW_THREADS = 512 }; /* at most; a launch may have fewer */
+
+OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
+{
+    const og_index row = (og_index)blockIdx.x;
+    const og_element *x = og_x_row(a, row);
+    const bool aligned = og_is_by_fours(x, a.x_k);
+    og_element *to = (og_element *)a.x_pairs + (int64_t)row * a.k_padded;
+    if (row == 0 && threadIdx.x == 0)
+        *(uint32_t *)a.any_redo = 0;
+    for (og_index k = 4 * threadIdx.x; k < a.k_padded; k += 4 * blockDim.x) {
+        og_raw_four v;
+        if (aligned && k + 4 <= a.k)
+            v = *(const og_raw_four *)(x + k);
+        else
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
+        *(og_raw_four *)(to + k) = v;
+    }
+}
+''',
+    "cuda/kernels/pairs.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+struct alignas(16) og_four {
+    float e[4];
+};
+
+struct alignas(4 * sizeof(og_element)) og_raw_four {
+    og_element e[4];
+};
+
+/* Elements k .. k + 3 of a row of `limit`; those beyond are `missing`. */
+OG_FN og_four og_load_four(const og_element *row, int64_t stride, bool aligned, og_index k,
+                           og_index limit, float missing)
+{
+    og_four x;
+    if (aligned && k + 4 <= limit) {
+        og_raw_four raw = *(const og_raw_four *)(row + k);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.e[i] = og_widen(raw.e[i]);
+        return x;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        x.e[i] = k + i < limit ? og_widen(row[(k + i) * stride]) : missing;
+    return x;
+}
+
+OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
+{
+    return stride == 1 && (uint64_t)row % sizeof(og_raw_four) == 0;
+}
+
+/* The greater of two, by PTX's max: a NaN loses against a number. */
+OG_FN float og_greater(float a, float b)
+{
+#if defined(__CUDA_ARCH__)
+    asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+#else
+    return b > a || a != a ? b : a;
+#endif
+}
+
+OG_FN void og_find_scale(float greatest, float &scale, float &undo)
+{
+    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
+    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
+    scale = og_float_bits(0x86000000u - exponent);
+    undo = og_float_bits(exponent);
+}
+
+OG_FN float og_greatest(float m, const og_four &v)
+{
+    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
+                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
+                      fabsf(v.e[3]));
+}
+
+/* Splits two neighbours; x0 is the lower half. */
+OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
+{
+    uint16_t h0 = og_f16_from_f32(x0), h1 = og_f16_from_f32(x1);
+    uint16_t l0 = og_f16_from_f32(x0 - og_f32_from_f16(h0));
+    uint16_t l1 = og_f16_from_f32(x1 - og_f32_from_f16(h1));
+    hi = (uint32_t)h1 << 16 | h0;
+    lo = (uint32_t)l1 << 16 | l0;
+}
+
+/* Splits x0 and x1 times scale; x0 is the lower half. */
+OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32_t &lo)
+{
+#if defined(__CUDA_ARCH__)
+    float y0 = x0 * scale, y1 = x1 * scale, h0, h1;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(hi) : "f"(y1), "f"(y0));
+    asm("{\n .reg .b16 a, b;\n mov.b32 {a, b}, %2;\n cvt.f32.f16 %0, a;\n cvt.f32.f16 %1, b;\n}"
+        : "=f"(h0), "=f"(h1)
+        : "r"(hi));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(lo) : "f"(y1 - h1), "f"(y0 - h0));
+#else
+    og_split_pair(x0 * scale, x1 * scale, hi, lo);
+#endif
+}
+
+OG_FN bool og_is_doubtful(float sum)
+{
+    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
+    return bits >= 0x7f800000u || bits - 1u < 0x15000000u - 1u;
+}
+''',
+    "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/mma_ptx.cuh"
+#include "cuda/kernels/tiles.cuh"
+
+enum {
+    OG_MMA_THREADS = 256,
+    OG_BLOCKS = OG_BM + OG_BN < 128 ? 2 : 1, /* of a multiprocessor, as registers allow */
+    OG_PLANES = OG_PAIRS ? 2 : 1,            /* hi and lo */
+    OG_WARPS_N = OG_BM == 128 && OG_BN == 64   ? 2
+                 : OG_BM == 32 && OG_BN == 128 ? 8
+                                               : 4,
+    OG_WARPS_M = 8 / OG_WARPS_N,
+    OG_WM = OG_BM / OG_WARPS_M, /* a warp's part of the tile: */
+    OG_WN = OG_BN / OG_WARPS_N,
+    OG_I = OG_WM / 16, /* products of mma.sync, down */
+    OG_J = OG_WN / 8,  /* and across */
+    OG_LINE = 128,
+    OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
+    OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
+    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
+    OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
+    OG_RAW_BYTES = OG_PAIRS && OG_RAW ? OG_BN * 64 * 4 : 0,
+    /* Afterwards: the products, and what each warp leaves to og_redo. */
+    OG_PITCH = OG_BN + 8, /* no bank conflicts */
+    OG_MARKS_AT = OG_BM * OG_PITCH * 4,
+    OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_WARPS_N
+};
+static_assert(OG_SHARED_BYTES >= OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES &&
+                  OG_SHARED_BYTES >= OG_SLOT_BYTES,
+              "the launch gives it");
+
+OG_FN int og_thread()
+{
+    int thread = threadIdx.x;
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(thread));
+#endif
+    return thread;
+}
+
+/* Where 16 bytes of a row of a stage are: 8 neighbouring rows do not conflict. */
+OG_FN int og_swizzle(int row, int chunk)
+{
+    return row * OG_LINE + ((chunk ^ row % 8) << 4);
+}
+
+OG_FN og_tile og_find_own_tile(const og_args &a)
+{
+    return og_find_tile<OG_BM, OG_BN>(a, (og_index)blockIdx.x);
+}
+
+/* The number of a tile's row, of all rows of x; beyond the product's last it is that one. */
+OG_FN int64_t og_line_of(const og_args &a, const og_tile &tile, int row)
+{
+    og_index m = tile.m + row < a.m ? tile.m + row : a.m - 1;
+    return (int64_t)(tile.base * a.m + m);
+}
+
+OG_FN const char *og_start_x(const og_args &a, const og_tile &tile)
+{
+    int64_t line = (int64_t)(tile.base * a.m + tile.m) + threadIdx.x / 8;
+    return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * 2 + threadIdx.x % 8 * 16;
+}
+
+/* Starts to copy 64 k of x. */
+OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
+{
+    const int thread = og_thread();
+    const int64_t pitch = (int64_t)a.k_padded * 2;
+    char *to = stage + og_swizzle(thread / 8, thread % 8);
+#pragma unroll
+    for (int i = 0; i < OG_BM; i += OG_MMA_THREADS / 8)
+#pragma unroll
+        for (int plane = 0; plane < OG_PLANES; plane++)
+            og_copy_16(to + (plane * OG_BM + i) * OG_LINE, x + (i * OG_PLANES + plane) * pitch);
+    x += OG_LINE;
+}
+
+enum {
+    OG_WIDE = 16 / sizeof(og_element), /* neighbours that are read at once */
+    OG_ITEMS = 16 / OG_WIDE,           /* of a row, that a thread has: 4 threads share a row */
+    OG_W_ROWS = OG_BN / 64             /* that a thread has a part of */
+};
+
+OG_FN int og_w_row_of(int thread)
+{
+    int q = thread / 4;
+    return q / 8 * 8 + q % 2 * 4 + q / 2 % 2 * 2 + q / 4 % 2;
+}
+
+/* A thread's part of 64 k. */
+typedef og_some<og_element, OG_WIDE> og_w_part[OG_W_ROWS][OG_ITEMS];
+
+OG_FN char *og_raw_at(char *to, int row, int item)
+{
+    const int thread = og_thread();
+    if constexpr (OG_PAIRS)
+        return to + ((row * OG_ITEMS + item) * OG_MMA_THREADS + thread) * 16;
+    return to + OG_MMA_X_BYTES + og_swizzle(row * 64 + og_w_row_of(thread), 4 * item + thread % 4);
+}
+
+struct og_w_reader {
+    og_index at[OG_W_ROWS]; /* from a.right0: the thread's first k of the step to come */
+    bool aligned;
+};
+
+OG_FN og_w_reader og_start_w(const og_args &a, const og_tile &tile)
+{
+    og_w_reader r;
+    r.aligned = og_right0::along == OG_ALONG_K;
+#pragma unroll
+    for (int i = 0; i < OG_W_ROWS; i++) {
+        og_index n = tile.n + i * 64 + og_w_row_of(threadIdx.x);
+        const og_element *p = og_w_row(a, tile.base, n < a.n ? n : a.n - 1) +
+                              threadIdx.x % 4 * OG_WIDE * og_w_stride(a);
+        r.at[i] = (og_index)(p - a.right0);
+        r.aligned = r.aligned && (uint64_t)p % 16 == 0;
+    }
+    return r;
+}
+
+OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
+{
+    const og_index stride = (og_index)og_w_stride(a);
+    const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
+    const bool whole = r.aligned && k + 64 <= a.k;
+#pragma unroll
+    for (int i = 0; i < OG_W_ROWS; i++) {
+        const og_element *p = a.right0 + r.at[i];
+        if (whole) {
+#pragma unroll
+            for (int j = 0; j < OG_ITEMS; j++)
+                if constexpr (OG_RAW)
+                    og_copy_16(og_raw_at(to, i, j), p + j * 4 * OG_WIDE);
+                else
+                    *(uint4 *)&part[i][j] = __ldg((const uint4 *)(p + j * 4 * OG_WIDE));
+        } else {
+#pragma unroll
+            for (int j = 0; j < OG_ITEMS * OG_WIDE; j++) {
+                const int at = j / OG_WIDE * 4 * OG_WIDE + j % OG_WIDE;
+                part[i][j / OG_WIDE].e[j % OG_WIDE] =
+                    at < left ? __ldg(p + at * stride) : (og_element)0;
+            }
+            if constexpr (OG_RAW)
+#pragma unroll
+                for (int j = 0; j < OG_ITEMS; j++)
+                    *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
+        }
+        r.at[i] += 64 * stride;
+    }
+}
+
+#if OG_PAIRS
+/* What og_fetch_w() read, split, goes to its stage. */
+OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
+{
+    const int thread = og_thread(), lane = thread % 4;
+    if constexpr (OG_RAW)
+#pragma unroll
+        for (int i = 0; i < OG_W_ROWS * OG_ITEMS; i++)
+            *(uint4 *)&part[i / OG_ITEMS][i % OG_ITEMS] =
+                *(const uint4 *)og_raw_at(raw, i / OG_ITEMS, i % OG_ITEMS);
+    char *w = stage + OG_MMA_X_BYTES;
+    float *undo = (float *)(w + OG_MMA_W_BYTES);
+#pragma unroll
+    for (int i = 0; i < OG_W_ROWS; i++) {
+        const int row = i * 64 + og_w_row_of(thread);
+        float m = 0.0f, scale, inverse;
+#pragma unroll
+        for (int j = 0; j < OG_ITEMS; j++) {
+            const float *e = part[i][j].e;
+            m = og_greatest(m, {e[0], e[1], e[2], e[3]});
+        }
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
+        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
+        og_find_scale(m, scale, inverse);
+#pragma unroll
+        for (int j = 0; j < OG_ITEMS; j++) {
+            const float *e = part[i][j].e;
+            uint2 hi, lo;
+            og_split_scaled(e[0], e[1], scale, hi.x, lo.x);
+            og_split_scaled(e[2], e[3], scale, hi.y, lo.y);
+            char *to = w + og_swizzle(row, 2 * j + lane / 2) + lane % 2 * 8;
+            *(uint2 *)to = hi;
+            *(uint2 *)(to + OG_BN * OG_LINE) = lo;
+        }
+        if (lane == 0)
+            undo[row] = inverse;
+    }
+}
+#endif
+
+typedef float og_mma_sums[OG_I][OG_J][4]; /* a thread's part of the tile */
+
+/* A warp's place in the tile. */
+OG_FN int og_mma_row(int thread)
+{
+    return thread / 32 % OG_WARPS_M * OG_WM;
+}
+
+OG_FN int og_mma_column(int thread)
+{
+    return thread / 32 / OG_WARPS_M * OG_WN;
+}
+
+/* Loads 16 rows of x, for step k of 16. */
+OG_FN void og_load_x(const char *x, int row, int k, int lane, uint32_t *to)
+{
+    og_load_matrices(to, x + og_swizzle(row + lane % 16, 2 * k + lane / 16));
+}
+
+/* Loads 8 rows of w, for 4 steps. */
+OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k += 2)
+        og_load_matrices(to[k], w + og_swizzle(row + lane % 8, 2 * k + lane / 8));
+}
+
+/* sum += the products of a stage. */
+OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
+{
+    const char *w = stage + OG_MMA_X_BYTES;
+    const int thread = og_thread(), lane = thread % 32;
+    const int row = og_mma_row(thread), column = og_mma_column(thread);
+    uint32_t hi[OG_J][4][2];
+#pragma unroll
+    for (int j = 0; j < OG_J; j++)
+        og_load_w(w, column + 8 * j, lane, hi[j]);
+#if OG_PAIRS
+    uint32_t lo[OG_J][4][2];
+#pragma unroll
+    for (int j = 0; j < OG_J; j++)
+        og_load_w(w + OG_BN * OG_LINE, column + 8 * j, lane, lo[j]);
+#endif
+#pragma unroll
+    for (int i = 0; i < OG_I; i++) {
+        uint32_t x[4][4];
+        float chain[OG_J][4];
+#pragma unroll
+        for (int j = 0; j < OG_J; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                chain[j][e] = 0.0f;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            og_load_x(stage, row + 16 * i, k, lane, x[k]);
+#if OG_PAIRS
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            uint32_t small[4];
+            og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
+#pragma unroll
+            for (int j = 0; j < OG_J; j++)
+                og_mma_16<OG_BFLOAT>(chain[j], small, hi[j][k]);
+#pragma unroll
+            for (int j = 0; j < OG_J; j++)
+                og_mma_16<OG_BFLOAT>(chain[j], x[k], lo[j][k]);
+        }
+#endif
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+#pragma unroll
+            for (int j = 0; j < OG_J; j++)
+                og_mma_16<OG_BFLOAT>(chain[j], x[k], hi[j][k]);
+#pragma unroll
+        for (int j = 0; j < OG_J; j++) {
+            float2 undo = {1.0f, 1.0f};
+            if (OG_PAIRS)
+                undo = *(const float2 *)(w + OG_MMA_W_BYTES + 4 * (column + 8 * j + lane % 4 * 2));
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
+        }
+    }
+}
+
+OG_FN void og_clear(og_mma_sums &sum)
+{
+#pragma unroll
+    for (int i = 0; i < OG_I; i++)
+#pragma unroll
+        for (int j = 0; j < OG_J; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[i][j][e] = 0.0f;
+}
+
+/* sum = the products of a tile, x scaled. */
+#if OG_PAIRS
+OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+{
+    const og_tile tile = og_find_own_tile(a);
+    const int steps = (int)(a.k_padded / 64);
+    const char *x = og_start_x(a, tile);
+    char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
+    og_w_reader reader = og_start_w(a, tile);
+    og_w_part part; /* OG_RAW: for a moment */
+    og_clear(sum);
+    og_fetch_w(a, reader, 0, part, raw);
+    og_copy_x_stage(a, x, shared);
+    og_end_copies();
+    og_await_copies<0>();
+    og_place_w(part, raw, shared);
+    og_fetch_w(a, reader, 64, part, raw);
+    og_end_copies();
+    __syncthreads();
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        char *now = shared + step % 2 * OG_MMA_STAGE_BYTES;
+        char *next = shared + (step + 1) % 2 * OG_MMA_STAGE_BYTES;
+        const bool more = step + 1 < steps;
+        if (more)
+            og_copy_x_stage(a, x, next);
+        og_end_copies();
+#pragma unroll 1
+        for (int turn = 0; turn < 2; turn++)
+            if (turn != og_thread() / 128) {
+                og_mma_stage(now, sum);
+            } else if (more) {
+                og_await_copies<1>(); /* w's, of the step before */
+                og_place_w(part, raw, next);
+                og_fetch_w(a, reader, (step + 2) * 64, part, raw);
+                og_end_copies();
+            }
+        og_await_copies<1>(); /* x's */
+        __syncthreads();
+    }
+}
+#else
+/* The stages are a ring that is filled ahead. */
+OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+{
+    const og_tile tile = og_find_own_tile(a);
+    const int steps = (int)(a.k_padded / 64);
+    const char *x = og_start_x(a, tile);
+    og_w_reader reader = og_start_w(a, tile);
+    og_w_part part; /* for a moment */
+    og_clear(sum);
+#pragma unroll 1
+    for (int step = 1 - OG_STAGES; step < steps; step++) {
+        const int next = step + OG_STAGES - 1;
+        if (step >= 0) {
+            og_await_copies<OG_STAGES - 2>();
+            __syncthreads();
+        }
+        if (next < steps) {
+            char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
+            og_fetch_w(a, reader, next * 64, part, stage);
+            og_copy_x_stage(a, x, stage);
+        }
+        og_end_copies();
+        if (step >= 0)
+            og_mma_stage(shared + step % OG_STAGES * OG_MMA_STAGE_BYTES, sum);
+    }
+    og_await_copies<0>();
+    __syncthreads();
+}
+#endif
+
+/* Products go to shared memory, as rows of the tile. */
+OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sums &sum,
+                         char *shared)
+{
+    const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
+    const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
+    uint32_t doubtful = 0; /* bit i: row first + 8 i */
+#pragma unroll
+    for (int i = 0; i < 2 * OG_I; i++) {
+        const int row = first + 8 * i;
+        float *to = (float *)shared + row * OG_PITCH + column;
+#if OG_PAIRS
+        float scale = ((const float *)a.x_scales)[og_line_of(a, tile, row)];
+#endif
+#pragma unroll
+        for (int j = 0; j < OG_J; j++) {
+            float y[2];
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                y[e] = sum[i / 2][j][i % 2 * 2 + e];
+#if OG_PAIRS
+                bool doubts = og_is_doubtful(y[e]);
+                y[e] = y[e] * scale;
+                if (doubts || (og_bits_f32(y[e]) & 0x7fffffffu) >= 0x7f800000u)
+                    doubtful |= 1u << i;
+#endif
+            }
+            *(float2 *)(to + 8 * j) = make_float2(y[0], y[1]);
+        }
+    }
+#if OG_PAIRS
+    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 1);
+    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 2);
+    uint8_t *marks = (uint8_t *)shared + OG_MARKS_AT + threadIdx.x / 32 / OG_WARPS_M;
+#pragma unroll
+    for (int i = 0; i < 2 * OG_I; i++)
+        if (lane % 4 == 0)
+            marks[(first + 8 * i) * OG_WARPS_N] = doubtful >> i & 1;
+#endif
+}
+
+#if OG_PAIRS
+OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
+{
+    enum { EACH = 64 / OG_WN };
+    const uint8_t *marks = (const uint8_t *)shared + OG_MARKS_AT + row * OG_WARPS_N + run * EACH;
+    bool leaves = false;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        leaves |= marks[i] != 0;
+    if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
+        int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
+        ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
+        if (leaves)
+            *(uint32_t *)a.any_redo = 1;
+    }
+    return leaves;
+}
+#endif
+
+OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    og_mma_sums sum;
+    og_mma_tile(a, og_shared, sum);
+    og_tile tile = og_find_own_tile(a);
+    og_leave_sums(a, tile, sum, og_shared);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        const int column = run * OG_RUN + threadIdx.x % 8 * 4;
+        const float *from = (const float *)og_shared + row * OG_PITCH + column;
+        og_vector_sums z[1][2];
+        z[0][0] = *(const og_vector_sums *)from;
+        z[0][1] = *(const og_vector_sums *)(from + 32);
+        og_index m = tile.m + row;
+#if OG_PAIRS
+        if (og_leaves(a, tile, row, run, og_shared))
+            m = a.m; /* nothing is written */
+#endif
+        og_finish_row(a, tile.base, m, tile.n + column, z);
+    }
+}
+
+#if OG_PAIRS
+OG_FN bool og_redoes_all(const og_args &)
+{
+    return false;
+}
+#endif
+''',
+    "cuda/kernels/finish.cuh": r'''#include "cuda/kernels/sums.cuh"
+
+/* Which of the columns of the vector at n are there. */
+OG_FN og_span og_find_columns(const og_args &a, og_index n)
+{
+#if OG_LINES
+    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
+    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
+#else
+    return og_span_of(n, a.n);
+#endif
+}
+
+template <int apart, bool whole, int vectors>
+OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
+{
+#pragma unroll
+    for (int v = 0; v < vectors; v++) {
+        og_offsets at = og_start();
+        og_step_row(a, n + apart * v, at);
+        const og_span span = og_find_columns(a, n + apart * v);
+        const bool is_quick = whole || (OG_V > 1 && og_is_full(span) && og_kept::is_aligned(a, at));
+        og_kept::load(a, at, is_quick, span, kept[v]);
+    }
+}
+
+template <class F> struct og_reads {
+    og_offsets at[F::rows]; /* of the rows' first vectors */
+    og_loads0 x[F::rows][F::vectors];
+};
+
+/* Where vector v of row r is. Of lines at[r] is where the row begins. */
+template <class F>
+OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
+{
+    og_offsets at = from.at[r];
+    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
+    return at;
+}
+
+/* Kernels that have registers for it call this early: the loads are on their way meanwhile. */
+template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
+{
+    og_reads<F> to;
+#pragma unroll
+    for (int r = 0; r < F::rows; r++) {
+        to.at[r] = F::find(f, a, r);
+#pragma unroll
+        for (int v = 0; v < F::vectors; v++) {
+            const og_offsets at = og_find_vector(a, f, to, r, v);
+            const og_span span = F::span(f, a, r, v);
+            const bool is_quick =
+                F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
+            og_loads0::load(a, at, is_quick, span, to.x[r][v]);
+        }
+    }
+    return to;
+}
+
+#if OG_REDUCES
+template <class P, class F>
+OG_FN void og_reduce_runs(const og_args &a, const F &f, const typename P::peaks (&peaks)[F::rows],
+                          const og_pass0::values (&y)[F::rows][F::vectors][OG_V],
+                          typename P::sums (&s)[F::rows])
+{
+    const bool are_beside = F::apart == OG_V; /* the vectors */
+    og_row none;
+#pragma unroll
+    for (int r = 0; r < F::rows; r++) {
+        typename P::sums sums[F::vectors];
+#pragma unroll
+        for (int v = 0; v < F::vectors; v++) {
+            typename P::sums elements[OG_V];
+#pragma unroll
+            for (int j = 0; j < OG_V; j++) {
+                elements[j] = P::neutral();
+                if (f.n + F::apart * v + j < a.n)
+                    P::add(elements[j], none, peaks[r], y[r][v][j]);
+            }
+            og_grow_tree<P, OG_V>(elements);
+            sums[v] = elements[0];
+        }
+        if (are_beside)
+            og_grow_tree<P, F::vectors>(sums);
+#pragma unroll
+        for (int v = 0; v < (are_beside ? 1 : F::vectors); v++)
+            F::template grow<P>(sums[v]);
+        if (!are_beside)
+            og_grow_tree<P, F::vectors>(sums);
+        s[r] = sums[0];
+    }
+    F::template meet<P>(f, s);
+}
+#endif
+
+template <class F>
+OG_FN void og_end_runs(const og_args &a, const F &f,
+                       const og_pass0::values (&y)[F::rows][F::vectors][OG_V])
+{
+#if OG_REDUCES
+    const og_none none[F::rows] = {};
+    og_sums0::sums s[F::rows];
+    og_reduce_runs<og_sums0>(a, f, none, y, s);
+#if OG_TERMS
+    og_terms0::sums terms[F::rows];
+    og_reduce_runs<og_terms0>(a, f, s, y, terms);
+#endif
+#pragma unroll
+    for (int r = 0; r < F::rows; r++) {
+        const bool writes = F::writes(f, a, r);
+#if OG_ENDS_ROWS
+        og_offsets at = og_start();
+        og_row row;
+        og_seek_rows(a, F::row(f, r), at);
+        og_sums0::finish(a, s[r], row);
+#if OG_TERMS
+        og_terms0::finish(a, terms[r], row);
+#endif
+        og_rows0(a, at, 0, writes, row);
+#else
+        const og_index at = F::row(f, r) * a.partials + F::run(f);
+        if (writes)
+            ((og_sums0::sums *)a.sums0)[at] = s[r];
+#if OG_TERMS
+        if (writes)
+            ((og_terms0::sums *)a.terms0)[at] = terms[r];
+#endif
+#endif
+    }
+#endif
+}
+
+template <class F>
+OG_FN void og_compute(const og_args &a, const F &f, int r, int v, const og_loads0 &x,
+                      og_pass0::values (&y)[OG_V])
+{
+    og_row none;
+    og_kept kept = f.kept[v];
+#pragma unroll
+    for (int j = 0; j < OG_V; j++) {
+#pragma unroll
+        for (int p = 0; p < OG_PRODUCTS; p++)
+            kept.product[p] = F::sum(f, p, r, v, j);
+        og_pass0::compute(a, none, kept, x, j, y[j]);
+    }
+}
+
+/* All that was read is used before the first element is stored. */
+template <class F>
+OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &from)
+{
+    og_pass0::values y[F::rows][F::vectors][OG_V];
+    og_row none;
+#pragma unroll
+    for (int r = 0; r < F::rows; r++)
+#pragma unroll
+        for (int v = 0; v < F::vectors; v++)
+            og_compute(a, f, r, v, from.x[r][v], y[r][v]);
+#pragma unroll
+    for (int r = 0; r < F::rows; r++)
+#pragma unroll
+        for (int v = 0; v < F::vectors; v++) {
+            const og_offsets at = og_find_vector(a, f, from, r, v);
+            if (F::whole) /* without a branch at each store the compiler computes all at once */
+                og_pass0::store_whole(a, at, &none, y[r][v]);
+            else
+                og_pass0::store(a, at, F::span(f, a, r, v), &none, y[r][v]);
+        }
+    og_end_runs(a, f, y);
+}
+
+template <class F> OG_FN void og_finish_fragment(const og_args &a, const F &f)
+{
+    og_finish_fragment(a, f, og_read(a, f));
+}
+
+/* OG_V neighbouring sums of a product. */
+struct alignas(OG_V * sizeof(og_number) < 16 ? OG_V * sizeof(og_number) : 16) og_vector_sums {
+    og_number e[OG_V];
+};
+
+template <int count, bool is_whole = false> struct og_row_part {
+    enum { rows = 1, vectors = count, apart = 32, lanes = 32 / OG_V };
+    static const bool whole = is_whole;
+
+    og_index index, n;
+    bool there; /* else the thread takes part and writes nothing */
+    og_kept kept[vectors];
+    og_vector_sums sums[OG_PRODUCTS][vectors];
+
+    OG_FN og_offsets find(const og_row_part &f, const og_args &a, int)
+    {
+        og_offsets at = og_start();
+        og_seek_rows(a, f.index, at);
+        if (!OG_LINES)
+            og_step_row(a, f.n, at);
+        return at;
+    }
+    OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
+    {
+        return f.there ? og_find_columns(a, f.n + apart * v) : og_span_of(f.n + apart * v, 0);
+    }
+    OG_FN og_number sum(const og_row_part &f, int p, int, int v, int j)
+    {
+        return f.sums[p][v].e[j];
+    }
+    template <class P> OG_FN void grow(typename P::sums &s)
+    {
+        og_grow_over_warp<P, lanes>(s);
+    }
+    template <class P> OG_FN void meet(const og_row_part &, typename P::sums (&s)[rows])
+    {
+        s[0] = P::first(s[0], lanes);
+    }
+    OG_FN og_index row(const og_row_part &f, int)
+    {
+        return f.index;
+    }
+    OG_FN og_index run(const og_row_part &f)
+    {
+        return f.n / OG_RUN;
+    }
+    OG_FN bool writes(const og_row_part &f, const og_args &a, int)
+    {
+        return f.there && threadIdx.x % lanes == 0 && (whole || f.n < a.n);
+    }
+};
+
+/* A thread's vectors of row m of product `base` of the batch, the first at column n. */
+template <int vectors>
+OG_FN void og_finish_row(const og_args &a, og_index base, og_index m, og_index n,
+                         const og_vector_sums (&sums)[OG_PRODUCTS][vectors])
+{
+    og_row_part<vectors> f;
+    f.there = m < a.m;
+    f.index = base * a.m + (f.there ? m : a.m - 1);
+    f.n = n;
+    og_load_kept<32, false>(a, n, f.kept);
+#pragma unroll
+    for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+        for (int v = 0; v < vectors; v++)
+            f.sums[p][v] = sums[p][v];
+    og_finish_fragment(a, f);
+}
+''',
+    "cuda/kernels/sums.cuh": r'''#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/results.cuh"
+
+enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK }; /* OG_PEAK: no result shows the sign of a zero */
+
+OG_FN float og_exp_of(float x)
+{
+    return og_exp_f32(x);
+}
+
+OG_FN float og_most_of(float a, float b)
+{
+    return og_maximum_f32(a, b);
+}
+
+OG_FN float og_least_of(float a, float b)
+{
+    return og_minimum_f32(a, b);
+}
+
+OG_FN float og_fall_of(float x)
+{
+    return og_fall_f32(x);
+}
+
+#ifdef OG_MATH_SCALAR_F64_H
+OG_FN double og_exp_of(double x)
+{
+    return og_exp_f64(x);
+}
+
+OG_FN double og_most_of(double a, double b)
+{
+    return og_maximum_f64(a, b);
+}
+
+OG_FN double og_least_of(double a, double b)
+{
+    return og_minimum_f64(a, b);
+}
+
+OG_FN double og_fall_of(double x)
+{
+    return og_exp_f64(x);
+}
+#endif
+
+template <int r, class T> struct og_summed {
+    T x;
+};
+
+/* Where a member could be named: there is none. */
+enum og_nowhere { OG_NOWHERE };
+
+template <auto member> struct og_is_member {
+    enum { value = 1 };
+};
+template <> struct og_is_member<OG_NOWHERE> {
+    enum { value = 0 };
+};
+
+template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og_reduction {
+    typedef T number;
+    typedef og_summed<r, T> summed;
+    enum { keeps = 0 };
+
+    OG_FN T fold(T s, T x)
+    {
+        if constexpr (kind == OG_SUM)
+            return s + x;
+        else if constexpr (kind == OG_MOST)
+            return og_most_of(s, x);
+        else if constexpr (kind == OG_LEAST)
+            return og_least_of(s, x);
+        else
+            return og_peak_f32(s, x);
+    }
+
+    /* What a missing element is. */
+    OG_FN T neutral()
+    {
+        return kind == OG_SUM ? (T)-0.0f : kind == OG_LEAST ? (T)OG_INF_F32 : (T)-OG_INF_F32;
+    }
+
+    template <class Peaks, class Values>
+    OG_FN T term(const og_row &row, const Peaks &, const Values &y)
+    {
+        return og_take(&row, &y, 0, from);
+    }
+
+    template <class Peaks> OG_FN T scale(T s, const Peaks &, const Peaks &)
+    {
+        return s;
+    }
+
+    template <class Peaks> OG_FN T mend(T s, const Peaks &)
+    {
+        return s;
+    }
+
+    template <class Peaks, class Values>
+    OG_FN void keep(og_kept &, int, const Peaks &, const Values &)
+    {
+    }
+
+    OG_FN void finish(const og_args &a, T s, og_row &row)
+    {
+        if constexpr (og_is_member<to>::value)
+            row.*to = a.n ? s : falls ? (T)-OG_INF_F32 : (T)0;
+    }
+};
+
+template <int r, class T> OG_FN T og_peak_of(const og_summed<r, T> &peaks)
+{
+    return peaks.x;
+}
+
+template <int r, class T, auto from, auto to, int peak, auto kept>
+struct og_term : og_reduction<r, OG_SUM, T, from, to> {
+    enum { keeps = og_is_member<kept>::value };
+
+    template <class Peaks, class Values>
+    OG_FN T term(const og_row &row, const Peaks &peaks, const Values &y)
+    {
+        const T x = og_take(&row, &y, 0, from), m = og_peak_of<peak, T>(peaks);
+        return OG_MENDS ? og_fall_of(x - m) : og_exp_of(x - og_shift(m));
+    }
+
+    /* A chunk's or run's terms, to be added to those of others. */
+    template <class Peaks> OG_FN T scale(T s, const Peaks &own, const Peaks &most)
+    {
+        return s * og_exp_of(og_peak_of<peak, T>(own) - og_shift(og_peak_of<peak, T>(most)));
+    }
+
+    /* The sum of exp(x - m) becomes that of sumexp. */
+    template <class Peaks> OG_FN T mend(T s, const Peaks &peaks)
+    {
+        return og_mend(s, og_peak_of<peak, T>(peaks));
+    }
+
+    template <class Peaks, class Values>
+    OG_FN void keep(og_kept &to_keep, int i, const Peaks &peaks, const Values &y)
+    {
+        if constexpr (keeps) {
+            og_row unused;
+            (to_keep.*kept).e[i] = term(unused, peaks, y);
+        }
+    }
+};
+
+template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
+    typedef Sweep sweep;
+    typedef Peaks peaks;
+    struct sums : R::summed... {};
+    enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
+
+    OG_FN sums neutral()
+    {
+        return {{R::neutral()}...};
+    }
+
+    OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Sweep::values &y)
+    {
+        ((s.R::summed::x = R::fold(s.R::summed::x, R::term(row, m, y))), ...);
+    }
+
+    OG_FN void keep(og_kept &kept, int i, const peaks &m, const typename Sweep::values &y)
+    {
+        (R::keep(kept, i, m, y), ...);
+    }
+
+    OG_FN void merge(sums &s, const sums &other)
+    {
+        ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
+    }
+
+    OG_FN sums down(const sums &s, int delta, int width)
+    {
+        return {{__shfl_down_sync(0xffffffffu, s.R::summed::x, delta, width)}...};
+    }
+
+    OG_FN sums first(const sums &s, int width)
+    {
+        return {{__shfl_sync(0xffffffffu, s.R::summed::x, 0, width)}...};
+    }
+
+    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
+    {
+        (R::finish(a, s.R::summed::x, row), ...);
+    }
+
+    OG_FN void scale(sums &s, const peaks &own, const peaks &most)
+    {
+        ((s.R::summed::x = R::scale(s.R::summed::x, own, most)), ...);
+    }
+
+    OG_FN void mend(sums &s, const peaks &m)
+    {
+        ((s.R::summed::x = R::mend(s.R::summed::x, m)), ...);
+    }
+};
+''',
+    "cuda/kernels/mma_ptx.cuh": r'''#ifndef OG_CUDA_SHIM
+
+OG_FN uint32_t og_shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Starts to copy 16 bytes, both places aligned, past the L1 cache. */
+OG_FN void og_copy_16(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(og_shared_address(to)), "l"(from)
+                 : "memory");
+}
+
+/* What the thread has started to copy since the last time is one lot. */
+OG_FN void og_end_copies()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int most> OG_FN void og_await_copies()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
+}
+
+OG_FN void og_load_matrices(uint32_t *to, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(og_shared_address(row))
+                 : "memory");
+}
+
+template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
+{
+#define OG_MULTIPLY(type)                                                                          \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                            \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                           \
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]))
+    if constexpr (is_bfloat)
+        OG_MULTIPLY("bf16");
+    else
+        OG_MULTIPLY("f16");
+#undef OG_MULTIPLY
+}
+
+#endif
+''',
+    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+/* A tile's first row and column, of product `base` of the batch. */
+struct og_tile {
+    og_index base, m, n;
+};
+
+enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
+
+template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
+{
+    og_tile tile;
+    tile.base = i / (a.m_tiles * a.n_tiles);
+    i -= tile.base * (a.m_tiles * a.n_tiles);
+    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
+    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
+    i -= first * a.n_tiles;
+    tile.m = (first + i % height) * rows;
+    tile.n = i / height * columns;
+    return tile;
+}
+''',
     "cuda/kernels/pairs_split.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
 enum {
@@ -3102,95 +5403,1266 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
                                             : 1.0f;
 }
 ''',
-    "cuda/kernels/pairs.cuh": r'''#include "cuda/kernels/prologue.cuh"
+    "cuda/kernels/redo.cuh": r'''#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/finish.cuh"
 
-struct alignas(16) og_four {
-    float e[4];
+OG_FN bool og_redoes_all(const og_args &a);
+
+enum {
+    OG_REDO_THREADS = 256,
+    OG_REDO_FEW = 4,
+    OG_REDO_ROWS = 32,
+    OG_REDO_MOST = 128,
+    OG_REDO_PITCH = 68 /* floats; no conflicts */
 };
 
-struct alignas(4 * sizeof(og_element)) og_raw_four {
-    og_element e[4];
+struct og_redo_shared {
+    alignas(16) float x[OG_REDO_MOST][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
+    float product[OG_PRODUCTS * OG_REDO_MOST][OG_RUN]; /* one product after the other */
+    const og_element *rows[OG_REDO_MOST];
+    int list[128], counts[4]; /* marked rows of the tile, those of each 32 */
 };
+static_assert(OG_REDO_BYTES == sizeof(og_redo_shared), "the launch gives it");
 
-/* Elements k .. k + 3 of a row of `limit`; those beyond are `missing`. */
-OG_FN og_four og_load_four(const og_element *row, int64_t stride, bool aligned, og_index k,
-                           og_index limit, float missing)
+/* Lists the rows (of 128 from m on, before end) that are marked, in order; returns how many. */
+OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
+                       og_redo_shared &shared)
 {
-    og_four x;
-    if (aligned && k + 4 <= limit) {
-        og_raw_four raw = *(const og_raw_four *)(row + k);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x.e[i] = og_widen(raw.e[i]);
-        return x;
+    const int thread = threadIdx.x, warp = thread / 32;
+    bool marked = false;
+    if (thread < 128) {
+        const uint8_t *redo = (const uint8_t *)a.redo + run * (int64_t)a.redo_pitch;
+        marked = m + thread < end && (og_redoes_all(a) || redo[m + thread]);
     }
+    uint32_t found = __ballot_sync(0xffffffffu, marked);
+    if (thread < 128 && thread % 32 == 0)
+        shared.counts[warp] = __popc(found);
+    __syncthreads();
+    int before = __popc(found & ((1u << thread % 32) - 1)), count = 0;
+    for (int w = 0; w < 4; w++) {
+        before += w < warp ? shared.counts[w] : 0;
+        count += shared.counts[w];
+    }
+    if (marked)
+        shared.list[before] = thread;
+    __syncthreads();
+    return count;
+}
+
+/* The products of ROWS rows; a thread's rows are ROW_STEP apart, its columns COLUMN_STEP. */
+template <int COLUMNS, int EACH> struct og_redo_work {
+    enum {
+        ROW_STEP = 4 * COLUMNS,
+        COLUMN_STEP = OG_RUN / COLUMNS,
+        ROWS = ROW_STEP * EACH,
+        LOADS = ROWS < 8 ? 1 : ROWS / 8, /* rows of x that a warp reads in a step */
+        AHEAD = EACH == 1 ? 3 : 1        /* steps on their way: few rows wait for w */
+    };
+    /* A thread's part of a step: two k of 8 columns of w and of some rows of x. */
+    struct step {
+        float w[8][2], x[LOADS][2];
+    };
+    typedef float sums[EACH][COLUMNS];
+
+    /* Reads a step from memory. Columns of the second of two products follow the first's. */
+    OG_FN void fetch(const og_args &a, int product, og_index base, og_index n, og_index k,
+                     const og_redo_shared &shared, step &s)
+    {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const og_index at[2] = {k + lane, k + lane + 32};
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        x.e[i] = k + i < limit ? og_widen(row[(k + i) * stride]) : missing;
-    return x;
+        for (int i = 0; i < 8; i++) {
+            const og_index column = n + 8 * i + warp;
+            const og_element *w =
+                og_w_row(a, base, (column < a.n ? column : a.n - 1) + product * a.n);
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                s.w[i][h] = at[h] < a.k ? og_widen(w[at[h] * og_w_stride(a)]) : -0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            const og_element *x = shared.rows[8 * i + warp];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                s.x[i][h] = at[h] < a.k ? og_widen(x[at[h] * (int64_t)a.x_k]) : 0.0f;
+        }
+    }
+
+    OG_FN void place(const step &s, og_redo_shared &shared)
+    {
+        const int warp = threadIdx.x / 32, k = threadIdx.x % 32;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                shared.w[8 * i + warp][k + 32 * h] = s.w[i][h];
+#pragma unroll
+            for (int i = 0; i < LOADS; i++)
+                shared.x[8 * i + warp][k + 32 * h] = s.x[i][h];
+        }
+    }
+
+    /* p += the products of a step */
+    OG_FN void multiply(const og_redo_shared &shared, int row, int column, sums &p)
+    {
+#pragma unroll 1
+        for (int j = 0; j < 64; j += 4) {
+            og_four w[COLUMNS];
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                w[c] = *(const og_four *)&shared.w[column + COLUMN_STEP * c][j];
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                og_four v = *(const og_four *)&shared.x[row + ROW_STEP * i][j];
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        p[i][c] = og_fma_f32(v.e[e], w[c].e[e], p[i][c]);
+            }
+        }
+    }
+
+    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last, sums &p,
+                    sums &block)
+    {
+        if (!last && k % 256 != 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                block[i][c] = block[i][c] + p[i][c];
+                p[i][c] = 0.0f;
+            }
+        if (!last && k % 4096 != 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                float &total = product[row + ROW_STEP * i][column + COLUMN_STEP * c];
+                total = total + block[i][c];
+                block[i][c] = -0.0f;
+            }
+    }
+
+    OG_FN void run_one(const og_args &a, int product, og_index base, og_index m, og_index n,
+                       int first, int count, og_redo_shared &shared)
+    {
+        float (*to)[OG_RUN] = shared.product + product * OG_REDO_MOST;
+        const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
+        step steps[AHEAD];
+        sums p, block;
+        if (threadIdx.x < 8 * LOADS) {
+            int at = first + (int)threadIdx.x;
+            shared.rows[threadIdx.x] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                p[i][c] = 0.0f;
+                block[i][c] = -0.0f;
+                to[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
+            }
+        /* The first fetches are in the loop, too: NVRTC takes half as long as for two copies. */
+#pragma unroll 1
+        for (og_index k = -64 * AHEAD; k < a.k; k += 64 * AHEAD)
+#pragma unroll
+            for (int s = 0; s < AHEAD; s++) {
+                const og_index at = k + 64 * s;
+                if (at >= a.k)
+                    break;
+                if (at >= 0) {
+                    __syncthreads();
+                    place(steps[s], shared);
+                    __syncthreads();
+                }
+                fetch(a, product, base, n, at + 64 * AHEAD, shared, steps[s]);
+                if (at >= 0) {
+                    multiply(shared, row, column, p);
+                    join(to, row, column, at + 64, at + 64 >= a.k, p, block);
+                }
+            }
+        __syncthreads();
+    }
+
+    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first, int count,
+                   og_redo_shared &shared)
+    {
+#pragma unroll 1
+        for (int product = 0; product < OG_PRODUCTS; product++)
+            run_one(a, product, base, m, n, first, count, shared);
+    }
+};
+
+OG_FN void og_finish_redone(const og_args &a, og_index m, og_index n, int first, int count,
+                            int from, const og_redo_shared &shared)
+{
+    typedef og_row_part<2> part;
+    const int column = threadIdx.x % part::lanes * OG_V;
+    part f;
+    f.n = n + column;
+    og_load_kept<part::apart, false>(a, f.n, f.kept);
+#pragma unroll 1
+    for (int row = threadIdx.x / part::lanes; row < OG_REDO_ROWS;
+         row += OG_REDO_THREADS / part::lanes) {
+        f.there = first + row < count;
+        f.index = m + shared.list[f.there ? first + row : count - 1];
+#pragma unroll
+        for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+            for (int v = 0; v < part::vectors; v++)
+                f.sums[p][v] =
+                    *(const og_vector_sums *)&shared
+                         .product[p * OG_REDO_MOST + from + row][column + part::apart * v];
+        og_finish_fragment(a, f);
+    }
 }
 
-OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
+/* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
+struct og_band {
+    og_index base, m, end;
+};
+
+OG_FN og_band og_find_band(const og_args &a, og_index i)
 {
-    return stride == 1 && (uint64_t)row % sizeof(og_raw_four) == 0;
+    og_index base = i / a.redo_groups;
+    return {base, base * a.m + (i - base * a.redo_groups) * 128, (base + 1) * a.m};
 }
 
-/* The greater of two, by PTX's max: a NaN loses against a number. */
-OG_FN float og_greater(float a, float b)
+OG_KERNEL(og_redo, OG_REDO_THREADS)
 {
-#if defined(__CUDA_ARCH__)
-    asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    extern __shared__ __align__(16) char og_redo_memory[];
+    og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;
+    og_await_launch();
+    if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
+        return;
+    for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
+        og_index run = i % a.runs, n = run * OG_RUN;
+        og_band band = og_find_band(a, i / a.runs);
+        int count = og_list_rows(a, run, band.m, band.end, shared);
+        const int rows = count <= OG_REDO_FEW        ? OG_REDO_FEW
+                         : count <= OG_REDO_MOST / 2 ? OG_REDO_ROWS
+                                                     : OG_REDO_MOST;
+        for (int first = 0; first < count; first += rows) {
+            if (rows == OG_REDO_FEW)
+                og_redo_work<1, 1>::run(a, band.base, band.m, n, first, count, shared);
+            else if (rows == OG_REDO_ROWS)
+                og_redo_work<1, 8>::run(a, band.base, band.m, n, first, count, shared);
+            else
+                og_redo_work<4, 8>::run(a, band.base, band.m, n, first, count, shared);
+#pragma unroll 1
+            for (int from = 0; from < rows && first + from < count; from += OG_REDO_ROWS)
+                og_finish_redone(a, band.m, n, first + from, count, from, shared);
+            __syncthreads();
+        }
+        __syncthreads();
+    }
+}
+''',
+    "cuda/kernels/product_tiles.cuh": r'''#include "cuda/kernels/product.cuh"
+#include "cuda/kernels/tiles.cuh"
+
+enum {
+    OG_QUADS = OG_TN / 4, /* of a row, that a thread has */
+    OG_LANES_M = 32 / OG_LANES_N,
+    OG_BM = OG_LANES_M * OG_TM * OG_WARPS_M,
+    OG_BN = OG_LANES_N * OG_TN * OG_WARPS_N,
+    OG_BUFFER = og_part(OG_BM) + og_part(OG_BN) /* numbers of one of the two */
+};
+
+/* A block's tile, and its steps of k: all, or (OG_SPLIT) those of a part. */
+struct og_tile_part : og_tile {
+    og_index step, end;
+};
+
+template <class Args> OG_FN og_tile_part og_find_tile_part(const Args &a)
+{
+    og_tile_part part;
+    og_index i = (og_index)blockIdx.x;
+    part.step = 0;
+    part.end = (a.k + OG_BK - 1) / OG_BK;
+    if constexpr (OG_SPLIT) {
+        const og_index steps = a.part_k / OG_BK;
+        part.step = i % a.parts * steps;
+        part.end = part.end - part.step < steps ? part.end : part.step + steps;
+        i /= a.parts;
+    }
+    static_cast<og_tile &>(part) = og_find_tile<OG_BM, OG_BN>(a, i);
+    return part;
+}
+
+struct og_tile_place {
+    int row, column;
+};
+
+OG_FN og_tile_place og_find_tile_place()
+{
+    og_tile_place place;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    place.row = warp % OG_WARPS_M * (OG_LANES_M * OG_TM) + lane / OG_LANES_N * 4;
+    place.column = warp / OG_WARPS_M * (OG_LANES_N * OG_TN) + lane % OG_LANES_N * 4;
+    return place;
+}
+
+OG_FN int og_tile_row(int i)
+{
+    return i / 4 * (4 * OG_LANES_M) + i % 4;
+}
+
+typedef og_number og_sum[OG_TM][OG_TN]; /* a thread's, in registers */
+
+OG_FN og_quad &og_slot(og_number *slots, int i, int h)
+{
+    return ((og_quad *)slots)[(i * OG_QUADS + h) * OG_THREADS + threadIdx.x];
+}
+
+OG_FN void og_fill_sum(og_sum &sum, og_number x)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int j = 0; j < OG_TN; j++)
+            sum[i][j] = x;
+}
+
+/* to += from; from = +0 */
+OG_FN void og_move(og_sum &to, og_sum &from)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int j = 0; j < OG_TN; j++)
+            to[i][j] = to[i][j] + from[i][j];
+    og_fill_sum(from, 0);
+}
+
+/* The slots become from, or (adds) slots + from. */
+OG_FN void og_put(og_number *slots, const og_sum &from, bool adds)
+{
+#pragma unroll
+    for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+        for (int h = 0; h < OG_QUADS; h++) {
+            og_quad &slot = og_slot(slots, i, h);
+            og_quad y;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                y.e[j] = from[i][4 * h + j];
+            if (adds) {
+                og_quad x = slot;
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    y.e[j] = x.e[j] + y.e[j];
+            }
+            slot = y;
+        }
+}
+
+/* Adds the products of a step to p. */
+OG_FN void og_multiply(const og_number *left, const og_number *right, const og_tile_place &at,
+                       og_sum &p)
+{
+#pragma unroll
+    for (int k = 0; k < OG_BK; k++) {
+        og_quad x[OG_TM / 4], w[OG_QUADS];
+#pragma unroll
+        for (int h = 0; h < OG_TM / 4; h++)
+            x[h] = *(const og_quad *)&left[og_line(k, OG_BM) + at.row + og_tile_row(4 * h)];
+#pragma unroll
+        for (int h = 0; h < OG_QUADS; h++)
+            w[h] = *(const og_quad *)&right[og_line(k, OG_BN) + at.column + 32 * h];
+#pragma unroll
+        for (int i = 0; i < OG_TM; i++)
+#pragma unroll
+            for (int j = 0; j < OG_TN; j++)
+                p[i][j] = og_fma(x[i / 4].e[i % 4], w[j / 4].e[j % 4], p[i][j]);
+    }
+}
+
+/* OG_SPLIT: the sum of a block of k goes to the scratch. */
+template <class Args>
+OG_FN void og_leave_block(const Args &a, const og_tile_part &tile, const og_tile_place &at,
+                          int product, og_index block, const og_sum &p)
+{
+    if constexpr (OG_SPLIT) {
+#pragma unroll
+        for (int i = 0; i < OG_TM; i++) {
+            og_index m = tile.m + at.row + og_tile_row(i);
+#pragma unroll
+            for (int h = 0; h < OG_QUADS; h++) {
+                og_index n = tile.n + at.column + 32 * h;
+                og_quad y;
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    y.e[j] = p[i][4 * h + j];
+                if (m < a.m && n < a.pitch)
+                    *(og_quad *)og_part_sum(a, product, block, tile.base * a.m + m, n) = y;
+            }
+        }
+    }
+}
+
+/* What a step needs before it is fetched: a convolution's tables, of the step after it, too. */
+template <class Left, class Right, class L>
+OG_FN void og_prepare_step(const og_args &a, og_number *shared, og_index step, bool is_first, L &l)
+{
+#if OG_CONVOLVES
+    if (is_first) {
+        og_fill_k_table<Left>(a, shared, step);
+        og_fill_k_table<Right>(a, shared, step);
+        __syncthreads();
+    }
+    og_take_k_table<Left>(l.left, shared, step);
+    og_take_k_table<Right>(l.right, shared, step);
+    og_fill_k_table<Left>(a, shared, step + 1);
+    og_fill_k_table<Right>(a, shared, step + 1);
+#endif
+}
+
+template <class Left, class Right>
+OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_tile_place &at,
+                           int product, og_number *buffers, og_number *slots)
+{
+    typedef og_loaders<Left, Right, OG_BM, OG_BN, OG_THREADS> loaders;
+    loaders l;
+    og_sum p, group;
+    og_index steps = (a.k + OG_BK - 1) / OG_BK;
+    const int last = (int)(a.k - (steps - 1) * OG_BK); /* k of the last step */
+    og_fill_sum(p, 0);
+    if (OG_LEVELS > 1)
+        og_fill_sum(group, (og_number)-0.0f); /* -0 + x is x, also of x = -0 */
+    if (tile.step < tile.end) {
+        loaders::of_left::start(l.left, a, tile.base, tile.m, a.m, tile.step * OG_BK);
+        loaders::of_right::start(l.right, a, tile.base, tile.n, a.n, tile.step * OG_BK);
+        og_prepare_step<Left, Right>(a, buffers, tile.step, true, l);
+        loaders::fetch(l, a, tile.step + 1 == steps ? last : OG_BK);
+        loaders::place(l, buffers + tile.step % 2 * OG_BUFFER);
+        __syncthreads();
+    }
+#pragma unroll 1
+    for (og_index step = tile.step; step < tile.end; step++) {
+        const og_number *now = buffers + step % 2 * OG_BUFFER;
+        bool ends = step + 1 == tile.end;
+        if (!ends) {
+            og_prepare_step<Left, Right>(a, buffers, step + 1, false, l);
+            loaders::fetch(l, a, step + 2 == steps ? last : OG_BK);
+        }
+        og_multiply(now, now + og_part(OG_BM), at, p);
+        if ((OG_LEVELS > 1 || OG_SPLIT) && (ends || (step + 1) % (256 / OG_BK) == 0)) {
+            if (OG_SPLIT) {
+                og_leave_block(a, tile, at, product, step / (256 / OG_BK), p);
+                og_fill_sum(p, 0);
+            } else {
+                og_move(group, p);
+            }
+            if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
+                og_put(slots, group, step >= 4096 / OG_BK);
+                og_fill_sum(group, (og_number)-0.0f);
+            }
+        }
+        if (!ends)
+            loaders::place(l, buffers + (step + 1) % 2 * OG_BUFFER);
+        __syncthreads();
+    }
+    if (OG_LEVELS == 1 && !OG_SPLIT)
+        og_put(slots, p, false);
+    if (OG_LEVELS == 2)
+        og_put(slots, group, false);
+}
+
+/* Emitted: all products of a tile, and where the slots of product p are. */
+OG_FN void og_multiply_all(const og_args &a, const og_tile_part &tile, const og_tile_place &at,
+                           og_number *shared);
+OG_FN og_number *og_slots_of(og_number *shared, int p);
+
+OG_KERNEL(og_tiles, OG_THREADS, OG_BLOCKS)
+{
+    extern __shared__ og_quad og_shared[];
+    og_number *shared = (og_number *)og_shared;
+    og_tile_part tile = og_find_tile_part(a);
+    og_tile_place at = og_find_tile_place();
+    if (OG_SPLIT)
+        og_admit_next();
+    og_multiply_all(a, tile, at, shared);
+#pragma unroll 1
+    for (int i = 0; i < (OG_SPLIT ? 0 : OG_TM); i++) {
+        og_quad z[OG_PRODUCTS][OG_QUADS];
+#pragma unroll
+        for (int p = 0; p < OG_PRODUCTS; p++)
+#pragma unroll
+            for (int h = 0; h < OG_QUADS; h++)
+                z[p][h] = og_slot(og_slots_of(shared, p), i, h);
+        og_finish_row(a, tile.base, tile.m + at.row + og_tile_row(i), tile.n + at.column, z);
+    }
+}
+''',
+    "cuda/kernels/product.cuh": r'''#include "cuda/kernels/finish.cuh"
+
+enum { OG_SHIFT = 8 }; /* see og_line() */
+
+static_assert(OG_V == 4, "a thread's columns come in fours");
+typedef og_vector_sums og_quad;
+
+OG_FN float og_fma(float a, float b, float c)
+{
+    return og_fma_f32(a, b, c);
+}
+
+OG_FN double og_fma(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+/* Where a split product leaves sum i, of a.sums, of a row and column: in the scratch. */
+template <class Args>
+OG_FN og_number *og_part_sum(const Args &a, int product, og_index i, og_index row, og_index n)
+{
+    og_index line = (product * a.sums + i) * a.rows + row;
+    return a.part_sums + line * a.pitch + n;
+}
+
+OG_FN int og_line(int k, int rows)
+{
+    return k * rows + k / 4 * OG_SHIFT;
+}
+
+/* The part of a buffer that so many rows take. */
+OG_FN constexpr int og_part(int rows)
+{
+    return OG_BK * rows + OG_BK / 4 * OG_SHIFT;
+}
+
+enum { OG_SOME = 16 / (int)sizeof(og_number) }; /* numbers of 16 bytes */
+typedef og_some<og_number, OG_SOME> og_vector;
+
+enum { OG_ROW_PITCH = OG_BK + OG_SOME };
+
+template <class F, int rows, int threads> struct og_loader {
+    typedef typename F::element T;
+    enum {
+        wide = 16 / (int)sizeof(T),
+        by_k = F::along == OG_ALONG_K,
+        vk = by_k ? wide : 1,
+        vr = F::along == OG_ALONG_ROWS && wide <= rows ? wide : 1,
+        size = vk * vr,
+        lines = by_k ? OG_BK / vk : rows / vr,
+        count = rows * OG_BK / size,
+        each = (count + threads - 1) / threads,
+        /* a thread's items: `pointers` of them for a k, then those `further` k on */
+        pointers = by_k ? each : lines > threads ? lines / threads : 1,
+        between = by_k ? threads / lines : threads * vr, /* rows */
+        further = by_k || lines > threads ? 1 : threads / lines
+    };
+    static_assert(count < threads || (count % threads == 0 && each % pointers == 0), "");
+
+    const T *p[pointers]; /* at the thread's k of the step to come */
+    int after[pointers];  /* rows that follow it, up to vr */
+    og_some<T, size> x[each];
+    int row, k; /* of the first item */
+    bool aligned, idle;
+
+    /* Finds the thread's items of rows first.., of limit; the first step begins at k. */
+    OG_FN void start(og_loader &l, const og_args &a, og_index base, og_index first, og_index limit,
+                     og_index k)
+    {
+        int item = threadIdx.x % threads;
+        l.idle = item >= count;
+        l.row = by_k ? item / lines : item % lines * vr;
+        l.k = by_k ? item % lines * vk : item / lines;
+        l.aligned = by_k || size == 1 || F::k_stride(a) * sizeof(T) % 16 == 0;
+#pragma unroll
+        for (int i = 0; i < pointers; i++) {
+            og_index at = first + l.row + i * between;
+            at = at < limit ? at : limit > vr ? limit - vr : 0; /* vr there, as aligned as others */
+            l.after[i] = limit - 1 - at < vr ? (int)(limit - 1 - at) : vr;
+            l.p[i] = F::row(a, base, at) + (k + l.k) * F::k_stride(a);
+            l.aligned = l.aligned && (uint64_t)l.p[i] % (size * sizeof(T)) == 0 &&
+                        l.after[i] >= vr - 1;
+        }
+    }
+
+    /* Reads the next step, all of which is there, if it is aligned. */
+    OG_FN void fetch_whole(og_loader &l, const og_args &a)
+    {
+        if (count < threads && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            const T *p = l.p[i % pointers] + i / pointers * further * F::k_stride(a);
+            if constexpr (size > 1)
+                *(uint4 *)&l.x[i] = __ldg((const uint4 *)p);
+            else
+                l.x[i].e[0] = __ldg(p);
+        }
+        advance(l, a);
+    }
+
+    /* Reads the next step, of which so many k are there. */
+    OG_FN void fetch_part(og_loader &l, const og_args &a, int there)
+    {
+        if (count < threads && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            const int on = i / pointers * further;
+            const T *p = l.p[i % pointers] + on * F::k_stride(a);
+            int after = l.after[i % pointers];
+#pragma unroll
+            for (int j = 0; j < size; j++)
+                l.x[i].e[j] = l.k + on + (by_k ? j : 0) >= there ? F::missing()
+                              : by_k                             ? __ldg(p + j)
+                                     : __ldg(p + (j < after ? j : after));
+        }
+        advance(l, a);
+    }
+
+    OG_FN void advance(og_loader &l, const og_args &a)
+    {
+#pragma unroll
+        for (int i = 0; i < pointers; i++)
+            l.p[i] += OG_BK * F::k_stride(a);
+    }
+
+    /* Writes a step to shared memory, the k of a row side by side. */
+    OG_FN void place_by_rows(const og_loader &l, og_number *to)
+    {
+        if (count < threads && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            int row = l.row + i % pointers * between, k = l.k + i / pointers * further;
+            if constexpr (by_k) {
+#pragma unroll
+                for (int q = 0; q < vk; q += OG_SOME) {
+                    og_vector y;
+#pragma unroll
+                    for (int j = 0; j < OG_SOME; j++)
+                        y.e[j] = F::widen(l.x[i].e[q + j]);
+                    *(og_vector *)&to[row * OG_ROW_PITCH + k + q] = y;
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < vr; j++)
+                    to[(row + j) * OG_ROW_PITCH + k] = F::widen(l.x[i].e[j]);
+            }
+        }
+    }
+
+    /* Writes a step to shared memory, the rows of a k side by side: og_line(). */
+    OG_FN void place(const og_loader &l, og_number *to)
+    {
+        if (count < threads && l.idle)
+            return;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            int row = l.row + i % pointers * between, k = l.k + i / pointers * further;
+            if constexpr (vr % 4 == 0) {
+#pragma unroll
+                for (int q = 0; q < vr; q += 4) {
+                    og_quad y;
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        y.e[j] = F::widen(l.x[i].e[q + j]);
+                    *(og_quad *)&to[og_line(k, rows) + row + q] = y;
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < size; j++) {
+                    int kj = by_k ? k + j : k, rj = by_k ? row : row + j;
+                    to[og_line(kj, rows) + rj] = F::widen(l.x[i].e[j]);
+                }
+            }
+        }
+    }
+};
+
+/* Of a factor that is_seen: product_windows.cuh. */
+template <class F, int rows, int threads> struct og_seen_loader;
+
+template <bool is_seen, class Seen, class Plain> struct og_either {
+    typedef Seen type;
+};
+template <class Seen, class Plain> struct og_either<false, Seen, Plain> {
+    typedef Plain type;
+};
+
+/* A thread's share of both factors. */
+template <class Left, class Right, int rows, int columns, int threads> struct og_loaders {
+    typedef typename og_either<Left::is_seen, og_seen_loader<Left, rows, threads>,
+                               og_loader<Left, rows, threads>>::type of_left;
+    typedef typename og_either<Right::is_seen, og_seen_loader<Right, columns, threads>,
+                               og_loader<Right, columns, threads>>::type of_right;
+    of_left left;
+    of_right right;
+
+    OG_FN void fetch(og_loaders &l, const og_args &a, int there)
+    {
+        if (l.left.aligned && l.right.aligned && there >= OG_BK) {
+            of_left::fetch_whole(l.left, a);
+            of_right::fetch_whole(l.right, a);
+        } else {
+            of_left::fetch_part(l.left, a, there);
+            of_right::fetch_part(l.right, a, there);
+        }
+    }
+
+    OG_FN void place(const og_loaders &l, og_number *buffer)
+    {
+        of_left::place(l.left, buffer);
+        of_right::place(l.right, buffer + og_part(rows));
+    }
+};
+''',
+    "pytorch/launch_product.cuh": r'''#include "pytorch/launch_fill.cuh"
+
+enum {
+    OG_PLACE_MN = OG_DIMS - OG_N_DIMS, /* dims of the batch and of rows */
+    OG_STEP = 64                       /* k of a step on tensor cores */
+};
+
+static int64_t og_place(og_args &a, char *scratch, int64_t rows, int64_t runs, int64_t k_padded)
+{
+    int64_t bytes = 0;
+#if OG_BODY == 256 || OG_BODY == 512
+    OG_REGION(x_pairs, (rows + OG_BM) * (OG_PAIRS ? 4 : 2) * k_padded)
+    OG_REGION(any_redo, 4)
+#endif
+#if OG_BODY == 256
+    OG_REGION(x_scales, rows * 4)
+    OG_REGION(redo, rows * runs)
+#endif
+#if OG_REDUCES
+    OG_REGION(sums0, rows * og_count_partials(runs) * (int64_t)sizeof(og_sums0::sums))
+#endif
+#if OG_TERMS
+    OG_REGION(terms0, rows * og_count_partials(runs) * (int64_t)sizeof(og_terms0::sums))
+#endif
+    return bytes;
+}
+
+#if OG_BODY == 128 /* CUDA cores */
+static int og_multiply(og_args &a, const Args &c, int64_t, int64_t, int64_t blocks)
+{
+    const int64_t buffers = 2 * OG_BUFFER, slots = OG_BM * OG_BN;
+    const int64_t most = buffers > slots ? buffers : slots;
+    return OG_LAUNCH(og_tiles, blocks, OG_THREADS,
+                     (OG_LEVELS == 3 ? buffers + slots : most) * (int64_t)sizeof(og_number), false,
+                     c.stream, a);
+}
+#elif OG_BODY == 256 /* pairs */
+static int og_multiply(og_args &a, const Args &c, int64_t rows, int64_t runs, int64_t blocks)
+{
+    const int64_t groups = og_count_parts(a.m, OG_CUDA_REDO_GROUP);
+    const int64_t items = rows / a.m * groups * runs, most = c.multiprocessors * OG_CUDA_REDO_BLOCKS;
+    const int lanes = og_split_lanes(rows, a.k_padded, c.multiprocessors);
+    const int threads = og_split_threads(lanes);
+    int error;
+    a.runs = (og_index)runs;
+    a.redo_pitch = (og_index)rows;
+    a.redo_groups = (og_index)groups;
+    a.redo_items = (og_index)items;
+    a.split_rows = (og_index)rows;
+    a.split_lanes = lanes;
+    error = OG_LAUNCH(og_split, og_count_parts(rows, threads / lanes), threads, 0, false, c.stream, a);
+    if (!error)
+        error = OG_LAUNCH(og_multiply_mma, blocks, OG_THREADS, OG_SHARED_BYTES, false, c.stream, a);
+    return error ? error
+                 : OG_LAUNCH(og_redo, items < most ? items : most, OG_CUDA_REDO_THREADS,
+                             OG_CUDA_REDO_BYTES, false, c.stream, a);
+}
+#else /* halves */
+static int og_multiply(og_args &a, const Args &c, int64_t rows, int64_t, int64_t blocks)
+{
+    const int threads = c.k >= 4 * OG_CUDA_SPLIT_THREADS ? OG_CUDA_SPLIT_THREADS
+                                                         : (int)og_count_parts(c.k, 128) * 32;
+    const int error = OG_LAUNCH(og_copy_rows, rows, threads, 0, false, c.stream, a);
+    return error ? error
+                 : OG_LAUNCH(og_multiply_mma, blocks, OG_THREADS, OG_SHARED_BYTES, false, c.stream, a);
+}
+#endif
+
+/* A cudaError_t; or, without scratch, how many bytes of it there must be. */
+extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *c)
+{
+    const int64_t batch = og_count_dims(*c, 0, OG_BATCH_DIMS);
+    const int64_t m = og_count_dims(*c, OG_BATCH_DIMS, OG_PLACE_MN), rows = batch * m;
+    const int64_t n = og_count_dims(*c, OG_PLACE_MN, OG_DIMS), runs = og_count_parts(n, OG_RUN);
+    const int64_t k_padded = og_count_parts(c->k, OG_STEP) * OG_STEP;
+    og_args a = og_bind(*c);
+    const int64_t bytes = og_place(a, (char *)c->scratch, rows, runs, k_padded);
+    if (!c->scratch)
+        return bytes ? bytes : 1;
+    a.left0 = (const OG_LEFT *)c->data[OG_OPERANDS];
+    a.right0 = (const OG_RIGHT *)c->data[OG_OPERANDS + 1];
+    a.left0_k = (og_index)c->k_stride[0];
+    a.right0_k = (og_index)c->k_stride[1];
+    a.m = (og_index)m;
+    a.n = (og_index)n;
+    a.k = (og_index)c->k;
+    a.rows = (og_index)rows;
+    a.m_tiles = (og_index)og_count_parts(m, OG_BM);
+    a.n_tiles = (og_index)og_count_parts(n, OG_BN);
+#if OG_BODY == 256 || OG_BODY == 512
+    a.x_k = (og_index)c->k_stride[0];
+    a.k_padded = (og_index)k_padded;
+#endif
+#if OG_REDUCES
+    a.chunks = og_make_divisor(runs);
+    a.partials = (og_index)og_count_partials(runs);
+#endif
+    int error = 0;
+    if (n > 0)
+        error = og_multiply(a, *c, rows, runs, batch * a.m_tiles * a.n_tiles);
+#if OG_REDUCES && !OG_ENDS_ROWS
+    if (!error)
+        error = OG_LAUNCH(og_combine0, og_count_parts(rows, OG_COMBINE_THREADS / OG_COMBINERS),
+                          OG_COMBINE_THREADS, 0, false, c->stream, a);
+#endif
+    return error;
+}
+''',
+    "pytorch/launch_fill.cuh": r'''#include "cuda/emit/cuda_shapes.h"
+#include "pytorch/call.cuh"
+#include "pytorch/launch.cuh"
+
+static void og_fill(og_args &a, const Args &c);
+
+static og_divisor og_make_divisor(int64_t extent)
+{
+    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
+    og_divisor divisor;
+    divisor.extent = (og_index)extent;
+    divisor.magic = (og_unsigned)by.magic;
+    divisor.shift = by.shift;
+    return divisor;
+}
+
+/* What the call has for every body. */
+static og_args og_bind(const Args &c)
+{
+    og_args a = {};
+    for (int n = 0; n < OG_OPERANDS; n++) {
+        a.p[n] = c.data[n];
+        for (int d = 0; d < OG_DIMS; d++)
+            a.strides[n][d] = (og_index)c.stride[n][d];
+    }
+    for (int d = 0; d < OG_DIMS; d++)
+        a.dims[d] = og_make_divisor(c.extent[d]);
+    og_fill(a, c);
     return a;
-#else
-    return b > a || a != a ? b : a;
+}
+
+static int64_t og_count_dims(const Args &c, int from, int to)
+{
+    int64_t count = 1;
+    for (int d = from; d < to; d++)
+        count *= c.extent[d];
+    return count;
+}
+
+/* a.NAME: the next part of the scratch. */
+#define OG_REGION(name, count)                                                                     \
+    a.name = scratch + bytes;                                                                      \
+    bytes += ((count) + 63) / 64 * 64;
+''',
+    "cuda/emit/cuda_shapes.h": r'''#ifndef __CUDACC_RTC__
+#include <stdbool.h>
+#include <stdint.h>
 #endif
+
+/* How many parts of so many elements n elements take. */
+static inline int64_t og_count_parts(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
 }
 
-OG_FN void og_find_scale(float greatest, float &scale, float &undo)
+typedef struct {
+    uint64_t magic;
+    uint32_t shift;
+} og_division;
+
+static inline og_division og_divide_by(int64_t extent, int bits)
 {
-    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
-    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
-    scale = og_float_bits(0x86000000u - exponent);
-    undo = og_float_bits(exponent);
+    og_division by = {0, 0};
+    int k = 0;
+    while ((uint64_t)extent > 1ull << k)
+        k++;
+    if (extent > 1)
+        by.magic = (uint64_t)(((unsigned __int128)1 << (bits + k)) / (uint64_t)extent) + 1;
+    by.shift = k ? (uint32_t)(k - 1) : 0;
+    return by;
 }
 
-OG_FN float og_greatest(float m, const og_four &v)
+/* Sums of parts, of chunks of 16384 parts, and so on, of one row. */
+static inline int64_t og_count_partials(int64_t parts)
 {
-    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
-                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
-                      fabsf(v.e[3]));
+    int64_t count = parts;
+    while (parts > 1) {
+        parts = og_count_parts(parts, 16384);
+        count += parts;
+    }
+    return count;
 }
 
-/* Splits two neighbours; x0 is the lower half. */
-OG_FN void og_split_pair(float x0, float x1, uint32_t &hi, uint32_t &lo)
+/* Threads that combine a row of so many parts, and those of a block. */
+static inline int32_t og_combiners_of(int64_t parts)
 {
-    uint16_t h0 = og_f16_from_f32(x0), h1 = og_f16_from_f32(x1);
-    uint16_t l0 = og_f16_from_f32(x0 - og_f32_from_f16(h0));
-    uint16_t l1 = og_f16_from_f32(x1 - og_f32_from_f16(h1));
-    hi = (uint32_t)h1 << 16 | h0;
-    lo = (uint32_t)l1 << 16 | l0;
+    return parts <= 512 ? 32 : 512;
 }
 
-/* Splits x0 and x1 times scale; x0 is the lower half. */
-OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32_t &lo)
+static inline int32_t og_combine_threads(int64_t parts)
 {
-#if defined(__CUDA_ARCH__)
-    float y0 = x0 * scale, y1 = x1 * scale, h0, h1;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(hi) : "f"(y1), "f"(y0));
-    asm("{\n .reg .b16 a, b;\n mov.b32 {a, b}, %2;\n cvt.f32.f16 %0, a;\n cvt.f32.f16 %1, b;\n}"
-        : "=f"(h0), "=f"(h1)
-        : "r"(hi));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(lo) : "f"(y1 - h1), "f"(y0 - h0));
+    return parts <= 512 ? 128 : 512;
+}
+
+enum {
+    OG_CUDA_SPLIT_THREADS = 512, /* at most */
+    OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
+    OG_CUDA_REDO_THREADS = 256,
+    OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
+    OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
+    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
+};
+
+/* Does a block of og_split keep rows of so many in registers? */
+static inline bool og_cuda_split_keeps(int64_t k)
+{
+    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
+}
+
+/* Threads of og_split for a row of k, of so many rows: few rows are done soonest by many threads. */
+static inline int32_t og_split_lanes(int64_t rows, int64_t k, int64_t multiprocessors)
+{
+    int64_t each = rows <= 2 * multiprocessors ? 4 : OG_CUDA_SPLIT_KEPT;
+    int32_t lanes = 4;
+    while (lanes < OG_CUDA_SPLIT_THREADS && lanes * each < k)
+        lanes *= 2;
+    return lanes;
+}
+
+static inline int32_t og_split_threads(int32_t lanes)
+{
+    return lanes > 256 ? lanes : 256;
+}
+
+typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
+
+enum {
+    OG_HOPPER_TILE = 128,   /* the most rows of a tile */
+    OG_HOPPER_GROUP = 64,   /* columns of a warpgroup */
+    OG_HOPPER_BLOCK_K = 64, /* k of a box, of 128 bytes; of w in float32 half of that */
+    OG_HOPPER_TURN = 64,    /* k and columns of a box of hopper_turn.cuh */
+    OG_HOPPER_TURN_THREADS = 256,
+    OG_HOPPER_TURN_BYTES = OG_HOPPER_TURN * (OG_HOPPER_TURN + 1) * 4,
+    OG_HOPPER_SEGMENT = 4096, /* k whose sums are added up: bits depend on it */
+    OG_HOPPER_MOST_PART_BYTES = 256 * 1024 * 1024, /* of scratch */
+    OG_HOPPER_MANY_SEGMENTS = 16, /* for og_join alone: 128 of 4 tiles took 0.14 ms longer (H200) */
+    /* Shared memory: the kernels assert that it is theirs. */
+    OG_HOPPER_STAGE_BYTES = 16384,
+    OG_HOPPER_RING_STAGES = 14,
+    OG_HOPPER_HALF_RING_STAGES = 6,       /* of two blocks of a multiprocessor */
+    OG_HOPPER_FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
+    OG_HOPPER_MOST_STEP = 1 << 30,
+    OG_HOPPER_MOST_INDEX = 0x7fffffff /* of 32 bits */
+};
+
+typedef struct {
+    /* Given: batch products of x (m, k) and w (k, n). Strides are in elements. */
+    int64_t batch, m, n, k;
+    int64_t x_stride_k, w_stride_k, w_stride_n;
+    int64_t w_slab, w_last;
+    bool has_batch, x_moves; /* x_moves: each product of the batch has an x of its own */
+    int64_t multiprocessors;
+    int64_t sum_bytes; /* of what a run of columns is reduced to */
+
+    /* Found by og_shape_hopper(). */
+    int64_t rows;   /* of all products */
+    int64_t x_rows; /* of x: m if all products have the same */
+    int64_t m_tiles, n_tiles, tiles, k_padded, runs, redo_groups;
+    int32_t tile_rows; /* of x: few rows leave time only for w */
+    int32_t groups;    /* of OG_HOPPER_GROUP columns; 1 if there is a block for each */
+    int32_t blocks;    /* of a multiprocessor; 2 hide more of each other's waiting */
+    int64_t segments;  /* of k */
+    bool in_parts;     /* segments are multiplied apart */
+    bool adds_first;   /* ... and added up before og_join */
+    og_cuda_fetch fetch;
+    bool turns_x;
+    int64_t x_pitch; /* of its copy */
+    int64_t w_pitch; /* elements from a row of w, or of its copy, to the next */
+} og_hopper_shape;
+
+/* Can TMA step so far (see cuTensorMapEncodeTiled()), without reading anything twice? */
+static inline bool og_is_hopper_step(int64_t stride, int64_t least)
+{
+    return stride >= least && stride <= OG_HOPPER_MOST_STEP && stride % 4 == 0;
+}
+
+static inline og_cuda_fetch og_hopper_fetch(const og_hopper_shape *s)
+{
+    bool has_steps = !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
+    if (has_steps && s->w_stride_k == 1 && og_is_hopper_step(s->w_stride_n, s->k))
+        return OG_CUDA_ALONG;
+    if (has_steps && s->w_stride_n == 1 && og_is_hopper_step(s->w_stride_k, s->n))
+        return OG_CUDA_ACROSS;
+    return OG_CUDA_TURNED;
+}
+
+static inline int64_t og_hopper_part_bytes(const og_hopper_shape *s)
+{
+    return s->tile_rows * s->groups * OG_HOPPER_GROUP * 4;
+}
+
+/* Tiles, or their segments, that blocks take one after the other. */
+static inline int64_t og_hopper_items(const og_hopper_shape *s)
+{
+    return s->tiles * (s->in_parts ? s->segments : 1);
+}
+
+static inline int64_t og_hopper_blocks(const og_hopper_shape *s)
+{
+    int64_t most = s->multiprocessors * s->blocks;
+    return og_hopper_items(s) < most ? og_hopper_items(s) : most;
+}
+
+/* Sums of tiles that wait in the scratch. */
+static inline int64_t og_hopper_places(const og_hopper_shape *s)
+{
+    return s->in_parts ? s->tiles * s->segments : s->segments > 1 ? og_hopper_blocks(s) : 0;
+}
+
+static inline int64_t og_hopper_ring_bytes(const og_hopper_shape *s)
+{
+    return (s->blocks == 1 ? OG_HOPPER_RING_STAGES : OG_HOPPER_HALF_RING_STAGES) *
+           OG_HOPPER_STAGE_BYTES;
+}
+
+static inline int64_t og_hopper_shared_bytes(const og_hopper_shape *s)
+{
+    return og_hopper_ring_bytes(s) + 256 * s->sum_bytes + OG_HOPPER_FIXED_BYTES;
+}
+
+static inline int64_t og_hopper_redo_items(const og_hopper_shape *s)
+{
+    return s->batch * s->runs * s->redo_groups;
+}
+
+/* Groups, tiles and parts, so that all multiprocessors have something to do. */
+static inline void og_choose_hopper_tiles(og_hopper_shape *s)
+{
+    int64_t columns = og_count_parts(s->n, OG_HOPPER_GROUP), narrow;
+    int64_t processors = s->multiprocessors;
+    s->tile_rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : OG_HOPPER_TILE;
+    for (;; s->tile_rows /= 2) {
+        s->m_tiles = og_count_parts(s->m, s->tile_rows);
+        narrow = s->batch * s->m_tiles * columns;
+        if (s->tile_rows == 32 || 2 * narrow * s->segments > processors)
+            break;
+    }
+    s->blocks = s->tile_rows == 32 && narrow <= 2 * processors ? 2 : 1;
+    processors *= s->blocks;
+    s->groups = narrow <= processors ? 1 : 2;
+    if (s->blocks == 1 && 2 * narrow <= processors && narrow * s->segments > processors)
+        s->groups = 2; /* in parts */
+    s->n_tiles = og_count_parts(s->n, s->groups * OG_HOPPER_GROUP);
+    s->tiles = s->batch * s->m_tiles * s->n_tiles;
+    /* Segments that a multiprocessor has at most; sums that wait take a tenth of its time. */
+    int64_t whole = s->segments * og_count_parts(s->tiles, processors);
+    int64_t apart = og_count_parts(s->tiles * s->segments, processors);
+    s->in_parts = 10 * whole > 11 * apart &&
+                  s->tiles * s->segments <= OG_HOPPER_MOST_PART_BYTES / og_hopper_part_bytes(s);
+    s->adds_first =
+        s->in_parts && s->segments >= OG_HOPPER_MANY_SEGMENTS && 2 * s->tiles <= processors;
+}
+
+/* Finds all that follows from what is given. */
+static inline void og_shape_hopper(og_hopper_shape *s)
+{
+    s->rows = s->batch * s->m;
+    s->x_rows = s->x_moves ? s->rows : s->m;
+    s->redo_groups = og_count_parts(s->m, OG_CUDA_REDO_GROUP);
+    s->k_padded = og_count_parts(s->k, OG_HOPPER_BLOCK_K) * OG_HOPPER_BLOCK_K;
+    s->segments = og_count_parts(s->k, OG_HOPPER_SEGMENT);
+    s->runs = og_count_parts(s->n, 64);
+    s->fetch = og_hopper_fetch(s);
+    og_choose_hopper_tiles(s);
+    s->w_pitch = s->fetch == OG_CUDA_TURNED  ? og_count_parts(s->k, 4) * 4
+                 : s->fetch == OG_CUDA_ALONG ? s->w_stride_n
+                                             : s->w_stride_k;
+    s->turns_x = s->x_stride_k != 1;
+    s->x_pitch = og_count_parts(s->k, 4) * 4;
+}
+
+/* Do these sizes and strides need indices of 64 bits? reduces: sums of runs wait in the scratch. */
+static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
+{
+    const int64_t most = OG_HOPPER_MOST_INDEX / 2;
+    const int64_t x_k = s->x_stride_k < 0 ? -s->x_stride_k : s->x_stride_k;
+    const int64_t w_k = s->w_stride_k < 0 ? -s->w_stride_k : s->w_stride_k;
+    const int64_t w_n = s->w_stride_n < 0 ? -s->w_stride_n : s->w_stride_n;
+    const int64_t slab = s->w_slab < 0 ? -s->w_slab : s->w_slab;
+    return s->rows > most || s->runs * s->batch * s->m_tiles > most || s->batch * s->n > most ||
+           slab > most || s->w_last > most || s->tiles * s->segments > most ||
+           og_hopper_redo_items(s) > most || x_k > most || w_k > most || w_n > most ||
+           (reduces && s->rows > most / (s->runs + 2));
+}
+
+/* Scratch, in bytes. x_scales: all of the last tile. */
+#define OG_HOPPER_REGIONS(X)                                                                       \
+    X(w_copy, s->fetch == OG_CUDA_TURNED ? s->batch * s->n * s->w_pitch * 4 : 0)                   \
+    X(x_pairs, s->x_rows * s->k_padded * 4)                                                        \
+    X(x_copy, s->turns_x ? s->x_rows * s->x_pitch * 4 : 0)                                         \
+    X(segments, og_hopper_places(s) * og_hopper_part_bytes(s))                                     \
+    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 4)                                                  \
+    X(redo, s->runs * s->rows)                                                                     \
+    X(any_redo, 4)
+
+#define OG_HOPPER_INDICES(X)                                                                       \
+    X(w_pitch, s->w_pitch)                                                                         \
+    X(w_slab, s->w_slab)                                                                           \
+    X(w_lines, s->batch * s->n)                                                                    \
+    X(w_n, s->w_stride_n)                                                                          \
+    X(w_k, s->w_stride_k)                                                                          \
+    X(rows, s->rows)                                                                               \
+    X(n, s->n)                                                                                     \
+    X(k, s->k)                                                                                     \
+    X(k_padded, s->k_padded)                                                                       \
+    X(m_tiles, s->m_tiles)                                                                         \
+    X(n_tiles, s->n_tiles)                                                                         \
+    X(items, og_hopper_items(s))                                                                   \
+    X(parts, s->segments)                                                                          \
+    X(join_parts, s->adds_first ? 1 : s->segments)                                                 \
+    X(runs, s->runs)                                                                               \
+    X(redo_pitch, s->rows)                                                                         \
+    X(m, s->m)                                                                                     \
+    X(redo_groups, s->redo_groups)                                                                 \
+    X(redo_items, og_hopper_redo_items(s))                                                         \
+    X(x_k, s->turns_x ? 1 : s->x_stride_k)                                                         \
+    X(x_line_k, s->x_stride_k)                                                                     \
+    X(x_pitch, s->x_pitch)
+
+/* Numbers of the source. */
+#define OG_HOPPER_NUMBERS(X)                                                                       \
+    X(OG_SUM_BYTES, s->sum_bytes)                                                                  \
+    X(OG_SHARED_BYTES, og_hopper_shared_bytes(s))                                                  \
+    X(OG_REDO_BYTES, OG_CUDA_REDO_BYTES)                                                           \
+    X(OG_TURN_BYTES, OG_HOPPER_TURN_BYTES)                                                         \
+    X(OG_SEGMENT, OG_HOPPER_SEGMENT)                                                               \
+    X(OG_RING_BYTES, og_hopper_ring_bytes(s))                                                      \
+    X(OG_BM, s->tile_rows)                                                                         \
+    X(OG_WIDTH, s->tile_rows)                                                                      \
+    X(OG_GROUPS, s->groups)                                                                        \
+    X(OG_SPLIT_PLANES, 1)                                                                          \
+    X(OG_SPLIT_SHUFFLES, s->fetch == OG_CUDA_ACROSS ? 2 : 1)                                       \
+    X(OG_SPLIT_KEEPS, og_cuda_split_keeps(s->k_padded))                                            \
+    X(OG_TURNS_W, s->fetch == OG_CUDA_TURNED)                                                      \
+    X(OG_W_LINES, s->w_stride_k != 1)                                                              \
+    X(OG_W_ACROSS, s->fetch == OG_CUDA_ACROSS)                                                     \
+    X(OG_TURNS_X, s->turns_x)                                                                      \
+    X(OG_LONG, s->segments > 1)                                                                    \
+    X(OG_BY_SEGMENTS, s->in_parts)                                                                 \
+    X(OG_X_MOVES, s->x_rows > s->m)                                                                \
+    X(OG_TENSOR_BLOCKS, s->blocks)
+
+/* A tensor map: matrices of so many rows and columns of 4 or 2 bytes, fetched in boxes. */
+typedef struct {
+    int64_t columns, rows, depth, pitch_bytes, slab_bytes;
+    int32_t element_bytes, box_columns, box_rows, box_depth;
+} og_hopper_map;
+
+static inline og_hopper_map og_hopper_w_map(const og_hopper_shape *s)
+{
+    const bool turns = s->fetch == OG_CUDA_TURNED, across = s->fetch == OG_CUDA_ACROSS;
+    const int64_t slab = turns ? s->n * s->w_pitch : s->has_batch ? s->w_slab : s->w_pitch;
+    og_hopper_map map = {across ? s->n : s->k,
+                         across ? s->k : s->n,
+                         turns ? s->batch : s->w_last + 1,
+                         s->w_pitch * 4,
+                         slab * 4,
+                         4,
+                         OG_HOPPER_BLOCK_K / 2,
+                         across ? OG_HOPPER_BLOCK_K / 2 : s->groups * OG_HOPPER_GROUP,
+                         1};
+    return map;
+}
+
+static inline og_hopper_map og_hopper_x_map(const og_hopper_shape *s)
+{
+    og_hopper_map map = {s->k_padded,
+                         s->m,
+                         2 * (s->x_rows / s->m),
+                         s->k_padded * 2,
+                         s->m * s->k_padded * 2,
+                         2,
+                         OG_HOPPER_BLOCK_K,
+                         s->tile_rows,
+                         2};
+    return map; /* of hi and lo */
+}
+''',
+    "pytorch/call.cuh": r'''#ifdef __CUDACC_RTC__
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
 #else
-    og_split_pair(x0 * scale, x1 * scale, hi, lo);
+#include <stdint.h>
 #endif
+
+constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16;
+
+struct Args {
+    int kept, reduced;
+    long long extent[MAX_DIMS]; /* kept dims, then reduced ones */
+    void *data[MAX_OPERANDS];
+    long long stride[MAX_OPERANDS][MAX_DIMS]; /* in elements; 0: broadcast */
+    double number[MAX_NUMBERS];               /* scalars, and counts of elements */
+    /* Of a product, whose factors are the last two operands. */
+    int64_t k, k_stride[2];
+    int multiprocessors;
+    void *stream;
+    void *scratch; /* NULL: nothing is launched; the answer is how many bytes it takes */
+};
+''',
+    "pytorch/launch.cuh": r'''#include <cuda_runtime.h>
+
+static bool og_can_overlap(const void *kernel)
+{
+    static int version = 0;
+    static cudaFuncAttributes attributes;
+    if (version == 0) {
+        cudaFuncGetAttributes(&attributes, kernel);
+        cudaDriverGetVersion(&version);
+    }
+    return version >= 12030 && attributes.binaryVersion >= 90;
 }
 
-OG_FN bool og_is_doubtful(float sum)
+static int og_launch(const void *kernel, int64_t blocks, int threads, int64_t shared_bytes,
+                     bool overlaps, void *stream, og_args &a)
 {
-    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
-    return bits >= 0x7f800000u || bits - 1u < 0x15000000u - 1u;
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute overlap = {};
+    void *arguments[] = {&a};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &overlap;
+    config.numAttrs = overlaps && og_can_overlap(kernel);
+    if (shared_bytes > 48 * 1024) {
+        const int error = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+        if (error)
+            return error;
+    }
+    return cudaLaunchKernelExC(&config, kernel, arguments);
 }
+#define OG_LAUNCH(kernel, ...) og_launch((const void *)kernel, __VA_ARGS__)
 ''',
     "cuda/kernels/hopper_turn.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
@@ -3509,436 +6981,6 @@ OG_KERNEL(og_join, 128 * OG_GROUPS)
 #endif
 
 #endif
-''',
-    "cuda/kernels/finish.cuh": r'''#include "cuda/kernels/sums.cuh"
-
-/* Which of the columns of the vector at n are there. */
-OG_FN og_span og_find_columns(const og_args &a, og_index n)
-{
-#if OG_LINES
-    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
-    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
-#else
-    return og_span_of(n, a.n);
-#endif
-}
-
-template <int apart, bool whole, int vectors>
-OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
-{
-#pragma unroll
-    for (int v = 0; v < vectors; v++) {
-        og_offsets at = og_start();
-        og_step_row(a, n + apart * v, at);
-        const og_span span = og_find_columns(a, n + apart * v);
-        const bool is_quick = whole || (OG_V > 1 && og_is_full(span) && og_kept::is_aligned(a, at));
-        og_kept::load(a, at, is_quick, span, kept[v]);
-    }
-}
-
-template <class F> struct og_reads {
-    og_offsets at[F::rows]; /* of the rows' first vectors */
-    og_loads0 x[F::rows][F::vectors];
-};
-
-/* Where vector v of row r is. Of lines at[r] is where the row begins. */
-template <class F>
-OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
-{
-    og_offsets at = from.at[r];
-    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
-    return at;
-}
-
-/* Kernels that have registers for it call this early: the loads are on their way meanwhile. */
-template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
-{
-    og_reads<F> to;
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        to.at[r] = F::find(f, a, r);
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, to, r, v);
-            const og_span span = F::span(f, a, r, v);
-            const bool is_quick =
-                F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
-            og_loads0::load(a, at, is_quick, span, to.x[r][v]);
-        }
-    }
-    return to;
-}
-
-#if OG_REDUCES
-template <class P, class F>
-OG_FN void og_reduce_runs(const og_args &a, const F &f, const typename P::peaks (&peaks)[F::rows],
-                          const og_pass0::values (&y)[F::rows][F::vectors][OG_V],
-                          typename P::sums (&s)[F::rows])
-{
-    const bool are_beside = F::apart == OG_V; /* the vectors */
-    og_row none;
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        typename P::sums sums[F::vectors];
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++) {
-            typename P::sums elements[OG_V];
-#pragma unroll
-            for (int j = 0; j < OG_V; j++) {
-                elements[j] = P::neutral();
-                if (f.n + F::apart * v + j < a.n)
-                    P::add(elements[j], none, peaks[r], y[r][v][j]);
-            }
-            og_grow_tree<P, OG_V>(elements);
-            sums[v] = elements[0];
-        }
-        if (are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-#pragma unroll
-        for (int v = 0; v < (are_beside ? 1 : F::vectors); v++)
-            F::template grow<P>(sums[v]);
-        if (!are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-        s[r] = sums[0];
-    }
-    F::template meet<P>(f, s);
-}
-#endif
-
-template <class F>
-OG_FN void og_end_runs(const og_args &a, const F &f,
-                       const og_pass0::values (&y)[F::rows][F::vectors][OG_V])
-{
-#if OG_REDUCES
-    const og_none none[F::rows] = {};
-    og_sums0::sums s[F::rows];
-    og_reduce_runs<og_sums0>(a, f, none, y, s);
-#if OG_TERMS
-    og_terms0::sums terms[F::rows];
-    og_reduce_runs<og_terms0>(a, f, s, y, terms);
-#endif
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        const bool writes = F::writes(f, a, r);
-#if OG_ENDS_ROWS
-        og_offsets at = og_start();
-        og_row row;
-        og_seek_rows(a, F::row(f, r), at);
-        og_sums0::finish(a, s[r], row);
-#if OG_TERMS
-        og_terms0::finish(a, terms[r], row);
-#endif
-        og_rows0(a, at, 0, writes, row);
-#else
-        const og_index at = F::row(f, r) * a.partials + F::run(f);
-        if (writes)
-            ((og_sums0::sums *)a.sums0)[at] = s[r];
-#if OG_TERMS
-        if (writes)
-            ((og_terms0::sums *)a.terms0)[at] = terms[r];
-#endif
-#endif
-    }
-#endif
-}
-
-template <class F>
-OG_FN void og_compute(const og_args &a, const F &f, int r, int v, const og_loads0 &x,
-                      og_pass0::values (&y)[OG_V])
-{
-    og_row none;
-    og_kept kept = f.kept[v];
-#pragma unroll
-    for (int j = 0; j < OG_V; j++) {
-#pragma unroll
-        for (int p = 0; p < OG_PRODUCTS; p++)
-            kept.product[p] = F::sum(f, p, r, v, j);
-        og_pass0::compute(a, none, kept, x, j, y[j]);
-    }
-}
-
-/* All that was read is used before the first element is stored. */
-template <class F>
-OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &from)
-{
-    og_pass0::values y[F::rows][F::vectors][OG_V];
-    og_row none;
-#pragma unroll
-    for (int r = 0; r < F::rows; r++)
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++)
-            og_compute(a, f, r, v, from.x[r][v], y[r][v]);
-#pragma unroll
-    for (int r = 0; r < F::rows; r++)
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, from, r, v);
-            if (F::whole) /* without a branch at each store the compiler computes all at once */
-                og_pass0::store_whole(a, at, &none, y[r][v]);
-            else
-                og_pass0::store(a, at, F::span(f, a, r, v), &none, y[r][v]);
-        }
-    og_end_runs(a, f, y);
-}
-
-template <class F> OG_FN void og_finish_fragment(const og_args &a, const F &f)
-{
-    og_finish_fragment(a, f, og_read(a, f));
-}
-
-/* OG_V neighbouring sums of a product. */
-struct alignas(OG_V * sizeof(og_number) < 16 ? OG_V * sizeof(og_number) : 16) og_vector_sums {
-    og_number e[OG_V];
-};
-
-template <int count, bool is_whole = false> struct og_row_part {
-    enum { rows = 1, vectors = count, apart = 32, lanes = 32 / OG_V };
-    static const bool whole = is_whole;
-
-    og_index index, n;
-    bool there; /* else the thread takes part and writes nothing */
-    og_kept kept[vectors];
-    og_vector_sums sums[OG_PRODUCTS][vectors];
-
-    OG_FN og_offsets find(const og_row_part &f, const og_args &a, int)
-    {
-        og_offsets at = og_start();
-        og_seek_rows(a, f.index, at);
-        if (!OG_LINES)
-            og_step_row(a, f.n, at);
-        return at;
-    }
-    OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
-    {
-        return f.there ? og_find_columns(a, f.n + apart * v) : og_span_of(f.n + apart * v, 0);
-    }
-    OG_FN og_number sum(const og_row_part &f, int p, int, int v, int j)
-    {
-        return f.sums[p][v].e[j];
-    }
-    template <class P> OG_FN void grow(typename P::sums &s)
-    {
-        og_grow_over_warp<P, lanes>(s);
-    }
-    template <class P> OG_FN void meet(const og_row_part &, typename P::sums (&s)[rows])
-    {
-        s[0] = P::first(s[0], lanes);
-    }
-    OG_FN og_index row(const og_row_part &f, int)
-    {
-        return f.index;
-    }
-    OG_FN og_index run(const og_row_part &f)
-    {
-        return f.n / OG_RUN;
-    }
-    OG_FN bool writes(const og_row_part &f, const og_args &a, int)
-    {
-        return f.there && threadIdx.x % lanes == 0 && (whole || f.n < a.n);
-    }
-};
-''',
-    "cuda/kernels/sums.cuh": r'''#include "cuda/kernels/reduce.cuh"
-#include "cuda/kernels/results.cuh"
-
-enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK }; /* OG_PEAK: no result shows the sign of a zero */
-
-OG_FN float og_exp_of(float x)
-{
-    return og_exp_f32(x);
-}
-
-OG_FN float og_most_of(float a, float b)
-{
-    return og_maximum_f32(a, b);
-}
-
-OG_FN float og_least_of(float a, float b)
-{
-    return og_minimum_f32(a, b);
-}
-
-OG_FN float og_fall_of(float x)
-{
-    return og_fall_f32(x);
-}
-
-#ifdef OG_MATH_SCALAR_F64_H
-OG_FN double og_exp_of(double x)
-{
-    return og_exp_f64(x);
-}
-
-OG_FN double og_most_of(double a, double b)
-{
-    return og_maximum_f64(a, b);
-}
-
-OG_FN double og_least_of(double a, double b)
-{
-    return og_minimum_f64(a, b);
-}
-
-OG_FN double og_fall_of(double x)
-{
-    return og_exp_f64(x);
-}
-#endif
-
-template <int r, class T> struct og_summed {
-    T x;
-};
-
-/* Where a member could be named: there is none. */
-enum og_nowhere { OG_NOWHERE };
-
-template <auto member> struct og_is_member {
-    enum { value = 1 };
-};
-template <> struct og_is_member<OG_NOWHERE> {
-    enum { value = 0 };
-};
-
-template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og_reduction {
-    typedef T number;
-    typedef og_summed<r, T> summed;
-    enum { keeps = 0 };
-
-    OG_FN T fold(T s, T x)
-    {
-        if constexpr (kind == OG_SUM)
-            return s + x;
-        else if constexpr (kind == OG_MOST)
-            return og_most_of(s, x);
-        else if constexpr (kind == OG_LEAST)
-            return og_least_of(s, x);
-        else
-            return og_peak_f32(s, x);
-    }
-
-    /* What a missing element is. */
-    OG_FN T neutral()
-    {
-        return kind == OG_SUM ? (T)-0.0f : kind == OG_LEAST ? (T)OG_INF_F32 : (T)-OG_INF_F32;
-    }
-
-    template <class Peaks, class Values>
-    OG_FN T term(const og_row &row, const Peaks &, const Values &y)
-    {
-        return og_take(&row, &y, 0, from);
-    }
-
-    template <class Peaks> OG_FN T scale(T s, const Peaks &, const Peaks &)
-    {
-        return s;
-    }
-
-    template <class Peaks> OG_FN T mend(T s, const Peaks &)
-    {
-        return s;
-    }
-
-    template <class Peaks, class Values>
-    OG_FN void keep(og_kept &, int, const Peaks &, const Values &)
-    {
-    }
-
-    OG_FN void finish(const og_args &a, T s, og_row &row)
-    {
-        if constexpr (og_is_member<to>::value)
-            row.*to = a.n ? s : falls ? (T)-OG_INF_F32 : (T)0;
-    }
-};
-
-template <int r, class T> OG_FN T og_peak_of(const og_summed<r, T> &peaks)
-{
-    return peaks.x;
-}
-
-template <int r, class T, auto from, auto to, int peak, auto kept>
-struct og_term : og_reduction<r, OG_SUM, T, from, to> {
-    enum { keeps = og_is_member<kept>::value };
-
-    template <class Peaks, class Values>
-    OG_FN T term(const og_row &row, const Peaks &peaks, const Values &y)
-    {
-        const T x = og_take(&row, &y, 0, from), m = og_peak_of<peak, T>(peaks);
-        return OG_MENDS ? og_fall_of(x - m) : og_exp_of(x - og_shift(m));
-    }
-
-    /* A chunk's or run's terms, to be added to those of others. */
-    template <class Peaks> OG_FN T scale(T s, const Peaks &own, const Peaks &most)
-    {
-        return s * og_exp_of(og_peak_of<peak, T>(own) - og_shift(og_peak_of<peak, T>(most)));
-    }
-
-    /* The sum of exp(x - m) becomes that of sumexp. */
-    template <class Peaks> OG_FN T mend(T s, const Peaks &peaks)
-    {
-        return og_mend(s, og_peak_of<peak, T>(peaks));
-    }
-
-    template <class Peaks, class Values>
-    OG_FN void keep(og_kept &to_keep, int i, const Peaks &peaks, const Values &y)
-    {
-        if constexpr (keeps) {
-            og_row unused;
-            (to_keep.*kept).e[i] = term(unused, peaks, y);
-        }
-    }
-};
-
-template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
-    typedef Sweep sweep;
-    typedef Peaks peaks;
-    struct sums : R::summed... {};
-    enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
-
-    OG_FN sums neutral()
-    {
-        return {{R::neutral()}...};
-    }
-
-    OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Sweep::values &y)
-    {
-        ((s.R::summed::x = R::fold(s.R::summed::x, R::term(row, m, y))), ...);
-    }
-
-    OG_FN void keep(og_kept &kept, int i, const peaks &m, const typename Sweep::values &y)
-    {
-        (R::keep(kept, i, m, y), ...);
-    }
-
-    OG_FN void merge(sums &s, const sums &other)
-    {
-        ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
-    }
-
-    OG_FN sums down(const sums &s, int delta, int width)
-    {
-        return {{__shfl_down_sync(0xffffffffu, s.R::summed::x, delta, width)}...};
-    }
-
-    OG_FN sums first(const sums &s, int width)
-    {
-        return {{__shfl_sync(0xffffffffu, s.R::summed::x, 0, width)}...};
-    }
-
-    OG_FN void finish(const og_args &a, const sums &s, og_row &row)
-    {
-        (R::finish(a, s.R::summed::x, row), ...);
-    }
-
-    OG_FN void scale(sums &s, const peaks &own, const peaks &most)
-    {
-        ((s.R::summed::x = R::scale(s.R::summed::x, own, most)), ...);
-    }
-
-    OG_FN void mend(sums &s, const peaks &m)
-    {
-        ((s.R::summed::x = R::mend(s.R::summed::x, m)), ...);
-    }
-};
 ''',
     "cuda/kernels/hopper_pairs.cuh": r'''#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/tiles.cuh"
@@ -4403,28 +7445,6 @@ OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, og_held &
 
 #endif
 ''',
-    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-/* A tile's first row and column, of product `base` of the batch. */
-struct og_tile {
-    og_index base, m, n;
-};
-
-enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
-
-template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
-{
-    og_tile tile;
-    tile.base = i / (a.m_tiles * a.n_tiles);
-    i -= tile.base * (a.m_tiles * a.n_tiles);
-    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
-    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
-    i -= first * a.n_tiles;
-    tile.m = (first + i % height) * rows;
-    tile.n = i / height * columns;
-    return tile;
-}
-''',
     "cuda/kernels/hopper_ring.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
 /* A stage of a ring, and the parity of the barriers' phase there. */
@@ -4672,266 +7692,6 @@ OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t ad
 
 #endif
 ''',
-    "cuda/kernels/redo.cuh": r'''#include "cuda/kernels/pairs.cuh"
-#include "cuda/kernels/finish.cuh"
-
-OG_FN bool og_redoes_all(const og_args &a);
-
-enum {
-    OG_REDO_THREADS = 256,
-    OG_REDO_FEW = 4,
-    OG_REDO_ROWS = 32,
-    OG_REDO_MOST = 128,
-    OG_REDO_PITCH = 68 /* floats; no conflicts */
-};
-
-struct og_redo_shared {
-    alignas(16) float x[OG_REDO_MOST][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
-    float product[OG_PRODUCTS * OG_REDO_MOST][OG_RUN]; /* one product after the other */
-    const og_element *rows[OG_REDO_MOST];
-    int list[128], counts[4]; /* marked rows of the tile, those of each 32 */
-};
-static_assert(OG_REDO_BYTES == sizeof(og_redo_shared), "the launch gives it");
-
-/* Lists the rows (of 128 from m on, before end) that are marked, in order; returns how many. */
-OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
-                       og_redo_shared &shared)
-{
-    const int thread = threadIdx.x, warp = thread / 32;
-    bool marked = false;
-    if (thread < 128) {
-        const uint8_t *redo = (const uint8_t *)a.redo + run * (int64_t)a.redo_pitch;
-        marked = m + thread < end && (og_redoes_all(a) || redo[m + thread]);
-    }
-    uint32_t found = __ballot_sync(0xffffffffu, marked);
-    if (thread < 128 && thread % 32 == 0)
-        shared.counts[warp] = __popc(found);
-    __syncthreads();
-    int before = __popc(found & ((1u << thread % 32) - 1)), count = 0;
-    for (int w = 0; w < 4; w++) {
-        before += w < warp ? shared.counts[w] : 0;
-        count += shared.counts[w];
-    }
-    if (marked)
-        shared.list[before] = thread;
-    __syncthreads();
-    return count;
-}
-
-/* The products of ROWS rows; a thread's rows are ROW_STEP apart, its columns COLUMN_STEP. */
-template <int COLUMNS, int EACH> struct og_redo_work {
-    enum {
-        ROW_STEP = 4 * COLUMNS,
-        COLUMN_STEP = OG_RUN / COLUMNS,
-        ROWS = ROW_STEP * EACH,
-        LOADS = ROWS < 8 ? 1 : ROWS / 8, /* rows of x that a warp reads in a step */
-        AHEAD = EACH == 1 ? 3 : 1        /* steps on their way: few rows wait for w */
-    };
-    /* A thread's part of a step: two k of 8 columns of w and of some rows of x. */
-    struct step {
-        float w[8][2], x[LOADS][2];
-    };
-    typedef float sums[EACH][COLUMNS];
-
-    /* Reads a step from memory. Columns of the second of two products follow the first's. */
-    OG_FN void fetch(const og_args &a, int product, og_index base, og_index n, og_index k,
-                     const og_redo_shared &shared, step &s)
-    {
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const og_index at[2] = {k + lane, k + lane + 32};
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const og_index column = n + 8 * i + warp;
-            const og_element *w =
-                og_w_row(a, base, (column < a.n ? column : a.n - 1) + product * a.n);
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-                s.w[i][h] = at[h] < a.k ? og_widen(w[at[h] * og_w_stride(a)]) : -0.0f;
-        }
-#pragma unroll
-        for (int i = 0; i < LOADS; i++) {
-            const og_element *x = shared.rows[8 * i + warp];
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-                s.x[i][h] = at[h] < a.k ? og_widen(x[at[h] * (int64_t)a.x_k]) : 0.0f;
-        }
-    }
-
-    OG_FN void place(const step &s, og_redo_shared &shared)
-    {
-        const int warp = threadIdx.x / 32, k = threadIdx.x % 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                shared.w[8 * i + warp][k + 32 * h] = s.w[i][h];
-#pragma unroll
-            for (int i = 0; i < LOADS; i++)
-                shared.x[8 * i + warp][k + 32 * h] = s.x[i][h];
-        }
-    }
-
-    /* p += the products of a step */
-    OG_FN void multiply(const og_redo_shared &shared, int row, int column, sums &p)
-    {
-#pragma unroll 1
-        for (int j = 0; j < 64; j += 4) {
-            og_four w[COLUMNS];
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++)
-                w[c] = *(const og_four *)&shared.w[column + COLUMN_STEP * c][j];
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                og_four v = *(const og_four *)&shared.x[row + ROW_STEP * i][j];
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        p[i][c] = og_fma_f32(v.e[e], w[c].e[e], p[i][c]);
-            }
-        }
-    }
-
-    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last, sums &p,
-                    sums &block)
-    {
-        if (!last && k % 256 != 0)
-            return;
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                block[i][c] = block[i][c] + p[i][c];
-                p[i][c] = 0.0f;
-            }
-        if (!last && k % 4096 != 0)
-            return;
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                float &total = product[row + ROW_STEP * i][column + COLUMN_STEP * c];
-                total = total + block[i][c];
-                block[i][c] = -0.0f;
-            }
-    }
-
-    OG_FN void run_one(const og_args &a, int product, og_index base, og_index m, og_index n,
-                       int first, int count, og_redo_shared &shared)
-    {
-        float (*to)[OG_RUN] = shared.product + product * OG_REDO_MOST;
-        const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
-        step steps[AHEAD];
-        sums p, block;
-        if (threadIdx.x < 8 * LOADS) {
-            int at = first + (int)threadIdx.x;
-            shared.rows[threadIdx.x] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                p[i][c] = 0.0f;
-                block[i][c] = -0.0f;
-                to[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
-            }
-        /* The first fetches are in the loop, too: NVRTC takes half as long as for two copies. */
-#pragma unroll 1
-        for (og_index k = -64 * AHEAD; k < a.k; k += 64 * AHEAD)
-#pragma unroll
-            for (int s = 0; s < AHEAD; s++) {
-                const og_index at = k + 64 * s;
-                if (at >= a.k)
-                    break;
-                if (at >= 0) {
-                    __syncthreads();
-                    place(steps[s], shared);
-                    __syncthreads();
-                }
-                fetch(a, product, base, n, at + 64 * AHEAD, shared, steps[s]);
-                if (at >= 0) {
-                    multiply(shared, row, column, p);
-                    join(to, row, column, at + 64, at + 64 >= a.k, p, block);
-                }
-            }
-        __syncthreads();
-    }
-
-    OG_FN void run(const og_args &a, og_index base, og_index m, og_index n, int first, int count,
-                   og_redo_shared &shared)
-    {
-#pragma unroll 1
-        for (int product = 0; product < OG_PRODUCTS; product++)
-            run_one(a, product, base, m, n, first, count, shared);
-    }
-};
-
-OG_FN void og_finish_redone(const og_args &a, og_index m, og_index n, int first, int count,
-                            int from, const og_redo_shared &shared)
-{
-    typedef og_row_part<2> part;
-    const int column = threadIdx.x % part::lanes * OG_V;
-    part f;
-    f.n = n + column;
-    og_load_kept<part::apart, false>(a, f.n, f.kept);
-#pragma unroll 1
-    for (int row = threadIdx.x / part::lanes; row < OG_REDO_ROWS;
-         row += OG_REDO_THREADS / part::lanes) {
-        f.there = first + row < count;
-        f.index = m + shared.list[f.there ? first + row : count - 1];
-#pragma unroll
-        for (int p = 0; p < OG_PRODUCTS; p++)
-#pragma unroll
-            for (int v = 0; v < part::vectors; v++)
-                f.sums[p][v] =
-                    *(const og_vector_sums *)&shared
-                         .product[p * OG_REDO_MOST + from + row][column + part::apart * v];
-        og_finish_fragment(a, f);
-    }
-}
-
-/* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
-struct og_band {
-    og_index base, m, end;
-};
-
-OG_FN og_band og_find_band(const og_args &a, og_index i)
-{
-    og_index base = i / a.redo_groups;
-    return {base, base * a.m + (i - base * a.redo_groups) * 128, (base + 1) * a.m};
-}
-
-OG_KERNEL(og_redo, OG_REDO_THREADS)
-{
-    extern __shared__ __align__(16) char og_redo_memory[];
-    og_redo_shared &shared = *(og_redo_shared *)og_redo_memory;
-    og_await_launch();
-    if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
-        return;
-    for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
-        og_index run = i % a.runs, n = run * OG_RUN;
-        og_band band = og_find_band(a, i / a.runs);
-        int count = og_list_rows(a, run, band.m, band.end, shared);
-        const int rows = count <= OG_REDO_FEW        ? OG_REDO_FEW
-                         : count <= OG_REDO_MOST / 2 ? OG_REDO_ROWS
-                                                     : OG_REDO_MOST;
-        for (int first = 0; first < count; first += rows) {
-            if (rows == OG_REDO_FEW)
-                og_redo_work<1, 1>::run(a, band.base, band.m, n, first, count, shared);
-            else if (rows == OG_REDO_ROWS)
-                og_redo_work<1, 8>::run(a, band.base, band.m, n, first, count, shared);
-            else
-                og_redo_work<4, 8>::run(a, band.base, band.m, n, first, count, shared);
-#pragma unroll 1
-            for (int from = 0; from < rows && first + from < count; from += OG_REDO_ROWS)
-                og_finish_redone(a, band.m, n, first + from, count, from, shared);
-            __syncthreads();
-        }
-        __syncthreads();
-    }
-}
-''',
     "pytorch/hopper_launch.cuh": r'''#include "pytorch/hopper_call.cuh"
 #include "pytorch/launch.cuh"
 #include "pytorch/launch_maps.cuh"
@@ -4948,12 +7708,12 @@ static og_divisor og_make_divisor(int64_t extent)
     return divisor;
 }
 
-/* Operand n of the kernel is operand `place` of the call. */
-template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int n, int place)
+/* Operand n. */
+template <class Args> static void og_bind(Args &a, const og_hopper_call &c, int n)
 {
-    a.p[n] = c.data[place];
+    a.p[n] = c.data[n];
     for (int d = 0; d < (int)(sizeof a.strides[0] / sizeof a.strides[0][0]); d++)
-        a.strides[n][d] = (og_index)c.stride[place][d];
+        a.strides[n][d] = (og_index)c.stride[n][d];
 }
 
 /* The scratch's parts; their bytes in all. */
@@ -5069,377 +7829,6 @@ struct og_hopper_call {
     void *stream;
 };
 ''',
-    "cuda/emit/cuda_shapes.h": r'''#ifndef __CUDACC_RTC__
-#include <stdbool.h>
-#include <stdint.h>
-#endif
-
-/* How many parts of so many elements n elements take. */
-static inline int64_t og_count_parts(int64_t n, int64_t each)
-{
-    return (n + each - 1) / each;
-}
-
-typedef struct {
-    uint64_t magic;
-    uint32_t shift;
-} og_division;
-
-static inline og_division og_divide_by(int64_t extent, int bits)
-{
-    og_division by = {0, 0};
-    int k = 0;
-    while ((uint64_t)extent > 1ull << k)
-        k++;
-    if (extent > 1)
-        by.magic = (uint64_t)(((unsigned __int128)1 << (bits + k)) / (uint64_t)extent) + 1;
-    by.shift = k ? (uint32_t)(k - 1) : 0;
-    return by;
-}
-
-/* Sums of parts, of chunks of 16384 parts, and so on, of one row. */
-static inline int64_t og_count_partials(int64_t parts)
-{
-    int64_t count = parts;
-    while (parts > 1) {
-        parts = og_count_parts(parts, 16384);
-        count += parts;
-    }
-    return count;
-}
-
-/* Threads that combine a row of so many parts, and those of a block. */
-static inline int32_t og_combiners_of(int64_t parts)
-{
-    return parts <= 512 ? 32 : 512;
-}
-
-static inline int32_t og_combine_threads(int64_t parts)
-{
-    return parts <= 512 ? 128 : 512;
-}
-
-enum {
-    OG_CUDA_SPLIT_THREADS = 512, /* at most */
-    OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
-    OG_CUDA_REDO_THREADS = 256,
-    OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
-    OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
-    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
-};
-
-/* Does a block of og_split keep rows of so many in registers? */
-static inline bool og_cuda_split_keeps(int64_t k)
-{
-    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
-}
-
-/* Threads of og_split for a row of k, of so many rows: few rows are done soonest by many threads. */
-static inline int32_t og_split_lanes(int64_t rows, int64_t k, int64_t multiprocessors)
-{
-    int64_t each = rows <= 2 * multiprocessors ? 4 : OG_CUDA_SPLIT_KEPT;
-    int32_t lanes = 4;
-    while (lanes < OG_CUDA_SPLIT_THREADS && lanes * each < k)
-        lanes *= 2;
-    return lanes;
-}
-
-static inline int32_t og_split_threads(int32_t lanes)
-{
-    return lanes > 256 ? lanes : 256;
-}
-
-typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
-
-enum {
-    OG_HOPPER_TILE = 128,   /* the most rows of a tile */
-    OG_HOPPER_GROUP = 64,   /* columns of a warpgroup */
-    OG_HOPPER_BLOCK_K = 64, /* k of a box, of 128 bytes; of w in float32 half of that */
-    OG_HOPPER_TURN = 64,    /* k and columns of a box of hopper_turn.cuh */
-    OG_HOPPER_TURN_THREADS = 256,
-    OG_HOPPER_TURN_BYTES = OG_HOPPER_TURN * (OG_HOPPER_TURN + 1) * 4,
-    OG_HOPPER_SEGMENT = 4096, /* k whose sums are added up: bits depend on it */
-    OG_HOPPER_MOST_PART_BYTES = 256 * 1024 * 1024, /* of scratch */
-    OG_HOPPER_MANY_SEGMENTS = 16, /* for og_join alone: 128 of 4 tiles took 0.14 ms longer (H200) */
-    /* Shared memory: the kernels assert that it is theirs. */
-    OG_HOPPER_STAGE_BYTES = 16384,
-    OG_HOPPER_RING_STAGES = 14,
-    OG_HOPPER_HALF_RING_STAGES = 6,       /* of two blocks of a multiprocessor */
-    OG_HOPPER_FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
-    OG_HOPPER_MOST_STEP = 1 << 30,
-    OG_HOPPER_MOST_INDEX = 0x7fffffff /* of 32 bits */
-};
-
-typedef struct {
-    /* Given: batch products of x (m, k) and w (k, n). Strides are in elements. */
-    int64_t batch, m, n, k;
-    int64_t x_stride_k, w_stride_k, w_stride_n;
-    int64_t w_slab, w_last;
-    bool has_batch, x_moves; /* x_moves: each product of the batch has an x of its own */
-    int64_t multiprocessors;
-    int64_t sum_bytes; /* of what a run of columns is reduced to */
-
-    /* Found by og_shape_hopper(). */
-    int64_t rows;   /* of all products */
-    int64_t x_rows; /* of x: m if all products have the same */
-    int64_t m_tiles, n_tiles, tiles, k_padded, runs, redo_groups;
-    int32_t tile_rows; /* of x: few rows leave time only for w */
-    int32_t groups;    /* of OG_HOPPER_GROUP columns; 1 if there is a block for each */
-    int32_t blocks;    /* of a multiprocessor; 2 hide more of each other's waiting */
-    int64_t segments;  /* of k */
-    bool in_parts;     /* segments are multiplied apart */
-    bool adds_first;   /* ... and added up before og_join */
-    og_cuda_fetch fetch;
-    bool turns_x;
-    int64_t x_pitch; /* of its copy */
-    int64_t w_pitch; /* elements from a row of w, or of its copy, to the next */
-} og_hopper_shape;
-
-/* Can TMA step so far (see cuTensorMapEncodeTiled()), without reading anything twice? */
-static inline bool og_is_hopper_step(int64_t stride, int64_t least)
-{
-    return stride >= least && stride <= OG_HOPPER_MOST_STEP && stride % 4 == 0;
-}
-
-static inline og_cuda_fetch og_hopper_fetch(const og_hopper_shape *s)
-{
-    bool has_steps = !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
-    if (has_steps && s->w_stride_k == 1 && og_is_hopper_step(s->w_stride_n, s->k))
-        return OG_CUDA_ALONG;
-    if (has_steps && s->w_stride_n == 1 && og_is_hopper_step(s->w_stride_k, s->n))
-        return OG_CUDA_ACROSS;
-    return OG_CUDA_TURNED;
-}
-
-static inline int64_t og_hopper_part_bytes(const og_hopper_shape *s)
-{
-    return s->tile_rows * s->groups * OG_HOPPER_GROUP * 4;
-}
-
-/* Tiles, or their segments, that blocks take one after the other. */
-static inline int64_t og_hopper_items(const og_hopper_shape *s)
-{
-    return s->tiles * (s->in_parts ? s->segments : 1);
-}
-
-static inline int64_t og_hopper_blocks(const og_hopper_shape *s)
-{
-    int64_t most = s->multiprocessors * s->blocks;
-    return og_hopper_items(s) < most ? og_hopper_items(s) : most;
-}
-
-/* Sums of tiles that wait in the scratch. */
-static inline int64_t og_hopper_places(const og_hopper_shape *s)
-{
-    return s->in_parts ? s->tiles * s->segments : s->segments > 1 ? og_hopper_blocks(s) : 0;
-}
-
-static inline int64_t og_hopper_ring_bytes(const og_hopper_shape *s)
-{
-    return (s->blocks == 1 ? OG_HOPPER_RING_STAGES : OG_HOPPER_HALF_RING_STAGES) *
-           OG_HOPPER_STAGE_BYTES;
-}
-
-static inline int64_t og_hopper_shared_bytes(const og_hopper_shape *s)
-{
-    return og_hopper_ring_bytes(s) + 256 * s->sum_bytes + OG_HOPPER_FIXED_BYTES;
-}
-
-static inline int64_t og_hopper_redo_items(const og_hopper_shape *s)
-{
-    return s->batch * s->runs * s->redo_groups;
-}
-
-/* Groups, tiles and parts, so that all multiprocessors have something to do. */
-static inline void og_choose_hopper_tiles(og_hopper_shape *s)
-{
-    int64_t columns = og_count_parts(s->n, OG_HOPPER_GROUP), narrow;
-    int64_t processors = s->multiprocessors;
-    s->tile_rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : OG_HOPPER_TILE;
-    for (;; s->tile_rows /= 2) {
-        s->m_tiles = og_count_parts(s->m, s->tile_rows);
-        narrow = s->batch * s->m_tiles * columns;
-        if (s->tile_rows == 32 || 2 * narrow * s->segments > processors)
-            break;
-    }
-    s->blocks = s->tile_rows == 32 && narrow <= 2 * processors ? 2 : 1;
-    processors *= s->blocks;
-    s->groups = narrow <= processors ? 1 : 2;
-    if (s->blocks == 1 && 2 * narrow <= processors && narrow * s->segments > processors)
-        s->groups = 2; /* in parts */
-    s->n_tiles = og_count_parts(s->n, s->groups * OG_HOPPER_GROUP);
-    s->tiles = s->batch * s->m_tiles * s->n_tiles;
-    /* Segments that a multiprocessor has at most; sums that wait take a tenth of its time. */
-    int64_t whole = s->segments * og_count_parts(s->tiles, processors);
-    int64_t apart = og_count_parts(s->tiles * s->segments, processors);
-    s->in_parts = 10 * whole > 11 * apart &&
-                  s->tiles * s->segments <= OG_HOPPER_MOST_PART_BYTES / og_hopper_part_bytes(s);
-    s->adds_first =
-        s->in_parts && s->segments >= OG_HOPPER_MANY_SEGMENTS && 2 * s->tiles <= processors;
-}
-
-/* Finds all that follows from what is given. */
-static inline void og_shape_hopper(og_hopper_shape *s)
-{
-    s->rows = s->batch * s->m;
-    s->x_rows = s->x_moves ? s->rows : s->m;
-    s->redo_groups = og_count_parts(s->m, OG_CUDA_REDO_GROUP);
-    s->k_padded = og_count_parts(s->k, OG_HOPPER_BLOCK_K) * OG_HOPPER_BLOCK_K;
-    s->segments = og_count_parts(s->k, OG_HOPPER_SEGMENT);
-    s->runs = og_count_parts(s->n, 64);
-    s->fetch = og_hopper_fetch(s);
-    og_choose_hopper_tiles(s);
-    s->w_pitch = s->fetch == OG_CUDA_TURNED  ? og_count_parts(s->k, 4) * 4
-                 : s->fetch == OG_CUDA_ALONG ? s->w_stride_n
-                                             : s->w_stride_k;
-    s->turns_x = s->x_stride_k != 1;
-    s->x_pitch = og_count_parts(s->k, 4) * 4;
-}
-
-/* Do these sizes and strides need indices of 64 bits? reduces: sums of runs wait in the scratch. */
-static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
-{
-    const int64_t most = OG_HOPPER_MOST_INDEX / 2;
-    const int64_t x_k = s->x_stride_k < 0 ? -s->x_stride_k : s->x_stride_k;
-    const int64_t w_k = s->w_stride_k < 0 ? -s->w_stride_k : s->w_stride_k;
-    const int64_t w_n = s->w_stride_n < 0 ? -s->w_stride_n : s->w_stride_n;
-    const int64_t slab = s->w_slab < 0 ? -s->w_slab : s->w_slab;
-    return s->rows > most || s->runs * s->batch * s->m_tiles > most || s->batch * s->n > most ||
-           slab > most || s->w_last > most || s->tiles * s->segments > most ||
-           og_hopper_redo_items(s) > most || x_k > most || w_k > most || w_n > most ||
-           (reduces && s->rows > most / (s->runs + 2));
-}
-
-/* Scratch, in bytes. x_scales: all of the last tile. */
-#define OG_HOPPER_REGIONS(X)                                                                       \
-    X(w_copy, s->fetch == OG_CUDA_TURNED ? s->batch * s->n * s->w_pitch * 4 : 0)                   \
-    X(x_pairs, s->x_rows * s->k_padded * 4)                                                        \
-    X(x_copy, s->turns_x ? s->x_rows * s->x_pitch * 4 : 0)                                         \
-    X(segments, og_hopper_places(s) * og_hopper_part_bytes(s))                                     \
-    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 4)                                                  \
-    X(redo, s->runs * s->rows)                                                                     \
-    X(any_redo, 4)
-
-#define OG_HOPPER_INDICES(X)                                                                       \
-    X(w_pitch, s->w_pitch)                                                                         \
-    X(w_slab, s->w_slab)                                                                           \
-    X(w_lines, s->batch * s->n)                                                                    \
-    X(w_n, s->w_stride_n)                                                                          \
-    X(w_k, s->w_stride_k)                                                                          \
-    X(rows, s->rows)                                                                               \
-    X(n, s->n)                                                                                     \
-    X(k, s->k)                                                                                     \
-    X(k_padded, s->k_padded)                                                                       \
-    X(m_tiles, s->m_tiles)                                                                         \
-    X(n_tiles, s->n_tiles)                                                                         \
-    X(items, og_hopper_items(s))                                                                   \
-    X(parts, s->segments)                                                                          \
-    X(join_parts, s->adds_first ? 1 : s->segments)                                                 \
-    X(runs, s->runs)                                                                               \
-    X(redo_pitch, s->rows)                                                                         \
-    X(m, s->m)                                                                                     \
-    X(redo_groups, s->redo_groups)                                                                 \
-    X(redo_items, og_hopper_redo_items(s))                                                         \
-    X(x_k, s->turns_x ? 1 : s->x_stride_k)                                                         \
-    X(x_line_k, s->x_stride_k)                                                                     \
-    X(x_pitch, s->x_pitch)
-
-/* Numbers of the source. */
-#define OG_HOPPER_NUMBERS(X)                                                                       \
-    X(OG_SUM_BYTES, s->sum_bytes)                                                                  \
-    X(OG_SHARED_BYTES, og_hopper_shared_bytes(s))                                                  \
-    X(OG_REDO_BYTES, OG_CUDA_REDO_BYTES)                                                           \
-    X(OG_TURN_BYTES, OG_HOPPER_TURN_BYTES)                                                         \
-    X(OG_SEGMENT, OG_HOPPER_SEGMENT)                                                               \
-    X(OG_RING_BYTES, og_hopper_ring_bytes(s))                                                      \
-    X(OG_BM, s->tile_rows)                                                                         \
-    X(OG_WIDTH, s->tile_rows)                                                                      \
-    X(OG_GROUPS, s->groups)                                                                        \
-    X(OG_SPLIT_PLANES, 1)                                                                          \
-    X(OG_SPLIT_SHUFFLES, s->fetch == OG_CUDA_ACROSS ? 2 : 1)                                       \
-    X(OG_SPLIT_KEEPS, og_cuda_split_keeps(s->k_padded))                                            \
-    X(OG_TURNS_W, s->fetch == OG_CUDA_TURNED)                                                      \
-    X(OG_W_LINES, s->w_stride_k != 1)                                                              \
-    X(OG_W_ACROSS, s->fetch == OG_CUDA_ACROSS)                                                     \
-    X(OG_TURNS_X, s->turns_x)                                                                      \
-    X(OG_LONG, s->segments > 1)                                                                    \
-    X(OG_BY_SEGMENTS, s->in_parts)                                                                 \
-    X(OG_X_MOVES, s->x_rows > s->m)                                                                \
-    X(OG_TENSOR_BLOCKS, s->blocks)
-
-/* A tensor map: matrices of so many rows and columns of 4 or 2 bytes, fetched in boxes. */
-typedef struct {
-    int64_t columns, rows, depth, pitch_bytes, slab_bytes;
-    int32_t element_bytes, box_columns, box_rows, box_depth;
-} og_hopper_map;
-
-static inline og_hopper_map og_hopper_w_map(const og_hopper_shape *s)
-{
-    const bool turns = s->fetch == OG_CUDA_TURNED, across = s->fetch == OG_CUDA_ACROSS;
-    const int64_t slab = turns ? s->n * s->w_pitch : s->has_batch ? s->w_slab : s->w_pitch;
-    og_hopper_map map = {across ? s->n : s->k,
-                         across ? s->k : s->n,
-                         turns ? s->batch : s->w_last + 1,
-                         s->w_pitch * 4,
-                         slab * 4,
-                         4,
-                         OG_HOPPER_BLOCK_K / 2,
-                         across ? OG_HOPPER_BLOCK_K / 2 : s->groups * OG_HOPPER_GROUP,
-                         1};
-    return map;
-}
-
-static inline og_hopper_map og_hopper_x_map(const og_hopper_shape *s)
-{
-    og_hopper_map map = {s->k_padded,
-                         s->m,
-                         2 * (s->x_rows / s->m),
-                         s->k_padded * 2,
-                         s->m * s->k_padded * 2,
-                         2,
-                         OG_HOPPER_BLOCK_K,
-                         s->tile_rows,
-                         2};
-    return map; /* of hi and lo */
-}
-''',
-    "pytorch/launch.cuh": r'''#include <cuda_runtime.h>
-
-static bool og_can_overlap(const void *kernel)
-{
-    static int version = 0;
-    static cudaFuncAttributes attributes;
-    if (version == 0) {
-        cudaFuncGetAttributes(&attributes, kernel);
-        cudaDriverGetVersion(&version);
-    }
-    return version >= 12030 && attributes.binaryVersion >= 90;
-}
-
-static int og_launch(const void *kernel, int64_t blocks, int threads, int64_t shared_bytes,
-                     bool overlaps, void *stream, og_args &a)
-{
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute overlap = {};
-    void *arguments[] = {&a};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = (size_t)shared_bytes;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = overlaps && og_can_overlap(kernel);
-    if (shared_bytes > 48 * 1024) {
-        const int error = cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
-        if (error)
-            return error;
-    }
-    return cudaLaunchKernelExC(&config, kernel, arguments);
-}
-#define OG_LAUNCH(kernel, ...) og_launch((const void *)kernel, __VA_ARGS__)
-''',
     "pytorch/launch_maps.cuh": r'''#include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -5483,86 +7872,6 @@ static int og_make_map(og_map &to, const og_hopper_map &map, const void *address
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
                ? cudaErrorInvalidValue
                : cudaSuccess;
-}
-''',
-    "math/scalar_f64.h": r'''#define OG_MATH_SCALAR_F64_H
-
-#include "math/scalar_base.h"
-
-OG_FN double og_minimum_f64(double a, double b)
-{
-    double least = a < b ? a : b;
-    return a != a ? a : least;
-}
-
-OG_FN double og_maximum_f64(double a, double b)
-{
-    double most = a > b ? a : b;
-    return a != a ? a : most;
-}
-
-OG_FN double og_exp_f64(double x)
-{
-    return exp(x);
-}
-''',
-    "cuda/kernels/any_dtype.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-#if OG_IS_DOUBLE
-typedef double og_real;
-#define OG_REAL(name) og_##name##_f64
-#define OG_ANY_PEAK OG_MOST
-#else
-typedef float og_real;
-#define OG_REAL(name) og_##name##_f32
-#define OG_ANY_PEAK OG_PEAK
-#endif
-''',
-    "cuda/kernels/any_operands.cuh": r'''#include "cuda/kernels/operands.cuh"
-
-template <int... values> struct og_list {
-    static constexpr int of[] = {values...};
-};
-
-typedef og_list<OG_MOVES> og_moves;
-typedef og_list<OG_MOTIONS> og_motions;
-
-template <bool is_number> struct og_form : OG_FORM {};
-#if OG_IS_DOUBLE
-template <> struct og_form<true> : og_float64 {};
-#else
-template <> struct og_form<true> : og_float32 {};
-#endif
-
-#ifdef OG_FIRST_WINDOWS
-typedef og_list<OG_FIRST_WINDOWS> og_first_windows;
-typedef og_list<OG_WINDOW_COUNTS> og_window_counts;
-typedef og_list<OG_DIVIDES> og_divides;
-
-/* Operands, then windows. */
-template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
-    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
-    static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
-};
-#else
-template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
-    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
-};
-#endif
-
-/* Moves every operand by index over dims [from, to), the last fastest. */
-template <int from, int to>
-OG_FN void og_seek_between(const og_args &a, og_index index, og_offsets &at)
-{
-    if constexpr (to - from == 1) {
-        og_move_all<from>(a, index, at, og_all_places());
-    } else if constexpr (to > from) {
-        const og_index rest = og_divide(index, a.dims[to - 1]);
-        og_move_all<to - 1>(a, index - rest * a.dims[to - 1].extent, at, og_all_places());
-        og_seek_between<from, to - 1>(a, rest, at);
-    }
 }
 ''',
     "cuda/kernels/columns.cuh": r'''#include "cuda/kernels/sums.cuh"
@@ -6089,44 +8398,7 @@ OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
     return g;
 }
 ''',
-    "pytorch/launch_any.cuh": r'''#include "cuda/emit/cuda_shapes.h"
-#include "pytorch/call.cuh"
-#include "pytorch/launch.cuh"
-
-static void og_fill(og_args &a, const Args &c);
-
-static og_divisor og_make_divisor(int64_t extent)
-{
-    const og_division by = og_divide_by(extent, OG_INDEX_BITS - 1);
-    og_divisor divisor;
-    divisor.extent = (og_index)extent;
-    divisor.magic = (og_unsigned)by.magic;
-    divisor.shift = by.shift;
-    return divisor;
-}
-
-/* What the call has for every body. */
-static og_args og_bind(const Args &c)
-{
-    og_args a = {};
-    for (int n = 0; n < OG_OPERANDS; n++) {
-        a.p[n] = c.data[n];
-        for (int d = 0; d < OG_DIMS; d++)
-            a.strides[n][d] = (og_index)c.stride[n][d];
-    }
-    for (int d = 0; d < OG_DIMS; d++)
-        a.dims[d] = og_make_divisor(c.extent[d]);
-    og_fill(a, c);
-    return a;
-}
-
-static int64_t og_count_dims(const Args &c, int from, int to)
-{
-    int64_t count = 1;
-    for (int d = from; d < to; d++)
-        count *= c.extent[d];
-    return count;
-}
+    "pytorch/launch_any.cuh": r'''#include "pytorch/launch_fill.cuh"
 
 /* Blocks that find parts, and those that combine them. */
 struct og_grid {
@@ -6191,17 +8463,32 @@ static og_grid og_shape(og_args &a, const Args &c)
 }
 #endif
 
-/* a.NAME: the next part of the scratch. */
-#define OG_REGION(name, count)                                                                     \
-    a.name = scratch + bytes;                                                                      \
-    bytes += ((count) + 63) / 64 * 64;
-
+#if OG_BODY == 8 || OG_BODY == 64
 #define OG_NEXT(kernel, blocks, threads, overlaps)                                                 \
     if (!error)                                                                                    \
         error = OG_LAUNCH(kernel, blocks, threads, 0, overlaps, stream, a);
 
 static int64_t og_place(og_args &a, char *scratch, const og_grid &grid);
 static int og_launch_all(og_args &a, const og_grid &grid, void *stream);
+#else
+#if OG_BODY == 2
+#define OG_ENTRY og_pointwise
+#elif OG_BODY == 4
+#define OG_ENTRY og_rows
+#else
+#define OG_ENTRY og_columns
+#endif
+
+static int64_t og_place(og_args &, char *, const og_grid &)
+{
+    return 0;
+}
+
+static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
+{
+    return OG_LAUNCH(OG_ENTRY, grid.parts, OG_THREADS, 0, false, stream, a);
+}
+#endif
 
 /* A cudaError_t; or, without scratch, how many bytes of it there must be. */
 extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *c)
@@ -6211,35 +8498,6 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *
     const int64_t bytes = og_place(a, (char *)c->scratch, grid);
     return c->scratch ? og_launch_all(a, grid, c->stream) : bytes;
 }
-''',
-    "pytorch/call.cuh": r'''#ifdef __CUDACC_RTC__
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-#else
-#include <stdint.h>
-#endif
-
-constexpr int MAX_DIMS = 8, MAX_OPERANDS = 24, MAX_NUMBERS = 16, THREADS = 256;
-
-struct Args {
-    int kept, reduced;
-    long long extent[MAX_DIMS]; /* kept dims, then reduced ones */
-    void *data[MAX_OPERANDS];
-    long long stride[MAX_OPERANDS][MAX_DIMS]; /* in elements; 0: broadcast */
-    unsigned vectors;                         /* bit i: operand i moves by 16 bytes */
-    double number[MAX_NUMBERS];               /* scalars, and counts of elements */
-    void *stream;
-    void *scratch; /* NULL: nothing is launched; the answer is how many bytes it takes */
-};
-
-/* What launches are given besides: memory that stays until they have run. */
-struct Launching {
-    void *stream;
-    void *(*allocate)(void *held, long long bytes);
-    void *held;
-};
 ''',
     "cuda/emit/cuda_reduce_shapes.h": r'''#ifndef __CUDACC_RTC__
 #include <stdbool.h>
@@ -6454,1392 +8712,6 @@ static inline int32_t og_columns_shared_bytes(const og_reduced_facts *f, const o
 ''',
 }
 
-# Products: device code.
-CUDA_SHARED = r'''
-/* Functions are Ogive's own: explicit fused multiply-adds, no approximate instructions,
- * compiled with --fmad=false. They give the same bits on every GPU. */
-#define OG_FN static __device__ __forceinline__
-
-OG_FN uint32_t og_bits_f32(float x) { return (uint32_t)__float_as_int(x); }
-OG_FN float og_float_bits(uint32_t u) { return __int_as_float((int)u); }
-OG_FN float og_fma_near_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-
-/* 1 / x rounded to nearest, where 2^-100 < |x| < 2^100 (or x is NaN). */
-OG_FN float og_reciprocal_normal_f32(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return __fmaf_rn(y, __fmaf_rn(-x, y, 1.0f), y);
-}
-
-OG_FN float og_f32_from_f16(unsigned short h)
-{
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-    return x;
-}
-
-OG_FN unsigned short og_f16_from_f32(float x)
-{
-    unsigned short h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-
-OG_FN float og_f32_from_bf16(unsigned short h) { return og_float_bits((uint32_t)h << 16); }
-
-OG_FN unsigned short og_bf16_from_f32(float x)
-{
-    const uint32_t u = og_bits_f32(x);
-    return x != x ? 0x7fff : (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-}
-
-/* Bits of a half in memory. Halves are computed in float and rounded once, when stored. */
-struct Float16 {
-    unsigned short bits;
-};
-struct Bfloat16 {
-    unsigned short bits;
-};
-
-template <class T> struct ComputedIn {
-    typedef float type;
-};
-template <> struct ComputedIn<double> {
-    typedef double type;
-};
-
-__device__ __forceinline__ float number_of(float x) { return x; }
-__device__ __forceinline__ double number_of(double x) { return x; }
-__device__ __forceinline__ float number_of(Float16 x) { return og_f32_from_f16(x.bits); }
-__device__ __forceinline__ float number_of(Bfloat16 x) { return og_f32_from_bf16(x.bits); }
-__device__ __forceinline__ void put(float x, float &to) { to = x; }
-__device__ __forceinline__ void put(double x, double &to) { to = x; }
-__device__ __forceinline__ void put(float x, Float16 &to) { to.bits = og_f16_from_f32(x); }
-__device__ __forceinline__ void put(float x, Bfloat16 &to) { to.bits = og_bf16_from_f32(x); }
-
-/* Element `at` of an operand: T in memory, but what a kernel keeps for the next is C. */
-template <class T, class C>
-__device__ __forceinline__ C load(const void *data, long long at, bool is_kept)
-{
-    return is_kept ? ((const C *)data)[at] : (C)number_of(((const T *)data)[at]);
-}
-
-template <class T, class C>
-__device__ __forceinline__ void store(void *data, long long at, bool is_kept, C x)
-{
-    if (is_kept)
-        ((C *)data)[at] = x;
-    else
-        put(x, ((T *)data)[at]);
-}
-
-/* Adds to at[] where index, counted over dims [first, first + count), is. */
-template <int OPERANDS>
-__device__ __forceinline__ void move(const Args &a, long long index, int first, int count,
-                                     long long *at)
-{
-    for (int d = first + count - 1; d >= first; d--) {
-        long long here = index;
-        if (d > first) {
-            index /= a.extent[d];
-            here -= index * a.extent[d];
-        }
-#pragma unroll
-        for (int i = 0; i < OPERANDS; i++)
-            at[i] += here * a.stride[i][d];
-    }
-}
-
-/* What a kernel computes is a struct for each sweep over its rows (a pointwise kernel has one).
- * It says which operands a sweep loads and stores, by place, has element() and, after it,
- * finish() for a row, and leaves out what is as here. */
-struct Sweep {
-    static constexpr int SWEEPS = 1, LOADS = 0, STORES = 0, TERMS = 0, MOST_TERMS = 0;
-    static constexpr int ROW_LOADS = 0, ROW_STORES = 0, ROW_VALUES = 0;
-    static constexpr int KEPT = 0;                       /* bit i: operand i is kept between kernels */
-    static constexpr int PRODUCTS = 0, KEPT_FACTORS = 0; /* bit 2p, 2p + 1: so is a factor of product p */
-    static __device__ constexpr int loaded(int) { return 0; }
-    static __device__ constexpr int stored(int) { return 0; }
-    static __device__ constexpr int row_loaded(int) { return 0; }
-    static __device__ constexpr int row_stored(int) { return 0; }
-    static __device__ constexpr int kind(int) { return 0; }   /* how term i is reduced */
-    static __device__ constexpr int row_of(int) { return 0; } /* row[] that takes it */
-    template <class C> static __device__ void finish(const double *, const C *, C *, C *) {}
-};
-
-/*
- * The smaller of |x| and limit; of a NaN, limit or NaN: og_restore_nan_f32() brings it back.
- * An integer minimum is one short instruction in every vector unit; gcc 12 makes two long
- * ones of a comparison of floats that keeps a NaN (sigmoid: 0.44 against 0.39 ns an
- * element, Zen 4).  A GPU has one for that comparison, |x| included.
- */
-OG_FN float og_magnitude_f32(float x, float limit)
-{
-    float a = fabsf(x);
-    return a > limit ? limit : a;
-}
-
-/* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
-OG_FN float og_restore_nan_f32(float x, float y)
-{
-    (void)x;
-    return y;
-}
-
-#define OG_LOG2E_F32 0x1.715476p+0f
-/* ln 2 = HI + LO; n*HI + x is exact in one fma when n = round(-x log2 e). */
-#define OG_LN2_HI_F32 0x1.62e430p-1f
-#define OG_LN2_LO_F32 -0x1.05c610p-29f
-
-/*
- * e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2, degree 4, relative error 2^-28.2.
- * tools/fit_poly.py exp (this fit is an older one of the same quality: it pins sigmoid's bits)
- */
-OG_FN float og_exp_q_f32(float r)
-{
-    float r2 = r * r;
-    return og_fma_near_f32(
-        og_fma_near_f32(0x1.6ac682p-10f, r2, og_fma_near_f32(0x1.123ddep-7f, r, 0x1.555858p-5f)),
-        r2, og_fma_near_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
-}
-
-/* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
-#define OG_MAGIC_DOWN_F32 0x1.80017ep23f
-
-/* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
-typedef struct {
-    float scale, f;
-} og_sigmoid_parts_f32;
-
-/*
- * n = round(a log2 e), s = 2^-n, e^(a - n ln 2) = 1 + rh + w: the reciprocal of
- * E = 1 + s + rh + w by one division and one Newton step, whose residual
- * counts the rounding error of E too.
- */
-OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
-{
-    og_sigmoid_parts_f32 p;
-    float nf = og_fma_near_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
-    p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    float sc = p.scale * 0x1p-64f;
-    nf -= OG_MAGIC_DOWN_F32;
-    float rh = og_fma_near_f32(nf, OG_LN2_HI_F32, a);
-    float rl = og_fma_near_f32(nf, OG_LN2_LO_F32, al);
-    float r = rh + rl;
-    float w = og_fma_near_f32(r * r, og_exp_q_f32(r), rl);
-    float e = (1.0f + sc) + (rh + w);
-    float el = (((1.0f - e) + sc) + rh) + w;
-    float d = og_reciprocal_normal_f32(e);
-    float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
-    p.f = og_fma_near_f32(d, residual, d);
-    return p;
-}
-
-OG_FN float og_sigmoid_f32(float x)
-{
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f);
-    float s = p.scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
-    float above = og_fma_near_f32(s, -p.f, og_restore_nan_f32(x, 1.0f));
-    return x < 0.0f ? p.f * s : above;
-}
-
-/* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */
-OG_FN double og_sigmoid_f64(double x)
-{
-    return x < -40.0 ? exp(x) : 1.0 / (1.0 + exp(-x));
-}
-
-OG_FN float f_sigmoid(float x0) { return og_sigmoid_f32(x0); }
-OG_FN double f_sigmoid(double x0) { return og_sigmoid_f64(x0); }
-
-template <class C> struct Partial {
-    C a;
-};
-
-template <class C> __device__ __forceinline__ Partial<C> start_term(int) { return {(C)0}; }
-
-template <class C> __device__ __forceinline__ void add_term(int, Partial<C> &p, C x) { p.a += x; }
-
-template <class C>
-__device__ __forceinline__ Partial<C> join_terms(int, const Partial<C> &p, const Partial<C> &q)
-{
-    return {p.a + q.a};
-}
-
-template <class C> __device__ __forceinline__ C term_value(int, const Partial<C> &p) { return p.a; }
-
-/* The term of the lane that differs in bit `delta`. */
-template <class C> __device__ __forceinline__ Partial<C> other_term(const Partial<C> &p, int delta)
-{
-    return {__shfl_xor_sync(0xffffffffu, p.a, delta)};
-}
-
-/* Rows of a product: what is reduced, and what follows from it. */
-/* All lanes of a row get its terms: a tree in shared memory. */
-template <class S, class C>
-__device__ __forceinline__ void meet(Partial<C> *terms, int slot, int lane, int lanes)
-{
-    __shared__ Partial<C> met[THREADS];
-#pragma unroll
-    for (int t = 0; t < S::TERMS; t++) {
-        met[slot] = terms[t];
-        __syncthreads();
-        for (int half = lanes / 2; half > 0; half /= 2) {
-            if (lane < half)
-                met[slot] = join_terms(S::kind(t), met[slot], met[slot + half]);
-            __syncthreads();
-        }
-        terms[t] = met[slot - lane];
-        __syncthreads();
-    }
-}
-
-/* What is computed once a row, from its terms and operands; one thread of it stores. */
-template <class S, class T, class C>
-__device__ __forceinline__ void finish_row(const Args &a, const long long *at,
-                                           const Partial<C> *terms, bool stores, C *row)
-{
-#pragma unroll
-    for (int t = 0; t < S::TERMS; t++)
-        row[S::row_of(t)] = term_value(S::kind(t), terms[t]);
-    C in[S::ROW_LOADS ? S::ROW_LOADS : 1], out[S::ROW_STORES ? S::ROW_STORES : 1];
-#pragma unroll
-    for (int l = 0; l < S::ROW_LOADS; l++) {
-        const int i = S::row_loaded(l);
-        in[l] = load<T, C>(a.data[i], at[i], (S::KEPT >> i & 1));
-    }
-    S::template finish<C>(a.number, in, row, out);
-#pragma unroll
-    for (int s = 0; stores && s < S::ROW_STORES; s++) {
-        const int i = S::row_stored(s);
-        store<T, C>(a.data[i], at[i], (S::KEPT >> i & 1), out[s]);
-    }
-}
-
-__device__ __forceinline__ long long count_elements(const Args &a, int first, int count)
-{
-    long long n = 1;
-    for (int d = first; d < first + count; d++)
-        n *= a.extent[d];
-    return n;
-}
-
-/* A warp a row: its terms, and what follows from them. */
-template <template <int> class K, int sweep, class T>
-__global__ void __launch_bounds__(THREADS)
-    finish_rows(const Args a, long long segments, const void *terms_data, void *values_data)
-{
-    typedef K<sweep> S;
-    typedef typename ComputedIn<T>::type C;
-    constexpr int LANES = 32;
-    const long long rows = count_elements(a, 0, a.kept);
-    const int lane = threadIdx.x % LANES;
-    const long long number = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    const bool valid = number < rows;
-    C *values = (C *)values_data;
-    long long at[S::OPERANDS] = {};
-    C row[S::ROW_VALUES ? S::ROW_VALUES : 1] = {};
-    Partial<C> terms[S::TERMS ? S::TERMS : 1];
-#pragma unroll
-    for (int t = 0; t < S::TERMS; t++) {
-        terms[t] = start_term<C>(S::kind(t));
-        for (long long s = lane; valid && s < segments; s += LANES)
-            terms[t] = join_terms(
-                S::kind(t), terms[t],
-                ((const Partial<C> *)terms_data)[((long long)t * segments + s) * rows + number]);
-    }
-    meet<S, C>(terms, threadIdx.x, lane, LANES);
-    if (!valid)
-        return;
-    if (sweep > 0)
-        for (int v = 0; v < S::ROW_VALUES; v++)
-            row[v] = values[number * S::ROW_VALUES + v];
-    move<S::OPERANDS>(a, number, 0, a.kept, at);
-    finish_row<S, T, C>(a, at, terms, lane == 0, row);
-    for (int v = 0; values && lane == 0 && v < S::ROW_VALUES; v++)
-        values[number * S::ROW_VALUES + v] = row[v];
-}
-
-/* Products: left (m, k) times right (n, k), summed over k. The space's dims are batch dims,
- * then m's, then n's; a block computes one tile of m x n and applies the rest of the formula
- * to it while it is in shared memory. A reduction over n leaves one term a row and tile, and
- * finish_rows() adds those up: the product itself is stored only if the formula says so. */
-struct Factor {
-    const void *data;
-    long long stride[MAX_DIMS]; /* over the space */
-    long long k_stride;
-};
-
-struct ProductArgs {
-    Args a;
-    Factor factor[4]; /* left and right; of a second product, if there is one */
-    long long k, m, n;
-    int batch_dims, m_dims, n_dims;
-    long long m_tiles, n_tiles, rows; /* rows: batch * m */
-    void *terms;                      /* [term][tile of n][row] */
-};
-
-__device__ __forceinline__ long long factor_offset(const ProductArgs &p, const Factor &f,
-                                                   long long index, int first, int count)
-{
-    long long at = 0;
-    for (int d = first + count - 1; d >= first; d--) {
-        long long here = index;
-        if (d > first) {
-            index /= p.a.extent[d];
-            here -= index * p.a.extent[d];
-        }
-        at += here * f.stride[d];
-    }
-    return at;
-}
-
-/* The rest of the formula, over a finished tile. product[i]: (ROWS, PITCH) of product i;
- * a warp takes a row, its lanes every 32nd column. */
-template <template <int> class K, class T, class C, int ROWS, int COLS, int PITCH>
-__device__ __forceinline__ void finish_tile(const ProductArgs &p, const C *tile, long long batch,
-                                            long long m_tile, long long n_tile)
-{
-    typedef K<0> S;
-    constexpr int EACH = COLS / 32, WARPS = THREADS / 32;
-    const Args &a = p.a;
-    const int lane = threadIdx.x % 32, n_first = p.batch_dims + p.m_dims;
-    long long columns[EACH][S::OPERANDS];
-#pragma unroll
-    for (int j = 0; j < EACH; j++) {
-        const long long n = n_tile * COLS + lane + 32 * j;
-#pragma unroll
-        for (int i = 0; i < S::OPERANDS; i++)
-            columns[j][i] = 0;
-        if (n < p.n) {
-            move<S::OPERANDS>(a, n, n_first, p.n_dims, columns[j]);
-            move<S::OPERANDS>(a, batch, 0, p.batch_dims, columns[j]);
-        }
-    }
-    for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
-        const long long m = m_tile * ROWS + r;
-        if (m >= p.m)
-            break;
-        long long at[S::OPERANDS] = {};
-        move<S::OPERANDS>(a, m, p.batch_dims, p.m_dims, at);
-        Partial<C> terms[S::TERMS ? S::TERMS : 1];
-#pragma unroll
-        for (int t = 0; t < S::TERMS; t++)
-            terms[t] = start_term<C>(S::kind(t));
-#pragma unroll
-        for (int j = 0; j < EACH; j++) {
-            if (n_tile * COLS + lane + 32 * j >= p.n)
-                continue;
-            C in[S::LOADS ? S::LOADS : 1], product[S::PRODUCTS];
-            C out[S::STORES ? S::STORES : 1], term[S::TERMS ? S::TERMS : 1];
-#pragma unroll
-            for (int i = 0; i < S::PRODUCTS; i++)
-                product[i] = tile[(i * ROWS + r) * PITCH + lane + 32 * j];
-#pragma unroll
-            for (int l = 0; l < S::LOADS; l++) {
-                const int i = S::loaded(l);
-                in[l] = load<T, C>(a.data[i], at[i] + columns[j][i], (S::KEPT >> i & 1));
-            }
-            S::template element<C>(a.number, in, product, (const C *)0, out, term);
-#pragma unroll
-            for (int s = 0; s < S::STORES; s++) {
-                const int i = S::stored(s);
-                store<T, C>(a.data[i], at[i] + columns[j][i], (S::KEPT >> i & 1), out[s]);
-            }
-#pragma unroll
-            for (int t = 0; t < S::TERMS; t++)
-                add_term(S::kind(t), terms[t], term[t]);
-        }
-#pragma unroll
-        for (int t = 0; t < S::TERMS; t++) {
-#pragma unroll
-            for (int delta = 16; delta > 0; delta /= 2)
-                terms[t] = join_terms(S::kind(t), terms[t], other_term(terms[t], delta));
-            if (lane == 0)
-                ((Partial<C> *)p.terms)[(t * p.n_tiles + n_tile) * p.rows + batch * p.m + m] =
-                    terms[t];
-        }
-    }
-}
-
-/* CUDA cores: for double, and for GPUs that lack what product_tensor() needs. Tiles of
- * 64 x 64, a thread 4 x 4 of it; k is summed in runs of 256, whose sums are added. */
-constexpr int PLAIN_TILE = 64, PLAIN_K = 16, PLAIN_RUN = 256, PLAIN_PITCH = PLAIN_TILE + 1;
-
-template <template <int> class K, class T>
-__global__ void __launch_bounds__(THREADS) product_plain(const ProductArgs p)
-{
-    typedef K<0> S;
-    typedef typename ComputedIn<T>::type C;
-    extern __shared__ __align__(16) unsigned char shared[];
-    __shared__ C x[2][PLAIN_K][PLAIN_PITCH];
-    C *tile = (C *)shared;
-    const int thread = threadIdx.x, tr = thread / 16, tc = thread % 16;
-    const long long m_tile = blockIdx.x % p.m_tiles, n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
-    const long long batch = blockIdx.x / p.m_tiles / p.n_tiles;
-#pragma unroll 1
-    for (int i = 0; i < S::PRODUCTS; i++) {
-        C total[4][4] = {}, run[4][4] = {};
-        for (long long k = 0; k < p.k; k += PLAIN_K) {
-            for (int e = thread; e < 2 * PLAIN_TILE * PLAIN_K; e += THREADS) {
-                const int side = e / (PLAIN_TILE * PLAIN_K);
-                const Factor &f = p.factor[2 * i + side];
-                const int by_k = f.k_stride == 1, in_side = e % (PLAIN_TILE * PLAIN_K);
-                const int r = by_k ? in_side / PLAIN_K : in_side % PLAIN_TILE;
-                const int q = by_k ? in_side % PLAIN_K : in_side / PLAIN_TILE;
-                const long long row = (side ? n_tile : m_tile) * PLAIN_TILE + r;
-                C value = (C)0;
-                if (row < (side ? p.n : p.m) && k + q < p.k) {
-                    const int first = p.batch_dims + (side ? p.m_dims : 0);
-                    const long long at =
-                        factor_offset(p, f, batch, 0, p.batch_dims) +
-                        factor_offset(p, f, row, first, side ? p.n_dims : p.m_dims);
-                    value = load<T, C>(f.data, at + (k + q) * f.k_stride,
-                                       S::KEPT_FACTORS >> (2 * i + side) & 1);
-                }
-                x[side][q][r] = value;
-            }
-            __syncthreads();
-            for (int q = 0; q < PLAIN_K; q++)
-#pragma unroll
-                for (int r = 0; r < 4; r++)
-#pragma unroll
-                    for (int c = 0; c < 4; c++)
-                        run[r][c] = fma(x[0][q][tr + 16 * r], x[1][q][tc + 16 * c], run[r][c]);
-            __syncthreads();
-            if ((k + PLAIN_K) % PLAIN_RUN == 0 || k + PLAIN_K >= p.k)
-#pragma unroll
-                for (int r = 0; r < 4; r++)
-#pragma unroll
-                    for (int c = 0; c < 4; c++) {
-                        total[r][c] += run[r][c];
-                        run[r][c] = (C)0;
-                    }
-        }
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                tile[(i * PLAIN_TILE + tr + 16 * r) * PLAIN_PITCH + tc + 16 * c] = total[r][c];
-    }
-    __syncthreads();
-    finish_tile<K, T, C, PLAIN_TILE, PLAIN_TILE, PLAIN_PITCH>(p, tile, batch, m_tile, n_tile);
-}
-
-/* Tensor cores, for float, float16 and bfloat16 (compute capability 8.0 and later).
- *
- * float: x is scaled by a power of two and written as a pair of halves, hi = half(x) and lo =
- * half(x - hi). Three products, lo*hi + hi*lo + hi*hi, are summed by tensor cores over 32 k,
- * the small ones first, unscaled (exactly: powers of two) and added to a float, which after
- * RUN k is added to the tile. Scales bring the greatest magnitude into [2^14, 2^15), of RUN k
- * of a row of the one factor, of 32 k of a row of the other. What a pair loses of an element
- * is below 2^-22 of itself or 2^-40 of that greatest, whichever is more; and tensor cores
- * truncate, but over 32 k only. What pairs cannot hold (infinities, magnitudes beyond 2^100 or
- * below 2^-100, nonzero elements below 2^-30 of the greatest) is multiplied in float instead,
- * by the warp that meets it.
- *
- * Halves: their products are exact, the same without the split.
- *
- * The factor of fewer rows is arranged beforehand, by arrange(), and comes as pairs; the other
- * is read as it lies, if that is along k by 16 bytes, and split on its way from shared memory
- * to registers. A block of 8 warps computes 128 x 128; a warp 32 rows of the direct factor and
- * 64 of the arranged. A stage of shared memory is a line of 128 bytes of each row: 32 k. */
-constexpr int TILE = 128, LINE = 128, RUN = 512, FINISH_PITCH = TILE + 1;
-constexpr int STAGE_BYTES = 2 * TILE * LINE; /* direct, then arranged */
-
-/* k of a line, of `size` bytes each; a line has four fragments of 16 halves: hi, hi, lo, lo of
- * pairs, or the halves themselves. */
-__host__ __device__ constexpr int line_k(int size) { return LINE / size; }
-
-struct TensorArgs {
-    ProductArgs p;
-    int arranged;                   /* the factor that is: 0 left, 1 right */
-    int stages, steps;              /* of shared memory; lines that k takes */
-    Factor direct[2];               /* [product], along k by 16 bytes */
-    const unsigned short *lines[2]; /* [product]: [row of all batches][step][64] */
-    const float *scales[2];         /* [run][row]: to multiply sums by; 0: not held */
-    float *tiles;                   /* [block], where shared memory has no room */
-};
-
-/* Where in its line element k is: of the direct factor, lane 4 g + t of a warp reads neighbours,
- * line_k / 4 of them, and these are to meet their like. */
-template <class P> __device__ __forceinline__ int place_of(int k)
-{
-    constexpr int EACH = line_k(sizeof(P)) / 4;
-    return k % EACH / 4 * 16 + k / 2 % 2 * 8 + k / EACH * 2 + k % 2;
-}
-
-/* 2^14 <= greatest * up < 2^15, up * down = 1; false if pairs cannot hold that. */
-__device__ __forceinline__ bool find_scale(float greatest, float &up, float &down)
-{
-    const unsigned exponent = og_bits_f32(greatest) >> 23;
-    const bool scales = exponent >= 27 && exponent < 227;
-    up = scales ? og_float_bits((268u - exponent) << 23) : 1.0f;
-    down = scales ? og_float_bits((exponent - 14u) << 23) : 1.0f;
-    return scales || greatest == 0.0f;
-}
-
-/* Does a pair lose more of x than it should? */
-__device__ __forceinline__ bool is_lost(float x, float greatest)
-{
-    return x != 0.0f && fabsf(x) < greatest * 0x1p-30f;
-}
-
-/* The rows of p.factor[which], of all batches, arranged: as lines of fragments, or (is_direct) as
- * they are, along k. A warp takes RUN k of a row. P is what is multiplied: T, or float. */
-template <class T, class P, bool is_direct>
-__global__ void __launch_bounds__(THREADS)
-    arrange(const ProductArgs p, int which, bool is_kept, int steps, void *to, float *scales)
-{
-    constexpr int K = line_k(sizeof(P)), WARPS = THREADS / 32;
-    const Factor &f = p.factor[which];
-    const bool right = which % 2;
-    const int lane = threadIdx.x % 32;
-    const long long rows = right ? p.n : p.m, all = p.rows / p.m * rows;
-    const long long groups = (all + WARPS - 1) / WARPS, run = blockIdx.x / groups;
-    const long long row = blockIdx.x % groups * WARPS + threadIdx.x / 32;
-    if (row >= all)
-        return;
-    const long long first = factor_offset(p, f, row / rows, 0, p.batch_dims) +
-                            factor_offset(p, f, row % rows, p.batch_dims + (right ? p.m_dims : 0),
-                                          right ? p.n_dims : p.m_dims);
-    P x[RUN / 32];
-#pragma unroll
-    for (int i = 0; i < RUN / 32; i++) {
-        const long long k = run * RUN + 32 * i + lane, at = first + k * f.k_stride;
-        if (k >= p.k)
-            x[i] = P{};
-        else if constexpr (sizeof(P) == 4)
-            x[i] = load<T, float>(f.data, at, is_kept);
-        else
-            x[i] = ((const P *)f.data)[at];
-    }
-    float up = 1.0f;
-    if constexpr (sizeof(P) == 4 && !is_direct) {
-        float greatest = 0.0f, down;
-#pragma unroll
-        for (int i = 0; i < RUN / 32; i++)
-            greatest = fmaxf(greatest, fabsf(x[i]));
-#pragma unroll
-        for (int delta = 16; delta > 0; delta /= 2)
-            greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, delta));
-        bool fails = !find_scale(greatest, up, down);
-#pragma unroll
-        for (int i = 0; i < RUN / 32; i++)
-            fails = fails || is_lost(x[i], greatest);
-        fails = __any_sync(0xffffffffu, fails);
-        up = fails ? 0.0f : up; /* nothing may come of it: see multiply_plainly() */
-        if (lane == 0)
-            scales[run * all + row] = fails ? 0.0f : down;
-    }
-#pragma unroll
-    for (int i = 0; i < RUN / 32; i++) {
-        const long long k = run * RUN + 32 * i + lane, step = k / K;
-        if (step >= steps)
-            break;
-        if constexpr (is_direct) {
-            ((P *)to)[row * steps * K + k] = x[i];
-        } else {
-            unsigned short *line = (unsigned short *)to + (row * steps + step) * 64;
-            const int place = place_of<P>((int)(k % K));
-            if constexpr (sizeof(P) == 4) {
-                const float y = up == 0.0f ? 0.0f : x[i] * up;
-                line[place] = og_f16_from_f32(y);
-                line[32 + place] = og_f16_from_f32(y - og_f32_from_f16(line[place]));
-            } else {
-                line[place] = *(const unsigned short *)&x[i];
-            }
-        }
-    }
-}
-
-/* 16 bytes, of which the first `bytes` are read, the others 0. */
-__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes)
-{
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* What was copied since the last of these is a group; all but the last `under_way` groups are
- * there after wait_copies(). */
-__device__ __forceinline__ void end_copies()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int under_way> __device__ __forceinline__ void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
-}
-
-/* threadIdx.x, for places that the compiler shall find anew at every use: kept in registers,
- * they would leave too few for what is multiplied. */
-__device__ __forceinline__ int this_thread()
-{
-    int thread = threadIdx.x;
-    asm volatile("" : "+r"(thread));
-    return thread;
-}
-
-/* 16 bytes of a line: 8 neighbouring rows have them in different banks. */
-__device__ __forceinline__ int unit_at(int row, int unit)
-{
-    return row * LINE + ((unit ^ row % 8) << 4);
-}
-
-/* half(low) | half(high) << 16 */
-__device__ __forceinline__ unsigned pack_halves(float low, float high)
-{
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-/* The lesser magnitude of either half. */
-__device__ __forceinline__ unsigned lesser_halves(unsigned a, unsigned b)
-{
-    asm("{.reg .b32 m; abs.f16x2 m, %1; min.f16x2 %0, %0, m;}" : "+r"(a) : "r"(b));
-    return a;
-}
-
-__device__ __forceinline__ void load_matrices(unsigned *to, const unsigned char *from)
-{
-    const unsigned at = (unsigned)__cvta_generic_to_shared(from);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-template <class P> struct IsBfloat16 {
-    static constexpr int value = 0;
-};
-template <> struct IsBfloat16<Bfloat16> {
-    static constexpr int value = 1;
-};
-
-/* sum (16 x 8) = left (16 x 16) right (16 x 8), added to what it was unless this is first.
- * volatile: in the order of the text, chains in turn. */
-template <class P>
-__device__ __forceinline__ void multiply(float *sum, const unsigned *left, const unsigned *right,
-                                         bool first)
-{
-#define MULTIPLY(type, c0, c1, c2, c3)                                                         \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"         \
-                 : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])                      \
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),      \
-                   "r"(right[1]), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
-    if (IsBfloat16<P>::value && first)
-        MULTIPLY("bf16", 0.0f, 0.0f, 0.0f, 0.0f);
-    else if (IsBfloat16<P>::value)
-        MULTIPLY("bf16", sum[0], sum[1], sum[2], sum[3]);
-    else if (first)
-        MULTIPLY("f16", 0.0f, 0.0f, 0.0f, 0.0f);
-    else
-        MULTIPLY("f16", sum[0], sum[1], sum[2], sum[3]);
-#undef MULTIPLY
-}
-
-/* 16 rows of the direct factor: of lane 4 g + t, rows g and g + 8. */
-struct Fragments {
-    unsigned part[4][4];
-    float scale[2]; /* to multiply sums of that row by */
-    bool doubts;    /* pairs may not hold them: see fails() */
-};
-
-/* Of rows g and g + 8 (half) of those that start at `row`: two of the eight 16 bytes. */
-__device__ __forceinline__ void read_line(const unsigned char *stage, int row, int half, uint4 *to)
-{
-    const int lane = threadIdx.x % 32, at = unit_at(row + lane / 4, lane % 4 * 2) + half * 8 * LINE;
-    to[0] = *(const uint4 *)(stage + at);
-    to[1] = *(const uint4 *)(stage + (at ^ 16));
-}
-
-/* Of 32 k of a row, of which four lanes have 8 each. A NaN is none. */
-__device__ __forceinline__ float find_greatest(const float *x)
-{
-    float greatest = 0.0f;
-#pragma unroll
-    for (int q = 0; q < 8; q++)
-        greatest = fmaxf(greatest, fabsf(x[q]));
-    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, 1));
-    return fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, 2));
-}
-
-__device__ __forceinline__ void take_rows(const unsigned char *stage, int row, Fragments &f, float)
-{
-    unsigned least = 0x7bff7bffu;
-    f.doubts = false;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        alignas(16) float x[8];
-        float up;
-        read_line(stage, row, h, (uint4 *)x);
-        f.doubts |= !find_scale(find_greatest(x), up, f.scale[h]);
-#pragma unroll
-        for (int q = 0; q < 8; q += 2) {
-            const float x0 = x[q] * up, x1 = x[q + 1] * up;
-            const unsigned hi = pack_halves(x0, x1);
-            f.part[q / 4][q % 4 + h] = hi;
-            f.part[2 + q / 4][q % 4 + h] =
-                pack_halves(x0 - og_f32_from_f16((unsigned short)hi),
-                            x1 - og_f32_from_f16((unsigned short)(hi >> 16)));
-            least = lesser_halves(least, hi);
-        }
-    }
-    /* 2^-14, the least normal half: something here is small, or 0. */
-    f.doubts |= (least & 0xffffu) < 0x0400u || least >> 16 < 0x0400u;
-}
-
-template <class P>
-__device__ __forceinline__ void take_rows(const unsigned char *stage, int row, Fragments &f, P)
-{
-    f.doubts = false;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        alignas(16) unsigned x[8];
-        read_line(stage, row, h, (uint4 *)x);
-        f.scale[h] = 1.0f;
-#pragma unroll
-        for (int q = 0; q < 8; q++)
-            f.part[q / 2][q % 2 * 2 + h] = x[q];
-    }
-}
-
-/* Can pairs not hold those 16 rows? (NaN they do: the product is NaN.) */
-__device__ __forceinline__ bool fails(const unsigned char *stage, int row)
-{
-    bool any = false;
-#pragma unroll 1
-    for (int h = 0; h < 2; h++) {
-        alignas(16) float x[8];
-        float up, down;
-        read_line(stage, row, h, (uint4 *)x);
-        const float greatest = find_greatest(x);
-        any = any || !find_scale(greatest, up, down);
-#pragma unroll
-        for (int q = 0; q < 8; q++)
-            any = any || is_lost(x[q], greatest);
-    }
-    return __any_sync(0xffffffffu, any);
-}
-
-/* sum += the products of a stage, for this warp's 32 x 64. Sixteen chains take turns, so that
- * none waits for itself (H200: a product then takes 6 cycles, in one chain 33). */
-template <class P>
-__device__ __forceinline__ void multiply_stage(const unsigned char *arranged, int row,
-                                               const Fragments *f, float (*sum)[8][4])
-{
-    constexpr bool PAIRS = sizeof(P) == 4;
-    const int lane = threadIdx.x % 32, at = unit_at(row + lane % 8, lane / 8);
-    unsigned right[8][8];
-    float chain[2][8][4];
-#pragma unroll
-    for (int j = 0; j < 16; j++)
-        load_matrices(right[j % 8] + j / 8 * 4, arranged + (at ^ j / 8 * 64) + j % 8 * 8 * LINE);
-#pragma unroll
-    for (int n = 0; n < (PAIRS ? 6 : 4); n++) { /* lo*hi, hi*lo, hi*hi, of 16 k each */
-        const int a = !PAIRS ? n : n < 2 ? n + 2 : n % 2;
-        const int b = !PAIRS || n / 2 == 1 ? n : n % 2;
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                multiply<P>(chain[i][j], f[i].part[a], right[j] + 2 * b, n == 0);
-    }
-#pragma unroll
-    for (int n = 0; n < 64; n++) {
-        const int i = n / 32, j = n / 4 % 8, e = n % 4;
-        sum[i][j][e] = PAIRS ? fmaf(chain[i][j][e], f[i].scale[e / 2], sum[i][j][e])
-                             : sum[i][j][e] + chain[i][j][e];
-    }
-}
-
-/* A block's tile: rows r on of the direct factor, of r_end, and c on of the arranged. */
-struct BlockTile {
-    long long batch, m_tile, n_tile, r, r_end, c, c_end;
-};
-
-__device__ __forceinline__ BlockTile find_tile(const TensorArgs &a)
-{
-    const ProductArgs &p = a.p;
-    BlockTile t;
-    t.m_tile = blockIdx.x % p.m_tiles;
-    t.n_tile = blockIdx.x / p.m_tiles % p.n_tiles;
-    t.batch = blockIdx.x / p.m_tiles / p.n_tiles;
-    t.r = (a.arranged ? t.m_tile : t.n_tile) * TILE;
-    t.c = (a.arranged ? t.n_tile : t.m_tile) * TILE;
-    t.r_end = a.arranged ? p.m : p.n;
-    t.c_end = a.arranged ? p.n : p.m;
-    return t;
-}
-
-/* Where this thread's sums go: rows r + 16 i and 8 more of the direct factor, c + 8 j and the
- * next of the arranged. */
-struct TilePlace {
-    float *tile;
-    int r_step, c_step, r, c;
-};
-
-__device__ __forceinline__ TilePlace find_sums(const TensorArgs &a, float *tile)
-{
-    const int thread = this_thread();
-    return {tile, a.arranged ? FINISH_PITCH : 1, a.arranged ? 1 : FINISH_PITCH,
-            thread / 64 * 32 + thread % 32 / 4, thread / 32 % 2 * 64 + thread % 4 * 2};
-}
-
-__device__ __forceinline__ float *element_at(const TilePlace &p, int i, int j, int e)
-{
-    return p.tile + (p.r + 16 * i + e / 2 * 8) * p.r_step + (p.c + 8 * j + e % 2) * p.c_step;
-}
-
-/* tile += sums, each times its column's scale (none: 1); which are 0 then. */
-__device__ __forceinline__ void add_sums(const TilePlace &place, const float *scales, int columns,
-                                         float (*sum)[8][4])
-{
-    float scale[16];
-#pragma unroll
-    for (int c = 0; c < 16; c++) {
-        const int column = place.c + c / 2 * 8 + c % 2;
-        scale[c] = scales && column < columns ? scales[column] : 1.0f;
-    }
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        float before[8]; /* all loads before a store, which the compiler cannot tell apart */
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-            before[n] = *element_at(place, n / 4, j, n % 4);
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-            float &from = sum[n / 4][j][n % 4];
-            *element_at(place, n / 4, j, n % 4) = fmaf(from, scale[2 * j + n % 2], before[n]);
-            from = 0.0f;
-        }
-    }
-}
-
-/* tile += 16 rows of a stage (i: which of this warp's), in float, for what pairs cannot hold. */
-template <class T>
-__device__ __forceinline__ void multiply_plainly(const TensorArgs &a, const Factor &arranged,
-                                                 bool is_kept, const BlockTile &t, long long k,
-                                                 const unsigned char *direct, float *tile, int i)
-{
-    const ProductArgs &p = a.p;
-    const TilePlace place = find_sums(a, tile);
-    const int dim = p.batch_dims + (a.arranged ? p.m_dims : 0);
-    const int dims = a.arranged ? p.n_dims : p.m_dims;
-    const int ks = (int)min(p.k - k, (long long)line_k(sizeof(float)));
-#pragma unroll 1
-    for (int c = 0; c < 16; c++) {
-        const long long row = t.c + place.c + c / 2 * 8 + c % 2;
-        if (row >= t.c_end)
-            continue;
-        const long long at = factor_offset(p, arranged, t.batch, 0, p.batch_dims) +
-                             factor_offset(p, arranged, row, dim, dims);
-#pragma unroll 1
-        for (int h = 0; h < 2; h++) {
-            const int r = place.r + 16 * i + 8 * h;
-            float sum = 0.0f;
-            for (int q = 0; q < ks; q++)
-                sum = fmaf(*(const float *)(direct + unit_at(r, q / 4) + q % 4 * 4),
-                           load<T, float>(arranged.data, at + (k + q) * arranged.k_stride, is_kept),
-                           sum);
-            *element_at(place, i, c / 2, 2 * h + c % 2) += sum;
-        }
-    }
-}
-
-/* Where row `row` of the tile begins: TILE direct ones, then the arranged. Beyond a factor's last
- * it is that one, whose products count for nothing. */
-template <class P>
-__device__ __forceinline__ const unsigned char *find_row(const TensorArgs &a, int product,
-                                                         const BlockTile &t, int row)
-{
-    const ProductArgs &p = a.p;
-    const Factor &f = a.direct[product];
-    if (row >= TILE)
-        return (const unsigned char *)a.lines[product] +
-               (t.batch * t.c_end + min(t.c + row - TILE, t.c_end - 1)) * a.steps * LINE;
-    return (const unsigned char *)((const P *)f.data +
-                                   factor_offset(p, f, t.batch, 0, p.batch_dims) +
-                                   factor_offset(p, f, min(t.r + row, t.r_end - 1),
-                                                 p.batch_dims + (a.arranged ? 0 : p.m_dims),
-                                                 a.arranged ? p.m_dims : p.n_dims));
-}
-
-/* Starts to copy step `step` to a stage; nothing is under way for those that do not exist.
- * from: [row of the tile]; last_bytes: of this thread's 16 in the last step. */
-__device__ __forceinline__ void copy_step(const unsigned char *const *from, int step, int steps,
-                                          int last_bytes, unsigned char *stage)
-{
-    if (step < steps) {
-        const int row = threadIdx.x / 8, unit = threadIdx.x % 8;
-        const long long at = (long long)step * LINE + unit * 16;
-        const int bytes = step + 1 < steps ? 16 : last_bytes;
-#pragma unroll
-        for (int i = 0; i < 2 * TILE; i += THREADS / 8)
-            copy_async(stage + unit_at(row, unit) + i * LINE, from[row + i] + at,
-                       i < TILE ? bytes : 16);
-    }
-    end_copies();
-}
-
-/* One product of a tile. P is what is multiplied: T, or float if a factor is kept. */
-template <class T, class P>
-__device__ __forceinline__ void multiply_tile(const TensorArgs &a, int product, bool is_kept,
-                                              const BlockTile &t, unsigned char *shared,
-                                              float *tile)
-{
-    constexpr int K = line_k(sizeof(P)), V = 16 / sizeof(P), STEPS_PER_RUN = RUN / K;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int columns = (int)min(t.c_end - t.c, (long long)TILE);
-    const unsigned char **from = (const unsigned char **)(shared + a.stages * STAGE_BYTES);
-    from[threadIdx.x] = find_row<P>(a, product, t, threadIdx.x);
-    float sum[2][8][4];
-    const TilePlace place = find_sums(a, tile);
-#pragma unroll
-    for (int i = 0; i < 64; i++) {
-        sum[i / 32][i / 4 % 8][i % 4] = 0.0f;
-        *element_at(place, i / 32, i / 4 % 8, i % 4) = 0.0f;
-    }
-    __syncthreads();
-
-    const long long left = a.p.k - (a.steps - 1LL) * K - threadIdx.x % 8 * V;
-    const int last_bytes = (int)(max(min(left, (long long)V), 0LL) * sizeof(P));
-    for (int step = 0; step < a.stages - 1; step++)
-        copy_step(from, step, a.steps, last_bytes, shared + step * STAGE_BYTES);
-
-    const int r = warp / 2 * 32, c = warp % 2 * 64; /* this warp's */
-    Fragments rows[2];
-    const float *scales = (const float *)0;
-    bool run_fails = false;
-    int now = 0, filled = a.stages - 1; /* stages: of this step, to fill next */
-    for (int step = 0; step < a.steps; step++) {
-        if (a.stages > 3)
-            wait_copies<1>(); /* this step and the next are there */
-        else
-            wait_copies<0>();
-        __syncthreads();
-        copy_step(from, step + a.stages - 1, a.steps, last_bytes, shared + filled * STAGE_BYTES);
-        filled = now;
-        const unsigned char *stage = shared + now * STAGE_BYTES;
-        now = now + 1 == a.stages ? 0 : now + 1;
-        const unsigned char *next = shared + now * STAGE_BYTES;
-        if (step == 0) {
-            take_rows(stage, r, rows[0], P{});
-            take_rows(stage, r + 16, rows[1], P{});
-        }
-        if constexpr (sizeof(P) == 4) {
-            if (step % STEPS_PER_RUN == 0) {
-                scales = a.scales[product] + step / STEPS_PER_RUN * (a.p.rows / a.p.m * t.c_end) +
-                         t.batch * t.c_end + t.c;
-                run_fails = (c + lane < columns && scales[c + lane] == 0.0f) ||
-                            (c + lane + 32 < columns && scales[c + lane + 32] == 0.0f);
-                run_fails = __any_sync(0xffffffffu, run_fails);
-            }
-            if (__any_sync(0xffffffffu, rows[0].doubts || rows[1].doubts || run_fails))
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    if (fails(stage, r + 16 * i) || run_fails) {
-                        multiply_plainly<T>(a, a.p.factor[2 * product + a.arranged], is_kept, t,
-                                            (long long)step * K, stage, tile, i);
-                        for (int n = 0; n < 16; n++)
-                            rows[i].part[n / 4][n % 4] = 0;
-                    }
-        }
-        multiply_stage<P>(stage + TILE * LINE, c, rows, sum);
-        take_rows(next, r, rows[0], P{}); /* after the last: of no use, and no branch */
-        take_rows(next, r + 16, rows[1], P{});
-        if ((step + 1) % STEPS_PER_RUN == 0 || step + 1 == a.steps)
-            add_sums(find_sums(a, tile), scales, columns, sum);
-    }
-    wait_copies<0>();
-    __syncthreads();
-}
-
-template <class T, bool is_any_kept> struct Multiplied {
-    typedef T type;
-};
-template <class T> struct Multiplied<T, true> {
-    typedef float type;
-};
-
-template <template <int> class K, class T>
-__global__ void __launch_bounds__(THREADS, 1) product_tensor(const TensorArgs a)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    typedef K<0> S;
-    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-    extern __shared__ __align__(16) unsigned char shared[];
-    constexpr int TILE_FLOATS = TILE * FINISH_PITCH;
-    const BlockTile t = find_tile(a);
-    float *tile = a.tiles ? a.tiles + blockIdx.x * (long long)(S::PRODUCTS * TILE_FLOATS)
-                          : (float *)(shared + a.stages * STAGE_BYTES + 2 * TILE * sizeof(void *));
-#pragma unroll 1
-    for (int i = 0; i < S::PRODUCTS; i++)
-        multiply_tile<T, P>(a, i, S::KEPT_FACTORS >> (2 * i + a.arranged) & 1, t, shared,
-                            tile + i * TILE_FLOATS);
-    finish_tile<K, T, float, TILE, TILE, FINISH_PITCH>(a.p, tile, t.batch, t.m_tile, t.n_tile);
-#endif
-}
-'''
-
-CUDA_FORWARD = r'''
-/* Forward0: product */
-template <int sweep> struct Forward0;
-template <> struct Forward0<0> : Sweep {
-    static constexpr int OPERANDS = 2, LOADS = 1, STORES = 1, PRODUCTS = 1;
-    static __device__ constexpr int loaded(int i) { return 0; }
-    static __device__ constexpr int stored(int i) { return 1; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = in[0]; /* gemm.bias */
-        const C v1 = product[0];
-        const C v2 = v1 + v0;
-        const C v3 = (C)number[0]; /* scaling_factor */
-        const C v4 = f_sigmoid(v2);
-        const C v5 = v3 * v4;
-        const C v6 = v2 + v5;
-        out[0] = v6;
-    }
-};
-'''
-
-CUDA_BACKWARD = r'''
-/* Backward0: product */
-template <int sweep> struct Backward0;
-template <> struct Backward0<0> : Sweep {
-    static constexpr int OPERANDS = 3, LOADS = 2, STORES = 1, PRODUCTS = 1, KEPT = 4;
-    static __device__ constexpr int loaded(int i) { return i == 0 ? 0 : 1; }
-    static __device__ constexpr int stored(int i) { return 2; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = in[0]; /* gemm.bias */
-        const C v1 = product[0];
-        const C v2 = v1 + v0;
-        const C v3 = (C)number[0]; /* scaling_factor */
-        const C v4 = f_sigmoid(v2);
-        const C v5 = in[1]; /* grad */
-        const C v6 = v5 * v3;
-        const C v7 = (C)1;
-        const C v8 = v7 - v4;
-        const C v9 = v6 * v8;
-        const C v10 = v9 * v4;
-        const C v11 = v5 + v10;
-        out[0] = v11;
-    }
-};
-
-/* Backward2: product */
-template <int sweep> struct Backward2;
-template <> struct Backward2<0> : Sweep {
-    static constexpr int OPERANDS = 1, STORES = 1, PRODUCTS = 1, KEPT_FACTORS = 1;
-    static __device__ constexpr int stored(int i) { return 0; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = product[0];
-        out[0] = v0;
-    }
-};
-
-/* Backward3: product */
-template <int sweep> struct Backward3;
-template <> struct Backward3<0> : Sweep {
-    static constexpr int OPERANDS = 1, STORES = 1, PRODUCTS = 1, KEPT_FACTORS = 1;
-    static __device__ constexpr int stored(int i) { return 0; }
-    template <class C> static __device__ __forceinline__ void
-    element(const double *number, const C *in, const C *product, const C *row, C *out,
-            C *term)
-    {
-        const C v0 = product[0];
-        out[0] = v0;
-    }
-};
-'''
-
-# Grids and scratch.
-LAUNCH_SHARED = r'''
-/* Launches: from operands to grids, on the current device, without PyTorch. */
-#include <cuda_runtime.h>
-#include <stdlib.h>
-#include <algorithm>
-#include <initializer_list>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
-static void check_cuda(cudaError_t error)
-{
-    if (error != cudaSuccess)
-        throw std::runtime_error(std::string("CUDA error: ") + cudaGetErrorString(error));
-}
-
-static void swap_dims(Args &a, int operands, int d, int e)
-{
-    std::swap(a.extent[d], a.extent[e]);
-    for (int i = 0; i < operands; i++)
-        std::swap(a.stride[i][d], a.stride[i][e]);
-}
-
-static void drop_dim(Args &a, int operands, int d, int dims)
-{
-    for (; d + 1 < dims; d++)
-        swap_dims(a, operands, d, d + 1);
-}
-
-/* Of dims [first, first + count), of all `dims`: those of size 1 go, neighbours that every
- * operand walks as one become one; lead >= 0: in the order of that operand's memory. Returns
- * how many are left. */
-static int simplify(Args &a, int operands, int first, int count, int dims, int lead)
-{
-    for (int d = first + count - 1; d >= first; d--)
-        if (a.extent[d] == 1) {
-            drop_dim(a, operands, d, dims--);
-            count--;
-        }
-    for (int d = first + 1; lead >= 0 && d < first + count; d++)
-        for (int e = d; e > first && std::abs(a.stride[lead][e]) > std::abs(a.stride[lead][e - 1]);
-             e--)
-            swap_dims(a, operands, e, e - 1);
-    for (int d = first + count - 2; d >= first; d--) {
-        bool joins = true;
-        for (int i = 0; i < operands; i++)
-            joins = joins && a.stride[i][d] == a.stride[i][d + 1] * a.extent[d + 1];
-        if (!joins)
-            continue;
-        a.extent[d + 1] *= a.extent[d];
-        drop_dim(a, operands, d, dims--);
-        count--;
-    }
-    return count;
-}
-
-static int64_t count_of(const Args &a, int first, int count)
-{
-    int64_t n = 1;
-    for (int d = first; d < first + count; d++)
-        n *= a.extent[d];
-    return n;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static unsigned grid_of(int64_t blocks)
-{
-    if (blocks >= INT64_C(1) << 31)
-        throw std::invalid_argument("a tensor too large for one launch: " + std::to_string(blocks) +
-                                    " blocks");
-    return (unsigned)blocks;
-}
-
-/* Of the current device. */
-static int attribute(cudaDeviceAttr which)
-{
-    int value = 0, device = 0;
-    check_cuda(cudaGetDevice(&device));
-    check_cuda(cudaDeviceGetAttribute(&value, which, device));
-    return value;
-}
-
-/* f(element of that dtype), for dtype_number(dtype) */
-template <class F> static void by_dtype(int dtype, F f)
-{
-    if (dtype == 0)
-        f(float());
-    else if (dtype == 1)
-        f(Float16());
-    else if (dtype == 2)
-        f(Bfloat16());
-    else
-        f(double());
-}
-
-/* Does a factor, as it lies, move along k by 16 bytes of what is multiplied? */
-static bool is_direct(const ProductArgs &p, const Factor &f, int64_t size, int64_t multiplied)
-{
-    bool fits = f.k_stride == 1 && size == multiplied && (uintptr_t)f.data % 16 == 0;
-    for (int d = 0; d < p.batch_dims + p.m_dims + p.n_dims; d++)
-        fits = fits && f.stride[d] * size % 16 == 0;
-    return fits;
-}
-
-/* A copy of a factor for product_tensor(); scales: see there. */
-template <class T, class P, bool direct>
-static void *copy_factor(const Launching &l, const TensorArgs &t, int which, bool is_kept,
-                         float *scales)
-{
-    const int64_t all = t.p.rows / t.p.m * (which % 2 ? t.p.n : t.p.m);
-    const int64_t blocks = divide_up(all, THREADS / 32) * divide_up(t.p.k, RUN);
-    void *copy = l.allocate(l.held, all * t.steps * LINE);
-    if (blocks == 0)
-        return copy;
-    arrange<T, P, direct><<<grid_of(blocks), THREADS, 0, (cudaStream_t)l.stream>>>(
-        t.p, which, is_kept, t.steps, copy, scales);
-    check_cuda(cudaGetLastError());
-    return copy;
-}
-
-/* Sets what product_tensor() takes of p.factor[which]. */
-template <class T, class P>
-static void prepare_factor(const Launching &l, TensorArgs &t, int which, bool is_kept)
-{
-    const ProductArgs &p = t.p;
-    const Factor &f = p.factor[which];
-    const int product = which / 2, right = which % 2;
-    if (t.arranged == right) {
-        const int64_t all = p.rows / p.m * (right ? p.n : p.m);
-        float *scales =
-            (float *)l.allocate(l.held, divide_up(p.k, RUN) * all * (int64_t)sizeof(float));
-        t.scales[product] = scales;
-        t.lines[product] =
-            (const unsigned short *)copy_factor<T, P, false>(l, t, which, is_kept, scales);
-        return;
-    }
-    Factor &to = t.direct[product];
-    to = f;
-    if (is_direct(p, f, is_kept ? sizeof(float) : sizeof(T), sizeof(P)))
-        return;
-    to = {copy_factor<T, P, true>(l, t, which, is_kept, NULL), {}, 1};
-    int64_t stride = t.steps * line_k(sizeof(P));
-    for (int d = p.batch_dims + p.m_dims + p.n_dims - 1; d >= 0; d--)
-        if (d < p.batch_dims || (d >= p.batch_dims + p.m_dims) == (right != 0)) {
-            to.stride[d] = stride;
-            stride *= p.a.extent[d];
-        }
-}
-
-template <class Kernel, class A>
-static void launch_product(const Launching &l, Kernel kernel, int64_t blocks, size_t shared,
-                           const A &a)
-{
-    if (blocks == 0)
-        return;
-    check_cuda(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    kernel<<<grid_of(blocks), THREADS, shared, (cudaStream_t)l.stream>>>(a);
-    check_cuda(cudaGetLastError());
-}
-
-template <template <int> class K, class T>
-static void run_tensor(const Launching &l, const ProductArgs &p, int64_t blocks, size_t room)
-{
-    typedef K<0> S;
-    typedef typename Multiplied<T, S::KEPT_FACTORS != 0>::type P;
-    const size_t tiles = S::PRODUCTS * TILE * FINISH_PITCH * sizeof(float);
-    const size_t offsets = 2 * TILE * sizeof(void *);
-    TensorArgs t = {};
-    t.p = p;
-    t.arranged = p.n < p.m;
-    t.steps = (int)divide_up(p.k, line_k(sizeof(P)));
-    for (int i = 0; i < 2 * S::PRODUCTS; i++)
-        prepare_factor<T, P>(l, t, i, S::KEPT_FACTORS >> i & 1);
-    const bool has_room = 3 * STAGE_BYTES + offsets + tiles <= room;
-    const size_t rest = offsets + (has_room ? tiles : 0);
-    t.stages = 4 * STAGE_BYTES + rest <= room ? 4 : 3;
-    if (!has_room)
-        t.tiles = (float *)l.allocate(l.held, blocks * (int64_t)tiles);
-    launch_product(l, product_tensor<K, T>, blocks, t.stages * STAGE_BYTES + rest, t);
-}
-
-/* Factors are operands OPERANDS, OPERANDS + 1, ... of a; dims: batch, m's, n's. */
-template <template <int> class K, class T>
-static void run_product(const Launching &l, Args a, int batch_dims, int m_dims, int n_dims,
-                        int64_t k, const int64_t *k_strides)
-{
-    typedef K<0> S;
-    typedef typename ComputedIn<T>::type C;
-    const int operands = S::OPERANDS + 2 * S::PRODUCTS;
-    const bool reduces = a.reduced > 0;
-    ProductArgs p = {};
-    int dims = batch_dims + m_dims + n_dims;
-    const int64_t batches = count_of(a, 0, batch_dims);
-    p.k = k;
-    p.m = count_of(a, batch_dims, m_dims);
-    p.n = count_of(a, batch_dims + m_dims, n_dims);
-    p.rows = batches * p.m;
-    p.n_dims = simplify(a, operands, batch_dims + m_dims, n_dims, dims, -1);
-    dims -= n_dims - p.n_dims;
-    p.m_dims = simplify(a, operands, batch_dims, m_dims, dims, -1);
-    dims -= m_dims - p.m_dims;
-    p.batch_dims = simplify(a, operands, 0, batch_dims, dims, -1);
-    a.reduced = reduces ? p.n_dims : 0;
-    a.kept = p.batch_dims + p.m_dims + (reduces ? 0 : p.n_dims);
-    for (int i = 0; i < 2 * S::PRODUCTS; i++) {
-        p.factor[i].data = a.data[S::OPERANDS + i];
-        for (int d = 0; d < MAX_DIMS; d++)
-            p.factor[i].stride[d] = a.stride[S::OPERANDS + i][d];
-        p.factor[i].k_stride = k_strides[i];
-    }
-    p.a = a;
-    if (p.rows == 0)
-        return;
-    const size_t room = (size_t)attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    const bool tensor = sizeof(T) < 8 && attribute(cudaDevAttrComputeCapabilityMajor) >= 8 &&
-                        room >= 3 * STAGE_BYTES + 2 * TILE * sizeof(void *);
-    const int64_t side = tensor ? (int64_t)TILE : (int64_t)PLAIN_TILE;
-    p.m_tiles = divide_up(p.m, side);
-    p.n_tiles = divide_up(p.n, side);
-    p.terms = l.allocate(l.held, S::TERMS * p.n_tiles * p.rows * (int64_t)sizeof(Partial<C>));
-    const int64_t blocks = batches * p.m_tiles * p.n_tiles;
-    if (!tensor)
-        launch_product(l, product_plain<K, T>, blocks,
-                       S::PRODUCTS * PLAIN_TILE * PLAIN_PITCH * sizeof(C), p);
-    else if constexpr (sizeof(T) < 8)
-        run_tensor<K, T>(l, p, blocks, room);
-    if constexpr (S::TERMS > 0) {
-        finish_rows<K, 0, T><<<grid_of(divide_up(p.rows, THREADS / 32)), THREADS, 0,
-                               (cudaStream_t)l.stream>>>(p.a, p.n_tiles, p.terms,
-                                                                   (void *)0);
-        check_cuda(cudaGetLastError());
-    }
-}
-'''
-
-LAUNCH_FORWARD = r'''
-void launch_Forward0(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_product<Forward0, decltype(t)>(l, a, 0, 1, 1, k, steps);
-    });
-}
-'''
-
-LAUNCH_BACKWARD = r'''
-void launch_Backward0(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_product<Backward0, decltype(t)>(l, a, 0, 1, 1, k, steps);
-    });
-}
-
-void launch_Backward2(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_product<Backward2, decltype(t)>(l, a, 0, 1, 1, k, steps);
-    });
-}
-
-void launch_Backward3(int dtype, const Launching &l, const Args &a, int64_t k,
-                      const int64_t *steps)
-{
-    by_dtype(dtype, [&](auto t) {
-        run_product<Backward3, decltype(t)>(l, a, 0, 1, 1, k, steps);
-    });
-}
-'''
-
 
 _extensions = []
 _lean = {name: True for name in ("no_implicit_headers",)
@@ -7901,33 +8773,29 @@ def _serve(extension, function):
     return call
 
 
-def _build(host, cuda, function):
+def _build(host, function):
     home = cpp_extension.CUDA_HOME
     if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
         raise RuntimeError(
             "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
             "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
-    # What is CUDA has nothing of PyTorch: that takes nvcc a minute.
     cpp = _inline(HOST_SHARED + host, set())
     extension = cpp_extension.load_inline(
-        name="ogive_" + hashlib.sha256((cuda + cpp + str(UNITS)).encode()).hexdigest()[:16],
-        cpp_sources=cpp, cuda_sources=[cuda] if cuda else None, with_cuda=True,
-        functions=[function, "missing", "add_unit", "kernels"], extra_cflags=["-O1"],
-        extra_cuda_cflags=["-O3", "--fmad=false"], **_lean)
+        name="ogive_" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],
+        cpp_sources=cpp, with_cuda=True, extra_cflags=["-O1"],
+        functions=[function, "missing", "add_unit", "kernels"], **_lean)
     _extensions.append(extension)
     return _serve(extension, getattr(extension, function))
 
 
 @functools.lru_cache(maxsize=None)
 def _forward():
-    return _build(HOST_FORWARD, _inline('#include "pytorch/call.cuh"\n' + CUDA_SHARED + CUDA_FORWARD
-                                         + LAUNCH_SHARED + LAUNCH_FORWARD, set()), "forward")
+    return _build(HOST_FORWARD, "forward")
 
 
 @functools.lru_cache(maxsize=None)
 def _backward():
-    return _build(HOST_BACKWARD, _inline('#include "pytorch/call.cuh"\n' + CUDA_SHARED + CUDA_BACKWARD
-                                         + LAUNCH_SHARED + LAUNCH_BACKWARD, set()), "backward")
+    return _build(HOST_BACKWARD, "backward")
 
 
 class _Formula(torch.autograd.Function):
