@@ -461,7 +461,8 @@ static PyType_Spec spec = {.name = "ogive.Formula",
 
 int core_formula_init(PyObject *module)
 {
-    core_formula_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (!core_formula_type)
+        core_formula_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!core_formula_type || PyObject_SetAttrString((PyObject *)core_formula_type,
                                                      "__script_if_tracing_wrapper", Py_True))
         return -1;

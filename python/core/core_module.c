@@ -73,36 +73,53 @@ static PyMethodDef functions[] = {
     {"functions", list_functions, METH_NOARGS, functions_doc},
     {"_restore", restore, METH_VARARGS, restore_doc},
     {"_estimate", core_estimate, METH_VARARGS,
-     "_estimate(machine, by, kind, dtype, bytes, operations, follows, records, ...): ogive_estimate()."},
+     "_estimate(machine, by, kind, dtype, bytes, operations, follows, records, ...): "
+     "ogive_estimate()."},
     {"_register_torch", core_torch_register, METH_O,
      "_register_torch(table): the functions that core_torch.c asks."},
     {"_operator", (PyCFunction)(void (*)(void))core_operator, METH_FASTCALL | METH_KEYWORDS,
      "_operator(inputs, formula, ...): torch.ops.ogive.run for plain tensors, else PyTorch's."},
     {0}};
 
+static int make_exceptions(void)
+{
+    if (!core_formula_error)
+        core_formula_error = PyErr_NewExceptionWithDoc(
+            "ogive.FormulaError",
+            "The text of a formula is wrong; offset is the index of the character, or None.",
+            PyExc_ValueError, NULL);
+    if (!core_device_error)
+        core_device_error = PyErr_NewExceptionWithDoc(
+            "ogive.DeviceError", "What a device reported.", PyExc_RuntimeError, NULL);
+    return core_formula_error && core_device_error ? 0 : -1;
+}
+
+/* Called for every import that makes a module; types and exceptions are static variables, made
+ * once, which interpreters must not share. */
+static int fill_module(PyObject *module)
+{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ogive works in the main interpreter of a process alone: "
+                        "this is a sub-interpreter");
+        return -1;
+    }
+    if (make_exceptions() || core_formula_init(module) ||
+        PyModule_AddObjectRef(module, "FormulaError", core_formula_error) ||
+        PyModule_AddObjectRef(module, "DeviceError", core_device_error))
+        return -1;
+    return PyModule_AddStringConstant(module, "__version__", ogive_version());
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill_module}, {0, NULL}};
+
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "ogive._core",
-                                 .m_doc = "The C part of ogive.", .m_size = -1,
-                                 .m_methods = functions};
+                                 .m_doc = "The C part of ogive.", .m_methods = functions,
+                                 .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__core(void); /* Python calls it by name */
 
 PyMODINIT_FUNC PyInit__core(void)
 {
-    PyObject *module = PyModule_Create(&definition);
-    if (!module)
-        return NULL;
-    core_formula_error = PyErr_NewExceptionWithDoc(
-        "ogive.FormulaError",
-        "The text of a formula is wrong; offset is the index of the character, or None.",
-        PyExc_ValueError, NULL);
-    core_device_error = PyErr_NewExceptionWithDoc("ogive.DeviceError", "What a device reported.",
-                                                  PyExc_RuntimeError, NULL);
-    if (!core_formula_error || !core_device_error || core_formula_init(module) ||
-        PyModule_AddObjectRef(module, "FormulaError", core_formula_error) ||
-        PyModule_AddObjectRef(module, "DeviceError", core_device_error) ||
-        PyModule_AddStringConstant(module, "__version__", ogive_version())) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+    return PyModuleDef_Init(&definition);
 }

@@ -4,6 +4,8 @@ DLPack objects that lie. An exception is an answer; a crash or a lost deleter is
 
 import ctypes
 import gc
+import importlib
+import sys
 import threading
 
 import numpy as np
@@ -242,3 +244,32 @@ def test_deleter_runs_without_the_exception():
         ogive.compile("x + 1")(Curious(shape=(-4,)), out=Curious())
     gc.collect()
     assert seen == ["3", "3"] and Liar.taken == Liar.ended
+
+
+# ---- interpreters -----------------------------------------------------------------------
+
+
+def test_sub_interpreters_are_refused():
+    """Whether the main interpreter has the module already or not; which goes on with it."""
+    interpreters = pytest.importorskip("_xxsubinterpreters")  # up to CPython 3.12
+    other = interpreters.create()
+    try:
+        with pytest.raises(Exception, match="the main interpreter of a process alone"):
+            interpreters.run_string(other, f"import sys; sys.path[:] = {sys.path!r}; import ogive._core")
+    finally:
+        interpreters.destroy(other)
+    x = torch.randn(3)
+    assert torch.equal(ogive.compile("x + 1")(x), x + 1)
+
+
+def test_a_second_import():
+    """What the first import made is what the second has."""
+    before, error = ogive.compile("x + 1"), ogive.FormulaError
+    module = sys.modules.pop("ogive._core")
+    try:
+        again = importlib.import_module("ogive._core")
+        assert type(again.compile("x * 2")) is type(before) and again.FormulaError is error
+        with pytest.raises(error):
+            again.compile("x +")
+    finally:
+        sys.modules["ogive._core"] = module
