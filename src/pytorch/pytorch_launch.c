@@ -222,11 +222,10 @@ static void add_bind(const writer *w, const og_kernel *kernel, const og_access *
     og_text_add(w->text, "});\n");
 }
 
-static void add_operands(const writer *w, const og_kernel *kernel,
-                         const og_pytorch_operand *operands)
+static void add_operands(const writer *w, const og_kernel *kernel)
 {
     for (int32_t i = 0; i < kernel->access_count; i++) {
-        if (operands[i].is_number)
+        if (og_pytorch_is_number(w->program, w->roles, &kernel->accesses[i]))
             continue;
         int32_t rank = w->program->plan.buffers[kernel->accesses[i].buffer].rank;
         if (!w->program->is_uniform) {
@@ -261,8 +260,7 @@ static void add_space(const writer *w, const og_kernel *kernel)
 }
 
 /* "{"Forward0", 2, ...}": what Facts holds. */
-static void add_facts(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
-                      const char *name)
+static void add_facts(const writer *w, const og_kernel *kernel, const char *name)
 {
     const og_plan *plan = &w->program->plan;
     const og_cuda_facts *facts = &w->program->units[kernel - plan->kernels].facts;
@@ -273,7 +271,7 @@ static void add_facts(const writer *w, const og_kernel *kernel, const og_pytorch
         results |= (unsigned)(kind == OG_BUFFER_OUTPUT) << a;
         stored |= (unsigned)og_kernel_stores(kernel, a) << a;
         kept |= (unsigned)(kind == OG_BUFFER_TEMPORARY) << a;
-        numbers |= (unsigned)operands[a].is_number << a;
+        numbers |= (unsigned)og_pytorch_is_number(w->program, w->roles, &kernel->accesses[a]) << a;
     }
     og_text_add(w->text, "{\"%s\", %d, 0x%x, 0x%x, 0x%x, 0x%x, %d, %d", name,
                 (int)kernel->access_count, results, stored, kept, numbers, facts->is_costly,
@@ -286,11 +284,10 @@ static void add_facts(const writer *w, const og_kernel *kernel, const og_pytorch
 }
 
 /* A kernel without products. */
-static void add_any(const writer *w, const og_kernel *kernel, const og_pytorch_operand *operands,
-                    const char *name)
+static void add_any(const writer *w, const og_kernel *kernel, const char *name)
 {
     og_text_add(w->text, "        static const Facts facts = ");
-    add_facts(w, kernel, operands, name);
+    add_facts(w, kernel, name);
     og_text_add(w->text, ";\n        if (!run_%s(facts, a, options))\n            return {};\n",
                 kernel->space.n_reduced ? "reduced" : "vectors");
 }
@@ -345,8 +342,7 @@ static bool add_hopper(const writer *w, const og_kernel *kernel, const char *nam
     return true;
 }
 
-static void add_product(const writer *w, const og_kernel *kernel,
-                        const og_pytorch_operand *operands, const char *name)
+static void add_product(const writer *w, const og_kernel *kernel, const char *name)
 {
     const og_plan *plan = &w->program->plan;
     const og_matrices *of = &kernel->matrices;
@@ -368,7 +364,7 @@ static void add_product(const writer *w, const og_kernel *kernel,
     og_text_add(w->text, ";\n");
     bool has_hopper = add_hopper(w, kernel, name);
     og_text_add(w->text, "        static const ProductFacts facts = {");
-    add_facts(w, kernel, operands, name);
+    add_facts(w, kernel, name);
     og_text_add(w->text, ", %d, %d, %d, %d, {%d, %d}, %d, %d};\n", (int)of->batch_rank,
                 (int)of->m_rank, (int)of->n_rank,
                 (int)(kernel->space.rank - kernel->space.n_reduced), is_kept[0], is_kept[1],
@@ -380,12 +376,9 @@ static void add_product(const writer *w, const og_kernel *kernel,
 static void add_kernel(const writer *w, int32_t k)
 {
     const og_kernel *kernel = &w->program->plan.kernels[k];
-    og_pytorch_operand operands[64];
-    int32_t count;
     char name[32], kind[64];
     snprintf(name, sizeof name, "%s%d", w->program->name, (int)k);
     og_kernel_name(kernel, kind);
-    og_pytorch_operands(w->program, w->roles, kernel, operands, &count);
     uint64_t needs = w->needs[k], all = 0;
     for (int32_t r = 0; r < w->program->plan.output_count; r++)
         all |= UINT64_C(1) << r;
@@ -404,11 +397,11 @@ static void add_kernel(const writer *w, int32_t k)
     add_results(w, kernel);
     og_text_add(w->text, "        Args a = {};\n");
     add_space(w, kernel);
-    add_operands(w, kernel, operands);
+    add_operands(w, kernel);
     if (og_pytorch_form(kernel) == OG_KERNEL_PRODUCT)
-        add_product(w, kernel, operands, name);
+        add_product(w, kernel, name);
     else
-        add_any(w, kernel, operands, name);
+        add_any(w, kernel, name);
     og_text_add(w->text, "    }\n");
 }
 

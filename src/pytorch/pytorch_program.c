@@ -232,19 +232,12 @@ int32_t og_pytorch_number(const og_pytorch_program *program, const og_pytorch_ro
     return number;
 }
 
-void og_pytorch_operands(const og_pytorch_program *program, const og_pytorch_role *roles,
-                         const og_kernel *kernel, og_pytorch_operand *operands, int32_t *count)
+bool og_pytorch_is_number(const og_pytorch_program *program, const og_pytorch_role *roles,
+                          const og_access *access)
 {
-    *count = 0;
-    for (int32_t a = 0; a < kernel->access_count; a++) {
-        const og_buffer *buffer = &program->plan.buffers[kernel->accesses[a].buffer];
-        bool is_number =
-            buffer->kind == OG_BUFFER_INPUT &&
-            (buffer->index >= program->tensor_count || roles[buffer->index] == OG_PYTORCH_SCALAR);
-        operands[a].is_number = is_number;
-        operands[a].index =
-            is_number ? og_pytorch_number(program, roles, buffer->index) : (*count)++;
-    }
+    const og_buffer *buffer = &program->plan.buffers[access->buffer];
+    return buffer->kind == OG_BUFFER_INPUT &&
+           (buffer->index >= program->tensor_count || roles[buffer->index] == OG_PYTORCH_SCALAR);
 }
 
 void og_pytorch_access_dims(const og_plan *plan, const og_kernel *kernel, const og_access *access,

@@ -71,16 +71,9 @@ void og_pytorch_program_free(og_pytorch_program *program);
 typedef enum { OG_KERNEL_POINTWISE, OG_KERNEL_ROWS, OG_KERNEL_PRODUCT } og_kernel_form;
 og_kernel_form og_pytorch_form(const og_kernel *kernel);
 
-/* What an access of a kernel is: operand number index, or (is_number) an argument. */
-typedef struct {
-    bool is_number;
-    int32_t index;
-} og_pytorch_operand;
-
-/* Of all accesses of a kernel; *count: of operands. numbers: inputs that are numbers are
- * numbered by their place among the program's numbers (scalars, then counts). */
-void og_pytorch_operands(const og_pytorch_program *program, const og_pytorch_role *roles,
-                         const og_kernel *kernel, og_pytorch_operand *operands, int32_t *count);
+/* Is what an access reads a number that the caller gives, a scalar or a count, and no tensor? */
+bool og_pytorch_is_number(const og_pytorch_program *program, const og_pytorch_role *roles,
+                          const og_access *access);
 /* The number of input, a scalar or a count, among the program's numbers. */
 int32_t og_pytorch_number(const og_pytorch_program *program, const og_pytorch_role *roles,
                           int32_t input);

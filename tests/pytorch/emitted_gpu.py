@@ -6,8 +6,8 @@
 
 FOLDER holds NAME.py for the cases of emitted_cases.py (tests/pytorch/emit_cases writes
 them). Every file is built and run in a process of its own, as many at a time as there are
-cores: dtypes, strides, gradients, streams, special values, bad input. Exits with 1 if
-anything is wrong; the last line is "N cases, N failed".
+cores, since each dtype and layout has kernels compiled: dtypes, strides, gradients, streams,
+special values, bad input. Exits with 1 if anything is wrong; the last line is "N cases, N failed".
 """
 import concurrent.futures
 import importlib.util
@@ -72,7 +72,7 @@ def compare(got, want, dtype, what, eager=None):
 
 def check_values(model, name, run, dtype):
     _, _, _, reference, low, high = CASES[name]
-    for layout in ("contiguous", "transposed", "strided"):
+    for layout in ("contiguous", "transposed", "strided")[:3 if dtype == torch.float32 else 1]:
         inputs = [torch.empty(shape, dtype=torch.float64, device="cuda").uniform_(low, high).to(dtype)
                   for shape in run.values()]
         inputs = [dict(layouts(x)).get(layout, x).detach().requires_grad_() for x in inputs]
@@ -165,35 +165,31 @@ def check_file(path):
         assert is_hopper == any("wgmma" in line for line in module.kernels()), "which kernels served"
 
 
-def build(path, which):
-    code = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n" \
-           f"from emitted_gpu import load\nimport pathlib\nload(pathlib.Path({str(path)!r}))._{which}()"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+def check_apart(folder, name):
+    """One case, in a process of its own: what it prints, and whether it is right."""
+    done = subprocess.run([sys.executable, __file__, folder, name], capture_output=True, text=True,
                           env={**os.environ, "MAX_JOBS": "2"})
+    return done.stdout[:done.stdout.rfind("1 cases")] or done.stderr[-3000:], done.returncode == 0
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
     names = sys.argv[2:] or sorted(CASES)
-    failed = set()
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(build, folder / f"{n}.py", which): n for which in ("forward", "backward")
-                for n in names}
-        for job in concurrent.futures.as_completed(jobs):
-            if job.result().returncode:
-                failed.add(jobs[job])
-                print("FAIL", jobs[job], job.result().stderr[-3000:], flush=True)
-    for name in names:
-        if name in failed:
-            continue
+    failed = 0
+    if len(names) == 1:
         torch.manual_seed(1)
         try:
-            check_file(folder / f"{name}.py")
-            print("ok  ", name, flush=True)
+            check_file(folder / f"{names[0]}.py")
+            print("ok  ", names[0], flush=True)
         except Exception:
-            failed.add(name)
-            print("FAIL", name, traceback.format_exc()[-1500:], flush=True)
-    print(f"{len(names)} cases, {len(failed)} failed")
+            failed = 1
+            print("FAIL", names[0], traceback.format_exc()[-1500:], flush=True)
+    else:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for text, is_right in pool.map(lambda name: check_apart(folder, name), names):
+                failed += not is_right
+                print(text, end="", flush=True)
+    print(f"{len(names)} cases, {failed} failed")
     sys.exit(bool(failed))
 
 

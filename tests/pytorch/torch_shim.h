@@ -28,17 +28,9 @@ enum cudaDeviceAttr {
 
 typedef int cudaError_t;
 enum { cudaSuccess };
-static inline cudaError_t cudaGetLastError()
-{
-    return cudaSuccess;
-}
 static inline cudaError_t cudaGetDevice(int *device)
 {
     return *device = 0;
-}
-static inline const char *cudaGetErrorString(cudaError_t)
-{
-    return "an error";
 }
 
 /* EMULATOR_SHARED: bytes of a block's shared memory; 232448 (H100) if not set. EMULATOR_HOPPER=1: it
