@@ -102,21 +102,27 @@ static void test_compile(void **unused)
     static const struct {
         const char *text;
         case_shape shapes[2];
+        const char *mark; /* of its source */
     } kinds[] = {
-        {"conv2d(x, w)", {SHAPE(64, 3, 256, 256), SHAPE(16, 3, 3, 3)}},
-        {"conv2d(x, w, padding=1)", {SHAPE(64, 64, 128, 128), SHAPE(128, 64, 3, 3)}},
+        {"conv2d(x, w)", {SHAPE(64, 3, 256, 256), SHAPE(16, 3, 3, 3)}, "og_seen_loader"},
+        {"conv2d(x, w, padding=1)",
+         {SHAPE(64, 64, 128, 128), SHAPE(128, 64, 3, 3)},
+         "og_seen_loader"},
         {"tanh(conv2d(x, w, padding=1, stride=2))",
-         {SHAPE(16, 512, 28, 28), SHAPE(512, 512, 3, 3)}},
-        {"conv3d(x, w)", {SHAPE(16, 3, 24, 40, 40), SHAPE(64, 3, 3, 3, 3)}},
-        {"conv2d(x, w, groups=64)", {SHAPE(64, 64, 128, 128), SHAPE(64, 1, 3, 3)}},
-        {"conv_transpose2d(x, w)", {SHAPE(16, 32, 128, 128), SHAPE(32, 64, 5, 9)}},
+         {SHAPE(16, 512, 28, 28), SHAPE(512, 512, 3, 3)},
+         "og_seen_loader"},
+        {"conv3d(x, w)", {SHAPE(16, 3, 24, 40, 40), SHAPE(64, 3, 3, 3, 3)}, "og_seen_loader"},
+        {"conv2d(x, w, groups=64)", {SHAPE(64, 64, 128, 128), SHAPE(64, 1, 3, 3)}, "og_add_tap"},
+        {"conv_transpose2d(x, w)",
+         {SHAPE(16, 32, 128, 128), SHAPE(32, 64, 5, 9)},
+         "og_seen_loader"},
     };
     static const og_dtype dtypes[] = {OG_FLOAT32, OG_BFLOAT16, OG_FLOAT64};
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
         for (size_t a = 0; a < TEST_COUNT(archs); a++)
             for (size_t d = 0; d < (a ? 1 : TEST_COUNT(dtypes)); d++)
-                compile_spilt(kinds[i].text, kinds[i].shapes, dtypes[d], archs[a], "og_seen_loader",
+                compile_spilt(kinds[i].text, kinds[i].shapes, dtypes[d], archs[a], kinds[i].mark,
                               0);
 }
 

@@ -539,7 +539,9 @@ ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const o
 {
     og_planner b = {.graph = graph, .types = types, .rules = rules, .plan = plan, .error = error};
     memset(plan, 0, sizeof *plan);
-    ogive_status status = start(&b, inputs, outputs);
+    ogive_status status = og_lower_depthwise(&b);
+    if (status == OGIVE_OK)
+        status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)
         status = place_anchors(&b);
     if (status == OGIVE_OK)

@@ -194,6 +194,9 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 /* Exchanges factors and moves dims, as og_matrices has them, and fills kernel->matrices. */
 void og_see_matrices(og_kernel *kernel);
 
+/* plan_depthwise.c: b->graph and b->types without convolutions that are no products. */
+ogive_status og_lower_depthwise(og_planner *b);
+
 /* plan_convolution.c: into how many kernels a product is cut. */
 int64_t og_count_phases(const og_planner *b, int32_t node);
 /* Gives kernel, whose accesses are those of all of node, the space and product of one of them. */

@@ -140,7 +140,7 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
         }
         if (node->sliding.rank || node->op == OG_OP_index)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
-                    "%s: PyTorch files have no pooling; ogive.torch has",
+                    "%s: PyTorch files have no windows; ogive.torch has",
                     og_node_label(f->graph, node));
         if (og_op_slices(node->op))
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,

@@ -371,20 +371,22 @@ static const struct {
     const char *name;       /* explain says "no NAME: why" */
     og_cuda_refuse *refuse; /* NULL: takes all */
     ogive_status (*emit)(og_cuda_emitter *e);
+    bool sees; /* reads by og_loads, that is through windows, too */
 } choices[] = {
-    {POINTWISE, "transposing", og_cuda_refuse_transpose, og_cuda_emit_transpose},
-    {POINTWISE, "table", og_cuda_refuse_table, og_cuda_emit_table},
-    {POINTWISE, "vectors", NULL, og_cuda_emit_pointwise},
-    {COLUMNS, "columns", NULL, og_cuda_emit_columns},
-    {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared},
-    {ROWS, "rows", NULL, og_cuda_emit_rows},
-    {PRODUCT, "wgmma", og_cuda_refuse_hopper_float32, og_cuda_emit_hopper_float32},
-    {PRODUCT, "wgmma", og_cuda_refuse_hopper_halves, og_cuda_emit_hopper_halves},
-    {PRODUCT, "tensor cores", og_cuda_refuse_mma, og_cuda_emit_mma},
-    {PRODUCT, "CUDA cores", NULL, og_cuda_emit_product},
+    {POINTWISE, "transposing", og_cuda_refuse_transpose, og_cuda_emit_transpose, false},
+    {POINTWISE, "table", og_cuda_refuse_table, og_cuda_emit_table, false},
+    {POINTWISE, "vectors", NULL, og_cuda_emit_pointwise, true},
+    {COLUMNS, "windows", og_cuda_refuse_windows, og_cuda_emit_windows, true},
+    {COLUMNS, "columns", NULL, og_cuda_emit_columns, true},
+    {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared, false},
+    {ROWS, "rows", NULL, og_cuda_emit_rows, true},
+    {PRODUCT, "wgmma", og_cuda_refuse_hopper_float32, og_cuda_emit_hopper_float32, true},
+    {PRODUCT, "wgmma", og_cuda_refuse_hopper_halves, og_cuda_emit_hopper_halves, true},
+    {PRODUCT, "tensor cores", og_cuda_refuse_mma, og_cuda_emit_mma, true},
+    {PRODUCT, "CUDA cores", NULL, og_cuda_emit_product, true},
 };
 
-/* Are operands seen through windows, or numbered? Only bodies that read by og_loads take them. */
+/* Are operands seen through windows, or numbered? */
 static bool has_windows(const og_kernel *kernel)
 {
     for (int32_t a = 0; a < kernel->access_count; a++)
@@ -396,14 +398,15 @@ static bool has_windows(const og_kernel *kernel)
 static ogive_status emit_best(og_cuda_emitter *e)
 {
     kernel_kind kind = kind_of(e);
-    const bool plain_only = og_cuda_serves(e) || (kind != PRODUCT && has_windows(e->kernel));
+    const bool has_seen = has_windows(e->kernel), serves = og_cuda_serves(e);
     size_t i = 0;
     e->vector_dim = e->kernel->space.rank - 1;
     if (e->wishes->body == OG_CUDA_MMA_PAIRS || e->wishes->body == OG_CUDA_MMA_HALVES)
         return og_cuda_emit_mma(e);
     for (;; i++) {
         const char *why = NULL;
-        if (choices[i].kind != kind || (plain_only && choices[i].refuse))
+        if (choices[i].kind != kind || (serves && choices[i].refuse) ||
+            (has_seen && !choices[i].sees))
             continue;
         if (choices[i].refuse)
             OG_TRY(choices[i].refuse(e, &why));

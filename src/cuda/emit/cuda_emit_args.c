@@ -277,13 +277,17 @@ static void add_window_places(og_cuda_emitter *e, int32_t place)
     for (int32_t i = 0; i < kernel->access_count; i++)
         for (int32_t w = 0; w < kernel->accesses[i].window_count; w++, place++) {
             const og_window *window = &kernel->accesses[i].windows[w];
-            uint32_t moves = 0;
-            for (int32_t d = 0; d < kernel->space.rank; d++)
+            uint32_t moves = 0, ones = 0;
+            for (int32_t d = 0; d < kernel->space.rank; d++) {
                 moves |= (uint32_t)(og_window_step(window, d) != 0) << d;
+                ones |= (uint32_t)(og_window_step(window, d) == 1) << d;
+            }
             og_text_add(&e->places,
                         "template <> struct og_operand<%d> {\n"
-                        "    enum { moves = 0x%x, motion = OG_STRIDED, divides = %d };\n};\n",
-                        (int)place, (unsigned)moves, window->divisor > 1);
+                        "    enum { moves = 0x%x, motion = OG_STRIDED, divides = %d, ones = 0x%x, "
+                        "is_unit = %d };\n};\n",
+                        (int)place, (unsigned)moves, window->divisor > 1, (unsigned)ones,
+                        window->stride == 1);
         }
 }
 
@@ -351,8 +355,10 @@ void og_cuda_add_operands(og_cuda_emitter *e)
     else
         og_text_add(to, "OG_VECTOR_DIM = %d, OG_SEVERAL_ROWS = %d", (int)e->vector_dim,
                     e->vector_dim < kernel->space.rank - kernel->space.n_reduced);
-    og_text_add(to, ", OG_BF16_BY_TWO = %d, OG_MENDS = %d };\ntypedef og_indices<",
-                kernel->space.n_reduced && !kernel->product_count, e->mends);
+    og_text_add(to,
+                ", OG_BF16_BY_TWO = %d, OG_MENDS = %d, OG_WHOLE_IS_SEEN = %d };\n"
+                "typedef og_indices<",
+                kernel->space.n_reduced && !kernel->product_count, e->mends, e->sees_whole);
     for (int32_t i = 0; i < kernel->access_count; i++)
         if (og_cuda_number_of(e, i) < 0)
             e->list[tensors++] = i;

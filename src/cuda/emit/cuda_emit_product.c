@@ -158,6 +158,40 @@ static bool join_k(const og_kernel *kernel, og_factor *f)
     return true;
 }
 
+/* What one step along dim d of k, or of the space, adds to the offset. */
+static int64_t step_of_seen(const og_kernel *kernel, const og_factor *f, bool is_k, int32_t d)
+{
+    int64_t step = is_k ? kernel->products[0].k_dims.stride[f->is_right][d] : f->access->stride[d];
+    for (int32_t w = 0; w < f->access->window_count; w++) {
+        const og_window *window = &f->access->windows[w];
+        if (is_k && window->tap == d)
+            step += window->reach * window->stride;
+        if (!is_k && window->place == d)
+            step += window->step * window->stride;
+    }
+    return llabs(step);
+}
+
+/* What neighbouring threads have of it: k or rows, of whatever more lie close to each other. */
+static const char *along_of_seen(const og_kernel *kernel, const og_factor *f)
+{
+    enum { CLOSE = 4 }; /* elements: of a sector of 32 bytes, two are used */
+    const og_matrices *s = &kernel->matrices;
+    const og_k_dims *k = &kernel->products[0].k_dims;
+    int32_t rows_end = s->batch_rank + s->m_rank;
+    int32_t dim = f->is_right ? og_column_dim(kernel) : s->m_rank ? rows_end - 1 : -1;
+    int64_t rows = 1, terms = 1;
+    if (dim >= 0 && step_of_seen(kernel, f, false, dim) <= CLOSE)
+        rows = kernel->space.extent[dim];
+    for (int32_t d = k->rank - 1; d >= 0; d--) {
+        int64_t step = step_of_seen(kernel, f, true, d);
+        if (d == k->rank - 1 ? step > CLOSE : step != terms)
+            break;
+        terms *= k->extent[d];
+    }
+    return og_min(terms, 32) > og_min(rows, 32) ? "OG_ALONG_K" : "OG_ALONG_ROWS";
+}
+
 /* "p.offset += i * a.right0_2;", and the same of windows' places. */
 static void add_step(og_cuda_emitter *e, const char *factor, char of, int32_t dim, int32_t window,
                      int64_t step)
@@ -318,6 +352,7 @@ static void add_factor(og_cuda_emitter *e, og_factor *f)
     snprintf(name, sizeof name, "%s_k", pointer);
     snprintf(const_type, sizeof const_type, "const %s", type);
     bool is_seen = og_kernel_convolves(e->kernel) && !join_k(e->kernel, f);
+    const char *along = is_seen ? along_of_seen(e->kernel, f) : along_of(e->kernel, f);
     if (og_cuda_serves(e)) {
         add_any_element(e, f, pointer);
     } else {
@@ -328,8 +363,8 @@ static void add_factor(og_cuda_emitter *e, og_factor *f)
                     "    enum { along = %s, is_seen = %d, is_right = %d, windows = %d };\n"
                     "    OG_FN og_number widen(element x)\n    {\n        return %s(x);\n    }\n"
                     "    OG_FN element missing()\n    {\n        return %s;\n    }\n",
-                    pointer, type, along_of(e->kernel, f), is_seen, f->is_right,
-                    (int)f->access->window_count, widen[dtype] ? widen[dtype] : "",
+                    pointer, type, along, is_seen, f->is_right, (int)f->access->window_count,
+                    widen[dtype] ? widen[dtype] : "",
                     !f->is_right                                ? "0"
                     : og_dtype_bytes(dtype) == sizeof(uint16_t) ? "0x8000"
                                                                 : "-0.0f");

@@ -36,6 +36,7 @@ template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
     static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
     static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
     static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
+    static constexpr int ones = 0, is_unit = 0; /* it depends on the tensor */
 };
 #else
 template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {

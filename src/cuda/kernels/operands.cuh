@@ -9,13 +9,15 @@
  *   OG_WINDOWS       windows that they are seen through. Window w is place OG_OPERANDS + w, which
  *                    moves as operands do; og_all_places: og_indices<0, 1, ...>
  *   OG_VECTOR_DIM    the dim of the space that vectors of OG_V elements lie in
+ *   OG_WHOLE_IS_SEEN 1: windows of what is loaded whole see all of it
  *   OG_BF16_BY_TWO   1: elements of bfloat16 vectors are taken from words of two
  *   og_operand<n>    emitted below, a dtype's struct with
  *                      moves    bit d: along dim d it moves
  *                      motion   along the vector dim: OG_STILL, OG_UNIT (neighbours) or
  *                               OG_STRIDED; or OG_SEEN, through windows [first_window, first_window
  *                               + windows); or OG_NUMBERED: its offset is its value
- *                    and of a window: moves, motion OG_STRIDED, divides: divisor is not 1
+ *                    and of a window: moves, motion OG_STRIDED, divides: divisor is not 1; ones, bit
+ *                    d: along dim d it moves by 1; is_unit: its elements are neighbours
  *   a.p[n]           its first element, a.strides[n][d] what it moves by, a.dims[d] the extents
  *   a.windows[w]     see og_window
  */
@@ -147,11 +149,22 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
+/* Of a window: does it move by 1? */
+template <int n, int d> OG_FN constexpr bool og_moves_by_one()
+{
+    if constexpr (n >= OG_OPERANDS)
+        return og_operand<n>::ones >> d & 1;
+    else
+        return false;
+}
+
 /* What operand n moves by along dim d. (There may be no a.strides, which is why Args is a
  * parameter.) */
 template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
 {
     if constexpr (d == OG_VECTOR_DIM && og_operand<n>::motion == OG_UNIT)
+        return 1;
+    else if constexpr (og_moves_by_one<n, d>())
         return 1;
     else
         return a.strides[n][d];
@@ -195,7 +208,7 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
     og_index seen = p;
     if constexpr (og_operand<place>::divides)
         seen = og_divide(p, a.windows[w].divisor);
-    offset += seen * a.windows[w].stride;
+    offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
     if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
@@ -221,8 +234,9 @@ template <> struct og_window_list<3> {
     typedef og_indices<0, 1, 2> all;
 };
 
-/* Element i along the vector dim of an operand that is seen through windows, or numbered. */
-template <int n, class Args>
+/* Element i along the vector dim of an operand that is seen through windows, or numbered. inside:
+ * they are known to see it. */
+template <int n, bool inside = false, class Args>
 OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
 {
     og_index offset = at.o[n];
@@ -233,19 +247,19 @@ OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
     } else {
         enum { first = og_operand<n>::first_window };
         typedef typename og_window_list<og_operand<n>::windows>::all all;
-        if (og_look_through<first>(a, at, i, offset, all()))
-            return ((const og_stored<n> *)a.p[n])[offset];
+        if (og_look_through<first>(a, at, i, offset, all()) || inside)
+            return __ldg((const og_stored<n> *)a.p[n] + offset);
         return og_operand<n>::narrow(a.windows[first].fill);
     }
 }
 
-template <int n> OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at,
-                                                         const og_span &span)
+template <int n, bool inside>
+OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at, const og_span &span)
 {
     og_pack<og_stored<n>> x;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
-        x.e[i] = i >= span.begin && i < span.end ? og_see<n>(a, at, i) : (og_stored<n>)0;
+        x.e[i] = i >= span.begin && i < span.end ? og_see<n, inside>(a, at, i) : (og_stored<n>)0;
     return x;
 }
 
@@ -292,7 +306,7 @@ OG_FN void og_load_unit(const og_args &a, const og_offsets &at, const og_span &s
 }
 
 template <int n>
-OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &span,
+OG_FN void og_load_other(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
                          og_loaded<n> &to)
 {
     if constexpr (og_operand<n>::motion == OG_STILL)
@@ -300,7 +314,8 @@ OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &
     else if constexpr (og_operand<n>::motion == OG_STRIDED)
         to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
     else if constexpr (og_operand<n>::motion >= OG_SEEN)
-        to.x = og_see_pack<n>(a, at, span);
+        to.x = OG_WHOLE_IS_SEEN && whole ? og_see_pack<n, true>(a, at, span)
+                                         : og_see_pack<n, false>(a, at, span);
 }
 
 template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
@@ -326,7 +341,7 @@ template <int... n> struct og_loads : og_loaded<n>... {
             else
                 (og_load_unit<n, false>(a, at, span, x), ...);
         }
-        (og_load_other<n>(a, at, span, x), ...);
+        (og_load_other<n>(a, at, whole, span, x), ...);
     }
 
     /* og_renew() of all halves. */

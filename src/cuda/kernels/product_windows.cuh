@@ -31,12 +31,14 @@ OG_FN og_seen_place *og_k_table(og_number *shared, int side, og_index step)
 template <class F, int rows, int threads> struct og_seen_loader {
     typedef typename F::element T;
     enum {
-        is_right = F::is_right,
-        lines = rows,
+        by_k = F::along == OG_ALONG_K, /* neighbouring threads have neighbouring k, else rows */
+        lines = by_k ? OG_BK : rows,
         count = rows * OG_BK,
         each = (count + threads - 1) / threads,
-        pointers = lines > threads ? lines / threads : 1, /* rows of a thread, */
-        between = threads,                                /* so far apart, */
+        pointers = by_k              ? each
+                   : lines > threads ? lines / threads
+                                     : 1,                 /* rows of a thread, */
+        between = by_k ? threads / lines : threads,       /* so far apart, */
         further = lines > threads ? 1 : threads / lines   /* and so far its k */
     };
     static_assert(count < threads || (count % threads == 0 && each % pointers == 0), "");
@@ -53,8 +55,8 @@ template <class F, int rows, int threads> struct og_seen_loader {
     {
         const int item = threadIdx.x % threads;
         l.idle = item >= count;
-        l.row = item % lines;
-        l.k = item / lines;
+        l.row = by_k ? item / lines : item % lines;
+        l.k = by_k ? item % lines : item / lines;
         l.aligned = true;
 #pragma unroll
         for (int i = 0; i < pointers; i++) {

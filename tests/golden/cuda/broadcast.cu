@@ -29,7 +29,7 @@ struct og_args {
     og_index full;
 };
 
-enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 1, 2> og_all_places;
 #include "cuda/kernels/operands.cuh"
 

@@ -28,7 +28,7 @@ struct og_args {
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 0, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_VECTOR_DIM = 1, OG_SEVERAL_ROWS = 0, OG_BF16_BY_TWO = 1, OG_MENDS = 1, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 1, 2> og_all_places;
 #include "cuda/kernels/operands.cuh"
 

@@ -1,6 +1,6 @@
 // max_pool2d(x, 3, 2, 1)  [2x30x40x50]
-// columns, scratch 0
-// og_columns<<<235, 128>>>, 248 bytes of arguments, pointers at 0:0+0 8:1+0
+// windows, a thread each, scratch 0
+// og_windows<<<118, 256>>>, 232 bytes of arguments, pointers at 0:0+0 8:1+0
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -8,8 +8,8 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_X = 128, OG_Y = 1, OG_RUNS = 1, OG_FLIGHT = 16, OG_SHARED_BYTES = 512, OG_BLOCKS = 1 };
-enum { OG_V = 1, OG_THREADS = 128 };
+enum { OG_BLOCKS = 1 };
+enum { OG_V = 1, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
 
@@ -21,14 +21,11 @@ struct og_args {
     og_window windows[2];
     og_divisor dims[5];
     og_index n;
-    og_index columns;
-    og_index vectors;
-    og_index tiles;
-    og_divisor per_row;
+    og_index rows;
 };
 #include "cuda/kernels/reduce.cuh"
 
-enum { OG_OPERANDS = 2, OG_WINDOWS = 2, OG_VECTOR_DIM = 2, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 1, OG_MENDS = 1 };
+enum { OG_OPERANDS = 2, OG_WINDOWS = 2, OG_VECTOR_DIM = 2, OG_SEVERAL_ROWS = 1, OG_BF16_BY_TWO = 1, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 1 };
 typedef og_indices<0, 1, 2, 3> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
@@ -39,25 +36,15 @@ template <> struct og_operand<1> : og_float32 {
     enum { moves = 0x7, motion = OG_UNIT };
 };
 template <> struct og_operand<2> {
-    enum { moves = 0xa, motion = OG_STRIDED, divides = 0 };
+    enum { moves = 0xa, motion = OG_STRIDED, divides = 0, ones = 0x8, is_unit = 0 };
 };
 template <> struct og_operand<3> {
-    enum { moves = 0x14, motion = OG_STRIDED, divides = 0 };
+    enum { moves = 0x14, motion = OG_STRIDED, divides = 0, ones = 0x10, is_unit = 1 };
 };
 
-OG_FN void og_seek_outer(const og_args &a, og_index index, og_offsets &at)
+OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
 {
-    og_seek<1, 0>(a, index, at);
-}
-
-OG_FN void og_step_column(const og_args &a, og_index index, og_offsets &at)
-{
-    og_seek<2>(a, index, at);
-}
-
-OG_FN void og_step_row(const og_args &a, og_index index, og_offsets &at)
-{
-    og_seek<4, 3>(a, index, at);
+    og_seek<2, 1, 0>(a, index, at);
 }
 
 /* Values of a row. */
@@ -99,19 +86,39 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
         og_row_place<1>(a, at, i) = og_operand<1>::narrow(row.v1);
 }
 
-#include "cuda/kernels/columns.cuh"
+#include "cuda/kernels/windows.cuh"
 
-OG_KERNEL(og_columns, OG_THREADS, OG_BLOCKS)
+OG_FN bool og_sees_all(const og_args &a, const og_offsets &at)
 {
-    og_column c = og_find_column(a, blockIdx.x);
-    og_row row[OG_V];
-    og_sums0::sums s0[OG_V];
-    og_plain_run<og_sums0> r0;
-    og_reduce_columns<og_sums0>(a, c, row, r0, a.n, 0, a.tiles, s0);
+    bool all = true;
+    {
+        og_index least = at.o[2] + a.windows[0].start, most = least;
+        og_reach_on(2 * og_stride<2, 3>(a), least, most);
+        all = all && least >= 0 && most < a.windows[0].extent;
+    }
+    {
+        og_index least = at.o[3] + a.windows[1].start, most = least;
+        og_reach_on(2 * og_stride<3, 4>(a), least, most);
+        all = all && least >= 0 && most < a.windows[1].extent;
+    }
+    return all;
+}
+
+template <bool inside>
+OG_FN void og_sum_window(const og_args &a, const og_offsets &at3, const og_row &row,
+                         og_sums0::sums &s)
+{
+    og_sums0::sums total = og_sums0::neutral();
+    s = og_sums0::neutral();
 #pragma unroll
-    for (int i = 0; i < OG_V; i++) {
-        og_sums0::finish(a, s0[i], row[i]);
-        bool there = i < c.span.end;
-        og_rows0(a, c.at, there ? i : 0, c.writes && there, row[i]);
+    for (int t3 = 0; t3 < 3; t3++) {
+        og_offsets at4 = at3;
+        og_move_all<3>(a, t3, at4, og_all_places());
+#pragma unroll
+    for (int t4 = 0; t4 < 3; t4++) {
+        og_offsets at5 = at4;
+        og_move_all<4>(a, t4, at5, og_all_places());
+        og_add_tap<inside>(a, at5, row, s);
+    }
     }
 }

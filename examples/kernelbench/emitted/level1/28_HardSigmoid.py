@@ -528,7 +528,7 @@ struct og_args {
     og_index full;
 };
 
-enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 1> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
 
@@ -597,7 +597,7 @@ struct og_args {
     og_index full;
 };
 
-enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0 };
+enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 1, 2> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
 
@@ -1061,6 +1061,7 @@ template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
     static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
     static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
     static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
+    static constexpr int ones = 0, is_unit = 0; /* it depends on the tensor */
 };
 #else
 template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
@@ -1199,9 +1200,20 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
+/* Of a window: does it move by 1? */
+template <int n, int d> OG_FN constexpr bool og_moves_by_one()
+{
+    if constexpr (n >= OG_OPERANDS)
+        return og_operand<n>::ones >> d & 1;
+    else
+        return false;
+}
+
 template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
 {
     if constexpr (d == OG_VECTOR_DIM && og_operand<n>::motion == OG_UNIT)
+        return 1;
+    else if constexpr (og_moves_by_one<n, d>())
         return 1;
     else
         return a.strides[n][d];
@@ -1230,7 +1242,7 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
     og_index seen = p;
     if constexpr (og_operand<place>::divides)
         seen = og_divide(p, a.windows[w].divisor);
-    offset += seen * a.windows[w].stride;
+    offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
     if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
@@ -1256,8 +1268,7 @@ template <> struct og_window_list<3> {
     typedef og_indices<0, 1, 2> all;
 };
 
-/* Element i along the vector dim of an operand that is seen through windows, or numbered. */
-template <int n, class Args>
+template <int n, bool inside = false, class Args>
 OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
 {
     og_index offset = at.o[n];
@@ -1268,19 +1279,19 @@ OG_FN og_stored<n> og_see(const Args &a, const og_offsets &at, int i)
     } else {
         enum { first = og_operand<n>::first_window };
         typedef typename og_window_list<og_operand<n>::windows>::all all;
-        if (og_look_through<first>(a, at, i, offset, all()))
-            return ((const og_stored<n> *)a.p[n])[offset];
+        if (og_look_through<first>(a, at, i, offset, all()) || inside)
+            return __ldg((const og_stored<n> *)a.p[n] + offset);
         return og_operand<n>::narrow(a.windows[first].fill);
     }
 }
 
-template <int n> OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at,
-                                                         const og_span &span)
+template <int n, bool inside>
+OG_FN og_pack<og_stored<n>> og_see_pack(const og_args &a, const og_offsets &at, const og_span &span)
 {
     og_pack<og_stored<n>> x;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
-        x.e[i] = i >= span.begin && i < span.end ? og_see<n>(a, at, i) : (og_stored<n>)0;
+        x.e[i] = i >= span.begin && i < span.end ? og_see<n, inside>(a, at, i) : (og_stored<n>)0;
     return x;
 }
 
@@ -1325,7 +1336,7 @@ OG_FN void og_load_unit(const og_args &a, const og_offsets &at, const og_span &s
 }
 
 template <int n>
-OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &span,
+OG_FN void og_load_other(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
                          og_loaded<n> &to)
 {
     if constexpr (og_operand<n>::motion == OG_STILL)
@@ -1333,7 +1344,8 @@ OG_FN void og_load_other(const og_args &a, const og_offsets &at, const og_span &
     else if constexpr (og_operand<n>::motion == OG_STRIDED)
         to.x = og_gather(og_address<n>(a, at), og_stride<n, OG_VECTOR_DIM>(a), span);
     else if constexpr (og_operand<n>::motion >= OG_SEEN)
-        to.x = og_see_pack<n>(a, at, span);
+        to.x = OG_WHOLE_IS_SEEN && whole ? og_see_pack<n, true>(a, at, span)
+                                         : og_see_pack<n, false>(a, at, span);
 }
 
 template <int n> OG_FN void og_renew_one(og_loaded<n> &of)
@@ -1359,7 +1371,7 @@ template <int... n> struct og_loads : og_loaded<n>... {
             else
                 (og_load_unit<n, false>(a, at, span, x), ...);
         }
-        (og_load_other<n>(a, at, span, x), ...);
+        (og_load_other<n>(a, at, whole, span, x), ...);
     }
 
     /* og_renew() of all halves. */
