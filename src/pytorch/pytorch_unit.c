@@ -232,12 +232,13 @@ static ogive_status write_body(const og_pytorch_program *program, const og_pytor
     return *out ? OGIVE_OK : og_fail_memory(error, text.length);
 }
 
-enum { MOST_PARAGRAPHS = 400 };
+enum { MOST_PARAGRAPHS = 2000 };
 
 typedef struct {
     const char *text;
     size_t length;
     unsigned bodies; /* bits: that have it */
+    bool follows;    /* without an empty line */
 } paragraph;
 
 typedef struct {
@@ -250,12 +251,15 @@ static bool is_same(const paragraph *a, const paragraph *b)
     return a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
 }
 
-/* The paragraph that begins at text: up to an empty line. */
-static paragraph cut_paragraph(const char *text, unsigned bodies)
+/* The paragraph that begins at text: up to an empty line; of og_args, whose members bodies share in
+ * part, a line. */
+static paragraph cut_paragraph(const char *text, unsigned bodies, bool *in_args)
 {
-    const char *end = strstr(text, "\n\n");
+    *in_args |= strncmp(text, "struct og_args {", 16) == 0;
+    const char *end = strstr(text, *in_args ? "\n" : "\n\n");
     size_t length = end ? (size_t)(end - text) + 1 : strlen(text);
-    return (paragraph){text, length, bodies};
+    *in_args &= strncmp(text, "};", 2) != 0;
+    return (paragraph){text, length, bodies, false};
 }
 
 /* Adds the paragraphs of a body's text to those of others: one that is there already has one more
@@ -263,9 +267,11 @@ static paragraph cut_paragraph(const char *text, unsigned bodies)
 static bool merge(paragraphs *all, const char *text, unsigned body)
 {
     int at = 0;
+    bool in_args = false, follows = false;
     while (*text) {
-        paragraph next = cut_paragraph(text, body);
+        paragraph next = cut_paragraph(text, body, &in_args);
         int same = at;
+        next.follows = follows;
         while (same < all->count && !is_same(&all->of[same], &next))
             same++;
         if (same < all->count) {
@@ -278,7 +284,8 @@ static bool merge(paragraphs *all, const char *text, unsigned body)
             all->of[at++] = next;
         }
         text += next.length;
-        text += *text == '\n';
+        follows = *text != '\n';
+        text += !follows;
     }
     return true;
 }
@@ -298,7 +305,7 @@ static void add_paragraphs(const paragraphs *all, unsigned bodies, og_text *text
     unsigned last = bodies;
     for (int i = 0; i < all->count; i++) {
         const paragraph *p = &all->of[i];
-        og_text_add(text, i ? "\n" : "");
+        og_text_add(text, i && !p->follows ? "\n" : "");
         if (p->bodies != last) {
             og_text_add(text, "#for%s", p->bodies == bodies ? " all" : "");
             for (int body = 1; p->bodies != bodies && body < OG_CUDA_BODY_COUNT; body++)
@@ -344,7 +351,7 @@ ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pyt
 
 /* ---- the files that units include --------------------------------------------------------- */
 
-enum { MOST_FILES = 48 };
+enum { MOST_FILES = 80 };
 
 typedef struct {
     const char *paths[MOST_FILES];

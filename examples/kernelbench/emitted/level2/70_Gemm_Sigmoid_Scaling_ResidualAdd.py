@@ -984,64 +984,6 @@ UNITS = {
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
-#for mma_halves
-struct og_args {
-    void *p[3];
-    og_index strides[3][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for mma_pairs
-struct og_args {
-    void *p[3];
-    og_index strides[3][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    void *x_scales;
-    void *redo;
-    og_index runs;
-    og_index redo_pitch;
-    og_index redo_groups;
-    og_index redo_items;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-    og_index split_rows;
-    og_index split_lanes;
-};
-#include "cuda/kernels/reduce.cuh"
-
 #for product_tiles
 #define OG_CONVOLVES 0
 #define OG_KEPT_NUMBERS 0x0
@@ -1050,6 +992,7 @@ struct og_args {
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
+#for all
 struct og_args {
     void *p[3];
     og_index strides[3][OG_DIMS];
@@ -1065,12 +1008,29 @@ struct og_args {
     const OG_RIGHT *right0;
     og_index right0_k;
     og_index right0_1;
+#for mma_pairs mma_halves
+    void *x_pairs;
+    void *any_redo;
+#for mma_pairs
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+#for mma_pairs mma_halves
+    og_index x_k;
+    og_index k_padded;
+#for all
     og_index m_tiles;
     og_index n_tiles;
+#for mma_pairs
+    og_index split_rows;
+    og_index split_lanes;
+#for all
 };
 #include "cuda/kernels/reduce.cuh"
 
-#for all
 enum { OG_OPERANDS = 3, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 2> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
@@ -1463,66 +1423,6 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
-#for mma_halves
-struct og_args {
-    void *p[4];
-    og_index strides[4][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_real c0;
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for mma_pairs
-struct og_args {
-    void *p[4];
-    og_index strides[4][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_real c0;
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    void *x_scales;
-    void *redo;
-    og_index runs;
-    og_index redo_pitch;
-    og_index redo_groups;
-    og_index redo_items;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-    og_index split_rows;
-    og_index split_lanes;
-};
-#include "cuda/kernels/reduce.cuh"
-
 #for product_tiles
 #define OG_CONVOLVES 0
 #define OG_KEPT_NUMBERS 0x8
@@ -1531,6 +1431,7 @@ struct og_args {
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
+#for all
 struct og_args {
     void *p[4];
     og_index strides[4][OG_DIMS];
@@ -1547,12 +1448,29 @@ struct og_args {
     const OG_RIGHT *right0;
     og_index right0_k;
     og_index right0_1;
+#for mma_pairs mma_halves
+    void *x_pairs;
+    void *any_redo;
+#for mma_pairs
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+#for mma_pairs mma_halves
+    og_index x_k;
+    og_index k_padded;
+#for all
     og_index m_tiles;
     og_index n_tiles;
+#for mma_pairs
+    og_index split_rows;
+    og_index split_lanes;
+#for all
 };
 #include "cuda/kernels/reduce.cuh"
 
-#for all
 enum { OG_OPERANDS = 4, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 2, 3> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
@@ -1958,63 +1876,31 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 #define OG_KEPT_NUMBERS 0x1
 #include "cuda/kernels/any_dtype.cuh"
 
-#for columns_split
 struct og_args {
     void *p[2];
     og_index strides[2][OG_DIMS];
     og_divisor dims[OG_DIMS];
     double numbers[1];
     og_index n;
+#for columns columns_tiles columns_split
     og_index columns;
     og_index vectors;
     og_index tiles;
     og_divisor per_row;
+#for columns_split
     og_divisor blocks;
     og_index tiles_of_tiles;
-    void *sums0;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for columns columns_tiles
-struct og_args {
-    void *p[2];
-    og_index strides[2][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index n;
-    og_index columns;
-    og_index vectors;
-    og_index tiles;
-    og_divisor per_row;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for rows_split
-struct og_args {
-    void *p[2];
-    og_index strides[2][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index n;
+#for rows rows_split
     og_index rows;
+#for rows_split
     og_divisor chunks;
     og_index partials;
+#for rows_split columns_split
     void *sums0;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for rows
-struct og_args {
-    void *p[2];
-    og_index strides[2][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index n;
-    og_index rows;
-};
-#include "cuda/kernels/reduce.cuh"
-
 #for all
+};
+#include "cuda/kernels/reduce.cuh"
+
 enum { OG_OPERANDS = 2, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 1, OG_MENDS = 1, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0, 1> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
@@ -2220,64 +2106,6 @@ static int og_launch_all(og_args &a, const og_grid &grid, void *stream)
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
-#for mma_halves
-struct og_args {
-    void *p[1];
-    og_index strides[1][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for mma_pairs
-struct og_args {
-    void *p[1];
-    og_index strides[1][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    void *x_scales;
-    void *redo;
-    og_index runs;
-    og_index redo_pitch;
-    og_index redo_groups;
-    og_index redo_items;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-    og_index split_rows;
-    og_index split_lanes;
-};
-#include "cuda/kernels/reduce.cuh"
-
 #for product_tiles
 #define OG_CONVOLVES 0
 #define OG_KEPT_NUMBERS 0x0
@@ -2286,6 +2114,7 @@ struct og_args {
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
+#for all
 struct og_args {
     void *p[1];
     og_index strides[1][OG_DIMS];
@@ -2301,12 +2130,29 @@ struct og_args {
     const OG_RIGHT *right0;
     og_index right0_k;
     og_index right0_1;
+#for mma_pairs mma_halves
+    void *x_pairs;
+    void *any_redo;
+#for mma_pairs
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+#for mma_pairs mma_halves
+    og_index x_k;
+    og_index k_padded;
+#for all
     og_index m_tiles;
     og_index n_tiles;
+#for mma_pairs
+    og_index split_rows;
+    og_index split_lanes;
+#for all
 };
 #include "cuda/kernels/reduce.cuh"
 
-#for all
 enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
@@ -2682,64 +2528,6 @@ static void og_fill(og_args &a, const og_hopper_call &c)
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
-#for mma_halves
-struct og_args {
-    void *p[1];
-    og_index strides[1][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-};
-#include "cuda/kernels/reduce.cuh"
-
-#for mma_pairs
-struct og_args {
-    void *p[1];
-    og_index strides[1][OG_DIMS];
-    og_divisor dims[OG_DIMS];
-    double numbers[1];
-    og_index m;
-    og_index n;
-    og_index k;
-    og_index rows;
-    const OG_LEFT *left0;
-    og_index left0_k;
-    og_index left0_0;
-    const OG_RIGHT *right0;
-    og_index right0_k;
-    og_index right0_1;
-    void *x_pairs;
-    void *any_redo;
-    void *x_scales;
-    void *redo;
-    og_index runs;
-    og_index redo_pitch;
-    og_index redo_groups;
-    og_index redo_items;
-    og_index x_k;
-    og_index k_padded;
-    og_index m_tiles;
-    og_index n_tiles;
-    og_index split_rows;
-    og_index split_lanes;
-};
-#include "cuda/kernels/reduce.cuh"
-
 #for product_tiles
 #define OG_CONVOLVES 0
 #define OG_KEPT_NUMBERS 0x0
@@ -2748,6 +2536,7 @@ struct og_args {
 #define OG_LINES 0
 #include "cuda/kernels/any_dtype.cuh"
 
+#for all
 struct og_args {
     void *p[1];
     og_index strides[1][OG_DIMS];
@@ -2763,12 +2552,29 @@ struct og_args {
     const OG_RIGHT *right0;
     og_index right0_k;
     og_index right0_1;
+#for mma_pairs mma_halves
+    void *x_pairs;
+    void *any_redo;
+#for mma_pairs
+    void *x_scales;
+    void *redo;
+    og_index runs;
+    og_index redo_pitch;
+    og_index redo_groups;
+    og_index redo_items;
+#for mma_pairs mma_halves
+    og_index x_k;
+    og_index k_padded;
+#for all
     og_index m_tiles;
     og_index n_tiles;
+#for mma_pairs
+    og_index split_rows;
+    og_index split_lanes;
+#for all
 };
 #include "cuda/kernels/reduce.cuh"
 
-#for all
 enum { OG_OPERANDS = 1, OG_WINDOWS = 0, OG_SEVERAL_ROWS = OG_VECTOR_DIM < OG_KEPT_DIMS, OG_BF16_BY_TWO = 0, OG_MENDS = 0, OG_WHOLE_IS_SEEN = 0 };
 typedef og_indices<0> og_all_places;
 #include "cuda/kernels/any_operands.cuh"
