@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "check_products.h"
 #include "json_output.h"
 #include "options.h"
 #include "progress.h"
@@ -18,6 +19,7 @@
 
 static const char help[] =
     "usage: ogive check [FUNCTION]... [OPTION]...\n"
+    "       ogive check products [OPTION]...\n"
     "\n"
     "Evaluates each function of one argument (or only those named) for every float32, all\n"
     "2^32 of them, and checks that\n"
@@ -27,9 +29,14 @@ static const char help[] =
     "the highest level, which the hash shows to be the same as the others. On a GPU only the\n"
     "hashes are checked: the same bits have the same errors.\n"
     "\n"
+    "products: the errors of float32 matrix products on inputs that are hard for them, in units\n"
+    "of 2^-24 of sum |x||w|, each result for itself, beside one chain of fused multiply-adds,\n"
+    "the plainest SGEMM. Checks that none is beyond what ogive explain promises.\n"
+    "\n"
     "options:\n"
     "  --quick          every 997th input only: seconds; hashes are compared between levels\n"
-    "                   (of a GPU with the CPU), not with the documented ones\n"
+    "                   (of a GPU with the CPU), not with the documented ones; products: of a\n"
+    "                   k up to 1024, two of 32768\n"
     "  --device DEVICE  cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --cpu LEVEL      this CPU level only (see ogive info)\n"
     "  --threads N      use at most N threads\n"
@@ -40,6 +47,7 @@ static const char help[] =
     "  ogive check --quick\n"
     "  ogive check sigmoid tanh\n"
     "  ogive check --device cuda\n"
+    "  ogive check products --device cuda\n"
     "\n"
     "exit status: 0 all within bounds; 1 a bound or a hash is violated\n";
 
@@ -376,9 +384,14 @@ static int run_check(int argc, char **argv)
     bool good = options_parse(argc, argv, options, &names, &why);
     if (good && c.markdown && c.json)
         good = failed(&why, STATUS_USAGE, "either --markdown or --json, not both");
-    good = good && check_function_names(&names, &why) && choose_levels(&c, device.cpu, &why) &&
+    const bool of_products = names.count == 1 && !strcmp(names.items[0], "products");
+    good = good && (of_products || check_function_names(&names, &why)) &&
+           choose_levels(&c, device.cpu, &why) &&
            device_options_apply(&device, &applied, &c.device, &why);
-    if (good) {
+    if (good && of_products) {
+        const product_check products = {c.quick, c.json, c.markdown, c.device, &applied};
+        good = check_products(&products, &why);
+    } else if (good) {
         c.threads = applied.threads;
         c.list = c.json ? json_array() : NULL;
         good = check_all(&c, &names, &why);

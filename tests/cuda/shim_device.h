@@ -488,8 +488,46 @@ template <bool is_bfloat> static inline float shim_half(unsigned both, int eleme
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-/* Summed in float64, rounded once: a GPU truncates. Each lane converts its own numbers, so that
- * those that read them do not have to. */
+/* The exponent that a factor of float16 or bfloat16 (least: -14, -126), or a sum, counts with where
+ * products are aligned; of 0 none. */
+static inline int shim_exponent(float x, int least)
+{
+    const int e = (int)(__float_as_uint(x) >> 23 & 255) - 127;
+    return x == 0.0f ? -1000 : e < least ? least : e;
+}
+static inline double shim_power(int e)
+{
+    return shim_cast<double>((unsigned long long)(1023 + e) << 52);
+}
+/* Toward 0. */
+static inline float shim_truncate(double x)
+{
+    const float y = (float)x;
+    const bool is_beyond = x < 0 ? y < x : y > x;
+    return is_beyond ? __uint_as_float(__float_as_uint(y) - 1) : y;
+}
+/* sum + x w over 16 k as a Hopper does it (arXiv 2511.10909): products, not normalised, and the sum
+ * are aligned to the greatest of their exponents and truncated 25 bits below it, added exactly, and
+ * truncated to float32. */
+static inline float shim_add_products(float sum, const float *x, const float *w, int least)
+{
+    double plain = sum;
+    int top = shim_exponent(sum, -126), e[16];
+    for (int k = 0; k < 16; k++) {
+        plain += (double)x[k] * w[k];
+        e[k] = shim_exponent(x[k], least) + shim_exponent(w[k], least);
+        top = e[k] > top ? e[k] : top;
+    }
+    if (!(plain - plain == 0) || top < -900) /* not finite, or all of them 0 */
+        return (float)plain;
+    const double inverse = shim_power(25 - top);
+    long long all = (long long)(sum * inverse);
+    for (int k = 0; k < 16; k++)
+        all += (long long)((double)x[k] * w[k] * inverse);
+    return shim_truncate((double)all * shim_power(top - 25));
+}
+
+/* Each lane converts its own numbers, so that those that read them do not have to. */
 template <bool is_bfloat>
 static inline void og_mma_16(float *d, const unsigned *x, const unsigned *w)
 {
@@ -499,14 +537,14 @@ static inline void og_mma_16(float *d, const unsigned *x, const unsigned *w)
     const shim_lanes<12> &lanes = shim_exchange<12>(mine);
     for (int i = 0; i < 4; i++) { /* row g + 8 (i / 2), column 2 t + i % 2 */
         const int row = shim_lane() / 4 * 4, column = (shim_lane() % 4 * 2 + i % 2) * 4;
-        double sum = d[i];
+        float xs[16], ws[16];
         for (int k = 0; k < 16; k++) {
             const int t = k % 8 / 2, w_at = 8 + k / 8 * 2 + k % 2;
             const int x_at = k / 8 * 4 + i / 2 * 2 + k % 2;
-            sum += (double)__uint_as_float(lanes.of[row + t][x_at]) *
-                   __uint_as_float(lanes.of[column + t][w_at]);
+            xs[k] = __uint_as_float(lanes.of[row + t][x_at]);
+            ws[k] = __uint_as_float(lanes.of[column + t][w_at]);
         }
-        d[i] = (float)sum;
+        d[i] = shim_add_products(d[i], xs, ws, is_bfloat ? -126 : -14);
     }
 }
 

@@ -271,19 +271,16 @@ static inline const shim_factors &shim_read_factors(Left left, Right right)
 }
 
 /* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
- * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and g + 8.
- * Summed in float64, rounded once: a GPU truncates. */
+ * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and
+ * g + 8. least: see shim_exponent(). */
 template <int n, class Left, class Right>
-static inline void shim_multiply(float (&d)[n], bool adds, Left left, Right right)
+static inline void shim_multiply(float (&d)[n], bool adds, int least, Left left, Right right)
 {
     const shim_factors &f = shim_read_factors<n>(left, right);
     const int g = shim_lane() / 4, t = shim_lane() % 4;
     for (int i = 0; i < n; i++) {
         const float *x = f.left[g + i / 2 % 2 * 8], *w = f.right[i / 4 * 8 + 2 * t + i % 2];
-        double sum = adds ? d[i] : 0.0;
-        for (int k = 0; k < 16; k++)
-            sum += (double)x[k] * w[k];
-        d[i] = (float)sum;
+        d[i] = shim_add_products(adds ? d[i] : 0.0f, x, w, least);
     }
 }
 
@@ -293,7 +290,7 @@ static inline void og_multiply_16(float (&d)[n], const unsigned *left, unsigned 
 {
     const shim_lanes<4> &lanes = shim_exchange<4>(left);
     shim_multiply(
-        d, adds != 0,
+        d, adds != 0, -14,
         [&](int row, int k) {
             return shim_half<false>(lanes.of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k % 2);
         },
@@ -314,7 +311,8 @@ static inline void shim_multiply_described(float (&d)[n], unsigned long long lef
                          : shim_described<false>(from, is_across, row, k);
     };
     shim_multiply(
-        d, adds != 0, [&](int row, int k) { return read(left, x_across, first + row, k); },
+        d, adds != 0, is_bfloat ? -126 : -14,
+        [&](int row, int k) { return read(left, x_across, first + row, k); },
         [&](int column, int k) { return read(right, w_across, column, k); });
     __syncwarp();
 }
