@@ -31,7 +31,7 @@ static const char help[] =
     "\n"
     "products: the errors of float32 matrix products on inputs that are hard for them, in units\n"
     "of 2^-24 of sum |x||w|, each result for itself, beside one chain of fused multiply-adds,\n"
-    "the plainest SGEMM. Checks that none is beyond what ogive explain promises.\n"
+    "the plainest SGEMM. Checks that none is beyond what ogive explain promises, if it does.\n"
     "\n"
     "options:\n"
     "  --quick          every 997th input only: seconds; hashes are compared between levels\n"

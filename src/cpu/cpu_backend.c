@@ -48,7 +48,7 @@ static void explain(const og_plan *plan, const void *state, int32_t kernel, og_t
 {
     const og_cpu_state *s = state;
     const og_cpu_kernel *k = &s->compiled[kernel];
-    (void)plan;
+    const og_product *product = plan->kernels[kernel].products;
     int64_t tiles = k->product ? k->product->tile_count : k->tile_count;
     if (tiles == 0) {
         og_text_add(text, "nothing to do\n");
@@ -64,6 +64,9 @@ static void explain(const og_plan *plan, const void *state, int32_t kernel, og_t
     og_text_add(text, ", %d block register%s, %d thread%s, %s\n", (int)k->register_count,
                 k->register_count == 1 ? "" : "s", (int)k->threads, k->threads == 1 ? "" : "s",
                 s->level);
+    if (k->product && product->left.dtype == OG_FLOAT32 && product->right.dtype == OG_FLOAT32)
+        og_text_add(text, "  each sum is within %" PRId64 " * 2^-24 of sum |x||w|\n",
+                    og_strict_units(product->k));
 }
 
 const og_backend og_cpu_backend = {

@@ -54,6 +54,16 @@
 
 enum { OG_LANES = 512, OG_CHUNK = 16384, OG_RUN = 64 };
 enum { OG_PRODUCT_BLOCK = 256, OG_PRODUCT_GROUP = 4096, OG_MAX_PRODUCTS = 2 };
+
+/* A float32 sum over k in this order is within so many * 2^-24 of sum |x||w|: no product is part of
+ * more roundings (docs/accuracy.md). */
+static inline int64_t og_strict_units(int64_t k)
+{
+    const int64_t group = k < OG_PRODUCT_GROUP ? k : OG_PRODUCT_GROUP;
+    return (k < OG_PRODUCT_BLOCK ? k : OG_PRODUCT_BLOCK) +
+           (group + OG_PRODUCT_BLOCK - 1) / OG_PRODUCT_BLOCK +
+           (k + OG_PRODUCT_GROUP - 1) / OG_PRODUCT_GROUP;
+}
 enum { OG_MAX_K = 1 + OG_MAX_WINDOWS }; /* dims that a product sums over */
 
 typedef enum { OG_ROWS, OG_COLUMNS } og_order;

@@ -543,6 +543,16 @@ static void explain_multiplies(const og_plan *plan, const state *s, int32_t kern
                     seconds * 1e6, s->limits.clock_hz / 1e9);
 }
 
+/* "each sum is within 261 * 2^-24 of sum |x||w|": in plan.h's order. */
+static void explain_accuracy(const og_kernel *kernel, const og_cuda_work *work, og_text *text)
+{
+    const og_product *product = &kernel->products[0];
+    if (kernel->product_count && work->tensor_products == 0 && product->left.dtype == OG_FLOAT32 &&
+        product->right.dtype == OG_FLOAT32)
+        og_text_add(text, "\n  each sum is within %" PRId64 " * 2^-24 of sum |x||w|",
+                    og_strict_units(product->k));
+}
+
 static void explain_launch(const og_cuda_launch *l, const og_cuda_entry *entry, og_text *text)
 {
     og_text_add(text, "%s, %u", l->entry, l->grid[0]);
@@ -602,6 +612,7 @@ static void explain(const og_plan *plan, const void *opaque, int32_t kernel, og_
     if (k->work.note)
         og_text_add(text, "\n  no %s: %s", k->work.unused, k->work.note);
     explain_multiplies(plan, s, kernel, text);
+    explain_accuracy(&plan->kernels[kernel], &k->work, text);
     og_text_add(text, "\n  ");
     explain_origin(s, k->module, text);
 }
