@@ -379,7 +379,10 @@ static ogive_status copy_operand(og_planner *b, int32_t product, int side)
 {
     og_root root = {.node = b->graph->nodes[product].args[side]};
     OG_TRY(keep_node(b, root.node, &root.buffer));
-    og_lay_out_operand(b, product, side, &b->buffers[root.buffer]);
+    if (og_node_convolves(b, product))
+        og_lay_out_weight(&b->buffers[root.buffer]);
+    else
+        og_lay_out_operand(b, product, side, &b->buffers[root.buffer]);
     int32_t home = -1;
     OG_TRY(place_root(b, &root, &home));
     b->copy[root.node] = root.buffer;
@@ -393,8 +396,9 @@ static ogive_status keep_operands(og_planner *b, int32_t node)
     int64_t k, k_stride;
     for (int side = 0; side < 2; side++) {
         OG_TRY(keep_operand(b, of->args[side]));
-        if (!og_node_convolves(b, node) &&
-            !og_product_operand(b, node, side, &access, &k, &k_stride))
+        if (og_node_convolves(b, node)
+                ? side == 1 && og_copies_weight(b, node) && b->copy[of->args[1]] < 0
+                : !og_product_operand(b, node, side, &access, &k, &k_stride))
             OG_TRY(copy_operand(b, node, side));
     }
     return OGIVE_OK;

@@ -144,6 +144,26 @@ static places find_places(const og_node *node, const og_convolution *c)
                     has_batch + has_groups + 1};
 }
 
+/* ---- weights --------------------------------------------------------------------- */
+
+bool og_copies_weight(const og_planner *b, int32_t node)
+{
+    const og_node *of = &b->graph->nodes[node];
+    return gives_x(of->op) && of->numbers[1] == 1 && og_count_phases(b, node) == 1 &&
+           b->types[of->args[1]].shape[1] > 1;
+}
+
+void og_lay_out_weight(og_buffer *buffer)
+{
+    int64_t taps = 1;
+    for (int32_t d = buffer->rank - 1; d >= 2; d--) {
+        buffer->stride[d] = taps;
+        taps *= buffer->shape[d];
+    }
+    buffer->stride[0] = taps;
+    buffer->stride[1] = taps * buffer->shape[0];
+}
+
 /* ---- factors --------------------------------------------------------------------- */
 
 /* Where argument arg of node is in memory, or that of which it is a view. */
@@ -151,10 +171,12 @@ static tensor find_tensor(const og_planner *b, int32_t node, int arg)
 {
     int32_t at = b->graph->nodes[node].args[arg];
     og_mapping mapping = og_identity_mapping(&b->types[at]);
-    for (; b->buffer[at] < 0; at = b->graph->nodes[at].args[0])
+    bool is_copied = og_copies_weight(b, node) && arg == 1;
+    for (; !is_copied && b->buffer[at] < 0; at = b->graph->nodes[at].args[0])
         mapping = og_argument_mapping(b, at, 0, &mapping);
-    const og_buffer *of = &b->buffers[b->buffer[at]];
-    tensor t = {.buffer = b->buffer[at], .dtype = of->dtype};
+    int32_t buffer = is_copied ? b->copy[at] : b->buffer[at];
+    const og_buffer *of = &b->buffers[buffer];
+    tensor t = {.buffer = buffer, .dtype = of->dtype};
     for (int32_t d = 0; d < of->rank; d++)
         if (mapping.at[d] >= 0)
             t.stride[mapping.at[d]] += of->stride[d];

@@ -199,6 +199,10 @@ ogive_status og_lower_depthwise(og_planner *b);
 
 /* plan_convolution.c: into how many kernels a product is cut. */
 int64_t og_count_phases(const og_planner *b, int32_t node);
+/* Is the weight copied first, so that k, (n, t) of an x, is one dim of it? */
+bool og_copies_weight(const og_planner *b, int32_t node);
+/* The strides of such a copy. */
+void og_lay_out_weight(og_buffer *buffer);
 /* Gives kernel, whose accesses are those of all of node, the space and product of one of them. */
 void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel *kernel);
 
