@@ -142,7 +142,9 @@ static P(slab) P(find_slab)(const P(tile_job) * j, int64_t k0, int64_t count, in
         const char *data = right.data;
         return (P(slab)){data + ((j->n0 + n) * k + k0 * SLIVER) * bytes, right.dtype, k * bytes};
     }
-    for (int64_t s = 0; s < columns; s += SLIVER) {
+    if (right.view)
+        P(pack_view)(&right, j->n0 + n, columns, k0, count, j->slab, SLIVER);
+    for (int64_t s = 0; s < columns && !right.view; s += SLIVER) {
         int64_t first = j->n0 + n + s, some = og_min(SLIVER, columns - s);
         if (j->prepacked) { /* a sliver is a matrix too, and whole */
             right.data = (const char *)j->right->data + first * k * bytes;

@@ -77,7 +77,9 @@ OG_FN void P(copy_stretch)(const og_dtype dtype, const char *data, int64_t offse
     for (int64_t i = end; i < count; i++)
         to[i * to_step] = 0;
     to += first * to_step;
-    if (stride == 1 && to_step == 1)
+    if (stride == 1 && to_step == 1 && bytes_of(dtype) == sizeof(REAL))
+        memcpy(to, from, (size_t)(end - first) * sizeof(REAL));
+    else if (stride == 1 && to_step == 1)
         for (int64_t i = 0; i < end - first; i++)
             to[i] = P(load_element)(dtype, from, i);
     else
@@ -137,6 +139,45 @@ static void P(copy_view)(const og_cpu_factor *factor, int64_t row0, int64_t rows
 #undef CASE
     default:
         break;
+    }
+}
+
+/* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns, each
+ * of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the last
+ * column is 0. */
+static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
+                         int64_t count, REAL *to, const int64_t sliver)
+{
+    const og_cpu_view *view = right->view;
+    REAL line[OG_PRODUCT_WHOLE + 64];
+    if (P(reach_of)(&view->k) < P(reach_of)(&view->rows)) {
+        for (int64_t s = 0; s < columns; s += sliver) {
+            int64_t some = og_min(sliver, columns - s);
+            if (some < sliver)
+                memset(to + s * OG_PRODUCT_BLOCK, 0, (size_t)(count * sliver) * sizeof *to);
+            P(copy_view)(right, n0 + s, some, k0, count, to + s * OG_PRODUCT_BLOCK, 1, sliver);
+        }
+        return;
+    }
+    P(stretch) of_rows[OG_PRODUCT_WHOLE], of_k[OG_PRODUCT_BLOCK];
+    int64_t row_count =
+        P(list_places)(&view->rows, view->window_count, n0, columns, true, of_rows);
+    int64_t k_count = P(list_places)(&view->k, view->window_count, k0, count, false, of_k);
+    memset(line + columns, 0, 64 * sizeof *line);
+    for (int64_t k = 0; k < k_count; k++) {
+        switch (right->dtype) {
+#define CASE(type)                                                                                 \
+    case type:                                                                                     \
+        P(copy_lines)(type, right, &view->rows, of_rows, row_count, of_k + k, 1, line, 0, 1);      \
+        break;
+            LINE_DTYPES(CASE)
+#undef CASE
+        default:
+            break;
+        }
+        for (int64_t s = 0; s < columns; s += sliver)
+            memcpy(to + s * OG_PRODUCT_BLOCK + k * sliver, line + s,
+                   (size_t)sliver * sizeof *line);
     }
 }
 #undef LINE_DTYPES
