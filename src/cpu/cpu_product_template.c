@@ -422,6 +422,9 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
 #define REAL float
 #define P(name) name##_f32
 #define LINE_DTYPES(X) X(OG_FLOAT32) X(OG_FLOAT16) X(OG_BFLOAT16)
+#define MOST_SLIVER F32_SLIVER
+#define PACK_MATRIX(matrix, columns, count, to)                                                    \
+    pack_sliver_of(OG_FLOAT32, matrix, 0, columns, 0, count, to)
 #include "cpu/cpu_product_view.h"
 
 /* A sliver holds whole vectors: columns that are not there are 0. */
@@ -462,6 +465,11 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
 #define REAL double
 #define P(name) name##_f64
 #define LINE_DTYPES(X) X(OG_FLOAT64)
+#define MOST_SLIVER F64_SLIVER
+#define PACK_MATRIX(matrix, columns, count, to)                                                    \
+    pack_sliver_f64(matrix, 0, columns, 0, count, to)
+static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
+                            int64_t count, double *to);
 #include "cpu/cpu_product_view.h"
 
 static void copy_panel_f64(const og_cpu_factor *left, int64_t m0, int64_t rows, int64_t limit,

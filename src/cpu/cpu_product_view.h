@@ -12,6 +12,8 @@
  *   P(name)                           name of a function of this type
  *   P(load_element)(dtype, from, i)   element i, as REAL
  *   LINE_DTYPES(X)                    X(dtype) for all dtypes that are computed in this type
+ *   MOST_SLIVER                       columns of a sliver
+ *   PACK_MATRIX(matrix, columns, count, to)   packs a sliver of a factor that has no view
  */
 
 /* Some indices of an axis one after the other, all in its last dim: to[first..] of a line. */
@@ -142,6 +144,22 @@ static void P(copy_view)(const og_cpu_factor *factor, int64_t row0, int64_t rows
     }
 }
 
+/* pack_view() where lines lie along k: those of a sliver become a matrix, which is packed as such. */
+static void P(turn_view)(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
+                         int64_t count, REAL *to, const int64_t sliver)
+{
+    REAL lines[MOST_SLIVER * OG_PRODUCT_BLOCK];
+    const og_cpu_factor matrix = {.data = lines,
+                                  .dtype = sizeof(REAL) == 8 ? OG_FLOAT64 : OG_FLOAT32,
+                                  .stride = OG_PRODUCT_BLOCK,
+                                  .k_stride = 1};
+    for (int64_t s = 0; s < columns; s += sliver) {
+        int64_t some = og_min(sliver, columns - s);
+        P(copy_view)(right, n0 + s, some, k0, count, lines, OG_PRODUCT_BLOCK, 1);
+        PACK_MATRIX(&matrix, some, count, to + s * OG_PRODUCT_BLOCK);
+    }
+}
+
 /* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns, each
  * of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the last
  * column is 0. */
@@ -151,12 +169,7 @@ static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns
     const og_cpu_view *view = right->view;
     REAL line[OG_PRODUCT_WHOLE + 64];
     if (P(reach_of)(&view->k) < P(reach_of)(&view->rows)) {
-        for (int64_t s = 0; s < columns; s += sliver) {
-            int64_t some = og_min(sliver, columns - s);
-            if (some < sliver)
-                memset(to + s * OG_PRODUCT_BLOCK, 0, (size_t)(count * sliver) * sizeof *to);
-            P(copy_view)(right, n0 + s, some, k0, count, to + s * OG_PRODUCT_BLOCK, 1, sliver);
-        }
+        P(turn_view)(right, n0, columns, k0, count, to, sliver);
         return;
     }
     P(stretch) of_rows[OG_PRODUCT_WHOLE], of_k[OG_PRODUCT_BLOCK];
@@ -181,5 +194,7 @@ static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns
     }
 }
 #undef LINE_DTYPES
+#undef MOST_SLIVER
+#undef PACK_MATRIX
 #undef REAL
 #undef P
