@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_convolution.c - convolutions at random, and their gradients, on the CPU: right by the
+ * float64 interpreter of plans, the same bits at every level and for any number of threads, and
+ * nothing outside of a tensor is touched.
+ */
+#include "test.h"
+
+#include "api/api.h"
+#include "reference.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_TENSORS = 4, ROUNDS = 80 };
+
+typedef struct {
+    int rank;
+    int64_t shape[OG_MAX_RANK];
+    test_guard guard;
+    test_tensor tensor;
+} guarded;
+
+static int64_t count_of(const guarded *t)
+{
+    int64_t count = 1;
+    for (int d = 0; d < t->rank; d++)
+        count *= t->shape[d];
+    return count;
+}
+
+/* Contiguous, against an inaccessible page. */
+static DLTensor *make(guarded *t, og_dtype dtype, test_random *random)
+{
+    static const DLDataType types[] = {[OG_FLOAT32] = {kDLFloat, 32, 1},
+                                       [OG_FLOAT16] = {kDLFloat, 16, 1},
+                                       [OG_BFLOAT16] = {kDLBfloat, 16, 1},
+                                       [OG_FLOAT64] = {kDLFloat, 64, 1}};
+    t->guard = test_guard_alloc((size_t)count_of(t) * og_dtype_bytes(dtype),
+                                test_random_below(random, 2) ? TEST_AT_END : TEST_AT_START);
+    for (int64_t i = 0; i < count_of(t); i++)
+        reference_store(t->guard.data, dtype, i, test_random_range(random, -2, 2));
+    return test_tensor_init(&t->tensor, t->guard.data, types[dtype], t->rank, t->shape, NULL);
+}
+
+typedef struct {
+    char text[256];
+    guarded tensors[MOST_TENSORS]; /* x, w, b, then what a result's change is worth */
+    size_t count;
+    og_dtype dtype;
+} convolution;
+
+/* A formula and shapes that fit it. */
+static void draw(convolution *c, test_random *random)
+{
+    int rank = 1 + (int)test_random_below(random, 3),
+        groups = 1 + (int)test_random_below(random, 3);
+    bool back = test_random_below(random, 2), batched = test_random_below(random, 4);
+    int64_t in = groups * (1 + (int64_t)test_random_below(random, rank > 2 ? 3 : 30));
+    int64_t out = groups * (1 + (int64_t)test_random_below(random, 9));
+    char steps[3][32] = {"", "", ""};
+    guarded *x = &c->tensors[0], *w = &c->tensors[1], *b = &c->tensors[2];
+    *x =
+        (guarded){.rank = rank + 1 + batched, .shape = {1 + (int64_t)test_random_below(random, 3)}};
+    x->shape[batched] = in;
+    *w = (guarded){.rank = rank + 2, .shape = {back ? in : out, (back ? out : in) / groups}};
+    *b = (guarded){.rank = 1, .shape = {out}};
+    for (int i = 0; i < rank; i++) {
+        int taps = 1 + (int)test_random_below(random, rank > 2 ? 3 : 5);
+        int values[] = {1 + (int)test_random_below(random, 3), (int)test_random_below(random, taps),
+                        1 + (int)test_random_below(random, 2)}; /* stride, padding, dilation */
+        for (int s = 0; s < 3; s++) {
+            size_t length = strlen(steps[s]);
+            snprintf(steps[s] + length, sizeof steps[s] - length, i ? ", %d" : "%d", values[s]);
+        }
+        w->shape[2 + i] = taps;
+        x->shape[1 + batched + i] =
+            (taps - 1) * values[2] + 1 + (int64_t)test_random_below(random, 20);
+    }
+    snprintf(c->text, sizeof c->text,
+             "conv%s%dd(x, w, b, stride=[%s], padding=[%s], dilation=[%s], groups=%d)",
+             back ? "_transpose" : "", rank, steps[0], steps[1], steps[2], groups);
+    c->count = 3;
+    c->dtype = (og_dtype)test_random_below(random, 4);
+}
+
+/* Runs and returns the results, one after the other; *plan is the caller's. */
+static unsigned char *run(const convolution *c, ogive_formula *formula,
+                          const ogive_options *options, size_t *bytes, ogive_plan **plan)
+{
+    const DLTensor *inputs[MOST_TENSORS];
+    const void *data[MOST_TENSORS];
+    void *outputs[MOST_TENSORS];
+    ogive_error error;
+    size_t results = ogive_formula_result_count(formula), sizes[MOST_TENSORS];
+    for (size_t i = 0; i < c->count; i++) {
+        inputs[i] = &c->tensors[i].tensor.tensor;
+        data[i] = c->tensors[i].guard.data;
+    }
+    TEST_OK(ogive_plan_create(formula, inputs, c->count, NULL, 0, options, plan, &error), error);
+    *bytes = 0;
+    for (size_t r = 0; r < results; r++) {
+        const DLTensor *result = ogive_plan_result(*plan, r);
+        sizes[r] = og_dtype_bytes(c->dtype);
+        for (int d = 0; d < result->ndim; d++)
+            sizes[r] *= (size_t)result->shape[d];
+        *bytes += sizes[r];
+    }
+    unsigned char *all = malloc(*bytes + 1), *at = all;
+    assert_non_null(all);
+    for (size_t r = 0; r < results; at += sizes[r++])
+        outputs[r] = at;
+    size_t needed = ogive_plan_workspace(*plan);
+    void *workspace = needed ? aligned_alloc(64, (needed + 63) & ~(size_t)63) : NULL;
+    if (needed)
+        memset(workspace, 0xff, needed);
+    TEST_OK(ogive_plan_run(*plan, data, outputs, workspace, NULL, &error), error);
+    free(workspace);
+    return all;
+}
+
+static void check_values(const convolution *c, const ogive_plan *plan, const unsigned char *got)
+{
+    const void *data[MOST_TENSORS];
+    for (size_t i = 0; i < c->count; i++)
+        data[i] = c->tensors[i].guard.data;
+    reference *oracle = reference_run(&plan->plan, data);
+    for (int32_t r = 0; r < plan->plan.output_count; r++) {
+        const og_buffer *of = &plan->plan.buffers[plan->plan.input_count + r];
+        int64_t count = 1, index[OG_MAX_RANK];
+        for (int d = 0; d < of->rank; d++)
+            count *= of->shape[d];
+        for (int64_t i = 0; i < count; i++) {
+            int64_t rest = i;
+            for (int d = of->rank - 1; d >= 0; d--) {
+                index[d] = rest % of->shape[d];
+                rest /= of->shape[d];
+            }
+            double x = reference_load(got, c->dtype, i);
+            reference_value want = reference_result(oracle, r, index);
+            if (reference_check(want, x) == REFERENCE_WRONG)
+                fail_msg("%s: result %d element %" PRId64 ": got %s, want %s within %g", c->text,
+                         (int)r, i, test_text_f64(x), test_text_f64(want.value), want.bound);
+        }
+        got += (size_t)count * og_dtype_bytes(c->dtype);
+    }
+    reference_free(oracle);
+}
+
+static void check_levels(const convolution *c, ogive_formula *formula)
+{
+    size_t bytes, again;
+    ogive_plan *plan, *other;
+    unsigned char *want = run(c, formula, NULL, &bytes, &plan);
+    check_values(c, plan, want);
+    for (size_t l = 0; c->dtype != OG_FLOAT64 && ogive_cpu_level_name(l); l++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            ogive_options options = {
+                .size = sizeof options, .threads = threads, .cpu_level = ogive_cpu_level_name(l)};
+            unsigned char *got = run(c, formula, &options, &again, &other);
+            if (again != bytes || memcmp(got, want, bytes) != 0)
+                fail_msg("%s: other bits at %s, %d threads", c->text, options.cpu_level, threads);
+            free(got);
+            ogive_plan_release(other);
+        }
+    free(want);
+    ogive_plan_release(plan);
+}
+
+static void test_convolutions(void **state)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    (void)state;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        test_random random = {test_seed() + i};
+        convolution c;
+        ogive_error error;
+        ogive_formula *formula, *gradient;
+        draw(&c, &random);
+        TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
+        for (size_t t = 0; t < c.count; t++)
+            make(&c.tensors[t], c.dtype, &random);
+        check_levels(&c, formula);
+        TEST_OK(ogive_formula_gradient(formula, names, 3, &gradient, &error), error);
+        const DLTensor *inputs[MOST_TENSORS];
+        for (size_t t = 0; t < c.count; t++)
+            inputs[t] = &c.tensors[t].tensor.tensor;
+        ogive_plan *plan;
+        TEST_OK(ogive_plan_create(formula, inputs, c.count, NULL, 0, NULL, &plan, &error), error);
+        const DLTensor *result = ogive_plan_result(plan, 0);
+        c.tensors[3] = (guarded){.rank = result->ndim};
+        memcpy(c.tensors[3].shape, result->shape, (size_t)result->ndim * sizeof *result->shape);
+        make(&c.tensors[c.count++], c.dtype, &random);
+        check_levels(&c, gradient);
+        for (size_t t = 0; t < c.count; t++)
+            test_guard_free(&c.tensors[t].guard);
+        ogive_plan_release(plan);
+        ogive_formula_release(gradient);
+        ogive_formula_release(formula);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolutions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
