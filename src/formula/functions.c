@@ -27,6 +27,7 @@
 #define CASES(name, value, ...) \
     PARAMETER(NUMBER, name, .number = value, .selects = true, .cases = {__VA_ARGS__}, \
               .case_count = (int32_t)(sizeof (double[]){__VA_ARGS__} / sizeof(double)))
+#define COUNT_OR(name, value) PARAMETER(NUMBER, name, .number = value, .is_count = true)
 #define DIM(name) PARAMETER(DIM, name, .required = true)
 #define DIM_OR(name, value) PARAMETER(DIM, name, .number = value)
 #define DIMS(name) PARAMETER(DIMS, name, .required = true)
@@ -267,6 +268,10 @@ static void print_default(const og_parameter *parameter, char *text, size_t capa
         snprintf(text, capacity, isnan(parameter->number) ? "None" : "%.0f", parameter->number);
         break;
     case OG_PARAMETER_NUMBER:
+        if (parameter->is_count) {
+            snprintf(text, capacity, "%.0f", parameter->number);
+            break;
+        }
         /* Infinite and NaN defaults stand for "no bound" and "by the type". */
         if (isfinite(parameter->number)) {
             og_number_text(parameter->number, number);

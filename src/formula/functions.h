@@ -74,11 +74,12 @@ enum {
 typedef struct {
     og_parameter_kind kind;
     bool required;
-    bool is_mask; /* of a tensor: a comparison, or a tensor of bool */
-    bool selects; /* one of the rows from this one on: CHOICE, CASES, *SWITCH */
+    bool is_mask;  /* of a tensor: a comparison, or a tensor of bool */
+    bool is_count; /* of a number: an integer */
+    bool selects;  /* one of the rows from this one on: CHOICE, CASES, *SWITCH */
     const char *name;
     double number;                       /* what a missing tensor, number or dim stands for */
-    const char *choices[OG_MAX_CHOICES]; /* of OG_PARAMETER_CHOICE; NULL after the last */
+    const char *choices[OG_MAX_CHOICES]; /* of OG_PARAMETER_CHOICE, WIDTHS; NULL after the last */
     double cases[OG_MAX_CASES];          /* of CASES */
     int32_t case_count;
 } og_parameter;

@@ -122,11 +122,12 @@ static void write_dims(const writer *w, const og_node *node)
 static void write_windows(const writer *w, const og_node *node)
 {
     const og_sliding *s = &node->sliding;
+    bool convolves = og_op_convolves(node->op);
     const struct {
         const char *name;
         const int32_t *steps;
         int32_t usual;
-    } lists[] = {{"kernel_size", s->size, -1},
+    } lists[] = {{convolves ? "output_padding" : "kernel_size", s->size, convolves ? 0 : -1},
                  {"stride", s->stride, 1},
                  {"padding", s->padding, 0},
                  {"dilation", s->dilation, 1}};
@@ -136,11 +137,17 @@ static void write_windows(const writer *w, const og_node *node)
             is_usual &= lists[l].steps[i] == lists[l].usual;
         if (is_usual)
             continue;
+        if (lists[l].steps[0] == OG_SAME) {
+            og_text_add(w->text, ", %s='same'", lists[l].name);
+            continue;
+        }
         og_text_add(w->text, ", %s=%s", lists[l].name, s->rank > 1 ? "(" : "");
         for (int i = 0; i < s->rank; i++)
             og_text_add(w->text, i ? ", %d" : "%d", (int)lists[l].steps[i]);
         og_text_add(w->text, s->rank > 1 ? ")" : "");
     }
+    if (convolves && node->numbers[1] != 1)
+        og_text_add(w->text, ", groups=%.0f", node->numbers[1]);
 }
 
 static void write_call(const writer *w, const og_node *node)
