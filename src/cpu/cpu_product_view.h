@@ -51,9 +51,11 @@ static int64_t P(list_places)(const og_cpu_line *axis, int32_t windows, int64_t 
     return listed;
 }
 
-/* The part [*first, *end) of count elements that a window at `place`, moving by step, sees. */
+/* Elements [*first, *end) of a stretch become those of them that a window sees, which is at `place`
+ * and moves by step. */
 OG_FN void P(look)(int64_t place, int64_t step, int64_t extent, int64_t *first, int64_t *end)
 {
+    int64_t most = *end;
     if (step == 1) {
         *first = og_max(*first, -place);
         *end = og_min(*end, extent - place);
@@ -66,6 +68,7 @@ OG_FN void P(look)(int64_t place, int64_t step, int64_t extent, int64_t *first, 
         *first = og_max(*first, og_divide_up(og_max(0, place - extent + 1), -step));
         *end = og_min(*end, place < 0 ? 0 : place / -step + 1);
     }
+    *first = og_min(*first, most); /* far outside, it lies beyond them all */
     *end = og_max(*first, *end);
 }
 

@@ -94,6 +94,16 @@ def test_padding_by_name(padding, device):
     check("conv2d", [x, w], {"padding": padding, "dilation": (1, 2)})
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [{"padding": 2000, "dilation": 1000},
+                                     {"padding": "same", "dilation": 1000},
+                                     {"padding": 5000, "dilation": 3, "stride": 7}])
+def test_windows_far_outside(options, dtype, device):
+    """All of a line may be padding, and more than it has."""
+    check("conv1d", make(8, device, dtype, (2, 3, 4), (5, 3, 5)), options)
+    check("conv1d", make(9, device, dtype, (3, 4), (3, 1, 5)), dict(options, groups=3))
+
+
 def test_memory_formats(device):
     x, w = make(2, device, torch.float32, (2, 8, 6, 7), (5, 8, 3, 3))
     want = ot.conv2d(x, w, padding=1)
