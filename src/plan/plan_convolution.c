@@ -70,10 +70,11 @@ static phase find_phase(const og_convolution *c, int i, int64_t r)
                .count = r < extent ? (extent - r - 1) / stride + 1 : 0,
                .tap_step = stride / common,
                .reach = s->dilation[i] / common};
-    int64_t from = r + s->padding[i]; /* a multiple of stride, less t dilations */
-    while (p.first_tap < p.tap_step && (from - p.first_tap * s->dilation[i]) % stride)
+    int64_t from = r + s->padding[i];         /* a multiple of stride, less t dilations */
+    int64_t tried = og_min(taps, p.tap_step); /* those after them meet what these do */
+    while (p.first_tap < tried && (from - p.first_tap * s->dilation[i]) % stride)
         p.first_tap++;
-    bool meets = p.first_tap < p.tap_step && p.first_tap < taps;
+    bool meets = p.first_tap < tried;
     p.taps = meets ? (taps - 1 - p.first_tap) / p.tap_step + 1 : 0;
     p.first_tap = meets ? p.first_tap : 0;
     p.start = meets ? (from - p.first_tap * s->dilation[i]) / stride : 0;

@@ -141,6 +141,14 @@ def test_second_order(name, shape, groups, device):
     assert torch.autograd.gradgradcheck(function, (x, w))
 
 
+def test_strides_beyond_the_result(device):
+    """No time is spent on phases' taps that are not there."""
+    x, w = make(10, device, torch.float64, (1, 2, 1, 1), (2, 3, 3, 3))
+    check("conv_transpose2d", [x, w], {"stride": 5, "dilation": 2})
+    want = ot.conv_transpose2d(x, w, stride=5, dilation=2)
+    assert ot.conv_transpose2d(x, w, stride=2**29 - 1, dilation=2).equal(want)
+
+
 def test_infinite_weights_meet_no_holes(device):
     """Between the elements that a stride moves apart nothing is multiplied."""
     x = torch.ones(1, 1, 4, device=device)
