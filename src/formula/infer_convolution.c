@@ -106,6 +106,10 @@ static ogive_status count_places(const call *at, const og_convolution *c, int i,
         if (s->stride[i] != 1)
             OG_FAIL(at->error, OGIVE_FORMULA, at->node->offset,
                     "%s: padding='same' needs a stride of 1, got %d", at->label, (int)s->stride[i]);
+        if (reach / 2 > INT32_MAX / 4)
+            OG_FAIL(at->error, OGIVE_SHAPE, at->node->offset,
+                    "%s: weight spans %lld elements, expected less than 2^30 with padding='same'",
+                    at->label, (long long)reach);
         *places = extent;
         return OGIVE_OK;
     }

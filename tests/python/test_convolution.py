@@ -179,6 +179,12 @@ def test_modules_and_compile(device):
     torch.testing.assert_close(torch.compile(block)(x), want, rtol=1e-4, atol=1e-4)
 
 
+def test_same_has_a_limit():
+    x, w = torch.zeros(1, 2, 4), torch.zeros(3, 2, 17)
+    with pytest.raises(ValueError, match="weight spans 8589934577 elements"):
+        ot.conv1d(x, w, padding="same", dilation=2**29 - 1)
+
+
 @pytest.mark.parametrize("text, message", [
     ("conv2d(x, w, stride=0)", "stride is 0, expected 1 or more"),
     ("conv2d(x, w, padding='reflect')", "'valid' or 'same'"),
