@@ -395,11 +395,16 @@ static ogive_status keep_operands(og_planner *b, int32_t node)
     og_access access;
     int64_t k, k_stride;
     for (int side = 0; side < 2; side++) {
-        OG_TRY(keep_operand(b, of->args[side]));
-        if (og_node_convolves(b, node)
-                ? side == 1 && og_copies_weight(b, node) && b->copy[of->args[1]] < 0
-                : !og_product_operand(b, node, side, &access, &k, &k_stride))
+        int32_t arg = of->args[side], *copy = &b->copies[node][side];
+        bool convolves = og_node_convolves(b, node);
+        bool copies_weight = convolves && side == 1 && og_copies_weight(b, node);
+        OG_TRY(keep_operand(b, arg));
+        *copy = convolves && !copies_weight ? -1 : b->copy[arg];
+        if (convolves ? copies_weight && *copy < 0
+                      : !og_product_operand(b, node, side, &access, &k, &k_stride)) {
             OG_TRY(copy_operand(b, node, side));
+            *copy = b->copy[arg];
+        }
     }
     return OGIVE_OK;
 }
@@ -477,16 +482,18 @@ static ogive_status start(og_planner *b, const og_layout *inputs, const og_layou
     b->pass = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->buffer = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->copy = OG_ARENA_NEW(&b->scratch, int32_t, count);
+    b->copies = (int32_t(*)[2])OG_ARENA_NEW(&b->scratch, int32_t, 2 * count);
     b->pair = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->tail_of = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->first = OG_ARENA_NEW(&b->scratch, int32_t, count);
     b->stamp = OG_ARENA_NEW(&b->scratch, uint32_t, count);
-    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->pair || !b->tail_of || !b->first ||
-        !b->stamp)
+    if (!b->home || !b->pass || !b->buffer || !b->copy || !b->copies || !b->pair || !b->tail_of ||
+        !b->first || !b->stamp)
         return og_fail_memory(b->error, count * sizeof(int32_t));
     memset(b->home, -1, count * sizeof *b->home);
     memset(b->buffer, -1, count * sizeof *b->buffer);
     memset(b->copy, -1, count * sizeof *b->copy);
+    memset(b->copies, -1, count * sizeof *b->copies);
     memset(b->pair, -1, count * sizeof *b->pair);
     memset(b->tail_of, -1, count * sizeof *b->tail_of);
     int32_t at;

@@ -172,10 +172,12 @@ static tensor find_tensor(const og_planner *b, int32_t node, int arg)
 {
     int32_t at = b->graph->nodes[node].args[arg];
     og_mapping mapping = og_identity_mapping(&b->types[at]);
-    bool is_copied = og_copies_weight(b, node) && arg == 1;
-    for (; !is_copied && b->buffer[at] < 0; at = b->graph->nodes[at].args[0])
-        mapping = og_argument_mapping(b, at, 0, &mapping);
-    int32_t buffer = is_copied ? b->copy[at] : b->buffer[at];
+    int32_t buffer = b->copies[node][arg];
+    if (buffer < 0) {
+        for (; b->buffer[at] < 0; at = b->graph->nodes[at].args[0])
+            mapping = og_argument_mapping(b, at, 0, &mapping);
+        buffer = b->buffer[at];
+    }
     const og_buffer *of = &b->buffers[buffer];
     tensor t = {.buffer = buffer, .dtype = of->dtype};
     for (int32_t d = 0; d < of->rank; d++)

@@ -122,7 +122,7 @@ bool og_product_operand(const og_planner *b, int32_t node, int side, og_access *
 {
     summed_dims summed;
     og_mapping mapping = operand_mapping(b, node, side, &summed);
-    int32_t at = b->graph->nodes[node].args[side], buffer = b->copy[at];
+    int32_t at = b->graph->nodes[node].args[side], buffer = b->copies[node][side];
     if (buffer < 0) {
         for (; b->buffer[at] < 0; at = b->graph->nodes[at].args[0]) /* views of what is kept */
             mapping = og_argument_mapping(b, at, 0, &mapping);

@@ -111,12 +111,13 @@ typedef struct {
     og_plan_rules rules;
     og_arena scratch;
 
-    int32_t *home;    /* node -> draft that computes and may keep it, or -1 */
-    int32_t *pass;    /* reduction -> its pass */
-    int32_t *buffer;  /* node -> buffer that holds it, or -1 */
-    int32_t *copy;    /* node -> buffer that holds it for products, or -1 */
-    int32_t *pair;    /* product -> the other of its kernel, or -1 */
-    int32_t *tail_of; /* node -> reduction of whose row it follows, or -1; see plan_visit.c */
+    int32_t *home;        /* node -> draft that computes and may keep it, or -1 */
+    int32_t *pass;        /* reduction -> its pass */
+    int32_t *buffer;      /* node -> buffer that holds it, or -1 */
+    int32_t *copy;        /* node -> buffer that holds it for products to come, or -1 */
+    int32_t (*copies)[2]; /* product -> those of its factors that it reads, or -1 */
+    int32_t *pair;        /* product -> the other of its kernel, or -1 */
+    int32_t *tail_of;     /* node -> reduction of whose row it follows, or -1; see plan_visit.c */
 
     og_buffer *buffers; /* grows; copied into the plan at the end */
     size_t buffer_count, buffer_capacity;

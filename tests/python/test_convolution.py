@@ -149,6 +149,13 @@ def test_strides_beyond_the_result(device):
     assert ot.conv_transpose2d(x, w, stride=2**29 - 1, dilation=2).equal(want)
 
 
+def test_a_weight_read_before_it_is_copied(device):
+    """A transposed convolution copies its weight, which what comes first cannot read."""
+    x, w, y = make(11, device, torch.float64, (2, 3, 5), (3, 4, 2), (2, 6))
+    f = ogive.compile("sum(w @ y) + sum(conv_transpose1d(x, w))")
+    torch.testing.assert_close(f(w, y, x), (w @ y).sum() + F.conv_transpose1d(x, w).sum())
+
+
 def test_infinite_weights_meet_no_holes(device):
     """Between the elements that a stride moves apart nothing is multiplied."""
     x = torch.ones(1, 1, 4, device=device)
