@@ -197,8 +197,8 @@ static void move_along(og_access *access, int32_t dim, int64_t stride)
         access->stride[dim] += stride;
 }
 
-/* Adds a window along a dim of this stride to factor side, or what it is if it always sees an
- * element. Its tap is dim i of k. */
+/* Adds a window to factor side; if it always sees an element, the strides that it is. Its place is a
+ * dim of the space, its tap one of k. */
 static void add_window(const og_kernel *kernel, og_product *product, int side, og_window window)
 {
     og_access *access = side ? &product->right : &product->left;
@@ -327,7 +327,7 @@ static bool has_tap(const og_product *product, int32_t dim)
     return false;
 }
 
-/* Dim dim of k goes: it has one element, or (is_merged) is one with the dim after it. */
+/* Dim dim of k goes: it has one element, or is one with the dim after it, and no window's tap. */
 static void drop_k_dim(og_product *product, int32_t dim)
 {
     og_k_dims *k = &product->k_dims;
@@ -363,7 +363,7 @@ static void settle_k(og_product *product)
     }
     if (!og_shape_count(k->rank, k->extent, &product->k))
         product->k = INT64_MAX;
-    if (k->rank == 0) { /* one term, or of a dim each */
+    if (k->rank == 0) { /* one term */
         k->extent[0] = 1;
         k->stride[0][0] = k->stride[1][0] = 0;
         k->rank = 1;
