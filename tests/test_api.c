@@ -438,6 +438,37 @@ static void test_product_traffic(void **state)
     ogive_formula_release(f);
 }
 
+/* Windows overlap, whether they are seen as strides or (padding) not. */
+static void test_window_traffic(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t read, written;
+    } cases[] = {
+        {"max_pool2d(x, 3, 1)", 2 * 9 * 10, 2 * 7 * 8},
+        {"max_pool2d(x, 3, 1, 1)", 2 * 9 * 10, 2 * 9 * 10},
+        {"conv2d(x, w)", 2 * 9 * 10 + 4 * 2 * 3 * 3, 4 * 7 * 8},
+        {"conv2d(x, d, groups=2)", 2 * 9 * 10 + 2 * 3 * 3, 2 * 7 * 8},
+    };
+    const DLTensor *w = TEST_TENSOR(NULL, test_float32, 4, 2, 3, 3);
+    const DLTensor *d = TEST_TENSOR(NULL, test_float32, 2, 1, 3, 3);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        ogive_formula *f = make(cases[i].text);
+        const DLTensor *in[] = {TEST_TENSOR(NULL, test_float32, 2, 9, 10),
+                                strstr(cases[i].text, "groups") ? d : w};
+        ogive_plan *plan;
+        ogive_kernel_info info;
+        TEST_OK(ogive_plan_create(f, in, ogive_formula_input_count(f), NULL, 0, NULL, &plan, &error),
+                error);
+        TEST_OK(ogive_plan_kernel(plan, 0, &info, &error), error);
+        assert_int_equal(info.bytes_read, 4 * cases[i].read);
+        assert_int_equal(info.bytes_written, 4 * cases[i].written);
+        ogive_plan_release(plan);
+        ogive_formula_release(f);
+    }
+}
+
 static void test_kernels_and_explain(void **state)
 {
     (void)state;
@@ -494,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_outputs_refused),
         cmocka_unit_test(test_plan_results),
         cmocka_unit_test(test_product_traffic),
+        cmocka_unit_test(test_window_traffic),
         cmocka_unit_test(test_kernels_and_explain),
     };
     return TEST_RUN(tests);

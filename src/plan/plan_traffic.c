@@ -20,28 +20,33 @@ static int64_t plus(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-static int64_t access_bytes(const og_space *space, const og_access *access)
+/* All of a tensor; what a stride of 0 repeats is there once. */
+static int64_t buffer_bytes(const og_buffer *of)
+{
+    int64_t bytes = (int64_t)og_dtype_bytes(of->dtype);
+    for (int32_t d = 0; d < of->rank; d++)
+        bytes = times(bytes, of->stride[d] || !of->shape[d] ? of->shape[d] : 1);
+    return bytes;
+}
+
+/* No more than the tensor has: windows that are strides see elements several times. */
+static int64_t access_bytes(const og_plan *plan, const og_space *space, const og_access *access)
 {
     int64_t bytes = (int64_t)og_dtype_bytes(access->dtype);
-    if (access->buffer < 0)
-        return 0;
     for (int32_t d = 0; d < space->rank; d++)
         bytes = times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
     for (int32_t w = 0; w < access->window_count; w++)
         bytes = times(bytes, access->windows[w].extent);
-    return bytes;
+    return og_min(bytes, buffer_bytes(&plan->buffers[access->buffer]));
 }
 
 /* Of a convolution: what the tensor has, for windows see most of it. */
 static int64_t factor_bytes(const og_plan *plan, const og_kernel *kernel, og_factor factor)
 {
-    int64_t k = kernel->matrices.k, count;
-    const og_buffer *of = &plan->buffers[factor.access->buffer];
+    int64_t k = kernel->matrices.k;
     if (og_kernel_convolves(kernel))
-        return og_shape_count(of->rank, of->shape, &count) && k
-                   ? times(count, (int64_t)og_dtype_bytes(of->dtype))
-                   : 0;
-    return times(access_bytes(&kernel->space, factor.access), factor.k_stride || !k ? k : 1);
+        return k ? buffer_bytes(&plan->buffers[factor.access->buffer]) : 0;
+    return times(access_bytes(plan, &kernel->space, factor.access), factor.k_stride || !k ? k : 1);
 }
 
 /* Two accesses of one buffer (x and its transpose) may touch the same elements: only the
@@ -62,7 +67,7 @@ static void measure_kernel(const og_plan *plan, og_kernel *kernel, int64_t *most
         const og_access *at = &kernel->accesses[a];
         if (at->buffer < 0)
             continue;
-        count_bytes(access_bytes(&kernel->space, at), at->buffer,
+        count_bytes(access_bytes(plan, &kernel->space, at), at->buffer,
                     at->is_store ? most_written : most_read,
                     at->is_store ? &kernel->bytes_written : &kernel->bytes_read);
     }
