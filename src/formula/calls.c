@@ -348,8 +348,9 @@ static ogive_status spread_steps(og_builder *builder, og_op op, const og_paramet
     const og_dim_list *list = &builder->dims[operand->index];
     if (list->count != 1 && list->count != rank)
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                "%s: %s has %d entries, expected 1 or %d", get_label(builder, op), parameter->name,
-                (int)list->count, (int)rank);
+                rank == 1 ? "%s: %s has %d entries, expected %d"
+                          : "%s: %s has %d entries, expected 1 or %d",
+                get_label(builder, op), parameter->name, (int)list->count, (int)rank);
     for (int i = 0; i < rank; i++)
         to[i] = (int32_t)list->values[list->count == 1 ? 0 : i];
     return OGIVE_OK;
@@ -365,14 +366,14 @@ static ogive_status check_groups(og_builder *builder, og_op op, const og_node *n
 {
     double groups = node->numbers[1];
     char text[OG_NUMBER_TEXT];
-    if (groups >= 1 && groups < INT32_MAX / 4 && groups == floor(groups))
+    if (groups >= 1 && groups <= INT32_MAX / 4 && groups == floor(groups))
         return OGIVE_OK;
     OG_FAIL(builder->error, OGIVE_FORMULA, builder->composite_offset,
             "%s: groups is %s, expected an integer of 1 or more, less than 2^29",
             get_label(builder, op), og_number_text(groups, text));
 }
 
-/* A bias that is a number is none. */
+/* A number is added as it is: -0 where there is no bias. */
 static ogive_status build_bias(og_builder *builder, const og_operand *args, int64_t offset,
                                og_operand *out)
 {
