@@ -517,11 +517,14 @@ static int64_t count_phases(const og_planner *b, const og_draft *draft)
 static ogive_status finish(og_planner *b)
 {
     og_plan *plan = b->plan;
-    int64_t count = 0;
+    int64_t count = 0, offset = -1;
     for (size_t k = 0; k < b->draft_count; k++) {
-        count += count_phases(b, &b->drafts[k]);
+        int64_t phases = count_phases(b, &b->drafts[k]);
+        if (phases > 1)
+            offset = b->graph->nodes[b->drafts[k].products[0]].offset;
+        count += phases;
         if (count > MOST_KERNELS)
-            OG_FAIL(b->error, OGIVE_UNSUPPORTED, b->graph->nodes[b->drafts[k].products[0]].offset,
+            OG_FAIL(b->error, OGIVE_UNSUPPORTED, offset,
                     "more than %d kernels: a transposed convolution takes one for each phase of "
                     "its strides",
                     MOST_KERNELS);

@@ -186,6 +186,12 @@ def test_modules_and_compile(device):
     torch.testing.assert_close(torch.compile(block)(x), want, rtol=1e-4, atol=1e-4)
 
 
+def test_the_error_of_many_phases_shows_their_call():
+    w = torch.zeros(3, 3, 3, 3)  # 256 * 256 phases, and the kernel of the sum
+    with pytest.raises(NotImplementedError, match=r"more than 65536 kernels(?s:.*)\n {6}\^"):
+        ogive.compile("sum(conv_transpose2d(w, w, stride=256))")(w)
+
+
 def test_same_has_a_limit():
     x, w = torch.zeros(1, 2, 4), torch.zeros(3, 2, 17)
     with pytest.raises(ValueError, match="weight spans 8589934577 elements"):
