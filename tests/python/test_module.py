@@ -2,6 +2,7 @@
 """ogive.torch.Formula: binding, sharing, dotted names, state dicts, copies."""
 
 import copy
+import inspect
 import io
 import pickle
 
@@ -258,3 +259,22 @@ def test_names_that_tensors_have_as_attributes(x):
     with pytest.raises(TypeError, match="'x.mean' is given by position"):
         formula(x, x)
     torch.testing.assert_close(formula(y=x, **{"x.mean": x}), x + x)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_inputs_names_in_an_exported_program(strict):
+    fc = nn.Linear(3, 4)
+    formula = ot.Formula("gelu(linear(x, fc.weight, fc.bias)) * scale", fc=fc)
+    assert list(inspect.signature(formula.forward).parameters) == ["x", "scale"]
+    x, scale = torch.randn(5, 3), torch.randn(4)
+    rows = torch.export.Dim("rows", min=2)
+    program = torch.export.export(formula, (x, scale), strict=strict,
+                                  dynamic_shapes={"x": {0: rows}, "scale": None})
+    names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    assert names[-2:] == ["x", "scale"]
+    torch.testing.assert_close(program.module()(x[:3], scale), formula(x[:3], scale))
+    for other in (copy.deepcopy(formula), pickle.loads(pickle.dumps(formula))):
+        assert type(other) is type(formula) and isinstance(other, ot.Formula)
+        assert other.fc.weight is not fc.weight and torch.equal(other(x, scale), formula(x, scale))
+    with pytest.raises(TypeError, match=r"forward\(\) takes x, scale: 1 were given"):
+        formula(x)

@@ -296,7 +296,8 @@ def test_autocast_of_every_function(low, data, device):
     masks = {name for name, _, group, _ in ogive._core.functions() if group == "comparison"}
     for name in set(signatures()) & set(ot.__all__) - masks:
         for dtype in (torch.float32, low):
-            shape = (4,) * {"2d": 3, "3d": 4}.get(name[-2:], 2)
+            rank = {"2d": 3, "3d": 4}.get(name[-2:], 2) + name.startswith("conv")
+            shape = (4,) * rank
             arguments = [data(*shape, dtype=dtype) if parameter in TENSORS else others[parameter]
                          for parameter, meaning in signatures()[name].parameters.items()
                          if meaning.default is meaning.empty or parameter == "min"]

@@ -42,10 +42,12 @@ class Gradient:
                            for i, (twin, passed) in enumerate(self._twins))
         self._parts: dict[tuple[int, ...], tuple[_core.Formula, list[int]]] = {}
 
-    def __call__(self, values: Sequence[Tensor | Blank], grads: Sequence[Tensor]) -> list[Tensor]:
-        """One for each of self.by. values: the formula's inputs, grads: by its results."""
+    def __call__(self, values: Sequence[Tensor | Blank], grads: Sequence[Tensor],
+                 straight: bool = True) -> list[Tensor]:
+        """One for each of self.by. values: the formula's inputs, grads: by its results. straight:
+        these are plain tensors, with numbers for sizes, so that equal layouts say all."""
         given = [*values, *grads]
-        if not self._shares:
+        if not self._shares or not straight:
             results = self.formula(*map(_tensor, given))
             return list(results) if len(self.by) > 1 else [results]
         found: dict[int, Tensor] = {}

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import types
 from typing import Any
 
 import torch
@@ -46,10 +49,21 @@ class Formula(nn.Module):
         self._bound = tuple(name for name in self._inputs if self._reaches(name))
         self._free = tuple(name for name in self._inputs if name not in self._bound)
         self._attributes = attributes_among(self._free)
+        self._name_inputs()
         for name in named:
             if not any(bound == name or bound.startswith(name + ".") for bound in self._bound):
                 raise ValueError(f"the formula has no input '{name}': its inputs are "
                                  f"{', '.join(self._inputs)}")
+
+    def _name_inputs(self) -> None:
+        """torch.export asks the signature of forward() what the inputs are called."""
+        if type(self) is Formula and all(map(str.isidentifier, self._free)):
+            self.__class__ = _class_with(self._free)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if "_names" not in vars(type(self)):
+            return super().__reduce_ex__(protocol)
+        return _blank, (), self.__dict__
 
     def _bind(self, name: str, value: Any) -> None:
         if isinstance(value, nn.Module) and is_owned(value):
@@ -106,6 +120,7 @@ class Formula(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._name_inputs()
         for module in (*self._shared.values(), *self._modules.values()):
             if module is not None:
                 add_reader(module, self)
@@ -183,3 +198,20 @@ class Formula(nn.Module):
 
     def extra_repr(self) -> str:
         return repr(self.formula.text)
+
+
+def _blank() -> Formula:
+    """For pickle and copy, which then fill it."""
+    return Formula.__new__(Formula)
+
+
+@functools.cache
+def _class_with(names: tuple[str, ...]) -> type[Formula]:
+    """Formula, but with these names as forward()'s parameters."""
+    general: Any = Formula.forward
+    forward = types.FunctionType(general.__code__, general.__globals__, "forward")
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, kind) for name in ("self", *names)])
+    return type("Formula", (Formula,), {"forward": forward, "_names": names, "__doc__": Formula.__doc__,
+                                        "__module__": Formula.__module__})

@@ -130,7 +130,7 @@ def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     def add_gradients(part: Part, gradient: Gradient | None, *by_results: Tensor) -> None:
         if gradient is None:
             return
-        found = gradient([values[place] for place in part.places], by_results)
+        found = gradient([values[place] for place in part.places], by_results, ctx.straight)
         for i, grad in zip(gradient.by, found):
             before = sums[part.places[i]]
             sums[part.places[i]] = grad if before is None else before + grad
@@ -162,11 +162,12 @@ class _Cut(torch.autograd.Function):
         else:
             with torch._C._AutoDispatchBelowAutograd():
                 results = tuple(run(ordered, whole.text, whole.steps, whole.precision))
-        ctx.cut = cut
+        ctx.cut, ctx.straight = cut, straight
         ctx.layouts = [(result.shape, result.dtype) for result in results]
         ctx.set_materialize_grads(False)
         values = [*inputs, *results[cut.tail.formula.results:]]
-        save(ctx, values, cut.reads(ctx.needs_input_grad[2:]))
+        reads = cut.reads(ctx.needs_input_grad[2:]) if straight else [True] * len(values)
+        save(ctx, values, reads)
         return results
 
     backward = staticmethod(_backward_of_cut)

@@ -546,9 +546,10 @@ static void explain_multiplies(const og_plan *plan, const state *s, int32_t kern
 /* "each sum is within 261 * 2^-24 of sum |x||w|": in plan.h's order. */
 static void explain_accuracy(const og_kernel *kernel, const og_cuda_work *work, og_text *text)
 {
+    if (!kernel->product_count || work->tensor_products)
+        return;
     const og_product *product = &kernel->products[0];
-    if (kernel->product_count && work->tensor_products == 0 && product->left.dtype == OG_FLOAT32 &&
-        product->right.dtype == OG_FLOAT32)
+    if (product->left.dtype == OG_FLOAT32 && product->right.dtype == OG_FLOAT32)
         og_text_add(text, "\n  each sum is within %" PRId64 " * 2^-24 of sum |x||w|",
                     og_strict_units(product->k));
 }
