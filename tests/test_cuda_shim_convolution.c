@@ -113,7 +113,7 @@ static void test_compile(void **unused)
          "og_seen_loader"},
         {"conv3d(x, w)", {SHAPE(16, 3, 24, 40, 40), SHAPE(64, 3, 3, 3, 3)}, "og_seen_loader"},
         {"conv2d(x, w, groups=64)", {SHAPE(64, 64, 128, 128), SHAPE(64, 1, 3, 3)}, "og_add_tap"},
-        {"conv_transpose2d(x, w)",
+        {"conv_transpose2d(x, w, stride=2)",
          {SHAPE(16, 32, 128, 128), SHAPE(32, 64, 5, 9)},
          "og_seen_loader"},
     };
