@@ -196,7 +196,7 @@ static const char *along_of_seen(const og_kernel *kernel, const og_factor *f)
 static void add_step(og_cuda_emitter *e, const char *factor, char of, int32_t dim, int32_t window,
                      int64_t step)
 {
-    char name[40];
+    char name[80];
     if (step == 0)
         return;
     if (window < 0)
@@ -258,7 +258,7 @@ static void add_seen(og_cuda_emitter *e, const og_factor *f, const char *factor)
     const og_matrices *s = &e->kernel->matrices;
     const int32_t rank = e->kernel->space.rank, windows = f->access->window_count;
     og_text *to = &e->passes;
-    char name[40];
+    char name[80];
     int64_t start = 0;
     og_text_add(to,
                 "    OG_FN const element *data(const og_args &a)\n    {\n"
@@ -347,7 +347,7 @@ static void add_factor(og_cuda_emitter *e, og_factor *f)
     og_text *to = &e->passes;
     og_dtype dtype = f->access->dtype;
     const char *type = og_cuda_type_of(dtype);
-    char pointer[32], name[40], const_type[32];
+    char pointer[32], name[80], const_type[32];
     snprintf(pointer, sizeof pointer, "%s%d", side_of(f), (int)f->product);
     snprintf(name, sizeof name, "%s_k", pointer);
     snprintf(const_type, sizeof const_type, "const %s", type);
