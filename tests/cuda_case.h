@@ -371,6 +371,16 @@ typedef struct {
     int64_t shape[8];
 } case_shape;
 
+/* An input of this shape, with ordinary numbers. */
+static inline void place_one(placed *p, const case_shape *shape, og_dtype dtype, case_layout layout,
+                             test_random *random)
+{
+    *p = (placed){.dtype = dtype, .rank = shape->rank, .layout = layout};
+    memcpy(p->shape, shape->shape, sizeof p->shape);
+    place(p, random, true);
+    fill(p, random, ORDINARY);
+}
+
 #define SHAPE(...)                                                                                 \
     {                                                                                              \
         (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                                 \

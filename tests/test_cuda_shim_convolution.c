@@ -37,15 +37,6 @@ static const struct {
      SHAPE(2, 2, 4, 3, 4), false},
 };
 
-static void place_one(placed *p, const case_shape *shape, og_dtype dtype, case_layout layout,
-                      test_random *random)
-{
-    *p = (placed){.dtype = dtype, .rank = shape->rank, .layout = layout};
-    memcpy(p->shape, shape->shape, sizeof p->shape);
-    place(p, random, true);
-    fill(p, random, ORDINARY);
-}
-
 /* Inputs x, w and b of case i. */
 static void place_inputs(formula_case *c, size_t i, og_dtype dtype, case_layout layout,
                          test_random *random)

@@ -38,15 +38,6 @@ static const struct {
     {"sigmoid(max_pool2d(x * 2, 2, padding=1)) + 1", SHAPE(2, 3, 6, 10), SHAPE(2, 3, 4, 6)},
 };
 
-static void place_one(placed *p, const case_shape *shape, og_dtype dtype, case_layout layout,
-                      test_random *random)
-{
-    *p = (placed){.dtype = dtype, .rank = shape->rank, .layout = layout};
-    memcpy(p->shape, shape->shape, sizeof p->shape);
-    place(p, random, true);
-    fill(p, random, ORDINARY);
-}
-
 static void test_pooling(void **unused)
 {
     test_random random = test_random_named("pooling");

@@ -34,16 +34,6 @@ static void see_factors(const og_kernel *kernel, int32_t index, int32_t m_dim, i
     out->places[index] = -1;
 }
 
-/* What one step along dim d of the space adds to the factor's offset, windows included. */
-static int64_t step_along(const og_access *access, int32_t d)
-{
-    int64_t stride = access->stride[d];
-    for (int32_t w = 0; w < access->window_count; w++)
-        if (access->windows[w].place == d)
-            stride += access->windows[w].step * access->windows[w].stride;
-    return stride;
-}
-
 /* A convolution's factor, whose rows are dims [first, first + rank) of the space. */
 static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t rank,
                      og_cpu_product *out)
@@ -57,7 +47,7 @@ static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t r
     view->window_count = from.access->window_count;
     view->rows.rank = rank;
     for (int32_t d = 0; d < kernel->space.rank; d++)
-        out->base_stride[0][side][d] = step_along(from.access, d);
+        out->base_stride[0][side][d] = og_factor_step(from.access, d);
     for (int32_t d = 0; d < rank; d++) {
         view->rows.extent[d] = kernel->space.extent[first + d];
         view->rows.stride[d] = out->base_stride[0][side][first + d];

@@ -234,9 +234,9 @@ static void pin_last(og_indices *x, int32_t value, int32_t count)
 
 /* A convolution, whose result is an image, or (gives_w) a weight. Batches and channels are divided
  * as those of a product; elements, taps and places must be whole, and so must channels in groups. */
-static void find_convolution(og_indices *x, int32_t n, const og_node *node, bool gives_x,
-                             bool gives_w)
+static void find_convolution(og_indices *x, int32_t n, const og_node *node)
 {
+    bool gives_x = og_op_convolves_back(node->op), gives_w = node->op == OG_OP_convolve_weight;
     int32_t one = node->args[0], two = node->args[1], *own = x->of[n];
     int32_t rank = node->sliding.rank, has_groups = node->numbers[1] != 1;
     bool has_batch = x->types[one].rank > rank + 1;
@@ -307,14 +307,10 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
         return;
     case OG_OP_convolve:
     case OG_OP_convolve_like:
-        find_convolution(x, n, node, false, false);
-        return;
     case OG_OP_convolve_back:
     case OG_OP_convolve_back_like:
-        find_convolution(x, n, node, true, false);
-        return;
     case OG_OP_convolve_weight:
-        find_convolution(x, n, node, false, true);
+        find_convolution(x, n, node);
         return;
     case OG_OP_bias_of:
     case OG_OP_channel_like:

@@ -134,10 +134,15 @@ bool og_op_slices(og_op op)
            op == OG_OP_portion_back;
 }
 
+bool og_op_convolves_back(og_op op)
+{
+    return op == OG_OP_convolve_back || op == OG_OP_convolve_back_like;
+}
+
 bool og_op_convolves(og_op op)
 {
-    return op == OG_OP_convolve || op == OG_OP_convolve_like || op == OG_OP_convolve_back ||
-           op == OG_OP_convolve_back_like || op == OG_OP_convolve_weight;
+    return op == OG_OP_convolve || op == OG_OP_convolve_like || op == OG_OP_convolve_weight ||
+           og_op_convolves_back(op);
 }
 
 int og_op_value_count(og_op op, int count)

@@ -137,6 +137,8 @@ og_cost og_op_cost(og_op op);
 bool og_op_slices(og_op op);
 /* One of the three sides of a convolution. */
 bool og_op_convolves(og_op op);
+/* That whose result is an image that windows slide over: a transposed convolution. */
+bool og_op_convolves_back(og_op op);
 /* How many of a node's count arguments have values that op computes with: all but
  * the `like` of sum_like and others, which comes last. */
 int og_op_value_count(og_op op, int count);

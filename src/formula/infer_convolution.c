@@ -22,20 +22,15 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-static bool is_back(og_op op)
-{
-    return op == OG_OP_convolve_back || op == OG_OP_convolve_back_like;
-}
-
 og_convolution og_convolution_of(const og_node *node, const og_typed *types, const og_typed *out)
 {
     const og_typed *first = &types[node->args[0]], *second = &types[node->args[1]];
     bool is_weight = node->op == OG_OP_convolve_weight;
-    og_convolution c = {.x = is_back(node->op) ? out : first,
+    og_convolution c = {.x = og_op_convolves_back(node->op) ? out : first,
                         .w = is_weight ? out : second,
-                        .g = is_weight           ? second
-                             : is_back(node->op) ? first
-                                                 : out,
+                        .g = is_weight                        ? second
+                             : og_op_convolves_back(node->op) ? first
+                                                              : out,
                         .rank = node->sliding.rank,
                         .groups = (int64_t)node->numbers[1],
                         .sliding = node->sliding};
@@ -79,7 +74,7 @@ static ogive_status check_channels(const call *at, const og_typed *input, const 
     char shape[OG_SHAPE_TEXT], weight_text[OG_SHAPE_TEXT];
     int64_t groups = (int64_t)at->node->numbers[1];
     int64_t channels = input->shape[input->rank - at->node->sliding.rank - 1];
-    bool back = is_back(at->node->op);
+    bool back = og_op_convolves_back(at->node->op);
     int64_t want = back ? weight->shape[0] : times(weight->shape[1], groups);
     og_infer_shape(weight, weight_text);
     og_infer_shape(input, shape);
@@ -156,7 +151,7 @@ ogive_status og_infer_convolution(const og_graph *graph, const og_node *node, co
         memcpy(out->shape, like->shape, sizeof out->shape);
         return OGIVE_OK;
     }
-    bool back = is_back(node->op);
+    bool back = og_op_convolves_back(node->op);
     OG_TRY(check_factors(&at, input, weight));
     OG_TRY(check_channels(&at, input, weight));
     og_convolution c = og_convolution_of(node, types, out);

@@ -113,6 +113,17 @@ typedef struct {
     double fill;
 } og_access;
 
+/* How far one step along dim d of the space takes a product's factor, windows included. (Their taps
+ * are dims of k.) */
+static inline int64_t og_factor_step(const og_access *access, int32_t d)
+{
+    int64_t step = access->stride[d];
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (access->windows[w].place == d)
+            step += access->windows[w].step * access->windows[w].stride;
+    return step;
+}
+
 /* Are there elements in memory at strides, and nothing else to it? */
 static inline bool og_access_is_plain(const og_access *access)
 {

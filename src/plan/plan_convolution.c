@@ -39,11 +39,6 @@ typedef struct {
     int32_t first; /* of places, elements or taps */
 } places;
 
-static bool gives_x(og_op op)
-{
-    return op == OG_OP_convolve_back || op == OG_OP_convolve_back_like;
-}
-
 static bool gives_w(og_op op)
 {
     return op == OG_OP_convolve_weight;
@@ -81,15 +76,21 @@ static phase find_phase(const og_convolution *c, int i, int64_t r)
     return p;
 }
 
+/* Those of dim i: none beyond its elements. */
+static int64_t count_phases(const og_convolution *c, int i)
+{
+    int64_t extent = c->x->shape[c->x->rank - c->rank + i];
+    return og_max(1, og_min(c->sliding.stride[i], extent));
+}
+
 int64_t og_count_phases(const og_planner *b, int32_t node)
 {
-    if (node < 0 || !og_node_convolves(b, node) || !gives_x(b->graph->nodes[node].op))
+    if (node < 0 || !og_node_convolves(b, node) || !og_op_convolves_back(b->graph->nodes[node].op))
         return 1;
     og_convolution c = og_convolution_of(&b->graph->nodes[node], b->types, &b->types[node]);
     int64_t count = 1;
     for (int i = 0; i < c.rank; i++) {
-        int64_t extent = c.x->shape[c.x->rank - c.rank + i];
-        count *= og_max(1, og_min(c.sliding.stride[i], extent));
+        count *= count_phases(&c, i);
         if (count > INT32_MAX)
             return count;
     }
@@ -150,7 +151,7 @@ static places find_places(const og_node *node, const og_convolution *c)
 bool og_copies_weight(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
-    return gives_x(of->op) && of->numbers[1] == 1 && og_count_phases(b, node) == 1 &&
+    return og_op_convolves_back(of->op) && of->numbers[1] == 1 && og_count_phases(b, node) == 1 &&
            b->types[of->args[1]].shape[1] > 1;
 }
 
@@ -377,9 +378,8 @@ void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel 
     og_product *to = &kernel->products[0];
     phase phases[OG_MAX_WINDOWS];
     int32_t rank = b->types[node].rank, channel = gives_w(of->op) ? 0 : rank - c.rank - 1;
-    for (int i = c.rank - 1; i >= 0 && gives_x(of->op); i--) {
-        int64_t extent = c.x->shape[rank - c.rank + i];
-        int64_t count = og_max(1, og_min(c.sliding.stride[i], extent));
+    for (int i = c.rank - 1; i >= 0 && og_op_convolves_back(of->op); i--) {
+        int64_t count = count_phases(&c, i);
         phases[i] = find_phase(&c, i, number % count);
         take_phase(kernel, rank - c.rank + i, &phases[i]);
         number /= count;
@@ -396,7 +396,7 @@ void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel 
     strides two = see_strides(&c, &second, types[1], !gives_w(of->op));
     if (gives_w(of->op))
         multiply_xg(kernel, &c, &at, &one, &two, to);
-    else if (gives_x(of->op))
+    else if (og_op_convolves_back(of->op))
         multiply_gw(kernel, &c, &at, phases, &one, &two, to);
     else
         multiply_xw(kernel, &c, &at, &one, &two, to);

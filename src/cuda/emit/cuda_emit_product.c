@@ -161,14 +161,12 @@ static bool join_k(const og_kernel *kernel, og_factor *f)
 /* What one step along dim d of k, or of the space, adds to the offset. */
 static int64_t step_of_seen(const og_kernel *kernel, const og_factor *f, bool is_k, int32_t d)
 {
-    int64_t step = is_k ? kernel->products[0].k_dims.stride[f->is_right][d] : f->access->stride[d];
-    for (int32_t w = 0; w < f->access->window_count; w++) {
-        const og_window *window = &f->access->windows[w];
-        if (is_k && window->tap == d)
-            step += window->reach * window->stride;
-        if (!is_k && window->place == d)
-            step += window->step * window->stride;
-    }
+    if (!is_k)
+        return llabs(og_factor_step(f->access, d));
+    int64_t step = kernel->products[0].k_dims.stride[f->is_right][d];
+    for (int32_t w = 0; w < f->access->window_count; w++)
+        if (f->access->windows[w].tap == d)
+            step += f->access->windows[w].reach * f->access->windows[w].stride;
     return llabs(step);
 }
 
