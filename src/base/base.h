@@ -56,6 +56,14 @@ static inline int64_t og_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* a * b, neither below 0, or INT64_MAX if that is less: extents may be anything, and what does not
+ * fit is refused as blocks or bytes. */
+static inline int64_t og_times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 /* a / b rounded up, for a >= 0 and b > 0. */
 static inline int64_t og_divide_up(int64_t a, int64_t b)
 {

@@ -15,13 +15,6 @@ typedef struct {
     ogive_error *error;
 } call;
 
-/* INT64_MAX at most. */
-static int64_t times(int64_t a, int64_t b)
-{
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 og_convolution og_convolution_of(const og_node *node, const og_typed *types, const og_typed *out)
 {
     const og_typed *first = &types[node->args[0]], *second = &types[node->args[1]];
@@ -75,7 +68,7 @@ static ogive_status check_channels(const call *at, const og_typed *input, const 
     int64_t groups = (int64_t)at->node->numbers[1];
     int64_t channels = input->shape[input->rank - at->node->sliding.rank - 1];
     bool back = og_op_convolves_back(at->node->op);
-    int64_t want = back ? weight->shape[0] : times(weight->shape[1], groups);
+    int64_t want = back ? weight->shape[0] : og_times(weight->shape[1], groups);
     og_infer_shape(weight, weight_text);
     og_infer_shape(input, shape);
     if (weight->shape[0] % groups)
@@ -158,7 +151,7 @@ ogive_status og_infer_convolution(const og_graph *graph, const og_node *node, co
     out->rank = input->rank;
     memcpy(out->shape, input->shape, sizeof out->shape);
     int32_t first = input->rank - c.rank;
-    out->shape[first - 1] = back ? times(weight->shape[1], c.groups) : weight->shape[0];
+    out->shape[first - 1] = back ? og_times(weight->shape[1], c.groups) : weight->shape[0];
     for (int i = 0; i < c.rank; i++)
         OG_TRY((back ? count_elements : count_places)(&at, &c, i, input->shape[first + i],
                                                       &out->shape[first + i]));

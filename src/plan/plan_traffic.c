@@ -8,13 +8,6 @@
 
 /* ---- bytes ---------------------------------------------------------------------- */
 
-/* Of what repeats itself in memory, bytes may be more than there are: INT64_MAX at most. */
-static int64_t times(int64_t a, int64_t b)
-{
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 static int64_t plus(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -25,7 +18,7 @@ static int64_t buffer_bytes(const og_buffer *of)
 {
     int64_t bytes = (int64_t)og_dtype_bytes(of->dtype);
     for (int32_t d = 0; d < of->rank; d++)
-        bytes = times(bytes, of->stride[d] || !of->shape[d] ? of->shape[d] : 1);
+        bytes = og_times(bytes, of->stride[d] || !of->shape[d] ? of->shape[d] : 1);
     return bytes;
 }
 
@@ -34,9 +27,9 @@ static int64_t access_bytes(const og_plan *plan, const og_space *space, const og
 {
     int64_t bytes = (int64_t)og_dtype_bytes(access->dtype);
     for (int32_t d = 0; d < space->rank; d++)
-        bytes = times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
+        bytes = og_times(bytes, access->stride[d] || !space->extent[d] ? space->extent[d] : 1);
     for (int32_t w = 0; w < access->window_count; w++)
-        bytes = times(bytes, access->windows[w].extent);
+        bytes = og_times(bytes, access->windows[w].extent);
     return og_min(bytes, buffer_bytes(&plan->buffers[access->buffer]));
 }
 
@@ -46,7 +39,8 @@ static int64_t factor_bytes(const og_plan *plan, const og_kernel *kernel, og_fac
     int64_t k = kernel->matrices.k;
     if (og_kernel_convolves(kernel))
         return k ? buffer_bytes(&plan->buffers[factor.access->buffer]) : 0;
-    return times(access_bytes(plan, &kernel->space, factor.access), factor.k_stride || !k ? k : 1);
+    return og_times(access_bytes(plan, &kernel->space, factor.access),
+                    factor.k_stride || !k ? k : 1);
 }
 
 /* Two accesses of one buffer (x and its transpose) may touch the same elements: only the

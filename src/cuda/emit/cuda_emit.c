@@ -22,7 +22,7 @@ int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to)
         if (space->extent[d] == 0)
             return 0;
     for (int32_t d = from; d < to; d++)
-        count = og_cuda_times(count, space->extent[d]);
+        count = og_times(count, space->extent[d]);
     return count;
 }
 
@@ -310,7 +310,7 @@ static void add_region(og_cuda_emitter *e, const char *name, int32_t pass, int64
         snprintf(member, sizeof member, "%s", name);
     else
         snprintf(member, sizeof member, "%s%d", name, (int)pass);
-    og_cuda_add_region(e, "void", member, og_cuda_times(count, (int64_t)bytes));
+    og_cuda_add_region(e, "void", member, og_times(count, (int64_t)bytes));
 }
 
 void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)

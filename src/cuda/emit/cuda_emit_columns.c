@@ -207,8 +207,8 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const og_columns_shape
 {
     og_cuda_add_divisor(e, "blocks", s->blocks);
     og_cuda_add_index(e, "tiles_of_tiles", og_divide_up(s->tiles, OG_COLUMNS_TILE));
-    int64_t columns = og_cuda_times(s->vectors, e->vector);
-    og_cuda_add_scratch(e, og_cuda_times(s->tiles, columns), columns);
+    int64_t columns = og_times(s->vectors, e->vector);
+    og_cuda_add_scratch(e, og_times(s->tiles, columns), columns);
     og_cuda_include(&e->body, "columns_split");
     e->out->body = "columns, a block a tile";
     OG_TRY(og_cuda_make_launches(e, 4 * e->kernel->pass_count));
@@ -216,7 +216,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const og_columns_shape
         for (int terms = 0; terms <= has_terms(e, p); terms++) {
             add_part(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,
-                                      og_cuda_times(s->tiles, s->blocks), e->threads));
+                                      og_times(s->tiles, s->blocks), e->threads));
             og_cuda_overlap_last(e);
             if (!og_cuda_has_row_values(&e->kernel->passes[p]))
                 continue;

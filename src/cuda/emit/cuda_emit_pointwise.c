@@ -90,7 +90,7 @@ void og_cuda_begin_vectors(og_cuda_emitter *e)
 
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", count_last(space));
-    og_cuda_add_index(e, "vectors", og_cuda_times(rows, per_row));
+    og_cuda_add_index(e, "vectors", og_times(rows, per_row));
     og_cuda_add_divisor(e, "per_row", space->rank > 1 ? per_row : 1);
     og_cuda_add_seek_between(e, "og_seek_outer", OG_CUDA_FIRST, OG_CUDA_LAST_KEPT);
     og_cuda_add_seek_between(e, "og_step_inner", OG_CUDA_LAST_KEPT, OG_CUDA_END);
@@ -117,7 +117,7 @@ ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e)
     e->out->body = contiguous ? "contiguous" : "strided";
     OG_TRY(og_cuda_make_launches(e, 1));
     return og_cuda_add_launch(e, "og_pointwise", -1,
-                              og_divide_up(og_cuda_times(rows, count_vectors(e)), per_block),
+                              og_divide_up(og_times(rows, count_vectors(e)), per_block),
                               e->threads);
 }
 
@@ -129,7 +129,7 @@ static bool is_turned(const og_cuda_emitter *e, int32_t access, int32_t dim)
     const og_access *at = &e->kernel->accesses[access];
     int64_t across = llabs(at->stride[e->kernel->space.rank - 1]);
     return !og_kernel_stores(e->kernel, access) && at->stride[dim] == 1 &&
-           og_cuda_times(across, (int64_t)og_dtype_bytes(at->dtype)) >= SECTOR_BYTES;
+           og_times(across, (int64_t)og_dtype_bytes(at->dtype)) >= SECTOR_BYTES;
 }
 
 /* The dim that the loads to be turned are contiguous along, or -1. */
@@ -173,7 +173,7 @@ ogive_status og_cuda_emit_transpose(og_cuda_emitter *e)
     for (int32_t d = 0; d < last; d++)
         if (d != turned) {
             outer[count++] = d;
-            blocks = og_cuda_times(blocks, space->extent[d]);
+            blocks = og_times(blocks, space->extent[d]);
         }
     for (int32_t a = 0; a < e->kernel->access_count; a++)
         e->is_kept[a] = is_turned(e, a, turned);
@@ -195,6 +195,6 @@ ogive_status og_cuda_emit_transpose(og_cuda_emitter *e)
     og_cuda_include(&e->body, "transpose");
     e->out->body = "transposing";
     OG_TRY(og_cuda_make_launches(e, 1));
-    blocks = og_cuda_times(blocks, og_cuda_times(inner_tiles, turned_tiles));
+    blocks = og_times(blocks, og_times(inner_tiles, turned_tiles));
     return og_cuda_add_launch(e, "og_transpose", -1, blocks, e->threads);
 }

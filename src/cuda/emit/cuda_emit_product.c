@@ -17,7 +17,7 @@ og_matrices og_cuda_matrices_of(const og_kernel *kernel)
     og_matrices s = kernel->matrices;
     int64_t line = s.n_rank ? kernel->space.extent[kernel->space.rank - 1] : 1;
     if (s.n_rank > 1 && line)
-        s.n = og_cuda_times(s.n / line, og_cuda_line_of(kernel));
+        s.n = og_times(s.n / line, og_cuda_line_of(kernel));
     return s;
 }
 
@@ -580,8 +580,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
 {
     int64_t m_tiles = og_divide_up(s->m, tile->rows), n_tiles = og_divide_up(s->n, tile->columns);
     int64_t rows = s->batch * s->m, runs = og_divide_up(s->n, OG_RUN);
-    int64_t blocks = og_cuda_times(og_cuda_times(s->batch, m_tiles),
-                                   og_cuda_times(n_tiles, count_parts(s, tile)));
+    int64_t blocks = og_times(og_times(s->batch, m_tiles), og_times(n_tiles, count_parts(s, tile)));
     OG_TRY(og_cuda_check_blocks(e, blocks));
     bool combines =
         og_cuda_has_row_values(&e->kernel->passes[0]) && (runs != 1 || og_cuda_serves(e));

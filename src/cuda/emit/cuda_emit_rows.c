@@ -208,7 +208,7 @@ static void add_part(og_cuda_emitter *e, int32_t p)
 static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t n)
 {
     int64_t chunks = og_divide_up(n, OG_CHUNK);
-    OG_TRY(og_cuda_check_blocks(e, og_cuda_times(rows, chunks)));
+    OG_TRY(og_cuda_check_blocks(e, og_times(rows, chunks)));
     og_cuda_begin_combine(e, rows, chunks);
     og_cuda_include(&e->body, "rows_split");
     e->out->body = "rows, a block a chunk";

@@ -86,7 +86,7 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
 
 int64_t og_cuda_split_pitch(const og_cuda_product_shape *shape)
 {
-    return og_cuda_times(og_divide_up(shape->of.n, 4), 4);
+    return og_times(og_divide_up(shape->of.n, 4), 4);
 }
 
 double og_cuda_split_bytes(const og_cuda_product_shape *shape, int64_t sums)
@@ -117,7 +117,7 @@ static double estimate(const og_cuda_tile *tile, double speed, const og_cuda_pro
     double each = tiles / processors; /* of a multiprocessor, rounded up */
     each = each < 1e15 ? (double)og_divide_up((int64_t)tiles, processors) : each;
     int64_t at_once = each < tile->blocks ? (int64_t)each : tile->blocks;
-    int64_t warps = tile->threads / 32, k = og_cuda_times(part, OG_PRODUCT_BLOCK);
+    int64_t warps = tile->threads / 32, k = og_times(part, OG_PRODUCT_BLOCK);
     if (shape->of.k < k)
         k = shape->of.k > 0 ? og_divide_up(shape->of.k, tile->step) * tile->step : tile->step;
     double cycles = (double)tile->rows * tile->columns * (double)k / 128 /

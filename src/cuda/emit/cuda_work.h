@@ -16,14 +16,6 @@
 #include "cuda/emit/cuda_reduce_shapes.h"
 #include "plan/plan.h"
 
-/* a * b, neither below 0, or INT64_MAX if that is less: extents may be anything, and what does not
- * fit is refused as blocks or bytes. */
-static inline int64_t og_cuda_times(int64_t a, int64_t b)
-{
-    int64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 /* What a kernel's shape may depend on. Its results never do, but for products of float32
  * that need not be strict: those depend on arch. */
 typedef struct {
