@@ -254,8 +254,8 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     if (!exact && op == OG_OP_power && !(args[0].value - args[0].bound > 0))
         return undecided;
     /* 1 to the power of NaN is 1, of its neighbours NaN. */
-    if (op == OG_OP_power && isnan(args[1].value) &&
-        fabs(args[0].value - 1) <= args[0].bound && !is_exact(args[0]))
+    if (op == OG_OP_power && isnan(args[1].value) && fabs(args[0].value - 1) <= args[0].bound &&
+        !is_exact(args[0]))
         return undecided;
     if (!exact && (op == OG_OP_fmod || op == OG_OP_remainder))
         return undecided;
@@ -475,9 +475,27 @@ static reference_value *find_element(const running *r, const og_access *access)
            find_offset(r->kernel->space.rank, r->index, access->stride);
 }
 
+/* The same of a window that cuts its dim, by what plan.h says of parts: of all elements, the one
+ * that overlaps the part and whose number is the tap's. */
+static int64_t look_at_parts(const running *r, const og_window *window)
+{
+    int64_t place = window->place >= 0 ? r->index[window->place] : 0;
+    int64_t tap = window->tap >= 0 ? r->index[window->tap] : 0;
+    int64_t a = window->step >> window->uneven.bits, b = window->divisor >> window->uneven.bits;
+    for (int64_t e = 0; e < window->extent; e++) {
+        int64_t d = b * e - a * place;
+        int64_t number = window->reach > 0 ? d + b - 1 : a - 1 - d; /* back: e is the place */
+        if (d > -b && d < a && number / (a < b ? a : b) == tap)
+            return e;
+    }
+    return -1;
+}
+
 /* What a window sees of its dim at r->index, or -1. */
 static int64_t look(const running *r, const og_window *window)
 {
+    if (window->uneven.bits)
+        return look_at_parts(r, window);
     int64_t p = window->start;
     if (window->place >= 0)
         p += window->step * r->index[window->place];

@@ -428,7 +428,8 @@ static inline cell look_naively(const machine *m, const og_access *access, int64
         if (window->tap >= 0)
             place.stride[window->tap] += window->reach;
         int64_t p = window->start + find_index(m, &place, element);
-        if (p < 0 || p % window->divisor || p / window->divisor >= window->extent) {
+        if (p < 0 || !og_uneven_sees(&window->uneven, p % window->divisor) ||
+            p / window->divisor >= window->extent) {
             if (wide)
                 r.f64 = access->fill;
             else

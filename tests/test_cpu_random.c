@@ -46,6 +46,21 @@ static uint32_t reduced_dims(const og_space *space)
     return ((1u << space->n_reduced) - 1) << (space->rank - space->n_reduced);
 }
 
+/* Makes window one whose parts are uneven, by numbers that need not cut anything. */
+static void draw_parts(test_random *random, og_window *window)
+{
+    window->uneven = (og_uneven){.bits = 1 + (int32_t)test_random_below(random, 3),
+                                 .from = test_random_below(random, 9),
+                                 .reach = test_random_below(random, 7) - 3,
+                                 .width = 1 + test_random_below(random, 5),
+                                 .count = 1 + test_random_below(random, 12)};
+    int64_t scale = INT64_C(1) << window->uneven.bits;
+    window->start *= scale;
+    window->step *= scale;
+    window->reach = window->reach * scale + 1;
+    window->divisor = (1 + test_random_below(random, 5)) * scale;
+}
+
 /* Gives the access of an input windows, and its buffer room for what they see. */
 static void draw_windows(test_random *random, builder *b, int32_t access, bool row)
 {
@@ -67,6 +82,8 @@ static void draw_windows(test_random *random, builder *b, int32_t access, bool r
                               .stride = test_random_below(random, 30)};
         if (test_random_below(random, 3) == 0)
             window->divisor += test_random_below(random, 4);
+        if (test_random_below(random, 4) == 0)
+            draw_parts(random, window);
         b->counts[to->buffer] += (window->extent - 1) * window->stride;
     }
 }

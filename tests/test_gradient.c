@@ -148,7 +148,8 @@ static bool write_call(const og_function *function, og_op op, char *text, size_t
             break;
         case OG_PARAMETER_NUMBER:
             if (p->required)
-                snprintf(value, sizeof value, op == OG_OP_narrow ? "1" : "1.25");
+                snprintf(value, sizeof value,
+                         op == OG_OP_narrow || op == OG_OP_unfold ? "1" : "1.25");
             else if (op == OG_OP_clamp)
                 snprintf(value, sizeof value, p->number < 0 ? "-0.9" : "1.1");
             break;
@@ -219,7 +220,13 @@ static void test_parameters(void **state)
                                         "avg_pool1d(x, 3, 2, 1, false, false)",
                                         "adaptive_avg_pool1d(x, 2)",
                                         "adaptive_max_pool1d(x, 2)",
+                                        "adaptive_avg_pool1d(x, 3)",
+                                        "adaptive_avg_pool1d(x, 7)",
+                                        "adaptive_max_pool1d(x, 3)",
                                         "narrow(x, 0, -2, 2)",
+                                        "unfold(x, 0, 2, 1)",
+                                        "unfold(exp(x), -1, 3, 1) * 2",
+                                        "sum(unfold(unfold(x, 0, 2, 1), 1, 2, 2), -1)",
                                         "narrow(x, -1, 1, 3) * narrow(x, -1, 0, 3)",
                                         "narrow(narrow(exp(x), 1, 1, 3), 1, 1, 2)",
                                         "sum(narrow(x, 1, 2, 0)) + sum(x * x)",

@@ -39,6 +39,7 @@ enum { OG_CPU_BASE, OG_CPU_OUTER, OG_CPU_INNER, OG_CPU_AXES };
 typedef struct {
     og_cpu_axis axes[OG_CPU_AXES];
     int64_t start, divisor, extent, stride;
+    og_uneven uneven;
 } og_cpu_window;
 
 typedef struct {

@@ -89,6 +89,7 @@ static ogive_status add_windows(og_cpu_compiler *c, const og_access *from, og_ty
         out->divisor = window->divisor;
         out->extent = window->extent;
         out->stride = window->stride;
+        out->uneven = window->uneven;
     }
     if (type == OG_F64)
         to->fill.f64 = from->fill;

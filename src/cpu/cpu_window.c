@@ -4,7 +4,8 @@
  *
  * Along a stretch of inner indices everything that an access depends on moves evenly: its
  * offset, and the place of each window. What a window sees of the stretch is then every
- * period-th index between two ends; the rest is filled.
+ * period-th index between two ends; the rest is filled. But of windows that cut a dim, whose parts
+ * are of different lengths, every index is looked at.
  */
 #include "cpu/cpu_run.h"
 
@@ -49,7 +50,10 @@ static seen look(const og_cpu_window *window, line p, int64_t count)
     seen none = {0, 0, 1}, all = {0, count, 1};
     int64_t limit = window->extent * window->divisor; /* places from 0 on below it */
     if (p.step == 0)
-        return p.start >= 0 && p.start < limit && p.start % window->divisor == 0 ? all : none;
+        return p.start >= 0 && p.start < limit &&
+                       og_uneven_sees(&window->uneven, p.start % window->divisor)
+                   ? all
+                   : none;
     if (p.step > 0) {
         all.first = og_divide_up(og_max(0, -p.start), p.step);
         all.end = og_min(count, og_divide_up(og_max(0, limit - p.start), p.step));
@@ -91,13 +95,52 @@ static void spread(const og_cpu_step *step, char *to, const char *memory, int64_
     }
 }
 
+/* A stretch of count elements, which are at `offset` and what `window` sees further, which cuts a dim;
+ * its places are p. Those that are seen are gathered, converted, and dealt out. */
+static void see_parts(const og_cpu_access *access, const og_cpu_window *window,
+                      const og_cpu_step *step, const char *memory, line offset, line p,
+                      int64_t count, char *to, size_t bytes)
+{
+    char gathered[SCATTERED * sizeof(double)];
+    double some[SCATTERED];
+    bool sees[SCATTERED];
+    const size_t memory_bytes = (size_t)access->bytes;
+    const int64_t divisor = window->divisor;
+    const int64_t by = (p.step - remainder_of(p.step, divisor)) / divisor;
+    int64_t rest = remainder_of(p.start, divisor), element = (p.start - rest) / divisor;
+    for (int64_t at = 0; at < count; at += SCATTERED) {
+        int64_t n = og_min(SCATTERED, count - at), found = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sees[i] =
+                element >= 0 && element < window->extent && og_uneven_sees(&window->uneven, rest);
+            int64_t from = offset.start + (at + i) * offset.step + element * window->stride;
+            if (sees[i])
+                memcpy(gathered + (size_t)found++ * memory_bytes,
+                       memory + from * (int64_t)memory_bytes, memory_bytes);
+            rest += p.step - by * divisor;
+            element += by + (rest >= divisor);
+            rest -= rest >= divisor ? divisor : 0;
+        }
+        step->run.load(some, gathered, 0, 1, 1, found);
+        found = 0;
+        for (int64_t i = 0; i < n; i++, to += bytes)
+            memcpy(to, sees[i] ? (char *)some + (size_t)found++ * bytes : (char *)&access->fill,
+                   bytes);
+    }
+}
+
 /* A stretch of count elements: offset is where they would be without windows, places[] where
  * windows are. */
 static void see_stretch(const og_cpu_access *access, const og_cpu_step *step, const char *memory,
                         line offset, const line *places, int64_t count, char *to, size_t bytes)
 {
     seen of = {0, count, 1};
+    int32_t parts = -1; /* the window that moves, if it cuts a dim */
     for (int32_t i = 0; i < access->window_count && of.first < of.end; i++) {
+        if (access->windows[i].uneven.bits && places[i].step) {
+            parts = i;
+            continue;
+        }
         seen by = look(&access->windows[i], places[i], count);
         bool narrows = by.period > 1 || by.first > 0 || by.end < count;
         of = narrows ? by : of; /* at most one of them moves: see see_row() */
@@ -114,8 +157,15 @@ static void see_stretch(const og_cpu_access *access, const og_cpu_step *step, co
     int64_t at = offset.start + of.first * offset.step, stride = offset.step * of.period;
     for (int32_t i = 0; i < access->window_count; i++) {
         const og_cpu_window *window = &access->windows[i];
+        if (i == parts)
+            continue;
         at += (places[i].start + of.first * places[i].step) / window->divisor * window->stride;
         stride += of.period * places[i].step / window->divisor * window->stride;
+    }
+    if (parts >= 0) {
+        see_parts(access, &access->windows[parts], step, memory, (line){at, stride}, places[parts],
+                  count, to, bytes);
+        return;
     }
     const char *from = memory + at * access->bytes;
     to += (size_t)of.first * bytes;

@@ -34,6 +34,7 @@ typedef struct {
     bool all;       /* every dim; count is 0 */
     bool has_sizes; /* values are the sizes of the last count dims, else dims */
     int32_t count;
+    uint32_t nones; /* bit i: entry i is None, and its value OG_KEPT */
     int64_t values[OG_MAX_RANK];
 } og_dim_list;
 

@@ -150,6 +150,15 @@ static ogive_status check_entries(const og_builder *builder, og_op op,
     return OGIVE_OK;
 }
 
+static ogive_status refuse_nones(const og_builder *builder, og_op op, const og_parameter *parameter,
+                                 const og_operand *operand, const og_dim_list *list)
+{
+    if (list->nones)
+        OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
+                "%s: %s holds None, expected integers", get_label(builder, op), parameter->name);
+    return OGIVE_OK;
+}
+
 /* dims or sizes, given as one integer or as a list, become a list. */
 static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter *parameter,
                               og_operand *operand)
@@ -164,6 +173,7 @@ static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter 
             return OGIVE_OK; /* checked when the composite was called */
         if (single)
             return fail_kind(builder, op, parameter, operand, expected);
+        OG_TRY(refuse_nones(builder, op, parameter, operand, &list));
     } else if (operand->kind != OG_OPERAND_NUMBER ||
                !get_integer(operand->number, &list.values[0])) {
         return fail_kind(builder, op, parameter, operand, expected);
@@ -207,6 +217,7 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
 {
     og_dim_list list = {.count = 1};
     bool in_composite = builder->composite != OG_FUNCTION_COUNT;
+    bool is_output = strcmp(parameter->name, "output_size") == 0;
     if (operand->kind == OG_OPERAND_STRING && parameter->choices[0]) {
         OG_TRY(bind_choice(builder, op, parameter, operand));
         list.values[0] = operand->index ? OG_SAME : 0;
@@ -221,18 +232,20 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
             operand->kind = OG_OPERAND_NONE;
             return OGIVE_OK;
         }
+        if (!is_output)
+            OG_TRY(refuse_nones(builder, op, parameter, operand, &list));
     } else if (operand->kind != OG_OPERAND_NUMBER ||
                !get_integer(operand->number, &list.values[0])) {
         return fail_kind(builder, op, parameter, operand,
                          parameter->choices[0] ? "an integer, a list of them, 'valid' or 'same'"
                                                : "an integer or a list of integers");
     }
-    bool is_padding = strstr(parameter->name, "padding");
+    int least = is_output || strstr(parameter->name, "padding") ? 0 : 1;
     for (int i = 0; i < list.count && !in_composite; i++)
-        if (list.values[i] < !is_padding || list.values[i] > INT32_MAX / 4)
+        if (!(list.nones >> i & 1) && (list.values[i] < least || list.values[i] > INT32_MAX / 4))
             OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                     "%s: %s is %lld, expected %d or more%s", get_label(builder, op),
-                    parameter->name, (long long)list.values[i], !is_padding,
+                    parameter->name, (long long)list.values[i], least,
                     list.values[i] > 0 ? ", less than 2^29" : "");
     operand->kind = OG_OPERAND_DIMS;
     return og_build_dims(builder, &list, &operand->index);
@@ -317,14 +330,14 @@ static void set_dims(og_node *node, const og_dim_list *list)
     }
 }
 
-/* expand: two tensors and attributes. */
-static ogive_status build_expand(og_builder *builder, const og_operand *args, int64_t offset,
-                                 og_operand *out)
+/* expand and part_size: two tensors, dims and, of expand, a flag. */
+static ogive_status build_with_like(og_builder *builder, og_op op, const og_operand *args,
+                                    int64_t offset, og_operand *out)
 {
-    og_node node = {.op = OG_OP_expand, .arg_count = 2, .args = {args[0].index, args[1].index}};
+    og_node node = {.op = op, .arg_count = 2, .args = {args[0].index, args[1].index}};
     set_dims(&node, &builder->dims[args[2].index]);
-    node.keepdim = args[3].flag;
-    return og_build_node(builder, &node, OG_OP_expand, offset, out);
+    node.keepdim = op == OG_OP_expand && args[3].flag;
+    return og_build_node(builder, &node, op, offset, out);
 }
 
 /* full_like: a tensor and a number. */
@@ -533,6 +546,36 @@ static ogive_status build_slice(og_builder *builder, og_op op, const og_operand 
     return og_build_node(builder, &node, op, offset, out);
 }
 
+/* unfold: windows along the last dim, which `dimension` changes places with before and after. */
+static ogive_status build_unfold(og_builder *builder, const og_operand *args, int64_t offset,
+                                 og_operand *out)
+{
+    const og_parameter *parameters = og_function_of(OG_OP_unfold)->parameters;
+    for (int i = 2; i < 4; i++) {
+        double number = args[i].number;
+        if (!(number >= i - 2 && number <= INT32_MAX / 4 && floor(number) == number))
+            OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
+                    "%s: %s is %g, expected an integer of %d or more, less than 2^29",
+                    get_label(builder, OG_OP_unfold), parameters[i].name, number, i - 2);
+    }
+    int32_t dim = (int32_t)builder->dims[args[1].index].values[0];
+    og_node to_last = {.op = OG_OP_transpose, .arg_count = 1, .dim_count = 2, .dims = {dim, -1}};
+    og_node windows = {.op = OG_OP_windows, .arg_count = 1, .numbers = {1}};
+    og_node back = {.op = OG_OP_transpose, .arg_count = 1, .dim_count = 2};
+    back.dims[0] = dim < 0 ? dim - 1 : dim; /* there is one more dim at the end */
+    back.dims[1] = -2;
+    windows.sliding = (og_sliding){.rank = 1,
+                                   .size = {(int32_t)args[2].number},
+                                   .stride = {(int32_t)args[3].number},
+                                   .dilation = {1}};
+    to_last.args[0] = args[0].index;
+    OG_TRY(og_build_node(builder, &to_last, OG_OP_unfold, offset, out));
+    windows.args[0] = out->index;
+    OG_TRY(og_build_node(builder, &windows, OG_OP_unfold, offset, out));
+    back.args[0] = out->index;
+    return og_build_node(builder, &back, OG_OP_unfold, offset, out);
+}
+
 /* The row that the call's choice, switch or case selects. */
 static og_op select_row(const og_builder *builder, og_op op, const og_operand *args)
 {
@@ -634,6 +677,8 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
             return build_windows(builder, op, args, offset, out);
         if (og_op_slices(op))
             return build_slice(builder, op, args, offset, out);
+        if (op == OG_OP_unfold)
+            return build_unfold(builder, args, offset, out);
         if (op == OG_OP_bias_of)
             return build_bias(builder, args, offset, out);
         if (op == OG_OP_window_count)
@@ -642,8 +687,8 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
             return build_window_size(builder, args, out);
         if (op == OG_OP_count || op == OG_OP_transpose || op == OG_OP_index)
             return build_with_dims(builder, op, args, offset, out);
-        if (op == OG_OP_expand)
-            return build_expand(builder, args, offset, out);
+        if (op == OG_OP_expand || op == OG_OP_part_size)
+            return build_with_like(builder, op, args, offset, out);
         if (op == OG_OP_full_like)
             return build_full(builder, args, offset, out);
         int count = 0;

@@ -318,6 +318,7 @@ static void find_special(og_indices *x, int32_t n, const og_node *node)
             own[0] = x->of[arg][0];
         return;
     case OG_OP_full_like:
+    case OG_OP_part_size: /* of windows, along whole dims */
         memcpy(own, x->of[arg], sizeof x->of[n]);
         return;
     case OG_OP_where:

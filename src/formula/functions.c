@@ -118,6 +118,8 @@ const char *og_function_module(og_op op)
 {
     static const char *const functional[] = {"activation", "gating",  "normalisation", "distance",
                                              "loss",       "pooling", "convolution"};
+    if (op == OG_OP_unfold) /* torch.nn.functional.unfold is another one */
+        return NULL;
     if (op == OG_OP_max || op == OG_OP_min || op == OG_OP_std_mean || op == OG_OP_var_mean)
         return NULL;
     if (op == OG_OP_vector_norm)
@@ -165,6 +167,8 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_bias_of:
     case OG_OP_index:
         return count - 1;
+    case OG_OP_part_size: /* two of them */
+        return 0;
     default:
         return count;
     }

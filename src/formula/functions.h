@@ -85,6 +85,7 @@ typedef struct {
 } og_parameter;
 
 enum { OG_MAX_WINDOWS = 3 }; /* dims that a window has */
+enum { OG_KEPT = -1 };       /* adaptive pooling's output_size: as many as the input has */
 enum { OG_SAME = -1 };       /* a convolution's padding: as many places as there are elements */
 
 typedef struct {

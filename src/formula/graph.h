@@ -102,7 +102,7 @@ void og_graph_free(og_graph *graph);
 ogive_status og_graph_gradient(const og_graph *graph, const char *const *names, size_t count,
                                og_graph *gradient, ogive_error *error);
 
-/* parser.c: graph, which must not differ from its text, with casts: each argument of
+/* graph_parse.c: graph, which must not differ from its text, with casts: each argument of
  * function f that is a tensor and depends on an input is cast by casts[f] first.
  * OG_FUNCTION_COUNT: none is. On failure *out needs no freeing. */
 ogive_status og_graph_cast(const og_graph *graph, const og_op casts[OG_FUNCTION_COUNT],

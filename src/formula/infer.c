@@ -362,6 +362,8 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
         return infer_swap(graph, node, types, out, error);
     case OG_OP_product_t:
         return og_infer_product_t(graph, node, types, out, error);
+    case OG_OP_part_size:
+        return og_infer_part_size(graph, node, types, out, error);
     case OG_OP_windows:
     case OG_OP_slide:
     case OG_OP_slide_back:

@@ -33,8 +33,17 @@ typedef struct {
 } og_input_type;
 
 /* The windows of node, one of windows, slide and slide_back, of types input and out: those of
- * stride 0 with the size and stride that they have. */
+ * stride 0 with the size and stride that they have, if they are all alike. */
 og_sliding og_sliding_of(const og_node *node, const og_typed *input, const og_typed *out);
+
+/* A dim of `extent` elements, cut into as many parts as there are places (see plan.h): the lengths of
+ * a part and of an element in units that both are whole multiples of; pairs of a place and an
+ * element's number that it sees, and how many of them a tap has. extent and places are 1 or more. */
+typedef struct {
+    int64_t part, element, pairs, width, taps;
+} og_parts;
+
+og_parts og_parts_of(int64_t extent, int64_t places);
 
 /* The elements of a dim that narrow and portion take, or put back. */
 typedef struct {

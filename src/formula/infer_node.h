@@ -34,6 +34,8 @@ ogive_status og_infer_product_t(const og_graph *graph, const og_node *node, cons
                                 og_typed *out, ogive_error *error);
 ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const og_typed *types,
                               og_typed *out, ogive_error *error);
+ogive_status og_infer_part_size(const og_graph *graph, const og_node *node, const og_typed *types,
+                                og_typed *out, ogive_error *error);
 ogive_status og_infer_slice(const og_graph *graph, const og_node *node, const og_typed *types,
                             og_typed *out, ogive_error *error);
 ogive_status og_infer_convolution(const og_graph *graph, const og_node *node, const og_typed *types,

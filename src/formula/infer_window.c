@@ -29,21 +29,45 @@ og_sliding og_sliding_of(const og_node *node, const og_typed *input, const og_ty
     int32_t first = out->rank - 2 * s.rank;
     for (int32_t i = 0; i < s.rank; i++)
         if (s.stride[i] == 0) {
-            int64_t count = places->shape[first + i];
-            s.size[i] = s.stride[i] = count ? (int32_t)(whole->shape[first + i] / count) : 1;
+            int64_t count = places->shape[first + i], extent = whole->shape[first + i];
+            if (count == 0 || extent % count == 0)
+                s.size[i] = s.stride[i] = count ? (int32_t)(extent / count) : 1;
         }
     return s;
 }
 
-/* kernel_size windows, side by side. */
+og_parts og_parts_of(int64_t extent, int64_t places)
+{
+    int64_t a = extent, b = places;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    og_parts parts = {extent / a, places / a, 0, 0, 0};
+    parts.pairs = parts.part + parts.element - 1;
+    parts.width = og_min(parts.part, parts.element);
+    parts.taps = og_divide_up(parts.pairs, parts.width);
+    return parts;
+}
+
+/* kernel_size windows that cut the dim. */
 static ogive_status cut_places(const og_graph *graph, const og_node *node, int i, int64_t extent,
                                int64_t *places, int64_t *taps, ogive_error *error)
 {
-    *places = node->sliding.size[i];
-    *taps = *places ? extent / *places : 0;
-    if (*places == 0 || extent % *places || *taps == 0 || *taps > INT32_MAX)
+    *places = node->sliding.size[i] == OG_KEPT ? extent : node->sliding.size[i];
+    *taps = 1;
+    if (extent == 0)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset,
+                "%s: the input has no elements along a dim that is pooled, expected one or more",
+                og_node_label(graph, node));
+    if (*places == 0)
+        return OGIVE_OK;
+    *taps = og_parts_of(extent, *places).taps;
+    /* Products of these numbers, and of the least power of two that is no less than taps, fit. */
+    if (*taps > INT32_MAX || (double)extent * (double)*places * (double)*taps > 0x1p60)
         OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
-                "%s: output_size is %lld, which must divide the input's %lld elements there",
+                "%s: output_size is %lld for %lld elements, which is too large",
                 og_node_label(graph, node), (long long)*places, (long long)extent);
     return OGIVE_OK;
 }
@@ -102,7 +126,10 @@ ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const 
     int32_t rank = node->sliding.rank;
     out->dtype = input->dtype;
     OG_TRY(og_infer_float(graph, node, input, error));
-    if (node->op == OG_OP_windows)
+    if (node->called == OG_OP_unfold && input->rank == 0)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset, "%s: the input has no dims, expected one or more",
+                og_node_label(graph, node));
+    if (node->op == OG_OP_windows && node->called != OG_OP_unfold)
         OG_TRY(check_rank(graph, node, input, error));
     if (node->op != OG_OP_slide_back)
         return infer_places(graph, node, input, out, error);
@@ -112,5 +139,24 @@ ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const 
     bool has_taps = like->rank == input->rank;
     memcpy(out->shape + input->rank - 2 * rank,
            like->shape + like->rank - rank * (has_taps ? 2 : 1), (size_t)rank * sizeof *out->shape);
+    return OGIVE_OK;
+}
+
+ogive_status og_infer_part_size(const og_graph *graph, const og_node *node, const og_typed *types,
+                                og_typed *out, ogive_error *error)
+{
+    const og_typed *like = &types[node->args[0]], *input = &types[node->args[1]];
+    int32_t dim;
+    OG_TRY(og_infer_dim(graph, node, node->dims[0], like->rank, &dim, error));
+    int64_t places = like->shape[dim], extent = input->shape[dim];
+    if (places == 0 || extent % places == 0) {
+        out->dtype = OG_FLOAT64;
+        out->is_number = true;
+        out->number = places ? (double)(extent / places) : 1;
+        return OGIVE_OK;
+    }
+    out->dtype = like->dtype;
+    out->rank = like->rank;
+    memcpy(out->shape, like->shape, sizeof out->shape);
     return OGIVE_OK;
 }

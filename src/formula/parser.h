@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * parser.h - what parser.c (text to calls) and calls.c (calls to nodes) want of
- * each other. Everybody else parses by og_graph_parse() of graph.h.
+ * parser.h - what parser.c (text to calls), graph_parse.c (what is parsed) and calls.c (calls to
+ * nodes) want of each other. Everybody else parses by og_graph_parse() of graph.h.
  */
 #ifndef OG_PARSER_H
 #define OG_PARSER_H
 
 #include "formula/builder.h"
+#include "formula/scope.h"
 
 /* calls.c: the value of a call of op. Its arguments are builder->operands[base],
  * ..., one per entry of the function's parameter list, missing ones included. */
@@ -15,18 +16,23 @@ ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_
 /* calls.c: a tensor or a number, which is what operators take (a mask becomes a tensor of bool);
  * label names the operator or whatever else asks. */
 ogive_status og_take_value(og_builder *builder, og_operand *operand, const char *label);
-/* parser.c: a name of a meaning or of a derivative and what it stands for. */
+/* parser.c: the results of text, at most OG_MAX_RESULTS. in_meaning: it is a composite's, or a
+ * derivative, which may call functions without a group and has no inputs. */
+ogive_status og_parse_program(og_builder *builder, og_scope *scope, const char *text, size_t length,
+                              bool in_meaning, og_operand *results, int32_t *count);
+
+/* A name of a meaning or of a derivative and what it stands for. */
 typedef struct {
     const char *name;
     og_operand operand;
 } og_bound_name;
 
-/* parser.c: the results of a derivative's text over count names; None where there
+/* graph_parse.c: the results of a derivative's text over count names; None where there
  * is none. There must be result_count of them. */
 ogive_status og_parse_derivative(og_builder *builder, const char *text, const og_bound_name *names,
                                  int count, og_operand *results, int32_t result_count);
 
-/* parser.c: the value of a composite's meaning, or its two, its parameters being
+/* graph_parse.c: the value of a composite's meaning, or its two, its parameters being
  * builder->operands[base], ... */
 ogive_status og_parse_meaning(og_builder *builder, const og_function *function, size_t base,
                               og_operand *out);

@@ -85,14 +85,38 @@ typedef struct {
  *     p = start + step * i[place] + reach * i[tap]
  *
  * and sees element p / divisor of the dim; none, if p is negative or no multiple of divisor, or
- * if that is extent or more. */
+ * if that is extent or more.
+ *
+ * Windows may also cut a dim into parts that are not all of one length (uneven.bits > 0), as adaptive
+ * pooling does. Let a elements be as long as b parts: part i is [a i, a i + a), element e is
+ * [b e, b e + b), and a window sees the elements that its part overlaps, those whose d = b e - a i
+ * is one of -b + 1 .. a - 1. These numbers, counted from 0, are dealt out to taps in order, min(a, b)
+ * to each, so that a place and a tap have one element at most, and an element and a tap one place,
+ * which is what looking back needs. The element is a quotient by b (looking back, by a), and the
+ * remainder, with the tap, says which d it has; therefore p is 2^bits times as much, and i[tap]
+ * more, and the low bits of its remainder are the tap. */
+typedef struct {
+    int32_t bits;         /* 0: no such window */
+    int64_t from, reach;  /* number of d: from + reach * tap - remainder, without its low bits */
+    int64_t width, count; /* such remainders and numbers must be less, and none negative */
+} og_uneven;
+
 typedef struct {
     int32_t place, tap;     /* dims of the space; -1: its term is 0 */
     int64_t start;          /* -padding; looking back: padding */
     int64_t step, reach;    /* stride and dilation; looking back: 1 and -dilation */
     int64_t divisor;        /* 1; looking back: the stride */
     int64_t extent, stride; /* of the tensor's dim, in elements */
+    og_uneven uneven;
 } og_window;
+
+/* Does a window see an element of the dim, if the remainder of p by divisor is rest? */
+static inline bool og_uneven_sees(const og_uneven *uneven, int64_t rest)
+{
+    int64_t tap = rest & ((INT64_C(1) << uneven->bits) - 1), left = rest >> uneven->bits;
+    int64_t number = uneven->from + uneven->reach * tap - left;
+    return uneven->bits ? left < uneven->width && number >= 0 && number < uneven->count : rest == 0;
+}
 
 /* How far one step along dim d of the space takes the window. */
 static inline int64_t og_window_step(const og_window *window, int32_t d)

@@ -553,7 +553,7 @@ ogive_status og_plan_build(const og_graph *graph, const og_typed *types, const o
 {
     og_planner b = {.graph = graph, .types = types, .rules = rules, .plan = plan, .error = error};
     memset(plan, 0, sizeof *plan);
-    ogive_status status = og_lower_depthwise(&b);
+    ogive_status status = og_lower(&b);
     if (status == OGIVE_OK)
         status = start(&b, inputs, outputs);
     if (status == OGIVE_OK)

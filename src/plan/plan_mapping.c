@@ -192,6 +192,29 @@ static og_window make_slice(const og_planner *b, int32_t node)
                        .extent = b->types[b->graph->nodes[node].args[0]].shape[slice.dim]};
 }
 
+/* Windows at `places` of a dim of `extent` elements cut it; back: what is seen of the places. */
+static og_window make_cut(int64_t extent, int64_t places, bool back)
+{
+    og_parts parts = og_parts_of(extent, places);
+    og_window window = {.start = back ? parts.element - 1 : parts.width - parts.element,
+                        .step = back ? parts.element : parts.part,
+                        .reach = back ? -parts.width : parts.width,
+                        .divisor = back ? parts.part : parts.element,
+                        .extent = back ? places : extent};
+    window.uneven = (og_uneven){.from = back ? parts.pairs - 1 : parts.width - 1,
+                                .reach = window.reach,
+                                .width = parts.width,
+                                .count = parts.pairs};
+    while (INT64_C(1) << window.uneven.bits < parts.taps)
+        window.uneven.bits++;
+    int64_t scale = INT64_C(1) << window.uneven.bits;
+    window.start *= scale;
+    window.step *= scale;
+    window.reach = window.reach * scale + 1;
+    window.divisor *= scale;
+    return window;
+}
+
 og_window og_make_window(const og_planner *b, int32_t window)
 {
     int32_t node = window / OG_MAX_WINDOWS, i = window % OG_MAX_WINDOWS;
@@ -200,7 +223,11 @@ og_window og_make_window(const og_planner *b, int32_t window)
     if (og_op_slices(of->op))
         return make_slice(b, node);
     og_sliding s = og_sliding_of(of, arg, type);
-    int64_t extent = arg->shape[type->rank - 2 * s.rank + i];
+    int32_t dim = type->rank - 2 * s.rank + i;
+    int64_t extent = arg->shape[dim];
+    if (s.stride[i] == 0)
+        return of->op == OG_OP_slide_back ? make_cut(type->shape[dim], extent, true)
+                                          : make_cut(extent, type->shape[dim], false);
     if (of->op == OG_OP_slide_back)
         return (og_window){.start = s.padding[i],
                            .step = 1,

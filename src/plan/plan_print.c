@@ -63,9 +63,29 @@ static void print_buffer(const og_plan *plan, const char *const *names, int32_t 
         og_text_add(text, "%s%d", kinds[at->kind], (int)index);
 }
 
+/* " window [i3 * 13 / 7, tap i5]": one that cuts a dim. */
+static void print_cut(const og_window *window, og_text *text)
+{
+    int32_t bits = window->uneven.bits;
+    og_text_add(text, " window [");
+    if (window->place >= 0)
+        og_text_add(text, "i%d * %lld / %lld", (int)window->place,
+                    (long long)(window->step >> bits), (long long)(window->divisor >> bits));
+    else
+        og_text_add(text, "0");
+    if (window->tap >= 0)
+        og_text_add(text, ", tap i%d", (int)window->tap);
+    og_text_add(text, "] of %lld stride %lld", (long long)window->extent,
+                (long long)window->stride);
+}
+
 /* " window [2 i3 + i5 - 1] of 56 stride 1": what it sees of a dim at index i of the space. */
 static void print_window(const og_window *window, bool is_factor, og_text *text)
 {
+    if (window->uneven.bits) {
+        print_cut(window, text);
+        return;
+    }
     const int32_t dims[] = {window->place, window->tap};
     const int64_t factors[] = {window->step, window->reach};
     og_text_add(text, window->divisor > 1 ? " window [(" : " window [");

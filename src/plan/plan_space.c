@@ -34,8 +34,13 @@ static int64_t magnitude(int64_t stride)
 static int64_t step_along(const og_access *access, int32_t d)
 {
     int64_t step = access->stride[d];
-    for (int32_t w = 0; w < access->window_count; w++)
-        step += og_window_step(&access->windows[w], d) * access->windows[w].stride;
+    for (int32_t w = 0; w < access->window_count; w++) {
+        const og_window *window = &access->windows[w];
+        int64_t by = og_window_step(window, d);
+        if (window->uneven.bits && by) /* of parts, on the average */
+            by = og_max(1, magnitude(by) / window->divisor);
+        step += by * window->stride;
+    }
     return magnitude(step);
 }
 

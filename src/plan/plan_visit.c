@@ -29,10 +29,11 @@ ogive_status og_visit_begin(og_planner *b)
     return OGIVE_OK;
 }
 
+/* Inference has computed it. */
 static bool is_constant(const og_planner *b, int32_t node)
 {
-    og_op op = b->graph->nodes[node].op;
-    return op == OG_OP_NUMBER || op == OG_OP_count || op == OG_OP_full_like;
+    const og_typed *type = &b->types[node];
+    return (type->is_number && !type->is_mask) || b->graph->nodes[node].op == OG_OP_full_like;
 }
 
 /* A mask cannot be kept; a view is, as its argument. */

@@ -195,8 +195,21 @@ ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *k
 /* Exchanges factors and moves dims, as og_matrices has them, and fills kernel->matrices. */
 void og_see_matrices(og_kernel *kernel);
 
-/* plan_depthwise.c: b->graph and b->types without convolutions that are no products. */
-ogive_status og_lower_depthwise(og_planner *b);
+/* plan_lower.c: b->graph and b->types without nodes that shapes make others. */
+ogive_status og_lower(og_planner *b);
+/* A graph that is being made of another. */
+typedef struct {
+    og_node *nodes;
+    og_typed *types;
+    int32_t count;
+} og_lowered;
+/* The number of a new node, without arguments, in the place of like. */
+int32_t og_add_lowered(og_lowered *to, const og_node *like, og_op op, const og_typed *type);
+/* plan_depthwise.c: is node a convolution that is no product? */
+bool og_is_depthwise(const og_graph *graph, const og_typed *types, int32_t node);
+/* Nodes for such a one, whose arguments x and w have been added; the last is the sum. */
+void og_add_depthwise(const og_graph *graph, const og_typed *types, int32_t node, int32_t x,
+                      int32_t w, og_lowered *to);
 
 /* plan_convolution.c: into how many kernels a product is cut. */
 int64_t og_count_phases(const og_planner *b, int32_t node);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""narrow and glu: PyTorch's values and gradients, in any layout, on every device; the backend."""
+"""narrow, unfold and glu: PyTorch's values and gradients, in any layout, on every device; the backend."""
 
 import pytest
 import torch
@@ -54,6 +54,25 @@ def test_narrow(device, shape, draw, dtype, layout, seed):
         close(torch.autograd.grad(got, x, grad)[0], torch.autograd.grad(want, x, grad)[0], dtype)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.data(), st.sampled_from(FLOATS),
+       st.integers(0, 3), st.integers(0, 10**6))
+def test_unfold(device, shape, draw, dtype, layout, seed):
+    dim = draw.draw(st.integers(-len(shape), len(shape) - 1))
+    size, step = draw.draw(st.integers(0, shape[dim])), draw.draw(st.integers(1, 4))
+    torch.manual_seed(seed)
+    x = torch.randn(shape, dtype=dtype, device=device).requires_grad_()
+    for text, function in (
+            (f"unfold(x, {dim}, {size}, {step})", lambda x: x.unfold(dim, size, step)),
+            (f"sum(unfold(x * 2, {dim}, size={size}, step={step}), -1)",
+             lambda x: (x * 2).unfold(dim, size, step).sum(-1))):
+        got, want = ogive.compile(text)(in_layout(x, layout)), function(in_layout(x, layout))
+        close(got, want, dtype)
+        grad = torch.randn_like(want)
+        close(torch.autograd.grad(got, x, grad)[0], torch.autograd.grad(want, x, grad)[0], dtype)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape,dim", [((4, 6), -1), ((4, 6), 0), ((2, 4, 6), 1), ((8,), 0),
                                        ((3, 4, 5, 2), 1), ((0, 4), 1), ((64, 1026), 1)])
@@ -70,7 +89,8 @@ def test_glu(shape, dim, dtype, device):
 def test_second_derivatives(device):
     x = torch.randn(3, 4, dtype=torch.float64, device=device).requires_grad_()
     for text in ("glu(x)", "glu(sin(x), 1)", "narrow(x, 1, 1, 2) * narrow(x, 1, 2, 2)",
-                 "narrow(x, 0, 0, 2) @ t(narrow(x, 0, 1, 2))"):
+                 "narrow(x, 0, 0, 2) @ t(narrow(x, 0, 1, 2))", "unfold(sin(x), 1, 3, 1) ** 2",
+                 "unfold(unfold(x, 0, 2, 1), 1, 2, 2) ** 2"):
         assert torch.autograd.gradgradcheck(ogive.compile(text), (x,))
 
 
@@ -80,6 +100,11 @@ def test_second_derivatives(device):
     ("narrow(x, 0, -4, 4)", (3, 6), "start is -4"), ("narrow(x, 0, 4, 0)", (3, 6), "start is 4"),
     ("narrow(x, 0, 0, -1)", (3, 6), "length is -1"),
     ("narrow(x, 0, 0.5, 1)", (3,), "start is 0.5, expected an integer"),
+    ("unfold(x, 1, 7, 1)", (3, 6), "unfold: a window spans 7 elements, but the input has 6"),
+    ("unfold(x, 2, 1, 1)", (3, 6), "dim 2 is out of range"),
+    ("unfold(x, 0, 1, 0)", (3, 6), "step is 0, expected an integer of 1 or more"),
+    ("unfold(x, 0, 1.5, 1)", (3, 6), "size is 1.5, expected an integer of 0 or more"),
+    ("unfold(x, 0, 1, 1)", (), "unfold: the input has no dims"),
     ("glu(x)", (3, 5), "has 5 elements, expected a multiple of 2"),
     ("glu(x)", (), "the input has no dims")])
 def test_refused(text, shape, message):

@@ -98,12 +98,43 @@ def test_means(device, window, ceil_mode, include, divisor, dtype, seed):
 
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize("shape, sizes", [((3, 4), 2), ((2, 3, 6, 8), (2, 4)),
-                                          ((2, 2, 4, 6, 3), (2, 3, 1)), ((1, 5, 7, 7), 1)])
+                                          ((2, 2, 4, 6, 3), (2, 3, 1)), ((1, 5, 7, 7), 1),
+                                          ((2, 3, 13, 10), 7), ((2, 3, 1, 4), (7, 9)),
+                                          ((2, 300), 101), ((2, 3, 5, 4), (None, 3)),
+                                          ((2, 3, 5, 4), (2, None))])
 def test_adaptive(kind, shape, sizes, device):
     dims = len(shape) - (1 if len(shape) == 2 else 2)
     x = torch.randn(shape, dtype=torch.float64, device=device)
     name = f"adaptive_{kind}_pool{dims}d"
     compare(lambda t: getattr(ot, name)(t, sizes), lambda t: getattr(F, name)(t, sizes), x, False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(st.lists(st.tuples(st.integers(1, 24), st.integers(1, 24)), min_size=1, max_size=3),
+       st.sampled_from(["avg", "max"]), st.sampled_from(DTYPES), st.integers(0, 1000))
+def test_parts(device, cut, kind, dtype, seed):
+    x = torch.randn([2, 3, *(extent for extent, _ in cut)],
+                    generator=torch.Generator().manual_seed(seed))
+    x = (x.round() if kind == "max" else x).to(device, dtype)  # with ties
+    sizes, name = [size for _, size in cut], f"adaptive_{kind}_pool{len(cut)}d"
+    compare(lambda t: getattr(ot, name)(t, sizes), lambda t: getattr(F, name)(t, sizes), x,
+            kind == "max")
+
+
+def test_no_parts(device):
+    """PyTorch gives something empty, but has no gradient of it."""
+    x = torch.randn(2, 3, 5, 4, device=device, requires_grad=True)
+    y = ot.adaptive_avg_pool2d(x, (0, 3))
+    assert y.shape == F.adaptive_avg_pool2d(x, (0, 3)).shape == (2, 3, 0, 3)
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], torch.zeros_like(x))
+
+
+def test_parts_twice(device):
+    x = torch.randn(2, 5, 7, dtype=torch.float64, device=device, requires_grad=True)
+    for name in "avg", "max":
+        def of(t, function=getattr(ot, f"adaptive_{name}_pool2d")):
+            return function(t * t, (3, 4))
+        assert torch.autograd.gradcheck(of, x) and torch.autograd.gradgradcheck(of, x)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
@@ -138,7 +169,8 @@ def test_second_order(device):
     ("max_pool3d(x, 2)", "expected 5 dims"),
     ("avg_pool2d(x, 2, divisor_override=0)", "divisor_override is 0"),
     ("max_pool2d(x, 2, return_indices=true)", "return_indices must be false"),
-    ("adaptive_avg_pool2d(x, 3)", "must divide"),
+    ("adaptive_avg_pool2d(x, (2, -1))", "output_size is -1, expected 0 or more"),
+    ("max_pool2d(x, (2, None))", "kernel_size holds None, expected integers"),
     ("max_pool2d(x, 'a')", "an integer or a list of integers"),
 ])
 def test_errors(text, message):

@@ -206,6 +206,33 @@ static int32_t count_windows(const og_kernel *kernel)
     return count;
 }
 
+/* What operands.cuh calls divides. */
+static int divides(const og_window *window)
+{
+    return window->uneven.bits ? 2 : window->divisor > 1;
+}
+
+/* a.uneven: og_uneven of prologue.cuh, one for each window, if there is one that cuts a dim. */
+static void add_uneven(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    bool has_uneven = false;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
+            has_uneven |= kernel->accesses[i].windows[w].uneven.bits > 0;
+    for (int32_t i = 0; i < kernel->access_count && has_uneven; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++) {
+            const og_uneven *uneven = &kernel->accesses[i].windows[w].uneven;
+            const int64_t numbers[] = {uneven->bits, uneven->from, uneven->reach, uneven->width,
+                                       uneven->count};
+            for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+                add_index_bytes(e, numbers[n]);
+        }
+    if (has_uneven)
+        og_text_add(&e->arguments.members, "    og_uneven uneven[%d];\n",
+                    (int)count_windows(kernel));
+}
+
 /* a.windows: og_window of prologue.cuh, access by access. */
 static void add_windows(og_cuda_emitter *e)
 {
@@ -222,6 +249,7 @@ static void add_windows(og_cuda_emitter *e)
     if (count_windows(kernel))
         og_text_add(&e->arguments.members, "    og_window windows[%d];\n",
                     (int)count_windows(kernel));
+    add_uneven(e);
 }
 
 /* a.p, a.strides and a.dims. */
@@ -286,7 +314,7 @@ static void add_window_places(og_cuda_emitter *e, int32_t place)
                         "template <> struct og_operand<%d> {\n"
                         "    enum { moves = 0x%x, motion = OG_STRIDED, divides = %d, ones = 0x%x, "
                         "is_unit = %d };\n};\n",
-                        (int)place, (unsigned)moves, window->divisor > 1, (unsigned)ones,
+                        (int)place, (unsigned)moves, divides(window), (unsigned)ones,
                         window->stride == 1);
         }
 }
@@ -313,7 +341,7 @@ static void add_window_lists(og_cuda_emitter *e)
             for (int32_t w = 0; w < access->window_count; w++, first++)
                 if (list == 2)
                     og_text_add(&e->numbers, "%s%d", first ? "," : "",
-                                access->windows[w].divisor > 1);
+                                divides(&access->windows[w]));
         }
         og_text_add(&e->numbers, "\n");
     }

@@ -16,10 +16,12 @@
  *                      motion   along the vector dim: OG_STILL, OG_UNIT (neighbours) or
  *                               OG_STRIDED; or OG_SEEN, through windows [first_window, first_window
  *                               + windows); or OG_NUMBERED: its offset is its value
- *                    and of a window: moves, motion OG_STRIDED, divides: divisor is not 1; ones, bit
- *                    d: along dim d it moves by 1; is_unit: its elements are neighbours
+ *                    and of a window: moves, motion OG_STRIDED, divides: 1 if divisor is not 1, 2 if
+ *                    it cuts a dim; ones, bit d: along dim d it moves by 1; is_unit: its elements are
+ *                    neighbours
  *   a.p[n]           its first element, a.strides[n][d] what it moves by, a.dims[d] the extents
  *   a.windows[w]     see og_window
+ *   a.uneven[w]        of one that cuts a dim: see og_uneven
  */
 #include "cuda/kernels/prologue.cuh"
 
@@ -197,6 +199,14 @@ OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
 
 /* ---- windows ------------------------------------------------------------------------------- */
 
+/* og_uneven_sees() of plan.h. */
+OG_FN bool og_uneven_sees(const og_uneven &uneven, og_index rest)
+{
+    const og_index tap = rest & (((og_index)1 << uneven.bits) - 1), left = rest >> uneven.bits;
+    const og_index number = uneven.from + uneven.reach * tap - left;
+    return left < uneven.width && number >= 0 && number < uneven.count;
+}
+
 /* Does window w see an element, i further along the vector dim? Moves offset there. */
 template <int w, class Args>
 OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
@@ -210,7 +220,9 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
         seen = og_divide(p, a.windows[w].divisor);
     offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
-    if constexpr (og_operand<place>::divides)
+    if constexpr (og_operand<place>::divides == 2)
+        return sees && og_uneven_sees(a.uneven[w], p - seen * a.windows[w].divisor.extent);
+    else if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
     else
         return sees;

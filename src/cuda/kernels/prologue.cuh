@@ -84,6 +84,11 @@ struct og_window {
     og_divisor divisor;
 };
 
+/* og_uneven of plan.h. */
+struct og_uneven {
+    og_index bits, from, reach, width, count;
+};
+
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;
