@@ -381,6 +381,14 @@ static inline void place_one(placed *p, const case_shape *shape, og_dtype dtype,
     fill(p, random, ORDINARY);
 }
 
+static inline int64_t multiprocessors(void)
+{
+    ogive_cuda_device_info info;
+    ogive_error error;
+    TEST_OK(ogive_cuda_device(0, &info, &error), error);
+    return info.multiprocessors;
+}
+
 #define SHAPE(...)                                                                                 \
     {                                                                                              \
         (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                                 \

@@ -6,14 +6,6 @@
  */
 #include "cuda_case.h"
 
-static int64_t multiprocessors(void)
-{
-    ogive_cuda_device_info info;
-    ogive_error error;
-    TEST_OK(ogive_cuda_device(0, &info, &error), error);
-    return info.multiprocessors;
-}
-
 /* Above the least that is big, around what blocks and tiles divide by. */
 static const int64_t beyond[] = {0, 1, 1023, 12345};
 

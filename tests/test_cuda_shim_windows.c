@@ -84,11 +84,58 @@ static void test_gradients(void **unused)
     end_cases("gradients");
 }
 
+/* So many windows that a thread takes a column of them: the batch is that of a multiprocessor. */
+static const struct {
+    const char *text;
+    case_shape input, weight;
+} column_cases[] = {
+    {"max_pool2d(x, 4, 1, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)},
+    {"max_pool2d(x * 0, 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)}, /* -0 and +0 */
+    {"max_pool2d(floor(x) * 0.25, (3, 2), 2, 1) + 1", SHAPE(10, 7, 25, 33), SHAPE(0)},
+    {"max_pool1d(x, 8, 1, 4, 3)", SHAPE(3, 41, 57), SHAPE(0)},
+    {"max_pool3d(x, 3, 2, 1, 3)", SHAPE(9, 3, 17, 19, 20), SHAPE(0)},
+    {"avg_pool3d(x, 3, 2, 1)", SHAPE(8, 3, 16, 17, 18), SHAPE(0)},
+    {"avg_pool2d(x, 2)", SHAPE(5, 7, 25, 34), SHAPE(0)},
+    {"avg_pool2d(x, (9, 8), 1)", SHAPE(1, 5, 33, 34), SHAPE(0)}, /* more than a run of taps */
+    {"avg_pool2d(exp(x), 3, (2, 1), 1, true, false)", SHAPE(5, 7, 26, 33), SHAPE(0)},
+    {"conv2d(x, w, padding=1, groups=6)", SHAPE(4, 6, 35, 30), SHAPE(6, 1, 3, 3)},
+    {"relu(conv2d(x, w, groups=6)) * 2", SHAPE(3, 6, 40, 41), SHAPE(6, 1, 3, 3)},
+    {"conv2d(x, w, None, (3, 2), (4, 0), (2, 3), 5)", SHAPE(6, 5, 61, 40), SHAPE(5, 1, 5, 3)},
+    {"conv2d(x, w, groups=8)", SHAPE(3, 8, 32, 36), SHAPE(8, 1, 3, 1)},
+    {"conv2d(x, w, groups=8)", SHAPE(5, 8, 32, 36), SHAPE(8, 1, 1, 5)},
+    {"conv3d(x, w, padding=(1, 0, 2), groups=3)", SHAPE(5, 3, 14, 10, 15), SHAPE(3, 1, 3, 2, 3)},
+    {"conv1d(x, w, padding=3, groups=9)", SHAPE(9, 9, 70), SHAPE(9, 1, 7)},
+};
+
+static void test_columns(void **unused)
+{
+    test_random random = test_random_named("columns");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(column_cases); i++)
+        for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
+            if (!test_full() && layout && layout != (int)(1 + i % 7))
+                continue;
+            case_shape input = column_cases[i].input;
+            const og_dtype dtype = (og_dtype)((i + (size_t)layout) % 4);
+            const char *text = column_cases[i].text;
+            formula_case c = {.text = text, .formula = find_formula(text), .input_count = 1};
+            input.shape[0] *= multiprocessors();
+            place_one(&c.inputs[0], &input, dtype, (case_layout)layout, &random);
+            if (column_cases[i].weight.shape[0])
+                place_one(&c.inputs[c.input_count++], &column_cases[i].weight, dtype, CONTIGUOUS,
+                          &random);
+            run_placed(&c, layout % 2 ? STRIDED : CONTIGUOUS, &random);
+        }
+    end_cases("columns");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pooling),
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_columns),
     };
+    setenv("OGIVE_SHIM_MULTIPROCESSORS", "1", 1);
     return CASE_RUN(tests);
 }

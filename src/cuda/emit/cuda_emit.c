@@ -44,8 +44,7 @@ static bool add_reach(int64_t step, int64_t extent, int64_t *reach)
            !__builtin_add_overflow(*reach, span, reach) && *reach <= MOST_REACH;
 }
 
-/* Are there places of window that need more than 31 bits? */
-static bool moves_far(const og_kernel *kernel, const og_window *window)
+bool og_cuda_moves_far(const og_kernel *kernel, const og_window *window)
 {
     const int64_t *extent = kernel->space.extent;
     int64_t reach = llabs(window->start);
@@ -54,13 +53,11 @@ static bool moves_far(const og_kernel *kernel, const og_window *window)
            !add_reach(window->divisor, window->extent, &reach);
 }
 
-/* Do indices and offsets need more than 31 bits? A quarter of their range is left for what
- * is counted beyond the space: partial vectors, steps and tiles. */
-static bool needs_wide(const og_kernel *kernel)
+bool og_cuda_needs_wide(const og_kernel *kernel, int32_t rank)
 {
     const int64_t most = MOST_REACH;
     int64_t count = 1;
-    for (int32_t d = 0; d < kernel->space.rank; d++)
+    for (int32_t d = 0; d < rank; d++)
         if (kernel->space.extent[d] > most ||
             __builtin_mul_overflow(count, kernel->space.extent[d] + 16, &count) || count > most)
             return true;
@@ -72,7 +69,7 @@ static bool needs_wide(const og_kernel *kernel)
                 return true;
         for (int32_t w = 0; w < access->window_count; w++)
             if (!add_reach(llabs(access->windows[w].stride), access->windows[w].extent, &reach) ||
-                moves_far(kernel, &access->windows[w]))
+                og_cuda_moves_far(kernel, &access->windows[w]))
                 return true;
     }
     return false;
@@ -436,7 +433,7 @@ static ogive_status emit(og_cuda_emitter *e)
         e->out->body = "empty";
         return OGIVE_OK;
     }
-    e->wide = needs_wide(kernel);
+    e->wide = og_cuda_needs_wide(kernel, kernel->space.rank);
     OG_TRY(emit_best(e));
     if (e->out->scratch_bytes == MOST_SCRATCH)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "a kernel's scratch is larger than any memory");

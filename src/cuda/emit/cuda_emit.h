@@ -96,6 +96,11 @@ static inline bool og_cuda_serves(const og_cuda_emitter *e)
 
 /* Elements of dims [from, to): 0 if one of them is. */
 int64_t og_cuda_count(const og_space *space, int32_t from, int32_t to);
+/* Are there places of window that need more than 31 bits? */
+bool og_cuda_moves_far(const og_kernel *kernel, const og_window *window);
+/* Do offsets, or indices over the first `rank` dims, need more than 31 bits? A quarter of their
+ * range is left for what is counted beyond the space: partial vectors, steps and tiles. */
+bool og_cuda_needs_wide(const og_kernel *kernel, int32_t rank);
 int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */
 /* Registers that one element of all loads takes which are not kept, in the pass that has the most. */
 int32_t og_cuda_load_registers(const og_cuda_emitter *e);
@@ -131,6 +136,9 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
+/* a.<name>, as many og_cut as there are extents: divisors of numbers of 31 bits, or of 63 (far). */
+void og_cuda_add_cuts(og_cuda_emitter *e, const char *name, const int64_t *extents, int32_t count,
+                      bool far);
 /* The name of the one that og_cuda_add_operands() makes for a dim of the space. */
 void og_cuda_print_dim_divisor(int32_t dim, char name[16]);
 /* In bytes, from the beginning of its buffer. */

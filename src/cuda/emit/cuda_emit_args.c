@@ -55,13 +55,19 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
     return own;
 }
 
-static void add_index_bytes(og_cuda_emitter *e, int64_t value)
+/* A number of 64 bits, or 32. */
+static void add_number_bytes(og_cuda_emitter *e, uint64_t value, bool wide)
 {
-    int32_t narrow = (int32_t)value;
-    if (e->wide)
+    uint32_t narrow = (uint32_t)value;
+    if (wide)
         add_bytes(e, &value, sizeof value);
     else
         add_bytes(e, &narrow, sizeof narrow);
+}
+
+static void add_index_bytes(og_cuda_emitter *e, int64_t value)
+{
+    add_number_bytes(e, (uint64_t)value, e->wide);
 }
 
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out)
@@ -81,18 +87,28 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
     og_text_add(&e->arguments.members, "    og_index %s;\n", name);
 }
 
+static void add_division_bytes(og_cuda_emitter *e, int64_t extent, bool wide)
+{
+    og_division by = og_divide_by(extent, wide ? 63 : 31);
+    uint32_t padding = 0;
+    add_number_bytes(e, (uint64_t)extent, wide);
+    add_number_bytes(e, by.magic, wide);
+    add_bytes(e, &by.shift, sizeof by.shift);
+    if (wide)
+        add_bytes(e, &padding, sizeof padding);
+}
+
 static void add_divisor_bytes(og_cuda_emitter *e, int64_t extent)
 {
-    og_division by = og_divide_by(extent, e->wide ? 63 : 31);
-    uint32_t narrow = (uint32_t)by.magic, padding = 0;
-    add_index_bytes(e, extent);
-    if (e->wide)
-        add_bytes(e, &by.magic, sizeof by.magic);
-    else
-        add_bytes(e, &narrow, sizeof narrow);
-    add_bytes(e, &by.shift, sizeof by.shift);
-    if (e->wide)
-        add_bytes(e, &padding, sizeof padding);
+    add_division_bytes(e, extent, e->wide);
+}
+
+void og_cuda_add_cuts(og_cuda_emitter *e, const char *name, const int64_t *extents, int32_t count,
+                      bool far)
+{
+    for (int32_t i = 0; i < count; i++)
+        add_division_bytes(e, extents[i], far);
+    og_text_add(&e->arguments.members, "    og_cut %s[%d];\n", name, (int)count);
 }
 
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent)

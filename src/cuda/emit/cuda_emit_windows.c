@@ -1,13 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuda_emit_windows.c - kernels that reduce windows of few taps: what windows.cuh is told of them.
+ * cuda_emit_windows.c - kernels that reduce windows of few taps: how windows make columns, and what
+ * windows.cuh is told of them.
  */
 #include "cuda/emit/cuda_emit.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum {
     THREADS = 256,
-    MOST_TAPS = 128 /* that are unrolled */
+    MOST_TAPS = 128,        /* that are unrolled */
+    MOST_TALL = 16,         /* windows of a column */
+    MOST_TALL_TAPS = 160,   /* taps of all of them */
+    MOST_APART = 4,         /* windows of a column that share nothing, ... */
+    MOST_APART_TAPS = 64,   /* ... and their taps */
+    LEAST_THREADS = 1024,   /* of a multiprocessor: fewer are not worth taller columns */
+    MOST_KNOWN_STRIDE = 16, /* along the last dim of taps, in elements: part of the source */
+    NEAR = INT32_MAX / 4    /* threads that are counted by 31 bits */
 };
+
+/* How a thread's windows lie: see windows.cuh. */
+typedef struct {
+    int32_t down, depth; /* dims, or -1 */
+    int32_t tall, deep, flat;
+    int64_t step, reach;
+} columns;
 
 /* Stores of elements, and sums of exponentials, are the columns' affair. */
 ogive_status og_cuda_refuse_windows(og_cuda_emitter *e, const char **why)
@@ -25,8 +44,174 @@ ogive_status og_cuda_refuse_windows(og_cuda_emitter *e, const char **why)
     return OGIVE_OK;
 }
 
+/* ---- the kernel, with windows as strides ---------------------------------------------------- */
+
+static bool divides(const og_access *access)
+{
+    bool any = false;
+    for (int32_t w = 0; w < access->window_count; w++)
+        any |= access->windows[w].divisor > 1;
+    return any;
+}
+
+/* The access moves as if its windows saw everything, which then only say whether they do. */
+static void fold_windows(const og_space *space, og_access *access)
+{
+    for (int32_t w = 0; w < access->window_count && !divides(access); w++) {
+        og_window *window = &access->windows[w];
+        access->offset += window->start * window->stride;
+        for (int32_t d = 0; d < space->rank; d++)
+            access->stride[d] += og_window_step(window, d) * window->stride;
+    }
+    for (int32_t w = 0; w < access->window_count && !divides(access); w++)
+        access->windows[w].stride = 0;
+}
+
+/* A copy of e's kernel, whose accesses are folded, takes its place. */
+static ogive_status fold_kernel(og_cuda_emitter *e)
+{
+    const size_t count = (size_t)e->kernel->access_count;
+    og_kernel *kernel = OG_ARENA_NEW(e->arena, og_kernel, 1);
+    og_access *accesses = OG_ARENA_NEW(e->arena, og_access, count);
+    if (!kernel || !accesses)
+        return og_fail_memory(e->error, count * sizeof *accesses);
+    memcpy(accesses, e->kernel->accesses, count * sizeof *accesses);
+    *kernel = *e->kernel;
+    kernel->accesses = accesses;
+    for (size_t i = 0; i < count; i++)
+        fold_windows(&kernel->space, &accesses[i]);
+    e->kernel = kernel;
+    e->wide = og_cuda_needs_wide(kernel, kernel->space.rank - kernel->space.n_reduced);
+    return OGIVE_OK;
+}
+
+/* ---- columns ------------------------------------------------------------------------------- */
+
+static bool moves(const og_access *access, int32_t d)
+{
+    bool any = access->stride[d] != 0;
+    for (int32_t w = 0; w < access->window_count; w++)
+        any |= og_window_step(&access->windows[w], d) != 0;
+    return any;
+}
+
+static bool is_loaded(const og_cuda_emitter *e, int32_t access)
+{
+    const og_pass *pass = &e->kernel->passes[0];
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (pass->elements[i].op == OG_OP_LOAD && pass->elements[i].index == access)
+            return og_cuda_number_of(e, access) < 0;
+    return false;
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Are the two motions, by a window and by a tap, so many steps of the same layers? */
+static bool is_in_layers(const columns *c, int64_t by_window, int64_t by_tap)
+{
+    return by_window % c->step == 0 && by_window / c->step * c->reach == by_tap;
+}
+
+static bool access_is_in_layers(const columns *c, const og_access *access)
+{
+    bool all = !divides(access) &&
+               is_in_layers(c, access->stride[c->down], access->stride[c->depth]);
+    for (int32_t w = 0; w < access->window_count; w++)
+        all &= is_in_layers(c, og_window_step(&access->windows[w], c->down),
+                            og_window_step(&access->windows[w], c->depth));
+    return all;
+}
+
+/* Do windows along c->down overlap, by taps of c->depth? Finds step and reach. */
+static bool find_layers(const og_cuda_emitter *e, columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    c->step = 0;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        int64_t step = access->stride[c->down], reach = access->stride[c->depth];
+        if (!is_loaded(e, i) || !moves(access, c->down))
+            continue;
+        if (!c->step && step > 0 && reach > 0) {
+            int64_t unit = greatest_divisor(step, reach);
+            c->step = step / unit;
+            c->reach = reach / unit;
+        }
+        if (!c->step || !access_is_in_layers(c, access))
+            return false;
+    }
+    return c->step && c->step <= (c->deep - 1) * c->reach && c->reach <= MOST_TALL;
+}
+
+/* Layers that a column reads. */
+static int32_t count_layers(const columns *c, int32_t tall)
+{
+    int32_t count = 0;
+    for (int64_t j = 0; j <= (tall - 1) * c->step + (c->deep - 1) * c->reach; j++) {
+        bool is_one = false;
+        for (int32_t r = 0; r < tall && r * c->step <= j; r++)
+            is_one |= (j - r * c->step) % c->reach == 0 && (j - r * c->step) / c->reach < c->deep;
+        count += is_one;
+    }
+    return count;
+}
+
+/* Windows of a column: those by which the fewest layers are read for each of them, and then as many
+ * as may be. */
+static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
+{
+    const og_space *space = &e->kernel->space;
+    const int64_t extent = space->extent[c->down], taps = (int64_t)c->deep * c->flat;
+    const int64_t rows = og_cuda_count(space, 0, space->rank - space->n_reduced);
+    const int64_t most = c->depth < 0 ? MOST_APART : MOST_TALL;
+    const int64_t most_taps = c->depth < 0 ? MOST_APART_TAPS : MOST_TALL_TAPS;
+    int32_t best = 1;
+    double least = (double)c->deep;
+    for (int32_t tall = 2; tall <= most && tall * taps <= most_taps && tall <= extent; tall++) {
+        int64_t down = og_divide_up(extent, tall);
+        double layers = (double)count_layers(c, tall) * (double)down / (double)extent;
+        if (rows / extent * down < (int64_t)LEAST_THREADS * e->limits->multiprocessors)
+            break;
+        if (c->depth < 0 ? (double)(down * tall) <= 1.05 * (double)extent : layers < least) {
+            best = tall;
+            least = layers;
+        }
+    }
+    return best;
+}
+
+/* Columns along the first dim that windows overlap along, for neighbouring threads share what lies
+ * beside; else along the one before the last. */
+static columns find_columns(const og_cuda_emitter *e)
+{
+    const og_space *space = &e->kernel->space;
+    const int32_t kept = space->rank - space->n_reduced;
+    const int32_t taps = (int32_t)og_cuda_count(space, kept, space->rank);
+    for (int32_t d = 0; d + 1 < kept; d++) {
+        columns c = {.down = d, .depth = kept, .deep = (int32_t)space->extent[kept]};
+        c.flat = taps / c.deep;
+        if (find_layers(e, &c) && (c.tall = choose_tall(e, &c)) > 1)
+            return c;
+    }
+    columns c = {kept - 2, -1, 1, 1, taps, 1, 1};
+    c.tall = kept > 1 ? choose_tall(e, &c) : 1;
+    if (c.tall == 1)
+        c.down = -1;
+    return c;
+}
+
+/* ---- what is emitted ----------------------------------------------------------------------- */
+
 /* og_sees_all() */
-static void add_sees_all(og_cuda_emitter *e)
+static void add_sees_all(og_cuda_emitter *e, const columns *c)
 {
     const og_kernel *kernel = e->kernel;
     const og_space *space = &kernel->space;
@@ -43,81 +228,179 @@ static void add_sees_all(og_cuda_emitter *e)
                 continue;
             }
             og_text_add(to,
-                        "    {\n        og_index least = at.o[%d] + a.windows[%d].start, most = "
-                        "least;\n",
+                        "    {\n        og_near least = (og_near)(at.o[%d] + a.windows[%d].start), "
+                        "most = least;\n",
                         n, number);
-            for (int32_t d = space->rank - space->n_reduced; d < space->rank; d++)
-                if (og_window_step(window, d))
+            for (int32_t d = 0; d < space->rank; d++) {
+                const bool is_tap = d >= space->rank - space->n_reduced;
+                const int64_t count = is_tap ? space->extent[d] : d == c->down ? c->tall : 1;
+                if (og_window_step(window, d) && count > 1)
                     og_text_add(to,
-                                "        og_reach_on(%d * og_stride<%d, %d>(a), least, most);\n",
-                                (int)space->extent[d] - 1, n, (int)d);
+                                "        og_reach_on((og_near)(%d * og_stride<%d, %d>(a)), least, "
+                                "most);\n",
+                                (int)count - 1, n, (int)d);
+            }
             og_text_add(to,
-                        "        all = all && least >= 0 && most < a.windows[%d].extent;\n    }\n",
+                        "        all = all && least >= 0 && most < (og_near)a.windows[%d].extent;\n"
+                        "    }\n",
                         number);
         }
     og_text_add(to, "    return all;\n}\n");
 }
 
-/* og_sum_window(): a loop for each dim of taps. */
-static void add_sum_window(og_cuda_emitter *e, int64_t taps)
+/* og_known_stride of what is moved by for every tap: of windows, and of neighbours in memory. */
+static void add_known_strides(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    const int32_t rank = kernel->space.rank, kept = rank - kernel->space.n_reduced;
+    int32_t place = kernel->access_count;
+    static const char line[] =
+        "template <> struct og_known_stride<%d, %d> {\n    enum { value = %d };\n};\n";
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        const int64_t last = access->stride[rank - 1];
+        if (is_loaded(e, i) && last && llabs(last) <= MOST_KNOWN_STRIDE)
+            og_text_add(&e->places, line, (int)i, (int)rank - 1, (int)last);
+        for (int32_t w = 0; w < access->window_count; w++, place++)
+            for (int32_t d = kept; d < rank; d++) {
+                const int64_t step = og_window_step(&access->windows[w], d);
+                if (step && llabs(step) <= NEAR)
+                    og_text_add(&e->places, line, (int)place, (int)d, (int)step);
+            }
+    }
+}
+
+/* The loads, or (places) the operands and windows, of a layer or (fixed) of all. */
+static void print_places(og_cuda_emitter *e, const columns *c, bool fixed, bool places)
+{
+    const og_kernel *kernel = e->kernel;
+    int32_t count = 0, window = kernel->access_count;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        const bool is_fixed = c->down >= 0 && !moves(access, c->down);
+        const bool is_one = is_loaded(e, i) && is_fixed == fixed;
+        if (is_one)
+            e->list[count++] = i;
+        for (int32_t w = 0; w < access->window_count; w++, window++)
+            if (is_one && places)
+                e->list[count++] = window;
+    }
+    og_cuda_print_indices(e->list, count, &e->body);
+}
+
+static void add_lists(og_cuda_emitter *e, const columns *c)
+{
+    static const char *const names[] = {"layer", "fixed"};
+    for (int fixed = 0; fixed < 2; fixed++) {
+        og_text_add(&e->body, "typedef og_loads<");
+        print_places(e, c, fixed, false);
+        og_text_add(&e->body, "> og_%s;\ntypedef og_indices<", names[fixed]);
+        print_places(e, c, fixed, true);
+        og_text_add(&e->body, "> og_%s_places;\n", names[fixed]);
+    }
+}
+
+/* og_move_flat() */
+static void add_move_flat(og_cuda_emitter *e, const columns *c)
 {
     const og_space *space = &e->kernel->space;
-    const int32_t first = space->rank - space->n_reduced;
-    og_text *to = &e->body;
-    og_text_add(to,
-                "\ntemplate <bool inside>\nOG_FN void og_sum_window(const og_args &a, const "
-                "og_offsets &at%d, const og_row &row,\n                         "
-                "og_sums0::sums &s)\n{\n    og_sums0::sums total = og_sums0::neutral();\n"
-                "    s = og_sums0::neutral();\n",
-                (int)first);
-    for (int32_t d = first; d < space->rank; d++)
-        og_text_add(to,
-                    "#pragma unroll\n    for (int t%d = 0; t%d < %d; t%d++) {\n"
-                    "        og_offsets at%d = at%d;\n"
-                    "        og_move_all<%d>(a, t%d, at%d, og_all_places());\n",
-                    (int)d, (int)d, (int)space->extent[d], (int)d, (int)d + 1, (int)d, (int)d,
-                    (int)d, (int)d + 1);
-    og_text_add(to, "        og_add_tap<inside>(a, at%d, row, s);\n", (int)space->rank);
-    if (taps > OG_RUN) { /* runs of them, one after the other */
-        og_text_add(to, "        const int tap = t%d", (int)first);
-        for (int32_t d = first + 1; d < space->rank; d++)
-            og_text_add(to, " * %d + t%d", (int)space->extent[d], (int)d);
-        og_text_add(to,
-                    ";\n        if (tap %% OG_RUN == OG_RUN - 1 || tap == %d) {\n"
-                    "            og_sums0::merge(total, s);\n"
-                    "            s = og_sums0::neutral();\n        }\n",
-                    (int)taps - 1);
+    const int32_t kept = space->rank - space->n_reduced;
+    int64_t behind = 1;
+    og_text_add(&e->body, "\ntemplate <class Places>\nOG_FN void og_move_flat(const og_args &a, int "
+                          "f, og_offsets &at, Places places)\n{\n");
+    for (int32_t d = space->rank - 1; d >= kept + (c->depth >= 0); d--) {
+        og_text_add(&e->body, "    og_move_all<%d>(a, f / %d %% %d, at, places);\n", (int)d,
+                    (int)behind, (int)space->extent[d]);
+        behind *= space->extent[d];
     }
-    for (int32_t d = first; d < space->rank; d++)
-        og_text_add(to, "    }\n");
-    og_text_add(to, "%s}\n", taps > OG_RUN ? "    s = total;\n" : "");
+    og_text_add(&e->body, "}\n");
+}
+
+/* og_next_layer(), and a.layers, what operands move by. */
+static void add_next_layer(og_cuda_emitter *e, const columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    int32_t place = kernel->access_count;
+    og_text_add(&e->body, "\nOG_FN void og_next_layer(const og_args &a, og_offsets &at)\n{\n");
+    for (int32_t i = 0; c->down >= 0 && i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        char name[24];
+        snprintf(name, sizeof name, "layer%d", (int)i);
+        if (is_loaded(e, i) && access->stride[c->down]) {
+            og_cuda_add_index(e, name, access->stride[c->down] / c->step);
+            og_text_add(&e->body, "    at.o[%d] += a.%s;\n", (int)i, name);
+        }
+        for (int32_t w = 0; w < access->window_count; w++, place++)
+            if (is_loaded(e, i) && og_window_step(&access->windows[w], c->down))
+                og_text_add(&e->body, "    at.o[%d] += %lld;\n", (int)place,
+                            (long long)(og_window_step(&access->windows[w], c->down) / c->step));
+    }
+    og_text_add(&e->body, "}\n\n");
+}
+
+/* Threads and their columns: og_thread, og_cut, a.threads, a.cuts; og_near. Returns the blocks. */
+static int64_t add_threads(og_cuda_emitter *e, const columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    const int32_t kept = kernel->space.rank - kernel->space.n_reduced;
+    int64_t cuts[OG_MAX_RANK] = {1}, threads = 1;
+    bool far_places = false;
+    for (int32_t d = 0; d < kept; d++) {
+        cuts[d] = og_divide_up(kernel->space.extent[d], d == c->down ? c->tall : 1);
+        threads = og_cuda_times(threads, cuts[d]);
+    }
+    const bool far = threads > NEAR;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
+            far_places |= og_cuda_moves_far(kernel, &kernel->accesses[i].windows[w]);
+    og_text_add(&e->numbers,
+                "typedef int%d_t og_near;\ntypedef int%d_t og_thread;\ntypedef uint%d_t "
+                "og_unsigned_thread;\nstruct og_cut {\n    og_thread extent;\n    "
+                "og_unsigned_thread magic;\n    uint32_t shift;\n};\n",
+                far_places ? 64 : 32, far ? 64 : 32, far ? 64 : 32);
+    og_cuda_add_index(e, "threads", threads);
+    og_cuda_add_cuts(e, "cuts", cuts, kept ? kept : 1, far);
+    return og_divide_up(threads, THREADS);
 }
 
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
 {
+    OG_TRY(fold_kernel(e));
     const og_space *space = &e->kernel->space;
     const int32_t kept_dims = space->rank - space->n_reduced;
-    int64_t rows = og_cuda_count(space, 0, kept_dims);
-    int64_t taps = og_cuda_count(space, kept_dims, space->rank);
-    int64_t blocks = og_divide_up(rows, THREADS);
-    OG_TRY(og_cuda_check_blocks(e, blocks));
+    const columns c = find_columns(e);
     e->vector_dim = kept_dims - 1;
     e->vector = 1;
     e->threads = THREADS;
     e->sees_whole = true;
     OG_TRY(og_cuda_find_terms(e, false));
-    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_BLOCKS", 1}, {0}});
+    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_BLOCKS", c.tall > 1 ? 2 : 1},
+                                                    {"OG_KEPT", kept_dims},
+                                                    {"OG_TALL", c.tall},
+                                                    {"OG_DOWN", c.down},
+                                                    {"OG_DEEP", c.deep},
+                                                    {"OG_DEPTH", c.depth},
+                                                    {"OG_STEP", c.step},
+                                                    {"OG_REACH", c.reach},
+                                                    {"OG_FLAT", c.flat},
+                                                    {0}});
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
-    og_cuda_add_index(e, "n", taps);
-    og_cuda_add_index(e, "rows", rows);
-    og_cuda_add_seek_range(e, "og_seek_rows", 0, kept_dims);
+    add_known_strides(e);
+    og_cuda_add_index(e, "n", (int64_t)c.deep * c.flat);
+    const int64_t blocks = add_threads(e, &c);
+    OG_TRY(og_cuda_check_blocks(e, blocks));
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
+    add_lists(e, &c);
+    add_move_flat(e, &c);
+    add_next_layer(e, &c);
     og_cuda_include(&e->body, "windows");
-    add_sees_all(e);
-    add_sum_window(e, taps);
-    e->out->body = "windows, a thread each";
+    add_sees_all(e, &c);
+    if (c.tall == 1)
+        e->out->body = "windows, a thread each";
+    else
+        OG_TRY(og_cuda_name_body(e, "windows, columns of %d", (int)c.tall));
     OG_TRY(og_cuda_make_launches(e, 1));
     return og_cuda_add_launch(e, "og_windows", -1, blocks, e->threads);
 }

@@ -32,6 +32,17 @@ OG_FN float og_peak_f32(float a, float b)
 #endif
 }
 
+/* The greater of two, NaN if one is; of two zeros +0. */
+OG_FN float og_greatest_f32(float a, float b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return og_peak_f32(a, b);
+#else
+    float most = og_maximum_f32(a, b);
+    return most == 0.0f ? og_float_bits(og_bits_f32(a) & og_bits_f32(b)) : most;
+#endif
+}
+
 /* ---- terms of sumexp ------------------------------------------------------------------- */
 
 /* og_exp_f32 of x <= 0, or NaN, in 14 instructions. */

@@ -15,7 +15,9 @@
 #include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/results.cuh"
 
-enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK }; /* OG_PEAK: no result shows the sign of a zero */
+/* OG_PEAK: no result shows the sign of a zero. OG_GREATEST: the order does not matter, since of two
+ * zeros +0 is the greater one; where that is the result, OG_MOST may be -0. */
+enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK, OG_GREATEST };
 
 OG_FN float og_exp_of(float x)
 {
@@ -79,7 +81,8 @@ template <> struct og_is_member<OG_NOWHERE> {
 template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og_reduction {
     typedef T number;
     typedef og_summed<r, T> summed;
-    enum { keeps = 0 };
+    enum { keeps = 0, is_most = kind == OG_MOST && sizeof(T) == sizeof(float) };
+    template <int other> using as = og_reduction<r, other, T, from, to, falls>;
 
     OG_FN T fold(T s, T x)
     {
@@ -89,6 +92,8 @@ template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og
             return og_most_of(s, x);
         else if constexpr (kind == OG_LEAST)
             return og_least_of(s, x);
+        else if constexpr (kind == OG_GREATEST)
+            return og_greatest_f32(s, x);
         else
             return og_peak_f32(s, x);
     }
@@ -167,12 +172,18 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
+template <class... Summed> struct og_numbers : Summed... {};
+
 /* All reductions R of Sweep; can_store: nothing that the pass stores waits for another traversal. */
 template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
     typedef Sweep sweep;
     typedef Peaks peaks;
-    struct sums : R::summed... {};
+    typedef og_numbers<typename R::summed...> sums;
     enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
+    enum { are_most = (1 & ... & R::is_most) }; /* maxima of float32 */
+    /* The same values, reduced otherwise. */
+    template <int kind>
+    using as = og_all_sums<Sweep, Peaks, can_store, typename R::template as<kind>...>;
 
     OG_FN sums neutral()
     {
@@ -192,6 +203,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     OG_FN void merge(sums &s, const sums &other)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
+    }
+
+    /* Is one of them +0? */
+    OG_FN bool has_zero(const sums &s)
+    {
+        return (false | ... | (og_bits_f32(s.R::summed::x) == 0));
     }
 
     OG_FN sums down(const sums &s, int delta, int width)
