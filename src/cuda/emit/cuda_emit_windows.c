@@ -18,6 +18,7 @@ enum {
     MOST_APART_TAPS = 64,   /* ... and their taps */
     LEAST_THREADS = 1024,   /* of a multiprocessor: fewer are not worth taller columns */
     MOST_KNOWN_STRIDE = 16, /* along the last dim of taps, in elements: part of the source */
+    LEAST_LINE = 32,        /* elements */
     NEAR = INT32_MAX / 4    /* threads that are counted by 31 bits */
 };
 
@@ -67,7 +68,47 @@ static void fold_windows(const og_space *space, og_access *access)
         access->windows[w].stride = 0;
 }
 
-/* A copy of e's kernel, whose accesses are folded, takes its place. */
+/* How many elements of the last kept dim, which windows do not slide along, make a line: the first
+ * taps lead from line to line. 0: there are none. */
+static int64_t find_line(const og_kernel *kernel)
+{
+    const int32_t taps = kernel->space.rank - kernel->space.n_reduced, last = taps - 1;
+    int64_t line = 0;
+    for (int32_t i = 0; i < kernel->access_count && last >= 0; i++) {
+        const og_access *access = &kernel->accesses[i];
+        const int64_t step = access->stride[last], reach = access->stride[taps];
+        for (int32_t w = 0; w < access->window_count; w++)
+            if (og_window_step(&access->windows[w], last))
+                return 0;
+        if (!line && step && reach % step == 0)
+            line = reach / step;
+    }
+    bool fits = line >= LEAST_LINE && kernel->space.extent[last] % line == 0 &&
+                kernel->space.extent[last] > line && kernel->space.rank < OG_MAX_RANK;
+    return fits ? line : 0;
+}
+
+/* Dim d becomes two, of lines and of what is in a line. */
+static void split_dim(og_kernel *kernel, int32_t d, int64_t line)
+{
+    og_space *space = &kernel->space;
+    const size_t behind = (size_t)(space->rank - d) * sizeof(int64_t);
+    memmove(space->extent + d + 1, space->extent + d, behind);
+    space->extent[d] /= line;
+    space->extent[d + 1] = line;
+    space->rank++;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        og_access *access = &kernel->accesses[i];
+        memmove(access->stride + d + 1, access->stride + d, behind);
+        access->stride[d] *= line;
+        for (int32_t w = 0; w < access->window_count; w++) {
+            access->windows[w].place += access->windows[w].place > d;
+            access->windows[w].tap += access->windows[w].tap > d;
+        }
+    }
+}
+
+/* A copy of e's kernel, whose accesses are folded and whose lines are a dim, takes its place. */
 static ogive_status fold_kernel(og_cuda_emitter *e)
 {
     const size_t count = (size_t)e->kernel->access_count;
@@ -80,6 +121,9 @@ static ogive_status fold_kernel(og_cuda_emitter *e)
     kernel->accesses = accesses;
     for (size_t i = 0; i < count; i++)
         fold_windows(&kernel->space, &accesses[i]);
+    const int64_t line = find_line(kernel);
+    if (line)
+        split_dim(kernel, kernel->space.rank - kernel->space.n_reduced - 1, line);
     e->kernel = kernel;
     e->wide = og_cuda_needs_wide(kernel, kernel->space.rank - kernel->space.n_reduced);
     return OGIVE_OK;
@@ -122,8 +166,8 @@ static bool is_in_layers(const columns *c, int64_t by_window, int64_t by_tap)
 
 static bool access_is_in_layers(const columns *c, const og_access *access)
 {
-    bool all = !divides(access) &&
-               is_in_layers(c, access->stride[c->down], access->stride[c->depth]);
+    bool all =
+        !divides(access) && is_in_layers(c, access->stride[c->down], access->stride[c->depth]);
     for (int32_t w = 0; w < access->window_count; w++)
         all &= is_in_layers(c, og_window_step(&access->windows[w], c->down),
                             og_window_step(&access->windows[w], c->depth));
@@ -306,8 +350,9 @@ static void add_move_flat(og_cuda_emitter *e, const columns *c)
     const og_space *space = &e->kernel->space;
     const int32_t kept = space->rank - space->n_reduced;
     int64_t behind = 1;
-    og_text_add(&e->body, "\ntemplate <class Places>\nOG_FN void og_move_flat(const og_args &a, int "
-                          "f, og_offsets &at, Places places)\n{\n");
+    og_text_add(&e->body,
+                "\ntemplate <class Places>\nOG_FN void og_move_flat(const og_args &a, int "
+                "f, og_offsets &at, Places places)\n{\n");
     for (int32_t d = space->rank - 1; d >= kept + (c->depth >= 0); d--) {
         og_text_add(&e->body, "    og_move_all<%d>(a, f / %d %% %d, at, places);\n", (int)d,
                     (int)behind, (int)space->extent[d]);

@@ -51,8 +51,7 @@ OG_FN og_thread og_cut_off(og_thread index, const og_cut &by)
 template <int d> OG_FN og_thread og_seek_column(const og_args &a, og_thread index, og_offsets &at)
 {
     const og_thread slower = d ? og_cut_off(index, a.cuts[d]) : 0;
-    const og_thread i =
-        (index - slower * a.cuts[d].extent) * (d == OG_DOWN ? (int)OG_TALL : 1);
+    const og_thread i = (index - slower * a.cuts[d].extent) * (d == OG_DOWN ? (int)OG_TALL : 1);
     og_thread above = i;
     og_move_all<d>(a, i, at, og_all_places());
     if constexpr (d > 0) {
