@@ -5,7 +5,7 @@
  * known at planning time.
  *
  * The only CUDA that emitted code uses: threadIdx, blockIdx, gridDim, __shared__,
- * __syncthreads, __shfl_down_sync, __shfl_sync, __launch_bounds__ and
+ * __syncthreads, __shfl_down_sync, __shfl_sync, __all_sync, __launch_bounds__ and
  * __grid_constant__, __umul64hi, atomicAdd of integers; products on tensor cores use more. No
  * header is needed.
  *

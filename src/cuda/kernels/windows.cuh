@@ -361,7 +361,8 @@ template <class P, bool in_any_order>
 OG_FN void og_sum_windows(const og_args &a, const og_offsets &at, int count,
                           og_sums0::sums (&s)[OG_TALL])
 {
-    if (count == OG_TALL && og_sees_all(a, at))
+    /* A warp that went both ways would take the time of both. */
+    if (__all_sync(0xffffffffu, count == OG_TALL && og_sees_all(a, at)))
         og_sum_column<P, in_any_order, true>(a, at, count, s);
     else
         og_sum_column<P, in_any_order, false>(a, at, count, s);

@@ -1,6 +1,6 @@
 // max_pool2d(x, 3, 2, 1)  [2x30x40x50]
 // windows, a thread each, scratch 0
-// og_windows<<<118, 256>>>, 232 bytes of arguments, pointers at 0:0+0 8:1+0
+// og_windows<<<118, 256>>>, 264 bytes of arguments, pointers at 0:0+18446744073709551412 8:1+0
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -8,7 +8,15 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_BLOCKS = 1 };
+enum { OG_BLOCKS = 1, OG_KEPT = 3, OG_TALL = 1, OG_DOWN = -1, OG_DEEP = 1, OG_DEPTH = -1, OG_STEP = 1, OG_REACH = 1, OG_FLAT = 9 };
+typedef int32_t og_near;
+typedef int32_t og_thread;
+typedef uint32_t og_unsigned_thread;
+struct og_cut {
+    og_thread extent;
+    og_unsigned_thread magic;
+    uint32_t shift;
+};
 enum { OG_V = 1, OG_THREADS = 256 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
@@ -21,7 +29,8 @@ struct og_args {
     og_window windows[2];
     og_divisor dims[5];
     og_index n;
-    og_index rows;
+    og_index threads;
+    og_cut cuts[3];
 };
 #include "cuda/kernels/reduce.cuh"
 
@@ -30,7 +39,7 @@ typedef og_indices<0, 1, 2, 3> og_all_places;
 #include "cuda/kernels/operands.cuh"
 
 template <> struct og_operand<0> : og_float32 {
-    enum { moves = 0x1, motion = OG_SEEN, first_window = 0, windows = 2 };
+    enum { moves = 0x1f, motion = OG_SEEN, first_window = 0, windows = 2 };
 };
 template <> struct og_operand<1> : og_float32 {
     enum { moves = 0x7, motion = OG_UNIT };
@@ -39,13 +48,17 @@ template <> struct og_operand<2> {
     enum { moves = 0xa, motion = OG_STRIDED, divides = 0, ones = 0x8, is_unit = 0 };
 };
 template <> struct og_operand<3> {
-    enum { moves = 0x14, motion = OG_STRIDED, divides = 0, ones = 0x10, is_unit = 1 };
+    enum { moves = 0x14, motion = OG_STRIDED, divides = 0, ones = 0x10, is_unit = 0 };
 };
-
-OG_FN void og_seek_rows(const og_args &a, og_index index, og_offsets &at)
-{
-    og_seek<2, 1, 0>(a, index, at);
-}
+template <> struct og_known_stride<0, 4> {
+    enum { value = 1 };
+};
+template <> struct og_known_stride<2, 3> {
+    enum { value = 1 };
+};
+template <> struct og_known_stride<3, 4> {
+    enum { value = 1 };
+};
 
 /* Values of a row. */
 struct og_row {
@@ -86,39 +99,36 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
         og_row_place<1>(a, at, i) = og_operand<1>::narrow(row.v1);
 }
 
+typedef og_loads<0> og_layer;
+typedef og_indices<0, 2, 3> og_layer_places;
+typedef og_loads<> og_fixed;
+typedef og_indices<> og_fixed_places;
+
+template <class Places>
+OG_FN void og_move_flat(const og_args &a, int f, og_offsets &at, Places places)
+{
+    og_move_all<4>(a, f / 1 % 3, at, places);
+    og_move_all<3>(a, f / 3 % 3, at, places);
+}
+
+OG_FN void og_next_layer(const og_args &a, og_offsets &at)
+{
+}
+
 #include "cuda/kernels/windows.cuh"
 
 OG_FN bool og_sees_all(const og_args &a, const og_offsets &at)
 {
     bool all = true;
     {
-        og_index least = at.o[2] + a.windows[0].start, most = least;
-        og_reach_on(2 * og_stride<2, 3>(a), least, most);
-        all = all && least >= 0 && most < a.windows[0].extent;
+        og_near least = (og_near)(at.o[2] + a.windows[0].start), most = least;
+        og_reach_on((og_near)(2 * og_stride<2, 3>(a)), least, most);
+        all = all && least >= 0 && most < (og_near)a.windows[0].extent;
     }
     {
-        og_index least = at.o[3] + a.windows[1].start, most = least;
-        og_reach_on(2 * og_stride<3, 4>(a), least, most);
-        all = all && least >= 0 && most < a.windows[1].extent;
+        og_near least = (og_near)(at.o[3] + a.windows[1].start), most = least;
+        og_reach_on((og_near)(2 * og_stride<3, 4>(a)), least, most);
+        all = all && least >= 0 && most < (og_near)a.windows[1].extent;
     }
     return all;
-}
-
-template <bool inside>
-OG_FN void og_sum_window(const og_args &a, const og_offsets &at3, const og_row &row,
-                         og_sums0::sums &s)
-{
-    og_sums0::sums total = og_sums0::neutral();
-    s = og_sums0::neutral();
-#pragma unroll
-    for (int t3 = 0; t3 < 3; t3++) {
-        og_offsets at4 = at3;
-        og_move_all<3>(a, t3, at4, og_all_places());
-#pragma unroll
-    for (int t4 = 0; t4 < 3; t4++) {
-        og_offsets at5 = at4;
-        og_move_all<4>(a, t4, at5, og_all_places());
-        og_add_tap<inside>(a, at5, row, s);
-    }
-    }
 }

@@ -1205,6 +1205,11 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
+/* What place n moves by along dim d, where that is part of the source; 0: it is an argument. */
+template <int n, int d> struct og_known_stride {
+    enum { value = 0 };
+};
+
 /* Of a window: does it move by 1? */
 template <int n, int d> OG_FN constexpr bool og_moves_by_one()
 {
@@ -1220,6 +1225,8 @@ template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
         return 1;
     else if constexpr (og_moves_by_one<n, d>())
         return 1;
+    else if constexpr (og_known_stride<n, d>::value != 0)
+        return og_known_stride<n, d>::value;
     else
         return a.strides[n][d];
 }
