@@ -44,22 +44,12 @@ static bool gives_w(og_op op)
     return op == OG_OP_convolve_weight;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Phase number r of dim i. */
 static phase find_phase(const og_convolution *c, int i, int64_t r)
 {
     const og_sliding *s = &c->sliding;
     int64_t extent = c->x->shape[c->x->rank - c->rank + i], taps = c->w->shape[2 + i];
-    int64_t stride = s->stride[i], common = greatest_divisor(s->dilation[i], stride);
+    int64_t stride = s->stride[i], common = og_greatest_divisor(s->dilation[i], stride);
     phase p = {.first = r,
                .step = stride,
                .count = r < extent ? (extent - r - 1) / stride + 1 : 0,

@@ -148,16 +148,6 @@ static bool is_loaded(const og_cuda_emitter *e, int32_t access)
     return false;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Are the two motions, by a window and by a tap, so many steps of the same layers? */
 static bool is_in_layers(const columns *c, int64_t by_window, int64_t by_tap)
 {
@@ -185,7 +175,7 @@ static bool find_layers(const og_cuda_emitter *e, columns *c)
         if (!is_loaded(e, i) || !moves(access, c->down))
             continue;
         if (!c->step && step > 0 && reach > 0) {
-            int64_t unit = greatest_divisor(step, reach);
+            int64_t unit = og_greatest_divisor(step, reach);
             c->step = step / unit;
             c->reach = reach / unit;
         }

@@ -130,7 +130,7 @@ OG_FN bool og_are_within(const og_args &a, const og_offsets &at, og_indices<w...
     return (true & ... & og_is_within<og_operand<n>::first_window + w, goes_down>(a, at));
 }
 
-template <int n, int... w> OG_FN constexpr bool og_divides(og_indices<w...>)
+template <int n, int... w> OG_FN constexpr bool og_divides_any(og_indices<w...>)
 {
     return (false || ... || og_operand<OG_OPERANDS + og_operand<n>::first_window + w>::divides);
 }
@@ -141,7 +141,7 @@ template <int n> using og_windows_of = typename og_window_list<og_operand<n>::wi
 template <int n> OG_FN constexpr bool og_slides()
 {
     if constexpr (og_operand<n>::motion == OG_SEEN)
-        return !og_divides<n>(og_windows_of<n>());
+        return !og_divides_any<n>(og_windows_of<n>());
     else
         return false;
 }
