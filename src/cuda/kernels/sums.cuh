@@ -172,7 +172,8 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
-template <class... Summed> struct og_numbers : Summed... {};
+template <class... Summed> struct og_numbers : Summed... {
+};
 
 /* All reductions R of Sweep; can_store: nothing that the pass stores waits for another traversal. */
 template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
