@@ -51,7 +51,7 @@ static bool divides(const og_access *access)
 {
     bool any = false;
     for (int32_t w = 0; w < access->window_count; w++)
-        any |= access->windows[w].divisor > 1;
+        any |= access->windows[w].divisor > 1 || access->windows[w].uneven.bits;
     return any;
 }
 
@@ -257,7 +257,7 @@ static void add_sees_all(og_cuda_emitter *e, const columns *c)
         for (int32_t w = 0; w < kernel->accesses[i].window_count; w++, place++) {
             const og_window *window = &kernel->accesses[i].windows[w];
             const int n = (int)place, number = n - (int)kernel->access_count;
-            if (window->divisor > 1) {
+            if (divides(&kernel->accesses[i])) {
                 og_text_add(to, "    all = false;\n");
                 continue;
             }
@@ -382,7 +382,7 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
     bool far_places = false;
     for (int32_t d = 0; d < kept; d++) {
         cuts[d] = og_divide_up(kernel->space.extent[d], d == c->down ? c->tall : 1);
-        threads = og_cuda_times(threads, cuts[d]);
+        threads = og_times(threads, cuts[d]);
     }
     const bool far = threads > NEAR;
     for (int32_t i = 0; i < kernel->access_count; i++)

@@ -4095,7 +4095,8 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
-template <class... Summed> struct og_numbers : Summed... {};
+template <class... Summed> struct og_numbers : Summed... {
+};
 
 template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
     typedef Sweep sweep;
