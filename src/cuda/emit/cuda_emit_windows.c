@@ -13,7 +13,7 @@ enum {
     THREADS = 256,
     MOST_TAPS = 128,        /* that are unrolled */
     MOST_TALL = 16,         /* windows of a column */
-    MOST_TALL_TAPS = 320,   /* taps of all of them */
+    MOST_TALL_TAPS = 160,   /* taps of all of them */
     MOST_APART = 4,         /* windows of a column that share nothing, ... */
     MOST_APART_TAPS = 64,   /* ... and their taps */
     LEAST_THREADS = 1024,   /* of a multiprocessor: fewer are not worth taller columns */
