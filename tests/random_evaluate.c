@@ -79,6 +79,107 @@ static bool compare(og_op op, double a, double b)
                             : a != b;
 }
 
+/* The elements [*first, *end) of a dim of extent elements, every *step-th, that window number `at` of
+ * a pooling sees. */
+static void find_seen(const formula_node *node, int i, int64_t at, int64_t extent, int64_t *first,
+                      int64_t *end, int64_t *step)
+{
+    int64_t places = node->shape[node->rank - node->slides + i];
+    *step = node->dilation[i];
+    if (formula_is_adaptive(node)) {
+        *first = at * extent / places;
+        *end = ((at + 1) * extent + places - 1) / places;
+        *step = 1;
+        return;
+    }
+    *first = at * node->stride[i] - node->padding[i];
+    *end = *first + (node->size[i] - 1) * *step + 1;
+    while (*first < 0)
+        *first += *step;
+    *end = *end < extent ? *end : extent;
+}
+
+static double evaluate_pool(const random_formula *f, const formula_node *node, const int64_t *index)
+{
+    const formula_node *arg = &f->nodes[node->args[0]];
+    og_dtype type = computed_in(node);
+    int64_t first[2] = {0, 0}, end[2] = {1, 1}, step[2] = {1, 1}, at[8], count = 1;
+    int dim = node->rank - node->slides;
+    for (int i = 0; i < node->slides; i++) {
+        find_seen(node, i, index[dim + i], arg->shape[dim + i], &first[i], &end[i], &step[i]);
+        count *= formula_is_adaptive(node) ? end[i] - first[i] : node->size[i];
+    }
+    double most = -INFINITY;
+    bool nan = false;
+    long double sum = -0.0L;
+    memcpy(at, index, sizeof at);
+    for (int64_t a = first[0]; a < end[0]; a += step[0])
+        for (int64_t b = first[1]; b < end[1]; b += step[1]) {
+            at[dim] = a;
+            if (node->slides > 1)
+                at[dim + 1] = b;
+            double x = arg->values[find_broadcast(arg, at, arg)];
+            nan |= isnan(x);
+            most = fmax(most, x);
+            sum += x;
+        }
+    if (formula_takes_most(node))
+        return nan ? NAN : most;
+    return reference_round(reference_round((double)sum, type) / (double)count, type);
+}
+
+/* Which place of the input tap `tap` of a convolution sees from place `at`; hole: none at all. */
+static int64_t find_place(const formula_node *node, int i, int64_t at, int64_t tap, bool *hole)
+{
+    if (!formula_is_transposed(node))
+        return at * node->stride[i] - node->padding[i] + tap * node->dilation[i];
+    int64_t p = at + node->padding[i] - tap * node->dilation[i], stride = node->stride[i];
+    *hole |= ((p % stride) + stride) % stride != 0;
+    return p < 0 ? -1 : p / stride;
+}
+
+/* A sum over channels of a group and over taps: what lies outside is 0, and multiplied. */
+static double evaluate_convolution(const random_formula *f, const formula_node *node,
+                                   const int64_t *index)
+{
+    const formula_node *arg = &f->nodes[node->args[0]], *w = &f->nodes[node->args[1]];
+    int dim = node->rank - node->slides;
+    bool transposed = formula_is_transposed(node);
+    int64_t channels = arg->shape[dim - 1] / node->groups;
+    int64_t group = index[dim - 1] / (node->shape[dim - 1] / node->groups);
+    int64_t filter = index[dim - 1] % (node->shape[dim - 1] / node->groups);
+    int64_t taps[2] = {node->size[0], node->slides > 1 ? node->size[1] : 1};
+    long double sum = 0;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t t = 0; t < taps[0] * taps[1]; t++) {
+            int64_t at[8], tap[2] = {t / taps[1], t % taps[1]};
+            bool hole = false, outside = false;
+            memcpy(at, index, sizeof at);
+            at[dim - 1] = group * channels + c;
+            for (int i = 0; i < node->slides; i++) {
+                at[dim + i] = find_place(node, i, index[dim + i], tap[i], &hole);
+                outside |= at[dim + i] < 0 || at[dim + i] >= arg->shape[dim + i];
+            }
+            int64_t of[4] = {transposed ? at[dim - 1] : index[dim - 1], transposed ? filter : c,
+                             tap[0], tap[1]};
+            double x = outside ? 0 : arg->values[find_broadcast(arg, at, arg)];
+            if (!hole)
+                sum += (long double)x * w->values[find_broadcast(w, of, w)];
+        }
+    return reference_round((double)sum, computed_in(node));
+}
+
+static double evaluate_part(const random_formula *f, const formula_node *node, const int64_t *index)
+{
+    const formula_node *arg = &f->nodes[node->args[0]];
+    int64_t at[8];
+    memcpy(at, index, sizeof at);
+    int d = node->swap[0];
+    at[d] = node->op == OG_OP_narrow ? index[d] + (int64_t)node->numbers[0]
+                                     : index[d] * (int64_t)node->numbers[1] + index[node->rank - 1];
+    return arg->values[find_broadcast(arg, at, arg)];
+}
+
 static double evaluate_element(const random_formula *f, const formula_node *node,
                                const int64_t *index)
 {
@@ -102,6 +203,12 @@ static double evaluate_element(const random_formula *f, const formula_node *node
         const formula_node *arg = &f->nodes[node->args[0]];
         return arg->values[find_broadcast(arg, swapped, arg)];
     }
+    case NODE_PART:
+        return evaluate_part(f, node, index);
+    case NODE_POOL:
+        return evaluate_pool(f, node, index);
+    case NODE_CONVOLVE:
+        return evaluate_convolution(f, node, index);
     case NODE_CAST:
         return take(f, node, 0, index, node->dtype);
     default:

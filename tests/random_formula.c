@@ -356,18 +356,167 @@ static bool grow_cast(test_random *random, random_formula *f, formula_node *node
     return true;
 }
 
+static bool grow_part(test_random *random, random_formula *f, formula_node *node)
+{
+    *node = new_node(NODE_PART, chance(random, 50) ? OG_OP_narrow : OG_OP_unfold);
+    take_shape(f, node, pick_tensor(random, f));
+    if (node->rank == 0 || node->rank > 5)
+        return false;
+    int d = node->swap[0] = (int)below(random, node->rank);
+    int64_t extent = node->shape[d];
+    if (extent == 0)
+        return false;
+    if (node->op == OG_OP_narrow) {
+        int64_t start = below(random, extent + 1), rest = extent - start;
+        node->shape[d] = rest && chance(random, 95) ? 1 + below(random, rest) : 0;
+        node->numbers[0] = (double)start;
+        node->numbers[1] = (double)node->shape[d];
+    } else {
+        int64_t size = 1 + below(random, extent < 5 ? extent : 5), step = 1 + below(random, 3);
+        node->shape[d] = (extent - size) / step + 1;
+        node->shape[node->rank++] = size;
+        node->numbers[0] = (double)size;
+        node->numbers[1] = (double)step;
+    }
+    formula_set_count(node);
+    return true;
+}
+
+bool formula_is_adaptive(const formula_node *node)
+{
+    return !strncmp(og_function_of(node->op)->name, "adaptive", 8);
+}
+
+bool formula_takes_most(const formula_node *node)
+{
+    return strstr(og_function_of(node->op)->name, "max_pool");
+}
+
+bool formula_is_transposed(const formula_node *node)
+{
+    return strstr(og_function_of(node->op)->name, "transpose");
+}
+
+/* Windows of node along dim i of those that they slide along, which becomes as many as fit; false if
+ * none does. */
+static bool draw_window(test_random *random, formula_node *node, int i, bool dilated)
+{
+    int64_t *extent = &node->shape[node->rank - node->slides + i];
+    node->stride[i] = 1 + below(random, 3);
+    node->dilation[i] = dilated ? 1 + below(random, 2) : 1;
+    int64_t span = (node->size[i] - 1) * node->dilation[i] + 1;
+    node->padding[i] = below(random, node->size[i] / 2 + 1);
+    if (formula_is_transposed(node))
+        *extent = (*extent - 1) * node->stride[i] - 2 * node->padding[i] + span;
+    else
+        *extent = *extent + 2 * node->padding[i] < span
+                      ? 0
+                      : (*extent + 2 * node->padding[i] - span) / node->stride[i] + 1;
+    return *extent > 0;
+}
+
+static bool grow_pooling(test_random *random, random_formula *f, formula_node *node)
+{
+    static const og_op ops[][FORMULA_SLIDES] = {
+        {OG_OP_max_pool1d, OG_OP_max_pool2d},
+        {OG_OP_avg_pool1d, OG_OP_avg_pool2d},
+        {OG_OP_adaptive_avg_pool1d, OG_OP_adaptive_avg_pool2d},
+        {OG_OP_adaptive_max_pool1d, OG_OP_adaptive_max_pool2d}};
+    int slides = 1 + (int)below(random, FORMULA_SLIDES);
+    *node = new_node(NODE_POOL, ops[below(random, (int64_t)TEST_COUNT(ops))][slides - 1]);
+    take_shape(f, node, pick_tensor(random, f));
+    node->slides = slides;
+    if (node->rank < slides + 1 || node->rank > slides + 2)
+        return false;
+    for (int i = 0; i < slides; i++) {
+        int64_t *extent = &node->shape[node->rank - slides + i];
+        if (*extent == 0)
+            return false;
+        if (formula_is_adaptive(node))
+            *extent = node->size[i] = 1 + below(random, *extent < 9 ? *extent + 3 : 12);
+        else {
+            node->size[i] = 1 + below(random, 4);
+            if (!draw_window(random, node, i, formula_takes_most(node)))
+                return false;
+        }
+    }
+    f->reduces = true;
+    formula_set_count(node);
+    return true;
+}
+
+/* A weight of node's channels, (n, c / groups, taps) or, transposed, (c, n / groups, taps); or -1. */
+static int find_filter(test_random *random, const random_formula *f, formula_node *node)
+{
+    int64_t channels = node->shape[node->rank - node->slides - 1];
+    bool transposed = formula_is_transposed(node);
+    for (int tries = 0; tries < 20; tries++) {
+        int at = pick_tensor(random, f);
+        const formula_node *w = &f->nodes[at];
+        if (w->rank != node->slides + 2 || w->dtype != node->dtype || !w->count || !channels)
+            continue;
+        node->groups = transposed ? 1 + below(random, 2) : channels / w->shape[1];
+        bool fits = transposed
+                        ? w->shape[0] == channels && channels % node->groups == 0
+                        : node->groups * w->shape[1] == channels && w->shape[0] % node->groups == 0;
+        if (fits && node->groups)
+            return at;
+    }
+    return -1;
+}
+
+static bool grow_convolution(test_random *random, random_formula *f, formula_node *node,
+                             int64_t max_count)
+{
+    static const og_op ops[][FORMULA_SLIDES] = {{OG_OP_conv1d, OG_OP_conv2d},
+                                                {OG_OP_conv_transpose1d, OG_OP_conv_transpose2d}};
+    int slides = 1 + (int)below(random, FORMULA_SLIDES);
+    *node = new_node(NODE_CONVOLVE, ops[chance(random, 30)][slides - 1]);
+    take_shape(f, node, pick_tensor(random, f));
+    node->slides = slides;
+    if (node->rank < slides + 1 || node->rank > slides + 2)
+        return false;
+    node->args[1] = find_filter(random, f, node);
+    if (node->args[1] < 0)
+        return false;
+    const formula_node *w = &f->nodes[node->args[1]];
+    int64_t terms = w->shape[1];
+    for (int i = 0; i < slides; i++) {
+        node->size[i] = w->shape[2 + i];
+        terms *= node->size[i];
+        if (node->size[i] > 6 || node->shape[node->rank - slides + i] == 0 ||
+            !draw_window(random, node, i, true))
+            return false;
+    }
+    node->shape[node->rank - slides - 1] =
+        formula_is_transposed(node) ? w->shape[1] * node->groups : w->shape[0];
+    formula_set_count(node);
+    return node->count * terms <= 30 * max_count;
+}
+
+static bool grow_kind(test_random *random, random_formula *f, int64_t max_count, int kind,
+                      formula_node *node)
+{
+    return kind < 23   ? grow_unary(random, f, node)
+           : kind < 48 ? grow_binary(random, f, node)
+           : kind < 54 ? grow_where(random, f, node)
+           : kind < 65 ? grow_reduction(random, f, node)
+           : kind < 71 ? grow_normalisation(random, f, node)
+           : kind < 80 ? grow_product(random, f, node, max_count)
+           : kind < 84 ? grow_transpose(random, f, node)
+           : kind < 88 ? grow_cast(random, f, node)
+           : kind < 91 ? grow_part(random, f, node)
+           : kind < 95 ? grow_pooling(random, f, node)
+                       : grow_convolution(random, f, node, max_count);
+}
+
 static void grow(test_random *random, random_formula *f, int64_t max_count)
 {
     formula_node node;
     int kind = (int)below(random, 100);
-    bool made = kind < 26   ? grow_unary(random, f, &node)
-                : kind < 55 ? grow_binary(random, f, &node)
-                : kind < 62 ? grow_where(random, f, &node)
-                : kind < 74 ? grow_reduction(random, f, &node)
-                : kind < 81 ? grow_normalisation(random, f, &node)
-                : kind < 91 ? grow_product(random, f, &node, max_count)
-                : kind < 95 ? grow_transpose(random, f, &node)
-                            : grow_cast(random, f, &node);
+    bool made = grow_kind(random, f, max_count, kind, &node);
+    for (int tries = 0; !made && kind >= 91 && tries < 8; tries++) /* few tensors fit windows */
+        made = grow_kind(random, f, max_count, kind, &node);
     if (made && node.count <= 4 * max_count)
         add_node(f, &node);
 }
@@ -397,6 +546,21 @@ static formula_node pick_base(test_random *random, int64_t max_count)
     return base;
 }
 
+/* A convolution's weight for base, with one or two dims of taps. */
+static void take_filter(test_random *random, const formula_node *base, formula_node *node)
+{
+    int slides = base->rank < 3 ? 1 : base->rank > 3 ? 2 : 1 + (int)below(random, 2);
+    int64_t channels = base->shape[base->rank - slides - 1];
+    int64_t groups = chance(random, 30)                        ? channels
+                     : channels % 2 == 0 && chance(random, 30) ? 2
+                                                               : 1;
+    node->rank = slides + 2;
+    node->shape[0] = (groups ? groups : 1) * (groups > 8 ? 1 : 1 + below(random, 4));
+    node->shape[1] = groups ? channels / groups : 1;
+    for (int i = 0; i < slides; i++)
+        node->shape[2 + i] = 1 + below(random, 3);
+}
+
 static void add_inputs(test_random *random, random_formula *f, int64_t max_count)
 {
     formula_node base = pick_base(random, max_count);
@@ -414,6 +578,8 @@ static void add_inputs(test_random *random, random_formula *f, int64_t max_count
             node.rank = 2;
             node.shape[0] = 1 + below(random, 70);
             node.shape[1] = base.shape[base.rank - 1];
+        } else if (i && base.rank > 1 && base.rank < 5 && chance(random, 30)) {
+            take_filter(random, &base, &node);
         }
         formula_set_count(&node);
         node.dtype = style < 55   ? OG_FLOAT32
@@ -460,6 +626,15 @@ static void print_dims(random_formula *f, const formula_node *node, int rank, bo
     print(f, ")");
 }
 
+static void print_steps(random_formula *f, const formula_node *node, const char *name,
+                        const int64_t *steps)
+{
+    print(f, ", %s(", name);
+    for (int i = 0; i < node->slides; i++)
+        print(f, "%lld, ", (long long)steps[i]);
+    print(f, ")");
+}
+
 static void print_attributes(random_formula *f, const formula_node *node, const bool *named)
 {
     const formula_node *arg = &f->nodes[node->args[0]];
@@ -498,6 +673,26 @@ static void print_attributes(random_formula *f, const formula_node *node, const 
         break;
     case NODE_TRANSPOSE:
         print(f, ", %d, %d", node->swap[0], node->swap[1] - node->rank);
+        break;
+    case NODE_PART:
+        print(f, ", %d, %.0f, %.0f", node->swap[0], node->numbers[0], node->numbers[1]);
+        break;
+    case NODE_POOL:
+        print_steps(f, node, "", node->size);
+        if (!formula_is_adaptive(node)) {
+            print_steps(f, node, "stride=", node->stride);
+            print_steps(f, node, "padding=", node->padding);
+        }
+        if (!formula_is_adaptive(node) && formula_takes_most(node))
+            print_steps(f, node, "dilation=", node->dilation);
+        break;
+    case NODE_CONVOLVE:
+        print(f, ", ");
+        print_use(f, node->args[1], named);
+        print_steps(f, node, "stride=", node->stride);
+        print_steps(f, node, "padding=", node->padding);
+        print_steps(f, node, "dilation=", node->dilation);
+        print(f, ", groups=%lld", (long long)node->groups);
         break;
     default: /* numbers by name */
         for (int p = 1, n = 0; og_function_of(node->op)->parameters[p].kind; p++)
@@ -580,6 +775,14 @@ void formula_generate(test_random *random, int64_t max_count, random_formula *f)
             f->results[f->result_count++] = n;
     if (!f->result_count)
         f->results[f->result_count++] = 0;
+    print_formula(f);
+}
+
+void formula_keep(random_formula *f, int node)
+{
+    f->has_float64 = false;
+    f->result_count = 1;
+    f->results[0] = node;
     print_formula(f);
 }
 

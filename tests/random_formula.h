@@ -27,8 +27,13 @@ typedef enum {
     NODE_NORMALISE,  /* softmax log_softmax layer_norm rms_norm */
     NODE_PRODUCT,    /* linear matmul */
     NODE_TRANSPOSE,
+    NODE_PART, /* narrow unfold */
+    NODE_POOL, /* max, avg, adaptive */
+    NODE_CONVOLVE /* conv1d conv2d conv_transpose1d conv_transpose2d */,
     NODE_CAST
 } node_kind;
+
+enum { FORMULA_SLIDES = 2 }; /* dims that windows slide along, at most */
 
 typedef struct {
     node_kind kind;
@@ -38,8 +43,11 @@ typedef struct {
     double numbers[2]; /* a NUMBER's value; a SCALAR's constants; correction; eps (-1: none) */
     uint32_t dims;     /* bit d: of REDUCE, NORMALISE */
     bool all, keepdim; /* REDUCE */
-    int swap[2];       /* TRANSPOSE */
-    int input;         /* INPUT: its number, for its name */
+    int swap[2];       /* TRANSPOSE; PART: the first is the dim, numbers are the two others */
+    int slides;        /* POOL, CONVOLVE: the last dims; what windows are along each */
+    int64_t size[FORMULA_SLIDES], stride[FORMULA_SLIDES], padding[FORMULA_SLIDES];
+    int64_t dilation[FORMULA_SLIDES], groups;
+    int input; /* INPUT: its number, for its name */
     og_dtype dtype;
     int rank;
     int64_t shape[8], count;
@@ -59,6 +67,13 @@ extern const char *const formula_input_names[FORMULA_INPUTS];
 
 /* A formula of inputs of at most max_count elements each. */
 void formula_generate(test_random *random, int64_t max_count, random_formula *f);
+/* Makes node, which is none of the inputs and no number, the only result. */
+void formula_keep(random_formula *f, int node);
+/* Is it an adaptive pooling, a maximum? */
+bool formula_is_adaptive(const formula_node *node);
+bool formula_takes_most(const formula_node *node);
+/* Is it a transposed convolution? */
+bool formula_is_transposed(const formula_node *node);
 void formula_set_count(formula_node *node);
 /* The dtype of args [first, 4): tensors with dims, else 0-d tensors, decide. */
 og_dtype formula_promote(const random_formula *f, const formula_node *node, int first);

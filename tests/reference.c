@@ -425,6 +425,7 @@ static reference_value compute_reduction(const og_reduce *reduce, og_order order
         return reduce_sum(reduce->type, order, x, n);
     case OG_OP_amax:
     case OG_OP_row_max:
+    case OG_OP_first_amax:
         return reduce_extreme(1, x, n);
     case OG_OP_amin:
         return reduce_extreme(-1, x, n);

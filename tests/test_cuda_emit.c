@@ -564,6 +564,9 @@ static void test_windows_compile(void **state)
         {"max_pool2d(x, 3, 2, 1)", "2x3x40x50"},
         {"avg_pool2d(x, 3, 2, 1, true, false)", "2x3x40x50"},
         {"avg_pool3d(x, 2)", "3x10x12x14"},
+        {"adaptive_avg_pool2d(x, (7, 9))", "2x3x40x50"},
+        {"adaptive_max_pool1d(x, 3)", "4x5000"},
+        {"sum(unfold(x, 0, 5, 2), -1)", "40x50"},
         {"glu(x)", "4x500"},
         {"softmax(narrow(x, 1, 3, 400), 1)", "40x500"},
     };

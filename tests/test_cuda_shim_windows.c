@@ -43,6 +43,8 @@ static const struct {
     {"softmax(narrow(x, 1, 7, 50), 1)", SHAPE(4, 60), SHAPE(4, 50)},
     {"layer_norm(narrow(x, 1, 1, 32), 32)", SHAPE(5, 40), SHAPE(5, 32)},
     {"sum(narrow(x, 0, 1, 70), 0)", SHAPE(72, 9), SHAPE(9)},
+    {"sum(narrow(x, 0, 8, 8), 0, true)", SHAPE(16), SHAPE(1)},
+    {"sum(unfold(x * 2, 1, 3, 2), (0, 1, 2), true)", SHAPE(5, 9), SHAPE(1, 1, 1)},
     {"linear(narrow(x, 1, 1, 8), narrow(x, 1, 3, 8))", SHAPE(5, 12), SHAPE(5, 5)},
     {"sigmoid(max_pool2d(x * 2, 2, padding=1)) + 1", SHAPE(2, 3, 6, 10), SHAPE(2, 3, 4, 6)},
 };

@@ -10,7 +10,8 @@
  *  - without float64, bits are equal for every CPU level, for 1, 2 and 3 threads,
  *    and, if nothing is reduced, for every layout; and in place, where that is legal.
  *
- * OGIVE_TEST_ITERATIONS=N runs N formulas; a failure prints how to run its own.
+ * OGIVE_TEST_ITERATIONS=N runs N formulas. What fails is shrunk to the first of its nodes that fails
+ * as the only result (OGIVE_TEST_RESULT=n), and the last line printed repeats it.
  */
 #include "random_formula.h"
 
@@ -24,6 +25,7 @@ static const int default_iterations = 1200;
 static struct {
     int formulas, refused, failed;
     int in_place, not_in_place;
+    bool is_quiet; /* failures are counted, and nothing is said */
     int64_t elements, undecided;
 } total;
 
@@ -220,6 +222,8 @@ static void print_tensor(const char *name, const placed *p)
 static void report(const test_case *c, const arrangement *a, const char *format, ...)
 {
     total.failed++;
+    if (total.is_quiet)
+        return;
     fprintf(stderr, "OGIVE_TEST_SEED=%" PRIu64 " OGIVE_TEST_ITERATIONS=1: ", c->seed);
     va_list list;
     va_start(list, format);
@@ -586,13 +590,20 @@ static bool is_accepted(test_case *c)
     return good;
 }
 
-static void run_case(uint64_t seed)
+/* The formula of a seed; result: the node that is its only one, or -1: those that it has. How many
+ * nodes it has; 0 if there is no such result. */
+static int run_case(uint64_t seed, int result)
 {
     test_case c = {.seed = seed};
     test_random random = {seed * 0x9e3779b97f4a7c15u | 1};
     for (int warm = 0; warm < 4; warm++)
         test_random_bits(&random);
     formula_generate(&random, chance(&random, 12) ? 40000 : 3000, &c.f);
+    const int nodes = c.f.node_count;
+    if (result >= nodes || (result >= 0 && c.f.nodes[result].kind <= NODE_NUMBER))
+        return 0;
+    if (result >= 0)
+        formula_keep(&c.f, result);
     if (getenv("OGIVE_TEST_VERBOSE"))
         fprintf(stderr, "%" PRIu64 ": %s\n", seed, c.f.text);
     for (int n = 0; n < c.f.input_count; n++)
@@ -610,6 +621,26 @@ static void run_case(uint64_t seed)
         free_results(pointwise);
     ogive_formula_release(c.formula);
     formula_free(&c.f);
+    return nodes;
+}
+
+/* Says of a formula that failed which of its nodes fails alone, if one does. */
+static void shrink(uint64_t seed, int nodes)
+{
+    int found = -1, failed = total.failed;
+    total.is_quiet = true;
+    for (int n = 0; n < nodes && found < 0; n++)
+        if (run_case(seed, n) && total.failed > failed)
+            found = n;
+    total.is_quiet = false;
+    total.failed = failed;
+    if (found >= 0)
+        run_case(seed, found);
+    total.failed = failed;
+    fprintf(stderr, "OGIVE_TEST_SEED=%" PRIu64 " OGIVE_TEST_ITERATIONS=1 ", seed);
+    if (found >= 0)
+        fprintf(stderr, "OGIVE_TEST_RESULT=%d ", found);
+    fprintf(stderr, "tests/test_random\n");
 }
 
 static void test_random_formulas(void **state)
@@ -617,8 +648,13 @@ static void test_random_formulas(void **state)
     (void)state;
     const char *text = getenv("OGIVE_TEST_ITERATIONS");
     int iterations = text ? atoi(text) : default_iterations;
-    for (int i = 0; i < iterations && total.failed < 10; i++)
-        run_case(test_seed() + (uint64_t)i);
+    const char *result = getenv("OGIVE_TEST_RESULT");
+    for (int i = 0; i < iterations && total.failed < 10; i++) {
+        uint64_t seed = test_seed() + (uint64_t)i;
+        int failed = total.failed, nodes = run_case(seed, result ? atoi(result) : -1);
+        if (total.failed > failed && !result)
+            shrink(seed, nodes);
+    }
     printf("%d formulas, %d refused, %" PRId64 " elements, %" PRId64
            " undecided; %d in place, %d refused to be\n",
            total.formulas, total.refused, total.elements, total.undecided, total.in_place,

@@ -49,7 +49,7 @@ static seen look(const og_cpu_window *window, line p, int64_t count)
 {
     seen none = {0, 0, 1}, all = {0, count, 1};
     int64_t limit = window->extent * window->divisor; /* places from 0 on below it */
-    if (p.step == 0)
+    if (p.step == 0 || count == 1)
         return p.start >= 0 && p.start < limit &&
                        og_uneven_sees(&window->uneven, p.start % window->divisor)
                    ? all
@@ -137,7 +137,7 @@ static void see_stretch(const og_cpu_access *access, const og_cpu_step *step, co
     seen of = {0, count, 1};
     int32_t parts = -1; /* the window that moves, if it cuts a dim */
     for (int32_t i = 0; i < access->window_count && of.first < of.end; i++) {
-        if (access->windows[i].uneven.bits && places[i].step) {
+        if (access->windows[i].uneven.bits && places[i].step && count > 1) {
             parts = i;
             continue;
         }

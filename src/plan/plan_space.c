@@ -241,6 +241,19 @@ static int32_t find_lone_column(const og_kernel *kernel, uint32_t reduced)
     return last;
 }
 
+/* The same where no dim is kept: one more, of extent 1. */
+static void add_column(og_kernel *kernel)
+{
+    og_space *space = &kernel->space;
+    int32_t order[OG_MAX_RANK], rank = space->rank;
+    if (!kernel->slides || !space->n_reduced || space->n_reduced < rank || rank == OG_MAX_RANK)
+        return;
+    for (int32_t d = 0; d <= rank; d++)
+        order[d] = d ? d - 1 : rank;
+    space->extent[rank] = 1;
+    og_permute_dims(kernel, order, rank + 1);
+}
+
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims)
 {
     og_space *space = &kernel->space;
@@ -275,4 +288,5 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
         return;
     collapse_empty(kernel);
     collapse(kernel);
+    add_column(kernel);
 }

@@ -3,7 +3,7 @@
 differs is shrunk by Hypothesis, and printed as lines that repeat it.
 
 How much may differ follows from the formula: its float64 result with inputs changed by a few
-units in the last place of the dtype is compared, too. OGIVE_EXAMPLES draws more of them than a
+units in the last place of the dtype is compared, too, and its float32 result. OGIVE_EXAMPLES draws more of them than a
 test run does; scripts/differential has no end."""
 
 import os
@@ -21,18 +21,17 @@ SMOOTH = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu, "gelu": 
 BINARY = {"+": torch.add, "-": torch.sub, "*": torch.mul}
 DTYPES = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.float16: 2.0**-11,
           torch.bfloat16: 2.0**-8}
-ROWS, COLS = 3, 5
 
 
 @st.composite
-def full(draw, depth):
-    """Text and function of a value of shape (ROWS, COLS)."""
+def full(draw, depth, rows, cols):
+    """Text and function of a value of shape (rows, cols)."""
     if depth == 0:
         return draw(st.sampled_from([("x", lambda t: t["x"]), ("y", lambda t: t["y"]),
                                      ("(r + x)", lambda t: t["r"] + t["x"])]))
-    text, of = draw(full(depth - 1))
+    text, of = draw(full(depth - 1, rows, cols))
     kind = draw(st.sampled_from(["smooth", "binary", "number", "softmax", "norm", "where", "view",
-                                 "part", "row", "product"]))
+                                 "part", "row", "product", "windows", "parts", "convolution"]))
     if kind == "smooth":
         name = draw(st.sampled_from(sorted(SMOOTH)))
         return f"{name}({text})", lambda t: SMOOTH[name](of(t))
@@ -43,13 +42,13 @@ def full(draw, depth):
         dim = draw(st.sampled_from([0, 1]))
         return f"softmax({text}, dim={dim})", lambda t: torch.softmax(of(t), dim)
     if kind == "norm":
-        return (f"layer_norm({text}, {COLS}, eps=0.1)",
-                lambda t: F.layer_norm(of(t), (COLS,), eps=0.1))
+        return (f"layer_norm({text}, {cols}, eps=0.1)",
+                lambda t: F.layer_norm(of(t), (cols,), eps=0.1))
     if kind == "view":
         return (f"transpose(transpose({text}, 0, 1) * 2, 0, 1)", lambda t: of(t) * 2)
     if kind == "part":
         dim = draw(st.sampled_from([0, 1]))
-        start = draw(st.integers(0, (ROWS, COLS)[dim] - 1))
+        start = draw(st.integers(0, (rows, cols)[dim] - 1))
         return (f"({text} - narrow({text}, {dim}, {start}, 1) * 0.5)",
                 lambda t: of(t) - of(t).narrow(dim, start, 1) * 0.5)
     if kind == "row":
@@ -58,7 +57,9 @@ def full(draw, depth):
         dim = draw(st.sampled_from([0, 1]))
         return (f"({text} - {name}({text}, dim={dim}, keepdim=True))",
                 lambda t: of(t) - function(of(t), dim=dim, keepdim=True))
-    other_text, other = draw(full(draw(st.integers(0, depth - 1))))
+    if kind in ("windows", "parts", "convolution"):
+        return draw(seen(kind, text, of, rows, cols))
+    other_text, other = draw(full(draw(st.integers(0, depth - 1)), rows, cols))
     if kind == "product":
         return (f"({text} @ transpose({other_text}, 0, 1) @ x)",
                 lambda t: of(t) @ other(t).transpose(0, 1) @ t["x"])
@@ -69,10 +70,40 @@ def full(draw, depth):
     return f"({text} {symbol} {other_text})", lambda t: BINARY[symbol](of(t), other(t))
 
 
+@st.composite
+def seen(draw, kind, text, of, rows, cols):
+    """The value seen through windows, rows being channels; of the same shape again."""
+    if kind == "windows":
+        name, size = draw(st.sampled_from(["max_pool1d", "avg_pool1d"])), draw(st.sampled_from([1, 3]))
+        arguments = {"stride": 1, "padding": size // 2}
+        return (f"{name}({text}, {size}, stride=1, padding={size // 2})",
+                lambda t: getattr(F, name)(of(t), size, **arguments))
+    if kind == "parts":
+        name = draw(st.sampled_from(["adaptive_max_pool1d", "adaptive_avg_pool1d"]))
+        size, step = draw(st.integers(1, cols)), draw(st.integers(1, 3))
+        return (f"({name}({name}({text}, {size}), {cols}) "
+                f"+ amax(sum(unfold({text}, 1, {size}, {step}), -1), 1, keepdim=True))",
+                lambda t: getattr(F, name)(getattr(F, name)(of(t), size), cols)
+                + of(t).unfold(1, size, step).sum(-1).amax(1, keepdim=True))
+    name = draw(st.sampled_from(["conv1d", "conv_transpose1d"]))
+    weight, groups = draw(st.sampled_from([("w", 1), ("d", rows)]))
+    return (f"{name}({text}, {weight}, padding=1, groups={groups})",
+            lambda t: getattr(F, name)(of(t), t[weight], padding=1, groups=groups))
+
+
+@st.composite
+def formulas(draw):
+    """Text, function and the shapes of its inputs."""
+    rows, cols = draw(st.integers(1, 9)), draw(st.integers(1, 17))
+    text, of = draw(full(draw(st.integers(1, 5)), rows, cols))
+    return text, of, {"x": (rows, cols), "y": (rows, cols), "r": (1, cols), "w": (rows, rows, 3),
+                      "d": (rows, 1, 3)}
+
+
 def lay_out(tensor, how):
     """The same values, otherwise in memory."""
     if how == "transposed":
-        return tensor.t().contiguous().t()
+        return tensor.transpose(0, 1).contiguous().transpose(0, 1)
     if how == "apart":
         room = torch.empty(*(2 * n for n in tensor.shape), dtype=tensor.dtype)
         view = room[tuple(slice(1, None, 2) for _ in tensor.shape)]
@@ -81,9 +112,12 @@ def lay_out(tensor, how):
 
 
 def bound(of, inputs, want, unit):
-    """What rounding may change, seen by changing the inputs."""
+    """What rounding may change, seen by changing the inputs, and by computing in float32."""
     generator = torch.Generator().manual_seed(1)
-    most = 64 * unit * want.abs() + 16 * unit
+    single = {name: value.float() for name, value in inputs.items()}
+    noise = of(single).double() - of({name: value.double() for name, value in single.items()})
+    computed = min(unit, 2.0**-24) * 2.0**24  # in float64, or in float32
+    most = 64 * unit * want.abs() + 16 * unit + 64 * computed * noise.abs().nan_to_num(0).max()
     for _ in range(4):
         changed = {name: value * (1 + 4 * unit * torch.randn(value.shape, generator=generator,
                                                              dtype=torch.float64))
@@ -95,12 +129,11 @@ def bound(of, inputs, want, unit):
 @settings(max_examples=int(os.environ.get("OGIVE_EXAMPLES", "100")), print_blob=True,
           derandomize="OGIVE_EXAMPLES" not in os.environ,
           suppress_health_check=list(HealthCheck))
-@given(st.integers(1, 5).flatmap(full), st.sampled_from(sorted(DTYPES, key=str)),
+@given(formulas(), st.sampled_from(sorted(DTYPES, key=str)),
        st.sampled_from(["plain", "transposed", "apart"]), st.integers(0, 1000))
 def test_differential(formula, dtype, how, seed):
-    text, of = formula
+    text, of, shapes = formula
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"x": (ROWS, COLS), "y": (ROWS, COLS), "r": (1, COLS)}
     inputs = {name: torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
               for name, shape in shapes.items()}
     exact = {name: value.double() for name, value in inputs.items()}
@@ -110,6 +143,7 @@ def test_differential(formula, dtype, how, seed):
     # What is computed in float32 is rounded to a half once, at the end.
     good = (got - want).abs() <= bound(of, exact, want, DTYPES[dtype])
     good |= ~want.isfinite() | (want.abs() > 1e4)
-    note(f"ogive.compile({text!r}), {dtype}, {how}, seed {seed}: {got[~good][:4]}, expected "
-         f"{want[~good][:4]}")
+    told = {name: shapes[name] for name in run.inputs}
+    note(f"ogive.compile({text!r}) of {told}, {dtype}, {how}, seed {seed}: {got[~good][:4]}, "
+         f"expected {want[~good][:4]}")
     assert bool(good.all())
