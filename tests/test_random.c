@@ -25,6 +25,7 @@ static const int default_iterations = 1200;
 static struct {
     int formulas, refused, failed;
     int in_place, not_in_place;
+    uint64_t seed; /* of the formula that runs */
     bool is_quiet; /* failures are counted, and nothing is said */
     int64_t elements, undecided;
 } total;
@@ -595,6 +596,7 @@ static bool is_accepted(test_case *c)
 static int run_case(uint64_t seed, int result)
 {
     test_case c = {.seed = seed};
+    total.seed = seed;
     test_random random = {seed * 0x9e3779b97f4a7c15u | 1};
     for (int warm = 0; warm < 4; warm++)
         test_random_bits(&random);
@@ -669,5 +671,9 @@ static void test_random_formulas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_formulas)};
-    return TEST_RUN(tests);
+    int failed = TEST_RUN(tests);
+    if (failed && !total.failed) /* by a signal */
+        fprintf(stderr, "OGIVE_TEST_SEED=%" PRIu64 " OGIVE_TEST_ITERATIONS=1 tests/test_random\n",
+                total.seed);
+    return failed;
 }

@@ -215,8 +215,10 @@ static ogive_status allocate_program(og_cpu_compiler *c, int32_t count, int32_t 
 
 static void add_late(og_cpu_program *program, int32_t access)
 {
-    const og_cpu_axis *inner = &program->accesses[access].axes[OG_CPU_INNER];
-    if (inner->rank == 1 && inner->stride[0] == 1 && program->late_count < OG_CPU_LATE)
+    const og_cpu_access *of = &program->accesses[access];
+    const og_cpu_axis *inner = &of->axes[OG_CPU_INNER];
+    bool is_plain = of->buffer >= 0 && of->window_count == 0;
+    if (is_plain && inner->rank == 1 && inner->stride[0] == 1 && program->late_count < OG_CPU_LATE)
         program->late[program->late_count++] = access;
 }
 
