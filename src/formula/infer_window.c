@@ -38,13 +38,8 @@ og_sliding og_sliding_of(const og_node *node, const og_typed *input, const og_ty
 
 og_parts og_parts_of(int64_t extent, int64_t places)
 {
-    int64_t a = extent, b = places;
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    og_parts parts = {extent / a, places / a, 0, 0, 0};
+    int64_t unit = og_greatest_divisor(extent, places);
+    og_parts parts = {.part = extent / unit, .element = places / unit};
     parts.pairs = parts.part + parts.element - 1;
     parts.width = og_min(parts.part, parts.element);
     parts.taps = og_divide_up(parts.pairs, parts.width);
