@@ -170,6 +170,14 @@ static void make_identity(product_data *d, double by, double least)
         d->x[i] = d->x[i] < least ? 0 : d->x[i] * (float)(i % d->k % 64 ? 1 : by);
 }
 
+/* The same; 1 in 64 elements of x is by 2^few, the others by 2^most. */
+static void make_far(product_data *d, double most, double few)
+{
+    make_identity(d, 1, -INFINITY);
+    for (int64_t i = 0; i < d->m * d->k; i++)
+        d->x[i] *= (float)exp2(i % d->k % 64 ? most : few);
+}
+
 static void make_peak_of_x(product_data *d, double power, double unused)
 {
     (void)unused;
@@ -344,6 +352,7 @@ static const product_kind kinds[] = {
     {"x 1 in 64 is 1e-11, w identity", make_identity, 1e-11, -INFINITY},
     {"x 1 in 64 is 1e-14, w identity", make_identity, 1e-14, -INFINITY},
     {"x 1 in 64 is 1e-30, w identity", make_identity, 1e-30, -INFINITY},
+    {"x 2^-70 beside 2^100, w identity", make_far, 100, -70},
     {"x small, others meet zeros of w", make_peak_of_x, 30, 0},
     {"x float16's subnormals, exactly", make_exact, 37, 0},
     {"x and w, peaks meet zeros", make_peaks_of_both, 26, 16},

@@ -19,7 +19,7 @@ static int64_t og_place(og_args &a, char *scratch, int64_t rows, int64_t runs, i
     OG_REGION(any_redo, 4)
 #endif
 #if OG_BODY == 256
-    OG_REGION(x_scales, rows * 4)
+    OG_REGION(x_scales, rows * 8)
     OG_REGION(redo, rows * runs)
 #endif
 #if OG_REDUCES

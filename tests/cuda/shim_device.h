@@ -302,6 +302,12 @@ template <class T, class U> static inline T atomicAdd(T *p, U value)
     *p = old + (T)value;
     return old;
 }
+template <class T, class U> static inline T atomicOr(T *p, U value)
+{
+    T old = *p;
+    *p = old | (T)value;
+    return old;
+}
 template <class T, class U> static inline T atomicExch(T *p, U value)
 {
     T old = *p;
@@ -395,6 +401,13 @@ static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 3
 {
     int lane = shim_lane(), source = lane ^ lanes;
     return shim_shuffle(mask, value, source, source < (lane & -width) + width);
+}
+
+static inline unsigned __reduce_or_sync(unsigned mask, unsigned x)
+{
+    for (int delta = 16; delta; delta /= 2)
+        x |= __shfl_xor_sync(mask, x, delta);
+    return x;
 }
 
 static inline void __trap()

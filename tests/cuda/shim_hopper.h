@@ -24,6 +24,21 @@ static inline unsigned shim_swizzle(unsigned address)
     return address ^ (address >> 7 & 7) << 4;
 }
 
+/* ---- two numbers of 16 bits ------------------------------------------------------------- */
+
+static inline unsigned og_max_halves(unsigned a, unsigned b)
+{
+    return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff);
+}
+static inline unsigned og_min_halves(unsigned a, unsigned b)
+{
+    return min(a >> 16, b >> 16) << 16 | min(a & 0xffff, b & 0xffff);
+}
+static inline unsigned og_add_halves(unsigned a, unsigned b)
+{
+    return ((a >> 16) + (b >> 16)) << 16 | ((a + b) & 0xffff);
+}
+
 /* ---- barriers -------------------------------------------------------------------------- */
 
 struct shim_barrier {

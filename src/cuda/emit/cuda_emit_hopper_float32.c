@@ -72,7 +72,7 @@ static void add_maps(og_cuda_emitter *e, const og_hopper_shape *s)
     bool turns = s->fetch == OG_CUDA_TURNED;
     const og_hopper_map w = og_hopper_w_map(s), x = og_hopper_x_map(s);
     struct {
-        size_t w_copy, x_pairs, x_copy, segments, x_scales, redo, any_redo;
+        size_t w_copy, x_pairs, x_copy, segments, findings, x_scales, redo, any_redo;
     } at;
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *w_map =
@@ -281,6 +281,10 @@ ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
         (__builtin_mul_overflow(s.batch * s.n, s.w_pitch * 4, &w_bytes) || w_bytes > INT64_MAX / 4))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the right factor's copy is larger than any memory");
     e->out->tensor_products = 3;
+    e->out->units =
+        OG_PAIR_UNITS +
+        og_divide_up(s.k < OG_HOPPER_SEGMENT ? s.k : OG_HOPPER_SEGMENT, OG_HOPPER_BLOCK_K) +
+        s.segments;
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;
     widen(e, &s);

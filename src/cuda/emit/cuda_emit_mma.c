@@ -26,9 +26,10 @@ static size_t shared_bytes_of(int32_t rows, int32_t columns, int32_t stages, boo
 {
     size_t planes = is_half ? 1 : 2, r = (size_t)rows, c = (size_t)columns;
     size_t bytes = (size_t)stages * (planes * (r + c) * 2 * STEP + (is_half ? 0 : c * 4));
+    bytes += is_half ? 0 : c * 8; /* what was found in w */
     if (!is_half && rows == 128 && columns == 128)
         bytes += c * STEP * 4; /* w as it is */
-    size_t slots = r * (c + 8) * 4 + r * 8;
+    size_t slots = r * (c + 8) * 4 + c * 8 + r * c / 8;
     return bytes > slots ? bytes : slots;
 }
 
@@ -91,7 +92,7 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, cons
     og_cuda_add_region(e, "void", "x_pairs", x_bytes);
     og_cuda_add_region(e, "void", "any_redo", 4);
     if (!is_half) {
-        og_cuda_add_region(e, "void", "x_scales", rows * 4);
+        og_cuda_add_region(e, "void", "x_scales", rows * 8);
         og_cuda_add_region(e, "void", "redo", rows * runs);
         og_cuda_add_index(e, "runs", runs);
         og_cuda_add_index(e, "redo_pitch", rows);
@@ -146,6 +147,9 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
     int64_t runs = og_divide_up(s->n, OG_RUN);
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
     e->out->tensor_products = is_half ? 1 : 3;
+    if (!is_half)
+        e->out->units =
+            (e->limits->arch < 90 ? OG_AMPERE_UNITS : OG_PAIR_UNITS) + og_divide_up(s->k, STEP);
     e->vector = 4;
     e->threads = THREADS;
     add_numbers(e, &tile, s->k, dtype);

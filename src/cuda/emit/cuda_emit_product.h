@@ -8,6 +8,11 @@
 
 #include "cuda/emit/cuda_emit.h"
 
+/* Of float32 on tensor cores, in units of 2^-24 of sum |x||w|: what sums of 64 k, and what pairs of
+ * float16 lose, cost at most; docs/accuracy.md derives it. Tensor cores before Hopper's keep a bit
+ * less, and add 8 k at a time. */
+enum { OG_PAIR_UNITS = 87, OG_AMPERE_UNITS = 133 };
+
 /* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
  * need 64 bits? */
 /* kernel->matrices, but n has as many columns as lines of whole vectors. */

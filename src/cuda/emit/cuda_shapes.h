@@ -117,8 +117,8 @@ enum {
     /* Shared memory: the kernels assert that it is theirs. */
     OG_HOPPER_STAGE_BYTES = 16384,
     OG_HOPPER_RING_STAGES = 14,
-    OG_HOPPER_HALF_RING_STAGES = 6,       /* of two blocks of a multiprocessor */
-    OG_HOPPER_FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
+    OG_HOPPER_HALF_RING_STAGES = 6,             /* of two blocks of a multiprocessor */
+    OG_HOPPER_FIXED_BYTES = 256 + 256 + 8 * 64, /* votes, sums that are asked for, barriers */
     OG_HOPPER_MOST_STEP = 1 << 30,
     OG_HOPPER_MOST_INDEX = 0x7fffffff /* of 32 bits */
 };
@@ -158,7 +158,8 @@ static inline bool og_is_hopper_step(int64_t stride, int64_t least)
 
 static inline og_cuda_fetch og_hopper_fetch(const og_hopper_shape *s)
 {
-    bool has_steps = !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
+    bool has_steps =
+        !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
     if (has_steps && s->w_stride_k == 1 && og_is_hopper_step(s->w_stride_n, s->k))
         return OG_CUDA_ALONG;
     if (has_steps && s->w_stride_n == 1 && og_is_hopper_step(s->w_stride_k, s->n))
@@ -271,7 +272,8 @@ static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
     X(x_pairs, s->x_rows * s->k_padded * 4)                                                        \
     X(x_copy, s->turns_x ? s->x_rows * s->x_pitch * 4 : 0)                                         \
     X(segments, og_hopper_places(s) * og_hopper_part_bytes(s))                                     \
-    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 4)                                                  \
+    X(findings, s->in_parts ? og_hopper_places(s) * s->groups * 128 * 8 : 0)                       \
+    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 8)                                                  \
     X(redo, s->runs * s->rows)                                                                     \
     X(any_redo, 4)
 

@@ -131,6 +131,8 @@ typedef struct {
     const char *unused; /* the last better choice that refused and tells why, or NULL */
     const char *note;   /* ... and why */
     int32_t tensor_products;  /* of tensor cores, for one of the formula; 0: CUDA cores */
+    int64_t units;            /* of tensor cores' float32: each sum is within so many * 2^-24 of
+                                 sum |x||w| (docs/accuracy.md), or in plan.h's order */
     og_cuda_launch *launches; /* in order; none for an empty kernel */
     int32_t launch_count;
     size_t scratch_bytes; /* a multiple of 64; undefined at entry */

@@ -543,15 +543,18 @@ static void explain_multiplies(const og_plan *plan, const state *s, int32_t kern
                     seconds * 1e6, s->limits.clock_hz / 1e9);
 }
 
-/* "each sum is within 261 * 2^-24 of sum |x||w|": in plan.h's order. */
+/* "each sum is within 89 * 2^-24 of sum |x||w|, or 261, where it is in the strict order" */
 static void explain_accuracy(const og_kernel *kernel, const og_cuda_work *work, og_text *text)
 {
-    if (!kernel->product_count || work->tensor_products)
-        return;
     const og_product *product = &kernel->products[0];
-    if (product->left.dtype == OG_FLOAT32 && product->right.dtype == OG_FLOAT32)
-        og_text_add(text, "\n  each sum is within %" PRId64 " * 2^-24 of sum |x||w|",
-                    og_strict_units(product->k));
+    if (!kernel->product_count || product->left.dtype != OG_FLOAT32 ||
+        product->right.dtype != OG_FLOAT32)
+        return;
+    const int64_t strict = og_strict_units(product->k);
+    og_text_add(text, "\n  each sum is within %" PRId64 " * 2^-24 of sum |x||w|",
+                work->units ? work->units : strict);
+    if (work->units)
+        og_text_add(text, ", or %" PRId64 ", where it is in the strict order", strict);
 }
 
 static void explain_launch(const og_cuda_launch *l, const og_cuda_entry *entry, og_text *text)

@@ -18,7 +18,8 @@
 enum {
     OG_SUMS_AT = OG_RING_BYTES,                    /* [group][warp][row of 8][t] */
     OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [turn][group][warp][t] */
-    OG_BARRIERS_AT = OG_VOTES_AT + 256,
+    OG_ASKED_AT = OG_VOTES_AT + 256,               /* [group] */
+    OG_BARRIERS_AT = OG_ASKED_AT + 256,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * OG_BARRIERS,
     OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
 };
@@ -108,12 +109,12 @@ OG_FN void og_finish_batch(const og_args &a, const og_pairs_place &at, const og_
                        og_place_part<batch>{at, sum, {first, second}, product, kept, shared, at.n});
 }
 
-OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, og_held &sum,
-                           uint32_t *votes, void *shared)
+OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, const og_findings &found,
+                           og_held &sum, uint32_t *votes, og_asked &asked, void *shared)
 {
     og_kept kept[2];
     og_load_kept<OG_BESIDE, false>(a, at.n, kept);
-    const uint32_t skipped = og_end_sums(a, at, sum, votes) | ~at.there;
+    const uint32_t skipped = og_end_sums(a, at, found, sum, votes, asked) | ~at.there;
     og_offsets product = og_start();
     og_seek_product(a, at.base, product);
     og_finish_batch<0>(a, at, sum, skipped, product, kept, shared);
@@ -133,9 +134,10 @@ OG_FN int og_find_tile_column(int thread)
     return thread / 32 * 16 + og_column_of(thread % 32 / 4);
 }
 
-/* Pass 0 on tile i, by its consumers. shared: sums, then votes; turn: 0 and 1, in turn. */
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_held &sum,
-                       char *shared)
+/* Pass 0 on tile i, by its consumers. shared: sums, votes, sums that are asked for; turn: 0 and 1,
+ * in turn. */
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_findings &found,
+                       og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
     og_pairs_place at;
@@ -150,8 +152,9 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_he
     at.n = tile.n + og_find_tile_column(thread);
     at.run = tile.n / OG_RUN + at.group;
     at.there = og_rows_there(a.m - at.m);
-    og_finish_place(a, at, sum,
+    og_finish_place(a, at, found, sum,
                     (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                    *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
 
@@ -171,8 +174,9 @@ OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char 
 #pragma unroll
         for (int j = 0; j < OG_HELD / 4; j++)
             to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
+        *og_find_findings(a, i, thread) = c.reader.found;
 #else
-        og_end_tile(a, i, thread, turn, sum, shared + OG_SUMS_AT);
+        og_end_tile(a, i, thread, turn, c.reader.found, sum, shared + OG_SUMS_AT);
         turn ^= 1;
 #endif
     }
@@ -218,7 +222,13 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
         for (int i = 0; i < OG_HELD / 4; i++)
             og_join_four(sum, i, *(const float4 *)&from[i * 128 * OG_GROUPS]);
     }
-    og_end_tile(a, blockIdx.x, threadIdx.x, 0, sum, og_join_memory);
+    og_findings found = {0, 0};
+    for (og_index part = 0; part < a.parts; part++) {
+        const og_findings more = *og_find_findings(a, blockIdx.x * a.parts + part, threadIdx.x);
+        found.most = og_max_halves(found.most, more.most);
+        found.quarters = og_add_counts(found.quarters, more.quarters);
+    }
+    og_end_tile(a, blockIdx.x, threadIdx.x, 0, found, sum, og_join_memory);
 }
 #endif
 

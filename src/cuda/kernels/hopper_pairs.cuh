@@ -18,8 +18,9 @@
  * column is which thread's, and in what order it has its k, makes its reads of w free of bank
  * conflicts: OG_SPLIT_SHUFFLES of pairs_split.cuh has x's k in the same order.
  *
- * A sum that is not finite or too small to be trusted has all 64 columns of its row left to
- * redo.cuh. So bits depend on a row of x and on w, never on other rows.
+ * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is computed again by its
+ * group, before pass 0; where these are many, all 64 columns of the row are left to redo.cuh. Which
+ * they are depends on a row of x and on a column of w, so bits never depend on other rows.
  *
  * PARAMETERS
  *   OG_BM       rows of a tile: 32, 64 or 128
@@ -193,10 +194,19 @@ struct og_fragment {
     float undo[2];
 };
 
+/* Of a thread's two columns of w, what it has found in its k: the upper halves of the bits of the
+ * greatest magnitudes; in how many blocks an element of its own was small, up to OG_COUNTED. The
+ * first column's are in the lower 16 bits. */
+struct alignas(8) og_findings {
+    uint32_t most, quarters;
+};
+enum { OG_COUNTED = 0xff00 };
+
 struct og_reader {
     uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
     uint32_t full, empty;
     og_ring_turn turn;
+    og_findings found; /* since the item began */
 };
 
 OG_FN void og_release_stage(uint32_t barrier)
@@ -230,6 +240,45 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #endif
 }
 
+/* The first or second (h) upper half of a float. */
+OG_FN float og_take_half(uint32_t both, int h)
+{
+    return og_float_bits(h ? both & 0xffff0000u : both << 16);
+}
+
+OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
+{
+    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
+}
+
+/* What undoes the scales of both columns of a block, as upper halves of floats. Both are looked at in
+ * one register, 16 bits each, by instructions of Hopper's. No branch: a count of small elements
+ * where there are any would be more exact, but ptxas then schedules less. */
+OG_FN uint32_t og_look_at_block(const og_four (*v)[2], og_findings &found)
+{
+    const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
+    uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t both =
+                __byte_perm(og_bits_f32(v[k][0].e[j]), og_bits_f32(v[k][1].e[j]), 0x7632) &
+                0x7fff7fffu;
+            most = og_max_halves(most, both);
+            uint32_t &under = least[j % 2];
+            under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
+        }
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    found.most = og_max_halves(found.most, most);
+    const uint32_t exponents = og_max_halves(most & 0x7f807f80u, 0x07800780u);
+    least[0] = og_add_halves(og_min_halves(least[0], least[1]), below);
+    const uint32_t under = exponents - og_min_halves(least[0], exponents);
+    found.quarters = og_add_counts(found.quarters, og_min_halves(under, 0x10001u));
+    return exponents;
+}
+
 /* Reads the next block of w. All of it is in registers before the first conversion. */
 OG_FN void og_read_block(og_reader &r, og_fragment &f)
 {
@@ -245,16 +294,12 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
     og_finish_loads();
     og_release_stage(r.empty + 8 * stages[0]);
     og_release_stage(r.empty + 8 * stages[1]);
+    const uint32_t exponents = og_look_at_block(v, r.found);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float m = 0.0f;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            m = og_greatest(m, v[k][i]);
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        og_find_scale(m, scale[i], f.undo[i]);
+        f.undo[i] = og_take_half(exponents, i);
+        scale[i] = og_find_scale(f.undo[i]);
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -323,6 +368,14 @@ OG_FN og_four *og_find_sums(const og_args &a, og_index place, int thread)
 {
     return (og_four *)a.segments + (int64_t)place * (OG_HELD / 4 * 128 * OG_GROUPS) + thread;
 }
+
+#if OG_BY_SEGMENTS
+/* Where a thread's findings in a segment wait. */
+OG_FN og_findings *og_find_findings(const og_args &a, og_index place, int thread)
+{
+    return (og_findings *)a.findings + (int64_t)place * (128 * OG_GROUPS) + thread;
+}
+#endif
 
 OG_FN og_four og_take_four(const og_held &sum, int i)
 {
@@ -405,6 +458,7 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = 0.0f;
+    c.reader.found = {0, 0};
     og_read_block(c.reader, f);
     og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
     for (int b = 0; b < blocks; b += 2) {
@@ -459,26 +513,136 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
     return c;
 }
 
-/* Undoes x's scales; returns the rows (bit i) that are left to og_redo. There are scales for as
- * many rows more as a tile has. */
-OG_FN uint32_t og_unscale(const og_args &a, const og_pairs_place &at, og_held &sum)
+/* Rows (bit i) of either column of a place. */
+struct og_marks {
+    uint32_t of[2];
+};
+
+/* Undoes x's scales; returns the sums that may have lost too much. There are scales for as many
+ * rows more as a tile has. */
+OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
+                          const og_column_loss (&columns)[2], og_held &sum)
 {
-    const float *scales = (const float *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
-    uint32_t doubtful = 0;
+    const og_row_scale *rows =
+        (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
+    const float least = og_least_sum(a.k);
+    og_marks marks = {{0, 0}};
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
-        float scale = scales[og_row_of(i)];
-        bool any = false;
+        const og_row_scale row = rows[og_row_of(i)];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float &z = sum[i / 2 * 4 + 2 * h + i % 2];
-            any |= og_is_doubtful(z);
-            z = z * scale;
-            any |= (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u;
+            float &y = sum[i / 2 * 4 + 2 * h + i % 2];
+            const float z = y * row.undo;
+            marks.of[h] |= og_is_lost(y, z, columns[h], row, least) ? 1u << i : 0u;
+            y = z;
         }
-        doubtful |= any ? 1u << i : 0u;
     }
-    return doubtful & at.there;
+    marks.of[0] &= at.n < a.n ? at.there : 0;
+    marks.of[1] &= at.n + OG_BESIDE < a.n ? at.there : 0;
+    return marks;
+}
+
+/* What the four threads of a column have found in it. */
+OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
+{
+    const uint32_t count = found.quarters >> 16 * h & 0xffff;
+    float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
+}
+
+/* Rows (bit i) of which more than OG_FEW_MARKS of the warp's 16 columns are marked. */
+OG_FN uint32_t og_find_many(const og_marks &marks, int t)
+{
+    const uint32_t alike = 0x11111111u << t; /* lanes that have these rows */
+    uint32_t many = 0;
+#pragma unroll 1
+    for (int i = 0; i < OG_BM / 4; i++) {
+        const uint32_t first = __ballot_sync(0xffffffffu, marks.of[0] >> i & 1);
+        const uint32_t second = __ballot_sync(0xffffffffu, marks.of[1] >> i & 1);
+        many |= (uint32_t)(__popc(first & alike) + __popc(second & alike) > OG_FEW_MARKS) << i;
+    }
+    return many;
+}
+
+/* For og_sum_marked(), of a group: the sums that its warps ask for (row and column of the tile; 0:
+ * none), and their parts, by each warp. */
+struct og_asked {
+    uint32_t slots[4];
+    float parts[4][4];
+};
+
+/* The first mark of a thread that has one: its column, its row (bit). */
+OG_FN int og_first_column(const og_marks &marks)
+{
+    return marks.of[0] ? 0 : 1;
+}
+
+OG_FN int og_first_row(const og_marks &marks)
+{
+    return __ffs((int)(marks.of[0] ? marks.of[0] : marks.of[1])) - 1;
+}
+
+/* What a warp asks for: the first mark of its first lane that has one. */
+OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, bool asks, og_asked &asked)
+{
+    const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
+    const int row = 2 * at.t + og_row_of(og_first_row(marks));
+    const uint32_t place = (uint32_t)(row << 8 | (column + og_first_column(marks) * OG_BESIDE));
+    asked.slots[at.warp] = 0;
+    __syncwarp();
+    if (asks)
+        asked.slots[at.warp] = 1u << 31 | place;
+}
+
+/* Takes the sum that the thread has asked for; its mark is gone. */
+OG_FN void og_take_answer(og_marks &marks, bool asks, const float *parts, og_held &sum)
+{
+    const int h = og_first_column(marks), i = og_first_row(marks);
+    const int place = asks ? i / 2 * 4 + 2 * h + i % 2 : -1;
+    const float z = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+#pragma unroll
+    for (int j = 0; j < OG_HELD; j++)
+        sum[j] = j == place ? z : sum[j];
+    const uint32_t taken = asks ? 1u << i : 0;
+    marks.of[0] &= ~(h ? 0 : taken);
+    marks.of[1] &= ~(h ? taken : 0);
+}
+
+/* Computes the marked sums again, one of each warp at a time, by all threads of the group: at most
+ * min(k, 4096) / 512 + k / 4096 + 9 roundings. Threads branch alike, and ptxas can tell: else it no
+ * longer takes the stages of rings to be the same in all of them, and products wait for it. */
+OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks marks,
+                         og_asked &asked, og_held &sum)
+{
+    const int thread = at.warp * 32 + threadIdx.x % 32;
+#pragma unroll 1
+    for (;;) {
+        const uint32_t lanes = __ballot_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0);
+        const bool asks = (int)threadIdx.x % 32 == __ffs((int)lanes) - 1;
+        og_ask(at, marks, asks, asked);
+        og_meet_group(at.group);
+        uint32_t any = 0;
+#pragma unroll 1
+        for (int slot = 0; slot < 4; slot++) {
+            const uint32_t place = __reduce_or_sync(0xffffffffu, asked.slots[slot]);
+            any |= place;
+            if (!place)
+                continue;
+            const og_index row = at.above + at.m - 2 * at.t + (og_index)(place >> 8 & 127);
+            const og_index n = at.run * OG_RUN + (og_index)(place & 63);
+            const float part =
+                og_add_up(og_sum_part<128>(og_find_again(a, row, at.base, n), a.k, thread));
+            if (thread % 32 == 0)
+                asked.parts[slot][at.warp] = part;
+        }
+        if (!any)
+            return;
+        og_meet_group(at.group);
+        og_take_answer(marks, asks, asked.parts[at.warp], sum);
+    }
 }
 
 /* Returns what any thread of the group has found in the rows of this place, and marks it in a.redo.
@@ -506,10 +670,19 @@ OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine
 }
 
 /* Makes products of the sums; returns the rows (bit i) that are left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, og_held &sum,
-                           uint32_t *votes)
+OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_findings &found,
+                           og_held &sum, uint32_t *votes, og_asked &asked)
 {
-    return og_vote(a, at, og_unscale(a, at, sum), votes);
+    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    og_marks marks = og_unscale(a, at, columns, sum);
+    uint32_t many = 0;
+    if (__any_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0))
+        many = og_find_many(marks, at.t);
+    many = og_vote(a, at, many, votes);
+    marks.of[0] &= ~many;
+    marks.of[1] &= ~many;
+    og_sum_marked(a, at, marks, asked, sum);
+    return many;
 }
 
 #endif

@@ -28,6 +28,25 @@ template <int across> OG_FN uint64_t og_describe(uint32_t address)
 
 #if defined(__CUDA_ARCH__)
 
+/* Of two numbers of 16 bits, without signs: the greater ones, the smaller ones, the sums. */
+OG_FN uint32_t og_max_halves(uint32_t a, uint32_t b)
+{
+    asm("max.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+OG_FN uint32_t og_min_halves(uint32_t a, uint32_t b)
+{
+    asm("min.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+OG_FN uint32_t og_add_halves(uint32_t a, uint32_t b)
+{
+    asm("add.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)

@@ -11,9 +11,9 @@
  * is hi hi + hi lo + lo hi up to 2^-22. Each 64 k of a row of w take the power of two that
  * brings their greatest magnitude into [2^14, 2^15). Tensor cores truncate what they add, so
  * a chain of products is 64 k long, its small terms first; then the float32 sum takes it,
- * with w's scale undone. A sum that is not finite or too small to be trusted has all 64
- * columns of its row left to redo.cuh. Halves are multiplied as they are, and
- * nothing is left.
+ * with w's scale undone. A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is
+ * computed again by a warp, before pass 0; where these are many, all 64 columns of the row are left
+ * to redo.cuh. Halves are multiplied as they are, and nothing is left.
  *
  * Bits depend on a row of x and on w, never on other rows or on the tile.
  *
@@ -50,13 +50,17 @@ enum {
      * in registers would have too few. Each has 16 bytes of each 4096. */
     OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
     OG_RAW_BYTES = OG_PAIRS && OG_RAW ? OG_BN * 64 * 4 : 0,
-    /* Afterwards: the products, and what each warp leaves to og_redo. */
+    /* Behind that: what was found in columns of w. */
+    OG_FOUND_AT = OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES,
+    OG_FOUND_BYTES = OG_PAIRS ? OG_BN * 8 : 0,
+    /* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
     OG_PITCH = OG_BN + 8, /* no bank conflicts */
-    OG_MARKS_AT = OG_BM * OG_PITCH * 4,
-    OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_WARPS_N
+    OG_COLUMNS_AT = OG_BM * OG_PITCH * 4,
+    OG_MARKS_AT = OG_COLUMNS_AT + OG_BN * 8,
+    OG_MARK_WORDS = OG_BN / 32, /* of a row */
+    OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_MARK_WORDS * 4
 };
-static_assert(OG_SHARED_BYTES >= OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES &&
-                  OG_SHARED_BYTES >= OG_SLOT_BYTES,
+static_assert(OG_SHARED_BYTES >= OG_FOUND_AT + OG_FOUND_BYTES && OG_SHARED_BYTES >= OG_SLOT_BYTES,
               "the launch gives it");
 
 /* threadIdx.x, for places in shared memory that the compiler shall find anew in each step: kept
@@ -195,8 +199,45 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
 }
 
 #if OG_PAIRS
+/* What was found in a column of w: the bits of the greatest magnitude, the quarters of pairs.cuh. In
+ * shared memory, for want of registers. */
+struct alignas(8) og_findings {
+    uint32_t most;
+    int quarters;
+};
+
+/* What undoes the scale of a column's 64 k, of which the thread has a quarter. */
+OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS],
+                            og_findings &found)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        const uint32_t bits = og_bits_f32(part[j / OG_WIDE].e[j % OG_WIDE]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+#pragma unroll
+    for (int delta = 1; delta <= 2; delta *= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, most, delta);
+        most = other > most ? other : most;
+    }
+    const float undo = og_find_undo(most);
+    bool any = false;
+#pragma unroll
+    for (int j = 0; j < 16; j++)
+        any |= og_is_small(part[j / OG_WIDE].e[j % OG_WIDE], og_bits_f32(undo));
+    int quarters = any;
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    if (threadIdx.x % 4 == 0) {
+        const og_findings before = found;
+        found = {most > before.most ? most : before.most, before.quarters + quarters};
+    }
+    return undo;
+}
+
 /* What og_fetch_w() read, split, goes to its stage. */
-OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
+OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_findings *found)
 {
     const int thread = og_thread(), lane = thread % 4;
     if constexpr (OG_RAW)
@@ -209,15 +250,8 @@ OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
 #pragma unroll
     for (int i = 0; i < OG_W_ROWS; i++) {
         const int row = i * 64 + og_w_row_of(thread);
-        float m = 0.0f, scale, inverse;
-#pragma unroll
-        for (int j = 0; j < OG_ITEMS; j++) {
-            const float *e = part[i][j].e;
-            m = og_greatest(m, {e[0], e[1], e[2], e[3]});
-        }
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        og_find_scale(m, scale, inverse);
+        const float inverse = og_look_at_part(part[i], found[row]);
+        const float scale = og_find_scale(inverse);
 #pragma unroll
         for (int j = 0; j < OG_ITEMS; j++) {
             const float *e = part[i][j].e;
@@ -334,6 +368,24 @@ OG_FN void og_clear(og_mma_sums &sum)
                 sum[i][j][e] = 0.0f;
 }
 
+#if OG_PAIRS
+/* What columns may have lost goes to where it stays; no sum is marked yet. */
+OG_FN void og_leave_columns(const og_args &a, const og_findings *found, char *shared)
+{
+    const int thread = threadIdx.x;
+    og_findings own = {0, 0};
+    if (thread < OG_BN)
+        own = found[thread];
+    __syncthreads();
+    if (thread < OG_BN)
+        ((og_column_loss *)(shared + OG_COLUMNS_AT))[thread] =
+            og_weigh_column(own.most >> 16, (float)own.quarters);
+    for (int i = thread; i < OG_BM * OG_MARK_WORDS; i += OG_MMA_THREADS)
+        ((uint32_t *)(shared + OG_MARKS_AT))[i] = 0;
+    __syncthreads();
+}
+#endif
+
 /* sum = the products of a tile, x scaled. */
 #if OG_PAIRS
 /* While a stage is multiplied the other is filled; half of the warps fill before they
@@ -344,14 +396,18 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
+    og_findings *found = (og_findings *)(shared + OG_FOUND_AT);
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
+    for (int i = 0; i < OG_W_ROWS; i++)
+        if (threadIdx.x % 4 == 0)
+            found[i * 64 + og_w_row_of(threadIdx.x)] = {0, 0};
     og_fetch_w(a, reader, 0, part, raw);
     og_copy_x_stage(a, x, shared);
     og_end_copies();
     og_await_copies<0>();
-    og_place_w(part, raw, shared);
+    og_place_w(part, raw, shared, found);
     og_fetch_w(a, reader, 64, part, raw);
     og_end_copies();
     __syncthreads();
@@ -369,13 +425,14 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
                 og_mma_stage(now, sum);
             } else if (more) {
                 og_await_copies<1>(); /* w's, of the step before */
-                og_place_w(part, raw, next);
+                og_place_w(part, raw, next, found);
                 og_fetch_w(a, reader, (step + 2) * 64, part, raw);
                 og_end_copies();
             }
         og_await_copies<1>(); /* x's */
         __syncthreads();
     }
+    og_leave_columns(a, found, shared);
 }
 #else
 /* The stages are a ring that is filled ahead. */
@@ -414,13 +471,13 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
 {
     const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
     const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
-    uint32_t doubtful = 0; /* bit i: row first + 8 i */
 #pragma unroll
     for (int i = 0; i < 2 * OG_I; i++) {
         const int row = first + 8 * i;
         float *to = (float *)shared + row * OG_PITCH + column;
 #if OG_PAIRS
-        float scale = ((const float *)a.x_scales)[og_line_of(a, tile, row)];
+        const og_row_scale scale = ((const og_row_scale *)a.x_scales)[og_line_of(a, tile, row)];
+        uint32_t *marks = (uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
 #endif
 #pragma unroll
         for (int j = 0; j < OG_J; j++) {
@@ -429,37 +486,60 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
             for (int e = 0; e < 2; e++) {
                 y[e] = sum[i / 2][j][i % 2 * 2 + e];
 #if OG_PAIRS
-                bool doubts = og_is_doubtful(y[e]);
-                y[e] = y[e] * scale;
-                if (doubts || (og_bits_f32(y[e]) & 0x7fffffffu) >= 0x7f800000u)
-                    doubtful |= 1u << i;
+                const int n = column + 8 * j + e;
+                const og_column_loss &c = ((const og_column_loss *)(shared + OG_COLUMNS_AT))[n];
+                const float z = y[e] * scale.undo;
+                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < a.n)
+                    atomicOr(&marks[n / 32], 1u << n % 32);
+                y[e] = z;
 #endif
             }
             *(float2 *)(to + 8 * j) = make_float2(y[0], y[1]);
         }
     }
-#if OG_PAIRS
-    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 1);
-    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 2);
-    uint8_t *marks = (uint8_t *)shared + OG_MARKS_AT + threadIdx.x / 32 / OG_WARPS_M;
-#pragma unroll
-    for (int i = 0; i < 2 * OG_I; i++)
-        if (lane % 4 == 0)
-            marks[(first + 8 * i) * OG_WARPS_N] = doubtful >> i & 1;
-#endif
 }
 
 #if OG_PAIRS
-/* Has a warp left these 64 columns of a row to og_redo? The first of the row's threads marks it in
- * a.redo. */
+/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
+OG_FN bool og_are_many(const uint32_t *marks)
+{
+    bool many = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
+    return many;
+}
+
+/* Computes the marked sums again, a row's 64 columns after the other's, each by a warp: at most
+ * min(k, 4096) / 128 + k / 4096 + 7 roundings. */
+OG_FN void og_sum_marked(const og_args &a, const og_tile &tile, char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
+    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
+#pragma unroll 1
+    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
+        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
+            continue;
+#pragma unroll 1
+        for (; left; left &= left - 1) {
+            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
+            const og_index line = (og_index)og_line_of(a, tile, row);
+            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
+            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
+            if (threadIdx.x % 32 == 0)
+                ((float *)shared)[row * OG_PITCH + n] = z;
+        }
+    }
+    __syncthreads();
+}
+
+/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
 OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
 {
-    enum { EACH = 64 / OG_WN };
-    const uint8_t *marks = (const uint8_t *)shared + OG_MARKS_AT + row * OG_WARPS_N + run * EACH;
-    bool leaves = false;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-        leaves |= marks[i] != 0;
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
+    const bool leaves = og_are_many(marks + 2 * run);
     if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
         int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
         ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
@@ -478,6 +558,9 @@ OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
     og_tile tile = og_find_own_tile(a);
     og_leave_sums(a, tile, sum, og_shared);
     __syncthreads();
+#if OG_PAIRS
+    og_sum_marked(a, tile, og_shared);
+#endif
 #pragma unroll 1
     for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
         const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);

@@ -41,34 +41,19 @@ OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
 
 /* ---- pairs of float16 ------------------------------------------------------------------------ */
 
-/* The greater of two, by PTX's max: a NaN loses against a number. */
-OG_FN float og_greater(float a, float b)
+/* What undoes the scale of 64 k of w whose greatest magnitude has these bits: its exponent, at least
+ * 2^-112, as a float. That is 2^14 / og_find_scale(), so that sums stay above what is flushed to 0
+ * where they are added up: x, scaled to 2^14, times 2^14 * 2^-149 is 2^-121. */
+OG_FN float og_find_undo(uint32_t greatest)
 {
-#if defined(__CUDA_ARCH__)
-    asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-    return a;
-#else
-    return b > a || a != a ? b : a;
-#endif
+    const uint32_t exponent = greatest & 0x7f800000u;
+    return og_float_bits(exponent < 0x07800000u ? 0x07800000u : exponent);
 }
 
-/* greatest * scale is in [2^14, 2^15), by its exponent; undo is 2^14 / scale, so that sums stay
- * above what is flushed to 0 where they are added up: x, scaled like this, times 2^14 * 2^-149 is
- * 2^-121. Of 0 and of what is below 2^-112 the scale is 2^126; og_is_doubtful() finds what that
- * may lose. */
-OG_FN void og_find_scale(float greatest, float &scale, float &undo)
+/* Brings the greatest into [2^14, 2^15). */
+OG_FN float og_find_scale(float undo)
 {
-    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
-    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
-    scale = og_float_bits(0x86000000u - exponent);
-    undo = og_float_bits(exponent);
-}
-
-OG_FN float og_greatest(float m, const og_four &v)
-{
-    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
-                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
-                      fabsf(v.e[3]));
+    return og_float_bits(0x86000000u - og_bits_f32(undo));
 }
 
 /* Splits two neighbours; x0 is the lower half. */
@@ -96,10 +81,138 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
 #endif
 }
 
-/* Is a sum not finite, or so small that elements of w below 2^-112 may have lost bits that count?
- * 2^-85 is 2^22 times their greatest error over all k, times 2^14. */
-OG_FN bool og_is_doubtful(float sum)
+/* ---- what pairs may have lost ------------------------------------------------------------------ */
+
+/* docs/accuracy.md derives these numbers. Scaled, an element other than 0 that is below 2^-4 is
+ * small: the pair may lose 2^-25 of it, and where it is below 2^-14, tensor cores 2^-34 of it as
+ * well, which align a subnormal float16 as if it were 2^-14. All others lose a part of themselves
+ * that float32 would not miss. So that
+ *   a row of x may have lost 2^-34 times its weight: OG_LOST for a small element that its pair
+ *   does not hold, 1 for one below 2^-14 that it does;
+ *   a column of w may have lost 16 * OG_LOST * 2^-34 for each quarter of 64 k (k % 16 / 4 is the
+ *   same) in which an element is small.
+ * x is below 2^15 when it is scaled, and a sum is of w times 2^14. With W, the greatest element of
+ * the column, it has lost at most W 2^-20 (weight + OG_WEIGH quarters), and is good if it is 2^20
+ * times that. Neither depends on an order. Elements of w below 2^-133 are not looked at: a sum that
+ * these could spoil is below og_least_sum(). */
+enum { OG_SMALL = 18, OG_LOST = 514, OG_WEIGH = 2 * 16 * OG_LOST };
+
+/* How a row of x was scaled, undone; its weight. */
+struct alignas(8) og_row_scale {
+    float undo, weight;
+};
+
+/* Of a column of w. */
+struct og_column_loss {
+    float most;  /* W, or a little more */
+    float limit; /* of sums, where the weight of the row of x is 0 */
+};
+
+/* With the bits of 2 to the exponent of the greatest of its 64 k: is an element of w small? Upper
+ * halves of bits are compared, as in hopper_pairs.cuh. */
+OG_FN bool og_is_small(float w, uint32_t exponent)
 {
-    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
-    return bits >= 0x7f800000u || bits - 1u < 0x15000000u - 1u;
+    const uint32_t half = og_bits_f32(w) >> 16 & 0x7fffu;
+    return half && half - 1 + ((uint32_t)OG_SMALL << 7) < exponent >> 16;
+}
+
+/* most: the upper half of the greatest magnitude's bits. */
+OG_FN og_column_loss og_weigh_column(uint32_t most, float quarters)
+{
+    og_column_loss c;
+    c.most = most ? og_float_bits(most << 16 | 0xffffu) : 0.0f;
+    c.limit = c.most * ((float)OG_WEIGH * quarters);
+    return c;
+}
+
+/* 2^20 times what elements of w below 2^-133 can add to a sum: 2^15 * 2^14 * 2^-133 each. */
+OG_FN float og_least_sum(og_index k)
+{
+    return (float)k * 0x1p-84f;
+}
+
+/* May a sum have lost too much? z: it, with x's scale undone. What is not finite has, and a 0 only
+ * where something was lost. Nothing branches: the row would be read when it is needed, one after the
+ * other, which took a tenth of a product's time (H200). */
+OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_scale &row,
+                      float least)
+{
+    const uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
+    return !(fabsf(sum) >= fmaf(c.most, row.weight, c.limit)) |
+           (bits - 1 < og_bits_f32(least) - 1) | !(fabsf(z) < OG_INF_F32);
+}
+
+/* ---- sums computed again ----------------------------------------------------------------------- */
+
+/* More marked columns of 16 neighbours of a row, and redo.cuh computes all 64. A warpgroup takes 2
+ * microseconds for one at k = 8192, redo.cuh 0.07 if it computes all rows (H200). */
+enum { OG_FEW_MARKS = 2, OG_AGAIN_AHEAD = 4 };
+
+/* A row of x and a column of w. */
+struct og_factors_again {
+    const og_element *x, *w;
+    int64_t x_stride, w_stride;
+    bool by_fours;
+};
+
+OG_FN og_factors_again og_find_again(const og_args &a, og_index row, og_index base, og_index n)
+{
+    og_factors_again f = {og_x_row(a, row), og_w_row(a, base, n), a.x_k, og_w_stride(a), false};
+    f.by_fours = og_is_by_fours(f.x, f.x_stride) && og_is_by_fours(f.w, f.w_stride);
+    return f;
+}
+
+/* p += OG_AGAIN_AHEAD fours of x and w, step apart from k = at on. whole: all of them are there, and
+ * aligned; else those beyond k are 0 and -0, which change no sum. */
+template <int step>
+OG_FN void og_add_fours(const og_factors_again &f, og_index at, og_index k, bool whole,
+                        float (&p)[4])
+{
+    if (whole) {
+        og_four x[OG_AGAIN_AHEAD], w[OG_AGAIN_AHEAD];
+#pragma unroll
+        for (int i = 0; i < OG_AGAIN_AHEAD; i++) {
+            x[i] = *(const og_four *)(f.x + at + step * i);
+            w[i] = *(const og_four *)(f.w + at + step * i);
+        }
+#pragma unroll
+        for (int i = 0; i < 4 * OG_AGAIN_AHEAD; i++)
+            p[i % 4] = og_fma_f32(x[i / 4].e[i % 4], w[i / 4].e[i % 4], p[i % 4]);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < OG_AGAIN_AHEAD; i++) {
+        const og_four x = og_load_four(f.x, f.x_stride, false, at + step * i, k, 0.0f);
+        const og_four w = og_load_four(f.w, f.w_stride, false, at + step * i, k, -0.0f);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            p[j] = og_fma_f32(x.e[j], w.e[j], p[j]);
+    }
+}
+
+/* The part of their product over k that is one of so many lanes': four of each 4 * lanes k, in four
+ * sums, which each 4096 k join. */
+template <int lanes> OG_FN float og_sum_part(const og_factors_again &f, og_index k, int lane)
+{
+    enum { STEP = 4 * lanes, BATCH = STEP * OG_AGAIN_AHEAD };
+    static_assert(4096 % BATCH == 0, "");
+    float sum = 0.0f;
+#pragma unroll 1
+    for (og_index first = 0; first < k; first += 4096) {
+        float p[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+        for (og_index at = first; at < first + 4096 && at < k; at += BATCH)
+            og_add_fours<STEP>(f, at + 4 * lane, k, f.by_fours && at + BATCH <= k, p);
+        sum = sum + ((p[0] + p[1]) + (p[2] + p[3]));
+    }
+    return sum;
+}
+
+/* The sum of a warp's numbers; every lane's. */
+OG_FN float og_add_up(float sum)
+{
+#pragma unroll
+    for (int delta = 16; delta; delta /= 2)
+        sum = sum + __shfl_xor_sync(0xffffffffu, sum, delta);
+    return sum;
 }

@@ -4,11 +4,10 @@
  * threads a row.
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
- * hi = float16(scaled), lo = float16(scaled - hi). What both lose is at most 2^-39 of the
- * row's greatest (half of the least float16, over 2^14), so that elements above 2^-19 of it have
- * 2^-20 at least. Up to 1 in OG_FEW nonzero elements may lie below: they matter where w is 0 for
- * all others. A row with more of them, or that is not finite, or whose greatest is below 2^-98,
- * cannot be held like this: its scale is NaN, and redo.cuh computes it.
+ * hi = float16(scaled), lo = float16(scaled - hi). What small elements lose by that is the row's
+ * weight, and goes with its scale (og_row_scale of pairs.cuh): sums are tested with it. A row that is
+ * not finite, or whose greatest is below 2^-98, cannot be held like this: its scale is NaN, and
+ * redo.cuh computes it.
  *
  * Scratch: a.x_pairs, the rows of hi and of lo, a.k_padded each, with zeros from a.k on.
  *
@@ -23,9 +22,14 @@
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
-    OG_FEW = 64
+    OG_SPLIT_FOURS = 4      /* that a thread keeps */
 };
+
+/* Or 2^32 - 1, where that is less. */
+OG_FN uint32_t og_add_weights(uint32_t a, uint32_t b)
+{
+    return a + b < a ? ~0u : a + b;
+}
 
 /* The sum, or (greatest) the greatest, of the numbers of a row's threads; every thread's. */
 OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
@@ -34,7 +38,7 @@ OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
     const int lanes = (int)a.split_lanes, warps = lanes / 32, warp = threadIdx.x / 32;
     for (int delta = lanes < 32 ? lanes / 2 : 16; delta; delta /= 2) {
         uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
-        x = !greatest ? x + other : x > other ? x : other;
+        x = !greatest ? og_add_weights(x, other) : x > other ? x : other;
     }
     if (warps <= 1)
         return x;
@@ -43,7 +47,7 @@ OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
     __syncthreads();
     x = 0;
     for (int w = warp / warps * warps; w < (warp / warps + 1) * warps; w++)
-        x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
+        x = !greatest ? og_add_weights(x, met[w]) : x > met[w] ? x : met[w];
     __syncthreads(); /* before the next one writes */
     return x;
 }
@@ -61,19 +65,23 @@ OG_FN uint32_t og_find_most(uint32_t most, const og_four &v)
 
 /* How a row is scaled, where it goes, and what has been found in it. */
 struct og_splitting {
-    float scale, least;
+    float scale;
     uint32_t *hi, *lo;
-    uint32_t small, zeros;
+    uint32_t weight;
 };
+
+/* The weight of an element x, y when it is scaled, and one half of these pairs. Of x: y may be 0. */
+OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int half)
+{
+    const float held = og_f32_from_f16((uint16_t)(hi >> 16 * half));
+    const bool is_held = y - held == og_f32_from_f16((uint16_t)(lo >> 16 * half));
+    const bool is_small = fabsf(y) < (is_held ? 0x1p-14f : 0x1p-4f);
+    return !is_small | (x == 0.0f) ? 0 : is_held ? 1 : OG_LOST;
+}
 
 /* Splits elements k .. k + 3 of a row. */
 OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
 {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        s.zeros += v.e[i] == 0.0f;
-        s.small += fabsf(v.e[i] * s.scale) < s.least;
-    }
     og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
     og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
     if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
@@ -83,6 +91,9 @@ OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool wri
     uint32_t hi[2], lo[2];
     og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
     og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        s.weight += og_weigh_element(v.e[i], v.e[i] * s.scale, hi[i / 2], lo[i / 2], i % 2);
     if (!writes)
         return;
     s.hi[at] = hi[0];
@@ -96,8 +107,7 @@ OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t m
     uint32_t exponent = most & 0x7f800000u;
     og_splitting s;
     s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
-    s.least = og_float_bits(most) * s.scale * 0x1p-19f;
-    s.small = s.zeros = 0;
+    s.weight = 0;
     const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
     s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
     s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
@@ -129,7 +139,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
 #endif
     most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
-    bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
+    const bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
     og_splitting s = og_start_splitting(a, row, most, holds);
 #if OG_SPLIT_KEEPS
 #pragma unroll
@@ -140,12 +150,10 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
         og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
 #endif
-    uint32_t zeros = og_meet_row(a, s.zeros, false);
-    uint32_t small = og_meet_row(a, s.small, false); /* zeros too */
-    uint32_t nonzero = (uint32_t)a.k_padded - zeros;
-    holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
+    /* A row of zeros has lost nothing, whatever w has. */
+    const uint32_t lost = og_meet_row(a, s.weight, false);
+    const float weight = most ? (float)lost : -0x1p100f;
+    const float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
     if (lane == 0 && there)
-        ((float *)a.x_scales)[row] = !holds ? OG_NAN_F32
-                                     : most ? og_float_bits(exponent - 0x0e000000u)
-                                            : 1.0f;
+        ((og_row_scale *)a.x_scales)[row] = {undo, weight};
 }
