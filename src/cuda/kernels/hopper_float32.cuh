@@ -166,8 +166,10 @@ OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char 
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    int turn = 0;
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (int round = 0;; round++) { /* the round alone waits in a register */
+        const og_index i = (og_index)blockIdx.x + (og_index)round * (og_index)gridDim.x;
+        if (i >= a.items)
+            break;
         og_multiply_item(a, c, og_find_item(a, i), sum, chain);
 #if OG_BY_SEGMENTS
         og_four *to = og_find_sums(a, i, thread);
@@ -176,8 +178,7 @@ OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char 
             to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
         *og_find_findings(a, i, thread) = c.reader.found;
 #else
-        og_end_tile(a, i, thread, turn, c.reader.found, sum, shared + OG_SUMS_AT);
-        turn ^= 1;
+        og_end_tile(a, i, og_thread() - 128, round % 2, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
 }
@@ -205,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(128) og_add_segments(const __grid_c
 
 /* A block joins the segments of a tile, in order, or takes what og_add_segments has left, and
  * applies pass 0. */
-extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
+extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
     og_join(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(16) char og_join_memory[];

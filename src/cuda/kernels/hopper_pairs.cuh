@@ -575,12 +575,12 @@ struct og_asked {
 };
 
 /* The first mark of a thread that has one: its column, its row (bit). */
-OG_FN int og_first_column(const og_marks &marks)
+OG_FN int og_marked_column(const og_marks &marks)
 {
     return marks.of[0] ? 0 : 1;
 }
 
-OG_FN int og_first_row(const og_marks &marks)
+OG_FN int og_marked_row(const og_marks &marks)
 {
     return __ffs((int)(marks.of[0] ? marks.of[0] : marks.of[1])) - 1;
 }
@@ -589,18 +589,18 @@ OG_FN int og_first_row(const og_marks &marks)
 OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, bool asks, og_asked &asked)
 {
     const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
-    const int row = 2 * at.t + og_row_of(og_first_row(marks));
-    const uint32_t place = (uint32_t)(row << 8 | (column + og_first_column(marks) * OG_BESIDE));
+    const int row = 2 * at.t + og_row_of(og_marked_row(marks));
+    const int n = column + og_marked_column(marks) * OG_BESIDE;
     asked.slots[at.warp] = 0;
     __syncwarp();
     if (asks)
-        asked.slots[at.warp] = 1u << 31 | place;
+        asked.slots[at.warp] = 1u << 31 | (uint32_t)row << 8 | (uint32_t)n;
 }
 
 /* Takes the sum that the thread has asked for; its mark is gone. */
 OG_FN void og_take_answer(og_marks &marks, bool asks, const float *parts, og_held &sum)
 {
-    const int h = og_first_column(marks), i = og_first_row(marks);
+    const int h = og_marked_column(marks), i = og_marked_row(marks);
     const int place = asks ? i / 2 * 4 + 2 * h + i % 2 : -1;
     const float z = (parts[0] + parts[1]) + (parts[2] + parts[3]);
 #pragma unroll

@@ -63,17 +63,6 @@ enum {
 static_assert(OG_SHARED_BYTES >= OG_FOUND_AT + OG_FOUND_BYTES && OG_SHARED_BYTES >= OG_SLOT_BYTES,
               "the launch gives it");
 
-/* threadIdx.x, for places in shared memory that the compiler shall find anew in each step: kept
- * in registers, they would make it spill others. */
-OG_FN int og_thread()
-{
-    int thread = threadIdx.x;
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(thread));
-#endif
-    return thread;
-}
-
 /* Where 16 bytes of a row of a stage are: 8 neighbouring rows do not conflict. */
 OG_FN int og_swizzle(int row, int chunk)
 {
@@ -201,14 +190,14 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
 #if OG_PAIRS
 /* What was found in a column of w: the bits of the greatest magnitude, the quarters of pairs.cuh. In
  * shared memory, for want of registers. */
-struct alignas(8) og_findings {
+struct alignas(8) og_mma_findings {
     uint32_t most;
     int quarters;
 };
 
 /* What undoes the scale of a column's 64 k, of which the thread has a quarter. */
 OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS],
-                            og_findings &found)
+                            og_mma_findings &found)
 {
     uint32_t most = 0;
 #pragma unroll
@@ -230,14 +219,14 @@ OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS]
     quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
     quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
     if (threadIdx.x % 4 == 0) {
-        const og_findings before = found;
+        const og_mma_findings before = found;
         found = {most > before.most ? most : before.most, before.quarters + quarters};
     }
     return undo;
 }
 
 /* What og_fetch_w() read, split, goes to its stage. */
-OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_findings *found)
+OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_mma_findings *found)
 {
     const int thread = og_thread(), lane = thread % 4;
     if constexpr (OG_RAW)
@@ -370,10 +359,10 @@ OG_FN void og_clear(og_mma_sums &sum)
 
 #if OG_PAIRS
 /* What columns may have lost goes to where it stays; no sum is marked yet. */
-OG_FN void og_leave_columns(const og_args &a, const og_findings *found, char *shared)
+OG_FN void og_leave_columns(const og_args &a, const og_mma_findings *found, char *shared)
 {
     const int thread = threadIdx.x;
-    og_findings own = {0, 0};
+    og_mma_findings own = {0, 0};
     if (thread < OG_BN)
         own = found[thread];
     __syncthreads();
@@ -396,7 +385,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
-    og_findings *found = (og_findings *)(shared + OG_FOUND_AT);
+    og_mma_findings *found = (og_mma_findings *)(shared + OG_FOUND_AT);
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
@@ -512,7 +501,7 @@ OG_FN bool og_are_many(const uint32_t *marks)
 
 /* Computes the marked sums again, a row's 64 columns after the other's, each by a warp: at most
  * min(k, 4096) / 128 + k / 4096 + 7 roundings. */
-OG_FN void og_sum_marked(const og_args &a, const og_tile &tile, char *shared)
+OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
 {
     const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
     const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
@@ -559,7 +548,7 @@ OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
     og_leave_sums(a, tile, sum, og_shared);
     __syncthreads();
 #if OG_PAIRS
-    og_sum_marked(a, tile, og_shared);
+    og_mma_again(a, tile, og_shared);
 #endif
 #pragma unroll 1
     for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {

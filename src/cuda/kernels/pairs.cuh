@@ -8,6 +8,17 @@
  */
 #include "cuda/kernels/prologue.cuh"
 
+/* threadIdx.x, for what the compiler shall find anew in each step: kept in registers, it would make
+ * it spill others. */
+OG_FN int og_thread()
+{
+    int thread = threadIdx.x;
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(thread));
+#endif
+    return thread;
+}
+
 struct alignas(16) og_four {
     float e[4];
 };

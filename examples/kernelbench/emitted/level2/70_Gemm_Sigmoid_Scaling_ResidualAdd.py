@@ -1215,7 +1215,7 @@ static void og_fill(og_args &a, const Args &c)
 typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
-#define OG_SHARED_BYTES 99072
+#define OG_SHARED_BYTES 99328
 #define OG_REDO_BYTES 86544
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
@@ -1265,6 +1265,7 @@ struct og_args {
     void *x_pairs;
     void *x_copy;
     void *segments;
+    void *findings;
     void *x_scales;
     void *redo;
     void *any_redo;
@@ -1661,7 +1662,7 @@ static void og_fill(og_args &a, const Args &c)
 typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
-#define OG_SHARED_BYTES 99072
+#define OG_SHARED_BYTES 99328
 #define OG_REDO_BYTES 86544
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
@@ -1711,6 +1712,7 @@ struct og_args {
     void *x_pairs;
     void *x_copy;
     void *segments;
+    void *findings;
     void *x_scales;
     void *redo;
     void *any_redo;
@@ -2331,7 +2333,7 @@ static void og_fill(og_args &a, const Args &c)
 typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
-#define OG_SHARED_BYTES 99072
+#define OG_SHARED_BYTES 99328
 #define OG_REDO_BYTES 86544
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
@@ -2381,6 +2383,7 @@ struct og_args {
     void *x_pairs;
     void *x_copy;
     void *segments;
+    void *findings;
     void *x_scales;
     void *redo;
     void *any_redo;
@@ -2753,7 +2756,7 @@ static void og_fill(og_args &a, const Args &c)
 typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
-#define OG_SHARED_BYTES 230144
+#define OG_SHARED_BYTES 230400
 #define OG_REDO_BYTES 86544
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
@@ -2803,6 +2806,7 @@ struct og_args {
     void *x_pairs;
     void *x_copy;
     void *segments;
+    void *findings;
     void *x_scales;
     void *redo;
     void *any_redo;
@@ -4063,6 +4067,15 @@ OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 ''',
     "cuda/kernels/pairs.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
+OG_FN int og_thread()
+{
+    int thread = threadIdx.x;
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(thread));
+#endif
+    return thread;
+}
+
 struct alignas(16) og_four {
     float e[4];
 };
@@ -4094,30 +4107,16 @@ OG_FN bool og_is_by_fours(const og_element *row, int64_t stride)
     return stride == 1 && (uint64_t)row % sizeof(og_raw_four) == 0;
 }
 
-/* The greater of two, by PTX's max: a NaN loses against a number. */
-OG_FN float og_greater(float a, float b)
+OG_FN float og_find_undo(uint32_t greatest)
 {
-#if defined(__CUDA_ARCH__)
-    asm("max.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-    return a;
-#else
-    return b > a || a != a ? b : a;
-#endif
+    const uint32_t exponent = greatest & 0x7f800000u;
+    return og_float_bits(exponent < 0x07800000u ? 0x07800000u : exponent);
 }
 
-OG_FN void og_find_scale(float greatest, float &scale, float &undo)
+/* Brings the greatest into [2^14, 2^15). */
+OG_FN float og_find_scale(float undo)
 {
-    uint32_t exponent = og_bits_f32(greatest) & 0x7f800000u;
-    exponent = exponent < 0x07800000u ? 0x07800000u : exponent;
-    scale = og_float_bits(0x86000000u - exponent);
-    undo = og_float_bits(exponent);
-}
-
-OG_FN float og_greatest(float m, const og_four &v)
-{
-    return og_greater(og_greater(og_greater(m, fabsf(v.e[0])),
-                                 og_greater(fabsf(v.e[1]), fabsf(v.e[2]))),
-                      fabsf(v.e[3]));
+    return og_float_bits(0x86000000u - og_bits_f32(undo));
 }
 
 /* Splits two neighbours; x0 is the lower half. */
@@ -4145,10 +4144,113 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
 #endif
 }
 
-OG_FN bool og_is_doubtful(float sum)
+enum { OG_SMALL = 18, OG_LOST = 514, OG_WEIGH = 2 * 16 * OG_LOST };
+
+/* How a row of x was scaled, undone; its weight. */
+struct alignas(8) og_row_scale {
+    float undo, weight;
+};
+
+/* Of a column of w. */
+struct og_column_loss {
+    float most;  /* W, or a little more */
+    float limit; /* of sums, where the weight of the row of x is 0 */
+};
+
+OG_FN bool og_is_small(float w, uint32_t exponent)
 {
-    uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
-    return bits >= 0x7f800000u || bits - 1u < 0x15000000u - 1u;
+    const uint32_t half = og_bits_f32(w) >> 16 & 0x7fffu;
+    return half && half - 1 + ((uint32_t)OG_SMALL << 7) < exponent >> 16;
+}
+
+/* most: the upper half of the greatest magnitude's bits. */
+OG_FN og_column_loss og_weigh_column(uint32_t most, float quarters)
+{
+    og_column_loss c;
+    c.most = most ? og_float_bits(most << 16 | 0xffffu) : 0.0f;
+    c.limit = c.most * ((float)OG_WEIGH * quarters);
+    return c;
+}
+
+/* 2^20 times what elements of w below 2^-133 can add to a sum: 2^15 * 2^14 * 2^-133 each. */
+OG_FN float og_least_sum(og_index k)
+{
+    return (float)k * 0x1p-84f;
+}
+
+OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_scale &row,
+                      float least)
+{
+    const uint32_t bits = og_bits_f32(sum) & 0x7fffffffu;
+    return !(fabsf(sum) >= fmaf(c.most, row.weight, c.limit)) |
+           (bits - 1 < og_bits_f32(least) - 1) | !(fabsf(z) < OG_INF_F32);
+}
+
+enum { OG_FEW_MARKS = 2, OG_AGAIN_AHEAD = 4 };
+
+/* A row of x and a column of w. */
+struct og_factors_again {
+    const og_element *x, *w;
+    int64_t x_stride, w_stride;
+    bool by_fours;
+};
+
+OG_FN og_factors_again og_find_again(const og_args &a, og_index row, og_index base, og_index n)
+{
+    og_factors_again f = {og_x_row(a, row), og_w_row(a, base, n), a.x_k, og_w_stride(a), false};
+    f.by_fours = og_is_by_fours(f.x, f.x_stride) && og_is_by_fours(f.w, f.w_stride);
+    return f;
+}
+
+template <int step>
+OG_FN void og_add_fours(const og_factors_again &f, og_index at, og_index k, bool whole,
+                        float (&p)[4])
+{
+    if (whole) {
+        og_four x[OG_AGAIN_AHEAD], w[OG_AGAIN_AHEAD];
+#pragma unroll
+        for (int i = 0; i < OG_AGAIN_AHEAD; i++) {
+            x[i] = *(const og_four *)(f.x + at + step * i);
+            w[i] = *(const og_four *)(f.w + at + step * i);
+        }
+#pragma unroll
+        for (int i = 0; i < 4 * OG_AGAIN_AHEAD; i++)
+            p[i % 4] = og_fma_f32(x[i / 4].e[i % 4], w[i / 4].e[i % 4], p[i % 4]);
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < OG_AGAIN_AHEAD; i++) {
+        const og_four x = og_load_four(f.x, f.x_stride, false, at + step * i, k, 0.0f);
+        const og_four w = og_load_four(f.w, f.w_stride, false, at + step * i, k, -0.0f);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            p[j] = og_fma_f32(x.e[j], w.e[j], p[j]);
+    }
+}
+
+template <int lanes> OG_FN float og_sum_part(const og_factors_again &f, og_index k, int lane)
+{
+    enum { STEP = 4 * lanes, BATCH = STEP * OG_AGAIN_AHEAD };
+    static_assert(4096 % BATCH == 0, "");
+    float sum = 0.0f;
+#pragma unroll 1
+    for (og_index first = 0; first < k; first += 4096) {
+        float p[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+        for (og_index at = first; at < first + 4096 && at < k; at += BATCH)
+            og_add_fours<STEP>(f, at + 4 * lane, k, f.by_fours && at + BATCH <= k, p);
+        sum = sum + ((p[0] + p[1]) + (p[2] + p[3]));
+    }
+    return sum;
+}
+
+/* The sum of a warp's numbers; every lane's. */
+OG_FN float og_add_up(float sum)
+{
+#pragma unroll
+    for (int delta = 16; delta; delta /= 2)
+        sum = sum + __shfl_xor_sync(0xffffffffu, sum, delta);
+    return sum;
 }
 ''',
     "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs.cuh"
@@ -4174,23 +4276,18 @@ enum {
     OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
     OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
     OG_RAW_BYTES = OG_PAIRS && OG_RAW ? OG_BN * 64 * 4 : 0,
-    /* Afterwards: the products, and what each warp leaves to og_redo. */
+    /* Behind that: what was found in columns of w. */
+    OG_FOUND_AT = OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES,
+    OG_FOUND_BYTES = OG_PAIRS ? OG_BN * 8 : 0,
+    /* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
     OG_PITCH = OG_BN + 8, /* no bank conflicts */
-    OG_MARKS_AT = OG_BM * OG_PITCH * 4,
-    OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_WARPS_N
+    OG_COLUMNS_AT = OG_BM * OG_PITCH * 4,
+    OG_MARKS_AT = OG_COLUMNS_AT + OG_BN * 8,
+    OG_MARK_WORDS = OG_BN / 32, /* of a row */
+    OG_SLOT_BYTES = OG_MARKS_AT + OG_BM * OG_MARK_WORDS * 4
 };
-static_assert(OG_SHARED_BYTES >= OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES &&
-                  OG_SHARED_BYTES >= OG_SLOT_BYTES,
+static_assert(OG_SHARED_BYTES >= OG_FOUND_AT + OG_FOUND_BYTES && OG_SHARED_BYTES >= OG_SLOT_BYTES,
               "the launch gives it");
-
-OG_FN int og_thread()
-{
-    int thread = threadIdx.x;
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(thread));
-#endif
-    return thread;
-}
 
 /* Where 16 bytes of a row of a stage are: 8 neighbouring rows do not conflict. */
 OG_FN int og_swizzle(int row, int chunk)
@@ -4305,8 +4402,43 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
 }
 
 #if OG_PAIRS
+struct alignas(8) og_mma_findings {
+    uint32_t most;
+    int quarters;
+};
+
+/* What undoes the scale of a column's 64 k, of which the thread has a quarter. */
+OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS],
+                            og_mma_findings &found)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        const uint32_t bits = og_bits_f32(part[j / OG_WIDE].e[j % OG_WIDE]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+#pragma unroll
+    for (int delta = 1; delta <= 2; delta *= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, most, delta);
+        most = other > most ? other : most;
+    }
+    const float undo = og_find_undo(most);
+    bool any = false;
+#pragma unroll
+    for (int j = 0; j < 16; j++)
+        any |= og_is_small(part[j / OG_WIDE].e[j % OG_WIDE], og_bits_f32(undo));
+    int quarters = any;
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    if (threadIdx.x % 4 == 0) {
+        const og_mma_findings before = found;
+        found = {most > before.most ? most : before.most, before.quarters + quarters};
+    }
+    return undo;
+}
+
 /* What og_fetch_w() read, split, goes to its stage. */
-OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
+OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_mma_findings *found)
 {
     const int thread = og_thread(), lane = thread % 4;
     if constexpr (OG_RAW)
@@ -4319,15 +4451,8 @@ OG_FN void og_place_w(og_w_part &part, char *raw, char *stage)
 #pragma unroll
     for (int i = 0; i < OG_W_ROWS; i++) {
         const int row = i * 64 + og_w_row_of(thread);
-        float m = 0.0f, scale, inverse;
-#pragma unroll
-        for (int j = 0; j < OG_ITEMS; j++) {
-            const float *e = part[i][j].e;
-            m = og_greatest(m, {e[0], e[1], e[2], e[3]});
-        }
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        og_find_scale(m, scale, inverse);
+        const float inverse = og_look_at_part(part[i], found[row]);
+        const float scale = og_find_scale(inverse);
 #pragma unroll
         for (int j = 0; j < OG_ITEMS; j++) {
             const float *e = part[i][j].e;
@@ -4440,6 +4565,24 @@ OG_FN void og_clear(og_mma_sums &sum)
                 sum[i][j][e] = 0.0f;
 }
 
+#if OG_PAIRS
+/* What columns may have lost goes to where it stays; no sum is marked yet. */
+OG_FN void og_leave_columns(const og_args &a, const og_mma_findings *found, char *shared)
+{
+    const int thread = threadIdx.x;
+    og_mma_findings own = {0, 0};
+    if (thread < OG_BN)
+        own = found[thread];
+    __syncthreads();
+    if (thread < OG_BN)
+        ((og_column_loss *)(shared + OG_COLUMNS_AT))[thread] =
+            og_weigh_column(own.most >> 16, (float)own.quarters);
+    for (int i = thread; i < OG_BM * OG_MARK_WORDS; i += OG_MMA_THREADS)
+        ((uint32_t *)(shared + OG_MARKS_AT))[i] = 0;
+    __syncthreads();
+}
+#endif
+
 /* sum = the products of a tile, x scaled. */
 #if OG_PAIRS
 OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
@@ -4448,14 +4591,18 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
+    og_mma_findings *found = (og_mma_findings *)(shared + OG_FOUND_AT);
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
+    for (int i = 0; i < OG_W_ROWS; i++)
+        if (threadIdx.x % 4 == 0)
+            found[i * 64 + og_w_row_of(threadIdx.x)] = {0, 0};
     og_fetch_w(a, reader, 0, part, raw);
     og_copy_x_stage(a, x, shared);
     og_end_copies();
     og_await_copies<0>();
-    og_place_w(part, raw, shared);
+    og_place_w(part, raw, shared, found);
     og_fetch_w(a, reader, 64, part, raw);
     og_end_copies();
     __syncthreads();
@@ -4473,13 +4620,14 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
                 og_mma_stage(now, sum);
             } else if (more) {
                 og_await_copies<1>(); /* w's, of the step before */
-                og_place_w(part, raw, next);
+                og_place_w(part, raw, next, found);
                 og_fetch_w(a, reader, (step + 2) * 64, part, raw);
                 og_end_copies();
             }
         og_await_copies<1>(); /* x's */
         __syncthreads();
     }
+    og_leave_columns(a, found, shared);
 }
 #else
 /* The stages are a ring that is filled ahead. */
@@ -4518,13 +4666,13 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
 {
     const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
     const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
-    uint32_t doubtful = 0; /* bit i: row first + 8 i */
 #pragma unroll
     for (int i = 0; i < 2 * OG_I; i++) {
         const int row = first + 8 * i;
         float *to = (float *)shared + row * OG_PITCH + column;
 #if OG_PAIRS
-        float scale = ((const float *)a.x_scales)[og_line_of(a, tile, row)];
+        const og_row_scale scale = ((const og_row_scale *)a.x_scales)[og_line_of(a, tile, row)];
+        uint32_t *marks = (uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
 #endif
 #pragma unroll
         for (int j = 0; j < OG_J; j++) {
@@ -4533,35 +4681,58 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
             for (int e = 0; e < 2; e++) {
                 y[e] = sum[i / 2][j][i % 2 * 2 + e];
 #if OG_PAIRS
-                bool doubts = og_is_doubtful(y[e]);
-                y[e] = y[e] * scale;
-                if (doubts || (og_bits_f32(y[e]) & 0x7fffffffu) >= 0x7f800000u)
-                    doubtful |= 1u << i;
+                const int n = column + 8 * j + e;
+                const og_column_loss &c = ((const og_column_loss *)(shared + OG_COLUMNS_AT))[n];
+                const float z = y[e] * scale.undo;
+                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < a.n)
+                    atomicOr(&marks[n / 32], 1u << n % 32);
+                y[e] = z;
 #endif
             }
             *(float2 *)(to + 8 * j) = make_float2(y[0], y[1]);
         }
     }
-#if OG_PAIRS
-    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 1);
-    doubtful |= __shfl_xor_sync(0xffffffffu, doubtful, 2);
-    uint8_t *marks = (uint8_t *)shared + OG_MARKS_AT + threadIdx.x / 32 / OG_WARPS_M;
-#pragma unroll
-    for (int i = 0; i < 2 * OG_I; i++)
-        if (lane % 4 == 0)
-            marks[(first + 8 * i) * OG_WARPS_N] = doubtful >> i & 1;
-#endif
 }
 
 #if OG_PAIRS
+/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
+OG_FN bool og_are_many(const uint32_t *marks)
+{
+    bool many = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
+    return many;
+}
+
+OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
+    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
+#pragma unroll 1
+    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
+        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
+            continue;
+#pragma unroll 1
+        for (; left; left &= left - 1) {
+            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
+            const og_index line = (og_index)og_line_of(a, tile, row);
+            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
+            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
+            if (threadIdx.x % 32 == 0)
+                ((float *)shared)[row * OG_PITCH + n] = z;
+        }
+    }
+    __syncthreads();
+}
+
+/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
 OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
 {
-    enum { EACH = 64 / OG_WN };
-    const uint8_t *marks = (const uint8_t *)shared + OG_MARKS_AT + row * OG_WARPS_N + run * EACH;
-    bool leaves = false;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-        leaves |= marks[i] != 0;
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
+    const bool leaves = og_are_many(marks + 2 * run);
     if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
         int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
         ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
@@ -4580,6 +4751,9 @@ OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
     og_tile tile = og_find_own_tile(a);
     og_leave_sums(a, tile, sum, og_shared);
     __syncthreads();
+#if OG_PAIRS
+    og_mma_again(a, tile, og_shared);
+#endif
 #pragma unroll 1
     for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
         const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
@@ -5143,9 +5317,14 @@ template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
-    OG_FEW = 64
+    OG_SPLIT_FOURS = 4      /* that a thread keeps */
 };
+
+/* Or 2^32 - 1, where that is less. */
+OG_FN uint32_t og_add_weights(uint32_t a, uint32_t b)
+{
+    return a + b < a ? ~0u : a + b;
+}
 
 /* The sum, or (greatest) the greatest, of the numbers of a row's threads; every thread's. */
 OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
@@ -5154,7 +5333,7 @@ OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
     const int lanes = (int)a.split_lanes, warps = lanes / 32, warp = threadIdx.x / 32;
     for (int delta = lanes < 32 ? lanes / 2 : 16; delta; delta /= 2) {
         uint32_t other = __shfl_xor_sync(0xffffffffu, x, delta);
-        x = !greatest ? x + other : x > other ? x : other;
+        x = !greatest ? og_add_weights(x, other) : x > other ? x : other;
     }
     if (warps <= 1)
         return x;
@@ -5163,7 +5342,7 @@ OG_FN uint32_t og_meet_row(const og_args &a, uint32_t x, bool greatest)
     __syncthreads();
     x = 0;
     for (int w = warp / warps * warps; w < (warp / warps + 1) * warps; w++)
-        x = !greatest ? x + met[w] : x > met[w] ? x : met[w];
+        x = !greatest ? og_add_weights(x, met[w]) : x > met[w] ? x : met[w];
     __syncthreads(); /* before the next one writes */
     return x;
 }
@@ -5181,19 +5360,23 @@ OG_FN uint32_t og_find_most(uint32_t most, const og_four &v)
 
 /* How a row is scaled, where it goes, and what has been found in it. */
 struct og_splitting {
-    float scale, least;
+    float scale;
     uint32_t *hi, *lo;
-    uint32_t small, zeros;
+    uint32_t weight;
 };
+
+/* The weight of an element x, y when it is scaled, and one half of these pairs. Of x: y may be 0. */
+OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int half)
+{
+    const float held = og_f32_from_f16((uint16_t)(hi >> 16 * half));
+    const bool is_held = y - held == og_f32_from_f16((uint16_t)(lo >> 16 * half));
+    const bool is_small = fabsf(y) < (is_held ? 0x1p-14f : 0x1p-4f);
+    return !is_small | (x == 0.0f) ? 0 : is_held ? 1 : OG_LOST;
+}
 
 /* Splits elements k .. k + 3 of a row. */
 OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
 {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        s.zeros += v.e[i] == 0.0f;
-        s.small += fabsf(v.e[i] * s.scale) < s.least;
-    }
     og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
     og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
     if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
@@ -5203,6 +5386,9 @@ OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool wri
     uint32_t hi[2], lo[2];
     og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
     og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        s.weight += og_weigh_element(v.e[i], v.e[i] * s.scale, hi[i / 2], lo[i / 2], i % 2);
     if (!writes)
         return;
     s.hi[at] = hi[0];
@@ -5216,8 +5402,7 @@ OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t m
     uint32_t exponent = most & 0x7f800000u;
     og_splitting s;
     s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
-    s.least = og_float_bits(most) * s.scale * 0x1p-19f;
-    s.small = s.zeros = 0;
+    s.weight = 0;
     const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
     s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
     s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
@@ -5249,7 +5434,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
 #endif
     most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
-    bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
+    const bool holds = most == 0 || (exponent >= 0x0e800000u && exponent < 0x7f800000u);
     og_splitting s = og_start_splitting(a, row, most, holds);
 #if OG_SPLIT_KEEPS
 #pragma unroll
@@ -5260,14 +5445,12 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
         og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
 #endif
-    uint32_t zeros = og_meet_row(a, s.zeros, false);
-    uint32_t small = og_meet_row(a, s.small, false); /* zeros too */
-    uint32_t nonzero = (uint32_t)a.k_padded - zeros;
-    holds = holds && (most == 0 || (uint64_t)(small - zeros) * OG_FEW <= nonzero);
+    /* A row of zeros has lost nothing, whatever w has. */
+    const uint32_t lost = og_meet_row(a, s.weight, false);
+    const float weight = most ? (float)lost : -0x1p100f;
+    const float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
     if (lane == 0 && there)
-        ((float *)a.x_scales)[row] = !holds ? OG_NAN_F32
-                                     : most ? og_float_bits(exponent - 0x0e000000u)
-                                            : 1.0f;
+        ((og_row_scale *)a.x_scales)[row] = {undo, weight};
 }
 ''',
     "cuda/kernels/redo.cuh": r'''#include "cuda/kernels/pairs.cuh"
@@ -5999,7 +6182,7 @@ static int64_t og_place(og_args &a, char *scratch, int64_t rows, int64_t runs, i
     OG_REGION(any_redo, 4)
 #endif
 #if OG_BODY == 256
-    OG_REGION(x_scales, rows * 4)
+    OG_REGION(x_scales, rows * 8)
     OG_REGION(redo, rows * runs)
 #endif
 #if OG_REDUCES
@@ -6231,8 +6414,8 @@ enum {
     /* Shared memory: the kernels assert that it is theirs. */
     OG_HOPPER_STAGE_BYTES = 16384,
     OG_HOPPER_RING_STAGES = 14,
-    OG_HOPPER_HALF_RING_STAGES = 6,       /* of two blocks of a multiprocessor */
-    OG_HOPPER_FIXED_BYTES = 256 + 8 * 64, /* votes, barriers */
+    OG_HOPPER_HALF_RING_STAGES = 6,             /* of two blocks of a multiprocessor */
+    OG_HOPPER_FIXED_BYTES = 256 + 256 + 8 * 64, /* votes, sums that are asked for, barriers */
     OG_HOPPER_MOST_STEP = 1 << 30,
     OG_HOPPER_MOST_INDEX = 0x7fffffff /* of 32 bits */
 };
@@ -6270,7 +6453,8 @@ static inline bool og_is_hopper_step(int64_t stride, int64_t least)
 
 static inline og_cuda_fetch og_hopper_fetch(const og_hopper_shape *s)
 {
-    bool has_steps = !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
+    bool has_steps =
+        !s->has_batch || (og_is_hopper_step(s->w_slab, 4) && s->w_last < OG_HOPPER_MOST_INDEX);
     if (has_steps && s->w_stride_k == 1 && og_is_hopper_step(s->w_stride_n, s->k))
         return OG_CUDA_ALONG;
     if (has_steps && s->w_stride_n == 1 && og_is_hopper_step(s->w_stride_k, s->n))
@@ -6383,7 +6567,8 @@ static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
     X(x_pairs, s->x_rows * s->k_padded * 4)                                                        \
     X(x_copy, s->turns_x ? s->x_rows * s->x_pitch * 4 : 0)                                         \
     X(segments, og_hopper_places(s) * og_hopper_part_bytes(s))                                     \
-    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 4)                                                  \
+    X(findings, s->in_parts ? og_hopper_places(s) * s->groups * 128 * 8 : 0)                       \
+    X(x_scales, (s->x_rows + OG_HOPPER_TILE) * 8)                                                  \
     X(redo, s->runs * s->rows)                                                                     \
     X(any_redo, 4)
 
@@ -6601,7 +6786,8 @@ OG_KERNEL(og_turn_x, OG_TURN_THREADS)
 enum {
     OG_SUMS_AT = OG_RING_BYTES,                    /* [group][warp][row of 8][t] */
     OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [turn][group][warp][t] */
-    OG_BARRIERS_AT = OG_VOTES_AT + 256,
+    OG_ASKED_AT = OG_VOTES_AT + 256,               /* [group] */
+    OG_BARRIERS_AT = OG_ASKED_AT + 256,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * OG_BARRIERS,
     OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
 };
@@ -6686,12 +6872,12 @@ OG_FN void og_finish_batch(const og_args &a, const og_pairs_place &at, const og_
                        og_place_part<batch>{at, sum, {first, second}, product, kept, shared, at.n});
 }
 
-OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, og_held &sum,
-                           uint32_t *votes, void *shared)
+OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, const og_findings &found,
+                           og_held &sum, uint32_t *votes, og_asked &asked, void *shared)
 {
     og_kept kept[2];
     og_load_kept<OG_BESIDE, false>(a, at.n, kept);
-    const uint32_t skipped = og_end_sums(a, at, sum, votes) | ~at.there;
+    const uint32_t skipped = og_end_sums(a, at, found, sum, votes, asked) | ~at.there;
     og_offsets product = og_start();
     og_seek_product(a, at.base, product);
     og_finish_batch<0>(a, at, sum, skipped, product, kept, shared);
@@ -6711,8 +6897,8 @@ OG_FN int og_find_tile_column(int thread)
     return thread / 32 * 16 + og_column_of(thread % 32 / 4);
 }
 
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_held &sum,
-                       char *shared)
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_findings &found,
+                       og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
     og_pairs_place at;
@@ -6727,8 +6913,9 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, og_he
     at.n = tile.n + og_find_tile_column(thread);
     at.run = tile.n / OG_RUN + at.group;
     at.there = og_rows_there(a.m - at.m);
-    og_finish_place(a, at, sum,
+    og_finish_place(a, at, found, sum,
                     (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                    *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
 
@@ -6740,17 +6927,19 @@ OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char 
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    int turn = 0;
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (int round = 0;; round++) { /* the round alone waits in a register */
+        const og_index i = (og_index)blockIdx.x + (og_index)round * (og_index)gridDim.x;
+        if (i >= a.items)
+            break;
         og_multiply_item(a, c, og_find_item(a, i), sum, chain);
 #if OG_BY_SEGMENTS
         og_four *to = og_find_sums(a, i, thread);
 #pragma unroll
         for (int j = 0; j < OG_HELD / 4; j++)
             to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
+        *og_find_findings(a, i, thread) = c.reader.found;
 #else
-        og_end_tile(a, i, thread, turn, sum, shared + OG_SUMS_AT);
-        turn ^= 1;
+        og_end_tile(a, i, og_thread() - 128, round % 2, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
 }
@@ -6776,7 +6965,7 @@ extern "C" __global__ void __launch_bounds__(128) og_add_segments(const __grid_c
     from[0] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
+extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
     og_join(const __grid_constant__ og_args a)
 {
     extern __shared__ __align__(16) char og_join_memory[];
@@ -6793,7 +6982,13 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS)
         for (int i = 0; i < OG_HELD / 4; i++)
             og_join_four(sum, i, *(const float4 *)&from[i * 128 * OG_GROUPS]);
     }
-    og_end_tile(a, blockIdx.x, threadIdx.x, 0, sum, og_join_memory);
+    og_findings found = {0, 0};
+    for (og_index part = 0; part < a.parts; part++) {
+        const og_findings more = *og_find_findings(a, blockIdx.x * a.parts + part, threadIdx.x);
+        found.most = og_max_halves(found.most, more.most);
+        found.quarters = og_add_counts(found.quarters, more.quarters);
+    }
+    og_end_tile(a, blockIdx.x, threadIdx.x, 0, found, sum, og_join_memory);
 }
 #endif
 
@@ -7007,10 +7202,16 @@ struct og_fragment {
     float undo[2];
 };
 
+struct alignas(8) og_findings {
+    uint32_t most, quarters;
+};
+enum { OG_COUNTED = 0xff00 };
+
 struct og_reader {
     uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
     uint32_t full, empty;
     og_ring_turn turn;
+    og_findings found; /* since the item began */
 };
 
 OG_FN void og_release_stage(uint32_t barrier)
@@ -7042,6 +7243,42 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #endif
 }
 
+/* The first or second (h) upper half of a float. */
+OG_FN float og_take_half(uint32_t both, int h)
+{
+    return og_float_bits(h ? both & 0xffff0000u : both << 16);
+}
+
+OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
+{
+    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
+}
+
+OG_FN uint32_t og_look_at_block(const og_four (*v)[2], og_findings &found)
+{
+    const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
+    uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t both =
+                __byte_perm(og_bits_f32(v[k][0].e[j]), og_bits_f32(v[k][1].e[j]), 0x7632) &
+                0x7fff7fffu;
+            most = og_max_halves(most, both);
+            uint32_t &under = least[j % 2];
+            under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
+        }
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    found.most = og_max_halves(found.most, most);
+    const uint32_t exponents = og_max_halves(most & 0x7f807f80u, 0x07800780u);
+    least[0] = og_add_halves(og_min_halves(least[0], least[1]), below);
+    const uint32_t under = exponents - og_min_halves(least[0], exponents);
+    found.quarters = og_add_counts(found.quarters, og_min_halves(under, 0x10001u));
+    return exponents;
+}
+
 /* Reads the next block of w. All of it is in registers before the first conversion. */
 OG_FN void og_read_block(og_reader &r, og_fragment &f)
 {
@@ -7057,16 +7294,12 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
     og_finish_loads();
     og_release_stage(r.empty + 8 * stages[0]);
     og_release_stage(r.empty + 8 * stages[1]);
+    const uint32_t exponents = og_look_at_block(v, r.found);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float m = 0.0f;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            m = og_greatest(m, v[k][i]);
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        og_find_scale(m, scale[i], f.undo[i]);
+        f.undo[i] = og_take_half(exponents, i);
+        scale[i] = og_find_scale(f.undo[i]);
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -7132,6 +7365,14 @@ OG_FN og_four *og_find_sums(const og_args &a, og_index place, int thread)
 {
     return (og_four *)a.segments + (int64_t)place * (OG_HELD / 4 * 128 * OG_GROUPS) + thread;
 }
+
+#if OG_BY_SEGMENTS
+/* Where a thread's findings in a segment wait. */
+OG_FN og_findings *og_find_findings(const og_args &a, og_index place, int thread)
+{
+    return (og_findings *)a.findings + (int64_t)place * (128 * OG_GROUPS) + thread;
+}
+#endif
 
 OG_FN og_four og_take_four(const og_held &sum, int i)
 {
@@ -7212,6 +7453,7 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = 0.0f;
+    c.reader.found = {0, 0};
     og_read_block(c.reader, f);
     og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
     for (int b = 0; b < blocks; b += 2) {
@@ -7262,24 +7504,129 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
     return c;
 }
 
-OG_FN uint32_t og_unscale(const og_args &a, const og_pairs_place &at, og_held &sum)
+/* Rows (bit i) of either column of a place. */
+struct og_marks {
+    uint32_t of[2];
+};
+
+OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
+                          const og_column_loss (&columns)[2], og_held &sum)
 {
-    const float *scales = (const float *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
-    uint32_t doubtful = 0;
+    const og_row_scale *rows =
+        (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
+    const float least = og_least_sum(a.k);
+    og_marks marks = {{0, 0}};
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
-        float scale = scales[og_row_of(i)];
-        bool any = false;
+        const og_row_scale row = rows[og_row_of(i)];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float &z = sum[i / 2 * 4 + 2 * h + i % 2];
-            any |= og_is_doubtful(z);
-            z = z * scale;
-            any |= (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u;
+            float &y = sum[i / 2 * 4 + 2 * h + i % 2];
+            const float z = y * row.undo;
+            marks.of[h] |= og_is_lost(y, z, columns[h], row, least) ? 1u << i : 0u;
+            y = z;
         }
-        doubtful |= any ? 1u << i : 0u;
     }
-    return doubtful & at.there;
+    marks.of[0] &= at.n < a.n ? at.there : 0;
+    marks.of[1] &= at.n + OG_BESIDE < a.n ? at.there : 0;
+    return marks;
+}
+
+/* What the four threads of a column have found in it. */
+OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
+{
+    const uint32_t count = found.quarters >> 16 * h & 0xffff;
+    float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
+}
+
+/* Rows (bit i) of which more than OG_FEW_MARKS of the warp's 16 columns are marked. */
+OG_FN uint32_t og_find_many(const og_marks &marks, int t)
+{
+    const uint32_t alike = 0x11111111u << t; /* lanes that have these rows */
+    uint32_t many = 0;
+#pragma unroll 1
+    for (int i = 0; i < OG_BM / 4; i++) {
+        const uint32_t first = __ballot_sync(0xffffffffu, marks.of[0] >> i & 1);
+        const uint32_t second = __ballot_sync(0xffffffffu, marks.of[1] >> i & 1);
+        many |= (uint32_t)(__popc(first & alike) + __popc(second & alike) > OG_FEW_MARKS) << i;
+    }
+    return many;
+}
+
+struct og_asked {
+    uint32_t slots[4];
+    float parts[4][4];
+};
+
+/* The first mark of a thread that has one: its column, its row (bit). */
+OG_FN int og_marked_column(const og_marks &marks)
+{
+    return marks.of[0] ? 0 : 1;
+}
+
+OG_FN int og_marked_row(const og_marks &marks)
+{
+    return __ffs((int)(marks.of[0] ? marks.of[0] : marks.of[1])) - 1;
+}
+
+/* What a warp asks for: the first mark of its first lane that has one. */
+OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, bool asks, og_asked &asked)
+{
+    const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
+    const int row = 2 * at.t + og_row_of(og_marked_row(marks));
+    const int n = column + og_marked_column(marks) * OG_BESIDE;
+    asked.slots[at.warp] = 0;
+    __syncwarp();
+    if (asks)
+        asked.slots[at.warp] = 1u << 31 | (uint32_t)row << 8 | (uint32_t)n;
+}
+
+/* Takes the sum that the thread has asked for; its mark is gone. */
+OG_FN void og_take_answer(og_marks &marks, bool asks, const float *parts, og_held &sum)
+{
+    const int h = og_marked_column(marks), i = og_marked_row(marks);
+    const int place = asks ? i / 2 * 4 + 2 * h + i % 2 : -1;
+    const float z = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+#pragma unroll
+    for (int j = 0; j < OG_HELD; j++)
+        sum[j] = j == place ? z : sum[j];
+    const uint32_t taken = asks ? 1u << i : 0;
+    marks.of[0] &= ~(h ? 0 : taken);
+    marks.of[1] &= ~(h ? taken : 0);
+}
+
+OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks marks,
+                         og_asked &asked, og_held &sum)
+{
+    const int thread = at.warp * 32 + threadIdx.x % 32;
+#pragma unroll 1
+    for (;;) {
+        const uint32_t lanes = __ballot_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0);
+        const bool asks = (int)threadIdx.x % 32 == __ffs((int)lanes) - 1;
+        og_ask(at, marks, asks, asked);
+        og_meet_group(at.group);
+        uint32_t any = 0;
+#pragma unroll 1
+        for (int slot = 0; slot < 4; slot++) {
+            const uint32_t place = __reduce_or_sync(0xffffffffu, asked.slots[slot]);
+            any |= place;
+            if (!place)
+                continue;
+            const og_index row = at.above + at.m - 2 * at.t + (og_index)(place >> 8 & 127);
+            const og_index n = at.run * OG_RUN + (og_index)(place & 63);
+            const float part =
+                og_add_up(og_sum_part<128>(og_find_again(a, row, at.base, n), a.k, thread));
+            if (thread % 32 == 0)
+                asked.parts[slot][at.warp] = part;
+        }
+        if (!any)
+            return;
+        og_meet_group(at.group);
+        og_take_answer(marks, asks, asked.parts[at.warp], sum);
+    }
 }
 
 OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine, uint32_t *votes)
@@ -7304,10 +7651,19 @@ OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine
 }
 
 /* Makes products of the sums; returns the rows (bit i) that are left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, og_held &sum,
-                           uint32_t *votes)
+OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_findings &found,
+                           og_held &sum, uint32_t *votes, og_asked &asked)
 {
-    return og_vote(a, at, og_unscale(a, at, sum), votes);
+    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    og_marks marks = og_unscale(a, at, columns, sum);
+    uint32_t many = 0;
+    if (__any_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0))
+        many = og_find_many(marks, at.t);
+    many = og_vote(a, at, many, votes);
+    marks.of[0] &= ~many;
+    marks.of[1] &= ~many;
+    og_sum_marked(a, at, marks, asked, sum);
+    return many;
 }
 
 #endif
@@ -7338,6 +7694,25 @@ template <int across> OG_FN uint64_t og_describe(uint32_t address)
 }
 
 #if defined(__CUDA_ARCH__)
+
+/* Of two numbers of 16 bits, without signs: the greater ones, the smaller ones, the sums. */
+OG_FN uint32_t og_max_halves(uint32_t a, uint32_t b)
+{
+    asm("max.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+OG_FN uint32_t og_min_halves(uint32_t a, uint32_t b)
+{
+    asm("min.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+OG_FN uint32_t og_add_halves(uint32_t a, uint32_t b)
+{
+    asm("add.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
 
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
