@@ -23,10 +23,23 @@ typedef struct {
     int64_t start, step;
 } line;
 
-static int64_t remainder_of(int64_t a, int64_t b) /* b > 0 */
+/* a / b, b > 0, rounded down, by one division. */
+static int64_t divide_down(int64_t a, int64_t b, int64_t *rest)
 {
-    int64_t rest = a % b;
-    return rest < 0 ? rest + b : rest;
+    int64_t quotient = a / b;
+    *rest = a - quotient * b;
+    if (*rest < 0) {
+        *rest += b;
+        quotient--;
+    }
+    return quotient;
+}
+
+static int64_t remainder_of(int64_t a, int64_t b)
+{
+    int64_t rest;
+    divide_down(a, b, &rest);
+    return rest;
 }
 
 /* Where axes lead to before inner indices count. */
@@ -95,6 +108,19 @@ static void spread(const og_cpu_step *step, char *to, const char *memory, int64_
     }
 }
 
+/* An element of 1, 2, 4 or 8 bytes, without a call of memcpy(). */
+static void copy_element(char *to, const char *from, size_t bytes)
+{
+    if (bytes == 4)
+        memcpy(to, from, 4);
+    else if (bytes == 8)
+        memcpy(to, from, 8);
+    else if (bytes == 2)
+        memcpy(to, from, 2);
+    else
+        *to = *from;
+}
+
 /* A stretch of count elements, which are at `offset` and what `window` sees further, which cuts a dim;
  * its places are p. Those that are seen are gathered, converted, and dealt out. */
 static void see_parts(const og_cpu_access *access, const og_cpu_window *window,
@@ -106,8 +132,8 @@ static void see_parts(const og_cpu_access *access, const og_cpu_window *window,
     bool sees[SCATTERED];
     const size_t memory_bytes = (size_t)access->bytes;
     const int64_t divisor = window->divisor;
-    const int64_t by = (p.step - remainder_of(p.step, divisor)) / divisor;
-    int64_t rest = remainder_of(p.start, divisor), element = (p.start - rest) / divisor;
+    int64_t rest, rest_by, element = divide_down(p.start, divisor, &rest);
+    const int64_t by = divide_down(p.step, divisor, &rest_by);
     for (int64_t at = 0; at < count; at += SCATTERED) {
         int64_t n = og_min(SCATTERED, count - at), found = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -115,17 +141,18 @@ static void see_parts(const og_cpu_access *access, const og_cpu_window *window,
                 element >= 0 && element < window->extent && og_uneven_sees(&window->uneven, rest);
             int64_t from = offset.start + (at + i) * offset.step + element * window->stride;
             if (sees[i])
-                memcpy(gathered + (size_t)found++ * memory_bytes,
-                       memory + from * (int64_t)memory_bytes, memory_bytes);
-            rest += p.step - by * divisor;
+                copy_element(gathered + (size_t)found++ * memory_bytes,
+                             memory + from * (int64_t)memory_bytes, memory_bytes);
+            rest += rest_by;
             element += by + (rest >= divisor);
             rest -= rest >= divisor ? divisor : 0;
         }
         step->run.load(some, gathered, 0, 1, 1, found);
         found = 0;
         for (int64_t i = 0; i < n; i++, to += bytes)
-            memcpy(to, sees[i] ? (char *)some + (size_t)found++ * bytes : (char *)&access->fill,
-                   bytes);
+            copy_element(
+                to, sees[i] ? (char *)some + (size_t)found++ * bytes : (const char *)&access->fill,
+                bytes);
     }
 }
 
