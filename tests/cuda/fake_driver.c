@@ -561,7 +561,14 @@ int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const c
     return CUDA_OK;
 }
 
-/* Of three dims without interleaving; the limits are those in the driver's manual. */
+/* Is this a dim of a map that the driver takes? The limits are those in its manual. */
+static bool is_map_dim(uint64_t extent, uint64_t pitch, uint32_t box, uint32_t step)
+{
+    return extent > 0 && extent >> 32 == 0 && pitch > 0 && pitch % 16 == 0 && pitch >> 40 == 0 &&
+           box > 0 && box <= 256 && step > 0 && step <= 8;
+}
+
+/* Of three or five dims without interleaving. */
 int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
                            const uint64_t *extents, const uint64_t *pitches, const uint32_t *box,
                            const uint32_t *steps, int interleave, int swizzle, int promotion,
@@ -569,23 +576,25 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
 {
     const uint32_t bytes = type == 6 ? 2 : 4;
     ENTER("cuTensorMapEncodeTiled", CUDA_INVALID_VALUE);
-    if ((uintptr_t)map % 64 || (type != 6 && type != 7) || rank != 3 || (uintptr_t)address % 16 ||
-        extents[0] == 0 || extents[0] >> 32 || extents[1] == 0 || extents[1] >> 32 ||
-        extents[2] == 0 || extents[2] >> 32 || pitches[0] % 16 || pitches[0] >> 40 ||
-        pitches[0] < extents[0] * bytes || pitches[1] == 0 || pitches[1] % 16 || pitches[1] >> 40 ||
-        box[0] == 0 || box[0] > 256 || box[1] == 0 || box[1] > 256 || box[2] == 0 || box[2] > 256 ||
-        box[0] * bytes % 16 || (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 ||
-        steps[1] < 1 || steps[1] > 8 || steps[2] != 1 || interleave || promotion < 0 ||
-        promotion > 3 || fill)
+    bool is_good = (rank == 3 || rank == 5) && (type == 6 || type == 7) &&
+                   (uintptr_t)map % 64 == 0 && (uintptr_t)address % 16 == 0;
+    for (uint32_t d = 0; is_good && d < rank; d++)
+        is_good = is_map_dim(extents[d], d ? pitches[d - 1] : 16, box[d], steps[d]);
+    if (!is_good || pitches[0] < extents[0] * bytes || box[0] * bytes % 16 ||
+        (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 || steps[2] != 1 || interleave ||
+        promotion < 0 || promotion > 3 || fill)
         return CUDA_INVALID_VALUE;
-    const struct shim_map made = {.magic = SHIM_MAP_MAGIC,
-                                  .bytes = bytes,
-                                  .address = (uintptr_t)address,
-                                  .extents = {extents[0], extents[1], extents[2]},
-                                  .pitches = {pitches[0], pitches[1]},
-                                  .box = {box[0], box[1], box[2]},
-                                  .row_step = steps[1],
-                                  .swizzles = swizzle == 3};
+    struct shim_map made = {.magic = SHIM_MAP_MAGIC,
+                            .bytes = bytes,
+                            .address = (uintptr_t)address,
+                            .row_step = steps[1],
+                            .swizzles = swizzle == 3};
+    for (uint32_t d = 0; d < rank; d++) {
+        made.extents[d] = extents[d];
+        made.box[d] = box[d];
+        if (d)
+            made.pitches[d - 1] = pitches[d - 1];
+    }
     memset(map, 0x5a, OG_CUDA_MAP_BYTES);
     memcpy(map, &made, sizeof made);
     return CUDA_OK;

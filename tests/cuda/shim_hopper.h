@@ -161,16 +161,23 @@ static inline const char *shim_find_element(const shim_map &map, long long c, lo
                  : nullptr;
 }
 
+template <class M> static inline shim_map shim_read_map(const M *at)
+{
+    shim_map map;
+    static_assert(sizeof map <= sizeof *at, "a map's 128 bytes");
+    __builtin_memcpy(&map, at, sizeof map);
+    if (map.magic != SHIM_MAP_MAGIC)
+        og_shim_link->fail("a copy by what is no map");
+    return map;
+}
+
 /* Into the shared memory of block rank of the cluster. */
 template <class M>
 static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int column, int row,
                                  int base, unsigned barrier)
 {
     const bool is_own = rank == og_shim_link->rank;
-    shim_map map;
-    __builtin_memcpy(&map, at, sizeof map);
-    if (map.magic != SHIM_MAP_MAGIC)
-        og_shim_link->fail("a copy by what is no map");
+    const shim_map map = shim_read_map(at);
     unsigned offset = 0;
     for (unsigned d = 0; d < map.box[2]; d++)
         for (unsigned r = 0; r < map.box[1]; r += map.row_step)
@@ -208,6 +215,41 @@ static inline void og_copy_box_to_both(unsigned to, const M *at, int column, int
         shim_copy_box(rank, to, at, column, row, base, barrier);
 }
 
+/* A box of five dims that is not swizzled. */
+template <class M>
+static inline void og_copy_patch(unsigned to, const M *at, int w, int h, int d, int c, int b,
+                                 unsigned barrier)
+{
+    shim_map map = shim_read_map(at);
+    const unsigned long long channels = map.extents[3], *pitches = map.pitches;
+    const char *first = (const char *)map.address;
+    unsigned offset = 0;
+    for (unsigned i = 0; i < map.box[3]; i++)
+        for (unsigned j = 0; j < map.box[2] * map.box[1]; j++)
+            for (unsigned k = 0; k < map.box[0]; k++, offset += map.bytes) {
+                const long long channel = (long long)c + i;
+                const bool is_there = b >= 0 && b < (long long)map.extents[4] && channel >= 0 &&
+                                      channel < (long long)channels;
+                map.address = (unsigned long long)(first + b * (long long)pitches[3] +
+                                                   channel * (long long)pitches[2]);
+                const char *from =
+                    is_there ? shim_find_element(map, (long long)w + k,
+                                                 (long long)h + j % map.box[1],
+                                                 (long long)d + j / map.box[1])
+                             : nullptr;
+#ifdef OG_SHIM_CHECK
+                if (from)
+                    og_shim_link->touch(from, map.bytes, 0);
+#endif
+                if (from)
+                    __builtin_memcpy(shim_shared_at(to + offset), from, map.bytes);
+                else
+                    __builtin_memset(shim_shared_at(to + offset), 0, map.bytes);
+            }
+    shim_barrier_at(barrier).bytes -= (int)offset;
+    shim_end_phase(shim_barrier_at(barrier));
+}
+
 /* Of any type: the bytes there. */
 struct shim_read {
     unsigned at;
@@ -223,6 +265,14 @@ static inline shim_read og_load_shared(unsigned at)
     return {at};
 }
 static inline shim_read og_load_shared_two(unsigned at)
+{
+    return {at};
+}
+static inline shim_read og_load_shared_one(unsigned at)
+{
+    return {at};
+}
+static inline shim_read og_load_shared_words(unsigned at)
 {
     return {at};
 }

@@ -60,8 +60,8 @@ struct shim_link {
 enum { SHIM_MAP_MAGIC = 0x70616d };
 struct shim_map {
     unsigned magic, bytes; /* bytes: of an element */
-    unsigned long long address, extents[3], pitches[2];
-    unsigned box[3], row_step, swizzles;
+    unsigned long long address, extents[5], pitches[4];
+    unsigned box[5], row_step, swizzles;
 };
 
 struct shim_shared {

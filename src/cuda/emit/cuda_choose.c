@@ -97,8 +97,6 @@ static const char *refuse_any(const og_cuda_product_facts *facts, const og_cuda_
         return "strict";
     if (wishes->units == OG_CUDA_CORES)
         return "OGIVE_PRODUCT=cores";
-    if (facts->convolves)
-        return "a convolution";
     if (facts->right == OG_FLOAT64)
         return "float64";
     if (facts->left != facts->right)
@@ -144,7 +142,7 @@ static const char *refuse_half(const og_cuda_product_facts *facts)
 const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
                                  const og_cuda_wishes *wishes)
 {
-    const char *refused = refuse_any(facts, wishes);
+    const char *refused = facts->convolves ? "" : refuse_any(facts, wishes);
     if (refused)
         return refused;
     if (wishes->units == OG_CUDA_MMA)
@@ -173,7 +171,7 @@ const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cu
 const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes)
 {
-    const char *refused = refuse_any(facts, wishes);
+    const char *refused = facts->convolves ? "" : refuse_any(facts, wishes);
     if (!refused && facts->products != 1)
         refused = "two products in one kernel";
     if (!refused)
@@ -188,6 +186,23 @@ const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
         return "too little shared memory";
     if (is_beyond(facts))
         return "an extent beyond 30 bits";
+    return NULL;
+}
+
+const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
+                                       const og_cuda_limits *limits, const og_cuda_wishes *wishes)
+{
+    const char *refused = facts->convolves ? refuse_any(facts, wishes) : "";
+    if (refused)
+        return refused;
+    if (facts->right != OG_FLOAT32)
+        return "a convolution of halves";
+    if (wishes->units == OG_CUDA_MMA)
+        return "OGIVE_PRODUCT=mma";
+    if (limits->arch != 90)
+        return "convolutions are of sm_90 only";
+    if (limits->shared_per_block < SHARED_BYTES)
+        return "too little shared memory";
     return NULL;
 }
 

@@ -41,6 +41,10 @@ const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cu
 const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
+/* The same of hopper_windows.cuh, but for what cuda_window_tile.h says; "" if it is no convolution. */
+const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
+                                       const og_cuda_limits *limits, const og_cuda_wishes *wishes);
+
 /* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
  * of one after the other. */
 bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,

@@ -258,6 +258,7 @@ bool og_cuda_is_contiguous(const og_cuda_emitter *e);
 typedef ogive_status og_cuda_refuse(og_cuda_emitter *e, const char **why);
 og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_refuse_table,
     og_cuda_refuse_windows;
+og_cuda_refuse og_cuda_refuse_hopper_windows;
 og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
@@ -270,6 +271,7 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e);
 

@@ -73,7 +73,7 @@ typedef struct {
 } og_cuda_pointer;
 
 /* A tensor map (CUtensorMap) that a run makes in a launch's argument: matrices whose rows
- * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes; what lies beyond a
+ * are pitch_bytes apart, fetched in boxes, swizzled by 128 bytes or plain; what lies beyond a
  * matrix is 0. Where the address is no multiple of 16 there can be none: it is made of a copy in
  * the scratch, if the matrices may be copied; else it stays zeros, and the kernel has to know by
  * itself, or is not launched. */
@@ -86,6 +86,10 @@ typedef struct {
     int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
     int32_t box_columns, box_rows, box_depth;
     int32_t rows_between; /* one row of a box and the next: 0 or 1 */
+    int32_t more;         /* dims beyond these three, 0 or 2: a box has one element of the last */
+    int64_t more_extent[2], more_bytes[2];
+    int32_t more_box;
+    bool is_plain;
     bool fetches_256;     /* bytes that L2 reads from memory at a time; else 128 */
     bool may_copy;
     size_t copy_offset;

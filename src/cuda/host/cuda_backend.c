@@ -353,20 +353,22 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
                               : map->offset + address_of(plan, s, map->buffer, memory);
     int64_t pitch = copied ? map->copy_pitch_bytes : map->pitch_bytes;
     int64_t slab = copied ? pitch * map->rows : map->slab_bytes;
-    const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows, (uint64_t)map->depth};
-    const uint64_t pitches[] = {(uint64_t)pitch, (uint64_t)slab};
-    const uint32_t steps[] = {1, (uint32_t)map->rows_between + 1, 1};
+    const uint64_t extents[] = {(uint64_t)map->columns, (uint64_t)map->rows, (uint64_t)map->depth,
+                                (uint64_t)map->more_extent[0], (uint64_t)map->more_extent[1]};
+    const uint64_t pitches[] = {(uint64_t)pitch, (uint64_t)slab, (uint64_t)map->more_bytes[0],
+                                (uint64_t)map->more_bytes[1]};
+    const uint32_t steps[] = {1, (uint32_t)map->rows_between + 1, 1, 1, 1};
     const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows * steps[1],
-                            (uint32_t)map->box_depth};
+                            (uint32_t)map->box_depth, (uint32_t)map->more_box, 1};
     if (address % 16)
         return OGIVE_OK;
     if (!og_cuda_driver()->call.cuTensorMapEncodeTiled)
         OG_FAIL(error, OGIVE_DEVICE, -1,
                 "the driver has no cuTensorMapEncodeTiled: expected one for CUDA 12 or later");
     OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
-                og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 3, (void *)(uintptr_t)address,
-                extents, pitches, box, steps, NONE, SWIZZLE_128,
-                map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
+                og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 3 + (uint32_t)map->more,
+                (void *)(uintptr_t)address, extents, pitches, box, steps, NONE,
+                map->is_plain ? NONE : SWIZZLE_128, map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
     return OGIVE_OK;
 }
 

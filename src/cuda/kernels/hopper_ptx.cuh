@@ -16,6 +16,10 @@ enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
 
+struct alignas(16) og_four_words {
+    uint32_t e[4];
+};
+
 /* Boxes of halves in shared memory, lines of 64 (128 bytes, swizzled): the address in units of
  * 16 bytes, 1024 bytes from 8 lines to the next 8, swizzling over 128 bytes. Lines are along k,
  * and a step of 16 k adds 2; or across it: 64 lines are then 64 k of 64 rows or columns, 8192
@@ -95,6 +99,16 @@ OG_FN void og_copy_box(uint32_t to, const og_map *map, int column, int row, int 
                  : "memory");
 }
 
+/* The same of a map of five dims. */
+OG_FN void og_copy_patch(uint32_t to, const og_map *map, int w, int h, int d, int c, int b,
+                         uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(to),
+                 "l"(map), "r"(w), "r"(h), "r"(d), "r"(c), "r"(b), "r"(barrier)
+                 : "memory");
+}
+
 /* The box goes to both blocks of a cluster, at the same place; each one's barrier counts it. */
 OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
                                uint32_t barrier, uint64_t policy)
@@ -148,6 +162,23 @@ OG_FN float2 og_load_shared_two(uint32_t at)
 {
     float2 v;
     asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
+    return v;
+}
+
+OG_FN float og_load_shared_one(uint32_t at)
+{
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+
+OG_FN og_four_words og_load_shared_words(uint32_t at)
+{
+    og_four_words v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.e[0]), "=r"(v.e[1]), "=r"(v.e[2]), "=r"(v.e[3])
+                 : "r"(at)
+                 : "memory");
     return v;
 }
 

@@ -17,8 +17,14 @@
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
  *                      2: the same, but from k = 8 on these two pairs have changed places
+ *   OG_SPLIT_PADS      1: a row that og_x_row() finds is padded, and has a.k_padded elements;
+ *                      else, or where it is not defined, a.k
  */
 #include "cuda/kernels/pairs.cuh"
+
+#ifndef OG_SPLIT_PADS
+#define OG_SPLIT_PADS 0
+#endif
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
@@ -121,6 +127,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
+    const og_index terms = OG_SPLIT_PADS ? a.k_padded : a.k;
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();
@@ -130,12 +137,12 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     og_four kept[OG_SPLIT_FOURS];
 #pragma unroll
     for (int i = 0; i < OG_SPLIT_FOURS; i++) {
-        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), a.k, 0.0f);
+        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), terms, 0.0f);
         most = og_find_most(most, kept[i]);
     }
 #else
-    for (og_index k = 4 * lane; k < a.k; k += 4 * lanes)
-        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f));
+    for (og_index k = 4 * lane; k < terms; k += 4 * lanes)
+        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, terms, 0.0f));
 #endif
     most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
@@ -148,7 +155,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
             og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
 #else
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
-        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
+        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there);
 #endif
     /* A row of zeros has lost nothing, whatever w has. */
     const uint32_t lost = og_meet_row(a, s.weight, false);

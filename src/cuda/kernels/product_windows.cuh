@@ -17,10 +17,7 @@
  *   OG_K_TABLE           where shared memory has room for four tables, in og_numbers
  */
 #include "cuda/kernels/product.cuh"
-
-struct og_seen_place {
-    og_index offset, place[3]; /* of an element; of its windows */
-};
+#include "cuda/kernels/seen.cuh"
 
 /* The table of a side (0: left) for a step. */
 OG_FN og_seen_place *og_k_table(og_number *shared, int side, og_index step)
@@ -65,17 +62,6 @@ template <class F, int rows, int threads> struct og_seen_loader {
         }
     }
 
-    OG_FN bool sees(const og_args &a, const og_seen_place &row, const og_seen_place &k)
-    {
-        bool all = true;
-#pragma unroll
-        for (int w = 0; w < F::windows; w++) {
-            const og_index place = row.place[w] + k.place[w];
-            all = all && place >= 0 && place < F::extent(a, w);
-        }
-        return all;
-    }
-
     /* Reads the next step, of which so many k are there. */
     OG_FN void fetch_part(og_seen_loader &l, const og_args &a, int there)
     {
@@ -88,7 +74,7 @@ template <class F, int rows, int threads> struct og_seen_loader {
             T x = k < there ? (T)0 : F::missing();
             if (k < there && l.there[i % pointers]) {
                 const og_seen_place by = l.table[k];
-                if (sees(a, row, by))
+                if (og_sees<F>(a, row, by))
                     x = __ldg(F::data(a) + row.offset + by.offset);
             }
             l.x[i] = x;

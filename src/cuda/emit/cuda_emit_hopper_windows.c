@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_emit_hopper_windows.c - convolutions of float32 on Hopper's tensor cores: the launches around
+ * hopper_windows.cuh.
+ *
+ *     og_lay_image     the image goes to the scratch, if TMA cannot fetch it as it lies
+ *     og_lay_filters   filters go there, in the kernel's order of k
+ *     og_split         and become pairs of float16
+ *     og_multiply_windows  the convolution and pass 0
+ *     og_redo_windows  what tensor cores cannot hold, in plan.h's order; mostly nothing
+ */
+#include "cuda/emit/cuda_choose.h"
+#include "cuda/emit/cuda_emit_product.h"
+#include "cuda/emit/cuda_window_tile.h"
+
+#include <stdio.h>
+
+enum { THREADS = 128 + 2 * OG_WINDOW_PLACES, LAY_THREADS = 256, CONSUMERS = 256 };
+
+static const char *const letters = "dhw";
+
+/* Elements of a line of the image's copy: whole fours. */
+static int64_t line_of(const og_window_shape *s)
+{
+    return og_divide_up(s->dims[2].extent, 4) * 4;
+}
+
+static int64_t copy_elements(const og_window_shape *s)
+{
+    int64_t count = og_cuda_times(s->batch, s->groups * s->channels);
+    for (int i = 0; i < OG_WINDOW_DIMS - 1; i++)
+        count = og_cuda_times(count, s->dims[i].extent);
+    return og_cuda_times(count, line_of(s));
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* The image, or its copy at `copy`, as TMA has it. */
+static og_cuda_map image_map(const og_cuda_emitter *e, const og_window_shape *s)
+{
+    const og_image_dim *depth = &s->dims[0], *height = &s->dims[1], *width = &s->dims[2];
+    const int64_t pitch = s->copies ? line_of(s) : height->extent > 1 ? height->stride : line_of(s);
+    const int64_t slab = s->copies ? pitch * height->extent : depth->extent > 1 ? depth->stride : 4;
+    const int64_t channel = s->copies ? slab * depth->extent
+                            : s->groups * s->channels > 1 ? s->channel_stride
+                                                          : 4;
+    const int64_t batch = s->copies     ? channel * s->groups * s->channels
+                          : s->batch > 1 ? s->batch_stride
+                                         : 4;
+    return (og_cuda_map){.buffer = s->copies ? OG_CUDA_SCRATCH : e->kernel->products[0].right.buffer,
+                         .offset = s->copies ? 0 : (size_t)s->offset * sizeof(float),
+                         .dtype = OG_FLOAT32,
+                         .columns = width->extent,
+                         .rows = height->extent,
+                         .depth = depth->extent,
+                         .pitch_bytes = pitch * 4,
+                         .slab_bytes = slab * 4,
+                         .box_columns = s->patch[2],
+                         .box_rows = s->patch[1],
+                         .box_depth = s->patch[0],
+                         .more = 2,
+                         .more_extent = {s->groups * s->channels, s->batch},
+                         .more_bytes = {channel * 4, batch * 4},
+                         .more_box = s->chunk,
+                         .is_plain = true,
+                         .fetches_256 = true};
+}
+
+static og_cuda_map filter_map(const og_window_shape *s)
+{
+    return (og_cuda_map){.buffer = OG_CUDA_SCRATCH,
+                         .dtype = OG_FLOAT16,
+                         .columns = s->k_padded,
+                         .rows = s->filters,
+                         .depth = 2 * s->groups, /* hi and lo */
+                         .pitch_bytes = s->k_padded * 2,
+                         .slab_bytes = s->filters * s->k_padded * 2,
+                         .box_columns = OG_HOPPER_BLOCK_K,
+                         .box_rows = s->rows,
+                         .box_depth = 2,
+                         .fetches_256 = true};
+}
+
+/* Maps come first: they are aligned more than all others. */
+static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
+{
+    const og_cuda_map image = image_map(e, s), filters = filter_map(s);
+    const int64_t rows = s->groups * s->filters;
+    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
+    og_cuda_map *image_at = og_cuda_add_map(e, "image_map", &image);
+    og_cuda_map *filters_at = og_cuda_add_map(e, "x_map", &filters);
+    filters_at->offset = og_cuda_add_region(e, "void", "x_pairs", rows * s->k_padded * 4);
+    og_cuda_add_region(e, "void", "x_copy", rows * s->k_padded * 4);
+    og_cuda_add_region(e, "void", "x_scales", (rows + OG_HOPPER_TILE) * 4);
+    og_cuda_add_region(e, "void", "any_redo", 4);
+    og_cuda_add_region(e, "void", "flags", s->items * (CONSUMERS / 32));
+    og_cuda_add_region(e, "void", "marks", s->items * CONSUMERS * (s->rows > 64 ? 8 : 4));
+    const size_t copy = og_cuda_add_region(e, "void", "image_copy",
+                                           s->copies ? og_cuda_times(copy_elements(s), 4) : 0);
+    if (s->copies)
+        image_at->offset = copy;
+}
+
+static void add_letter_index(og_cuda_emitter *e, const char *name, int i, int64_t value)
+{
+    char full[16];
+    snprintf(full, sizeof full, "%s_%c", name, letters[i]);
+    og_cuda_add_index(e, full, value);
+}
+
+static void add_image_indices(og_cuda_emitter *e, const og_window_shape *s)
+{
+    og_cuda_add_index(e, "image_batch", s->batch);
+    og_cuda_add_index(e, "image_channels", s->groups * s->channels);
+    og_cuda_add_index(e, "image_depth", s->dims[0].extent);
+    og_cuda_add_index(e, "image_height", s->dims[1].extent);
+    og_cuda_add_index(e, "image_width", s->dims[2].extent);
+    og_cuda_add_index(e, "image_line", line_of(s));
+    og_cuda_add_index(e, "image_b", s->batch_stride);
+    og_cuda_add_index(e, "image_c", s->channel_stride);
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        add_letter_index(e, "image", i, s->dims[i].stride);
+}
+
+static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
+{
+    const og_matrices *of = &e->kernel->matrices;
+    add_maps(e, s);
+    og_cuda_add_pointer(e, "const float", "image", e->kernel->products[0].right.buffer,
+                        (size_t)s->offset * sizeof(float));
+    og_cuda_add_index(e, "k_padded", s->k_padded);
+    og_cuda_add_index(e, "x_k", 1);
+    og_cuda_add_index(e, "chunks", s->chunks);
+    og_cuda_add_index(e, "channels", s->channels);
+    og_cuda_add_index(e, "groups", s->groups);
+    og_cuda_add_index(e, "taps", s->taps);
+    og_cuda_add_index(e, "items", s->items);
+    og_cuda_add_index(e, "m_tiles", s->row_tiles);
+    og_cuda_add_index(e, "depth", s->dims[0].places);
+    og_cuda_add_index(e, "height", s->dims[1].places);
+    og_cuda_add_index(e, "width", s->dims[2].places);
+    og_cuda_add_index(e, "line_pitch", og_cuda_line_of(e->kernel));
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const og_image_dim *dim = &s->dims[i];
+        const int64_t back = dim->reach < 0 ? -dim->reach * (dim->taps - 1) : 0;
+        add_letter_index(e, "tiles", i, s->tiles[i]);
+        add_letter_index(e, "from", i, dim->start - back);
+        add_letter_index(e, "tap", i, back);
+        add_letter_index(e, "taps", i, dim->taps);
+        add_letter_index(e, "reach", i, dim->reach);
+    }
+    if (s->copies)
+        add_image_indices(e, s);
+    og_cuda_add_product_parts(e);
+    og_cuda_add_seek_range(e, "og_seek_product", 0, of->batch_rank);
+    og_cuda_add_seek_range(e, "og_step_filters", of->batch_rank, of->batch_rank + of->m_rank);
+}
+
+static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
+{
+    const og_cuda_number numbers[] = {{"OG_PRODUCTS", 1},
+                                      {"OG_BM", s->rows},
+                                      {"OG_WIDTH", s->rows},
+                                      {"OG_PATCH_CHANNELS", s->chunk},
+                                      {"OG_STEPS", s->steps},
+                                      {"OG_TILE_D", s->tile[0]},
+                                      {"OG_TILE_H", s->tile[1]},
+                                      {"OG_TILE_W", s->tile[2]},
+                                      {"OG_STEP_D", s->dims[0].step},
+                                      {"OG_STEP_H", s->dims[1].step},
+                                      {"OG_STEP_W", s->dims[2].step},
+                                      {"OG_PATCH_D", s->patch[0]},
+                                      {"OG_PATCH_H", s->patch[1]},
+                                      {"OG_PATCH_W", s->patch[2]},
+                                      {"OG_PATCH_STAGES", s->patch_stages},
+                                      {"OG_X_STAGES", s->x_stages},
+                                      {"OG_SHARED_BYTES", s->shared_bytes},
+                                      {"OG_COPIES_IMAGE", s->copies},
+                                      {"OG_SPLIT_PLANES", 1},
+                                      {"OG_SPLIT_SHUFFLES", 0},
+                                      {"OG_SPLIT_PADS", 1},
+                                      {"OG_SPLIT_KEEPS", og_cuda_split_keeps(s->k_padded)},
+                                      {0}};
+    og_text_add(&e->numbers, "typedef float og_number;\n");
+    og_cuda_add_defines(&e->numbers, numbers);
+    og_text_add(&e->numbers, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
+                             "    return x;\n}\n");
+}
+
+/* ---- entry ----------------------------------------------------------------------------------- */
+
+ogive_status og_cuda_refuse_hopper_windows(og_cuda_emitter *e, const char **why)
+{
+    const og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
+    og_window_shape s;
+    *why = og_cuda_refuse_convolution(&facts, e->limits, e->wishes);
+    if (!*why)
+        *why = og_cuda_see_windows(e->kernel, &s);
+    return OGIVE_OK;
+}
+
+static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
+{
+    const int64_t rows = s->groups * s->filters, processors = og_max(1, e->limits->multiprocessors);
+    OG_TRY(og_cuda_make_launches(e, 5));
+    if (s->copies)
+        OG_TRY(og_cuda_add_launch(e, "og_lay_image", -1,
+                                  og_divide_up(copy_elements(s), LAY_THREADS), LAY_THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_lay_filters", -1,
+                              og_divide_up(rows * s->k_padded, LAY_THREADS), LAY_THREADS));
+    OG_TRY(og_cuda_add_split(e, rows, s->k_padded));
+    OG_TRY(og_cuda_add_launch(e, "og_multiply_windows", -1, og_min(s->items, processors), THREADS));
+    og_cuda_launch *tensor = og_cuda_overlap_last(e); /* patches come meanwhile */
+    OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
+    tensor->map_count = e->arguments.map_count;
+    tensor->when = OG_CUDA_IF_MAPPED;
+    tensor->shared_bytes = (size_t)s->shared_bytes;
+    OG_TRY(og_cuda_add_launch(e, "og_redo_windows", -1,
+                              og_min(s->items, processors * OG_CUDA_REDO_BLOCKS), LAY_THREADS));
+    og_cuda_overlap_last(e);
+    return OGIVE_OK;
+}
+
+ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
+{
+    const int64_t most = INT32_MAX / 2;
+    og_window_shape s;
+    og_cuda_see_windows(e->kernel, &s);
+    if (og_cuda_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
+        OG_FAIL(e->error, OGIVE_MEMORY, -1, "the filters' copy is larger than any memory");
+    e->out->tensor_products = 3;
+    e->vector = 1;
+    e->threads = OG_CUDA_SPLIT_THREADS;
+    e->wide |= og_cuda_product_needs_wide(e->kernel, false) || s.items > most / 8 ||
+               s.groups * s.filters * s.k_padded > most;
+    add_numbers(e, &s);
+    og_cuda_add_finish_numbers(e, false);
+    add_arguments(e, &s);
+    og_cuda_include(&e->body, "hopper_windows");
+    og_cuda_include(&e->body, "pairs_split");
+    OG_TRY(og_cuda_name_body(
+        e, "convolution, float32 as pairs of float16 on tensor cores, tiles of %d x (%d, %d, %d)",
+        (int)s.rows, (int)s.tile[0], (int)s.tile[1], (int)s.tile[2]));
+    return add_launches(e, &s);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_window_tile.c - see cuda_window_tile.h.
+ */
+#include "cuda/emit/cuda_window_tile.h"
+
+#include <stdlib.h>
+
+enum {
+    LEAST_CHANNELS = 12, /* 16 are multiplied */
+    LEAST_FILTERS = 24,  /* of 32 */
+    LEAST_K = 64,
+    MOST_K = 16384, /* sums of 64 k are added up one after the other */
+    MOST_TAPS = 256,
+    MOST_BOX = 256,
+    MOST_EXTENT = 1 << 30,
+    LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
+    SHARED_BYTES = 227 * 1024,
+    MOST_PATCH_STAGES = 4,
+    X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
+};
+
+/* ---- the image ------------------------------------------------------------------------------- */
+
+/* The window of dim p of the space, or NULL: windows that see all of a dim are strides. */
+static const og_window *find_window(const og_access *image, int32_t p)
+{
+    for (int32_t w = 0; w < image->window_count; w++)
+        if (image->windows[w].place == p)
+            return &image->windows[w];
+    return NULL;
+}
+
+static bool has_tap(const og_access *image, int32_t d)
+{
+    for (int32_t w = 0; w < image->window_count; w++)
+        if (image->windows[w].tap == d)
+            return true;
+    return false;
+}
+
+/* How many times the lesser the greater of two strides is. */
+static int64_t ratio_of(int64_t a, int64_t b)
+{
+    const int64_t least = og_min(llabs(a), llabs(b));
+    return least ? og_max(llabs(a), llabs(b)) / least : INT64_MAX;
+}
+
+/* tap_of[p]: the dim of k that is the taps of dim p of the space, or -1. Of windows that are strides
+ * any pairing gives the same elements; strides that are alike are of one dim of the image, whose
+ * patches are least. Returns false if a dim of k remains. */
+static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
+{
+    const og_product *product = &kernel->products[0];
+    const og_k_dims *k = &product->k_dims;
+    const og_access *image = &product->right;
+    const int32_t rank = kernel->space.rank, first = rank - kernel->matrices.n_rank;
+    for (int32_t p = first; p < rank; p++) {
+        const og_window *window = find_window(image, p);
+        tap_of[p] = window ? window->tap : -1;
+    }
+    for (int32_t d = 1; d < k->rank; d++) {
+        int32_t best = -1;
+        if (has_tap(image, d))
+            continue;
+        for (int32_t p = first; p < rank; p++)
+            if (tap_of[p] < 0 && !find_window(image, p) &&
+                (best < 0 || ratio_of(image->stride[p], k->stride[1][d]) <
+                                 ratio_of(image->stride[best], k->stride[1][d])))
+                best = p;
+        if (best < 0)
+            return false;
+        tap_of[best] = d;
+    }
+    return true;
+}
+
+/* Dim p of the space, whose taps are dim `tap` of k. */
+static og_image_dim see_dim(const og_kernel *kernel, int32_t p, int32_t tap)
+{
+    const og_product *product = &kernel->products[0];
+    const og_access *image = &product->right;
+    const og_window *window = find_window(image, p);
+    const int64_t taps = tap < 0 ? 1 : product->k_dims.extent[tap];
+    og_image_dim to = {.places = kernel->space.extent[p], .taps = taps, .step = 1};
+    if (window) {
+        to.extent = window->extent;
+        to.stride = window->stride;
+        to.start = window->start;
+        to.step = window->step;
+        to.reach = tap < 0 ? 0 : window->reach;
+        return to;
+    }
+    const int64_t across = image->stride[p], along = tap < 0 ? 0 : product->k_dims.stride[1][tap];
+    to.stride = og_greatest_divisor(llabs(across), llabs(along));
+    to.stride = to.stride ? to.stride : 1;
+    to.step = across / to.stride;
+    to.reach = along / to.stride;
+    if (to.step < 0) { /* both ways from there */
+        to.stride = -to.stride;
+        to.step = -to.step;
+        to.reach = -to.reach;
+    }
+    to.start = to.reach < 0 ? -to.reach * (taps - 1) : 0;
+    to.extent = to.start + (to.places - 1) * to.step + og_max(0, to.reach) * (taps - 1) + 1;
+    return to;
+}
+
+/* Steps of some elements that are neighbours' can be steps of neighbours. */
+static void make_neighbours(og_image_dim *dim)
+{
+    enum { MOST = 4 };
+    if (dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT)
+        return;
+    dim->start *= dim->stride;
+    dim->step *= dim->stride;
+    dim->reach *= dim->stride;
+    dim->extent = (dim->extent - 1) * dim->stride + 1;
+    dim->stride = 1;
+}
+
+static const char *see_image(const og_kernel *kernel, og_window_shape *to)
+{
+    const og_product *product = &kernel->products[0];
+    const og_matrices *of = &kernel->matrices;
+    const int32_t rank = kernel->space.rank, grouped = of->batch_rank - 1;
+    const og_access *image = &product->right;
+    int32_t tap_of[OG_MAX_RANK];
+    if (product->left.window_count || has_tap(image, 0) || of->n_rank < 1 ||
+        of->n_rank > OG_WINDOW_DIMS || of->m_rank != 1 || of->batch_rank > 2 ||
+        !pair_taps(kernel, tap_of))
+        return "a gradient by filters, or an odd shape";
+    const bool has_groups = grouped >= 0 && product->left.stride[grouped] != 0;
+    const bool has_batch = of->batch_rank == 1 + has_groups;
+    *to = (og_window_shape){.filters = of->m,
+                            .channels = product->k_dims.extent[0],
+                            .groups = has_groups ? kernel->space.extent[grouped] : 1,
+                            .batch = has_batch ? kernel->space.extent[0] : 1,
+                            .channel_stride = product->k_dims.stride[1][0],
+                            .batch_stride = has_batch ? image->stride[0] : 0,
+                            .offset = image->offset,
+                            .taps = 1};
+    if ((of->batch_rank == 2 && (!has_groups || product->left.stride[0] != 0)) ||
+        (has_groups && image->stride[grouped] != to->channels * to->channel_stride))
+        return "batches of several dims";
+    for (int32_t i = 0; i < OG_WINDOW_DIMS; i++) {
+        const int32_t p = rank - OG_WINDOW_DIMS + i;
+        to->dims[i] = (og_image_dim){.extent = 1, .stride = 1, .places = 1, .taps = 1, .step = 1};
+        if (i < OG_WINDOW_DIMS - of->n_rank)
+            continue;
+        to->dims[i] = see_dim(kernel, p, tap_of[p]);
+        if (!find_window(image, p))
+            to->offset -= to->dims[i].start * to->dims[i].stride;
+        to->taps = og_cuda_times(to->taps, to->dims[i].taps);
+    }
+    make_neighbours(&to->dims[OG_WINDOW_DIMS - 1]);
+    return NULL;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* Can TMA take such steps through the image? Those of one element do not matter. */
+static bool is_step(int64_t extent, int64_t stride)
+{
+    return extent == 1 || (stride > 0 && stride % 4 == 0 && stride <= OG_HOPPER_MOST_STEP);
+}
+
+static bool is_fetchable(const og_window_shape *s)
+{
+    const og_image_dim *width = &s->dims[OG_WINDOW_DIMS - 1], *height = width - 1;
+    bool fits = width->stride == 1 && is_step(s->groups * s->channels, s->channel_stride) &&
+                is_step(s->batch, s->batch_stride) &&
+                (height->extent == 1 || height->stride >= width->extent);
+    for (int i = 0; i < OG_WINDOW_DIMS - 1; i++)
+        fits &= is_step(s->dims[i].extent, s->dims[i].stride);
+    return fits;
+}
+
+/* What the windows of so many places see. Of a line's fours and of lines the number is odd: then
+ * threads that read at once have different banks of shared memory. */
+static int64_t patch_of(const og_image_dim *dim, int32_t places, bool is_line)
+{
+    const int64_t seen = (places - 1) * dim->step + llabs(dim->reach) * (dim->taps - 1) + 1;
+    return is_line ? (og_divide_up(seen, 4) | 1) * 4 : seen | 1;
+}
+
+/* Of tiles of so many places: their cost, which is that of multiplying and of patches, or 0 if
+ * there can be none. */
+static double cost_of(const og_window_shape *s, const int32_t tile[OG_WINDOW_DIMS])
+{
+    enum { TILE_COST = 1024 }; /* of a patch's elements */
+    double tiles = 1, patch = 1;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const int64_t of = patch_of(&s->dims[i], tile[i], i == OG_WINDOW_DIMS - 1);
+        if (of > MOST_BOX)
+            return 0;
+        tiles *= (double)og_divide_up(s->dims[i].places, tile[i]);
+        patch *= (double)of;
+    }
+    return tiles * (TILE_COST + patch);
+}
+
+static bool choose_tile(og_window_shape *s)
+{
+    double best = 0;
+    for (int32_t width = LEAST_WIDTH; width <= OG_WINDOW_PLACES; width *= 2)
+        for (int32_t height = 1; width * height <= OG_WINDOW_PLACES; height *= 2) {
+            const int32_t tile[] = {OG_WINDOW_PLACES / width / height, height, width};
+            const double cost = cost_of(s, tile);
+            if (!cost || (best && cost >= best))
+                continue;
+            best = cost;
+            for (int i = 0; i < OG_WINDOW_DIMS; i++)
+                s->tile[i] = tile[i];
+        }
+    for (int i = 0; best && i < OG_WINDOW_DIMS; i++) {
+        s->patch[i] = (int32_t)patch_of(&s->dims[i], s->tile[i], i == OG_WINDOW_DIMS - 1);
+        s->tiles[i] = og_divide_up(s->dims[i].places, s->tile[i]);
+    }
+    return best > 0;
+}
+
+/* Filters of a tile: of fewer, threads spend more of their time with places. */
+static void choose_rows(og_window_shape *s)
+{
+    static const struct {
+        int32_t rows, cost;
+    } kinds[] = {{128, 100}, {64, 110}, {32, 150}};
+    int64_t best = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const int64_t tiles = og_divide_up(s->filters, kinds[i].rows);
+        const int64_t cost = tiles * kinds[i].rows * kinds[i].cost;
+        if (best && cost >= best)
+            continue;
+        best = cost;
+        s->rows = kinds[i].rows;
+        s->row_tiles = tiles;
+    }
+    s->x_stages = s->rows == 128 ? 3 : 4;
+}
+
+static int32_t steps_of(const og_window_shape *s, int32_t chunk)
+{
+    return (int32_t)og_divide_up(s->taps * (chunk / OG_WINDOW_STEP), 4) * 4;
+}
+
+static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
+{
+    const int64_t pitch = (int64_t)s->patch[0] * s->patch[1] * s->patch[2] * 4;
+    return og_divide_up(chunk * pitch, 128) * 128;
+}
+
+/* Shared memory of everything but patches. */
+static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
+{
+    return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk);
+}
+
+static int32_t stages_of(const og_window_shape *s, int32_t chunk)
+{
+    const int64_t barriers = 16 * (s->x_stages + MOST_PATCH_STAGES);
+    const int64_t room = SHARED_BYTES - barriers - other_bytes(s, chunk);
+    return (int32_t)og_min(MOST_PATCH_STAGES, room / patch_bytes(s, chunk));
+}
+
+/* Channels of a patch: those that leave the least to be padded, then the most. */
+static bool choose_chunk(og_window_shape *s)
+{
+    const int64_t all = og_divide_up(s->channels, OG_WINDOW_STEP);
+    int64_t best = 0;
+    for (int32_t count = 1; count <= all && count * OG_WINDOW_STEP <= MOST_BOX; count++) {
+        const int32_t chunk = count * OG_WINDOW_STEP;
+        const int64_t steps = all / count * steps_of(s, chunk);
+        if (all % count || stages_of(s, chunk) < 2 || (best && steps > best))
+            continue;
+        best = steps;
+        s->chunk = chunk;
+    }
+    if (!best)
+        return false;
+    s->steps = steps_of(s, s->chunk);
+    s->chunks = all * OG_WINDOW_STEP / s->chunk;
+    s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
+    s->patch_stages = stages_of(s, s->chunk);
+    s->shared_bytes = other_bytes(s, s->chunk) + s->patch_stages * patch_bytes(s, s->chunk) +
+                      16 * (s->x_stages + s->patch_stages);
+    return true;
+}
+
+/* Are most of the places of its tiles a result's? */
+static bool fills_tiles(const og_window_shape *s)
+{
+    double share = 1;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        share *= (double)s->dims[i].places / ((double)s->tiles[i] * s->tile[i]);
+    return share >= 0.4;
+}
+
+static bool is_beyond(const og_window_shape *s)
+{
+    double items = (double)s->batch * (double)s->groups * (double)s->row_tiles;
+    bool is = s->batch > MOST_EXTENT || (double)s->groups * (double)s->channels > MOST_EXTENT;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        items *= (double)s->tiles[i];
+        is |= s->dims[i].extent > MOST_EXTENT || llabs(s->dims[i].start) > MOST_EXTENT ||
+              s->dims[i].places > MOST_EXTENT;
+    }
+    return is || items > 0x1p40;
+}
+
+const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
+{
+    const char *refused = see_image(kernel, to);
+    if (refused)
+        return refused;
+    if (to->filters < LEAST_FILTERS)
+        return "few filters";
+    if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % OG_WINDOW_STEP))
+        return "few channels";
+    if (kernel->products[0].k < LEAST_K || kernel->products[0].k > MOST_K || to->taps > MOST_TAPS)
+        return "too few or too many terms";
+    choose_rows(to);
+    if (!choose_tile(to) || !choose_chunk(to))
+        return "windows larger than shared memory";
+    if (!fills_tiles(to))
+        return "few places";
+    if (is_beyond(to))
+        return "an extent beyond 30 bits";
+    to->copies = !is_fetchable(to);
+    to->items = to->batch * to->groups * to->row_tiles;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        to->items *= to->tiles[i];
+    return NULL;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_window_tile.h - a convolution as hopper_windows.cuh sees it: filters times an image of up to
+ * three dims of places, and the tiles that it takes.
+ */
+#ifndef OG_CUDA_WINDOW_TILE_H
+#define OG_CUDA_WINDOW_TILE_H
+
+#include "cuda/emit/cuda_emit.h"
+
+enum {
+    OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
+    OG_WINDOW_PLACES = 128, /* of a tile */
+    OG_WINDOW_STEP = 16     /* channels that are multiplied at once */
+};
+
+/* A dim of the image. Place i and tap j see element start + step * i + reach * j. */
+typedef struct {
+    int64_t extent, stride; /* in elements; what lies beyond the extent is 0 */
+    int64_t places, taps;
+    int64_t start, step, reach;
+} og_image_dim;
+
+typedef struct {
+    og_image_dim dims[OG_WINDOW_DIMS];
+    int64_t filters, channels, groups, batch; /* filters and channels of a group */
+    int64_t channel_stride, batch_stride, offset; /* of the image, in elements */
+    bool copies; /* TMA cannot fetch the image as it lies */
+
+    int64_t taps;
+    int32_t tile[OG_WINDOW_DIMS], patch[OG_WINDOW_DIMS];
+    int64_t tiles[OG_WINDOW_DIMS]; /* that the places take */
+    int32_t rows;                  /* filters of a tile */
+    int32_t chunk;                 /* channels of a patch */
+    int32_t steps;                 /* of 16 k, of a chunk */
+    int32_t patch_stages, x_stages;
+    int64_t row_tiles, chunks, k_padded, items;
+    int64_t shared_bytes;
+} og_window_shape;
+
+/* NULL, or why hopper_windows.cuh does not take the kernel, whose product is a convolution. Neither
+ * the batch nor how tensors lie decides. */
+const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to);
+
+#endif

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hopper_windows.cuh - a convolution of float32 on Hopper's tensor cores and pass 0, on tiles of
+ * OG_BM filters (rows) and OG_TILE_PLACES places (columns): a box of OG_TILE_D x OG_TILE_H x
+ * OG_TILE_W of them.
+ *
+ * Of OG_PATCH_CHANNELS channels at a time, all that the windows of a tile's places see is a *patch*: one
+ * box that TMA brings into shared memory, zeros where the image ends. A tap is an offset into the
+ * patch. Threads read 64 k of their places there, and split them in registers: hopper_chain.cuh.
+ * Filters were laid out in the order that this takes k in (og_lay_filters), and split
+ * (pairs_split.cuh):
+ *
+ *     k    chunks of channels; taps; channels of the chunk, 16 of them are a step
+ *
+ * Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
+ * for places. Thread 4 g + t of a warp holds places g and g + 8 of the warp's 16, and filters 2 t
+ * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one;
+ * while they work on a tile's first one, pass 0 has the tile before.
+ *
+ * A sum that is not finite or too small to be trusted is marked, and og_redo_windows computes it in
+ * plan.h's order. So a result's bits depend on what its window sees and on its filter alone.
+ *
+ * PARAMETERS
+ *   OG_BM        filters of a tile: 32, 64 or 128
+ *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16
+ *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
+ *   OG_TILE_D .. OG_TILE_W    places of a tile; OG_TILE_W is 16 or more
+ *   OG_STEP_D .. OG_STEP_W    what a place is in the image
+ *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
+ *   OG_PATCH_STAGES, OG_X_STAGES  that shared memory has room for
+ */
+#include "cuda/kernels/seen.cuh"
+#include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/hopper_chain.cuh"
+
+enum {
+    OG_WINDOW_GROUPS = 2, /* warpgroups that multiply, 64 places each */
+    OG_TILE_PLACES = 64 * OG_WINDOW_GROUPS,
+    OG_CONSUMERS = 128 * OG_WINDOW_GROUPS,
+    OG_WINDOW_THREADS = 128 + OG_CONSUMERS,
+    OG_PATCH_PITCH = 4 * OG_PATCH_W * OG_PATCH_H * OG_PATCH_D, /* bytes of a channel */
+    OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
+    OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
+    OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
+    OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_RING_BARRIERS_AT = OG_TABLE_AT + 4 * OG_STEPS,
+    OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
+    OG_CHUNK_BLOCKS = OG_STEPS / 4,
+    OG_MARK_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
+};
+static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
+static_assert(OG_TILE_D * OG_TILE_H * OG_TILE_W == OG_TILE_PLACES && OG_TILE_W % 16 == 0, "");
+
+/* TMA takes addresses that are multiples of 16 alone. */
+OG_FN bool og_redoes_all(const og_args &a)
+{
+    return !OG_COPIES_IMAGE && (uint64_t)a.image % 16 != 0;
+}
+
+/* ---- factors ------------------------------------------------------------------------------- */
+
+/* Element k of row (column) i of product `base`; what a window does not see is 0. */
+template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
+{
+    if constexpr (F::is_seen) {
+        og_seen_place row, by;
+        if (!F::find_row(a, base, i, row))
+            return 0.0f;
+        F::find_k(a, k, by);
+        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
+    } else {
+        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
+    }
+}
+
+/* Filters go to the scratch, a row of k in this kernel's order each. */
+OG_KERNEL(og_lay_filters, 256)
+{
+    const og_index number = (og_index)blockIdx.x * 256 + threadIdx.x;
+    if (number >= a.split_rows * a.k_padded)
+        return;
+    const og_index row = number / a.k_padded, k = number - row * a.k_padded;
+    const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
+    const int tap = step / (OG_PATCH_CHANNELS / 16);
+    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 + (int)(k % 16);
+    float x = 0.0f;
+    if (tap < a.taps && channel < a.channels)
+        x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
+    ((float *)a.x_copy)[number] = x;
+}
+
+OG_FN const og_element *og_x_row(const og_args &a, og_index row)
+{
+    return (const og_element *)a.x_copy + row * (int64_t)a.k_padded;
+}
+
+#if OG_COPIES_IMAGE
+/* The image goes to the scratch: (batch, channels, depth, height, a line of whole fours). */
+OG_KERNEL(og_lay_image, 256)
+{
+    const int64_t number = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    int64_t rest = number / a.image_line;
+    const int64_t w = number - rest * a.image_line;
+    const int64_t h = rest % a.image_height;
+    rest /= a.image_height;
+    const int64_t d = rest % a.image_depth;
+    rest /= a.image_depth;
+    const int64_t channel = rest % a.image_channels, b = rest / a.image_channels;
+    if (b >= a.image_batch)
+        return;
+    ((float *)a.image_copy)[number] =
+        w < a.image_width ? a.image[b * a.image_b + channel * a.image_c + d * a.image_d +
+                                    h * a.image_h + w * a.image_w]
+                          : 0.0f;
+}
+#endif
+
+/* ---- tiles --------------------------------------------------------------------------------- */
+
+/* Its first filter and place, of product `base`. */
+struct og_window_tile {
+    og_index base, m;
+    int d, h, w;
+};
+
+OG_FN og_window_tile og_find_window_tile(const og_args &a, og_index i)
+{
+    og_window_tile tile;
+    og_index rest = i / a.m_tiles;
+    tile.m = (i - rest * a.m_tiles) * OG_BM;
+    i = rest / a.tiles_w;
+    tile.w = (int)(rest - i * a.tiles_w) * OG_TILE_W;
+    rest = i / a.tiles_h;
+    tile.h = (int)(i - rest * a.tiles_h) * OG_TILE_H;
+    tile.base = rest / a.tiles_d;
+    tile.d = (int)(rest - tile.base * a.tiles_d) * OG_TILE_D;
+    return tile;
+}
+
+/* Place i of a tile. */
+struct og_window_place {
+    int d, h, w;
+};
+
+OG_FN og_window_place og_find_place(int i)
+{
+    return {i / (OG_TILE_W * OG_TILE_H), i / OG_TILE_W % OG_TILE_H, i % OG_TILE_W};
+}
+
+/* The first of the two that a consumer holds; the other one is 8 further. */
+OG_FN int og_first_place(int thread)
+{
+    return thread / 32 * 16 + thread % 32 / 4;
+}
+
+/* The number of a place among the columns of pass 0, which may be beyond its line. */
+OG_FN og_index og_find_column(const og_args &a, const og_window_tile &tile,
+                              const og_window_place &at)
+{
+    const og_index line = (og_index)(tile.d + at.d) * a.height + tile.h + at.h;
+    return line * a.line_pitch + tile.w + at.w;
+}
+
+/* Is a place of the tile, so far from it along W, one of the result's? */
+OG_FN bool og_is_there(const og_args &a, const og_window_tile &tile, const og_window_place &at,
+                       int further)
+{
+    return tile.d + at.d < a.depth && tile.h + at.h < a.height &&
+           tile.w + at.w + further < a.width;
+}
+
+/* ---- what tensor cores have left ------------------------------------------------------------- */
+
+/* In plan.h's order. */
+OG_FN float og_find_sum(const og_args &a, og_index base, og_index m, og_index n)
+{
+    float all = -0.0f, group = -0.0f;
+    for (og_index from = 0; from < a.k; from += 256) {
+        const og_index end = from + 256 < a.k ? from + 256 : a.k;
+        float p = 0.0f;
+        for (og_index k = from; k < end; k++)
+            p = fmaf(og_find_term<og_left0>(a, base, m, k), og_find_term<og_right0>(a, base, n, k),
+                     p);
+        group = group + p;
+        if (end % 4096 == 0 || end == a.k) {
+            all = all + group;
+            group = -0.0f;
+        }
+    }
+    return all;
+}
+
+/* Rows of a thread that are marked, of one of its places: all that are there, or by a.marks. */
+OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int second,
+                             const og_window_tile &at)
+{
+    const uint32_t there = og_rows_there(a.m - at.m - 2 * (thread % 4));
+    if (og_redoes_all(a))
+        return there;
+    const uint32_t *marks =
+        (const uint32_t *)a.marks + ((int64_t)tile * OG_CONSUMERS + thread) * OG_MARK_WORDS;
+    const uint32_t word = marks[OG_MARK_WORDS == 2 ? second : 0];
+    return (OG_MARK_WORDS == 2 || !second ? word : word >> 16) &
+           (OG_MARK_WORDS == 2 ? ~0u : 0xffffu) & there;
+}
+
+/* A warp looks at what a warp of og_multiply_windows has left of a tile. */
+OG_KERNEL(og_redo_windows, 256)
+{
+    og_await_launch();
+    if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
+        return;
+    const int lane = threadIdx.x % 32;
+    for (og_index i = (og_index)blockIdx.x * 8 + threadIdx.x / 32; i < a.items * 8;
+         i += (og_index)gridDim.x * 8) {
+        const og_index item = i / 8;
+        const int thread = (int)(i % 8) * 32 + lane;
+        if (!og_redoes_all(a) && !((const uint8_t *)a.flags)[i])
+            continue;
+        const og_window_tile tile = og_find_window_tile(a, item);
+        const og_window_place at = og_find_place(og_first_place(thread));
+        for (int second = 0; second < 2; second++) {
+            if (!og_is_there(a, tile, at, 8 * second))
+                continue;
+            const og_index n = og_find_column(a, tile, at) + 8 * second;
+            for (uint32_t marks = og_find_marks(a, item, thread, second, tile); marks;
+                 marks &= marks - 1) {
+                const og_index m = tile.m + 2 * (lane % 4) + og_row_of(__popc((marks & -marks) - 1));
+                og_vector_sums sums[1][1];
+                sums[0][0].e[0] = og_find_sum(a, tile.base, m, n);
+                og_finish_row<1>(a, tile.base, m, n, sums);
+            }
+        }
+    }
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- rings --------------------------------------------------------------------------------- */
+
+/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+struct og_window_rings {
+    uint32_t x, patches, table;
+    uint32_t x_full, x_empty, patch_full, patch_empty;
+};
+
+OG_FN og_window_rings og_start_window_rings(uint32_t base)
+{
+    og_window_rings rings;
+    rings.x = base;
+    rings.patches = base + OG_PATCHES_AT;
+    rings.table = base + OG_TABLE_AT;
+    rings.x_full = base + OG_RING_BARRIERS_AT;
+    rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
+    rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
+    rings.patch_empty = rings.patch_full + 8 * OG_PATCH_STAGES;
+    for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
+        og_barrier_init(rings.x_full + 8 * i, 1);
+        og_barrier_init(rings.x_empty + 8 * i, OG_CONSUMERS / 32); /* warps that read */
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_PATCH_STAGES; i++) {
+        og_barrier_init(rings.patch_full + 8 * i, 1);
+        og_barrier_init(rings.patch_empty + 8 * i, OG_CONSUMERS / 32);
+    }
+    return rings;
+}
+
+/* table[step]: bytes from where a place is in a patch to what the step's tap sees of its first
+ * channel. */
+OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
+{
+    for (int step = threadIdx.x; step < OG_STEPS; step += OG_WINDOW_THREADS) {
+        const int given = step / (OG_PATCH_CHANNELS / 16), tap = given < (int)a.taps ? given : 0;
+        const int w = tap % (int)a.taps_w, h = tap / (int)a.taps_w % (int)a.taps_h;
+        const int d = tap / (int)(a.taps_w * a.taps_h);
+        const int line = (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
+        table[step] = (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
+                                 step % (OG_PATCH_CHANNELS / 16) * 16 * OG_PATCH_PITCH);
+    }
+}
+
+OG_FN void og_produce_patches(const og_args &a, const og_window_rings &rings)
+{
+    og_ring_turn turn = {0, 1};
+    og_fetch_map(&a.image_map);
+    if (OG_COPIES_IMAGE)
+        og_await_launch();
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        const og_window_tile tile = og_find_window_tile(a, i);
+        const int b = (int)(tile.base / a.groups);
+        const int first = (int)((tile.base - b * a.groups) * a.channels);
+        for (int c = 0; c < (int)a.chunks; c++) {
+            og_barrier_wait(rings.patch_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.patch_full + 8 * turn.stage, OG_PATCH_BYTES);
+            og_copy_patch(rings.patches + turn.stage * OG_PATCH_STAGE, &a.image_map,
+                          tile.w * OG_STEP_W + (int)a.from_w, tile.h * OG_STEP_H + (int)a.from_h,
+                          tile.d * OG_STEP_D + (int)a.from_d, first + c * OG_PATCH_CHANNELS, b,
+                          rings.patch_full + 8 * turn.stage);
+            og_advance<OG_PATCH_STAGES>(turn);
+        }
+    }
+}
+
+OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
+{
+    og_ring_turn turn = {0, 1};
+    og_fetch_map(&a.x_map);
+    og_await_launch(); /* og_split */
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        const og_window_tile tile = og_find_window_tile(a, i);
+        const int plane = 2 * (int)(tile.base % a.groups);
+        for (int k = 0; k < (int)a.k_padded; k += 64) {
+            og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
+            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m, plane,
+                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
+            og_advance<OG_X_STAGES>(turn);
+        }
+    }
+}
+
+/* ---- consumers ------------------------------------------------------------------------------- */
+
+struct og_window_consumer {
+    og_window_rings rings;
+    uint32_t at; /* where the thread reads in a patch, from its beginning */
+    int block;   /* of the patch, the next to be read */
+    og_ring_turn patch, x;
+};
+
+OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, int thread)
+{
+    og_window_consumer c;
+    const og_window_place at = og_find_place(og_first_place(thread));
+    const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
+    c.rings = rings;
+    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) + 2 * (thread % 4) * OG_PATCH_PITCH;
+    c.block = 0;
+    c.patch = {0, 0};
+    c.x = {0, 0};
+    return c;
+}
+
+/* Reads the next block of places. All of it is in registers before the first conversion. */
+OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
+{
+    og_four v[4][2]; /* [step][place] */
+    const uint32_t stage = c.patch.stage;
+    if (c.block == 0)
+        og_barrier_wait(c.rings.patch_full + 8 * stage, c.patch.phase);
+    const og_four_words taps = og_load_shared_words(c.rings.table + 16 * c.block);
+    const uint32_t at = c.rings.patches + stage * OG_PATCH_STAGE + c.at;
+#pragma unroll
+    for (int step = 0; step < 4; step++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) /* channels 2 t, 2 t + 1, 2 t + 8, 2 t + 9 */
+                v[step][i].e[j] = og_load_shared_one(at + taps.e[step] + 4 * 8 * OG_STEP_W * i +
+                                                     (j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
+    if (++c.block == OG_CHUNK_BLOCKS) {
+        og_finish_loads();
+        og_release_stage(c.rings.patch_empty + 8 * stage);
+        og_advance<OG_PATCH_STAGES>(c.patch);
+        c.block = 0;
+    }
+    og_split_block(v, f);
+}
+
+/* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
+ * of hopper_pairs.cuh. */
+OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
+                         bool more, og_fragment &next)
+{
+    if (more) {
+        og_read_places(c, next);
+        og_ring_turn following = c.x;
+        og_advance<OG_X_STAGES>(following);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
+    }
+    og_products_wait<0>();
+    og_pin(chain);
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.x_empty + 8 * c.x.stage);
+    og_advance<OG_X_STAGES>(c.x);
+    og_add_scaled_chain(sum, chain, f);
+}
+
+/* ---- pass 0 ---------------------------------------------------------------------------------- */
+
+/* Rows 8 batch on of a thread's, for finish.cuh: two places, 8 apart. */
+template <int batch> struct og_places_part {
+    enum { rows = 8, vectors = 2, apart = 8 };
+    static const bool whole = false;
+
+    const og_held &sums;
+    const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or marked */
+    const og_offsets &product;
+    og_index m, n;
+    og_kept kept[2];
+
+    OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
+    {
+        og_offsets to = f.product;
+        const og_index row = f.m + og_row_of(8 * batch + r);
+        og_step_filters(a, row < a.m ? row : a.m - 1, to); /* what is the same for all places is read */
+        if (!OG_LINES)
+            og_step_row(a, f.n, to);
+        return to;
+    }
+    OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
+    {
+        return {0, !(f.skips[v] >> (8 * batch + r) & 1)};
+    }
+    OG_FN float sum(const og_places_part &f, int, int r, int v, int)
+    {
+        return f.sums[(4 * batch + r / 2) * 4 + 2 * v + r % 2];
+    }
+};
+
+/* Undoes the filters' scales; returns the rows (bit i) of place v that are not to be trusted. */
+OG_FN void og_unscale_filters(const float *scales, og_held &sum, uint32_t (&doubtful)[2])
+{
+    doubtful[0] = doubtful[1] = 0;
+#pragma unroll
+    for (int i = 0; i < OG_BM / 4; i++) {
+        const float scale = scales[og_row_of(i)];
+#pragma unroll
+        for (int v = 0; v < 2; v++) {
+            float &z = sum[i / 2 * 4 + 2 * v + i % 2];
+            const bool is_doubtful = og_is_doubtful(z);
+            z = z * scale;
+            if (is_doubtful || (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u)
+                doubtful[v] |= 1u << i;
+        }
+    }
+}
+
+/* Leaves word of what is marked for og_redo_windows. All of a warp come. */
+OG_FN void og_mark(const og_args &a, og_index tile, int thread, const uint32_t (&marks)[2])
+{
+    const bool any = __ballot_sync(0xffffffffu, (marks[0] | marks[1]) != 0) != 0;
+    const int64_t at = (int64_t)tile * OG_CONSUMERS + thread;
+    if (thread % 32 == 0)
+        ((uint8_t *)a.flags)[at / 32] = any;
+    if (!any)
+        return;
+    *(uint32_t *)a.any_redo = 1;
+    if (OG_MARK_WORDS == 2) {
+        ((uint32_t *)a.marks)[2 * at] = marks[0];
+        ((uint32_t *)a.marks)[2 * at + 1] = marks[1];
+    } else {
+        ((uint32_t *)a.marks)[at] = marks[0] | marks[1] << 16;
+    }
+}
+
+template <int batch>
+OG_FN void og_finish_places(const og_args &a, const og_held &sum, const uint32_t (&skips)[2],
+                            const og_offsets &product, og_index m, og_index n)
+{
+    og_places_part<batch> f = {sum, skips, product, m, n};
+    og_load_kept<8, false>(a, n, f.kept);
+    og_finish_fragment(a, f);
+}
+
+/* Pass 0 on tile i. */
+OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, og_held &sum)
+{
+    const og_window_tile tile = og_find_window_tile(a, i);
+    const og_window_place at = og_find_place(og_first_place(thread));
+    const og_index m = tile.m + 2 * (thread % 4), n = og_find_column(a, tile, at);
+    const uint32_t there = og_rows_there(a.m - m);
+    uint32_t skips[2];
+    og_await_launch(); /* og_split's x_scales */
+    og_unscale_filters((const float *)a.x_scales + (tile.base % a.groups) * a.m + m, sum, skips);
+#pragma unroll
+    for (int v = 0; v < 2; v++)
+        skips[v] &= og_is_there(a, tile, at, 8 * v) ? there : 0u;
+    og_mark(a, i, thread, skips);
+#pragma unroll
+    for (int v = 0; v < 2; v++)
+        skips[v] |= og_is_there(a, tile, at, 8 * v) ? ~there : ~0u;
+    og_offsets product = og_start();
+    og_seek_product(a, tile.base, product);
+    og_finish_places<0>(a, sum, skips, product, m, n);
+    if constexpr (OG_BM > 32)
+        og_finish_places<1>(a, sum, skips, product, m, n);
+    if constexpr (OG_BM > 64) {
+        og_finish_places<2>(a, sum, skips, product, m, n);
+        og_finish_places<3>(a, sum, skips, product, m, n);
+    }
+}
+
+/* ---- the kernel -------------------------------------------------------------------------------- */
+
+OG_FN void og_clear(og_held &sum)
+{
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = 0.0f;
+}
+
+OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
+{
+    const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
+    og_window_consumer c = og_start_window_consumer(rings, thread);
+    og_held chain, sum;
+    og_fragment f, g;
+    og_clear(chain);
+    og_clear(sum);
+    og_read_places(c, f);
+    og_barrier_wait(rings.x_full, 0);
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        const bool is_last = i + gridDim.x >= a.items;
+        og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+        if (i != (og_index)blockIdx.x)
+            og_end_places_tile(a, i - gridDim.x, thread, sum);
+        og_clear(sum);
+        og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
+        int b = 1;
+        for (; b + 1 < blocks; b += 2) {
+            og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_places(c, sum, chain, g, true, f);
+            og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
+        }
+        if (b < blocks) {
+            og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_places(c, sum, chain, g, !is_last, f);
+        } else {
+            f = g;
+        }
+    }
+    const og_index tiles = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
+    og_end_places_tile(a, blockIdx.x + tiles * gridDim.x, thread, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
+    og_multiply_windows(const __grid_constant__ og_args a)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
+    if (base % 1024)
+        __trap(); /* the swizzle is by address */
+    const og_window_rings rings = og_start_window_rings(base);
+    og_fill_step_table(a, (uint32_t *)(og_shared + OG_TABLE_AT));
+    og_publish_barriers();
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        og_give_registers<40>();
+        if (threadIdx.x == 0)
+            og_produce_patches(a, rings);
+        else if (threadIdx.x == 32)
+            og_produce_filters(a, rings);
+    } else {
+        og_take_registers<232>();
+        og_consume_patches(a, rings);
+    }
+}
+
+#else /* where there are no such instructions, the kernel is never asked */
+
+OG_KERNEL(og_multiply_windows, OG_WINDOW_THREADS)
+{
+    __trap();
+}
+
+#endif
