@@ -14,6 +14,7 @@
 #include "cuda/emit/cuda_window_tile.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { THREADS = 128 + 2 * OG_WINDOW_PLACES, LAY_THREADS = 256, CONSUMERS = 256 };
 
@@ -142,10 +143,9 @@ static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_index(e, "line_pitch", og_cuda_line_of(e->kernel));
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const og_image_dim *dim = &s->dims[i];
-        const int64_t back = dim->reach < 0 ? -dim->reach * (dim->taps - 1) : 0;
         add_letter_index(e, "tiles", i, s->tiles[i]);
-        add_letter_index(e, "from", i, dim->start - back);
-        add_letter_index(e, "tap", i, back);
+        add_letter_index(e, "from", i, dim->from);
+        add_letter_index(e, "tap", i, dim->back);
         add_letter_index(e, "taps", i, dim->taps);
         add_letter_index(e, "reach", i, dim->reach);
     }
@@ -163,6 +163,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_WIDTH", s->rows},
                                       {"OG_PATCH_CHANNELS", s->chunk},
                                       {"OG_STEPS", s->steps},
+                                      {"OG_SPREADS", s->spreads},
                                       {"OG_TILE_D", s->tile[0]},
                                       {"OG_TILE_H", s->tile[1]},
                                       {"OG_TILE_W", s->tile[2]},
@@ -221,9 +222,46 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
     return OGIVE_OK;
 }
 
+/* How far apart elements of an access may be; INT64_MAX: beyond all. */
+static int64_t reach_of(const og_space *space, const og_access *access)
+{
+    int64_t reach = 0, span;
+    for (int32_t d = 0; d < space->rank; d++)
+        if (__builtin_mul_overflow(llabs(access->stride[d]), space->extent[d] - 1, &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return INT64_MAX;
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (__builtin_mul_overflow(llabs(access->windows[w].stride), access->windows[w].extent - 1,
+                                   &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return INT64_MAX;
+    return reach;
+}
+
+/* Are there elements, or numbers of rows, columns or items, beyond 31 bits? What is not there has
+ * numbers up to a tile beyond the last, and is not touched. */
+static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
+{
+    const int64_t most = INT32_MAX - (1 << 16);
+    const og_matrices padded = og_cuda_matrices_of(kernel);
+    int64_t image = og_cuda_times(s->batch - 1, llabs(s->batch_stride)) +
+                    og_cuda_times(s->groups * s->channels - 1, llabs(s->channel_stride));
+    bool is = false;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const og_image_dim *dim = &s->dims[i];
+        image = og_min(image, most) + og_cuda_times(dim->extent, llabs(dim->stride));
+        is |= dim->extent > most / (1 + llabs(dim->stride));
+    }
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        is |= reach_of(&kernel->space, &kernel->accesses[i]) > most;
+    return is || image > most || s->items > most / 8 || padded.n > most / 2 ||
+           og_cuda_times(padded.batch, padded.m) > most ||
+           og_cuda_times(s->groups * s->filters, s->k_padded) > most ||
+           reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
+}
+
 ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
 {
-    const int64_t most = INT32_MAX / 2;
     og_window_shape s;
     og_cuda_see_windows(e->kernel, &s);
     if (og_cuda_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
@@ -231,8 +269,7 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     e->out->tensor_products = 3;
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;
-    e->wide |= og_cuda_product_needs_wide(e->kernel, false) || s.items > most / 8 ||
-               s.groups * s.filters * s.k_padded > most;
+    e->wide = needs_wide(e->kernel, &s);
     add_numbers(e, &s);
     og_cuda_add_finish_numbers(e, false);
     add_arguments(e, &s);

@@ -176,12 +176,30 @@ static bool is_fetchable(const og_window_shape *s)
     return fits;
 }
 
-/* What the windows of so many places see. Of a line's fours and of lines the number is odd: then
- * threads that read at once have different banks of shared memory. */
+/* Where patches begin. Along a line that is a multiple of 16 bytes: TMA takes no other (H200). */
+static void place_patches(og_window_shape *s)
+{
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        og_image_dim *dim = &s->dims[i];
+        dim->back = dim->reach < 0 ? -dim->reach * (dim->taps - 1) : 0;
+        dim->from = dim->start - dim->back;
+        if (i < OG_WINDOW_DIMS - 1)
+            continue;
+        const int64_t lead = dim->from & 3;
+        dim->from -= lead;
+        dim->back += lead;
+    }
+}
+
+/* What the windows of so many places see. Threads that read at once, of four channels that are one
+ * or two apart, should have different banks of shared memory: lines have a number of fours that is
+ * no multiple of four, and the number of lines is odd. */
 static int64_t patch_of(const og_image_dim *dim, int32_t places, bool is_line)
 {
-    const int64_t seen = (places - 1) * dim->step + llabs(dim->reach) * (dim->taps - 1) + 1;
-    return is_line ? (og_divide_up(seen, 4) | 1) * 4 : seen | 1;
+    const int64_t lead = dim->start - dim->from - (dim->reach < 0 ? llabs(dim->reach) * (dim->taps - 1) : 0);
+    const int64_t seen = lead + (places - 1) * dim->step + llabs(dim->reach) * (dim->taps - 1) + 1;
+    const int64_t fours = og_divide_up(seen, 4);
+    return is_line ? (fours + (fours % 4 == 0)) * 4 : seen | 1;
 }
 
 /* Of tiles of so many places: their cost, which is that of multiplying and of patches, or 0 if
@@ -217,6 +235,7 @@ static bool choose_tile(og_window_shape *s)
         s->patch[i] = (int32_t)patch_of(&s->dims[i], s->tile[i], i == OG_WINDOW_DIMS - 1);
         s->tiles[i] = og_divide_up(s->dims[i].places, s->tile[i]);
     }
+    s->spreads = s->patch[OG_WINDOW_DIMS - 1] % 8 == 0;
     return best > 0;
 }
 
@@ -320,6 +339,7 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
     if (kernel->products[0].k < LEAST_K || kernel->products[0].k > MOST_K || to->taps > MOST_TAPS)
         return "too few or too many terms";
     choose_rows(to);
+    place_patches(to);
     if (!choose_tile(to) || !choose_chunk(to))
         return "windows larger than shared memory";
     if (!fills_tiles(to))

@@ -19,6 +19,8 @@ typedef struct {
     int64_t extent, stride; /* in elements; what lies beyond the extent is 0 */
     int64_t places, taps;
     int64_t start, step, reach;
+    int64_t from; /* where the patch of the first places begins; */
+    int64_t back; /* what tap 0 of them sees is so far into it */
 } og_image_dim;
 
 typedef struct {
@@ -32,6 +34,7 @@ typedef struct {
     int64_t tiles[OG_WINDOW_DIMS]; /* that the places take */
     int32_t rows;                  /* filters of a tile */
     int32_t chunk;                 /* channels of a patch */
+    bool spreads;                  /* in each 16 of k, a thread's channels are 4 apart */
     int32_t steps;                 /* of 16 k, of a chunk */
     int32_t patch_stages, x_stages;
     int64_t row_tiles, chunks, k_padded, items;

@@ -24,6 +24,8 @@
  *   OG_BM        filters of a tile: 32, 64 or 128
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
+ *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t, 2 t + 1,
+ *                2 t + 8 and 2 t + 9. Whichever has it read from different banks
  *   OG_TILE_D .. OG_TILE_W    places of a tile; OG_TILE_W is 16 or more
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
@@ -73,6 +75,12 @@ template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_
     }
 }
 
+/* The channel that is number i of a step. */
+OG_FN int og_channel_at(int i)
+{
+    return OG_SPREADS ? i % 8 / 2 + 4 * (i % 2 + i / 8 * 2) : i;
+}
+
 /* Filters go to the scratch, a row of k in this kernel's order each. */
 OG_KERNEL(og_lay_filters, 256)
 {
@@ -82,7 +90,7 @@ OG_KERNEL(og_lay_filters, 256)
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
     const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
     const int tap = step / (OG_PATCH_CHANNELS / 16);
-    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 + (int)(k % 16);
+    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 + og_channel_at((int)(k % 16));
     float x = 0.0f;
     if (tap < a.taps && channel < a.channels)
         x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
@@ -334,7 +342,7 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     const og_window_place at = og_find_place(og_first_place(thread));
     const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
     c.rings = rings;
-    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) + 2 * (thread % 4) * OG_PATCH_PITCH;
+    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) + og_channel_at(2 * (thread % 4)) * OG_PATCH_PITCH;
     c.block = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
@@ -355,9 +363,9 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) /* channels 2 t, 2 t + 1, 2 t + 8, 2 t + 9 */
+            for (int j = 0; j < 4; j++)
                 v[step][i].e[j] = og_load_shared_one(at + taps.e[step] + 4 * 8 * OG_STEP_W * i +
-                                                     (j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
+                                                     og_channel_at(j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
     if (++c.block == OG_CHUNK_BLOCKS) {
         og_finish_loads();
         og_release_stage(c.rings.patch_empty + 8 * stage);
@@ -389,106 +397,144 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 /* ---- pass 0 ---------------------------------------------------------------------------------- */
 
 /* Rows 8 batch on of a thread's, for finish.cuh: two places, 8 apart. */
-template <int batch> struct og_places_part {
+template <int batch, bool is_whole> struct og_places_part {
     enum { rows = 8, vectors = 2, apart = 8 };
-    static const bool whole = false;
+    static const bool whole = is_whole;
 
     const og_held &sums;
-    const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or marked */
+    const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or lost */
     const og_offsets &product;
     og_index m, n;
+    float scales[8];
     og_kept kept[2];
 
     OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
     {
         og_offsets to = f.product;
         const og_index row = f.m + og_row_of(8 * batch + r);
-        og_step_filters(a, row < a.m ? row : a.m - 1, to); /* what is the same for all places is read */
+        og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         if (!OG_LINES)
             og_step_row(a, f.n, to);
         return to;
     }
     OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
     {
-        return {0, !(f.skips[v] >> (8 * batch + r) & 1)};
+        return {0, whole || !(f.skips[v] >> (8 * batch + r) & 1)};
     }
     OG_FN float sum(const og_places_part &f, int, int r, int v, int)
     {
-        return f.sums[(4 * batch + r / 2) * 4 + 2 * v + r % 2];
+        return f.sums[(4 * batch + r / 2) * 4 + 2 * v + r % 2] * f.scales[r];
     }
 };
 
-/* Undoes the filters' scales; returns the rows (bit i) of place v that are not to be trusted. */
-OG_FN void og_unscale_filters(const float *scales, og_held &sum, uint32_t (&doubtful)[2])
+/* Is the sum, or what it is with its filter's scale undone, not to be trusted? */
+OG_FN bool og_is_lost(float sum, float scale)
 {
-    doubtful[0] = doubtful[1] = 0;
+    return og_is_doubtful(sum) || (og_bits_f32(sum * scale) & 0x7fffffffu) >= 0x7f800000u;
+}
+
+/* The rows (bit i) of place v whose sums are lost. They mostly are none, which takes less to find
+ * than which. */
+OG_FN void og_find_lost(const float *scales, const og_held &sum, uint32_t (&lost)[2])
+{
+    uint32_t most = 0, least = ~0u;
+    lost[0] = lost[1] = 0;
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
         const float scale = scales[og_row_of(i)];
 #pragma unroll
         for (int v = 0; v < 2; v++) {
-            float &z = sum[i / 2 * 4 + 2 * v + i % 2];
-            const bool is_doubtful = og_is_doubtful(z);
-            z = z * scale;
-            if (is_doubtful || (og_bits_f32(z) & 0x7fffffffu) >= 0x7f800000u)
-                doubtful[v] |= 1u << i;
+            const float z = sum[i / 2 * 4 + 2 * v + i % 2];
+            const uint32_t bits = og_bits_f32(z * scale) & 0x7fffffffu;
+            const uint32_t below = (og_bits_f32(z) & 0x7fffffffu) - 1u;
+            most = bits > most ? bits : most;
+            least = below < least ? below : least;
         }
     }
+    if (most < 0x7f800000u && !og_is_doubtful(og_float_bits(least + 1u)))
+        return;
+#pragma unroll
+    for (int i = 0; i < OG_BM / 4; i++)
+#pragma unroll
+        for (int v = 0; v < 2; v++)
+            lost[v] |= og_is_lost(sum[i / 2 * 4 + 2 * v + i % 2], scales[og_row_of(i)]) ? 1u << i
+                                                                                        : 0u;
 }
 
-/* Leaves word of what is marked for og_redo_windows. All of a warp come. */
-OG_FN void og_mark(const og_args &a, og_index tile, int thread, const uint32_t (&marks)[2])
+/* Leaves word of what is lost for og_redo_windows; is there anything? All of a warp come. */
+OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (&lost)[2])
 {
-    const bool any = __ballot_sync(0xffffffffu, (marks[0] | marks[1]) != 0) != 0;
+    const bool any = __ballot_sync(0xffffffffu, (lost[0] | lost[1]) != 0) != 0;
     const int64_t at = (int64_t)tile * OG_CONSUMERS + thread;
     if (thread % 32 == 0)
         ((uint8_t *)a.flags)[at / 32] = any;
     if (!any)
-        return;
+        return false;
     *(uint32_t *)a.any_redo = 1;
     if (OG_MARK_WORDS == 2) {
-        ((uint32_t *)a.marks)[2 * at] = marks[0];
-        ((uint32_t *)a.marks)[2 * at + 1] = marks[1];
+        ((uint32_t *)a.marks)[2 * at] = lost[0];
+        ((uint32_t *)a.marks)[2 * at + 1] = lost[1];
     } else {
-        ((uint32_t *)a.marks)[at] = marks[0] | marks[1] << 16;
+        ((uint32_t *)a.marks)[at] = lost[0] | lost[1] << 16;
     }
+    return true;
 }
 
-template <int batch>
-OG_FN void og_finish_places(const og_args &a, const og_held &sum, const uint32_t (&skips)[2],
-                            const og_offsets &product, og_index m, og_index n)
+template <int batch, bool whole>
+OG_FN void og_finish_batch(const og_args &a, const float *scales, const og_held &sum,
+                           const uint32_t (&skips)[2], const og_offsets &product, og_index m,
+                           og_index n)
 {
-    og_places_part<batch> f = {sum, skips, product, m, n};
-    og_load_kept<8, false>(a, n, f.kept);
+    og_places_part<batch, whole> f = {sum, skips, product, m, n};
+#pragma unroll
+    for (int r = 0; r < 8; r++)
+        f.scales[r] = scales[og_row_of(8 * batch + r)];
+    og_load_kept<8, whole>(a, n, f.kept);
     og_finish_fragment(a, f);
 }
 
+/* All of a thread's rows. */
+template <bool whole>
+OG_FN void og_finish_places(const og_args &a, const float *scales, const og_held &sum,
+                            const uint32_t (&skips)[2], const og_offsets &product, og_index m,
+                            og_index n)
+{
+    og_finish_batch<0, whole>(a, scales, sum, skips, product, m, n);
+    if constexpr (OG_BM > 32)
+        og_finish_batch<1, whole>(a, scales, sum, skips, product, m, n);
+    if constexpr (OG_BM > 64) {
+        og_finish_batch<2, whole>(a, scales, sum, skips, product, m, n);
+        og_finish_batch<3, whole>(a, scales, sum, skips, product, m, n);
+    }
+}
+
 /* Pass 0 on tile i. */
-OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, og_held &sum)
+OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, const og_held &sum)
 {
     const og_window_tile tile = og_find_window_tile(a, i);
     const og_window_place at = og_find_place(og_first_place(thread));
     const og_index m = tile.m + 2 * (thread % 4), n = og_find_column(a, tile, at);
-    const uint32_t there = og_rows_there(a.m - m);
+    const float *scales = (const float *)a.x_scales + (tile.base % a.groups) * a.m + m;
+    const uint32_t rows = og_rows_there(a.m - m);
+    const uint32_t there[2] = {og_is_there(a, tile, at, 0) ? rows : 0u,
+                               og_is_there(a, tile, at, 8) ? rows : 0u};
     uint32_t skips[2];
     og_await_launch(); /* og_split's x_scales */
-    og_unscale_filters((const float *)a.x_scales + (tile.base % a.groups) * a.m + m, sum, skips);
-#pragma unroll
-    for (int v = 0; v < 2; v++)
-        skips[v] &= og_is_there(a, tile, at, 8 * v) ? there : 0u;
-    og_mark(a, i, thread, skips);
-#pragma unroll
-    for (int v = 0; v < 2; v++)
-        skips[v] |= og_is_there(a, tile, at, 8 * v) ? ~there : ~0u;
+    og_find_lost(scales, sum, skips);
+    skips[0] &= there[0];
+    skips[1] &= there[1];
+    const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
+                          tile.h + OG_TILE_H <= a.height && tile.w + OG_TILE_W <= a.width;
+    const bool lacks = og_mark(a, i, thread, skips);
     og_offsets product = og_start();
     og_seek_product(a, tile.base, product);
-    og_finish_places<0>(a, sum, skips, product, m, n);
-    if constexpr (OG_BM > 32)
-        og_finish_places<1>(a, sum, skips, product, m, n);
-    if constexpr (OG_BM > 64) {
-        og_finish_places<2>(a, sum, skips, product, m, n);
-        og_finish_places<3>(a, sum, skips, product, m, n);
+    if (is_whole && !lacks) {
+        og_finish_places<true>(a, scales, sum, skips, product, m, n);
+        return;
     }
+    skips[0] |= ~there[0];
+    skips[1] |= ~there[1];
+    og_finish_places<false>(a, scales, sum, skips, product, m, n);
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
@@ -510,11 +556,14 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_clear(sum);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = blockIdx.x;; i += gridDim.x) {
         const bool is_last = i + gridDim.x >= a.items;
-        og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+        if (i < a.items)
+            og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, thread, sum);
+        if (i >= a.items)
+            break;
         og_clear(sum);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
@@ -531,8 +580,6 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
             f = g;
         }
     }
-    const og_index tiles = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
-    og_end_places_tile(a, blockIdx.x + tiles * gridDim.x, thread, sum);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
