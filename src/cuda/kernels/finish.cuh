@@ -12,7 +12,8 @@
  *   f.n                    the column where the first vector begins
  *   f.kept[v]              what pass 0 reads in the columns of vector v, whatever the row is:
  *                          og_load_kept()
- *   F::find(f, a, r)       og_offsets of the first vector of row r
+ *   F::find(f, a, r)       og_offsets of the first vector of row r; of lines, of the row
+ *   F::column(f, a, v)     of lines: what vector v adds to it
  *   F::span(f, a, r, v)    the elements of vector v that are there
  *   F::sum(f, p, r, v, j)  the sum of product p that is element j of vector v
  * Where pass 0 reduces, the thread's columns are part of one run, and F has
@@ -65,16 +66,25 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 
 /* What pass 0 reads for a fragment. */
 template <class F> struct og_reads {
-    og_offsets at[F::rows]; /* of the rows' first vectors */
+    og_offsets at[F::rows]; /* F::find() */
+#if OG_LINES
+    og_offsets columns[F::vectors]; /* F::column(): found once, not again after each store */
+#endif
     og_loads0 x[F::rows][F::vectors];
 };
 
-/* Where vector v of row r is. Of lines at[r] is where the row begins. */
+/* Where vector v of row r is. */
 template <class F>
-OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
+OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
+#if OG_LINES
+#pragma unroll
+    for (int i = 0; i < OG_OPERANDS + OG_WINDOWS; i++)
+        at.o[i] += from.columns[v].o[i];
+#else
+    og_step_row(a, F::apart * v, at);
+#endif
     return at;
 }
 
@@ -82,12 +92,17 @@ OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> 
 template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
 {
     og_reads<F> to;
+#if OG_LINES
+#pragma unroll
+    for (int v = 0; v < F::vectors; v++)
+        to.columns[v] = F::column(f, a, v);
+#endif
 #pragma unroll
     for (int r = 0; r < F::rows; r++) {
         to.at[r] = F::find(f, a, r);
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, to, r, v);
+            const og_offsets at = og_find_vector(a, to, r, v);
             const og_span span = F::span(f, a, r, v);
             const bool is_quick =
                 F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
@@ -209,7 +224,7 @@ OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &f
     for (int r = 0; r < F::rows; r++)
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, from, r, v);
+            const og_offsets at = og_find_vector(a, from, r, v);
             if (F::whole) /* without a branch at each store the compiler computes all at once */
                 og_pass0::store_whole(a, at, &none, y[r][v]);
             else
@@ -247,6 +262,12 @@ template <int count, bool is_whole = false> struct og_row_part {
         og_seek_rows(a, f.index, at);
         if (!OG_LINES)
             og_step_row(a, f.n, at);
+        return at;
+    }
+    OG_FN og_offsets column(const og_row_part &f, const og_args &a, int v)
+    {
+        og_offsets at = og_start();
+        og_step_row(a, f.n + apart * v, at);
         return at;
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)

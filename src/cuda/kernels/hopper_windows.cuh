@@ -396,6 +396,13 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 
 /* ---- pass 0 ---------------------------------------------------------------------------------- */
 
+/* A thread's filters and its two places. */
+struct og_places {
+    og_index m, n;
+    const float *scales; /* that undo those of its filters */
+    og_offsets product, columns[2];
+};
+
 /* Rows 8 batch on of a thread's, for finish.cuh: two places, 8 apart. */
 template <int batch, bool is_whole> struct og_places_part {
     enum { rows = 8, vectors = 2, apart = 8 };
@@ -403,19 +410,23 @@ template <int batch, bool is_whole> struct og_places_part {
 
     const og_held &sums;
     const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or lost */
-    const og_offsets &product;
-    og_index m, n;
+    const og_places &at;
     float scales[8];
+    og_index n;
     og_kept kept[2];
 
     OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
     {
-        og_offsets to = f.product;
-        const og_index row = f.m + og_row_of(8 * batch + r);
+        og_offsets to = f.at.product;
+        const og_index row = f.at.m + og_row_of(8 * batch + r);
         og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         if (!OG_LINES)
             og_step_row(a, f.n, to);
         return to;
+    }
+    OG_FN og_offsets column(const og_places_part &f, const og_args &, int v)
+    {
+        return f.at.columns[v];
     }
     OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
     {
@@ -481,30 +492,29 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
 }
 
 template <int batch, bool whole>
-OG_FN void og_finish_batch(const og_args &a, const float *scales, const og_held &sum,
-                           const uint32_t (&skips)[2], const og_offsets &product, og_index m,
-                           og_index n)
+OG_FN void og_finish_batch(const og_args &a, const og_places &at, const og_held &sum,
+                           const uint32_t (&skips)[2])
 {
-    og_places_part<batch, whole> f = {sum, skips, product, m, n};
+    og_places_part<batch, whole> f = {sum, skips, at};
 #pragma unroll
     for (int r = 0; r < 8; r++)
-        f.scales[r] = scales[og_row_of(8 * batch + r)];
-    og_load_kept<8, whole>(a, n, f.kept);
+        f.scales[r] = at.scales[og_row_of(8 * batch + r)];
+    f.n = at.n;
+    og_load_kept<8, whole>(a, f.n, f.kept);
     og_finish_fragment(a, f);
 }
 
 /* All of a thread's rows. */
 template <bool whole>
-OG_FN void og_finish_places(const og_args &a, const float *scales, const og_held &sum,
-                            const uint32_t (&skips)[2], const og_offsets &product, og_index m,
-                            og_index n)
+OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held &sum,
+                            const uint32_t (&skips)[2])
 {
-    og_finish_batch<0, whole>(a, scales, sum, skips, product, m, n);
+    og_finish_batch<0, whole>(a, at, sum, skips);
     if constexpr (OG_BM > 32)
-        og_finish_batch<1, whole>(a, scales, sum, skips, product, m, n);
+        og_finish_batch<1, whole>(a, at, sum, skips);
     if constexpr (OG_BM > 64) {
-        og_finish_batch<2, whole>(a, scales, sum, skips, product, m, n);
-        og_finish_batch<3, whole>(a, scales, sum, skips, product, m, n);
+        og_finish_batch<2, whole>(a, at, sum, skips);
+        og_finish_batch<3, whole>(a, at, sum, skips);
     }
 }
 
@@ -512,29 +522,33 @@ OG_FN void og_finish_places(const og_args &a, const float *scales, const og_held
 OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, const og_held &sum)
 {
     const og_window_tile tile = og_find_window_tile(a, i);
-    const og_window_place at = og_find_place(og_first_place(thread));
-    const og_index m = tile.m + 2 * (thread % 4), n = og_find_column(a, tile, at);
-    const float *scales = (const float *)a.x_scales + (tile.base % a.groups) * a.m + m;
-    const uint32_t rows = og_rows_there(a.m - m);
-    const uint32_t there[2] = {og_is_there(a, tile, at, 0) ? rows : 0u,
-                               og_is_there(a, tile, at, 8) ? rows : 0u};
+    const og_window_place place = og_find_place(og_first_place(thread));
+    og_places at;
+    at.m = tile.m + 2 * (thread % 4);
+    at.n = og_find_column(a, tile, place);
+    at.scales = (const float *)a.x_scales + (tile.base % a.groups) * a.m + at.m;
+    const uint32_t rows = og_rows_there(a.m - at.m);
+    const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
+                               og_is_there(a, tile, place, 8) ? rows : 0u};
     uint32_t skips[2];
     og_await_launch(); /* og_split's x_scales */
-    og_find_lost(scales, sum, skips);
+    og_find_lost(at.scales, sum, skips);
     skips[0] &= there[0];
     skips[1] &= there[1];
     const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
                           tile.h + OG_TILE_H <= a.height && tile.w + OG_TILE_W <= a.width;
     const bool lacks = og_mark(a, i, thread, skips);
-    og_offsets product = og_start();
-    og_seek_product(a, tile.base, product);
+    at.product = at.columns[0] = at.columns[1] = og_start();
+    og_seek_product(a, tile.base, at.product);
+    og_step_row(a, at.n, at.columns[0]);
+    og_step_row(a, at.n + 8, at.columns[1]);
     if (is_whole && !lacks) {
-        og_finish_places<true>(a, scales, sum, skips, product, m, n);
+        og_finish_places<true>(a, at, sum, skips);
         return;
     }
     skips[0] |= ~there[0];
     skips[1] |= ~there[1];
-    og_finish_places<false>(a, scales, sum, skips, product, m, n);
+    og_finish_places<false>(a, at, sum, skips);
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
@@ -556,14 +570,11 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_clear(sum);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
-    for (og_index i = blockIdx.x;; i += gridDim.x) {
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         const bool is_last = i + gridDim.x >= a.items;
-        if (i < a.items)
-            og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+        og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, thread, sum);
-        if (i >= a.items)
-            break;
         og_clear(sum);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
@@ -580,6 +591,8 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
             f = g;
         }
     }
+    const og_index turns = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
+    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, thread, sum);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
