@@ -5,6 +5,7 @@
  * its filter alone. On the fake device cuda/shim_hopper.h multiplies.
  */
 #include "cuda_case.h"
+#include "cuda_compiled.h"
 
 #include <math.h>
 
@@ -52,10 +53,212 @@ static void test_exact(void **unused)
     end_cases("exact windows");
 }
 
+/* ---- other sums -------------------------------------------------------------------------- */
+
+/* conv2d(x, w, padding=1) of `batch` images, 3 x 3 taps. */
+typedef struct {
+    int64_t batch, channels, filters, height, width;
+} images;
+
+static int64_t count_x(const images *of)
+{
+    return of->batch * of->channels * of->height * of->width;
+}
+
+static int64_t count_y(const images *of)
+{
+    return of->batch * of->filters * of->height * of->width;
+}
+
+static void run_images(const images *of, ogive_precision precision, const float *x, const float *w,
+                       float *y)
+{
+    const ogive_options options = {.size = sizeof options, .precision = precision};
+    const int64_t shapes[][4] = {{of->batch, of->channels, of->height, of->width},
+                                 {of->filters, of->channels, 3, 3},
+                                 {of->batch, of->filters, of->height, of->width}};
+    const float *host[] = {x, w, NULL};
+    test_tensor at[3];
+    DLTensor *tensors[3];
+    void *memory[3];
+    size_t bytes[3];
+    ogive_error error;
+    for (int t = 0; t < 3; t++) {
+        bytes[t] = sizeof(float);
+        for (int d = 0; d < 4; d++)
+            bytes[t] *= (size_t)shapes[t][d];
+        memory[t] = device_alloc(bytes[t]);
+        if (host[t])
+            device_copy(memory[t], host[t], bytes[t]);
+        tensors[t] = test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 4, shapes[t], NULL);
+        tensors[t]->device = cuda_device;
+    }
+    TEST_OK(device_run(find_formula("conv2d(x, w, padding=1)"), tensors, 2, tensors + 2, 1,
+                       &options, &error),
+            error);
+    device_copy(y, memory[2], bytes[2]);
+    for (int t = 0; t < 3; t++)
+        device_free(memory[t]);
+}
+
+/* What place (h, w) of an image's filter is, in float64, and sum |x||w|. */
+static void find_place(const images *of, const float *x, const float *filter, int64_t h, int64_t w,
+                       double *sum, double *scale)
+{
+    *sum = *scale = 0;
+    for (int64_t c = 0; c < of->channels; c++)
+        for (int64_t tap = 0; tap < 9; tap++) {
+            int64_t at_h = h + tap / 3 - 1, at_w = w + tap % 3 - 1;
+            if (at_h < 0 || at_h >= of->height || at_w < 0 || at_w >= of->width)
+                continue;
+            double term = (double)x[(c * of->height + at_h) * of->width + at_w] * filter[c * 9 + tap];
+            *sum += term;
+            *scale += fabs(term);
+        }
+}
+
+static double find_error(const images *of, const float *x, const float *w, const float *y)
+{
+    const int64_t places = of->height * of->width;
+    double worst = 0;
+    for (int64_t i = 0; i < count_y(of); i++) {
+        double sum, scale;
+        int64_t image = i / places / of->filters, filter = i / places % of->filters;
+        find_place(of, x + image * of->channels * places, w + filter * of->channels * 9,
+                   i % places / of->width, i % of->width, &sum, &scale);
+        double e = fabs(y[i] - sum) / scale;
+        worst = e > worst || e != e ? e : worst;
+    }
+    return worst;
+}
+
+static float *new_floats(int64_t count, test_random *random)
+{
+    float *to = malloc((size_t)count * sizeof *to);
+    assert_non_null(to);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (float)test_random_range(random, -1, 1);
+    return to;
+}
+
+static void test_accuracy(void **unused)
+{
+    static const images shapes[] = {{2, 16, 32, 9, 18}, {1, 64, 130, 8, 16}, {1, 200, 64, 7, 33}};
+    test_random random = test_random_named("accuracy");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
+        const images *of = &shapes[i];
+        float *x = new_floats(count_x(of), &random);
+        float *w = new_floats(of->filters * of->channels * 9, &random);
+        float *y = new_floats(count_y(of), &random);
+        for (int64_t j = 0; j < count_x(of); j++)
+            x[j] *= j % 64 == 9 ? 0x1p12f : 1.0f;
+        run_images(of, OGIVE_FLOAT32, x, w, y);
+        double worst = device_computes() ? find_error(of, x, w, y) : 0;
+        printf("%lld channels, %lld filters: %.1e of sum |x||w|\n", (long long)of->channels,
+               (long long)of->filters, worst);
+        assert_true(worst <= 0x1p-20); /* as of products: test_cuda_wgmma.c */
+        free(x);
+        free(w);
+        free(y);
+    }
+}
+
+/* Numbers that tensor cores cannot hold are computed strictly, in the windows that see them alone;
+ * and an image has the bits that it has without others. */
+static void test_strangers(void **unused)
+{
+    static const images two = {2, 32, 40, 10, 20}, one = {1, 32, 40, 10, 20};
+    static const float strange[] = {INFINITY, NAN, 3e38f, -INFINITY, 1e-42f};
+    test_random random = test_random_named("strangers");
+    const int64_t places = two.height * two.width, image = two.channels * places;
+    float *x = new_floats(count_x(&two), &random), *w = new_floats(40 * 32 * 9, &random);
+    float *plain = new_floats(count_y(&two), &random), *strict = new_floats(count_y(&two), &random);
+    float *y = new_floats(count_y(&two), &random), *alone = new_floats(count_y(&one), &random);
+    bool seen[2 * 10 * 20] = {false};
+    (void)unused;
+    run_images(&two, OGIVE_FLOAT32, x, w, plain);
+    run_images(&one, OGIVE_FLOAT32, x + image, w, alone);
+    assert_true(!device_computes() ||
+                memcmp(alone, plain + count_y(&one), (size_t)count_y(&one) * sizeof *y) == 0);
+    for (size_t i = 0; i < TEST_COUNT(strange); i++) {
+        int64_t at = (int64_t)test_random_below(&random, (uint64_t)count_x(&two));
+        x[at] = strange[i];
+        for (int64_t h = -1; h <= 1; h++)
+            for (int64_t v = -1; v <= 1; v++) {
+                int64_t line = at % places / two.width + h, place = at % two.width + v;
+                if (line >= 0 && line < two.height && place >= 0 && place < two.width)
+                    seen[(at / image * two.height + line) * two.width + place] = true;
+            }
+    }
+    run_images(&two, OGIVE_FLOAT32, x, w, y);
+    run_images(&two, OGIVE_STRICT, x, w, strict);
+    for (int64_t i = 0; device_computes() && i < count_y(&two); i++) {
+        bool is_seen = seen[i / places / two.filters * places + i % places];
+        const float *want = is_seen && !(fabsf(strict[i]) < 1e30f) ? strict : plain;
+        if (is_seen && want == plain)
+            assert_true(fabsf(y[i] - strict[i]) <= 1e-4f); /* what is tiny has not lost it */
+        else
+            assert_true(y[i] == want[i] || (y[i] != y[i] && want[i] != want[i]));
+    }
+    float *const all[] = {x, w, plain, strict, y, alone};
+    for (size_t i = 0; i < TEST_COUNT(all); i++)
+        free(all[i]);
+}
+
+/* A filter that pairs of float16 cannot hold is computed strictly, as are images whose address is no
+ * multiple of 16 (test_exact's MISALIGNED). */
+static void test_wide_filters(void **unused)
+{
+    static const images of = {1, 16, 33, 8, 16};
+    test_random random = test_random_named("wide filters");
+    float *x = new_floats(count_x(&of), &random), *w = new_floats(33 * 16 * 9, &random);
+    float *y = new_floats(count_y(&of), &random), *strict = new_floats(count_y(&of), &random);
+    const int64_t places = of.height * of.width;
+    (void)unused;
+    for (int64_t i = 0; i < 16 * 9; i++) {
+        w[5 * 16 * 9 + i] *= i % 2 ? 1.0f : 1e-20f;
+        w[6 * 16 * 9 + i] = 0.0f;
+    }
+    run_images(&of, OGIVE_FLOAT32, x, w, y);
+    run_images(&of, OGIVE_STRICT, x, w, strict);
+    for (int64_t i = 0; device_computes() && i < places; i++) {
+        assert_true(y[5 * places + i] == strict[5 * places + i]);
+        assert_true(y[6 * places + i] == 0.0f);
+    }
+    float *const all[] = {x, w, strict, y};
+    for (size_t i = 0; i < TEST_COUNT(all); i++)
+        free(all[i]);
+}
+
+/* ---- what is compiled -------------------------------------------------------------------- */
+
+static void test_compile(void **unused)
+{
+    static const struct {
+        const char *text;
+        case_shape shapes[2];
+    } kinds[] = {
+        {"conv2d(x, w, padding=1)", {SHAPE(64, 64, 128, 128), SHAPE(64, 64, 3, 3)}},
+        {"tanh(conv2d(x, w, stride=2))", {SHAPE(16, 512, 57, 57), SHAPE(512, 512, 3, 3)}},
+        {"conv3d(x, w)", {SHAPE(8, 48, 64, 64, 64), SHAPE(24, 48, 3, 3, 3)}},
+        {"conv1d(x, w)", {SHAPE(32, 64, 131072), SHAPE(128, 64, 3)}},
+    };
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++)
+        compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows", 512);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_wide_filters),
     };
+    const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
+    if (only_compiles())
+        return cmocka_run_group_tests(compiled, NULL, NULL);
     return CASE_RUN(tests);
 }

@@ -297,6 +297,9 @@ static inline void og_products_commit()
 template <int groups> static inline void og_products_wait()
 {
 }
+static inline void og_pin_memory()
+{
+}
 template <int n> static inline void og_pin(float (&)[n])
 {
 }

@@ -217,6 +217,12 @@ template <int groups> OG_FN void og_products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
 
+/* The compiler may not read from memory earlier what is read after this place. */
+OG_FN void og_pin_memory()
+{
+    asm volatile("" ::: "memory");
+}
+
 /* The compiler may neither read d before this place nor move what it writes across. */
 OG_FN void og_pin(og_held &d)
 {

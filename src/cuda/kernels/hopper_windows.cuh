@@ -45,7 +45,8 @@ enum {
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
-    OG_RING_BARRIERS_AT = OG_TABLE_AT + 4 * OG_STEPS,
+    OG_SCALES_AT = OG_TABLE_AT + 4 * OG_STEPS, /* of a tile's filters, for each warp */
+    OG_RING_BARRIERS_AT = OG_SCALES_AT + OG_CONSUMERS / 32 * OG_BM * 4,
     OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_MARK_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
@@ -248,7 +249,7 @@ OG_KERNEL(og_redo_windows, 256)
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_window_rings {
-    uint32_t x, patches, table;
+    uint32_t x, patches, table, scales;
     uint32_t x_full, x_empty, patch_full, patch_empty;
 };
 
@@ -258,6 +259,7 @@ OG_FN og_window_rings og_start_window_rings(uint32_t base)
     rings.x = base;
     rings.patches = base + OG_PATCHES_AT;
     rings.table = base + OG_TABLE_AT;
+    rings.scales = base + OG_SCALES_AT;
     rings.x_full = base + OG_RING_BARRIERS_AT;
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
@@ -399,26 +401,33 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 /* A thread's filters and its two places. */
 struct og_places {
     og_index m, n;
-    const float *scales; /* that undo those of its filters */
+    uint32_t scales; /* where those that undo its filters' are, in shared memory */
     og_offsets product, columns[2];
 };
 
-/* Rows 8 batch on of a thread's, for finish.cuh: two places, 8 apart. */
+/* Of rows 2 i and 2 i + 1 of a thread. */
+OG_FN float2 og_scales_of(uint32_t scales, int i)
+{
+    return og_load_shared_two(scales + 4 * og_row_of(2 * i));
+}
+
+/* Rows 4 batch on of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
+ * wait in memory: products are under way meanwhile. */
 template <int batch, bool is_whole> struct og_places_part {
-    enum { rows = 8, vectors = 2, apart = 8 };
+    enum { rows = 4, vectors = 2, apart = 8 };
     static const bool whole = is_whole;
 
     const og_held &sums;
     const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or lost */
     const og_places &at;
-    float scales[8];
+    float scales[rows];
     og_index n;
     og_kept kept[2];
 
     OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
     {
         og_offsets to = f.at.product;
-        const og_index row = f.at.m + og_row_of(8 * batch + r);
+        const og_index row = f.at.m + og_row_of(4 * batch + r);
         og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         if (!OG_LINES)
             og_step_row(a, f.n, to);
@@ -430,11 +439,11 @@ template <int batch, bool is_whole> struct og_places_part {
     }
     OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
     {
-        return {0, whole || !(f.skips[v] >> (8 * batch + r) & 1)};
+        return {0, whole || !(f.skips[v] >> (4 * batch + r) & 1)};
     }
     OG_FN float sum(const og_places_part &f, int, int r, int v, int)
     {
-        return f.sums[(4 * batch + r / 2) * 4 + 2 * v + r % 2] * f.scales[r];
+        return f.sums[(2 * batch + r / 2) * 4 + 2 * v + r % 2] * f.scales[r];
     }
 };
 
@@ -446,30 +455,26 @@ OG_FN bool og_is_lost(float sum, float scale)
 
 /* The rows (bit i) of place v whose sums are lost. They mostly are none, which takes less to find
  * than which. */
-OG_FN void og_find_lost(const float *scales, const og_held &sum, uint32_t (&lost)[2])
+OG_FN void og_find_lost(uint32_t scales, const og_held &sum, uint32_t (&lost)[2])
 {
     uint32_t most = 0, least = ~0u;
     lost[0] = lost[1] = 0;
 #pragma unroll
-    for (int i = 0; i < OG_BM / 4; i++) {
-        const float scale = scales[og_row_of(i)];
-#pragma unroll
-        for (int v = 0; v < 2; v++) {
-            const float z = sum[i / 2 * 4 + 2 * v + i % 2];
-            const uint32_t bits = og_bits_f32(z * scale) & 0x7fffffffu;
-            const uint32_t below = (og_bits_f32(z) & 0x7fffffffu) - 1u;
-            most = bits > most ? bits : most;
-            least = below < least ? below : least;
-        }
+    for (int i = 0; i < OG_HELD; i++) {
+        const float2 two = og_scales_of(scales, i / 4);
+        const uint32_t bits = og_bits_f32(sum[i] * (i % 2 ? two.y : two.x)) & 0x7fffffffu;
+        const uint32_t below = (og_bits_f32(sum[i]) & 0x7fffffffu) - 1u;
+        most = bits > most ? bits : most;
+        least = below < least ? below : least;
     }
     if (most < 0x7f800000u && !og_is_doubtful(og_float_bits(least + 1u)))
         return;
 #pragma unroll
-    for (int i = 0; i < OG_BM / 4; i++)
-#pragma unroll
-        for (int v = 0; v < 2; v++)
-            lost[v] |= og_is_lost(sum[i / 2 * 4 + 2 * v + i % 2], scales[og_row_of(i)]) ? 1u << i
-                                                                                        : 0u;
+    for (int i = 0; i < OG_HELD; i++) {
+        const float2 two = og_scales_of(scales, i / 4);
+        const bool is_lost = og_is_lost(sum[i], i % 2 ? two.y : two.x);
+        lost[i / 2 % 2] |= is_lost ? 1u << (i / 4 * 2 + i % 2) : 0u;
+    }
 }
 
 /* Leaves word of what is lost for og_redo_windows; is there anything? All of a warp come. */
@@ -497,41 +502,59 @@ OG_FN void og_finish_batch(const og_args &a, const og_places &at, const og_held 
 {
     og_places_part<batch, whole> f = {sum, skips, at};
 #pragma unroll
-    for (int r = 0; r < 8; r++)
-        f.scales[r] = at.scales[og_row_of(8 * batch + r)];
+    for (int r = 0; r < 4; r += 2) {
+        const float2 two = og_scales_of(at.scales, 2 * batch + r / 2);
+        f.scales[r] = two.x;
+        f.scales[r + 1] = two.y;
+    }
     f.n = at.n;
     og_load_kept<8, whole>(a, f.n, f.kept);
     og_finish_fragment(a, f);
 }
 
-/* All of a thread's rows. */
-template <bool whole>
+/* Batches first .. of a thread's rows. */
+template <int first, bool whole>
 OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held &sum,
                             const uint32_t (&skips)[2])
 {
-    og_finish_batch<0, whole>(a, at, sum, skips);
-    if constexpr (OG_BM > 32)
-        og_finish_batch<1, whole>(a, at, sum, skips);
-    if constexpr (OG_BM > 64) {
-        og_finish_batch<2, whole>(a, at, sum, skips);
-        og_finish_batch<3, whole>(a, at, sum, skips);
-    }
+    og_finish_batch<first, whole>(a, at, sum, skips);
+    og_pin_memory();
+    if constexpr (first + 1 < OG_BM / 16)
+        og_finish_places<first + 1, whole>(a, at, sum, skips);
 }
 
-/* Pass 0 on tile i. */
-OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, const og_held &sum)
+/* Brings the scales of rows from `row` on into the warp's part of shared memory, if they are not
+ * there. */
+OG_FN void og_bring_scales(const og_args &a, og_index row, int thread, og_index &there)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    float *to = (float *)(og_shared + OG_SCALES_AT) + thread / 32 * OG_BM;
+    if (row == there)
+        return;
+    there = row;
+    og_await_launch(); /* og_split */
+    __syncwarp();
+#pragma unroll
+    for (int i = thread % 32; i < OG_BM; i += 32)
+        to[i] = ((const float *)a.x_scales)[row + i];
+    __syncwarp();
+}
+
+/* Pass 0 on tile i. scales_of: see og_bring_scales(). */
+OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
+                              int thread, const og_held &sum, og_index &scales_of)
 {
     const og_window_tile tile = og_find_window_tile(a, i);
     const og_window_place place = og_find_place(og_first_place(thread));
     og_places at;
     at.m = tile.m + 2 * (thread % 4);
     at.n = og_find_column(a, tile, place);
-    at.scales = (const float *)a.x_scales + (tile.base % a.groups) * a.m + at.m;
+    at.scales = rings.scales + 4 * (thread / 32 * OG_BM + 2 * (thread % 4));
     const uint32_t rows = og_rows_there(a.m - at.m);
     const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
                                og_is_there(a, tile, place, 8) ? rows : 0u};
     uint32_t skips[2];
-    og_await_launch(); /* og_split's x_scales */
+    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, thread, scales_of);
     og_find_lost(at.scales, sum, skips);
     skips[0] &= there[0];
     skips[1] &= there[1];
@@ -543,12 +566,12 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, int thread, const og
     og_step_row(a, at.n, at.columns[0]);
     og_step_row(a, at.n + 8, at.columns[1]);
     if (is_whole && !lacks) {
-        og_finish_places<true>(a, at, sum, skips);
+        og_finish_places<0, true>(a, at, sum, skips);
         return;
     }
     skips[0] |= ~there[0];
     skips[1] |= ~there[1];
-    og_finish_places<false>(a, at, sum, skips);
+    og_finish_places<0, false>(a, at, sum, skips);
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
@@ -566,6 +589,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
     og_fragment f, g;
+    og_index scales_of = -1;
     og_clear(chain);
     og_clear(sum);
     og_read_places(c, f);
@@ -574,7 +598,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         const bool is_last = i + gridDim.x >= a.items;
         og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
-            og_end_places_tile(a, i - gridDim.x, thread, sum);
+            og_end_places_tile(a, i - gridDim.x, rings, thread, sum, scales_of);
         og_clear(sum);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
@@ -592,7 +616,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         }
     }
     const og_index turns = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
-    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, thread, sum);
+    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, rings, thread, sum, scales_of);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
