@@ -142,12 +142,17 @@ static void print_maps(const og_cuda_launch *launch, og_text *out)
         const og_cuda_map *m = &launch->maps[i];
         og_text_add(out,
                     "  map at %zu: %d+%zu dtype %d, %lld x %lld x %lld, pitch %lld, slab %lld, box "
-                    "%d x %d x %d, between %d, 256 %d, copy %d %zu %lld\n",
+                    "%d x %d x %d, between %d, 256 %d, copy %d %zu %lld",
                     m->at, (int)m->buffer, m->offset, (int)m->dtype, (long long)m->columns,
                     (long long)m->rows, (long long)m->depth, (long long)m->pitch_bytes,
                     (long long)m->slab_bytes, (int)m->box_columns, (int)m->box_rows,
                     (int)m->box_depth, (int)m->rows_between, m->fetches_256, m->may_copy,
                     m->copy_offset, (long long)m->copy_pitch_bytes);
+        for (int32_t d = 0; d < m->more; d++)
+            og_text_add(out, ", %lld at %lld", (long long)m->more_extent[d],
+                        (long long)m->more_bytes[d]);
+        og_text_add(out, m->more ? ", box %d%s\n" : "\n", (int)m->more_box,
+                    m->is_plain ? ", plain" : "");
     }
 }
 

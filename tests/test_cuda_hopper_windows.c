@@ -16,23 +16,49 @@ static const struct {
     case_shape shapes[3];
     case_layout layouts[2]; /* of x and w */
 } exact[] = {
-    {"conv2d(x, w, padding=1)", {SHAPE(2, 16, 12, 20), SHAPE(32, 16, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"relu(conv2d(x, w, b))", {SHAPE(2, 64, 11, 20), SHAPE(130, 64, 3, 3), SHAPE(130)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv2d(x, w, b, padding=2)", {SHAPE(1, 20, 9, 18), SHAPE(40, 20, 5, 3), SHAPE(40)}, {TRANSPOSED, TRANSPOSED}},
+    {"conv2d(x, w, padding=1)",
+     {SHAPE(2, 16, 12, 20), SHAPE(32, 16, 3, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"relu(conv2d(x, w, b))",
+     {SHAPE(2, 64, 11, 20), SHAPE(130, 64, 3, 3), SHAPE(130)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, b, padding=2)",
+     {SHAPE(1, 20, 9, 18), SHAPE(40, 20, 5, 3), SHAPE(40)},
+     {TRANSPOSED, TRANSPOSED}},
     {"conv2d(x, w, stride=2)", {SHAPE(2, 32, 17, 36), SHAPE(64, 32, 3, 3)}, {CONTIGUOUS, STRIDED}},
-    {"conv2d(x, w, stride=2)", {SHAPE(2, 64, 15, 36), SHAPE(32, 64, 1, 1)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv2d(x, w, padding=(2, 6), dilation=(2, 3))", {SHAPE(1, 32, 10, 24), SHAPE(32, 32, 3, 5)}, {CONTIGUOUS, PADDED}},
-    {"tanh(conv2d(x, w, groups=2, padding=1))", {SHAPE(2, 32, 9, 15), SHAPE(64, 16, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv2d(x, w, padding=1)", {SHAPE(2, 96, 8, 16), SHAPE(24, 96, 3, 3)}, {MISALIGNED, CONTIGUOUS}},
+    {"conv2d(x, w, stride=2)",
+     {SHAPE(2, 64, 15, 36), SHAPE(32, 64, 1, 1)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, padding=(2, 6), dilation=(2, 3))",
+     {SHAPE(1, 32, 10, 24), SHAPE(32, 32, 3, 5)},
+     {CONTIGUOUS, PADDED}},
+    {"tanh(conv2d(x, w, groups=2, padding=1))",
+     {SHAPE(2, 32, 9, 15), SHAPE(64, 16, 3, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, padding=1)",
+     {SHAPE(2, 96, 8, 16), SHAPE(24, 96, 3, 3)},
+     {MISALIGNED, CONTIGUOUS}},
     {"conv2d(x, w, padding=1)", {SHAPE(2, 16, 8, 17), SHAPE(32, 16, 3, 3)}, {SLICED, CONTIGUOUS}},
     {"conv2d(x, w)", {SHAPE(40, 30, 30), SHAPE(32, 40, 3, 3)}, {STRIDED, CONTIGUOUS}},
-    {"conv1d(x, w, b, 1, 2, 2)", {SHAPE(3, 16, 200), SHAPE(32, 16, 4), SHAPE(32)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"conv1d(x, w, b, 1, 2, 2)",
+     {SHAPE(3, 16, 200), SHAPE(32, 16, 4), SHAPE(32)},
+     {CONTIGUOUS, CONTIGUOUS}},
     {"conv1d(x, w, stride=3)", {SHAPE(2, 48, 300), SHAPE(70, 48, 5)}, {STILL_FIRST, CONTIGUOUS}},
-    {"conv3d(x, w, padding=1)", {SHAPE(1, 16, 5, 6, 20), SHAPE(32, 16, 3, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"sigmoid(conv_transpose2d(x, w, b))", {SHAPE(2, 32, 9, 20), SHAPE(32, 48, 3, 3), SHAPE(48)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv_transpose2d(x, w, stride=2, padding=1, output_padding=1)", {SHAPE(2, 32, 12, 18), SHAPE(32, 32, 5, 5)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv_transpose3d(x, w, stride=(1, 2, 1))", {SHAPE(1, 16, 4, 6, 14), SHAPE(16, 32, 3, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
-    {"conv_transpose1d(x, w, padding=2, dilation=2)", {SHAPE(2, 64, 130), SHAPE(64, 33, 3)}, {PADDED, CONTIGUOUS}},
+    {"conv3d(x, w, padding=1)",
+     {SHAPE(1, 16, 5, 6, 20), SHAPE(32, 16, 3, 3, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"sigmoid(conv_transpose2d(x, w, b))",
+     {SHAPE(2, 32, 9, 20), SHAPE(32, 48, 3, 3), SHAPE(48)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, stride=2, padding=1, output_padding=1)",
+     {SHAPE(2, 32, 12, 18), SHAPE(32, 32, 5, 5)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose3d(x, w, stride=(1, 2, 1))",
+     {SHAPE(1, 16, 4, 6, 14), SHAPE(16, 32, 3, 3, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose1d(x, w, padding=2, dilation=2)",
+     {SHAPE(2, 64, 130), SHAPE(64, 33, 3)},
+     {PADDED, CONTIGUOUS}},
 };
 
 static void test_exact(void **unused)
@@ -111,7 +137,8 @@ static void find_place(const images *of, const float *x, const float *filter, in
             int64_t at_h = h + tap / 3 - 1, at_w = w + tap % 3 - 1;
             if (at_h < 0 || at_h >= of->height || at_w < 0 || at_w >= of->width)
                 continue;
-            double term = (double)x[(c * of->height + at_h) * of->width + at_w] * filter[c * 9 + tap];
+            double term =
+                (double)x[(c * of->height + at_h) * of->width + at_w] * filter[c * 9 + tap];
             *sum += term;
             *scale += fabs(term);
         }
@@ -246,7 +273,8 @@ static void test_compile(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
-        compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows", 512);
+        compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows",
+                      512);
 }
 
 int main(int argc, char **argv)

@@ -224,6 +224,8 @@ static inline void og_copy_patch(unsigned to, const M *at, int w, int h, int d, 
     const unsigned long long channels = map.extents[3], *pitches = map.pitches;
     const char *first = (const char *)map.address;
     unsigned offset = 0;
+    if (w * (int)map.bytes % 16 || to % 128)
+        og_shim_link->fail("a patch that does not begin at a multiple of 16 bytes");
     for (unsigned i = 0; i < map.box[3]; i++)
         for (unsigned j = 0; j < map.box[2] * map.box[1]; j++)
             for (unsigned k = 0; k < map.box[0]; k++, offset += map.bytes) {
@@ -232,11 +234,10 @@ static inline void og_copy_patch(unsigned to, const M *at, int w, int h, int d, 
                                       channel < (long long)channels;
                 map.address = (unsigned long long)(first + b * (long long)pitches[3] +
                                                    channel * (long long)pitches[2]);
-                const char *from =
-                    is_there ? shim_find_element(map, (long long)w + k,
-                                                 (long long)h + j % map.box[1],
-                                                 (long long)d + j / map.box[1])
-                             : nullptr;
+                const char *from = is_there ? shim_find_element(map, (long long)w + k,
+                                                                (long long)h + j % map.box[1],
+                                                                (long long)d + j / map.box[1])
+                                            : nullptr;
 #ifdef OG_SHIM_CHECK
                 if (from)
                     og_shim_link->touch(from, map.bytes, 0);

@@ -28,10 +28,10 @@ static int64_t line_of(const og_window_shape *s)
 
 static int64_t copy_elements(const og_window_shape *s)
 {
-    int64_t count = og_cuda_times(s->batch, s->groups * s->channels);
+    int64_t count = og_times(s->batch, s->groups * s->channels);
     for (int i = 0; i < OG_WINDOW_DIMS - 1; i++)
-        count = og_cuda_times(count, s->dims[i].extent);
-    return og_cuda_times(count, line_of(s));
+        count = og_times(count, s->dims[i].extent);
+    return og_times(count, line_of(s));
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -42,13 +42,14 @@ static og_cuda_map image_map(const og_cuda_emitter *e, const og_window_shape *s)
     const og_image_dim *depth = &s->dims[0], *height = &s->dims[1], *width = &s->dims[2];
     const int64_t pitch = s->copies ? line_of(s) : height->extent > 1 ? height->stride : line_of(s);
     const int64_t slab = s->copies ? pitch * height->extent : depth->extent > 1 ? depth->stride : 4;
-    const int64_t channel = s->copies ? slab * depth->extent
+    const int64_t channel = s->copies                     ? slab * depth->extent
                             : s->groups * s->channels > 1 ? s->channel_stride
                                                           : 4;
-    const int64_t batch = s->copies     ? channel * s->groups * s->channels
+    const int64_t batch = s->copies      ? channel * s->groups * s->channels
                           : s->batch > 1 ? s->batch_stride
                                          : 4;
-    return (og_cuda_map){.buffer = s->copies ? OG_CUDA_SCRATCH : e->kernel->products[0].right.buffer,
+    return (og_cuda_map){.buffer =
+                             s->copies ? OG_CUDA_SCRATCH : e->kernel->products[0].right.buffer,
                          .offset = s->copies ? 0 : (size_t)s->offset * sizeof(float),
                          .dtype = OG_FLOAT32,
                          .columns = width->extent,
@@ -97,7 +98,7 @@ static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_region(e, "void", "flags", s->items * (CONSUMERS / 32));
     og_cuda_add_region(e, "void", "marks", s->items * CONSUMERS * (s->rows > 64 ? 8 : 4));
     const size_t copy = og_cuda_add_region(e, "void", "image_copy",
-                                           s->copies ? og_cuda_times(copy_elements(s), 4) : 0);
+                                           s->copies ? og_times(copy_elements(s), 4) : 0);
     if (s->copies)
         image_at->offset = copy;
 }
@@ -244,19 +245,19 @@ static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
 {
     const int64_t most = INT32_MAX - (1 << 16);
     const og_matrices padded = og_cuda_matrices_of(kernel);
-    int64_t image = og_cuda_times(s->batch - 1, llabs(s->batch_stride)) +
-                    og_cuda_times(s->groups * s->channels - 1, llabs(s->channel_stride));
+    int64_t image = og_times(s->batch - 1, llabs(s->batch_stride)) +
+                    og_times(s->groups * s->channels - 1, llabs(s->channel_stride));
     bool is = false;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const og_image_dim *dim = &s->dims[i];
-        image = og_min(image, most) + og_cuda_times(dim->extent, llabs(dim->stride));
+        image = og_min(image, most) + og_times(dim->extent, llabs(dim->stride));
         is |= dim->extent > most / (1 + llabs(dim->stride));
     }
     for (int32_t i = 0; i < kernel->access_count; i++)
         is |= reach_of(&kernel->space, &kernel->accesses[i]) > most;
     return is || image > most || s->items > most / 8 || padded.n > most / 2 ||
-           og_cuda_times(padded.batch, padded.m) > most ||
-           og_cuda_times(s->groups * s->filters, s->k_padded) > most ||
+           og_times(padded.batch, padded.m) > most ||
+           og_times(s->groups * s->filters, s->k_padded) > most ||
            reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
 }
 
@@ -264,7 +265,7 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
 {
     og_window_shape s;
     og_cuda_see_windows(e->kernel, &s);
-    if (og_cuda_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
+    if (og_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the filters' copy is larger than any memory");
     e->out->tensor_products = 3;
     e->vector = 1;

@@ -17,7 +17,7 @@ enum {
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
     MOST_PATCH_STAGES = 4,
-    WARPS = 8, /* that multiply */
+    WARPS = 8,                            /* that multiply */
     X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
 };
 
@@ -152,7 +152,7 @@ static const char *see_image(const og_kernel *kernel, og_window_shape *to)
         to->dims[i] = see_dim(kernel, p, tap_of[p]);
         if (!find_window(image, p))
             to->offset -= to->dims[i].start * to->dims[i].stride;
-        to->taps = og_cuda_times(to->taps, to->dims[i].taps);
+        to->taps = og_times(to->taps, to->dims[i].taps);
     }
     make_neighbours(&to->dims[OG_WINDOW_DIMS - 1]);
     return NULL;

@@ -25,9 +25,9 @@ typedef struct {
 
 typedef struct {
     og_image_dim dims[OG_WINDOW_DIMS];
-    int64_t filters, channels, groups, batch; /* filters and channels of a group */
+    int64_t filters, channels, groups, batch;     /* filters and channels of a group */
     int64_t channel_stride, batch_stride, offset; /* of the image, in elements */
-    bool copies; /* TMA cannot fetch the image as it lies */
+    bool copies;                                  /* TMA cannot fetch the image as it lies */
 
     int64_t taps;
     int32_t tile[OG_WINDOW_DIMS], patch[OG_WINDOW_DIMS];

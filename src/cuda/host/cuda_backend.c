@@ -368,7 +368,8 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
     OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
                 og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 3 + (uint32_t)map->more,
                 (void *)(uintptr_t)address, extents, pitches, box, steps, NONE,
-                map->is_plain ? NONE : SWIZZLE_128, map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
+                map->is_plain ? NONE : SWIZZLE_128,
+                map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
     return OGIVE_OK;
 }
 

@@ -3323,11 +3323,6 @@ OG_FN og_index og_divide(og_index index, const og_divisor &by)
     return by.magic ? (og_index)quotient : index;
 }
 
-/* og_uneven of plan.h. */
-struct og_uneven {
-    og_index bits, from, reach, width, count;
-};
-
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;
@@ -3502,17 +3497,6 @@ OG_FN float og_peak_f32(float a, float b)
     return y;
 #else
     return og_maximum_f32(a, b);
-#endif
-}
-
-/* The greater of two, NaN if one is; of two zeros +0. */
-OG_FN float og_greatest_f32(float a, float b)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    return og_peak_f32(a, b);
-#else
-    float most = og_maximum_f32(a, b);
-    return most == 0.0f ? og_float_bits(og_bits_f32(a) & og_bits_f32(b)) : most;
 #endif
 }
 
@@ -3726,11 +3710,6 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
-/* What place n moves by along dim d, where that is part of the source; 0: it is an argument. */
-template <int n, int d> struct og_known_stride {
-    enum { value = 0 };
-};
-
 /* Of a window: does it move by 1? */
 template <int n, int d> OG_FN constexpr bool og_moves_by_one()
 {
@@ -3746,8 +3725,6 @@ template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
         return 1;
     else if constexpr (og_moves_by_one<n, d>())
         return 1;
-    else if constexpr (og_known_stride<n, d>::value != 0)
-        return og_known_stride<n, d>::value;
     else
         return a.strides[n][d];
 }
@@ -3777,14 +3754,6 @@ OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
     }
 }
 
-/* og_uneven_sees() of plan.h. */
-OG_FN bool og_uneven_sees(const og_uneven &uneven, og_index rest)
-{
-    const og_index tap = rest & (((og_index)1 << uneven.bits) - 1), left = rest >> uneven.bits;
-    const og_index number = uneven.from + uneven.reach * tap - left;
-    return left < uneven.width && number >= 0 && number < uneven.count;
-}
-
 /* Does window w see an element, i further along the vector dim? Moves offset there. */
 template <int w, class Args>
 OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
@@ -3798,9 +3767,7 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
         seen = og_divide(p, a.windows[w].divisor);
     offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
-    if constexpr (og_operand<place>::divides == 2)
-        return sees && og_uneven_sees(a.uneven[w], p - seen * a.windows[w].divisor.extent);
-    else if constexpr (og_operand<place>::divides)
+    if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
     else
         return sees;
@@ -3949,7 +3916,7 @@ template <int n> OG_FN og_stored<n> &og_row_place(const og_args &a, const og_off
     "cuda/kernels/sums.cuh": r'''#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/results.cuh"
 
-enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK, OG_GREATEST };
+enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK }; /* OG_PEAK: no result shows the sign of a zero */
 
 OG_FN float og_exp_of(float x)
 {
@@ -4010,8 +3977,7 @@ template <> struct og_is_member<OG_NOWHERE> {
 template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og_reduction {
     typedef T number;
     typedef og_summed<r, T> summed;
-    enum { keeps = 0, is_most = kind == OG_MOST && sizeof(T) == sizeof(float) };
-    template <int other> using as = og_reduction<r, other, T, from, to, falls>;
+    enum { keeps = 0 };
 
     OG_FN T fold(T s, T x)
     {
@@ -4021,8 +3987,6 @@ template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og
             return og_most_of(s, x);
         else if constexpr (kind == OG_LEAST)
             return og_least_of(s, x);
-        else if constexpr (kind == OG_GREATEST)
-            return og_greatest_f32(s, x);
         else
             return og_peak_f32(s, x);
     }
@@ -4099,18 +4063,11 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
-template <class... Summed> struct og_numbers : Summed... {
-};
-
 template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
     typedef Sweep sweep;
     typedef Peaks peaks;
-    typedef og_numbers<typename R::summed...> sums;
+    struct sums : R::summed... {};
     enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
-    enum { are_most = (1 & ... & R::is_most) }; /* maxima of float32 */
-    /* The same values, reduced otherwise. */
-    template <int kind>
-    using as = og_all_sums<Sweep, Peaks, can_store, typename R::template as<kind>...>;
 
     OG_FN sums neutral()
     {
@@ -4130,12 +4087,6 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     OG_FN void merge(sums &s, const sums &other)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
-    }
-
-    /* Is one of them +0? */
-    OG_FN bool has_zero(const sums &s)
-    {
-        return (false | ... | (og_bits_f32(s.R::summed::x) == 0));
     }
 
     OG_FN sums down(const sums &s, int delta, int width)
@@ -5041,16 +4992,25 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 }
 
 template <class F> struct og_reads {
-    og_offsets at[F::rows]; /* of the rows' first vectors */
+    og_offsets at[F::rows]; /* F::find() */
+#if OG_LINES
+    og_offsets columns[F::vectors]; /* F::column(): found once, not again after each store */
+#endif
     og_loads0 x[F::rows][F::vectors];
 };
 
-/* Where vector v of row r is. Of lines at[r] is where the row begins. */
+/* Where vector v of row r is. */
 template <class F>
-OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> &from, int r, int v)
+OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-    og_step_row(a, (OG_LINES ? f.n : 0) + F::apart * v, at);
+#if OG_LINES
+#pragma unroll
+    for (int i = 0; i < OG_OPERANDS + OG_WINDOWS; i++)
+        at.o[i] += from.columns[v].o[i];
+#else
+    og_step_row(a, F::apart * v, at);
+#endif
     return at;
 }
 
@@ -5058,12 +5018,17 @@ OG_FN og_offsets og_find_vector(const og_args &a, const F &f, const og_reads<F> 
 template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
 {
     og_reads<F> to;
+#if OG_LINES
+#pragma unroll
+    for (int v = 0; v < F::vectors; v++)
+        to.columns[v] = F::column(f, a, v);
+#endif
 #pragma unroll
     for (int r = 0; r < F::rows; r++) {
         to.at[r] = F::find(f, a, r);
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, to, r, v);
+            const og_offsets at = og_find_vector(a, to, r, v);
             const og_span span = F::span(f, a, r, v);
             const bool is_quick =
                 F::whole || (OG_V > 1 && og_is_full(span) && og_loads0::is_aligned(a, at));
@@ -5176,7 +5141,7 @@ OG_FN void og_finish_fragment(const og_args &a, const F &f, const og_reads<F> &f
     for (int r = 0; r < F::rows; r++)
 #pragma unroll
         for (int v = 0; v < F::vectors; v++) {
-            const og_offsets at = og_find_vector(a, f, from, r, v);
+            const og_offsets at = og_find_vector(a, from, r, v);
             if (F::whole) /* without a branch at each store the compiler computes all at once */
                 og_pass0::store_whole(a, at, &none, y[r][v]);
             else
@@ -5210,6 +5175,12 @@ template <int count, bool is_whole = false> struct og_row_part {
         og_seek_rows(a, f.index, at);
         if (!OG_LINES)
             og_step_row(a, f.n, at);
+        return at;
+    }
+    OG_FN og_offsets column(const og_row_part &f, const og_args &a, int v)
+    {
+        og_offsets at = og_start();
+        og_step_row(a, f.n + apart * v, at);
         return at;
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
@@ -5418,7 +5389,7 @@ OG_FN typename P::sums og_combine(const Partials &from, int thread, og_index cou
     return og_combine_by_block<P>(from, thread, count);
 }
 ''',
-    "cuda/kernels/pairs_split.cuh": r'''#include "cuda/kernels/pairs.cuh"
+    "cuda/kernels/pairs_split.cuh": r'''#define OG_SPLIT_PADS 0
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
@@ -5521,6 +5492,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
+    const og_index terms = OG_SPLIT_PADS ? a.k_padded : a.k;
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();
@@ -5530,12 +5502,12 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     og_four kept[OG_SPLIT_FOURS];
 #pragma unroll
     for (int i = 0; i < OG_SPLIT_FOURS; i++) {
-        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), a.k, 0.0f);
+        kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), terms, 0.0f);
         most = og_find_most(most, kept[i]);
     }
 #else
-    for (og_index k = 4 * lane; k < a.k; k += 4 * lanes)
-        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f));
+    for (og_index k = 4 * lane; k < terms; k += 4 * lanes)
+        most = og_find_most(most, og_load_four(x, a.x_k, aligned, k, terms, 0.0f));
 #endif
     most = og_meet_row(a, most, true);
     uint32_t exponent = most & 0x7f800000u;
@@ -5548,7 +5520,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
             og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
 #else
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
-        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, a.k, 0.0f), there);
+        og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there);
 #endif
     /* A row of zeros has lost nothing, whatever w has. */
     const uint32_t lost = og_meet_row(a, s.weight, false);
@@ -7792,6 +7764,10 @@ template <int stages> OG_FN void og_advance(og_ring_turn &turn)
 
 typedef float og_held[OG_HELD];
 
+struct alignas(16) og_four_words {
+    uint32_t e[4];
+};
+
 template <int across> OG_FN uint64_t og_describe(uint32_t address)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(across ? 512 : 1) << 16 |
@@ -7867,6 +7843,16 @@ OG_FN void og_copy_box(uint32_t to, const og_map *map, int column, int row, int 
                  : "memory");
 }
 
+/* The same of a map of five dims. */
+OG_FN void og_copy_patch(uint32_t to, const og_map *map, int w, int h, int d, int c, int b,
+                         uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(to),
+                 "l"(map), "r"(w), "r"(h), "r"(d), "r"(c), "r"(b), "r"(barrier)
+                 : "memory");
+}
+
 /* The box goes to both blocks of a cluster, at the same place; each one's barrier counts it. */
 OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
                                uint32_t barrier, uint64_t policy)
@@ -7921,6 +7907,23 @@ OG_FN float2 og_load_shared_two(uint32_t at)
     return v;
 }
 
+OG_FN float og_load_shared_one(uint32_t at)
+{
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+
+OG_FN og_four_words og_load_shared_words(uint32_t at)
+{
+    og_four_words v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.e[0]), "=r"(v.e[1]), "=r"(v.e[2]), "=r"(v.e[3])
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
 OG_FN void og_finish_loads()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -7952,6 +7955,12 @@ OG_FN void og_products_commit()
 template <int groups> OG_FN void og_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+}
+
+/* The compiler may not read from memory earlier what is read after this place. */
+OG_FN void og_pin_memory()
+{
+    asm volatile("" ::: "memory");
 }
 
 /* The compiler may neither read d before this place nor move what it writes across. */
