@@ -907,6 +907,11 @@ OG_FN og_index og_divide(og_index index, const og_divisor &by)
     return by.magic ? (og_index)quotient : index;
 }
 
+/* og_uneven of plan.h. */
+struct og_uneven {
+    og_index bits, from, reach, width, count;
+};
+
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;
@@ -1228,6 +1233,11 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
+/* What place n moves by along dim d, where that is part of the source; 0: it is an argument. */
+template <int n, int d> struct og_known_stride {
+    enum { value = 0 };
+};
+
 /* Of a window: does it move by 1? */
 template <int n, int d> OG_FN constexpr bool og_moves_by_one()
 {
@@ -1243,6 +1253,8 @@ template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
         return 1;
     else if constexpr (og_moves_by_one<n, d>())
         return 1;
+    else if constexpr (og_known_stride<n, d>::value != 0)
+        return og_known_stride<n, d>::value;
     else
         return a.strides[n][d];
 }
@@ -1259,6 +1271,14 @@ OG_FN void og_move_all(const og_args &a, og_index i, og_offsets &at, og_indices<
     (og_move_one<n, d>(a, i, at), ...);
 }
 
+/* og_uneven_sees() of plan.h. */
+OG_FN bool og_uneven_sees(const og_uneven &uneven, og_index rest)
+{
+    const og_index tap = rest & (((og_index)1 << uneven.bits) - 1), left = rest >> uneven.bits;
+    const og_index number = uneven.from + uneven.reach * tap - left;
+    return left < uneven.width && number >= 0 && number < uneven.count;
+}
+
 /* Does window w see an element, i further along the vector dim? Moves offset there. */
 template <int w, class Args>
 OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
@@ -1272,7 +1292,9 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
         seen = og_divide(p, a.windows[w].divisor);
     offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
-    if constexpr (og_operand<place>::divides)
+    if constexpr (og_operand<place>::divides == 2)
+        return sees && og_uneven_sees(a.uneven[w], p - seen * a.windows[w].divisor.extent);
+    else if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
     else
         return sees;

@@ -3323,6 +3323,11 @@ OG_FN og_index og_divide(og_index index, const og_divisor &by)
     return by.magic ? (og_index)quotient : index;
 }
 
+/* og_uneven of plan.h. */
+struct og_uneven {
+    og_index bits, from, reach, width, count;
+};
+
 /* Elements [begin, end) of a vector are there. */
 struct og_span {
     int begin, end;
@@ -3497,6 +3502,17 @@ OG_FN float og_peak_f32(float a, float b)
     return y;
 #else
     return og_maximum_f32(a, b);
+#endif
+}
+
+/* The greater of two, NaN if one is; of two zeros +0. */
+OG_FN float og_greatest_f32(float a, float b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return og_peak_f32(a, b);
+#else
+    float most = og_maximum_f32(a, b);
+    return most == 0.0f ? og_float_bits(og_bits_f32(a) & og_bits_f32(b)) : most;
 #endif
 }
 
@@ -3710,6 +3726,11 @@ template <int n> OG_FN og_stored<n> *og_address(const og_args &a, const og_offse
     return (og_stored<n> *)a.p[n] + at.o[n];
 }
 
+/* What place n moves by along dim d, where that is part of the source; 0: it is an argument. */
+template <int n, int d> struct og_known_stride {
+    enum { value = 0 };
+};
+
 /* Of a window: does it move by 1? */
 template <int n, int d> OG_FN constexpr bool og_moves_by_one()
 {
@@ -3725,6 +3746,8 @@ template <int n, int d, class Args> OG_FN og_index og_stride(const Args &a)
         return 1;
     else if constexpr (og_moves_by_one<n, d>())
         return 1;
+    else if constexpr (og_known_stride<n, d>::value != 0)
+        return og_known_stride<n, d>::value;
     else
         return a.strides[n][d];
 }
@@ -3754,6 +3777,14 @@ OG_FN void og_seek(const og_args &a, og_index index, og_offsets &at)
     }
 }
 
+/* og_uneven_sees() of plan.h. */
+OG_FN bool og_uneven_sees(const og_uneven &uneven, og_index rest)
+{
+    const og_index tap = rest & (((og_index)1 << uneven.bits) - 1), left = rest >> uneven.bits;
+    const og_index number = uneven.from + uneven.reach * tap - left;
+    return left < uneven.width && number >= 0 && number < uneven.count;
+}
+
 /* Does window w see an element, i further along the vector dim? Moves offset there. */
 template <int w, class Args>
 OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
@@ -3767,7 +3798,9 @@ OG_FN bool og_look(const Args &a, const og_offsets &at, int i, og_index &offset)
         seen = og_divide(p, a.windows[w].divisor);
     offset += og_operand<place>::is_unit ? seen : seen * a.windows[w].stride;
     const bool sees = p >= 0 && seen < a.windows[w].extent;
-    if constexpr (og_operand<place>::divides)
+    if constexpr (og_operand<place>::divides == 2)
+        return sees && og_uneven_sees(a.uneven[w], p - seen * a.windows[w].divisor.extent);
+    else if constexpr (og_operand<place>::divides)
         return sees && seen * a.windows[w].divisor.extent == p;
     else
         return sees;
@@ -3916,7 +3949,7 @@ template <int n> OG_FN og_stored<n> &og_row_place(const og_args &a, const og_off
     "cuda/kernels/sums.cuh": r'''#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/results.cuh"
 
-enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK }; /* OG_PEAK: no result shows the sign of a zero */
+enum { OG_SUM, OG_MOST, OG_LEAST, OG_PEAK, OG_GREATEST };
 
 OG_FN float og_exp_of(float x)
 {
@@ -3977,7 +4010,8 @@ template <> struct og_is_member<OG_NOWHERE> {
 template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og_reduction {
     typedef T number;
     typedef og_summed<r, T> summed;
-    enum { keeps = 0 };
+    enum { keeps = 0, is_most = kind == OG_MOST && sizeof(T) == sizeof(float) };
+    template <int other> using as = og_reduction<r, other, T, from, to, falls>;
 
     OG_FN T fold(T s, T x)
     {
@@ -3987,6 +4021,8 @@ template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og
             return og_most_of(s, x);
         else if constexpr (kind == OG_LEAST)
             return og_least_of(s, x);
+        else if constexpr (kind == OG_GREATEST)
+            return og_greatest_f32(s, x);
         else
             return og_peak_f32(s, x);
     }
@@ -4063,11 +4099,18 @@ struct og_term : og_reduction<r, OG_SUM, T, from, to> {
     }
 };
 
+template <class... Summed> struct og_numbers : Summed... {
+};
+
 template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_sums {
     typedef Sweep sweep;
     typedef Peaks peaks;
-    struct sums : R::summed... {};
+    typedef og_numbers<typename R::summed...> sums;
     enum { count = sizeof...(R), stores = can_store, keeps = (0 | ... | R::keeps) };
+    enum { are_most = (1 & ... & R::is_most) }; /* maxima of float32 */
+    /* The same values, reduced otherwise. */
+    template <int kind>
+    using as = og_all_sums<Sweep, Peaks, can_store, typename R::template as<kind>...>;
 
     OG_FN sums neutral()
     {
@@ -4087,6 +4130,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     OG_FN void merge(sums &s, const sums &other)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
+    }
+
+    /* Is one of them +0? */
+    OG_FN bool has_zero(const sums &s)
+    {
+        return (false | ... | (og_bits_f32(s.R::summed::x) == 0));
     }
 
     OG_FN sums down(const sums &s, int delta, int width)
