@@ -58,7 +58,7 @@ def error_of(got, want):
 def compare(got, want, dtype, what, eager=None):
     """eager: the same by PyTorch's operations in float32. Where a formula is ill-conditioned (the
     exponential of a sum of products has the sum's absolute error as a relative one), these are as
-    far from float64, whoever computes: twice their error is allowed then."""
+    far from float64, whoever computes: three times their error is allowed then."""
     assert got.shape == want.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     assert got.dtype == dtype, f"{what}: {got.dtype}"
     assert torch.equal(got.isnan(), want.isnan()), f"{what}: NaN"
@@ -66,7 +66,7 @@ def compare(got, want, dtype, what, eager=None):
         return
     assert torch.equal(got.isinf(), want.isinf()), f"{what}: infinities"
     theirs = error_of(eager, want) if eager is not None and dtype == torch.float32 else 0.0
-    wrong, bound = error_of(got, want), max(TOLERANCE[dtype], 2 * theirs)
+    wrong, bound = error_of(got, want), max(TOLERANCE[dtype], 3 * theirs)
     assert wrong <= bound, f"{what}: off by {wrong:.2e} of the greatest; PyTorch's own {theirs:.2e}"
 
 
@@ -169,7 +169,10 @@ def check_apart(folder, name):
     """One case, in a process of its own: what it prints, and whether it is right."""
     done = subprocess.run([sys.executable, __file__, folder, name], capture_output=True, text=True,
                           env={**os.environ, "MAX_JOBS": "2"})
-    return done.stdout[:done.stdout.rfind("1 cases")] or done.stderr[-3000:], done.returncode == 0
+    text = done.stdout[:done.stdout.rfind("1 cases")]
+    if done.returncode != 0:
+        text += f"FAIL {name} ended with status {done.returncode}: {done.stderr[-3000:]}\n"
+    return text, done.returncode == 0
 
 
 def main():

@@ -163,7 +163,7 @@ OG_FN int og_first_place(int thread)
 }
 
 /* The number of a place among the columns of pass 0, which may be beyond its line. */
-OG_FN og_index og_find_column(const og_args &a, const og_window_tile &tile,
+OG_FN og_index og_find_place_column(const og_args &a, const og_window_tile &tile,
                               const og_window_place &at)
 {
     const og_index line = (og_index)(tile.d + at.d) * a.height + tile.h + at.h;
@@ -231,7 +231,7 @@ OG_KERNEL(og_redo_windows, 256)
         for (int second = 0; second < 2; second++) {
             if (!og_is_there(a, tile, at, 8 * second))
                 continue;
-            const og_index n = og_find_column(a, tile, at) + 8 * second;
+            const og_index n = og_find_place_column(a, tile, at) + 8 * second;
             for (uint32_t marks = og_find_marks(a, item, thread, second, tile); marks;
                  marks &= marks - 1) {
                 const og_index m = tile.m + 2 * (lane % 4) + og_row_of(__popc((marks & -marks) - 1));
@@ -497,7 +497,7 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
 }
 
 template <int batch, bool whole>
-OG_FN void og_finish_batch(const og_args &a, const og_places &at, const og_held &sum,
+OG_FN void og_finish_filters(const og_args &a, const og_places &at, const og_held &sum,
                            const uint32_t (&skips)[2])
 {
     og_places_part<batch, whole> f = {sum, skips, at};
@@ -517,7 +517,7 @@ template <int first, bool whole>
 OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held &sum,
                             const uint32_t (&skips)[2])
 {
-    og_finish_batch<first, whole>(a, at, sum, skips);
+    og_finish_filters<first, whole>(a, at, sum, skips);
     og_pin_memory();
     if constexpr (first + 1 < OG_BM / 16)
         og_finish_places<first + 1, whole>(a, at, sum, skips);
@@ -548,7 +548,7 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     const og_window_place place = og_find_place(og_first_place(thread));
     og_places at;
     at.m = tile.m + 2 * (thread % 4);
-    at.n = og_find_column(a, tile, place);
+    at.n = og_find_place_column(a, tile, place);
     at.scales = rings.scales + 4 * (thread / 32 * OG_BM + 2 * (thread % 4));
     const uint32_t rows = og_rows_there(a.m - at.m);
     const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
@@ -576,7 +576,7 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
 
 /* ---- the kernel -------------------------------------------------------------------------------- */
 
-OG_FN void og_clear(og_held &sum)
+OG_FN void og_clear_sums(og_held &sum)
 {
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
@@ -590,8 +590,8 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_held chain, sum;
     og_fragment f, g;
     og_index scales_of = -1;
-    og_clear(chain);
-    og_clear(sum);
+    og_clear_sums(chain);
+    og_clear_sums(sum);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
@@ -599,7 +599,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, rings, thread, sum, scales_of);
-        og_clear(sum);
+        og_clear_sums(sum);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
         for (; b + 1 < blocks; b += 2) {
