@@ -233,29 +233,31 @@ static void test_strangers(void **unused)
         free(all[i]);
 }
 
-/* A filter that pairs of float16 cannot hold is computed strictly, as are images whose address is no
- * multiple of 16 (test_exact's MISALIGNED). */
-static void test_wide_filters(void **unused)
+/* What pairs of float16 lose matters where it is all of a sum: small filters that meet what is not 0
+ * alone, small places beside a peak that a filter leaves out. docs/accuracy.md has the bound. */
+static void test_hard(void **unused)
 {
-    static const images of = {1, 16, 33, 8, 16};
-    test_random random = test_random_named("wide filters");
-    float *x = new_floats(count_x(&of), &random), *w = new_floats(33 * 16 * 9, &random);
-    float *y = new_floats(count_y(&of), &random), *strict = new_floats(count_y(&of), &random);
+    static const images of = {1, 32, 33, 8, 18};
     const int64_t places = of.height * of.width;
+    test_random random = test_random_named("hard");
+    float *x = new_floats(count_x(&of), &random), *w = new_floats(33 * 32 * 9, &random);
+    float *y = new_floats(count_y(&of), &random);
     (void)unused;
-    for (int64_t i = 0; i < 16 * 9; i++) {
-        w[5 * 16 * 9 + i] *= i % 2 ? 1.0f : 1e-20f;
-        w[6 * 16 * 9 + i] = 0.0f;
+    for (int which = 0; which < 2; which++) {
+        for (int64_t i = 0; i < 33 * 32 * 9; i++)
+            w[i] *= i / 9 % 32 ? 1.0f : which ? 0.0f : 1e-12f;
+        for (int64_t i = 0; i < count_x(&of); i++)
+            x[i] = which ? x[i] * (i < places ? 0x1p30f : 1.0f) : i < places ? x[i] : 0.0f;
+        run_images(&of, OGIVE_FLOAT32, x, w, y);
+        double worst = device_computes() ? find_error(&of, x, w, y) : 0;
+        printf("hard %d: %.2f * 2^-24 of sum |x||w|\n", which, worst * 0x1p24);
+        assert_true(worst <= (87 + 32 * 9 / 64.0) * 0x1p-24);
+        free(x);
+        x = new_floats(count_x(&of), &random);
     }
-    run_images(&of, OGIVE_FLOAT32, x, w, y);
-    run_images(&of, OGIVE_STRICT, x, w, strict);
-    for (int64_t i = 0; device_computes() && i < places; i++) {
-        assert_true(y[5 * places + i] == strict[5 * places + i]);
-        assert_true(y[6 * places + i] == 0.0f);
-    }
-    float *const all[] = {x, w, strict, y};
-    for (size_t i = 0; i < TEST_COUNT(all); i++)
-        free(all[i]);
+    free(x);
+    free(w);
+    free(y);
 }
 
 /* ---- what is compiled -------------------------------------------------------------------- */
@@ -274,7 +276,7 @@ static void test_compile(void **unused)
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
         compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows",
-                      512);
+                      96);
 }
 
 int main(int argc, char **argv)
@@ -283,7 +285,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_wide_filters),
+        cmocka_unit_test(test_hard),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())

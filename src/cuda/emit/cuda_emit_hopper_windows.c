@@ -93,12 +93,12 @@ static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_map *filters_at = og_cuda_add_map(e, "x_map", &filters);
     filters_at->offset = og_cuda_add_region(e, "void", "x_pairs", rows * s->k_padded * 4);
     og_cuda_add_region(e, "void", "x_copy", rows * s->k_padded * 4);
-    og_cuda_add_region(e, "void", "x_scales", (rows + OG_HOPPER_TILE) * 4);
+    og_cuda_add_region(e, "void", "x_scales", (rows + OG_HOPPER_TILE) * 8);
     og_cuda_add_region(e, "void", "any_redo", 4);
     og_cuda_add_region(e, "void", "flags", s->items * (CONSUMERS / 32));
     og_cuda_add_region(e, "void", "marks", s->items * CONSUMERS * (s->rows > 64 ? 8 : 4));
-    const size_t copy = og_cuda_add_region(e, "void", "image_copy",
-                                           s->copies ? og_times(copy_elements(s), 4) : 0);
+    const size_t copy =
+        og_cuda_add_region(e, "void", "image_copy", s->copies ? og_times(copy_elements(s), 4) : 0);
     if (s->copies)
         image_at->offset = copy;
 }

@@ -17,7 +17,8 @@ enum {
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
     MOST_PATCH_STAGES = 4,
-    WARPS = 8,                            /* that multiply */
+    GROUPS = 2,                           /* of warps that multiply */
+    SCALE_BYTES = 8,                      /* of a filter: og_row_scale */
     X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
 };
 
@@ -237,7 +238,7 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
     return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk) +
-           WARPS * s->rows * (int64_t)sizeof(float);
+           GROUPS * s->rows * SCALE_BYTES;
 }
 
 static int32_t stages_of(const og_window_shape *s, int32_t chunk)

@@ -42,26 +42,69 @@ OG_FN void og_release_stage(uint32_t barrier)
         og_barrier_arrive(barrier);
 }
 
-/* A thread's part of a block of 64 k: registers of 4 steps of 16 k; what undoes the scales of its
- * two rows. */
+/* A thread's part of a block of 64 k of the left factor: registers of 4 steps of 16 k; what undoes the
+ * scales of its two rows. */
 struct og_fragment {
     uint32_t hi[16], lo[16];
     float undo[2];
 };
 
-/* v: [step][row], four k each. Four neighbouring threads have the block's k of these rows. */
-OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f)
+/* Of a thread's two columns of w, what it has found in its k: the upper halves of the bits of the
+ * greatest magnitudes; in how many blocks an element of its own was small, up to OG_COUNTED. The
+ * first column's are in the lower 16 bits. */
+struct alignas(8) og_findings {
+    uint32_t most, quarters;
+};
+enum { OG_COUNTED = 0xff00 };
+
+/* The first or second (h) upper half of a float. */
+OG_FN float og_take_half(uint32_t both, int h)
 {
+    return og_float_bits(h ? both & 0xffff0000u : both << 16);
+}
+
+OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
+{
+    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
+}
+
+/* What undoes the scales of both columns of a block, as upper halves of floats. Both are looked at in
+ * one register, 16 bits each, by instructions of Hopper's. No branch: a count of small elements
+ * where there are any would be more exact, but ptxas then schedules less. */
+OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
+{
+    const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
+    uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t both =
+                __byte_perm(og_bits_f32(v[k][0].e[j]), og_bits_f32(v[k][1].e[j]), 0x7632) &
+                0x7fff7fffu;
+            most = og_max_halves(most, both);
+            uint32_t &under = least[j % 2];
+            under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
+        }
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    found.most = og_max_halves(found.most, most);
+    const uint32_t exponents = og_max_halves(most & 0x7f807f80u, 0x07800780u);
+    least[0] = og_add_halves(og_min_halves(least[0], least[1]), below);
+    const uint32_t under = exponents - og_min_halves(least[0], exponents);
+    found.quarters = og_add_counts(found.quarters, og_min_halves(under, 0x10001u));
+    return exponents;
+}
+
+/* v: [step][row], four k each. Four neighbouring threads have the block's k of these rows. */
+OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &found)
+{
+    const uint32_t exponents = og_look_at_block(v, found);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float m = 0.0f;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            m = og_greatest(m, v[k][i]);
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 1));
-        m = og_greater(m, __shfl_xor_sync(0xffffffffu, m, 2));
-        og_find_scale(m, scale[i], f.undo[i]);
+        f.undo[i] = og_take_half(exponents, i);
+        scale[i] = og_find_scale(f.undo[i]);
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -96,6 +139,16 @@ OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_frag
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
+}
+
+/* What the four threads of a column have found in it. */
+OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
+{
+    const uint32_t count = found.quarters >> 16 * h & 0xffff;
+    float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
 #endif

@@ -34,10 +34,9 @@
  *   OG_X_MOVES  1: there are several products, and each has rows of x of its own
  *   OG_W_ACROSS 1: neighbours in memory are columns of the product; else k of one of them
  */
-#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/tiles.cuh"
-#include "cuda/kernels/hopper_ring.cuh"
-#include "cuda/kernels/hopper_ptx.cuh"
+#include "cuda/kernels/hopper_chain.cuh"
 
 enum {
     OG_TILE_COLUMNS = 64 * OG_GROUPS,
@@ -46,7 +45,6 @@ enum {
     OG_W_BOX_BYTES = OG_TILE_COLUMNS * 32 * 4,
     OG_ACROSS_BYTES = 32 * 32 * 4,
     OG_X_STAGES = 4,
-    OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2, /* a box of x: OG_BM rows of 64 hi, then of lo */
     OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BOX_BYTES) / OG_W_BOX_BYTES,
     OG_X_RING = OG_W_STAGES * OG_W_BOX_BYTES
 };
@@ -71,21 +69,6 @@ struct og_pairs_place {
     bool first;     /* g is 0 */
     uint32_t there; /* bit i: that row is one of the product's */
 };
-
-/* Row i of a place, from its first. */
-OG_FN constexpr int og_row_of(int i)
-{
-    return i / 2 * 8 + i % 2;
-}
-
-/* og_pairs_place::there, of a thread that has `left` rows from its first to the product's last. */
-OG_FN uint32_t og_rows_there(og_index left)
-{
-    const int rows = left < 0 ? 0 : left > OG_BM ? OG_BM : (int)left;
-    const uint32_t even = (uint32_t)((1ull << (rows + 7) / 8 * 2) - 1);
-    const uint32_t odd = (uint32_t)((1ull << (rows + 6) / 8 * 2) - 1);
-    return (even & 0x55555555u) | (odd & 0xaaaaaaaau);
-}
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_pairs_rings {
@@ -188,33 +171,12 @@ OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 
 /* ---- a block of 64 k ----------------------------------------------------------------------- */
 
-/* A thread's part of w: registers of 4 steps of 16 k; what undoes the scales of its rows. */
-struct og_fragment {
-    uint32_t hi[16], lo[16];
-    float undo[2];
-};
-
-/* Of a thread's two columns of w, what it has found in its k: the upper halves of the bits of the
- * greatest magnitudes; in how many blocks an element of its own was small, up to OG_COUNTED. The
- * first column's are in the lower 16 bits. */
-struct alignas(8) og_findings {
-    uint32_t most, quarters;
-};
-enum { OG_COUNTED = 0xff00 };
-
 struct og_reader {
     uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
     uint32_t full, empty;
     og_ring_turn turn;
     og_findings found; /* since the item began */
 };
-
-OG_FN void og_release_stage(uint32_t barrier)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        og_barrier_arrive(barrier);
-}
 
 /* v[s][i]: of step s of a stage, the thread's four k of its column i, in the order that
  * OG_SPLIT_SHUFFLES says. */
@@ -240,45 +202,6 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #endif
 }
 
-/* The first or second (h) upper half of a float. */
-OG_FN float og_take_half(uint32_t both, int h)
-{
-    return og_float_bits(h ? both & 0xffff0000u : both << 16);
-}
-
-OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
-{
-    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
-}
-
-/* What undoes the scales of both columns of a block, as upper halves of floats. Both are looked at in
- * one register, 16 bits each, by instructions of Hopper's. No branch: a count of small elements
- * where there are any would be more exact, but ptxas then schedules less. */
-OG_FN uint32_t og_look_at_block(const og_four (*v)[2], og_findings &found)
-{
-    const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
-    uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const uint32_t both =
-                __byte_perm(og_bits_f32(v[k][0].e[j]), og_bits_f32(v[k][1].e[j]), 0x7632) &
-                0x7fff7fffu;
-            most = og_max_halves(most, both);
-            uint32_t &under = least[j % 2];
-            under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
-        }
-    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 1));
-    most = og_max_halves(most, __shfl_xor_sync(0xffffffffu, most, 2));
-    found.most = og_max_halves(found.most, most);
-    const uint32_t exponents = og_max_halves(most & 0x7f807f80u, 0x07800780u);
-    least[0] = og_add_halves(og_min_halves(least[0], least[1]), below);
-    const uint32_t under = exponents - og_min_halves(least[0], exponents);
-    found.quarters = og_add_counts(found.quarters, og_min_halves(under, 0x10001u));
-    return exponents;
-}
-
 /* Reads the next block of w. All of it is in registers before the first conversion. */
 OG_FN void og_read_block(og_reader &r, og_fragment &f)
 {
@@ -294,46 +217,7 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
     og_finish_loads();
     og_release_stage(r.empty + 8 * stages[0]);
     og_release_stage(r.empty + 8 * stages[1]);
-    const uint32_t exponents = og_look_at_block(v, r.found);
-    float scale[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        f.undo[i] = og_take_half(exponents, i);
-        scale[i] = og_find_scale(f.undo[i]);
-    }
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *pair = &v[k][i % 2].e[i / 2 * 2];
-            og_split_scaled(pair[0], pair[1], scale[i % 2], f.hi[4 * k + i], f.lo[4 * k + i]);
-        }
-}
-
-/* Starts the products of a block: small terms first. */
-OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
-{
-    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
-    og_pin(chain);
-    og_products_fence();
-    og_multiply_16<0>(chain, f.lo, hi);
-    og_multiply_16<1>(chain, f.hi, lo);
-#pragma unroll
-    for (int k = 1; k < 4; k++) {
-        og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
-        og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
-    }
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
-    og_products_commit();
-}
-
-OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &f)
-{
-#pragma unroll
-    for (int i = 0; i < OG_HELD; i++)
-        sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
+    og_split_block(v, f, r.found);
 }
 
 struct og_pairs_consumer {
@@ -541,16 +425,6 @@ OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
     marks.of[0] &= at.n < a.n ? at.there : 0;
     marks.of[1] &= at.n + OG_BESIDE < a.n ? at.there : 0;
     return marks;
-}
-
-/* What the four threads of a column have found in it. */
-OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
-{
-    const uint32_t count = found.quarters >> 16 * h & 0xffff;
-    float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
-    return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
 /* Rows (bit i) of which more than OG_FEW_MARKS of the warp's 16 columns are marked. */

@@ -17,8 +17,9 @@
  * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one;
  * while they work on a tile's first one, pass 0 has the tile before.
  *
- * A sum that is not finite or too small to be trusted is marked, and og_redo_windows computes it in
- * plan.h's order. So a result's bits depend on what its window sees and on its filter alone.
+ * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
+ * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees and
+ * on its filter alone.
  *
  * PARAMETERS
  *   OG_BM        filters of a tile: 32, 64 or 128
@@ -45,11 +46,11 @@ enum {
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
-    OG_SCALES_AT = OG_TABLE_AT + 4 * OG_STEPS, /* of a tile's filters, for each warp */
-    OG_RING_BARRIERS_AT = OG_SCALES_AT + OG_CONSUMERS / 32 * OG_BM * 4,
+    OG_SCALES_AT = OG_TABLE_AT + 4 * OG_STEPS, /* of a tile's filters, for each group */
+    OG_RING_BARRIERS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8,
     OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
-    OG_MARK_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
+    OG_LOST_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
 };
 static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
 static_assert(OG_TILE_D * OG_TILE_H * OG_TILE_W == OG_TILE_PLACES && OG_TILE_W % 16 == 0, "");
@@ -207,10 +208,10 @@ OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int se
     if (og_redoes_all(a))
         return there;
     const uint32_t *marks =
-        (const uint32_t *)a.marks + ((int64_t)tile * OG_CONSUMERS + thread) * OG_MARK_WORDS;
-    const uint32_t word = marks[OG_MARK_WORDS == 2 ? second : 0];
-    return (OG_MARK_WORDS == 2 || !second ? word : word >> 16) &
-           (OG_MARK_WORDS == 2 ? ~0u : 0xffffu) & there;
+        (const uint32_t *)a.marks + ((int64_t)tile * OG_CONSUMERS + thread) * OG_LOST_WORDS;
+    const uint32_t word = marks[OG_LOST_WORDS == 2 ? second : 0];
+    return (OG_LOST_WORDS == 2 || !second ? word : word >> 16) &
+           (OG_LOST_WORDS == 2 ? ~0u : 0xffffu) & there;
 }
 
 /* A warp looks at what a warp of og_multiply_windows has left of a tile. */
@@ -336,6 +337,7 @@ struct og_window_consumer {
     uint32_t at; /* where the thread reads in a patch, from its beginning */
     int block;   /* of the patch, the next to be read */
     og_ring_turn patch, x;
+    og_findings found; /* in places of the tile that is read */
 };
 
 OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, int thread)
@@ -348,6 +350,7 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     c.block = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
+    c.found = {0, 0};
     return c;
 }
 
@@ -374,7 +377,7 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
         og_advance<OG_PATCH_STAGES>(c.patch);
         c.block = 0;
     }
-    og_split_block(v, f);
+    og_split_block(v, f, c.found);
 }
 
 /* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
@@ -401,14 +404,15 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 /* A thread's filters and its two places. */
 struct og_places {
     og_index m, n;
-    uint32_t scales; /* where those that undo its filters' are, in shared memory */
+    uint32_t scales; /* where those of its filters are, in shared memory */
     og_offsets product, columns[2];
 };
 
-/* Of rows 2 i and 2 i + 1 of a thread. */
-OG_FN float2 og_scales_of(uint32_t scales, int i)
+/* Row i of a thread. Rows 2 j and 2 j + 1 are neighbours. */
+OG_FN og_row_scale og_scale_of(uint32_t scales, int i)
 {
-    return og_load_shared_two(scales + 4 * og_row_of(2 * i));
+    const og_four two = og_load_shared(scales + 8 * og_row_of(i / 2 * 2));
+    return {two.e[i % 2 * 2], two.e[i % 2 * 2 + 1]};
 }
 
 /* Rows 4 batch on of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
@@ -447,33 +451,21 @@ template <int batch, bool is_whole> struct og_places_part {
     }
 };
 
-/* Is the sum, or what it is with its filter's scale undone, not to be trusted? */
-OG_FN bool og_is_lost(float sum, float scale)
+/* The rows (bit i) of place v whose sums may have lost too much. */
+OG_FN void og_find_lost(const og_args &a, uint32_t scales, const og_findings &found,
+                        const og_held &sum, uint32_t (&lost)[2])
 {
-    return og_is_doubtful(sum) || (og_bits_f32(sum * scale) & 0x7fffffffu) >= 0x7f800000u;
-}
-
-/* The rows (bit i) of place v whose sums are lost. They mostly are none, which takes less to find
- * than which. */
-OG_FN void og_find_lost(uint32_t scales, const og_held &sum, uint32_t (&lost)[2])
-{
-    uint32_t most = 0, least = ~0u;
+    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    const float least = og_least_sum(a.k_padded);
     lost[0] = lost[1] = 0;
 #pragma unroll
-    for (int i = 0; i < OG_HELD; i++) {
-        const float2 two = og_scales_of(scales, i / 4);
-        const uint32_t bits = og_bits_f32(sum[i] * (i % 2 ? two.y : two.x)) & 0x7fffffffu;
-        const uint32_t below = (og_bits_f32(sum[i]) & 0x7fffffffu) - 1u;
-        most = bits > most ? bits : most;
-        least = below < least ? below : least;
-    }
-    if (most < 0x7f800000u && !og_is_doubtful(og_float_bits(least + 1u)))
-        return;
+    for (int i = 0; i < OG_BM / 4; i++) {
+        const og_row_scale row = og_scale_of(scales, i);
 #pragma unroll
-    for (int i = 0; i < OG_HELD; i++) {
-        const float2 two = og_scales_of(scales, i / 4);
-        const bool is_lost = og_is_lost(sum[i], i % 2 ? two.y : two.x);
-        lost[i / 2 % 2] |= is_lost ? 1u << (i / 4 * 2 + i % 2) : 0u;
+        for (int v = 0; v < 2; v++) {
+            const float y = sum[i / 2 * 4 + 2 * v + i % 2];
+            lost[v] |= og_is_lost(y, y * row.undo, columns[v], row, least) ? 1u << i : 0u;
+        }
     }
 }
 
@@ -487,7 +479,7 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
     if (!any)
         return false;
     *(uint32_t *)a.any_redo = 1;
-    if (OG_MARK_WORDS == 2) {
+    if (OG_LOST_WORDS == 2) {
         ((uint32_t *)a.marks)[2 * at] = lost[0];
         ((uint32_t *)a.marks)[2 * at + 1] = lost[1];
     } else {
@@ -502,11 +494,8 @@ OG_FN void og_finish_filters(const og_args &a, const og_places &at, const og_hel
 {
     og_places_part<batch, whole> f = {sum, skips, at};
 #pragma unroll
-    for (int r = 0; r < 4; r += 2) {
-        const float2 two = og_scales_of(at.scales, 2 * batch + r / 2);
-        f.scales[r] = two.x;
-        f.scales[r + 1] = two.y;
-    }
+    for (int r = 0; r < 4; r++)
+        f.scales[r] = og_scale_of(at.scales, 4 * batch + r).undo;
     f.n = at.n;
     og_load_kept<8, whole>(a, f.n, f.kept);
     og_finish_fragment(a, f);
@@ -523,39 +512,39 @@ OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held
         og_finish_places<first + 1, whole>(a, at, sum, skips);
 }
 
-/* Brings the scales of rows from `row` on into the warp's part of shared memory, if they are not
+/* Brings the scales of rows from `row` on into the group's part of shared memory, if they are not
  * there. */
 OG_FN void og_bring_scales(const og_args &a, og_index row, int thread, og_index &there)
 {
     extern __shared__ __align__(1024) char og_shared[];
-    float *to = (float *)(og_shared + OG_SCALES_AT) + thread / 32 * OG_BM;
+    og_row_scale *to = (og_row_scale *)(og_shared + OG_SCALES_AT) + thread / 128 * OG_BM;
     if (row == there)
         return;
     there = row;
     og_await_launch(); /* og_split */
-    __syncwarp();
-#pragma unroll
-    for (int i = thread % 32; i < OG_BM; i += 32)
-        to[i] = ((const float *)a.x_scales)[row + i];
-    __syncwarp();
+    og_meet_group(thread / 128);
+    if (thread % 128 < OG_BM)
+        to[thread % 128] = ((const og_row_scale *)a.x_scales)[row + thread % 128];
+    og_meet_group(thread / 128);
 }
 
-/* Pass 0 on tile i. scales_of: see og_bring_scales(). */
+/* Pass 0 on tile i. found: in its places; scales_of: see og_bring_scales(). */
 OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
-                              int thread, const og_held &sum, og_index &scales_of)
+                              int thread, const og_findings &found, const og_held &sum,
+                              og_index &scales_of)
 {
     const og_window_tile tile = og_find_window_tile(a, i);
     const og_window_place place = og_find_place(og_first_place(thread));
     og_places at;
     at.m = tile.m + 2 * (thread % 4);
     at.n = og_find_place_column(a, tile, place);
-    at.scales = rings.scales + 4 * (thread / 32 * OG_BM + 2 * (thread % 4));
+    at.scales = rings.scales + 8 * (thread / 128 * OG_BM + 2 * (thread % 4));
     const uint32_t rows = og_rows_there(a.m - at.m);
     const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
                                og_is_there(a, tile, place, 8) ? rows : 0u};
     uint32_t skips[2];
     og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, thread, scales_of);
-    og_find_lost(at.scales, sum, skips);
+    og_find_lost(a, at.scales, found, sum, skips);
     skips[0] &= there[0];
     skips[1] &= there[1];
     const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
@@ -583,12 +572,20 @@ OG_FN void og_clear_sums(og_held &sum)
         sum[i] = 0.0f;
 }
 
+/* All of a tile is read: what is found next is in another's. */
+OG_FN void og_end_findings(og_window_consumer &c, og_findings &found)
+{
+    found = c.found;
+    c.found = {0, 0};
+}
+
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
 {
     const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
     og_fragment f, g;
+    og_findings found = {0, 0}; /* in the tile that is multiplied, once all of it is read */
     og_index scales_of = -1;
     og_clear_sums(chain);
     og_clear_sums(sum);
@@ -598,25 +595,30 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         const bool is_last = i + gridDim.x >= a.items;
         og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
-            og_end_places_tile(a, i - gridDim.x, rings, thread, sum, scales_of);
+            og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
         og_clear_sums(sum);
+        if (blocks == 1)
+            og_end_findings(c, found);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
         for (; b + 1 < blocks; b += 2) {
             og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             og_end_places(c, sum, chain, g, true, f);
             og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            if (b + 2 == blocks)
+                og_end_findings(c, found);
             og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
         }
         if (b < blocks) {
             og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_findings(c, found);
             og_end_places(c, sum, chain, g, !is_last, f);
         } else {
             f = g;
         }
     }
     const og_index turns = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
-    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, rings, thread, sum, scales_of);
+    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, rings, thread, found, sum, scales_of);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)

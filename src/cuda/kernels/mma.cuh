@@ -23,7 +23,7 @@
  *   OG_STAGES 2 of pairs, up to 4 of halves
  *   OG_PAIRS  1: float32 as pairs of float16; 0: halves, OG_BFLOAT 1: bfloat16
  */
-#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
 #include "cuda/kernels/tiles.cuh"
