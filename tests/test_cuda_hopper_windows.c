@@ -59,6 +59,13 @@ static const struct {
     {"conv_transpose1d(x, w, padding=2, dilation=2)",
      {SHAPE(2, 64, 130), SHAPE(64, 33, 3)},
      {PADDED, CONTIGUOUS}},
+    /* one place along a padded dim; what stands still along lines, whose tile reaches beyond them */
+    {"conv2d(x, w, padding=1)",
+     {SHAPE(1, 16, 1, 64), SHAPE(32, 16, 3, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, padding=1) - s",
+     {SHAPE(1, 16, 3, 21), SHAPE(32, 16, 3, 3), SHAPE(1, 32, 3, 1)},
+     {CONTIGUOUS, CONTIGUOUS}},
 };
 
 static void test_exact(void **unused)
@@ -275,8 +282,7 @@ static void test_compile(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
-        compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows",
-                      96);
+        compile_spilt(kinds[i].text, kinds[i].shapes, OG_FLOAT32, "90a", "og_multiply_windows", 96);
 }
 
 int main(int argc, char **argv)

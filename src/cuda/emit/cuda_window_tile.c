@@ -50,7 +50,9 @@ static int64_t ratio_of(int64_t a, int64_t b)
 
 /* tap_of[p]: the dim of k that is the taps of dim p of the space, or -1. Of windows that are strides
  * any pairing gives the same elements; strides that are alike are of one dim of the image, whose
- * patches are least. Returns false if a dim of k remains. */
+ * patches are least. Returns false if a dim of k remains, if a window has no places (there is one
+ * only, which the space does not have), or if taps are not in the order of their places: filters
+ * and patches count taps alike. */
 static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
 {
     const og_product *product = &kernel->products[0];
@@ -61,6 +63,8 @@ static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
         const og_window *window = find_window(image, p);
         tap_of[p] = window ? window->tap : -1;
     }
+    if (find_window(image, -1))
+        return false;
     for (int32_t d = 1; d < k->rank; d++) {
         int32_t best = -1;
         if (has_tap(image, d))
@@ -73,6 +77,12 @@ static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
         if (best < 0)
             return false;
         tap_of[best] = d;
+    }
+    int32_t last = -1;
+    for (int32_t p = first; p < rank; p++) {
+        if (tap_of[p] >= 0 && tap_of[p] < last)
+            return false;
+        last = og_max(last, tap_of[p]);
     }
     return true;
 }
@@ -106,19 +116,6 @@ static og_image_dim see_dim(const og_kernel *kernel, int32_t p, int32_t tap)
     to.start = to.reach < 0 ? -to.reach * (taps - 1) : 0;
     to.extent = to.start + (to.places - 1) * to.step + og_max(0, to.reach) * (taps - 1) + 1;
     return to;
-}
-
-/* Steps of some elements that are neighbours' can be steps of neighbours. */
-static void make_neighbours(og_image_dim *dim)
-{
-    enum { MOST = 4 };
-    if (dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT)
-        return;
-    dim->start *= dim->stride;
-    dim->step *= dim->stride;
-    dim->reach *= dim->stride;
-    dim->extent = (dim->extent - 1) * dim->stride + 1;
-    dim->stride = 1;
 }
 
 static const char *see_image(const og_kernel *kernel, og_window_shape *to)
@@ -155,7 +152,6 @@ static const char *see_image(const og_kernel *kernel, og_window_shape *to)
             to->offset -= to->dims[i].start * to->dims[i].stride;
         to->taps = og_times(to->taps, to->dims[i].taps);
     }
-    make_neighbours(&to->dims[OG_WINDOW_DIMS - 1]);
     return NULL;
 }
 
@@ -248,6 +244,13 @@ static int32_t stages_of(const og_window_shape *s, int32_t chunk)
     return (int32_t)og_min(MOST_PATCH_STAGES, room / patch_bytes(s, chunk));
 }
 
+static void give_stages(og_window_shape *s)
+{
+    s->patch_stages = stages_of(s, s->chunk);
+    s->shared_bytes = other_bytes(s, s->chunk) + s->patch_stages * patch_bytes(s, s->chunk) +
+                      16 * (s->x_stages + s->patch_stages);
+}
+
 /* Channels of a patch: those that leave the least to be padded, then the most. */
 static bool choose_chunk(og_window_shape *s)
 {
@@ -266,9 +269,7 @@ static bool choose_chunk(og_window_shape *s)
     s->steps = steps_of(s, s->chunk);
     s->chunks = all * OG_WINDOW_STEP / s->chunk;
     s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
-    s->patch_stages = stages_of(s, s->chunk);
-    s->shared_bytes = other_bytes(s, s->chunk) + s->patch_stages * patch_bytes(s, s->chunk) +
-                      16 * (s->x_stages + s->patch_stages);
+    give_stages(s);
     return true;
 }
 
@@ -317,6 +318,31 @@ static bool choose_tile(og_window_shape *s)
     return best.rows > 0;
 }
 
+/* Steps of some elements that are neighbours' can be steps of neighbours: then the image is fetched as
+ * it lies, in larger patches, if the tile has room for them; else it is copied. The tile and the order
+ * of k stay what they are, so that bits do not depend on how the image lies. */
+static void take_neighbours(og_window_shape *s)
+{
+    enum { MOST = 4 };
+    og_window_shape tried = *s;
+    og_image_dim *dim = &tried.dims[OG_WINDOW_DIMS - 1];
+    if (dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT / MOST ||
+        llabs(dim->start) > MOST_EXTENT / MOST)
+        return;
+    dim->start *= dim->stride;
+    dim->step *= dim->stride;
+    dim->reach *= dim->stride;
+    dim->extent = (dim->extent - 1) * dim->stride + 1;
+    dim->stride = 1;
+    place_patches(&tried);
+    const int64_t patch = patch_of(dim, s->tile[OG_WINDOW_DIMS - 1], true);
+    tried.patch[OG_WINDOW_DIMS - 1] = (int32_t)patch;
+    if (patch > MOST_BOX || stages_of(&tried, s->chunk) < 2)
+        return;
+    give_stages(&tried);
+    *s = tried;
+}
+
 /* Are most of the places of its tiles a result's? */
 static bool fills_tiles(const og_window_shape *s)
 {
@@ -357,7 +383,8 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
         return "few places";
     if (is_beyond(to))
         return "an extent beyond 30 bits";
-    to->copies = !is_fetchable(to);
+    take_neighbours(to);
+    to->copies = !is_fetchable(to) || to->offset % 4;
     to->items = to->batch * to->groups * to->row_tiles;
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
         to->items *= to->tiles[i];

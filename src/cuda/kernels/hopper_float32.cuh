@@ -46,7 +46,8 @@ template <int batch> struct og_place_part {
     OG_FN og_offsets find(const og_place_part &f, const og_args &a, int r)
     {
         og_offsets to = f.product;
-        og_step_rows(a, f.at.m + og_row_of(8 * batch + r), to);
+        const og_index row = f.at.m + og_row_of(8 * batch + r);
+        og_step_rows(a, row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         og_step_row(a, f.n, to);
         return to;
     }

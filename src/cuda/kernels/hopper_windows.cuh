@@ -552,8 +552,8 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     const bool lacks = og_mark(a, i, thread, skips);
     at.product = at.columns[0] = at.columns[1] = og_start();
     og_seek_product(a, tile.base, at.product);
-    og_step_row(a, at.n, at.columns[0]);
-    og_step_row(a, at.n + 8, at.columns[1]);
+    og_step_row(a, og_clamp_column(a, at.n), at.columns[0]);
+    og_step_row(a, og_clamp_column(a, at.n + 8), at.columns[1]);
     if (is_whole && !lacks) {
         og_finish_places<0, true>(a, at, sum, skips);
         return;

@@ -4793,13 +4793,19 @@ OG_FN og_span og_find_columns(const og_args &a, og_index n)
 #endif
 }
 
+/* Column n, or one that is there: an operand that stands still along a line is read in any case. */
+OG_FN og_index og_clamp_column(const og_args &a, og_index n)
+{
+    return OG_LINES && n >= a.n ? 0 : n;
+}
+
 template <int apart, bool whole, int vectors>
 OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 {
 #pragma unroll
     for (int v = 0; v < vectors; v++) {
         og_offsets at = og_start();
-        og_step_row(a, n + apart * v, at);
+        og_step_row(a, og_clamp_column(a, n + apart * v), at);
         const og_span span = og_find_columns(a, n + apart * v);
         const bool is_quick = whole || (OG_V > 1 && og_is_full(span) && og_kept::is_aligned(a, at));
         og_kept::load(a, at, is_quick, span, kept[v]);
@@ -4995,7 +5001,7 @@ template <int count, bool is_whole = false> struct og_row_part {
     OG_FN og_offsets column(const og_row_part &f, const og_args &a, int v)
     {
         og_offsets at = og_start();
-        og_step_row(a, f.n + apart * v, at);
+        og_step_row(a, og_clamp_column(a, f.n + apart * v), at);
         return at;
     }
     OG_FN og_span span(const og_row_part &f, const og_args &a, int, int v)
@@ -6833,7 +6839,8 @@ template <int batch> struct og_place_part {
     OG_FN og_offsets find(const og_place_part &f, const og_args &a, int r)
     {
         og_offsets to = f.product;
-        og_step_rows(a, f.at.m + og_row_of(8 * batch + r), to);
+        const og_index row = f.at.m + og_row_of(8 * batch + r);
+        og_step_rows(a, row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         og_step_row(a, f.n, to);
         return to;
     }
