@@ -41,8 +41,9 @@ typedef struct {
     int64_t shared_bytes;
 } og_window_shape;
 
-/* NULL, or why hopper_windows.cuh does not take the kernel, whose product is a convolution. Neither
- * the batch nor how tensors lie decides. */
+/* NULL, or why hopper_windows.cuh does not take the kernel, whose product is a convolution. The batch
+ * never decides, and how the image lies only where it is expanded, or where planning has made one dim
+ * of two that others keep. */
 const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to);
 
 #endif
