@@ -199,19 +199,25 @@ static void enlarge(const file *f, const og_pytorch_shape *from, int32_t count,
 }
 
 /* Finds the kernels of Hopper that products have. shapes: of the program's inputs. */
-static void find_hopper(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
-                        og_pytorch_program *p)
+static ogive_status find_hopper(file *f, const og_graph *graph, const og_pytorch_shape *shapes,
+                                og_pytorch_program *p)
 {
     og_pytorch_shape large[MAX_INPUTS + OG_MAX_RESULTS];
     og_pytorch_program sized = {0};
     enlarge(f, shapes, graph->input_count, large);
-    if (og_pytorch_program_make(graph, p->name, large, f->roles, &f->arena, &sized, NULL))
-        return; /* no plan for such sizes: none */
-    for (int32_t k = 0; k < p->plan.kernel_count; k++) {
-        p->units[k].hopper = og_pytorch_hopper_unit(p, &sized, f->roles, k, &f->arena);
+    ogive_status status =
+        og_pytorch_program_make(graph, p->name, large, f->roles, &f->arena, &sized, NULL);
+    if (status == OGIVE_MEMORY)
+        return og_fail_memory(f->error, sizeof sized);
+    if (status != OGIVE_OK)
+        return OGIVE_OK; /* no plan for such sizes: none */
+    for (int32_t k = 0; status == OGIVE_OK && k < p->plan.kernel_count; k++) {
+        status = og_pytorch_hopper_unit(p, &sized, f->roles, k, &f->arena, &p->units[k].hopper,
+                                        f->error);
         f->has_hopper |= p->units[k].hopper != NULL;
     }
     og_pytorch_program_free(&sized);
+    return status;
 }
 
 /* Has the kernels of a program written. shapes: of its inputs. */
@@ -227,7 +233,7 @@ static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_
         has_products |= p->plan.kernels[k].product_count > 0;
     }
     if (has_products)
-        find_hopper(f, graph, shapes, p);
+        OG_TRY(find_hopper(f, graph, shapes, p));
     f->has_products |= has_products;
     return OGIVE_OK;
 }

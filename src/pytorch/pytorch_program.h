@@ -110,9 +110,10 @@ void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roo
                     og_text *out);
 /* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
  * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
-const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
-                                   const og_pytorch_program *sized, const og_pytorch_role *roles,
-                                   int32_t k, og_arena *arena);
+ogive_status og_pytorch_hopper_unit(const og_pytorch_program *program,
+                                    const og_pytorch_program *sized, const og_pytorch_role *roles,
+                                    int32_t k, og_arena *arena, const char **out,
+                                    ogive_error *error);
 /* The unit of kernel k: one source of all bodies. */
 ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pytorch_role *roles,
                                  int32_t k, og_arena *arena, og_pytorch_unit *unit,

@@ -122,27 +122,34 @@ static void add_hopper_fill(const og_pytorch_program *program, const og_pytorch_
     og_text_add(text, "}\n");
 }
 
-const char *og_pytorch_hopper_unit(const og_pytorch_program *program,
-                                   const og_pytorch_program *sized, const og_pytorch_role *roles,
-                                   int32_t k, og_arena *arena)
+ogive_status og_pytorch_hopper_unit(const og_pytorch_program *program,
+                                    const og_pytorch_program *sized, const og_pytorch_role *roles,
+                                    int32_t k, og_arena *arena, const char **out,
+                                    ogive_error *error)
 {
     const og_kernel *kernel = &program->plan.kernels[k];
     og_cuda_work work;
     og_text text = {0};
+    *out = NULL;
     if (k >= sized->plan.kernel_count || kernel->product_count != 1 ||
         kernel->matrices.n_rank != 1 || kernel->matrices.batch_rank > 1 ||
         !is_same_kernel(kernel, &sized->plan.kernels[k]))
-        return NULL;
+        return OGIVE_OK;
     og_cuda_wishes wishes = {.units = OG_CUDA_WGMMA,
                              .numbers = list_numbers(program, roles, arena),
                              .number_count =
                                  og_pytorch_number(program, roles, program->graph.input_count)};
-    if (!wishes.numbers || og_cuda_emit(&sized->plan, k, &hopper, &wishes, arena, &work, NULL) ||
-        !work.tensor_products) /* CUDA cores would serve it */
-        return NULL;
+    if (!wishes.numbers)
+        return og_fail_memory(error, sizeof *wishes.numbers);
+    ogive_status status = og_cuda_emit(&sized->plan, k, &hopper, &wishes, arena, &work, NULL);
+    if (status == OGIVE_MEMORY)
+        return og_fail_memory(error, sizeof work);
+    if (status != OGIVE_OK || !work.tensor_products) /* CUDA cores would serve it */
+        return OGIVE_OK;
     og_text_add(&text, "%s\n#include \"pytorch/hopper_launch.cuh\"\n", work.source);
     add_hopper_fill(program, roles, kernel, &text);
-    return keep_text(&text, arena);
+    *out = keep_text(&text, arena);
+    return *out ? OGIVE_OK : og_fail_memory(error, text.length);
 }
 
 /* ---- kernels that serve every layout and dtype ------------------------------------------------ */

@@ -42,8 +42,8 @@ OG_FN void og_release_stage(uint32_t barrier)
         og_barrier_arrive(barrier);
 }
 
-/* A thread's part of a block of 64 k of the left factor: registers of 4 steps of 16 k; what undoes the
- * scales of its two rows. */
+/* A thread's part of a block of 64 k of the left factor: registers of 4 steps of 16 k; what undoes
+ * the scales of its two rows. */
 struct og_fragment {
     uint32_t hi[16], lo[16];
     float undo[2];

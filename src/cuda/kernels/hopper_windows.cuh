@@ -4,9 +4,9 @@
  * OG_BM filters (rows) and OG_TILE_PLACES places (columns): a box of OG_TILE_D x OG_TILE_H x
  * OG_TILE_W of them.
  *
- * Of OG_PATCH_CHANNELS channels at a time, all that the windows of a tile's places see is a *patch*: one
- * box that TMA brings into shared memory, zeros where the image ends. A tap is an offset into the
- * patch. Threads read 64 k of their places there, and split them in registers: hopper_chain.cuh.
+ * Of OG_PATCH_CHANNELS channels at a time, all that the windows of a tile's places see is a
+ * *patch*: one box that TMA brings into shared memory, zeros where the image ends. A tap is an
+ * offset into the patch. Threads read 64 k of their places there, and split them in registers: hopper_chain.cuh.
  * Filters were laid out in the order that this takes k in (og_lay_filters), and split
  * (pairs_split.cuh):
  *
@@ -18,15 +18,15 @@
  * while they work on a tile's first one, pass 0 has the tile before.
  *
  * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
- * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees and
- * on its filter alone.
+ * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees
+ * and on its filter alone.
  *
  * PARAMETERS
  *   OG_BM        filters of a tile: 32, 64 or 128
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
- *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t, 2 t + 1,
- *                2 t + 8 and 2 t + 9. Whichever has it read from different banks
+ *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
+ *                2 t + 1, 2 t + 8 and 2 t + 9. Whichever has it read from different banks
  *   OG_TILE_D .. OG_TILE_W    places of a tile; OG_TILE_W is 16 or more
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
@@ -92,7 +92,8 @@ OG_KERNEL(og_lay_filters, 256)
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
     const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
     const int tap = step / (OG_PATCH_CHANNELS / 16);
-    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 + og_channel_at((int)(k % 16));
+    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 +
+                             og_channel_at((int)(k % 16));
     float x = 0.0f;
     if (tap < a.taps && channel < a.channels)
         x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
@@ -118,10 +119,10 @@ OG_KERNEL(og_lay_image, 256)
     const int64_t channel = rest % a.image_channels, b = rest / a.image_channels;
     if (b >= a.image_batch)
         return;
-    ((float *)a.image_copy)[number] =
-        w < a.image_width ? a.image[b * a.image_b + channel * a.image_c + d * a.image_d +
-                                    h * a.image_h + w * a.image_w]
-                          : 0.0f;
+    ((float *)a.image_copy)[number] = w < a.image_width
+                                          ? a.image[b * a.image_b + channel * a.image_c +
+                                                    d * a.image_d + h * a.image_h + w * a.image_w]
+                                          : 0.0f;
 }
 #endif
 
@@ -165,7 +166,7 @@ OG_FN int og_first_place(int thread)
 
 /* The number of a place among the columns of pass 0, which may be beyond its line. */
 OG_FN og_index og_find_place_column(const og_args &a, const og_window_tile &tile,
-                              const og_window_place &at)
+                                    const og_window_place &at)
 {
     const og_index line = (og_index)(tile.d + at.d) * a.height + tile.h + at.h;
     return line * a.line_pitch + tile.w + at.w;
@@ -175,8 +176,7 @@ OG_FN og_index og_find_place_column(const og_args &a, const og_window_tile &tile
 OG_FN bool og_is_there(const og_args &a, const og_window_tile &tile, const og_window_place &at,
                        int further)
 {
-    return tile.d + at.d < a.depth && tile.h + at.h < a.height &&
-           tile.w + at.w + further < a.width;
+    return tile.d + at.d < a.depth && tile.h + at.h < a.height && tile.w + at.w + further < a.width;
 }
 
 /* ---- what tensor cores have left ------------------------------------------------------------- */
@@ -235,7 +235,8 @@ OG_KERNEL(og_redo_windows, 256)
             const og_index n = og_find_place_column(a, tile, at) + 8 * second;
             for (uint32_t marks = og_find_marks(a, item, thread, second, tile); marks;
                  marks &= marks - 1) {
-                const og_index m = tile.m + 2 * (lane % 4) + og_row_of(__popc((marks & -marks) - 1));
+                const og_index m =
+                    tile.m + 2 * (lane % 4) + og_row_of(__popc((marks & -marks) - 1));
                 og_vector_sums sums[1][1];
                 sums[0][0].e[0] = og_find_sum(a, tile.base, m, n);
                 og_finish_row<1>(a, tile.base, m, n, sums);
@@ -250,13 +251,15 @@ OG_KERNEL(og_redo_windows, 256)
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_window_rings {
+    char *memory;
     uint32_t x, patches, table, scales;
     uint32_t x_full, x_empty, patch_full, patch_empty;
 };
 
-OG_FN og_window_rings og_start_window_rings(uint32_t base)
+OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
 {
     og_window_rings rings;
+    rings.memory = memory;
     rings.x = base;
     rings.patches = base + OG_PATCHES_AT;
     rings.table = base + OG_TABLE_AT;
@@ -284,7 +287,8 @@ OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
         const int given = step / (OG_PATCH_CHANNELS / 16), tap = given < (int)a.taps ? given : 0;
         const int w = tap % (int)a.taps_w, h = tap / (int)a.taps_w % (int)a.taps_h;
         const int d = tap / (int)(a.taps_w * a.taps_h);
-        const int line = (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
+        const int line =
+            (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
         table[step] = (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
                                  step % (OG_PATCH_CHANNELS / 16) * 16 * OG_PATCH_PITCH);
     }
@@ -346,7 +350,8 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     const og_window_place at = og_find_place(og_first_place(thread));
     const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
     c.rings = rings;
-    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) + og_channel_at(2 * (thread % 4)) * OG_PATCH_PITCH;
+    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
+           og_channel_at(2 * (thread % 4)) * OG_PATCH_PITCH;
     c.block = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
@@ -369,8 +374,9 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                v[step][i].e[j] = og_load_shared_one(at + taps.e[step] + 4 * 8 * OG_STEP_W * i +
-                                                     og_channel_at(j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
+                v[step][i].e[j] =
+                    og_load_shared_one(at + taps.e[step] + 4 * 8 * OG_STEP_W * i +
+                                       og_channel_at(j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
     if (++c.block == OG_CHUNK_BLOCKS) {
         og_finish_loads();
         og_release_stage(c.rings.patch_empty + 8 * stage);
@@ -490,7 +496,7 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
 
 template <int batch, bool whole>
 OG_FN void og_finish_filters(const og_args &a, const og_places &at, const og_held &sum,
-                           const uint32_t (&skips)[2])
+                             const uint32_t (&skips)[2])
 {
     og_places_part<batch, whole> f = {sum, skips, at};
 #pragma unroll
@@ -514,10 +520,10 @@ OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held
 
 /* Brings the scales of rows from `row` on into the group's part of shared memory, if they are not
  * there. */
-OG_FN void og_bring_scales(const og_args &a, og_index row, int thread, og_index &there)
+OG_FN void og_bring_scales(const og_args &a, og_index row, const og_window_rings &rings, int thread,
+                           og_index &there)
 {
-    extern __shared__ __align__(1024) char og_shared[];
-    og_row_scale *to = (og_row_scale *)(og_shared + OG_SCALES_AT) + thread / 128 * OG_BM;
+    og_row_scale *to = (og_row_scale *)(rings.memory + OG_SCALES_AT) + thread / 128 * OG_BM;
     if (row == there)
         return;
     there = row;
@@ -543,7 +549,7 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
                                og_is_there(a, tile, place, 8) ? rows : 0u};
     uint32_t skips[2];
-    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, thread, scales_of);
+    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, rings, thread, scales_of);
     og_find_lost(a, at.scales, found, sum, skips);
     skips[0] &= there[0];
     skips[1] &= there[1];
@@ -563,7 +569,7 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     og_finish_places<0, false>(a, at, sum, skips);
 }
 
-/* ---- the kernel -------------------------------------------------------------------------------- */
+/* ---- the kernel ---------------------------------------------------------------------------- */
 
 OG_FN void og_clear_sums(og_held &sum)
 {
@@ -628,7 +634,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(og_shared);
     if (base % 1024)
         __trap(); /* the swizzle is by address */
-    const og_window_rings rings = og_start_window_rings(base);
+    const og_window_rings rings = og_start_window_rings(og_shared, base);
     og_fill_step_table(a, (uint32_t *)(og_shared + OG_TABLE_AT));
     og_publish_barriers();
     __syncthreads();

@@ -7482,16 +7482,14 @@ OG_FN int og_marked_row(const og_marks &marks)
     return __ffs((int)(marks.of[0] ? marks.of[0] : marks.of[1])) - 1;
 }
 
-/* What a warp asks for: the first mark of its first lane that has one. */
-OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, bool asks, og_asked &asked)
+OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, uint32_t lanes, og_asked &asked)
 {
     const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
     const int row = 2 * at.t + og_row_of(og_marked_row(marks));
     const int n = column + og_marked_column(marks) * OG_BESIDE;
-    asked.slots[at.warp] = 0;
-    __syncwarp();
-    if (asks)
-        asked.slots[at.warp] = 1u << 31 | (uint32_t)row << 8 | (uint32_t)n;
+    const uint32_t place = lanes ? 1u << 31 | (uint32_t)row << 8 | (uint32_t)n : 0;
+    if ((int)threadIdx.x % 32 == (lanes ? __ffs((int)lanes) - 1 : 0))
+        asked.slots[at.warp] = place;
 }
 
 /* Takes the sum that the thread has asked for; its mark is gone. */
@@ -7516,7 +7514,7 @@ OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks ma
     for (;;) {
         const uint32_t lanes = __ballot_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0);
         const bool asks = (int)threadIdx.x % 32 == __ffs((int)lanes) - 1;
-        og_ask(at, marks, asks, asked);
+        og_ask(at, marks, lanes, asked);
         og_meet_group(at.group);
         uint32_t any = 0;
 #pragma unroll 1
