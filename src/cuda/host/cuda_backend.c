@@ -549,7 +549,7 @@ static void explain_multiplies(const og_plan *plan, const state *s, int32_t kern
 /* "each sum is within 89 * 2^-24 of sum |x||w|, or 261, where it is in the strict order" */
 static void explain_accuracy(const og_kernel *kernel, const og_cuda_work *work, og_text *text)
 {
-    const og_product *product = &kernel->products[0];
+    const og_product *product = kernel->products;
     if (!kernel->product_count || product->left.dtype != OG_FLOAT32 ||
         product->right.dtype != OG_FLOAT32)
         return;

@@ -17,14 +17,10 @@
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
  *                      2: the same, but from k = 8 on these two pairs have changed places
- *   OG_SPLIT_PADS      1: a row that og_x_row() finds is padded, and has a.k_padded elements;
- *                      else, or where it is not defined, a.k
+ *   OG_SPLIT_PADS      if it is defined, a row that og_x_row() finds is padded, and has a.k_padded
+ *                      elements; else a.k
  */
 #include "cuda/kernels/pairs.cuh"
-
-#ifndef OG_SPLIT_PADS
-#define OG_SPLIT_PADS 0
-#endif
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
@@ -127,7 +123,11 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
-    const og_index terms = OG_SPLIT_PADS ? a.k_padded : a.k;
+#ifdef OG_SPLIT_PADS
+    const og_index terms = a.k_padded;
+#else
+    const og_index terms = a.k;
+#endif
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();

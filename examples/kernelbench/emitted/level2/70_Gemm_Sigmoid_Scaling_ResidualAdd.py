@@ -5341,7 +5341,7 @@ template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og
     return tile;
 }
 ''',
-    "cuda/kernels/pairs_split.cuh": r'''#define OG_SPLIT_PADS 0
+    "cuda/kernels/pairs_split.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
@@ -5444,7 +5444,11 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
-    const og_index terms = OG_SPLIT_PADS ? a.k_padded : a.k;
+#ifdef OG_SPLIT_PADS
+    const og_index terms = a.k_padded;
+#else
+    const og_index terms = a.k;
+#endif
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();
