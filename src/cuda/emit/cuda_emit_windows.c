@@ -11,7 +11,8 @@
 
 enum {
     THREADS = 256,
-    MOST_TAPS = 128,        /* that are unrolled */
+    MOST_TAPS = 128, /* that are unrolled */
+    MOST_UNEVEN_TAPS = 16,
     MOST_TALL = 16,         /* windows of a column */
     MOST_TALL_TAPS = 160,   /* taps of all of them */
     MOST_APART = 4,         /* windows of a column that share nothing, ... */
@@ -29,6 +30,17 @@ typedef struct {
     int64_t step, reach;
 } columns;
 
+/* Where windows cut a dim into parts of several lengths, every tap is looked for by divisions: many
+ * of them, unrolled, spill registers. */
+static int64_t most_taps(const og_kernel *kernel)
+{
+    for (int32_t a = 0; a < kernel->access_count; a++)
+        for (int32_t w = 0; w < kernel->accesses[a].window_count; w++)
+            if (kernel->accesses[a].windows[w].uneven.bits)
+                return MOST_UNEVEN_TAPS;
+    return MOST_TAPS;
+}
+
 /* Stores of elements, and sums of exponentials, are the columns' affair. */
 ogive_status og_cuda_refuse_windows(og_cuda_emitter *e, const char **why)
 {
@@ -40,7 +52,8 @@ ogive_status og_cuda_refuse_windows(og_cuda_emitter *e, const char **why)
     for (int32_t i = 0; i < pass->element_count; i++)
         stores |= pass->elements[i].op == OG_OP_STORE;
     bool fits = kernel->slides && kernel->pass_count == 1 && pass->reduction_count && !stores &&
-                !og_cuda_has_terms(pass) && taps > 0 && taps <= MOST_TAPS && !og_cuda_serves(e);
+                !og_cuda_has_terms(pass) && taps > 0 && taps <= most_taps(kernel) &&
+                !og_cuda_serves(e);
     *why = fits ? NULL : "";
     return OGIVE_OK;
 }

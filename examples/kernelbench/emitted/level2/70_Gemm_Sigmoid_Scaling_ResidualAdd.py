@@ -601,8 +601,8 @@ static int mma_bytes(int rows, int columns, int stages, bool is_half)
 {
     const int planes = is_half ? 1 : 2, line = planes * (rows + columns) * 128;
     const int raw = !is_half && rows == 128 && columns == 128 ? columns * 256 : 0;
-    const int used = stages * (line + (is_half ? 0 : columns * 4)) + raw;
-    return std::max(used, rows * (columns + 8) * 4 + rows * 8);
+    const int used = stages * (line + (is_half ? 0 : columns * 4)) + raw + (is_half ? 0 : columns * 8);
+    return std::max(used, rows * (columns + 8) * 4 + columns * 8 + rows * columns / 8);
 }
 
 static void shape_mma(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t depth, bool is_bfloat)
