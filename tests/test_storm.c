@@ -7,7 +7,8 @@
  */
 #include "test.h"
 
-#include <dirent.h>
+#include "process.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -171,30 +172,6 @@ static void test_storm(void **state)
 
 /* ---- for long -------------------------------------------------------------------------- */
 
-/* Entries of a folder of /proc: handles, or threads. */
-static int count_entries(const char *path)
-{
-    DIR *folder = opendir(path);
-    int count = 0;
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
-/* Resident memory, in bytes. */
-static long resident_bytes(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file && fscanf(file, "%ld %ld", &pages, &resident) != 2)
-        resident = 0;
-    if (file)
-        fclose(file);
-    return resident * sysconf(_SC_PAGESIZE);
-}
-
 /* Every 50th call with a formula of its own, for plans, caches and names to come and go. */
 static void test_soak(void **state)
 {
@@ -206,9 +183,9 @@ static void test_soak(void **state)
     int handles = 0, threads = 0;
     for (int i = 0; i < total; i++) {
         if (i == total / 4) { /* all that grows to a bound has */
-            bytes = resident_bytes();
-            handles = count_entries("/proc/self/fd");
-            threads = count_entries("/proc/self/task");
+            bytes = process_bytes();
+            handles = process_handles();
+            threads = process_threads();
         }
         assert_true(run_random(&random, memory));
         if (i % 50)
@@ -220,10 +197,10 @@ static void test_soak(void **state)
         TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &formula, &error), error);
         ogive_formula_release(formula);
     }
-    long grown = resident_bytes() - bytes;
+    long grown = process_bytes() - bytes;
     printf("%d calls: %ld bytes more, %d handles, %d threads\n", total, grown, handles, threads);
-    assert_int_equal(count_entries("/proc/self/fd"), handles);
-    assert_int_equal(count_entries("/proc/self/task"), threads);
+    assert_int_equal(process_handles(), handles);
+    assert_int_equal(process_threads(), threads);
     assert_true(TEST_SANITIZED || grown < 1 << 20);
     free(memory);
 }

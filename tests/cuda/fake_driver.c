@@ -26,6 +26,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -540,25 +541,38 @@ static bool find_kernel(const fake_module *m, fake_function *f)
     return true;
 }
 
-int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const char *name)
+static fake_function *make_function(og_cu_module *module, const char *name)
 {
-    ENTER("cuModuleGetFunction", CUDA_NOT_FOUND);
-    if (module->device != current_device())
-        return CUDA_INVALID_HANDLE;
     fake_function *f = calloc(1, sizeof *f);
     if (!f)
-        return CUDA_OUT_OF_MEMORY;
+        return NULL;
     snprintf(f->name, sizeof f->name, "%s", name);
     if (!find_kernel(&module->module, f)) {
         free(f);
-        return CUDA_NOT_FOUND;
+        return NULL;
     }
     f->module = &module->module;
     f->shared_limit = DEFAULT_SHARED;
     f->next = module->functions;
     module->functions = f;
+    return f;
+}
+
+/* A module has one function of a name, however often it is asked for. */
+int cuModuleGetFunction(og_cu_function **function, og_cu_module *module, const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    ENTER("cuModuleGetFunction", CUDA_NOT_FOUND);
+    if (module->device != current_device())
+        return CUDA_INVALID_HANDLE;
+    pthread_mutex_lock(&lock);
+    fake_function *f = module->functions;
+    while (f && strcmp(f->name, name) != 0)
+        f = f->next;
+    f = f ? f : make_function(module, name);
+    pthread_mutex_unlock(&lock);
     *function = (og_cu_function *)f;
-    return CUDA_OK;
+    return f ? CUDA_OK : CUDA_NOT_FOUND;
 }
 
 /* Is this a dim of a map that the driver takes? The limits are those in its manual. */
