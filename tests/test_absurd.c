@@ -38,6 +38,23 @@ static void test_huge_empty_output(void **state)
     assert_int_equal(plan_layout(2, (int64_t[]){INT64_MAX, INT64_MAX}, NULL), OGIVE_SHAPE);
 }
 
+/* Of rows without elements nothing is computed, unless it is a result. */
+static void test_many_empty_rows(void **state)
+{
+    (void)state;
+    ogive_formula *formulas[] = {make("softmax(x, dim=0)"), make("x - mean(x, dim=0)"),
+                                 make("x / sum(exp(x), dim=0)")};
+    int64_t shape[2] = {0, (int64_t)1 << 60};
+    DLTensor x = {.device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+    const DLTensor *tensors[] = {&x};
+    alarm(60); /* each column would take its time */
+    for (int i = 0; i < 3; i++) {
+        TEST_OK(ogive_run(formulas[i], tensors, 1, tensors, 1, NULL, &error), error);
+        ogive_formula_release(formulas[i]);
+    }
+    alarm(0);
+}
+
 /* The stride of an extent of 1 leads nowhere. */
 static void test_stride_of_one_element(void **state)
 {
@@ -332,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_huge_empty_output),
+        cmocka_unit_test(test_many_empty_rows),
         cmocka_unit_test(test_stride_of_one_element),
         cmocka_unit_test(test_sums_over_huge_product),
         cmocka_unit_test(test_long_formulas),

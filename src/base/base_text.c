@@ -82,7 +82,7 @@ static bool make_room(og_text *text, size_t added)
     if (text->failed) /* what another try would get has no end yet */
         return false;
     text->failed = !og_add_size(text->length + 1, added, &needed) ||
-                    !og_grow(&data, &text->capacity, needed, 1);
+                   !og_grow(&data, &text->capacity, needed, 1);
     text->data = data;
     return !text->failed;
 }
@@ -96,11 +96,17 @@ static void append(og_text *text, const char *characters, size_t count)
     text->data[text->length] = '\0';
 }
 
-/* Has format no conversion but %s? */
+/* Characters of the conversion at a '%', if it is %s or %.*s, else 0. */
+static size_t string_conversion(const char *at)
+{
+    return at[1] == 's' ? 2 : strncmp(at + 1, ".*s", 3) == 0 ? 4 : 0;
+}
+
+/* Has format no other conversions? */
 static bool has_only_strings(const char *format)
 {
-    while ((format = strchr(format, '%')) && format[1] == 's')
-        format += 2;
+    while ((format = strchr(format, '%')) && string_conversion(format))
+        format += string_conversion(format);
     return !format;
 }
 
@@ -108,10 +114,11 @@ static bool has_only_strings(const char *format)
  * times as long. */
 static void add_strings(og_text *text, const char *format, va_list list)
 {
-    for (const char *next; (next = strchr(format, '%')); format = next + 2) {
+    for (const char *next; (next = strchr(format, '%')); format = next + string_conversion(next)) {
+        int most = next[1] == 's' ? -1 : va_arg(list, int);
         const char *string = va_arg(list, const char *);
         append(text, format, (size_t)(next - format));
-        append(text, string, strlen(string));
+        append(text, string, most < 0 ? strlen(string) : strnlen(string, (size_t)most));
     }
     append(text, format, strlen(format));
 }

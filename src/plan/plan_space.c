@@ -210,6 +210,17 @@ static void empty_dims(og_kernel *kernel, int32_t from, int32_t to)
     kernel->space.extent[from] = 0;
 }
 
+static bool stores_rows(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t i = 0; i < kernel->passes[p].row_count; i++)
+            if (kernel->passes[p].rows[i].op == OG_OP_STORE)
+                return true;
+    return false;
+}
+
+/* Rows without elements of which nothing is stored, softmax's of shape (0, 2^40), are not
+ * computed: there are no rows, too. */
 static void collapse_empty(og_kernel *kernel)
 {
     og_space *space = &kernel->space;
@@ -218,6 +229,7 @@ static void collapse_empty(og_kernel *kernel)
     bool no_rows = og_shape_count(kept, space->extent, &rows) && rows == 0;
     bool no_elements =
         og_shape_count(space->n_reduced, space->extent + kept, &elements) && elements == 0;
+    no_rows |= kept && no_elements && !stores_rows(kernel);
     if (space->n_reduced && (no_rows || no_elements)) {
         empty_dims(kernel, kept, space->rank);
         space->n_reduced = 1;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 enum { MAX_BLOCKS = 1500, MAX_NAMES = 3000 }; /* of all texts together: twice what there is */
+enum { CHAINS = 1024 };
 
 typedef struct {
     const char *text;
@@ -35,8 +36,10 @@ typedef struct {
     struct {
         span name;
         int block;
+        int next; /* in its chain; -1: none */
     } names[MAX_NAMES];
     int name_count;
+    int chains[CHAINS]; /* the first name of each hash, in the order of declaration; -1: none */
     bool is_full;
     bool takes_all; /* texts that declare a name; else the first of them */
 } blocks;
@@ -233,10 +236,31 @@ static bool is_opening(const block *b)
 
 /* ---- what is needed ---------------------------------------------------------------------- */
 
+/* FNV-1a */
+static uint32_t hash_name(span name)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < name.length; i++)
+        hash = (hash ^ (unsigned char)name.text[i]) * 16777619u;
+    return hash % CHAINS;
+}
+
+/* Chains names of one hash: every word of every block that is needed is looked up. */
+static void chain_names(blocks *all)
+{
+    for (int i = 0; i < CHAINS; i++)
+        all->chains[i] = -1;
+    for (int i = all->name_count - 1; i >= 0; i--) {
+        int *first = &all->chains[hash_name(all->names[i].name)];
+        all->names[i].next = *first;
+        *first = i;
+    }
+}
+
 static void need(blocks *all, span name)
 {
     int source = -1;
-    for (int i = 0; i < all->name_count; i++) {
+    for (int i = all->chains[hash_name(name)]; i >= 0; i = all->names[i].next) {
         block *of = &all->blocks[all->names[i].block];
         if (all->names[i].name.length != name.length ||
             memcmp(all->names[i].name.text, name.text, name.length) != 0 ||
@@ -322,6 +346,7 @@ void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roo
     }
     if (!failed) {
         all->takes_all = apart;
+        chain_names(all);
         mark_needed(all, sources, roots);
     }
     for (int i = 0; !failed && i < (apart ? count : 1); i++)

@@ -410,16 +410,17 @@ static void add_without_comments(const char *source, og_text *text)
     og_text line = {0};
     bool is_after_blank = true;
     for (const char *at = source; *at;) {
-        const char *end = at + 1;
         if (at[0] == '/' && at[1] == '*') {
-            end = skip_comment(at);
+            const char *end = skip_comment(at);
             if (is_short(at, end))
                 og_text_add(&line, "%.*s", (int)(end - at), at);
             at = end;
             continue;
         }
         if (*at != '\n') {
-            og_text_add(&line, "%c", *at++);
+            size_t run = 1 + strcspn(at + 1, "/\n");
+            og_text_add(&line, "%.*s", (int)run, at);
+            at += run;
             continue;
         }
         size_t length = line.length;
@@ -430,9 +431,8 @@ static void add_without_comments(const char *source, og_text *text)
             og_text_add(text, "%.*s\n", (int)length, line.data ? line.data : "");
         is_after_blank = !length && (was_blank || is_after_blank);
         text->failed |= line.failed;
-        og_text_free(&line);
-        line = (og_text){0};
-        at = end;
+        line.length = 0; /* its memory is the next line's */
+        at++;
     }
     og_text_free(&line);
 }
