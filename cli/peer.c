@@ -122,6 +122,13 @@ static bool read_times(FILE *pipe, size_t count, peer_time *times)
     return true;
 }
 
+/* Whoever writes to a pipe that is closed gets a signal, or Python's traceback. */
+static void read_to_end(FILE *pipe)
+{
+    while (fgetc(pipe) != EOF)
+        continue;
+}
+
 static bool run_script(const char *folder, const char *device, int64_t threads, size_t count,
                        peer_time *times, failure *why)
 {
@@ -136,6 +143,7 @@ static bool run_script(const char *folder, const char *device, int64_t threads, 
     if (!pipe)
         return failed(why, STATUS_DEVICE, "cannot run %s", python);
     bool good = read_times(pipe, count, times);
+    read_to_end(pipe);
     int status = pclose(pipe);
     if (WIFEXITED(status) && WEXITSTATUS(status) == NO_TORCH)
         return failed(why, STATUS_DEVICE,
