@@ -24,7 +24,7 @@ enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_help(FILE *out)
 {
-    fputs("ogive - run a one-line formula as one fused kernel\n"
+    fputs("ogive - run a one-line formula as fused kernels\n"
           "\n"
           "usage: ogive COMMAND [ARGUMENTS]\n"
           "\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ogive.h - run a one-line formula as one fused kernel.
+ * ogive.h - run a one-line formula as fused kernels, mostly a single one.
  *
  *     ogive_formula *f;
  *     ogive_error error;

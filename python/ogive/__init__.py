@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ogive runs a one-line formula as one fused kernel.
+"""Ogive runs a one-line formula as fused kernels, mostly a single one.
 
     f = ogive.compile("z = linear(x, w, b); z + 2.0 * sigmoid(z)")
     y = f(x, w, b)
