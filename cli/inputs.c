@@ -250,6 +250,28 @@ static void list_names(const inputs *in, char *out, size_t capacity)
             (size_t)snprintf(out + used, capacity - used, "%s%s", i ? ", " : "", in->items[i].name);
 }
 
+static bool is_function(const char *name)
+{
+    ogive_function_info info;
+
+    for (size_t i = 0; i < ogive_function_count(); i++)
+        if (!ogive_function(i, &info, NULL) && !strcmp(info.name, name))
+            return true;
+    return false;
+}
+
+/* What 'x.mean' in the formula was meant as, where only x is given: "mean"; or NULL. */
+static const char *find_method(const inputs *in, const char *name, size_t length)
+{
+    for (size_t i = 0; i < in->count; i++) {
+        const char *known = in->items[i].name;
+        if (!strncmp(known, name, length) && known[length] == '.' &&
+            is_function(known + length + 1))
+            return known + length + 1;
+    }
+    return NULL;
+}
+
 static bool fail_no_input(const inputs *in, const char *name, size_t length, failure *why)
 {
     char wanted[128], list[400];
@@ -259,6 +281,13 @@ static bool fail_no_input(const inputs *in, const char *name, size_t length, fai
     for (size_t i = 0; i < in->count && !nearest; i++)
         nearest = text_nearest(wanted, &in->items[i].name, 1);
     list_names(in, list, sizeof(list));
+    const char *method = find_method(in, name, length);
+    if (method)
+        return failed(
+            why, STATUS_USAGE,
+            "the formula has no input '%s'; its inputs are %s: a name with a dot is a name, "
+            "write %s(%s)",
+            wanted, list, method, wanted);
     if (nearest && strlen(nearest) > 1)
         return failed(why, STATUS_USAGE, "the formula has no input '%s'; did you mean '%s'?",
                       wanted, nearest);

@@ -108,7 +108,20 @@ static const char *const other_names[][2] = {
     {"dot", "matmul"},
     {"select", "where"},
     {"to", "float32"},
+    {"float", "float32"},
+    {"double", "float64"},
+    {"half", "float16"},
     {"fabs", "abs"},
+    {"absolute", "abs"},
+    {"sgn", "sign"},
+    {"arctan", "atan"},
+    {"expit", "sigmoid"},
+    {"multiply", "mul"},
+    {"subtract", "sub"},
+    {"divide", "div"},
+    {"masked_fill", "where"},
+    {"split", "narrow"},
+    {"chunk", "narrow"},
 };
 
 /* What no formula can do, by the beginnings of PyTorch's names for it. */
@@ -119,23 +132,31 @@ static const char *const beyond[][2] = {
     {"sort", "sorting"},
     {"argsort", "sorting"},
     {"topk", "sorting"},
+    {"median", "sorting"},
+    {"quantile", "sorting"},
+    {"argmax", "indices"},
+    {"argmin", "indices"},
     {"scaled_dot_product", "attention"},
     {"multi_head", "attention"},
     {"embedding", "indexing"},
     {"gather", "indexing"},
     {"scatter", "indexing"},
     {"index", "indexing"},
+    {"cross_entropy", "indexing"},
+    {"nll_loss", "indexing"},
     {"einsum", "einsum"},
-    {"max_pool", "windows"},
-    {"avg_pool", "windows"},
     {"cat", "joining tensors"},
     {"concat", "joining tensors"},
     {"stack", "joining tensors"},
     {"reshape", "reshaping"},
     {"view", "reshaping"},
     {"permute", "reshaping"},
+    {"squeeze", "reshaping"},
     {"unsqueeze", "reshaping"},
+    {"flatten", "reshaping"},
     {"fft", "transforms"},
+    {"svd", "decompositions"},
+    {"inverse", "decompositions"},
     {"cumsum", "running sums"},
     {"cumprod", "running sums"},
 };
@@ -196,7 +217,7 @@ void og_function_advise(const char *name, size_t length, char *text, size_t capa
     }
     const char *nearest = og_function_nearest(last, last_length);
     if (nearest)
-        snprintf(text, capacity, "; did you mean '%s'?", nearest);
+        snprintf(text, capacity, "; did you mean '%s'? (ogive functions lists all)", nearest);
     else
         snprintf(text, capacity, " (ogive functions lists all)");
 }

@@ -3,6 +3,7 @@ try() { "$@"; echo "exit $?"; }
 try ogive run 'x + y' x=1.0
 try ogive run 'x + y' x=1.0 y=2.0 z=3.0
 try ogive run 'x + scale' x=1.0 scael=2.0
+try ogive run 'x.mean - x.shape' x=2x3
 try ogive run 'x + y' x=1.0 x=2.0 y=1
 try ogive run 'x + y' x=1.0 y=
 try ogive run 'x' x=3:flaot32

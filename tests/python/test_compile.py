@@ -140,7 +140,8 @@ def test_pickle_and_copy(x):
 
 
 @pytest.mark.parametrize("text, offset, message", [
-    ("sigmod(x)", 0, "unknown function 'sigmod'; did you mean 'sigmoid'?\n  sigmod(x)\n  ^"),
+    ("sigmod(x)", 0, "unknown function 'sigmod'; did you mean 'sigmoid'? (ogive functions lists "
+     "all)\n  sigmod(x)\n  ^"),
     ("x +\n  y z", 8, "\n    y z\n      ^"),
     ("x # é\n+ y z", 10, "\n  + y z\n      ^"),
     ("2", 0, "no input"),

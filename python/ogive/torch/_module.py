@@ -190,11 +190,9 @@ class Formula(nn.Module):
         return found
 
     def _check_places(self, count: int) -> None:
-        for name in self._attributes:
+        for name, message in self._attributes.items():
             if name in self._free[:count]:
-                raise TypeError(f"input '{name}' is given by position, and tensors have an "
-                                "attribute of that name: a tensor that is called so is given "
-                                f"by name, **{{'{name}': ...}}")
+                raise TypeError(message)
 
     def extra_repr(self) -> str:
         return repr(self.formula.text)

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .. import _core
-from ._autocast import find_casts
+from ._autocast import find_casts, signatures
 from ._gradient import Gradient, gradient_of, restore_saved, save
 from ._kept import Cut, Part, describe_gradient, find_cut, has_products
 from ._shapes import infer
@@ -372,10 +372,19 @@ def _operator(formula: _core.Formula, inputs: list[Any], out: Any) -> Any:
     return call(formula.text, formula.steps, formula.precision, inputs, out)
 
 
-def attributes_among(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names that could be meant as an attribute of a tensor: x.mean."""
-    return tuple(name for name in names
-                 if "." in name and hasattr(Tensor, name.rpartition(".")[2]))
+def attributes_among(names: Sequence[str]) -> dict[str, str]:
+    """Those of the names that could be meant as an attribute of a tensor, x.mean, each with what
+    is said where it is given by position."""
+    found = {}
+    for name in names:
+        before, _, last = name.rpartition(".")
+        if not before or not hasattr(Tensor, last):
+            continue
+        instead = (f"for {last} of a tensor {before} write {last}({before})" if last in signatures()
+                   else f"a formula does not know the {last} of a tensor {before}")
+        found[name] = (f"input '{name}' is given by position: {instead}; a tensor that is called so "
+                       f"is given by name, **{{'{name}': ...}}")
+    return found
 
 
 def traceable(formula: _core.Formula) -> Callable[..., Any]:
@@ -386,11 +395,9 @@ def traceable(formula: _core.Formula) -> Callable[..., Any]:
 
     def formula_call(*args: Any, out: Any = None, **named: Any) -> Any:
         inputs = list(args)
-        for name in attributes:
+        for name, message in attributes.items():
             if name in names[:len(args)]:
-                raise TypeError(f"input '{name}' is given by position, and tensors have an "
-                                "attribute of that name: a tensor that is called so is given "
-                                f"by name, **{{'{name}': ...}}")
+                raise TypeError(message)
         for name in names[len(args):]:
             if name not in named:
                 raise TypeError(f"input '{name}' is missing")
