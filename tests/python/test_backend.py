@@ -531,6 +531,14 @@ def test_explain_accounts_for_every_call(model, named, data):
         assert re.search(rf"\b{name}\b", text), text
 
 
+def test_explain_does_not_deny_what_the_language_has(data):
+    """max and conv2d are in it; what is left is left for another reason."""
+    text = ot.explain(_several_results, data(4, 6))
+    assert "left: max, std_mean: it gives several tensors at once" in text, text
+    text = ot.explain(nn.Conv2d(3, 4, 3).to(data(1).device), data(2, 3, 8, 8))
+    assert "left: conv2d: PyTorch's libraries compute it" in text, text
+
+
 def operators_of(call, *inputs):
     """The names of PyTorch's operators that a call runs, those that others call left out."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

@@ -91,6 +91,7 @@ def test_modes_of_torch_compile():
 
 def test_completion_shows_what_is_imported_late():
     assert {"explain", "backend", "Formula", "softmax"} <= set(dir(ot))
+    assert "Any" not in dir(ot)
 
 
 def test_a_gradient_prints_its_formula():

@@ -31,4 +31,4 @@ __all__ = ["Formula", "backend", "explain", "set_precision", "set_sums", *_names
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({name for name in globals() if name.startswith("_")} | {*__all__})

@@ -335,4 +335,9 @@ def plain_name(node: Node) -> str:
 
 def why_unknown(node: Node) -> str:
     """What is wrong with a node that has no name in the language."""
-    return f"the formula language has no {plain_name(node)}"
+    name = plain_name(node)
+    if name in _LEFT:
+        return "PyTorch's libraries compute it"
+    if name in signatures() and isinstance(value_of(node), (tuple, list)):  # max, std_mean
+        return "it gives several tensors at once"
+    return f"the formula language has no {name}"
