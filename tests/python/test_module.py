@@ -243,6 +243,24 @@ def test_a_module_that_computes_something_else_is_refused(first, x):
     model.fc = Adapted(fc)
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_module_is_replaced_behind_pytorchs_back(copied, x):
+    """By writing to _modules, as PyTorch's quantisation does."""
+    model = WithFormula().to(x.device)
+    if copied:
+        model = copy.deepcopy(model)
+    model._modules["fc"] = other = nn.Linear(3, 7).to(x.device)
+    torch.testing.assert_close(model(x), reference(other, x))
+    model._modules["fc"] = Adapted(other)
+    for _ in range(2):  # and stays refused
+        with pytest.raises(TypeError, match="'fc' is read by the formula .* a Adapted"):
+            model(x)
+    model._modules["fc"] = other
+    torch.testing.assert_close(model(x), reference(other, x))
+    model.same, model._modules["fc"] = other, Adapted(other)  # which has it elsewhere
+    torch.testing.assert_close(model(x), reference(other, x))
+
+
 def test_another_models_modules_are_its_own_matter(x):
     teacher, student = Plain().to(x.device), nn.Module()
     student.fc = teacher.fc

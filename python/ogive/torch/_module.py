@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
@@ -15,7 +16,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from .. import _core
 from . import _precision
 from ._fsdp import call_inside, sharded_module_type
-from ._given import add_reader, is_owned
+from ._given import add_reader, check_modules, is_owned, note_copy
 from ._operator import attributes_among
 
 
@@ -64,6 +65,12 @@ class Formula(nn.Module):
         if "_names" not in vars(type(self)):
             return super().__reduce_ex__(protocol)
         return _blank, (), self.__dict__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Formula:
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__setstate__(copy.deepcopy(self.__dict__, memo))
+        note_copy(self, twin, memo)
+        return twin
 
     def _bind(self, name: str, value: Any) -> None:
         if isinstance(value, nn.Module) and is_owned(value):
@@ -161,6 +168,8 @@ class Formula(nn.Module):
                             f"{len(args)} were given by position, {tuple(named)} by name")
         if self._attributes:
             self._check_places(len(args))
+        if self._shared and not torch.compiler.is_compiling():
+            check_modules(self)
         values.update(named)
         sharded = self._sharded_modules()
         return call_inside(sharded, self._compute, values) if sharded else self._compute(values)
