@@ -197,6 +197,8 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
     OG_TRY(check_truth(node, a, error));
     if (og_function_of(node->op)->kind == OG_MASKING && !og_dtype_is_float(out->dtype))
         OG_TRY(compare_integers(graph, node, a, b, out, error));
+    if (node->op == OG_OP_div && !og_dtype_is_float(out->dtype))
+        out->dtype = OG_FLOAT32; /* PyTorch divides integers as its default type */
     if (node->keeps_type)
         out->dtype = a->dtype;
     OG_TRY(og_infer_float(graph, node, out, error));

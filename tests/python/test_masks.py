@@ -96,6 +96,14 @@ def test_every_bit_of_large_integers(device):
         ogive.compile("i > 9007199254740993")(i)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_integers_are_divided_as_floats(dtype, device):
+    i = torch.tensor([[0, 1, 200], [255, 7, 3]], device=device).to(dtype)
+    for text, want in (("i / 255.0", i / 255.0), ("i / 3", i / 3), ("2 / i", 2 / i)):
+        torch.testing.assert_close(ogive.compile(text)(i), want)  # CUDA's multiplies by 1 / 3
+    same(ogive.compile("i / j")(i, i.int() + 1), i / (i.int() + 1))
+
+
 def test_bytes_that_are_not_one(device):
     """What else is true to PyTorch."""
     m = torch.tensor([0, 1, 2, 255], dtype=torch.uint8, device=device).view(torch.bool)
