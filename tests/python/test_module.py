@@ -261,6 +261,14 @@ def test_a_module_is_replaced_behind_pytorchs_back(copied, x):
     torch.testing.assert_close(model(x), reference(other, x))
 
 
+def test_a_compiled_function_makes_modules(x):
+    def function(x):
+        return nn.Sequential(nn.ReLU(), nn.Tanh())(x) + 1
+
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), function(x))
+
+
 def test_another_models_modules_are_its_own_matter(x):
     teacher, student = Plain().to(x.device), nn.Module()
     student.fc = teacher.fc

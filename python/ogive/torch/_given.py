@@ -15,6 +15,7 @@ import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
@@ -141,6 +142,8 @@ def note_copy(formula: Formula, twin: Formula, memo: dict[int, Any]) -> None:
 
 def _note(owner: nn.Module, name: str, module: nn.Module | None) -> Any:
     """Called by PyTorch before owner.name becomes module."""
+    if torch.compiler.is_compiling():  # Dynamo has no words for a module that it makes itself
+        return
     from ._module import Formula
     if name in owner._modules:
         _replace(owner, name, module)
