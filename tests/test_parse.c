@@ -104,9 +104,14 @@ static const struct {
     {"pow(x, 3)", "n0 = input x; n1 = mul n0 n0 [pow]; n2 = mul n1 n0 [pow]; results n2"},
     /* numbers */
     {"1e3 * x + .5 - 1.",
-     "n0 = input x; n1 = number 1000; n2 = mul n1 n0; n3 = number 0.5; n4 = add n2 n3; "
-     "n5 = number 1; n6 = sub n4 n5; results n6"},
-    {"1.5E+2 * x", "n0 = input x; n1 = number 150; n2 = mul n1 n0; results n2"},
+     "n0 = input x; n1 = number 1000 (a float); n2 = mul n1 n0; n3 = number 0.5; n4 = add n2 n3; "
+     "n5 = number 1 (a float); n6 = sub n4 n5; results n6"},
+    {"1.5E+2 * x", "n0 = input x; n1 = number 150 (a float); n2 = mul n1 n0; results n2"},
+    /* of integers 1.0 makes floats, 1 nothing */
+    {"x * 1", "n0 = input x; results n0"},
+    {"x * 1.0", "n0 = input x; n1 = number 1 (a float); n2 = mul n0 n1; results n2"},
+    {"x * (2 / 2)", "n0 = input x; n1 = number 1 (a float); n2 = mul n0 n1; results n2"},
+    {"x ** 1.0", "n0 = input x; n1 = number 1 (a float); n2 = mul n0 n1 [pow]; results n2"},
     {"1e-05 * x", "n0 = input x; n1 = number 1e-05; n2 = mul n1 n0; results n2"},
     {"123456789012345678901234567890 * x",
      "n0 = input x; n1 = number 1.2345678901234568e+29; n2 = mul n1 n0; results n2"},
@@ -128,12 +133,12 @@ static const struct {
     {"x * 1", "n0 = input x; results n0"},
     {"1 * x", "n0 = input x; results n0"},
     {"x / 1", "n0 = input x; results n0"},
-    {"x + -0.0", "n0 = input x; results n0"},
-    {"-0.0 + x", "n0 = input x; results n0"},
+    {"x + -0", "n0 = input x; results n0"},
+    {"-0 + x", "n0 = input x; results n0"},
     {"x - 0", "n0 = input x; results n0"},
     {"x + 0", "n0 = input x; n1 = number 0; n2 = add n0 n1; results n2"},
     {"0 - x", "n0 = input x; n1 = number 0; n2 = sub n1 n0; results n2"},
-    {"x - -0.0", "n0 = input x; n1 = number -0; n2 = sub n0 n1; results n2"},
+    {"x - -0", "n0 = input x; n1 = number -0; n2 = sub n0 n1; results n2"},
     {"1 / x", "n0 = input x; n1 = number 1; n2 = div n1 n0; results n2"},
     {"x + 1 * y", "n0 = input x; n1 = input y; n2 = add n0 n1; results n2"},
     /* equal nodes are one */

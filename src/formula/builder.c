@@ -97,7 +97,7 @@ static bool is_same(const og_node *a, const og_node *b)
         memcmp(a->args, b->args, sizeof a->args) ||
         get_bits(a->numbers[0]) != get_bits(b->numbers[0]) ||
         get_bits(a->numbers[1]) != get_bits(b->numbers[1]) || a->all_dims != b->all_dims ||
-        a->keepdim != b->keepdim || a->keeps_type != b->keeps_type ||
+        a->keepdim != b->keepdim || a->keeps_type != b->keeps_type || a->is_real != b->is_real ||
         a->dim_count != b->dim_count || memcmp(a->dims, b->dims, sizeof a->dims) ||
         memcmp(&a->sliding, &b->sliding, sizeof a->sliding))
         return false;
@@ -242,13 +242,20 @@ static double make_plain(double number)
     return isnan(number) ? NAN : number;
 }
 
+bool og_is_real(const og_operand *operand)
+{
+    return operand->is_real || !og_is_whole(operand->number);
+}
+
 /* The operand's node; a number gets one. */
 static ogive_status find_node(og_builder *builder, const og_operand *operand, int32_t *index)
 {
     *index = operand->index;
     if (operand->kind == OG_OPERAND_NODE)
         return OGIVE_OK;
-    og_node node = {.op = OG_OP_NUMBER};
+    /* What 0.5 is goes without saying: the user's and a meaning's are one node. */
+    og_node node = {.op = OG_OP_NUMBER,
+                    .is_real = operand->is_real && og_is_whole(operand->number)};
     node.numbers[0] = make_plain(operand->number);
     og_operand number;
     OG_TRY(og_build_node(builder, &node, OG_OP_NUMBER, operand->offset, &number));
@@ -322,11 +329,12 @@ void og_note_product(og_builder *builder, og_op op, const og_operand *value)
 
 static bool is_number(const og_operand *operand, double number)
 {
-    return operand->kind == OG_OPERAND_NUMBER && get_bits(operand->number) == get_bits(number);
+    return operand->kind == OG_OPERAND_NUMBER && !operand->is_real &&
+           get_bits(operand->number) == get_bits(number);
 }
 
 /* The operand that op leaves bit for bit as it is, NaN and -0 included, because
- * the other is neutral; NULL if there is none. */
+ * the other is neutral; NULL if there is none. 1.0 is not: it makes floats of integers. */
 static const og_operand *find_unchanged(og_op op, const og_operand *args)
 {
     switch (op) {
@@ -348,17 +356,22 @@ static const og_operand *find_unchanged(og_op op, const og_operand *args)
 }
 
 ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
-                             const double *constants, og_op called, int64_t offset, og_operand *out)
+                             const og_constants *constants, og_op called, int64_t offset,
+                             og_operand *out)
 {
+    static const og_constants none;
     const og_function *function = og_function_of(op);
+    constants = constants ? constants : &none;
     double values[OG_MAX_ARGS] = {0};
-    bool all_numbers = true;
+    bool all_numbers = true, is_real = constants->is_real || og_op_gives_floats(op);
     for (int i = 0; i < function->args; i++) {
         all_numbers &= args[i].kind == OG_OPERAND_NUMBER;
+        is_real |= args[i].is_real;
         values[i] = args[i].number;
     }
     if (all_numbers) {
-        *out = og_number_operand(og_function_value(op, values, constants), offset);
+        *out = og_number_operand(og_function_value(op, values, constants->numbers), offset);
+        out->is_real = is_real;
         return OGIVE_OK;
     }
     const og_operand *unchanged = find_unchanged(op, args);
@@ -366,9 +379,9 @@ ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *ar
         *out = *unchanged;
         return OGIVE_OK;
     }
-    og_node node = {.op = op};
+    og_node node = {.op = op, .is_real = constants->is_real};
     for (int i = 0; i < function->constants; i++)
-        node.numbers[i] = make_plain(constants[i]);
+        node.numbers[i] = make_plain(constants->numbers[i]);
     return build_with_args(builder, &node, args, function->args, called, offset, out);
 }
 
@@ -377,16 +390,17 @@ ogive_status og_build_pow(og_builder *builder, const og_operand *base, const og_
 {
     og_operand args[2] = {*base, *base};
     double exponent = power->number;
+    og_constants constants = {{exponent}, og_is_real(power)};
     if (power->kind == OG_OPERAND_NODE) {
         args[1] = *power;
         return og_build_scalar(builder, OG_OP_power, args, NULL, OG_OP_pow, offset, out);
     }
     if (exponent == 1) {
-        *out = *base;
-        return OGIVE_OK;
+        args[1] = *power;
+        return og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, out);
     }
     if (exponent == 3) {
-        OG_TRY(og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, &args[0]));
+        OG_TRY(og_build_scalar(builder, OG_OP_mul, args, &constants, OG_OP_pow, offset, &args[0]));
         return og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, out);
     }
     /* -2 is not 1 / (x * x): its derivative through x * x overflows early. */
@@ -395,7 +409,7 @@ ogive_status og_build_pow(og_builder *builder, const og_operand *base, const og_
                : exponent == -0.5 ? OG_OP_rsqrt
                : exponent == -1   ? OG_OP_reciprocal
                                   : OG_OP_pow;
-    return og_build_scalar(builder, op, args, &exponent, OG_OP_pow, offset, out);
+    return og_build_scalar(builder, op, args, &constants, OG_OP_pow, offset, out);
 }
 
 /* ---- lists and checks ---------------------------------------------------- */

@@ -24,11 +24,18 @@ typedef struct {
     og_operand_kind kind;
     int32_t index, second;
     double number;
+    bool is_real; /* OG_OPERAND_NUMBER: a float to PyTorch, 2.0 or 0.5 */
     bool flag;
     const char *string; /* not NUL-terminated */
     size_t length;
     int64_t offset; /* of its first byte in the user's text */
 } og_operand;
+
+/* A SCALAR row's numbers after its values. */
+typedef struct {
+    double numbers[OG_MAX_NUMBERS];
+    bool is_real; /* see og_node */
+} og_constants;
 
 typedef struct {
     bool all;       /* every dim; count is 0 */
@@ -95,10 +102,14 @@ ogive_status og_build_copy(og_builder *builder, const og_node *node, int32_t *in
 ogive_status og_builder_finish(const og_builder *builder, const char *text, size_t length,
                                const int32_t *results, int32_t result_count, og_graph *graph);
 
+/* A number of our own: a float to PyTorch only if it is no integer. */
 static inline og_operand og_number_operand(double number, int64_t offset)
 {
     return (og_operand){.kind = OG_OPERAND_NUMBER, .number = number, .offset = offset};
 }
+
+/* Of a number: would PyTorch take it for a float? */
+bool og_is_real(const og_operand *operand);
 
 /* A comparison's result. */
 bool og_operand_is_mask(const og_builder *builder, const og_operand *operand);
@@ -119,9 +130,10 @@ ogive_status og_build_input(og_builder *builder, const char *name, size_t length
 ogive_status og_build_argument(og_builder *builder, og_op op, og_operand *argument);
 /* value is that of a call of op: if the user wrote a product, its node says so. */
 void og_note_product(og_builder *builder, og_op op, const og_operand *value);
-/* A SCALAR row of operands that are numbers or tensors: folded, simplified, or a node. */
+/* A SCALAR row of operands that are numbers or tensors: folded, simplified, or a node. constants
+ * may be NULL. */
 ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
-                             const double *constants, og_op called, int64_t offset,
+                             const og_constants *constants, og_op called, int64_t offset,
                              og_operand *out);
 /* pow as PyTorch's CPU computes it: a few exponents that are numbers by multiplication, sqrt,
  * division. */

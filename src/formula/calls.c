@@ -603,10 +603,16 @@ static ogive_status build_scalar_call(og_builder *builder, og_op op, const og_op
     const og_function *function = og_function_of(op);
     if (op == OG_OP_pow || op == OG_OP_power)
         return og_build_pow(builder, &args[0], &args[1], offset, out);
-    double constants[OG_MAX_NUMBERS];
-    for (int i = 0; i < function->constants; i++)
-        constants[i] = args[function->args + i].number;
-    return og_build_scalar(builder, select_row(builder, op, args), args, constants, op, offset,
+    og_constants constants = {{0}, false};
+    for (int i = 0; i < function->constants; i++) {
+        constants.numbers[i] = args[function->args + i].number;
+        /* A bound that was not given is infinite, and no float. */
+        constants.is_real |=
+            op == OG_OP_clamp &&
+            (args[function->args + i].is_real ||
+             (isfinite(constants.numbers[i]) && !og_is_whole(constants.numbers[i])));
+    }
+    return og_build_scalar(builder, select_row(builder, op, args), args, &constants, op, offset,
                            out);
 }
 

@@ -93,6 +93,33 @@ bool og_op_is_reduction(og_op op)
     return op < OG_FUNCTION_COUNT && functions[op].kind == OG_REDUCTION;
 }
 
+bool og_op_gives_floats(og_op op)
+{
+    switch ((int)op) {
+    case OG_OP_sigmoid:
+    case OG_OP_exp:
+    case OG_OP_expm1:
+    case OG_OP_exp2:
+    case OG_OP_log:
+    case OG_OP_log1p:
+    case OG_OP_log2:
+    case OG_OP_log10:
+    case OG_OP_sin:
+    case OG_OP_cos:
+    case OG_OP_atan:
+    case OG_OP_tanh:
+    case OG_OP_erf:
+    case OG_OP_sqrt:
+    case OG_OP_rsqrt:
+    case OG_OP_reciprocal:
+    case OG_OP_div:
+    case OG_OP_xlogy:
+        return true;
+    default:
+        return false;
+    }
+}
+
 og_fold og_op_fold(og_op op)
 {
     return functions[op].fold;
@@ -241,6 +268,11 @@ const char *og_function_public_meaning(const og_function *function)
 }
 
 /* ---- values -------------------------------------------------------------- */
+
+bool og_is_whole(double value)
+{
+    return og_trunc_f64(value) == value && og_abs_f64(value) < OG_INFINITY;
+}
 
 double og_function_value(og_op op, const double *args, const double *constants)
 {

@@ -114,6 +114,8 @@ og_op og_function_find(const char *name, size_t length, bool hidden);
 const char *og_op_infix(og_op op);
 /* The public name nearest to a misspelt one, or NULL if none is near. */
 const char *og_function_nearest(const char *name, size_t length);
+/* Is value an integer, of any size? */
+bool og_is_whole(double value);
 /* Of OG_SCALAR rows only: the float64 value, for folding constants. */
 double og_function_value(og_op op, const double *args, const double *constants);
 /* The meaning of a composite if it says something to a user: NULL if it names a row
@@ -126,6 +128,8 @@ void og_function_signature(const og_function *function, char *text, size_t capac
  * "torch.linalg". NULL: what it has there gives something else (max with a dim: indices, too). */
 const char *og_function_module(og_op op);
 
+/* Of integers PyTorch's function gives floats: exp, div. */
+bool og_op_gives_floats(og_op op);
 /* True for sum, amax, ... (og_function_kind OG_REDUCTION). */
 bool og_op_is_reduction(og_op op);
 /* Of a reduction. */

@@ -50,6 +50,8 @@ typedef struct {
     og_sliding sliding; /* windows, slide, slide_back; numbers[1] is what windows are filled with,
                            of a convolution how many groups it has */
 
+    bool is_real;     /* OG_OP_NUMBER: an integer, written as a float, 2.0; pow and clamp: a
+                         constant was. PyTorch makes floats of integers that meet one */
     bool is_product;  /* the value of a linear or matmul that the user wrote */
     bool is_constant; /* computed from numbers alone */
     bool keeps_type;  /* the first argument's dtype is the result's, whatever the

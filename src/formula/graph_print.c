@@ -41,7 +41,8 @@ static void print_node(const og_graph *graph, const og_node *node, og_text *text
         return;
     }
     if (node->op == OG_OP_NUMBER) {
-        og_text_add(text, "number %s\n", og_number_text(node->numbers[0], number));
+        og_text_add(text, "number %s%s\n", og_number_text(node->numbers[0], number),
+                    node->is_real ? " (a float)" : "");
         return;
     }
     const og_function *function = og_function_of(node->op);

@@ -150,6 +150,12 @@ static void write_windows(const writer *w, const og_node *node)
         og_text_add(w->text, ", groups=%.0f", node->numbers[1]);
 }
 
+/* What shows that an integer is a float to PyTorch. */
+static const char *get_point(const og_node *node, const char *digits)
+{
+    return node->is_real && !strpbrk(digits, ".en") ? ".0" : "";
+}
+
 static void write_call(const writer *w, const og_node *node)
 {
     const og_function *function = og_function_of(node->op);
@@ -164,8 +170,10 @@ static void write_call(const writer *w, const og_node *node)
         write_windows(w, node);
     bool has_number = node->op == OG_OP_full_like || (node->op == OG_OP_count && node->numbers[0]);
     int constants = og_op_slices(node->op) ? 2 : has_number ? 1 : function->constants;
-    for (int i = 0; i < constants; i++)
-        og_text_add(w->text, ", %s", og_number_text(node->numbers[i], number));
+    for (int i = 0; i < constants; i++) {
+        const char *digits = og_number_text(node->numbers[i], number);
+        og_text_add(w->text, ", %s%s", digits, get_point(node, digits));
+    }
     og_text_add(w->text, ")");
 }
 
@@ -175,6 +183,7 @@ static void write_operator(const writer *w, const og_node *node, og_binding leas
     bool is_power = node->op == OG_OP_power; /* pow, but of two tensors */
     const og_function *function = og_function_of(is_power ? OG_OP_pow : node->op);
     char number[OG_NUMBER_TEXT];
+    const char *digits = og_number_text(node->numbers[0], number);
     bool brackets = function->level < least;
     og_text_add(w->text, brackets ? "(" : "");
     if (function->level == OG_BINDS_SIGN) {
@@ -182,8 +191,8 @@ static void write_operator(const writer *w, const og_node *node, og_binding leas
         write_node(w, node->args[0], OG_BINDS_SIGN);
     } else if (function->level == OG_BINDS_POWER) {
         write_node(w, node->args[0], (og_binding)(OG_BINDS_POWER + 1));
-        og_text_add(w->text, "%s%s", function->symbol,
-                    is_power ? "" : og_number_text(node->numbers[0], number));
+        og_text_add(w->text, "%s%s%s", function->symbol, is_power ? "" : digits,
+                    is_power ? "" : get_point(node, digits));
         if (is_power)
             write_node(w, node->args[1], OG_BINDS_SIGN);
     } else {
@@ -201,7 +210,8 @@ static void write_value(const writer *w, const og_node *node, og_binding least)
         og_text_add(w->text, "%s", w->graph->inputs[node->index].name);
     } else if (node->op == OG_OP_NUMBER) {
         const char *digits = og_number_text(node->numbers[0], number);
-        og_text_add(w->text, digits[0] == '-' && least > OG_BINDS_ADDITION ? "(%s)" : "%s", digits);
+        og_text_add(w->text, digits[0] == '-' && least > OG_BINDS_ADDITION ? "(%s%s)" : "%s%s",
+                    digits, get_point(node, digits));
     } else if (og_function_of(node->op)->symbol || node->op == OG_OP_power) {
         write_operator(w, node, least);
     } else {

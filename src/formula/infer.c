@@ -40,14 +40,15 @@ static og_dtype promote(og_dtype a, og_dtype b)
 }
 
 /* PyTorch's result_type: tensors with dims decide; without any, 0-d tensors;
- * without any, numbers. A tensor of integers or bool takes the type of floats it meets; where it
- * meets none, out's type is none either. */
+ * without any, numbers. A tensor of integers or bool takes the type of floats it meets, float32
+ * beside a number; where it meets none, out's type is none either. */
 static void promote_types(const og_typed *a, const og_typed *b, og_typed *out)
 {
+    out->is_real = a->is_real || b->is_real;
     bool a_float = og_dtype_is_float(a->dtype), b_float = og_dtype_is_float(b->dtype);
     if (!a_float || !b_float) {
         const og_typed *real = a_float && !a->is_number ? a : b_float && !b->is_number ? b : NULL;
-        out->dtype = real ? real->dtype : a_float ? b->dtype : a->dtype;
+        out->dtype = real ? real->dtype : out->is_real ? OG_FLOAT32 : a_float ? b->dtype : a->dtype;
         return;
     }
     int a_class = a->is_number ? 0 : a->rank == 0 ? 1 : 2;
@@ -168,14 +169,23 @@ static void take_type(const og_node *node, const og_typed *types, og_typed *out)
     out->rank = a->rank;
     memcpy(out->shape, a->shape, sizeof out->shape);
     out->is_number = a->is_number;
+    out->is_real = a->is_real || og_op_gives_floats(node->op);
     if (a->is_number)
         out->number = og_function_value(node->op, &a->number, node->numbers);
+}
+
+/* Some functions give floats whatever they are given: PyTorch's default type, of integers. */
+static void make_float(const og_node *node, og_typed *out)
+{
+    if (!og_dtype_is_float(out->dtype) && (node->is_real || og_op_gives_floats(node->op)))
+        out->dtype = OG_FLOAT32;
 }
 
 static ogive_status infer_unary(const og_graph *graph, const og_node *node, const og_typed *types,
                                 og_typed *out, ogive_error *error)
 {
     take_type(node, types, out);
+    make_float(node, out);
     return og_infer_float(graph, node, out, error);
 }
 
@@ -197,8 +207,8 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
     OG_TRY(check_truth(node, a, error));
     if (og_function_of(node->op)->kind == OG_MASKING && !og_dtype_is_float(out->dtype))
         OG_TRY(compare_integers(graph, node, a, b, out, error));
-    if (node->op == OG_OP_div && !og_dtype_is_float(out->dtype))
-        out->dtype = OG_FLOAT32; /* PyTorch divides integers as its default type */
+    make_float(node, out);
+    out->is_real |= og_op_gives_floats(node->op);
     if (node->keeps_type)
         out->dtype = a->dtype;
     OG_TRY(og_infer_float(graph, node, out, error));
@@ -432,6 +442,7 @@ static ogive_status infer_node(const og_graph *graph, const og_node *node,
         out->dtype = OG_FLOAT64;
         out->is_number = true;
         out->number = node->numbers[0];
+        out->is_real = node->is_real || !og_is_whole(out->number);
         return OGIVE_OK;
     }
     switch (og_function_of(node->op)->kind) {

@@ -14,6 +14,7 @@ typedef struct {
                        in float32. Only inputs, views of them and comparisons are no floats */
     bool is_number; /* OG_OP_NUMBER and what is computed from numbers alone: takes
                         the type of what it meets; rank 0 */
+    bool is_real;   /* is_number: a float to PyTorch, as 2.0 is, so that integers become floats */
     bool is_mask;   /* a comparison: dtype is that of the comparison itself */
     int32_t rank;
     int64_t shape[OG_MAX_RANK];

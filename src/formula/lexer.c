@@ -201,6 +201,10 @@ static ogive_status read_number(og_lexer *lexer)
         OG_FAIL(lexer->error, OGIVE_FORMULA, (int64_t)start,
                 "the number %.*s%s is out of float64's range", shown, lexer->text + start, more);
     lexer->token.kind = OG_TOKEN_NUMBER;
+    size_t at = start;
+    while (at < end && is_digit(look(lexer, at)))
+        at++;
+    lexer->token.is_real = at < end;
     lexer->at = end;
     return OGIVE_OK;
 }
@@ -256,7 +260,7 @@ ogive_status og_lexer_next(og_lexer *lexer)
     size_t end = lexer->token.offset + lexer->token.length;
     OG_TRY(skip_blanks(lexer));
     if (lexer->at >= lexer->length) {
-        lexer->token = (og_token){OG_TOKEN_END, end, 0, 0};
+        lexer->token = (og_token){.kind = OG_TOKEN_END, .offset = end};
         return OGIVE_OK;
     }
     size_t start = lexer->at;

@@ -43,6 +43,7 @@ typedef struct {
     og_token_kind kind;
     size_t offset, length; /* of an end: right behind the last token */
     double number;
+    bool is_real; /* a number with a point or an exponent */
 } og_token;
 
 typedef struct {

@@ -346,6 +346,8 @@ static ogive_status parse_name(parser *p, og_operand *out)
             return OGIVE_OK; /* out->offset stays the argument's */
     } else if (!og_find_word(text, name.length, out)) {
         OG_TRY(add_input(p, &name, out));
+    } else {
+        out->is_real = out->kind == OG_OPERAND_NUMBER && !p->in_meaning;
     }
     out->offset = get_place(p, &name);
     return OGIVE_OK;
@@ -361,6 +363,7 @@ static ogive_status parse_primary(parser *p, og_operand *out)
         return parse_name(p, out);
     case OG_TOKEN_NUMBER:
         *out = og_number_operand(token.number, get_place(p, &token));
+        out->is_real = token.is_real && !p->in_meaning;
         return advance(p);
     case OG_TOKEN_STRING:
         *out = (og_operand){.kind = OG_OPERAND_STRING,

@@ -104,6 +104,80 @@ def test_integers_are_divided_as_floats(dtype, device):
     same(ogive.compile("i / j")(i, i.int() + 1), i / (i.int() + 1))
 
 
+WITH_FLOATS = [
+    ("i * 2.5", lambda i, m: i * 2.5), ("i * 1.0", lambda i, m: i * 1.0),
+    ("i - 0.0", lambda i, m: i - 0.0), ("3.0 - i", lambda i, m: 3.0 - i),
+    ("i / 255.0", lambda i, m: i / 255.0), ("2 / (i + 0.5)", lambda i, m: 2 / (i + 0.5)),
+    ("i * (4 / 2)", lambda i, m: i * (4 / 2)), ("i + 2 * 1e3", lambda i, m: i + 2 * 1e3),
+    ("i ** 1.0", lambda i, m: i ** 1.0), ("i ** 2.0", lambda i, m: i ** 2.0),
+    ("i ** 3.0", lambda i, m: i ** 3.0), ("i ** 0.5", lambda i, m: i ** 0.5),
+    ("2.0 ** i", lambda i, m: 2.0 ** i), ("fmod(i, 2.5)", lambda i, m: torch.fmod(i, 2.5)),
+    ("remainder(i, 2.5)", lambda i, m: torch.remainder(i, 2.5)),
+    ("where(m, i, 1.0)", lambda i, m: torch.where(m, i, 1.0)),
+    ("where(m, 2.5, i)", lambda i, m: torch.where(m, 2.5, i)),
+    ("where(m, i, inf)", lambda i, m: torch.where(m, i, torch.inf)),
+    ("clamp(i, 0.0, 5.0)", lambda i, m: torch.clamp(i, 0.0, 5.0)),
+    ("clamp(i, max=1.5)", lambda i, m: torch.clamp(i, max=1.5)),
+    ("clamp(i, min=1, max=inf)", lambda i, m: torch.clamp(i, 1, torch.inf)),
+    ("m * 2.0 + i", lambda i, m: m * 2.0 + i), ("(i > 2) * 0.5", lambda i, m: (i > 2) * 0.5),
+    ("i > 2.5", lambda i, m: i > 2.5), ("sum(i * 0.5, 1)", lambda i, m: (i * 0.5).sum(1)),
+    ("sigmoid(i)", lambda i, m: torch.sigmoid(i)), ("tanh(m)", lambda i, m: torch.tanh(m)),
+    ("xlogy(i, m)", lambda i, m: torch.xlogy(i, m))] + [
+    (f"{name}(i)", lambda i, m, f=getattr(torch, name): f(i)) for name in (
+        "exp expm1 exp2 log log1p log2 log10 sin cos atan tanh erf sqrt rsqrt reciprocal").split()]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("text, function", WITH_FLOATS, ids=[text for text, _ in WITH_FLOATS])
+def test_integers_become_floats(text, function, dtype, device):
+    """Beside a float, and in functions that give floats: PyTorch's default type."""
+    i = torch.tensor([[0, 1, 2, 3], [5, 17, 100, 127]], device=device).to(dtype)
+    m = i % 2 == 0
+    formula = ogive.compile(text)
+    got = formula(**{name: {"i": i, "m": m}[name] for name in formula.inputs})
+    want = function(i, m)
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("text, function", WITH_FLOATS, ids=[text for text, _ in WITH_FLOATS])
+def test_integers_in_a_compiled_model(text, function, device):
+    """Of the default type, whichever it is."""
+    torch._dynamo.reset()
+    i = torch.tensor([[0, 1, 2, 3], [5, 17, 100, 127]], device=device)
+    m = i % 2 == 0
+    compiled = torch.compile(lambda i, m, x: function(i, m) * 1.5 + x.sum(), backend="ogive")
+    x = torch.ones(4, device=device)
+    try:
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            torch._dynamo.reset()
+            got, want = compiled(i, m, x), function(i, m) * 1.5 + x.sum()
+            assert got.dtype == want.dtype
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_integers_and_functions(device):
+    i = torch.tensor([0, 1, 2, 200], dtype=torch.uint8, device=device)
+    for name, others in (("mul", (2.5,)), ("div", (255.0,)), ("pow", (2.0,)), ("clamp", (0.5, 3.5)),
+                         ("exp", ()), ("sigmoid", ())):
+        got, want = getattr(ot, name)(i, *others), getattr(torch, name)(i, *others)
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+    same(ot.where(i > 1, i, torch.tensor(1.0, device=device)), torch.where(i > 1, i, 1.0))
+
+
+def test_gradients_beside_integers(device):
+    x, _ = make(device, (4, 5))
+    x.requires_grad_()
+    i = torch.arange(20, device=device).reshape(4, 5)
+    ours, = torch.autograd.grad(ogive.compile("exp(i * 0.1) * sigmoid(x) + i * 2.0")(i, x).sum(), x)
+    theirs, = torch.autograd.grad((torch.exp(i * 0.1) * torch.sigmoid(x) + i * 2.0).sum(), x)
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_bytes_that_are_not_one(device):
     """What else is true to PyTorch."""
     m = torch.tensor([0, 1, 2, 255], dtype=torch.uint8, device=device).view(torch.bool)
@@ -115,7 +189,9 @@ def test_bytes_that_are_not_one(device):
 @pytest.mark.parametrize("text, message", [
     ("i + i", "\\+: computing with int64 is not supported; cast it first, as in float32"),
     ("i * 2", "\\*: computing with int64"), ("sum(m)", "sum: computing with bool"),
-    ("sigmoid(i)", "sigmoid: computing with int64"), ("i", "a result is int64; cast it"),
+    ("gelu(i)", "gelu: computing with int64"), ("i * 1", "a result is int64; cast it"),
+    ("i ** 2", "\\*\\*: computing with int64"), ("where(m, i, 1)", "where: computing with int64"),
+    ("clamp(i, 0, 5)", "clamp: computing with int64"), ("(x > 0) * 2", "\\*: computing with bool"), ("i", "a result is int64; cast it"),
     ("where(x, x, 0)", "a condition is float32, expected bool; write a comparison"),
     ("m & i", "a condition is int64, expected bool"), ("i == i + 0 * i", "computing with int64"),
     ("where(m, m, m)", "where: computing with bool"), ("x @ m.T", "both must be one type"),

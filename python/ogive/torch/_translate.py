@@ -42,7 +42,9 @@ _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "di
 _OF_TWO = {"max": "maximum", "min": "minimum"}
 _LOGICAL = {"logical_and", "logical_or", "logical_xor", "logical_not"}
 _INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
-_MEETING = {"add", "sub", "mul", "div", "maximum", "minimum", "where", "pow"}
+_MEETING = {"add", "sub", "mul", "div", "maximum", "minimum", "where", "pow", "clamp", "fmod",
+            "remainder", "xlogy", "sigmoid", "exp", "expm1", "exp2", "log", "log1p", "log2", "log10",
+            "sin", "cos", "atan", "tanh", "erf", "sqrt", "rsqrt", "reciprocal"}
 # Products that are PyTorch's business: addmm's, and cuDNN's and oneDNN's convolutions.
 _LEFT = {"addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
          "conv_transpose3d"}
@@ -216,10 +218,12 @@ def _is_masked_fill(node: Node) -> bool:
     return bool(name == "masked_fill")
 
 
-def _check_dtypes(name: str, given: dict[str, Any]) -> None:
-    """Integers and bool: what meets floats, is cast, or is a condition."""
+def _check_dtypes(name: str, given: dict[str, Any], result: torch.dtype) -> None:
+    """Integers and bool: what becomes floats, is cast, or is a condition."""
     dtypes = {key: value_of(value).dtype for key, value in given.items() if is_tensor(value)}
-    floats = any(dtype.is_floating_point for dtype in dtypes.values())
+    # 2.5, or a function like exp, makes PyTorch's default type of integers, which may be another.
+    floats = (result == torch.float32
+              or any(dtype.is_floating_point for dtype in dtypes.values()))
     for key, dtype in dtypes.items():
         conditional = key == "condition" or name in _LOGICAL
         if dtype in FLOATS or dtype == torch.bool and conditional:
@@ -286,7 +290,7 @@ def translate(name: str, node: Node) -> list[Part]:
         name = _OF_TWO[name]
     given = _aten.bind(name, node, FLOATS, Left) if isinstance(
         node.target, OpOverload) else _bind(name, node)
-    _check_dtypes(name, given)
+    _check_dtypes(name, given, result.dtype)
     if name == "norm" and given.get("p") == "fro":
         del given["p"]
     device, numbers = None, 0
@@ -307,7 +311,9 @@ def translate(name: str, node: Node) -> list[Part]:
             parts += [f"{cast}(", value, ")"] if cast else [value]
         elif is_number(value):
             numbers += 1
-            parts.append(value if isinstance(value, Node) else literal(key, float(value)))
+            whole = type(value) is int
+            parts.append(value if isinstance(value, Node) else
+                         literal(key, value if whole else float(value)))
         else:
             raise Left(f"an argument is a {type(value).__name__}")
     if device is None or numbers and name in PRODUCTS:
