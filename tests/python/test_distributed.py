@@ -4,6 +4,7 @@ distributed_cases.py says. OGIVE_TEST_FULL=1: also 4 processes, on a line and 2 
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ import distributed_cases
 if not torch.distributed.is_available():
     pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
 
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "distributed.md"
 MESHES = [(2,), *([(4,), (2, 2)] if os.environ.get("OGIVE_TEST_FULL") else [])]
 
 
@@ -43,3 +45,15 @@ def test_example():
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to one's") == 2 and "NOT" not in result.stdout, result.stdout
+
+
+@pytest.mark.parametrize("code", re.findall(
+    r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S))
+def test_documentation_runs(code, tmp_path):
+    """The code in docs/distributed.md as it stands there, which checks itself."""
+    (tmp_path / "gated.py").write_text(code)
+    line, = re.findall("`torchrun (--nproc-per-node 2 gated.py)`", DOCUMENT.read_text())
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", *line.split()], cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
