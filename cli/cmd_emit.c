@@ -95,6 +95,24 @@ typedef struct {
     text_list modules, scalars;
 } pytorch_options;
 
+/* What no file can be made of, though the library, which looks at shapes alone, makes one. */
+static bool check_inputs(const inputs *in, failure *why)
+{
+    const input *number = inputs_find_maybe_size(in, true);
+    if (number) /* of a shape only the number of dims counts here, so it was meant as one */
+        return failed(why, STATUS_USAGE,
+                      "%s=%.0f is a number: a tensor of one dim is %s=%.0f:float32, a number that "
+                      "forward() takes %s=%.1f",
+                      number->name, number->number, number->name, number->number, number->name,
+                      number->number);
+    for (size_t i = 0; i < in->count; i++)
+        if (in->items[i].kind != INPUT_MISSING && !host_dtype_is_float(in->items[i].layout.dtype))
+            return failed(why, STATUS_USAGE,
+                          "%s is %s: a PyTorch file reads float32, float16, bfloat16 or float64",
+                          in->items[i].name, in->items[i].layout.dtype->name);
+    return true;
+}
+
 static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
 {
     ogive_pytorch_options options = {.size = sizeof(options),
@@ -109,17 +127,12 @@ static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
     size_t length = 0, capacity = 0;
     ogive_error error;
 
-    const input *number = inputs_find_maybe_size(&r->in, true);
-    if (number) { /* of a shape only the number of dims counts here, so it was meant as one */
-        free(tensors);
-        return failed(why, STATUS_USAGE,
-                      "%s=%.0f is a number: a tensor of one dim is %s=%.0f:float32, a number that "
-                      "forward() takes %s=%.1f",
-                      number->name, number->number, number->name, number->number, number->name,
-                      number->number);
-    }
     if (!tensors)
         return fail_memory(why, (double)r->in.count, "the inputs");
+    if (!check_inputs(&r->in, why)) {
+        free(tensors);
+        return false;
+    }
     for (size_t i = 0; i < r->in.count; i++)
         tensors[i] = r->in.items[i].kind == INPUT_MISSING ? NULL : r->in.tensors[i];
     bool good = true;

@@ -39,6 +39,7 @@ ogive emit --pytorch 'x * 2' --name Twice -o - | grep '^class'
 ogive emit --pytorch 'x * 2' --name 'Twice(nn.Module)'
 ogive emit --pytorch 'x * 2' --name class
 ogive emit --pytorch 'x * w + b' x=8x16 w=16 b=16 # numbers, though shapes were meant
+ogive emit --pytorch 'i * 2.5' i=8:int64
 ogive emit --pytorch 'x * w + b' x=8x16 w=16:float32 b=16.0 | grep -c ModelNew
 ogive emit --pytorch 'x' -o /no/such/folder/model.py
 echo "exit $?"
