@@ -39,6 +39,11 @@ static og_dtype promote(og_dtype a, og_dtype b)
     return a == OG_FLOAT64 || b == OG_FLOAT64 ? OG_FLOAT64 : OG_FLOAT32;
 }
 
+static int get_class(const og_typed *type)
+{
+    return type->is_number ? 0 : type->is_weak ? 1 : type->rank == 0 ? 2 : 3;
+}
+
 /* PyTorch's result_type: tensors with dims decide; without any, 0-d tensors;
  * without any, numbers. A tensor of integers or bool takes the type of floats it meets, float32
  * beside a number; where it meets none, out's type is none either. */
@@ -51,9 +56,9 @@ static void promote_types(const og_typed *a, const og_typed *b, og_typed *out)
         out->dtype = real ? real->dtype : out->is_real ? OG_FLOAT32 : a_float ? b->dtype : a->dtype;
         return;
     }
-    int a_class = a->is_number ? 0 : a->rank == 0 ? 1 : 2;
-    int b_class = b->is_number ? 0 : b->rank == 0 ? 1 : 2;
+    int a_class = get_class(a), b_class = get_class(b);
     out->is_number = a->is_number && b->is_number;
+    out->is_weak = (a->is_weak || b->is_weak) && a_class <= 1 && b_class <= 1 && !out->is_real;
     out->dtype = a_class == b_class  ? promote(a->dtype, b->dtype)
                  : a_class > b_class ? a->dtype
                                      : b->dtype;
@@ -170,6 +175,7 @@ static void take_type(const og_node *node, const og_typed *types, og_typed *out)
     memcpy(out->shape, a->shape, sizeof out->shape);
     out->is_number = a->is_number;
     out->is_real = a->is_real || og_op_gives_floats(node->op);
+    out->is_weak = a->is_weak && !og_op_gives_floats(node->op);
     if (a->is_number)
         out->number = og_function_value(node->op, &a->number, node->numbers);
 }
@@ -236,9 +242,10 @@ static ogive_status infer_where(const og_graph *graph, const og_node *node, cons
     if (out->is_number && mask->is_number) {
         out->number = mask->number != 0 ? a->number : b->number;
     } else if (out->is_number) {
-        /* A tensor made of two numbers: PyTorch gives it the default type. */
+        /* A tensor made of two numbers: PyTorch gives it the default type, or int64. */
         out->is_number = false;
         out->dtype = OG_FLOAT32;
+        out->is_weak = !out->is_real;
     }
     return OGIVE_OK;
 }
@@ -411,6 +418,7 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
                  : node->op == OG_OP_float16  ? OG_FLOAT16
                  : node->op == OG_OP_bfloat16 ? OG_BFLOAT16
                                               : OG_FLOAT64;
+    out->is_weak = false;
     return OGIVE_OK;
 }
 

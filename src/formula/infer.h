@@ -15,6 +15,8 @@ typedef struct {
     bool is_number; /* OG_OP_NUMBER and what is computed from numbers alone: takes
                         the type of what it meets; rank 0 */
     bool is_real;   /* is_number: a float to PyTorch, as 2.0 is, so that integers become floats */
+    bool is_weak;   /* where(c, 1, 0): a tensor of integers to PyTorch, so that its float32 yields
+                       to any other floats */
     bool is_mask;   /* a comparison: dtype is that of the comparison itself */
     int32_t rank;
     int64_t shape[OG_MAX_RANK];

@@ -159,6 +159,25 @@ def test_integers_in_a_compiled_model(text, function, device):
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("text, function", [
+    ("where(x > 0, 1, 0) * x", lambda x: torch.where(x > 0, 1, 0) * x),
+    ("x - where(x > 0, 3, -1)", lambda x: x - torch.where(x > 0, 3, -1)),
+    ("-(where(x > 0, 1, 0) * 2 + 1) * x", lambda x: -(torch.where(x > 0, 1, 0) * 2 + 1) * x),
+    ("where(x > 1, where(x > 0, 1, 0), 2) + x",
+     lambda x: torch.where(x > 1, torch.where(x > 0, 1, 0), 2) + x),
+    ("where(x > 0, 1.0, 0) * x", lambda x: torch.where(x > 0, 1.0, 0) * x),
+    ("where(x > 0, 1, 0) * 0.5 + x", lambda x: torch.where(x > 0, 1, 0) * 0.5 + x),
+    ("exp(where(x > 0, 1, 0)) * x", lambda x: torch.exp(torch.where(x > 0, 1, 0)) * x),
+    ("float32(where(x > 0, 1, 0)) * x", lambda x: torch.where(x > 0, 1, 0).float() * x),
+    ("where(x > 0, 1, 0) * amax(x)", lambda x: torch.where(x > 0, 1, 0) * x.amax())])
+def test_integers_that_are_chosen_yield(text, function, dtype, device):
+    x = make(device, (4, 5))[0].to(dtype)
+    got, want = ogive.compile(text)(x), function(x)
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got, want)
+
+
 def test_integers_and_functions(device):
     i = torch.tensor([0, 1, 2, 200], dtype=torch.uint8, device=device)
     for name, others in (("mul", (2.5,)), ("div", (255.0,)), ("pow", (2.0,)), ("clamp", (0.5, 3.5)),

@@ -274,8 +274,8 @@ def without_memory(x):
 
 @pytest.mark.filterwarnings("ignore:.*(quantize|[Ss]parse|[Nn]ested)")
 @pytest.mark.parametrize("call, exception", [
-    (lambda x: ot.sigmoid(x.long()), TypeError),
-    (lambda x: ot.sigmoid(x > 0), TypeError),
+    (lambda x: ot.silu(x.long()), TypeError),
+    (lambda x: ot.silu(x > 0), TypeError),
     (lambda x: ot.sigmoid(x.cfloat()), TypeError),
     (lambda x: ot.sigmoid(x.cpu().numpy(), out=x), TypeError),
     (lambda x: ot.mul(x, x.cpu().numpy()), TypeError),
@@ -303,7 +303,7 @@ def without_memory(x):
     (lambda x: ot.sigmoid(x.cfloat().conj()), TypeError),
     (lambda x: ot.sigmoid(x, out=x.int()), TypeError),
     (lambda x: ogive.compile("x + y")(x[:2], x[1:], out=x[:2]), ValueError),
-    (lambda x: ot.sigmoid(x.long().to("meta")), TypeError),
+    (lambda x: ot.silu(x.long().to("meta")), TypeError),
     (lambda x: ot.add(x, x.to("meta")), RuntimeError),
     (lambda x: ot.add(x.to("meta"), x), RuntimeError),
 ])
