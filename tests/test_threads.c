@@ -138,10 +138,30 @@ static void test_callers_at_once(void **state)
 
 /* ---- fork ------------------------------------------------------------------ */
 
+/* The caller takes what no worker has begun: this gives one the time. */
+static void linger(int thread)
+{
+    if (thread == 0)
+        usleep(10000);
+}
+
 static void note_thread(void *context, int thread, int threads)
 {
     (void)threads;
     ((pthread_t *)context)[thread] = pthread_self();
+    linger(thread);
+}
+
+/* Does a region get a thread of its own, if it is given some seconds? */
+static bool finds_worker(void)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 500; i++) {
+        og_cpu_parallel(2, note_thread, threads);
+        if (!pthread_equal(threads[0], threads[1]))
+            return true;
+    }
+    return false;
 }
 
 /* In the child: exit status 0 if regions run, on threads of their own. */
@@ -151,10 +171,7 @@ static void check_in_child(pid_t *child)
     if (*child)
         return;
     alarm(20); /* a hang is a failure, not a wait for ever */
-    pthread_t threads[2];
-    og_cpu_parallel(2, note_thread, threads);
-    bool right = !pthread_equal(threads[0], threads[1]);
-    right &= count_region(4, 100);
+    bool right = finds_worker() && count_region(4, 100);
     _exit(right ? 0 : 1);
 }
 
@@ -202,6 +219,38 @@ static void test_fork_during_region(void **state)
     pthread_join(caller, NULL);
 }
 
+/* ---- late workers ---------------------------------------------------------- */
+
+static void note_who(void *context, int thread, int threads)
+{
+    (void)threads;
+    ((pthread_t *)context)[thread] = pthread_self();
+}
+
+/* On a core that the caller has for itself no worker gets to begin: the caller must not wait for
+ * one, which takes milliseconds where other threads spin, but do its part. */
+static void test_late_workers_are_not_waited_for(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (!child) {
+        enum { REGIONS = 200 };
+        alarm(20);
+        cpu_set_t core;
+        CPU_ZERO(&core);
+        CPU_SET((size_t)sched_getcpu(), &core);
+        sched_setaffinity(0, sizeof core, &core);
+        int own = 0;
+        for (int i = 0; i < REGIONS; i++) {
+            pthread_t threads[2];
+            og_cpu_parallel(2, note_who, threads);
+            own += pthread_equal(threads[0], threads[1]) != 0;
+        }
+        _exit(own > REGIONS / 2 ? 0 : 1);
+    }
+    wait_for_child(child);
+}
+
 /* ---- no threads to be had -------------------------------------------------- */
 
 static void test_no_memory_for_threads(void **state)
@@ -233,6 +282,7 @@ static void look_around(void *context, int thread, int threads)
 {
     environment *e = context;
     (void)threads;
+    linger(thread);
     if (thread == 0)
         return; /* the caller's environment is the caller's affair */
     if (pthread_equal(pthread_self(), e->caller))
@@ -298,6 +348,7 @@ static volatile char *lost_page; /* of a file that has become shorter */
 static void read_lost_page(void *context, int thread, int threads)
 {
     (void)context;
+    linger(thread);
     if (thread == threads - 1)
         (void)lost_page[0];
 }
@@ -391,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_fork_after_use),
         cmocka_unit_test(test_fork_during_region),
         cmocka_unit_test(test_fault_in_worker),
+        cmocka_unit_test(test_late_workers_are_not_waited_for),
         cmocka_unit_test(test_no_memory_for_threads),
         cmocka_unit_test(test_more_threads_than_cores),
     };

@@ -13,7 +13,10 @@
  * it, the caller does everything itself), publishes body and context, and lets
  * go of workers 1 to FAN_OUT, each of which lets go of FAN_OUT more, so that many
  * sleeping threads are woken in a few steps. Each finished worker takes one off
- * `pending`; the caller returns when that is 0.
+ * `pending`; the caller returns when that is 0. What no worker has begun when the
+ * caller is done with its own part, the caller takes back and does itself: a
+ * worker may wait for its core for milliseconds, where others are busy or an OpenMP
+ * runtime's threads spin, as PyTorch's do after each of its own regions.
  *
  * Both sides spin for a while before they sleep: waking a thread through the
  * kernel takes longer than most regions. The time is bounded (SPIN_NS) and there
@@ -191,25 +194,37 @@ static void start_children(int t)
         start_worker(&pool.workers[i - 1]);
 }
 
-static worker_state wait_for_work(worker *w, bool spin)
+/* Takes the work of w, which is the worker's or, before that has begun it, the caller's. */
+static bool take_work(worker *w)
 {
-    if (!spin || !spin_until(&w->state, WORKER_IDLE, false)) {
-        uint32_t idle = WORKER_IDLE;
-        atomic_compare_exchange_strong_explicit(&w->state, &idle, WORKER_ASLEEP,
-                                                memory_order_acq_rel, memory_order_acquire);
+    uint32_t run = WORKER_RUN;
+    return atomic_compare_exchange_strong_explicit(&w->state, &run, WORKER_IDLE,
+                                                   memory_order_acq_rel, memory_order_acquire);
+}
+
+/* False: it is to end. */
+static bool wait_for_work(worker *w, bool spin)
+{
+    while (!take_work(w)) {
+        if (!spin || !spin_until(&w->state, WORKER_IDLE, false)) {
+            uint32_t idle = WORKER_IDLE;
+            atomic_compare_exchange_strong_explicit(&w->state, &idle, WORKER_ASLEEP,
+                                                    memory_order_acq_rel, memory_order_acquire);
+        }
+        uint32_t state;
+        while ((state = atomic_load_explicit(&w->state, memory_order_acquire)) == WORKER_ASLEEP)
+            futex_wait(&w->state, WORKER_ASLEEP);
+        if (state == WORKER_QUIT)
+            return false;
     }
-    uint32_t state;
-    while ((state = atomic_load_explicit(&w->state, memory_order_acquire)) == WORKER_ASLEEP)
-        futex_wait(&w->state, WORKER_ASLEEP);
-    return (worker_state)state;
+    return true;
 }
 
 static void *run_worker(void *argument)
 {
     worker *w = argument;
     bool spin = true;
-    while (wait_for_work(w, spin) == WORKER_RUN) {
-        atomic_store_explicit(&w->state, WORKER_IDLE, memory_order_relaxed);
+    while (wait_for_work(w, spin)) {
         start_children(w->number);
         spin = pool.spin;
         og_cpu_float_enter(); /* nobody's state: a worker inherits its maker's at birth */
@@ -219,6 +234,18 @@ static void *run_worker(void *argument)
             futex_wake(&pool.pending);
     }
     return NULL;
+}
+
+/* The caller does what nobody has begun. A worker's children come after it. */
+static void take_back(void)
+{
+    for (int t = 1; t < pool.active; t++) {
+        if (!take_work(&pool.workers[t - 1]))
+            continue;
+        start_children(t);
+        pool.body(pool.context, t, pool.threads);
+        atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_acq_rel);
+    }
 }
 
 static void wait_for_workers(void)
@@ -337,6 +364,7 @@ void og_cpu_parallel(int threads, void (*body)(void *context, int thread, int th
         atomic_store_explicit(&pool.pending, (uint32_t)(done - 1), memory_order_relaxed);
         start_children(0);
         body(context, 0, threads);
+        take_back();
         wait_for_workers();
         atomic_store_explicit(&pool.busy, false, memory_order_release);
     }
