@@ -6,17 +6,61 @@
  * PyTorch only through the objects that ogive.torch registers.
  *
  * The GIL guards everything here that is not immutable (kinds, plans, doors); it
- * is released only while a plan runs.
+ * is released only while a plan is made or runs. A free-threaded Python has no GIL (and
+ * no limited API): there core_mutex does, and what others may change is not borrowed.
  */
 #ifndef OGIVE_CORE_H
 #define OGIVE_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "dlpack_abi.h"
 #include "ogive.h"
+
+/* ---- threads ------------------------------------------------------------------------ */
+
+#ifdef Py_GIL_DISABLED
+typedef PyMutex core_mutex;
+#define CORE_LOCK(mutex) PyMutex_Lock(mutex)
+#define CORE_UNLOCK(mutex) PyMutex_Unlock(mutex)
+#define CORE_BEGIN_ALONE(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define CORE_END_ALONE() Py_END_CRITICAL_SECTION()
+#else /* where the GIL is held */
+typedef char core_mutex;
+#define CORE_LOCK(mutex) ((void)(mutex))
+#define CORE_UNLOCK(mutex) ((void)(mutex))
+#define CORE_BEGIN_ALONE(object) {
+#define CORE_END_ALONE() }
+#endif
+
+/* Item i of a list that others may change, a new reference; NULL with an exception. */
+static inline PyObject *core_list_item(PyObject *list, Py_ssize_t i)
+{
+#ifdef Py_GIL_DISABLED
+    return PyList_GetItemRef(list, i);
+#else
+    PyObject *item = PyList_GetItem(list, i);
+    Py_XINCREF(item);
+    return item;
+#endif
+}
+
+/* What a dict that others may change has for key, a new reference; NULL if it has nothing, or with
+ * an exception. */
+static inline PyObject *core_dict_item(PyObject *dict, PyObject *key)
+{
+    PyObject *item = NULL;
+#ifdef Py_GIL_DISABLED
+    PyDict_GetItemRef(dict, key, &item);
+#else
+    item = PyDict_GetItemWithError(dict, key);
+    Py_XINCREF(item);
+#endif
+    return item;
+}
 
 /* ---- kinds of arguments (core_kinds.c) ------------------------------------- */
 
@@ -97,9 +141,10 @@ typedef struct {
     PyObject *steps;     /* str: what was made of text, as core_formula_derive() reads it, by ; */
     PyObject *precision; /* str */
     PyObject *inputs;    /* tuple of str */
-    PyObject *traceable; /* Python function that Dynamo traces instead, or NULL */
     PyObject *weak_references;
-    bool has_dots; /* the user's own text, with a dotted name that may be meant otherwise */
+    atomic_bool has_dots; /* the user's own text, with a dotted name that may be meant otherwise */
+    core_mutex lock;      /* of what follows */
+    PyObject *traceable;  /* Python function that Dynamo traces instead, or NULL */
     core_plan plans[CORE_PLANS];
 } core_formula;
 
@@ -182,6 +227,7 @@ int core_torch_written(PyObject *tensor);
 
 /* _operator(inputs, formula, steps="", precision="float32") -> list (core_operator.c) */
 PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+int core_operator_init(void);
 
 /* ---- the module ----------------------------------------------------------------------- */
 

@@ -92,7 +92,8 @@ void core_formula_look_for_dots(core_formula *self)
 {
     size_t count = ogive_formula_input_count(self->formula);
     for (size_t i = 0; i < count; i++)
-        self->has_dots |= strchr(ogive_formula_input_name(self->formula, i), '.') != NULL;
+        if (strchr(ogive_formula_input_name(self->formula, i), '.'))
+            self->has_dots = true;
 }
 
 /* One more step, a new reference. */
@@ -382,20 +383,39 @@ static PyObject *get_name(PyObject *object, void *unused)
     return ((core_formula *)object)->text;
 }
 
+/* A new reference, or NULL: none yet. */
+static PyObject *read_traceable(core_formula *self)
+{
+    CORE_LOCK(&self->lock);
+    PyObject *traceable = self->traceable;
+    Py_XINCREF(traceable);
+    CORE_UNLOCK(&self->lock);
+    return traceable;
+}
+
 /* The Python function that stands for this formula while Dynamo traces. Dynamo asks any
  * callable whose type has __script_if_tracing_wrapper for __original_fn and traces that. */
 static PyObject *get_traceable(PyObject *object, void *unused)
 {
     core_formula *self = (core_formula *)object;
     (void)unused;
-    if (!self->traceable) {
-        PyObject *module = PyImport_ImportModule("ogive.torch._operator");
-        if (module)
-            self->traceable = PyObject_CallMethod(module, "traceable", "O", object);
-        Py_XDECREF(module);
+    PyObject *made = NULL, *kept = read_traceable(self);
+    if (kept)
+        return kept;
+    PyObject *module = PyImport_ImportModule("ogive.torch._operator");
+    if (module)
+        made = PyObject_CallMethod(module, "traceable", "O", object);
+    Py_XDECREF(module);
+    if (!made)
+        return NULL;
+    CORE_LOCK(&self->lock);
+    if (!self->traceable) { /* another thread may have been first */
+        Py_INCREF(made);
+        self->traceable = made;
     }
-    Py_XINCREF(self->traceable);
-    return self->traceable;
+    CORE_UNLOCK(&self->lock);
+    Py_DECREF(made);
+    return read_traceable(self);
 }
 
 static PyMemberDef members[] = {

@@ -9,7 +9,8 @@
 enum { KINDS = 64 }; /* types remembered; any further ones are looked at every time */
 
 static core_kind kinds[KINDS];
-static int kind_count;
+static atomic_int kind_count; /* those below it never change */
+static core_mutex lock;       /* of who adds one */
 
 /* 1 if type is a subclass of module's class name and the module has been imported. */
 static int is_from(PyTypeObject *type, const char *module_name, const char *name)
@@ -105,10 +106,24 @@ static int find_family(PyTypeObject *type, PyObject *object, core_family *family
     return found < 0 ? -1 : 0;
 }
 
+/* Two threads may do so for one type, which costs a place. */
+static void remember(const core_kind *kind)
+{
+    CORE_LOCK(&lock);
+    int count = atomic_load_explicit(&kind_count, memory_order_relaxed);
+    if (count < KINDS) {
+        Py_INCREF(kind->type); /* its address must not be used again by another type */
+        kinds[count] = *kind;
+        atomic_store_explicit(&kind_count, count + 1, memory_order_release);
+    }
+    CORE_UNLOCK(&lock);
+}
+
 int core_kind_of(PyObject *object, core_kind *kind)
 {
     PyTypeObject *type = Py_TYPE(object);
-    for (int i = 0; i < kind_count; i++)
+    int count = atomic_load_explicit(&kind_count, memory_order_acquire);
+    for (int i = 0; i < count; i++)
         if (kinds[i].type == type) {
             *kind = kinds[i];
             return 0;
@@ -118,10 +133,7 @@ int core_kind_of(PyObject *object, core_kind *kind)
         return -1;
     if (kind->family == FAMILY_TORCH || kind->family == FAMILY_DLPACK)
         kind->api = find_table(type);
-    if (kind_count < KINDS) {
-        Py_INCREF(type); /* its address must not be used again by another type */
-        kinds[kind_count++] = *kind;
-    }
+    remember(kind);
     return 0;
 }
 

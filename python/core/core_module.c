@@ -104,14 +104,18 @@ static int fill_module(PyObject *module)
                         "this is a sub-interpreter");
         return -1;
     }
-    if (make_exceptions() || core_formula_init(module) ||
+    if (make_exceptions() || core_operator_init() || core_formula_init(module) ||
         PyModule_AddObjectRef(module, "FormulaError", core_formula_error) ||
         PyModule_AddObjectRef(module, "DeviceError", core_device_error))
         return -1;
     return PyModule_AddStringConstant(module, "__version__", ogive_version());
 }
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill_module}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill_module},
+#ifdef Py_GIL_DISABLED
+                                   {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+                                   {0, NULL}};
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "ogive._core",
                                  .m_doc = "The C part of ogive.", .m_methods = functions,

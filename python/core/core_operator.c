@@ -10,12 +10,17 @@ enum { FEW = 8, FORMULAS = 1024 };
 
 static PyObject *formulas; /* text: Formula, for defaults of the operator's other arguments */
 
-/* The formula of text, borrowed. */
+int core_operator_init(void)
+{
+    if (!formulas)
+        formulas = PyDict_New();
+    return formulas ? 0 : -1;
+}
+
+/* The formula of text, a new reference. */
 static core_formula *find_formula(PyObject *text)
 {
-    if (!formulas && !(formulas = PyDict_New()))
-        return NULL;
-    PyObject *found = PyDict_GetItemWithError(formulas, text);
+    PyObject *found = core_dict_item(formulas, text);
     if (found || PyErr_Occurred())
         return (core_formula *)found;
     PyObject *precision = PyUnicode_InternFromString("float32");
@@ -25,7 +30,6 @@ static core_formula *find_formula(PyObject *text)
         PyDict_Clear(formulas);
     if (formula && PyDict_SetItem(formulas, text, formula))
         Py_CLEAR(formula);
-    Py_XDECREF(formula); /* the dict has it */
     return (core_formula *)formula;
 }
 
@@ -33,15 +37,15 @@ static core_formula *find_formula(PyObject *text)
 static PyObject *try_plain(core_formula *formula, PyObject *inputs)
 {
     Py_ssize_t count = PyTuple_Size(formula->inputs);
-    PyObject *few[FEW], *list = NULL;
+    PyObject *few[FEW], *list = NULL, *result = NULL;
     if (count > FEW || PyList_Size(inputs) != count)
         Py_RETURN_NONE;
-    for (Py_ssize_t i = 0; i < count; i++) { /* the list may change while the GIL is released */
-        few[i] = PyList_GetItem(inputs, i);
-        Py_INCREF(few[i]);
-    }
-    PyObject *result = core_call(formula, few, NULL, CORE_TRY);
-    for (Py_ssize_t i = 0; i < count; i++)
+    Py_ssize_t held = 0; /* the list may change while the GIL is released */
+    while (held < count && (few[held] = core_list_item(inputs, held)))
+        held++;
+    if (held == count)
+        result = core_call(formula, few, NULL, CORE_TRY);
+    for (Py_ssize_t i = 0; i < held; i++)
         Py_DECREF(few[i]);
     if (!result || result == Py_None)
         return result;
@@ -59,12 +63,15 @@ static PyObject *try_plain(core_formula *formula, PyObject *inputs)
 static bool are_tensors(PyObject *list)
 {
     core_kind kind;
-    for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
-        if (core_kind_of(PyList_GetItem(list, i), &kind) || kind.family != FAMILY_TORCH) {
-            PyErr_Clear();
-            return false;
-        }
-    return true;
+    bool good = true;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(list); i++) {
+        PyObject *item = core_list_item(list, i);
+        good = item && core_kind_of(item, &kind) == 0 && kind.family == FAMILY_TORCH;
+        Py_XDECREF(item);
+    }
+    if (!good)
+        PyErr_Clear();
+    return good;
 }
 
 static bool is_default(PyObject *const *args, Py_ssize_t count)
@@ -79,14 +86,14 @@ static bool is_default(PyObject *const *args, Py_ssize_t count)
 static int meet_types(PyObject *inputs)
 {
     core_kind kind;
-    bool is_list = PyList_Check(inputs);
-    if (!is_list && !PyTuple_Check(inputs))
+    if (!PyList_Check(inputs) && !PyTuple_Check(inputs))
         return 0;
-    Py_ssize_t count = is_list ? PyList_Size(inputs) : PyTuple_Size(inputs);
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (core_kind_of(is_list ? PyList_GetItem(inputs, i) : PyTuple_GetItem(inputs, i), &kind))
-            return -1;
-    return 0;
+    PyObject *items = PySequence_Tuple(inputs);
+    int status = items ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < PyTuple_Size(items); i++)
+        status = core_kind_of(PyTuple_GetItem(items, i), &kind);
+    Py_XDECREF(items);
+    return status;
 }
 
 PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -95,7 +102,6 @@ PyObject *core_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
     if (!names && count >= 2 && count <= 4 && PyList_Check(args[0]) && PyUnicode_Check(args[1]) &&
         is_default(args, count) && are_tensors(args[0])) {
         core_formula *formula = find_formula(args[1]);
-        Py_XINCREF(formula);
         PyObject *result = formula ? try_plain(formula, args[0]) : NULL;
         Py_XDECREF(formula);
         if (result != Py_None)

@@ -2,7 +2,7 @@
  *
  * core_plans.c - a formula's recent plans, found by the layouts of its tensors, and
  * their workspaces. ogive_run() has such a cache too, but wants its outputs given:
- * here their shapes come from the plan. The GIL guards it.
+ * here their shapes come from the plan. The GIL, or the formula's lock, guards it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +114,40 @@ static void put_first(core_formula *self, int i, core_plan plan)
     self->plans[SPARES].spare = NULL;
 }
 
-/* Puts a plan in front of the others; the oldest goes. Takes words over. */
-static void remember(core_formula *self, int64_t *words, Py_ssize_t count, ogive_plan *plan)
+/* Finds the plan of a key and puts it in front of the others; false if there is none. The caller
+ * gets a reference: another thread may push the plan out meanwhile. */
+static bool find_kept(core_formula *self, const int64_t *words, Py_ssize_t count, core_plan *out)
 {
-    end_plan(&self->plans[CORE_PLANS - 1]);
-    put_first(self, CORE_PLANS - 1,
-              (core_plan){.words = words, .count = count, .plan = plan, .is_long = is_long(plan)});
+    bool found = false;
+    CORE_LOCK(&self->lock);
+    for (int i = 0; i < CORE_PLANS && self->plans[i].plan && !found; i++) {
+        core_plan plan = self->plans[i];
+        found =
+            plan.count == count && memcmp(plan.words, words, (size_t)count * sizeof *words) == 0;
+        if (found && i > 0)
+            put_first(self, i, plan);
+    }
+    if (found) {
+        *out = self->plans[0];
+        ogive_plan_retain(out->plan);
+    }
+    CORE_UNLOCK(&self->lock);
+    return found;
+}
+
+/* Puts a plan in front of the others; the oldest goes. Takes words over; the caller gets a
+ * reference. */
+static void remember(core_formula *self, int64_t *words, Py_ssize_t count, ogive_plan *plan,
+                     core_plan *out)
+{
+    *out = (core_plan){.words = words, .count = count, .plan = plan, .is_long = is_long(plan)};
+    ogive_plan_retain(plan);
+    CORE_LOCK(&self->lock);
+    core_plan oldest = self->plans[CORE_PLANS - 1];
+    self->plans[CORE_PLANS - 1] = (core_plan){0};
+    put_first(self, CORE_PLANS - 1, *out);
+    CORE_UNLOCK(&self->lock);
+    end_plan(&oldest);
 }
 
 int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_count,
@@ -136,14 +164,8 @@ int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_co
     Py_ssize_t count = add_layouts(end, outputs, output_count) - words;
     size_t bytes = (size_t)count * sizeof *words;
     int status = 0;
-    for (int i = 0; i < CORE_PLANS && self->plans[i].plan; i++) {
-        core_plan found = self->plans[i];
-        if (found.count != count || memcmp(found.words, words, bytes) != 0)
-            continue;
-        if (i > 0)
-            put_first(self, i, found);
+    if (find_kept(self, words, count, out))
         goto done;
-    }
     ogive_plan *plan = NULL;
     int64_t *kept = malloc(bytes);
     if (!kept || make_plan(self, inputs, input_count, outputs, output_count, &plan)) {
@@ -154,14 +176,10 @@ int core_plan_find(core_formula *self, core_operand *inputs, Py_ssize_t input_co
         goto done;
     }
     memcpy(kept, words, bytes);
-    remember(self, kept, count, plan);
+    remember(self, kept, count, plan, out);
 done:
     if (words != few)
         free(words);
-    if (status == 0) {
-        *out = self->plans[0];
-        ogive_plan_retain(out->plan); /* another thread may push it out meanwhile */
-    }
     return status;
 }
 
@@ -170,23 +188,27 @@ done:
 /* A workspace on the CPU: the plan's idle one, or a new one. */
 static void *take_workspace(core_formula *self, const ogive_plan *plan, size_t bytes)
 {
-    for (int i = 0; i < CORE_PLANS; i++)
-        if (self->plans[i].plan == plan && self->plans[i].spare) {
-            void *spare = self->plans[i].spare;
+    void *spare = NULL;
+    CORE_LOCK(&self->lock);
+    for (int i = 0; i < CORE_PLANS && !spare; i++)
+        if (self->plans[i].plan == plan) {
+            spare = self->plans[i].spare;
             self->plans[i].spare = NULL;
-            return spare;
         }
-    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    CORE_UNLOCK(&self->lock);
+    return spare ? spare : aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }
 
 static void keep_workspace(core_formula *self, const ogive_plan *plan, size_t bytes,
                            void *workspace)
 {
-    for (int i = 0; i < SPARES && bytes <= SPARE_BYTES; i++)
+    CORE_LOCK(&self->lock);
+    for (int i = 0; i < SPARES && bytes <= SPARE_BYTES && workspace; i++)
         if (self->plans[i].plan == plan && !self->plans[i].spare) {
             self->plans[i].spare = workspace;
-            return;
+            workspace = NULL;
         }
+    CORE_UNLOCK(&self->lock);
     free(workspace);
 }
 

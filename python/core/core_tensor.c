@@ -56,7 +56,8 @@ static PyObject *export_capsule(PyObject *object)
     return call_dlpack(object, Py_BuildValue(stream ? "{si}" : "{}", stream, 1));
 }
 
-static int take_capsule(core_operand *operand, PyObject *capsule)
+/* Takes the tensor out of a capsule: nobody else may at the same time. */
+static int take_tensor(core_operand *operand, PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         operand->versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
@@ -78,6 +79,15 @@ static int take_capsule(core_operand *operand, PyObject *capsule)
     PyCapsule_SetName(capsule, "used_dltensor");
     operand->view = operand->legacy->dl_tensor;
     return 0;
+}
+
+static int take_capsule(core_operand *operand, PyObject *capsule)
+{
+    int status;
+    CORE_BEGIN_ALONE(capsule);
+    status = take_tensor(operand, capsule);
+    CORE_END_ALONE();
+    return status;
 }
 
 static int borrow_view(core_operand *operand)

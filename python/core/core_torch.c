@@ -56,10 +56,10 @@ static const char *const names[FUNCTIONS] = {
     [DISPATCH] = "dispatch",
     [MEET] = "meet",
 };
-static PyObject *functions[FUNCTIONS];
+static PyObject *_Atomic functions[FUNCTIONS];
 static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
 static PyObject *requires_grad, *current_level; /* names */
-static bool loaded;
+static atomic_bool loaded;                      /* the above and quick are there, for good */
 
 /* PyTorch's C++ functions, by the names that ogive.torch looked up; all or none. */
 static struct {
@@ -125,9 +125,10 @@ PyObject *core_torch_register(PyObject *module, PyObject *table)
             return NULL;
         }
         Py_INCREF(function);
-        Py_XDECREF(functions[i]);
-        functions[i] = function;
+        functions[i] = function; /* one before it lives on: another thread may be calling it */
     }
+    if (loaded)
+        Py_RETURN_NONE;
     PyObject *dict = PyDict_GetItemString(table, "forward_ad");
     if (!requires_grad)
         requires_grad = PyUnicode_InternFromString("requires_grad");
@@ -140,7 +141,6 @@ PyObject *core_torch_register(PyObject *module, PyObject *table)
         return NULL;
     }
     Py_INCREF(dict);
-    Py_XDECREF(forward_ad);
     forward_ad = dict;
     if (read_quick(table))
         return NULL;
@@ -186,8 +186,10 @@ static int tensor_needs_operator(PyObject *tensor, const core_kind *kind, bool *
  * all threads, from -1. */
 static int thread_needs_operator(void)
 {
-    PyObject *level = PyDict_GetItemWithError(forward_ad, current_level);
-    if (!level || PyLong_AsLong(level) != -1)
+    PyObject *level = core_dict_item(forward_ad, current_level);
+    bool none = level && PyLong_AsLong(level) == -1;
+    Py_XDECREF(level);
+    if (PyErr_Occurred() || !none)
         return PyErr_Occurred() ? -1 : 1;
     if (quick.known && !quick.key_included(quick.functorch) && !quick.key_included(quick.tracer) &&
         quick.key_excluded(quick.autocast_cpu) && quick.key_excluded(quick.autocast_cuda) &&
