@@ -208,6 +208,22 @@ static void test_long_formulas(void **state)
     free(results);
 }
 
+/* A file for PyTorch of more numbers than a kernel takes is refused before it is written. */
+static void test_many_numbers_in_a_file(void **state)
+{
+    (void)state;
+    char *text = repeat("x", "+x*#.5", 20000, "");
+    ogive_formula *formula = make(text);
+    size_t length;
+    double start = process_seconds();
+    assert_int_equal(ogive_formula_pytorch(formula, NULL, 0, NULL, NULL, 0, &length, &error),
+                     OGIVE_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "4096 bytes of arguments"));
+    assert_true(TEST_SANITIZED || process_seconds() - start < 6);
+    ogive_formula_release(formula);
+    free(text);
+}
+
 /* What is cut into several kernels has the bits of its parts, one after the other. */
 static void test_long_chain_bits(void **state)
 {
@@ -353,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_stride_of_one_element),
         cmocka_unit_test(test_sums_over_huge_product),
         cmocka_unit_test(test_long_formulas),
+        cmocka_unit_test(test_many_numbers_in_a_file),
         cmocka_unit_test(test_long_chain_bits),
         cmocka_unit_test(test_text_in_any_rounding_mode),
         cmocka_unit_test(test_small_stack),

@@ -65,7 +65,7 @@ static bool is_attribute(const char *name, size_t length)
 /* ---- Python's expressions ----------------------------------------------------------------- */
 
 /* Brackets and quotes must close, and it must be one line without a comment or another
- * statement. */
+ * statement. No string may be in three quotes. */
 static ogive_status check_closed(const char *what, const char *text, ogive_error *error)
 {
     char open[64], quote = 0;
@@ -77,6 +77,7 @@ static ogive_status check_closed(const char *what, const char *text, ogive_error
             quote = *c == quote ? 0 : quote;
         } else if (*c == '\'' || *c == '"') {
             quote = *c;
+            is_bad |= c[1] == *c && c[2] == *c;
         } else if (opening && depth < sizeof open) {
             open[depth++] = ")]}"[opening - "([{"];
         } else if (opening || (closing && (!depth || open[--depth] != *c))) {

@@ -302,6 +302,7 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
     (["x + fc", "--module", "fc= "], "expected a name"),
     (["x + fc", "--module", "fc=nn.Linear(3, 4); import os"], "got '; import os'"),
     (["x + fc", "--module", "fc=nn.Linear(3, 4) \\"], "one line"),
+    (["x + fc", "--module", "fc=''''"], "one line"),
     (["x * s", "--init", "s: int; import os"], "got '; import os'"),
     (["x + layers.01.weight", "--module", "layers=f()"], "no attribute in Python is called '01'"),
     (["x + fc", "--module", "fc=f()", "--module", "fc=g()"], "given twice"),

@@ -201,6 +201,15 @@ static ogive_status keep_source(og_cuda_emitter *e)
     return OGIVE_OK;
 }
 
+static ogive_status refuse_arguments(const og_cuda_emitter *e, size_t size)
+{
+    OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
+            "a CUDA kernel takes at most %d bytes of arguments, this one has %zu (%d operands, "
+            "%d numbers): cut the formula into several",
+            OG_CUDA_ARGUMENT_BYTES, size, (int)e->kernel->access_count,
+            (int)e->kernel->constant_count);
+}
+
 /* The one argument that all launches share. */
 static ogive_status keep_arguments(og_cuda_emitter *e)
 {
@@ -209,11 +218,7 @@ static ogive_status keep_arguments(og_cuda_emitter *e)
     size_t size = (from->size + alignment - 1) / alignment * alignment;
     size_t count = from->pointer_count;
     if (size > OG_CUDA_ARGUMENT_BYTES)
-        OG_FAIL(e->error, OGIVE_UNSUPPORTED, -1,
-                "a CUDA kernel takes at most %d bytes of arguments, this one has %zu (%d operands, "
-                "%d numbers): cut the formula into several",
-                OG_CUDA_ARGUMENT_BYTES, size, (int)e->kernel->access_count,
-                (int)e->kernel->constant_count);
+        return refuse_arguments(e, size);
     unsigned char *bytes = og_arena_alloc(e->arena, size, 1);
     og_cuda_pointer *pointers = OG_ARENA_NEW(e->arena, og_cuda_pointer, count);
     if (!bytes || !pointers)
@@ -435,6 +440,9 @@ static ogive_status emit(og_cuda_emitter *e)
         return OGIVE_OK;
     }
     e->wide = og_cuda_needs_wide(kernel, kernel->space.rank);
+    size_t least = (size_t)kernel->constant_count * sizeof(float);
+    if (least > OG_CUDA_ARGUMENT_BYTES) /* now, since emission takes the square of their number */
+        return refuse_arguments(e, least);
     OG_TRY(emit_best(e));
     if (e->out->scratch_bytes == MOST_SCRATCH)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "a kernel's scratch is larger than any memory");
