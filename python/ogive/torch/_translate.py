@@ -311,9 +311,7 @@ def translate(name: str, node: Node) -> list[Part]:
             parts += [f"{cast}(", value, ")"] if cast else [value]
         elif is_number(value):
             numbers += 1
-            whole = type(value) is int
-            parts.append(value if isinstance(value, Node) else
-                         literal(key, value if whole else float(value)))
+            parts.append(value if isinstance(value, Node) else literal(key, float(value)))
         else:
             raise Left(f"an argument is a {type(value).__name__}")
     if device is None or numbers and name in PRODUCTS:
