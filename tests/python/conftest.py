@@ -15,6 +15,8 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 hypothesis.settings.register_profile("ogive", deadline=None, max_examples=60, derandomize=True)
+# On a GPU every example compiles kernels of its own, for seconds (scripts/test-gpu).
+hypothesis.settings.register_profile("gpu", deadline=None, max_examples=12, derandomize=True)
 hypothesis.settings.load_profile("ogive")
 
 # What a test that takes device, or data, runs on: the GPU by scripts/test-gpu.

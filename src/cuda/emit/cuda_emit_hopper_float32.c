@@ -169,17 +169,6 @@ void og_cuda_keep_still(og_cuda_emitter *e)
     }
 }
 
-/* Is an element of the access further than 31 bits from its first? No kernel looks beyond them. */
-static bool is_far(const og_space *space, const og_access *access)
-{
-    int64_t reach = 0, span;
-    for (int32_t d = 0; d < space->rank; d++)
-        if (__builtin_mul_overflow(llabs(access->stride[d]), space->extent[d] - 1, &span) ||
-            __builtin_add_overflow(reach, span, &reach) || reach > INT32_MAX)
-            return true;
-    return false;
-}
-
 /* Indices are 64 bits wide if an operand, a stride of a factor or the number of rows needs it. */
 static void widen(og_cuda_emitter *e, const og_hopper_shape *s)
 {
@@ -189,7 +178,7 @@ static void widen(og_cuda_emitter *e, const og_hopper_shape *s)
     for (int32_t d = 0; d < e->kernel->space.rank - 1; d++)
         e->wide |= llabs(product->left.stride[d]) > most;
     for (int32_t i = 0; i < e->kernel->access_count; i++)
-        e->wide |= is_far(&e->kernel->space, &e->kernel->accesses[i]);
+        e->wide |= og_cuda_reach_of(&e->kernel->space, &e->kernel->accesses[i]) > INT32_MAX;
 }
 
 static void add_arguments(og_cuda_emitter *e, const og_hopper_shape *s)

@@ -223,22 +223,6 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
     return OGIVE_OK;
 }
 
-/* How far apart elements of an access may be; INT64_MAX: beyond all. */
-static int64_t reach_of(const og_space *space, const og_access *access)
-{
-    int64_t reach = 0, span;
-    for (int32_t d = 0; d < space->rank; d++)
-        if (__builtin_mul_overflow(llabs(access->stride[d]), space->extent[d] - 1, &span) ||
-            __builtin_add_overflow(reach, span, &reach))
-            return INT64_MAX;
-    for (int32_t w = 0; w < access->window_count; w++)
-        if (__builtin_mul_overflow(llabs(access->windows[w].stride), access->windows[w].extent - 1,
-                                   &span) ||
-            __builtin_add_overflow(reach, span, &reach))
-            return INT64_MAX;
-    return reach;
-}
-
 /* Are there elements, or numbers of rows, columns or items, beyond 31 bits? What is not there has
  * numbers up to a tile beyond the last, and is not touched. */
 static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
@@ -254,11 +238,11 @@ static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
         is |= dim->extent > most / (1 + llabs(dim->stride));
     }
     for (int32_t i = 0; i < kernel->access_count; i++)
-        is |= reach_of(&kernel->space, &kernel->accesses[i]) > most;
+        is |= og_cuda_reach_of(&kernel->space, &kernel->accesses[i]) > most;
     return is || image > most || s->items > most / 8 || padded.n > most / 2 ||
            og_times(padded.batch, padded.m) > most ||
            og_times(s->groups * s->filters, s->k_padded) > most ||
-           reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
+           og_cuda_reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
 }
 
 ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
@@ -268,6 +252,7 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     if (og_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the filters' copy is larger than any memory");
     e->out->tensor_products = 3;
+    e->out->units = OG_PAIR_UNITS + s.k_padded / OG_HOPPER_BLOCK_K;
     e->vector = 1;
     e->threads = OG_CUDA_SPLIT_THREADS;
     e->wide = needs_wide(e->kernel, &s);

@@ -21,32 +21,22 @@ typedef struct {
     size_t shared_bytes;
 } mma_tile;
 
-/* Of mma.cuh: its stages, or a tile's products with their marks. */
-static size_t shared_bytes_of(int32_t rows, int32_t columns, int32_t stages, bool is_half)
-{
-    size_t planes = is_half ? 1 : 2, r = (size_t)rows, c = (size_t)columns;
-    size_t bytes = (size_t)stages * (planes * (r + c) * 2 * STEP + (is_half ? 0 : c * 4));
-    bytes += is_half ? 0 : c * 8; /* what was found in w */
-    if (!is_half && rows == 128 && columns == 128)
-        bytes += c * STEP * 4; /* w as it is */
-    size_t slots = r * (c + 8) * 4 + c * 8 + r * c / 8;
-    return bytes > slots ? bytes : slots;
-}
-
 /* Narrow tiles where wide ones would leave multiprocessors idle, or do not fit (sm_86). */
 static mma_tile choose_tile(const og_matrices *s, const og_cuda_limits *limits, bool is_half)
 {
     mma_tile t = {.rows = s->m <= 32 ? 32 : s->m <= 64 ? 64 : 128, .columns = 128, .stages = 2};
     t.m_tiles = og_divide_up(s->m, t.rows);
     if (s->batch * t.m_tiles * og_divide_up(s->n, t.columns) < limits->multiprocessors ||
-        shared_bytes_of(t.rows, t.columns, t.stages, is_half) > limits->shared_per_block)
+        (size_t)og_mma_shared_bytes(t.rows, t.columns, t.stages, is_half) >
+            limits->shared_per_block)
         t.columns = 64;
     while (is_half && t.stages < 4 &&
-           shared_bytes_of(t.rows, t.columns, t.stages + 1, is_half) <= limits->shared_per_block)
+           (size_t)og_mma_shared_bytes(t.rows, t.columns, t.stages + 1, is_half) <=
+               limits->shared_per_block)
         t.stages++;
     t.n_tiles = og_divide_up(s->n, t.columns);
     t.count = s->batch * t.m_tiles * t.n_tiles;
-    t.shared_bytes = shared_bytes_of(t.rows, t.columns, t.stages, is_half);
+    t.shared_bytes = (size_t)og_mma_shared_bytes(t.rows, t.columns, t.stages, is_half);
     return t;
 }
 

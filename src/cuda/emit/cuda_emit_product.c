@@ -21,6 +21,21 @@ og_matrices og_cuda_matrices_of(const og_kernel *kernel)
     return s;
 }
 
+int64_t og_cuda_reach_of(const og_space *space, const og_access *access)
+{
+    int64_t reach = 0, span;
+    for (int32_t d = 0; d < space->rank; d++)
+        if (__builtin_mul_overflow(llabs(access->stride[d]), space->extent[d] - 1, &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return INT64_MAX;
+    for (int32_t w = 0; w < access->window_count; w++)
+        if (__builtin_mul_overflow(llabs(access->windows[w].stride), access->windows[w].extent - 1,
+                                   &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return INT64_MAX;
+    return reach;
+}
+
 /* How far from its first element a convolution's factor is read, or would be. */
 static double reach_of(const og_kernel *kernel, const og_factor *f)
 {

@@ -13,11 +13,13 @@
  * less, and add 8 k at a time. */
 enum { OG_PAIR_UNITS = 87, OG_AMPERE_UNITS = 133 };
 
-/* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
- * need 64 bits? */
 /* kernel->matrices, but n has as many columns as lines of whole vectors. */
 og_matrices og_cuda_matrices_of(const og_kernel *kernel);
+/* Do indices of the scratch, offsets of a factor, or indices up to a tile beyond the space
+ * need 64 bits? */
 bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split);
+/* How far apart elements of an access may be; INT64_MAX: beyond all. */
+int64_t og_cuda_reach_of(const og_space *space, const og_access *access);
 /* Everything before the entries: arguments, pass 0, factors. */
 void og_cuda_add_product_parts(og_cuda_emitter *e);
 /* The parameters of finish.cuh. ends_rows: where pass 0 reduces, a row has one run of columns, which

@@ -98,6 +98,19 @@ static inline int32_t og_split_threads(int32_t lanes)
     return lanes > 256 ? lanes : 256;
 }
 
+/* Shared memory of mma.cuh: its stages of 64 k, or a tile's products with their marks. */
+static inline int32_t og_mma_shared_bytes(int32_t rows, int32_t columns, int32_t stages,
+                                          bool is_half)
+{
+    const int32_t planes = is_half ? 1 : 2,
+                  slots = rows * (columns + 8) * 4 + columns * 8 + rows * columns / 8;
+    int32_t bytes = stages * (planes * (rows + columns) * 128 + (is_half ? 0 : columns * 4));
+    bytes += is_half ? 0 : columns * 8; /* what was found in w */
+    if (!is_half && rows == 128 && columns == 128)
+        bytes += columns * 256; /* w as it is */
+    return bytes > slots ? bytes : slots;
+}
+
 /* ---- products of float32 on Hopper: hopper_float32.cuh ------------------------------------- */
 
 /* How TMA fetches w: rows of k; rows of columns, a k each; or neither, before it has been brought

@@ -33,14 +33,6 @@ static const og_window *find_window(const og_access *image, int32_t p)
     return NULL;
 }
 
-static bool has_tap(const og_access *image, int32_t d)
-{
-    for (int32_t w = 0; w < image->window_count; w++)
-        if (image->windows[w].tap == d)
-            return true;
-    return false;
-}
-
 /* How many times the lesser the greater of two strides is. */
 static int64_t ratio_of(int64_t a, int64_t b)
 {
@@ -67,7 +59,7 @@ static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
         return false;
     for (int32_t d = 1; d < k->rank; d++) {
         int32_t best = -1;
-        if (has_tap(image, d))
+        if (og_access_has_tap(image, d))
             continue;
         for (int32_t p = first; p < rank; p++)
             if (tap_of[p] < 0 && !find_window(image, p) &&
@@ -125,7 +117,7 @@ static const char *see_image(const og_kernel *kernel, og_window_shape *to)
     const int32_t rank = kernel->space.rank, grouped = of->batch_rank - 1;
     const og_access *image = &product->right;
     int32_t tap_of[OG_MAX_RANK];
-    if (product->left.window_count || has_tap(image, 0) || of->n_rank < 1 ||
+    if (product->left.window_count || og_access_has_tap(image, 0) || of->n_rank < 1 ||
         of->n_rank > OG_WINDOW_DIMS || of->m_rank != 1 || of->batch_rank > 2 ||
         !pair_taps(kernel, tap_of))
         return "a gradient by filters, or an odd shape";

@@ -596,15 +596,6 @@ static void shape_tiles(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t
     k.more[7] = depth <= 256 ? 1 : depth <= 4096 ? 2 : 3;
 }
 
-/* Bytes of a block: its stages, or a tile's products with their marks. */
-static int mma_bytes(int rows, int columns, int stages, bool is_half)
-{
-    const int planes = is_half ? 1 : 2, line = planes * (rows + columns) * 128;
-    const int raw = !is_half && rows == 128 && columns == 128 ? columns * 256 : 0;
-    const int used = stages * (line + (is_half ? 0 : columns * 4)) + raw + (is_half ? 0 : columns * 8);
-    return std::max(used, rows * (columns + 8) * 4 + columns * 8 + rows * columns / 8);
-}
-
 static void shape_mma(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t depth, bool is_bfloat)
 {
     const bool is_half = k.body == MMA_HALVES;
@@ -613,11 +604,11 @@ static void shape_mma(Numbers &k, int64_t batch, int64_t m, int64_t n, int64_t d
     int columns = 128, stages = 2;
     if (batch * og_count_parts(m, rows) * og_count_parts(n, columns) <
             attribute(cudaDevAttrMultiProcessorCount) ||
-        mma_bytes(rows, columns, stages, is_half) > most)
+        og_mma_shared_bytes(rows, columns, stages, is_half) > most)
         columns = 64;
-    while (is_half && stages < 4 && mma_bytes(rows, columns, stages + 1, is_half) <= most)
+    while (is_half && stages < 4 && og_mma_shared_bytes(rows, columns, stages + 1, is_half) <= most)
         stages++;
-    const int numbers[] = {rows,    columns,   stages, mma_bytes(rows, columns, stages, is_half),
+    const int numbers[] = {rows,    columns,   stages, og_mma_shared_bytes(rows, columns, stages, is_half),
                            !is_half, is_bfloat, og_cuda_split_keeps(og_count_parts(depth, 64) * 64)};
     std::copy(std::begin(numbers), std::end(numbers), k.more);
     k.threads = 256;
@@ -6430,6 +6421,19 @@ static inline int32_t og_split_lanes(int64_t rows, int64_t k, int64_t multiproce
 static inline int32_t og_split_threads(int32_t lanes)
 {
     return lanes > 256 ? lanes : 256;
+}
+
+/* Shared memory of mma.cuh: its stages of 64 k, or a tile's products with their marks. */
+static inline int32_t og_mma_shared_bytes(int32_t rows, int32_t columns, int32_t stages,
+                                          bool is_half)
+{
+    const int32_t planes = is_half ? 1 : 2,
+                  slots = rows * (columns + 8) * 4 + columns * 8 + rows * columns / 8;
+    int32_t bytes = stages * (planes * (rows + columns) * 128 + (is_half ? 0 : columns * 4));
+    bytes += is_half ? 0 : columns * 8; /* what was found in w */
+    if (!is_half && rows == 128 && columns == 128)
+        bytes += columns * 256; /* w as it is */
+    return bytes > slots ? bytes : slots;
 }
 
 typedef enum { OG_CUDA_ALONG, OG_CUDA_ACROSS, OG_CUDA_TURNED } og_cuda_fetch;
