@@ -70,9 +70,10 @@ static og_cuda_tile tile_of(int64_t m, int64_t n, int64_t k, int32_t products, s
 static const size_t h100_shared = 232448;
 
 /* What float32 shapes were multiplied by: small tiles by rows and columns, whole and split, and
- * several of them over m; others by rows and columns, by levels of sums, or split (0). */
+ * several of them over m; others by rows and columns, by levels of sums, or split (0), of which
+ * groups of k leave their sums, too. */
 static struct {
-    bool few[5][5][2], few_over_m, tiles[9][9], levels[4];
+    bool few[5][5][2], few_over_m, tiles[9][9], levels[4], leaves_groups;
 } seen;
 
 static void see_linear(int64_t m, int64_t n, int64_t k)
@@ -85,6 +86,7 @@ static void see_linear(int64_t m, int64_t n, int64_t k)
     }
     seen.tiles[tile.rows / 16][tile.columns / 16] = true;
     seen.levels[tile.part_blocks ? 0 : og_cuda_product_levels(k)] = true;
+    seen.leaves_groups |= tile.leaves_groups && tile.part_blocks;
 }
 
 static void check_linear(int64_t m, int64_t n, int64_t k, og_dtype dtype, case_layout layout,
@@ -144,6 +146,7 @@ static void test_long(void **unused)
     check_linear(17, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(9, 257, 300, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     check_linear(9, 33, 4400, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
+    check_linear(130, 130, 33000, OG_FLOAT32, CONTIGUOUS, ORDINARY, &random);
     end_cases("long");
 }
 
@@ -198,6 +201,7 @@ static void test_bodies(void **unused)
             assert_true(seen.few[1][columns][is_split] && seen.few[2][columns][is_split]);
     assert_true(seen.few[4][2][0] && seen.few[4][2][1] && seen.few[4][4][0] && seen.few_over_m);
     assert_true(seen.levels[0] && seen.levels[1] && seen.levels[2] && seen.levels[3]);
+    assert_true(seen.leaves_groups);
     assert_true(seen.tiles[8][8] && seen.tiles[4][8] && seen.tiles[4][4] && seen.tiles[8][4]);
     assert_true(seen.tiles[2][8] && seen.tiles[1][8] && seen.tiles[1][4]);
     assert_true(seen.tiles[8][2] && seen.tiles[4][1]); /* narrow */
@@ -396,9 +400,10 @@ static void test_tiles(void **unused)
     assert_int_equal(tile_of(4096, 4096, 4096, 1, h100, 132).part_blocks, 0);
     assert_int_equal(tile_of(64, 64, 256, 1, h100, 132).part_blocks, 0);
     assert_true(tile_of(9, 64, 65536, 1, h100, 132).part_blocks > 0);
-    /* Two products of 128 x 128 do not fit there. */
+    /* Two products of 128 x 128 do not fit there, unless k is in parts. */
     tile = tile_of(4096, 4096, 8192, 2, rtx, 132);
-    assert_true(tile.shared_bytes <= rtx && tile.rows * tile.columns < 128 * 128);
+    assert_true(tile.shared_bytes <= rtx &&
+                (tile.part_blocks || tile.rows * tile.columns < 128 * 128));
     assert_true(tile_of(INT64_MAX / 2, INT64_MAX / 2, 1, 1, h100, 132).rows == 128);
 }
 

@@ -473,7 +473,7 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
         {"OG_WARPS_M", tile->warps_m},
         {"OG_WARPS_N", tile->warps_n},
         {"OG_BLOCKS", tile->blocks},
-        {"OG_LEVELS", tile->part_blocks ? 1 : og_cuda_product_levels(s->k)},
+        {"OG_LEVELS", tile->part_blocks ? 1 + tile->leaves_groups : og_cuda_product_levels(s->k)},
         {"OG_SPLIT", tile->part_blocks > 0},
         {0}};
     size_t number = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
@@ -482,7 +482,7 @@ static void add_tile_numbers(og_cuda_emitter *e, const og_matrices *s, const og_
         {0}};
     const og_cuda_number convolves[] = {{"OG_CONVOLVES", table_bytes > 0}, {0}};
     const og_cuda_number sums[] = {
-        {"OG_GROUP_SUMS", tile->is_few ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK}, {0}};
+        {"OG_GROUP_SUMS", tile->leaves_groups ? 1 : OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK}, {0}};
     if (og_cuda_serves(e)) {
         og_cuda_add_defines(&e->numbers, convolves);
         return;

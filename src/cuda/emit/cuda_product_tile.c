@@ -8,10 +8,12 @@
 
 enum {
     MOST_FEW_ROWS = 8,
-    MOST_BLOCKS = 4096,                   /* of k, in a product that is split */
-    MOST_SPLIT_BYTES = 256 * 1024 * 1024, /* of scratch */
-    START_CYCLES = 2000,                  /* until a block multiplies */
-    END_CYCLES = 4500,                    /* of pass 0; 32768 x 32768 x 32 in any tile, H200 */
+    MOST_SUMS = 8192,                     /* of parts of k, in a product that is split */
+    MOST_SPLIT_BYTES = 512 * 1024 * 1024, /* of scratch, that they take */
+    MOST_PART = 1 << 20,                  /* blocks of k */
+    GROUP_BLOCKS = OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK,
+    START_CYCLES = 2000,  /* until a block multiplies */
+    END_CYCLES = 4500,    /* of pass 0; 32768 x 32768 x 32 in any tile, H200 */
     LAUNCH_CYCLES = 4000, /* 2 us: a launch that overlaps, and the wait for the one before it */
     SUM_CYCLES = 80,      /* of a sum that waits to be added to those before it */
     MOST_FEW_TILES = 4,   /* of a multiprocessor, of more than few rows: more were not measured */
@@ -79,7 +81,8 @@ static og_cuda_tile fill_tile(const candidate *from, const og_cuda_product_shape
                          .columns = from->lanes_n * from->thread_n * from->warps_n,
                          .threads = 32 * from->warps_m * from->warps_n,
                          .part_blocks = part_blocks,
-                         .sums = og_divide_up(shape->of.k, OG_PRODUCT_BLOCK)};
+                         .leaves_groups = part_blocks % GROUP_BLOCKS == 0};
+    tile.sums = og_divide_up(shape->of.k, tile.leaves_groups ? OG_PRODUCT_GROUP : OG_PRODUCT_BLOCK);
     tile.shared_bytes = count_shared(&tile, shape) + (size_t)tile.step * shape->table_bytes;
     return tile;
 }
@@ -155,7 +158,8 @@ static og_cuda_tile fill_few(const few_candidate *from, const og_cuda_product_sh
                                                     : from->step,
                          .blocks = 1,
                          .rows = from->rows,
-                         .part_blocks = is_split ? OG_PRODUCT_GROUP / OG_PRODUCT_BLOCK : 0,
+                         .part_blocks = is_split ? GROUP_BLOCKS : 0,
+                         .leaves_groups = true,
                          .sums = og_divide_up(shape->of.k, OG_PRODUCT_GROUP)};
     while (tile.warps_m * OG_PRODUCT_BLOCK < shape->of.k &&
            tile.warps_m * OG_PRODUCT_BLOCK < OG_PRODUCT_GROUP)
@@ -230,13 +234,14 @@ static og_cuda_tile take_tile(const candidate *from, size_t count,
 {
     og_cuda_tile best = {0};
     int64_t blocks = og_divide_up(shape->of.k, OG_PRODUCT_BLOCK);
-    bool may_split = blocks > 1 && blocks <= MOST_BLOCKS &&
-                     og_cuda_split_bytes(shape, blocks) <= MOST_SPLIT_BYTES;
     for (size_t i = 0; i < count; i++)
-        for (int32_t part = 0; part < (may_split ? blocks : 1); part = part ? 2 * part : 1) {
+        for (int32_t part = 0; part < og_min(og_max(blocks, 1), MOST_PART);
+             part = part ? 2 * part : 1) {
             og_cuda_tile tile = fill_tile(&from[i], shape, part);
             double time = estimate(&tile, from[i].speed, shape, limits);
             bool fits = tile.shared_bytes <= limits->shared_per_block &&
+                        (!part || (tile.sums <= MOST_SUMS &&
+                                   og_cuda_split_bytes(shape, tile.sums) <= MOST_SPLIT_BYTES)) &&
                         (blocks <= 1 || !from[i].is_short) &&
                         (part || !shape->reduces || tile.thread_n == 8); /* runs of columns */
             bool is_last = i + 1 == count && best.rows == 0;

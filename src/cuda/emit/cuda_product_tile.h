@@ -25,7 +25,8 @@ typedef struct {
     int32_t blocks;                 /* of a multiprocessor, that registers are kept for */
     int32_t rows, columns, threads; /* of a block */
     int32_t part_blocks;            /* blocks of k of a part, where k is split; else 0 */
-    int64_t sums;                   /* of a result, that parts leave: of blocks; few: of groups */
+    bool leaves_groups;             /* parts leave the sums of groups of k; else those of blocks */
+    int64_t sums;                   /* of a result, that parts leave */
     size_t shared_bytes;
 } og_cuda_tile;
 

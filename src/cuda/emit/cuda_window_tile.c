@@ -192,25 +192,6 @@ static int64_t patch_of(const og_image_dim *dim, int32_t places, bool is_line)
     return is_line ? (fours + (fours % 4 == 0)) * 4 : seen | 1;
 }
 
-/* Filters of a tile: of fewer, threads spend more of their time with places. cost: of one (H200). */
-static void choose_rows(og_window_shape *s)
-{
-    static const struct {
-        int32_t rows, cost;
-    } kinds[] = {{128, 100}, {64, 115}, {32, 210}};
-    int64_t best = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const int64_t tiles = og_divide_up(s->filters, kinds[i].rows);
-        const int64_t cost = tiles * kinds[i].rows * kinds[i].cost;
-        if (best && cost >= best)
-            continue;
-        best = cost;
-        s->rows = kinds[i].rows;
-        s->row_tiles = tiles;
-    }
-    s->x_stages = s->rows == 128 ? 3 : 4;
-}
-
 static int32_t steps_of(const og_window_shape *s, int32_t chunk)
 {
     return (int32_t)og_divide_up(s->taps * (chunk / OG_WINDOW_STEP), 4) * 4;
@@ -265,9 +246,12 @@ static bool choose_chunk(og_window_shape *s)
     return true;
 }
 
-/* Patches and tiles of so many places; false if there can be none. */
-static bool take_tile(og_window_shape *s, const int32_t tile[OG_WINDOW_DIMS])
+/* Patches and tiles of so many filters and places; false if there can be none. */
+static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS])
 {
+    s->rows = rows;
+    s->row_tiles = og_divide_up(s->filters, rows);
+    s->x_stages = rows == 128 ? 3 : 4;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const int64_t patch = patch_of(&s->dims[i], tile[i], i == OG_WINDOW_DIMS - 1);
         if (patch > MOST_BOX)
@@ -280,14 +264,20 @@ static bool take_tile(og_window_shape *s, const int32_t tile[OG_WINDOW_DIMS])
     return choose_chunk(s);
 }
 
-/* Time of all tiles, in units of 10 ns of a multiprocessor (H200, from L1-55, 57, 63 and 71 of
- * KernelBench with tiles of every width): blocks of 64 k; patches, by their elements; the end of a
- * tile, which takes the longer, the shorter the pieces of lines are that it writes. */
-static double cost_of(const og_window_shape *s)
+/* Filters of a tile, and what 64 k of it cost: of fewer, threads spend more of their time with
+ * places. Units of 10 ns of a multiprocessor (H200). */
+static const struct {
+    int32_t rows, block;
+} kinds[] = {{128, 90}, {64, 52}, {32, 47}};
+
+/* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
+ * width): blocks of 64 k; patches, by their elements; the end of a tile, which takes the longer, the
+ * shorter the pieces of lines are that it writes. */
+static double cost_of(const og_window_shape *s, int32_t block)
 {
-    const double block = s->rows == 128 ? 90 : 50, share = s->rows / 128.0;
+    const double share = s->rows / 128.0;
     const double end = share * (370 + 5000.0 / s->tile[OG_WINDOW_DIMS - 1]);
-    double tiles = 1, patch = 0.01 * (double)s->chunks * s->chunk;
+    double tiles = (double)s->row_tiles, patch = 0.01 * (double)s->chunks * s->chunk;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         tiles *= (double)s->tiles[i];
         patch *= s->patch[i];
@@ -298,13 +288,20 @@ static double cost_of(const og_window_shape *s)
 static bool choose_tile(og_window_shape *s)
 {
     og_window_shape best = {0};
-    for (int32_t width = LEAST_WIDTH; width <= OG_WINDOW_PLACES; width *= 2)
-        for (int32_t height = 1; width * height <= OG_WINDOW_PLACES; height *= 2) {
-            const int32_t tile[] = {OG_WINDOW_PLACES / width / height, height, width};
-            og_window_shape tried = *s;
-            if (take_tile(&tried, tile) && (!best.rows || cost_of(&tried) < cost_of(&best)))
+    double least = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int32_t width = LEAST_WIDTH; width <= OG_WINDOW_PLACES; width *= 2)
+            for (int32_t height = 1; width * height <= OG_WINDOW_PLACES; height *= 2) {
+                const int32_t tile[] = {OG_WINDOW_PLACES / width / height, height, width};
+                og_window_shape tried = *s;
+                if (!take_tile(&tried, kinds[i].rows, tile))
+                    continue;
+                const double cost = cost_of(&tried, kinds[i].block);
+                if (best.rows && cost >= least)
+                    continue;
                 best = tried;
-        }
+                least = cost;
+            }
     if (best.rows)
         *s = best;
     return best.rows > 0;
@@ -367,7 +364,6 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
         return "few channels";
     if (kernel->products[0].k < LEAST_K || kernel->products[0].k > MOST_K || to->taps > MOST_TAPS)
         return "too few or too many terms";
-    choose_rows(to);
     place_patches(to);
     if (!choose_tile(to))
         return "windows larger than shared memory";
