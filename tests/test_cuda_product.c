@@ -409,7 +409,8 @@ static void test_tiles(void **unused)
 
 /* ---- a real compiler ------------------------------------------------------------------------ */
 
-/* Shapes that get each of the tiles on an H100, sums of one, two and three levels, in parts. */
+/* Shapes that get each of the tiles on an H100, sums of one, two and three levels, in parts of blocks
+ * and of groups. */
 static void test_compile(void **unused)
 {
     static const char *const archs[] = {"90a", "80", "100"};
@@ -430,7 +431,9 @@ static void test_compile(void **unused)
         {SHAPE(1024, 1024), SHAPE(16, 1024), SHAPE(16), SHAPE(1024, 16)},
         {SHAPE(2048, 1024), SHAPE(16, 1024), SHAPE(16), SHAPE(2048, 16)},
         {SHAPE(1024, 1024), SHAPE(64, 1024), SHAPE(64), SHAPE(1024, 64)},
-        {SHAPE(4, 2048), SHAPE(2048, 2048), SHAPE(2048), SHAPE(4, 2048)}};
+        {SHAPE(4, 2048), SHAPE(2048, 2048), SHAPE(2048), SHAPE(4, 2048)},
+        {SHAPE(128, 2000000), SHAPE(576, 2000000), SHAPE(576), SHAPE(128, 576)},
+        {SHAPE(64, 2000000), SHAPE(64, 2000000), SHAPE(64), SHAPE(64, 64)}};
     (void)unused;
     /* Bytes of stack: og_add_parts on sm_80; og_tiles of the short tile, which has 128 registers
      * and whose finisher keeps what two vectors compute until both are there. */

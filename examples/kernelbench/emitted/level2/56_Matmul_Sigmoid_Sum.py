@@ -5962,10 +5962,10 @@ OG_FN void og_multiply(const og_number *left, const og_number *right, const og_t
     }
 }
 
-/* OG_SPLIT: the sum of a block of k goes to the scratch. */
+/* OG_SPLIT: sum `number`, of a block or group of k, goes to the scratch. */
 template <class Args>
-OG_FN void og_leave_block(const Args &a, const og_tile_part &tile, const og_tile_place &at,
-                          int product, og_index block, const og_sum &p)
+OG_FN void og_leave_sum(const Args &a, const og_tile_part &tile, const og_tile_place &at,
+                        int product, og_index number, const og_sum &p)
 {
     if constexpr (OG_SPLIT) {
 #pragma unroll
@@ -5979,7 +5979,7 @@ OG_FN void og_leave_block(const Args &a, const og_tile_part &tile, const og_tile
                 for (int j = 0; j < 4; j++)
                     y.e[j] = p[i][4 * h + j];
                 if (m < a.m && n < a.pitch)
-                    *(og_quad *)og_part_sum(a, product, block, tile.base * a.m + m, n) = y;
+                    *(og_quad *)og_part_sum(a, product, number, tile.base * a.m + m, n) = y;
             }
         }
     }
@@ -6032,14 +6032,17 @@ OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_
         }
         og_multiply(now, now + og_part(OG_BM), at, p);
         if ((OG_LEVELS > 1 || OG_SPLIT) && (ends || (step + 1) % (256 / OG_BK) == 0)) {
-            if (OG_SPLIT) {
-                og_leave_block(a, tile, at, product, step / (256 / OG_BK), p);
-                og_fill_sum(p, 0);
-            } else {
+            if (OG_LEVELS > 1) {
                 og_move(group, p);
+            } else {
+                og_leave_sum(a, tile, at, product, step / (256 / OG_BK), p);
+                og_fill_sum(p, 0);
             }
-            if (OG_LEVELS > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
-                og_put(slots, group, step >= 4096 / OG_BK);
+            if (OG_LEVELS + OG_SPLIT > 2 && (ends || (step + 1) % (4096 / OG_BK) == 0)) {
+                if (OG_SPLIT)
+                    og_leave_sum(a, tile, at, product, step / (4096 / OG_BK), group);
+                else
+                    og_put(slots, group, step >= 4096 / OG_BK);
                 og_fill_sum(group, (og_number)-0.0f);
             }
         }
@@ -6049,7 +6052,7 @@ OG_FN void og_tile_product(const og_args &a, const og_tile_part &tile, const og_
     }
     if (OG_LEVELS == 1 && !OG_SPLIT)
         og_put(slots, p, false);
-    if (OG_LEVELS == 2)
+    if (OG_LEVELS == 2 && !OG_SPLIT)
         og_put(slots, group, false);
 }
 
