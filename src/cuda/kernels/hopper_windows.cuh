@@ -244,7 +244,7 @@ OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int se
 }
 
 /* Pass 0 on a sum that tensor cores have left. */
-OG_FN void og_finish_place(const og_args &a, og_index base, og_index m, og_index n, float sum)
+OG_FN void og_finish_left(const og_args &a, og_index base, og_index m, og_index n, float sum)
 {
     og_vector_sums sums[1][1];
     sums[0][0].e[0] = sum;
@@ -269,7 +269,7 @@ OG_FN void og_redo_marks(const og_args &a, const og_window_tile &tile, og_index 
         const og_index m = tile.m + og_find_marked_row(its, from);
         const float sum = og_find_sum_by_warp(a, tile.base, m, column);
         if (lane == from) {
-            og_finish_place(a, tile.base, m, column, sum);
+            og_finish_left(a, tile.base, m, column, sum);
             marks &= marks - 1;
         }
     }
@@ -299,7 +299,7 @@ OG_KERNEL(og_redo_windows, 256)
                 og_redo_marks(a, tile, n, marks);
             for (; og_redoes_all(a) && marks; marks &= marks - 1) {
                 const og_index m = tile.m + og_find_marked_row(marks, lane);
-                og_finish_place(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
+                og_finish_left(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
             }
         }
     }
