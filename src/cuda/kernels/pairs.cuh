@@ -98,8 +98,8 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
  * small: the pair may lose 2^-25 of it, and where it is below 2^-14, tensor cores 2^-34 of it as
  * well, which align a subnormal float16 as if it were 2^-14. All others lose a part of themselves
  * that float32 would not miss. So that
- *   a row of x may have lost 2^-34 times its weight: OG_LOST for a small element that its pair
- *   does not hold, 1 for one below 2^-14 that it does;
+ *   a row of x may have lost 2^-34 times its weight: for a small element what its pair has lost
+ *   of it, and 1 if it is below 2^-14;
  *   a column of w may have lost 16 * OG_LOST * 2^-34 for each quarter of 64 k (k % 16 / 4 is the
  *   same) in which an element is small.
  * x is below 2^15 when it is scaled, and a sum is of w times 2^14. With W, the greatest element of

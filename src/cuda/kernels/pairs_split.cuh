@@ -72,13 +72,15 @@ struct og_splitting {
     uint32_t weight;
 };
 
-/* The weight of an element x, y when it is scaled, and one half of these pairs. Of x: y may be 0. */
+/* The weight of an element x, y when it is scaled, and one half of these pairs: what the pair has lost
+ * of it, exactly, rounded up. Of x: y may be 0. */
 OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int half)
 {
+    const bool is_small = (fabsf(y) < 0x1p-4f) & (x != 0.0f);
     const float held = og_f32_from_f16((uint16_t)(hi >> 16 * half));
-    const bool is_held = y - held == og_f32_from_f16((uint16_t)(lo >> 16 * half));
-    const bool is_small = fabsf(y) < (is_held ? 0x1p-14f : 0x1p-4f);
-    return !is_small | (x == 0.0f) ? 0 : is_held ? 1 : OG_LOST;
+    const float rest = y - held - og_f32_from_f16((uint16_t)(lo >> 16 * half));
+    const float lost = is_small ? fabsf(rest) : 0.0f;
+    return (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + (is_small & (fabsf(y) < 0x1p-14f));
 }
 
 /* Splits elements k .. k + 3 of a row. */
