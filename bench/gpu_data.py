@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Factors of products on a GPU, and what float64 makes of them: for bench/gpu_products.py,
-bench/gpu_errors.py and tests/gpu/products.py."""
+bench/gpu_errors.py, tests/gpu/products.py and tests/gpu/hard_products.py."""
 import torch
 
 
@@ -49,6 +49,48 @@ def product64(x, w):
     """x w^T and |x| |w|^T in float64."""
     xd, wd = x.double(), w.double()
     return xd @ wd.t(), xd.abs() @ wd.abs().t()
+
+
+def find_power(most):
+    """The greatest power of two that is no more than most; of 0 it is 0."""
+    return torch.ldexp(torch.ones_like(most), torch.frexp(most)[1] - 1) * (most > 0)
+
+
+def weigh_rows(x):
+    """What undoes the scale of each row of x, and the row's weight: pairs.cuh defines both."""
+    power = find_power(x.abs().amax(-1, keepdim=True).double())
+    y = x.double() / torch.where(power > 0, power, 1.0) * 2.0 ** 14
+    hi = y.half().double()
+    lost = (y - hi - (y - hi).half().double()).abs() * 2.0 ** 34
+    small = (y.abs() < 2.0 ** -4) & (y != 0)
+    weights = small * (lost.floor() + (lost > 0) + (y.abs() < 2.0 ** -14))
+    return power * 2.0 ** -14, weights.sum(-1, keepdim=True)
+
+
+def weigh_columns(w):
+    """Of each row of w the greatest magnitude, and its weight: that of the quarters of 64 k with a
+    small element."""
+    blocks = torch.nn.functional.pad(w, (0, -w.shape[-1] % 64)).abs()
+    blocks = blocks.reshape(*w.shape[:-1], -1, 4, 4, 4)  # block, step, quarter, k of it
+    power = find_power(blocks.amax((-3, -2, -1), keepdim=True).clamp(min=2.0 ** -112))
+    small = (blocks < power * 2.0 ** -18) & (blocks >= 2.0 ** -133)
+    quarters = small.any(-1).any(-2).sum((-2, -1))
+    return w.abs().amax(-1), 2 * 16 * 514 * quarters
+
+
+def find_marked(x, w, exact):
+    """Which elements of exact = x w^T a product by pairs of float16 computes again, up to those whose
+    error decides: docs/accuracy.md has the test. x is finite, and no row too small to be held."""
+    undo, weight = weigh_rows(x)
+    most, weights = weigh_columns(w)
+    limit = most.double().unsqueeze(-2) * (weight + weights.unsqueeze(-2))
+    z = exact.abs() * 2.0 ** 14
+    return (z < limit * undo) | ((z < x.shape[-1] * 2.0 ** -84 * undo) & (exact != 0))
+
+
+def round_tf32(x):
+    """To the nearest number of 10 bits after the point, away from 0 from the middle."""
+    return ((x.view(torch.int32) + 0x1000) & ~0x1fff).view(torch.float32)
 
 
 def different(a, b):

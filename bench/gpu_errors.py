@@ -7,7 +7,8 @@
 Prints Markdown: two tables, of |e| / sum |x||w| and of |e| / (||x_i|| ||w_j||), where e is the
 error of element (i, j) of linear(x, w) against float64; greatest and root mean square over all
 elements, in units of 2^-24. Columns: Ogive by wgmma (Hopper's own kernel), by mma.sync,
-strict, and torch's SGEMM (TF32 off). A star: the greatest error is greater than SGEMM's.
+strict, with precision=tf32; torch's SGEMM (TF32 off), and TF32x3: three of torch's TF32 products of
+x = hi + lo, the small ones first. A star: the greatest error is greater than SGEMM's.
 
 mma.sync takes k from 128 on; below, its column is the strict kernel's.
 """
@@ -20,24 +21,37 @@ import sys
 import torch
 
 import binding
-from gpu_data import different, fill, product64
+from gpu_data import different, fill, product64, round_tf32
 
 rows, columns = 256, 1024
 ks = 64, 256, 1024, 8192, 32768
 kinds = ("uniform", "normal", "positive", "lognormal(3)", "rows 2^+-20", "columns 2^4",
          "columns 2^8", "columns 2^12", "x outlier", "w outlier")
-ways = {"wgmma": ("sm90", False), "mma.sync": ("mma", False), "strict": ("cores", True)}
+ways = {"wgmma": ("sm90", 0), "mma.sync": ("mma", 0), "strict": ("cores", 1), "tf32": ("sm90", 2)}
+
+
+def multiply_by_tf32(x, w):
+    """x w^T as three TF32 products."""
+    both = [(t := round_tf32(f), round_tf32(f - t)) for f in (x, w)]
+    (x_hi, x_lo), (w_hi, w_lo) = both
+    torch.backends.cuda.matmul.allow_tf32 = True
+    y = x_lo @ w_hi.t()
+    y = torch.addmm(y, x_hi, w_lo.t())
+    y = torch.addmm(y, x_hi, w_hi.t())
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return y
 
 
 def products(x, w):
     """linear(x, w) by each way."""
-    for way, (forced, strict) in ways.items():
+    for way, (forced, precision) in ways.items():
         os.environ["OGIVE_PRODUCT"] = forced
         out = torch.full((len(x), len(w)), float("nan"), device="cuda")
-        ogive.plan("linear(x, w)", [x, w], [out], strict)()
+        ogive.plan("linear(x, w)", [x, w], [out], precision)()
         torch.cuda.synchronize()
         yield way, out
     yield "SGEMM", x @ w.t()
+    yield "TF32x3", multiply_by_tf32(x, w)
 
 
 def measure(kind, k):
@@ -59,13 +73,13 @@ def measure(kind, k):
 
 
 def print_table(measured, name, title):
-    names = [*ways, "SGEMM"]
+    names = [*ways, "SGEMM", "TF32x3"]
     print(f"\n{title}:\n\n| data | k | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
     for row in measured:
         cells = []
         for way in names:
             most, mean = row[way][name]
-            star = "*" if most > row["SGEMM"][name][0] else ""
+            star = "*" if way != "tf32" and most > row["SGEMM"][name][0] else ""
             cells.append(f"{most:.3g}{star} / {mean:.2g}")
         print(f"| {row['kind']} | {row['k']} | {' | '.join(cells)} |")
 

@@ -11,6 +11,7 @@ Medians, L2 flushed before each call, ours and torch's in turn. Parts (all by de
     half_times  the same of float16 and bfloat16
     edges     float32 products that are small, thin, long or in batches
     kernelbench  KernelBench's products L1-1 to L1-18
+    wide      float32 data that pairs of float16 cannot hold: the share of sums computed again
     ways      CUDA cores, mma.sync and wgmma over rows, sizes and layouts of w
 
 Ends with status 1 if anything is wrong. OGIVE_PRODUCT=cores takes the CUDA cores
@@ -26,7 +27,7 @@ import torch
 
 import binding
 import timing
-from gpu_data import lay_out, random
+from gpu_data import find_marked, lay_out, product64, random
 
 strict_bound = 2.0 ** -21  # of |e| / sum |x||w|
 failures = []
@@ -78,11 +79,15 @@ def part_times(seconds):
         x, w, b = x.to(dtype), w.to(dtype), b.to(dtype)
         want = peer(x, w, b)
         out = torch.empty_like(want)
-        ours, strict = ogive.plan(text, [x, w, b], [out]), ogive.plan(text, [x, w, b], [out], True)
+        ours, strict, tf32 = (ogive.plan(text, [x, w, b], [out], i) for i in range(3))
         ours()
         e = ((out - want).abs().max() / want.abs().max()).item()
         check(e < (1e-5 if dtype == torch.float32 else 1e-2), f"{text}: {e} from torch's")
-        t = median_times([ours, strict, lambda: peer(x, w, b)], seconds)
+        def by_tf32():
+            torch.backends.cuda.matmul.allow_tf32 = True
+            peer(x, w, b)
+            torch.backends.cuda.matmul.allow_tf32 = False
+        t = median_times([ours, strict, lambda: peer(x, w, b), tf32, by_tf32], seconds)
         for _ in range(30 if m < 4096 else 8):
             ours()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -94,7 +99,8 @@ def part_times(seconds):
         torch.cuda.synchronize()
         print(f"times  {m}x{n}x{k} {str(dtype)[6:]} {text}: Ogive {t[0]:.4f} ms (back to back "
               f"{start.elapsed_time(end) / rounds:.4f}), strict {t[1]:.4f}, torch {t[2]:.4f}: "
-              f"{t[2] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s", flush=True)
+              f"{t[2] / t[0]:.2f}x, {2e-9 * m * n * k / t[0]:.0f} TFLOP/s; tf32 {t[3]:.4f}, torch's "
+              f"{t[4]:.4f}: {t[4] / t[3]:.2f}x", flush=True)
 
 
 def part_half_times(seconds):
@@ -228,6 +234,32 @@ def part_kernelbench(seconds):
         compare_products("kernelbench", [(name, *make())], seconds)
 
 
+def part_wide(seconds):
+    m, n, k = 1024, 8192, 8192
+    x, w = random(m, k), random(n, k)
+    peaks, zeros = w.clone(), x.clone()
+    peaks[:, 31::64] *= 2.0 ** 30
+    zeros[:, 31::64] = 0
+    works = {"normal": (x, w), "softmax(3 * normal)": ((3 * x).softmax(1), w),
+             "softmax(6 * normal)": ((6 * x).softmax(1), w),
+             "lognormal(1)": (x * random(m, k).exp(), w * random(n, k).exp()),
+             "identity, ReLU": (x.relu(), torch.eye(n, device="cuda")),
+             "every 64 k of w a peak of 2^30, x 0": (zeros, peaks)}
+    for name, (x, w) in works.items():
+        out = torch.empty(m, n, device="cuda")
+        ours, strict = (ogive.plan("linear(x, w)", [x, w], [out], s) for s in (False, True))
+        ours()
+        exact, scale = product64(x, w)
+        e = ((out - exact).abs() / scale.clamp(min=1e-300)).max().item() * 2 ** 24
+        peer = ((x @ w.t() - exact).abs() / scale.clamp(min=1e-300)).max().item() * 2 ** 24
+        check(e <= 274, f"{name}: {e} units")
+        again = find_marked(x, w, exact).double().mean().item()
+        t = median_times([ours, strict, lambda: x @ w.t()], seconds)
+        print(f"wide   {m}x{n}x{k} {name}: Ogive {t[0]:.4f} ms, strict {t[1]:.4f}, torch {t[2]:.4f}: "
+              f"{t[2] / t[0]:.2f}x; error {e:.3g}, {peer:.3g} units; {again:.2g} computed again",
+              flush=True)
+
+
 def part_ways(seconds):
     rows = 1, 8, 16, 64, 128, 1024, 4096
     for n in (8192, 4096, 1024):
@@ -251,7 +283,8 @@ def part_ways(seconds):
 def main():
     global ogive
     parts = {"gated": part_gated, "times": part_times, "half_times": part_half_times,
-             "edges": part_edges, "kernelbench": part_kernelbench, "ways": part_ways}
+             "edges": part_edges, "kernelbench": part_kernelbench, "wide": part_wide,
+             "ways": part_ways}
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])

@@ -55,6 +55,7 @@ WORKS = { # inputs in the order in which the formula names them
     "linear-sum": product(128, 32768, 32768, tail=SUM),
     "linear-swish": product(1024, 8192, 8192, tail=SWISH),
     "linear-4096": product(4096, 4096, 4096),
+    "linear-8192": product(8192, 8192, 8192),
     "linear-16-rows": product(16, 8192, 8192),
     "linear-parts": product(64, 1024, 65536),
     "linear-across": ("x @ w", {"x": (2048, 4096), "w": (4096, 4096)}, f32),

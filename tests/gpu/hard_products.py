@@ -7,14 +7,18 @@ what docs/accuracy.md promises? (`ogive check products` has the same inputs with
 
 Parts (all by default):
     hard      inputs in which small elements are all of a sum, k = 64 to 32768: the greatest
-              |e| / sum |x||w| in units of 2^-24, of Ogive and of torch's SGEMM (TF32 off)
+              |e| / sum |x||w| in units of 2^-24, of Ogive and of torch's SGEMM (TF32 off); the
+              share of sums that are computed again
     random    N inputs of random structure
     rows      rows alone, in other batches and layouts of w, and k in parts: the same bits
     special   NaN, infinities and overflow, where PyTorch has them
+    tf32      precision=tf32: sums of rounded factors; rows alone and in batches
 
 Ends with status 1 if anything is wrong. OGIVE_PRODUCT=mma takes mma.sync instead of wgmma.
+--emitted FILE looks at what `ogive emit --pytorch 'linear(x, w)'` has written instead of the library.
 """
 import argparse
+import importlib.util
 import os
 import pathlib
 import sys
@@ -24,6 +28,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import binding  # noqa: E402
+from gpu_data import find_marked, round_tf32  # noqa: E402
 
 by_mma = os.environ.get("OGIVE_PRODUCT") == "mma"
 failures = []
@@ -35,10 +40,20 @@ def check(good, what):
         print("WRONG:", what, flush=True)
 
 
-def run(x, w, text="linear(x, w)"):
+def load(path):
+    """The model of an emitted file."""
+    spec = importlib.util.spec_from_file_location("emitted", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ModelNew()
+
+
+def run(x, w, text="linear(x, w)", precision=0):
+    if model:
+        return model(x, w)
     n = w.shape[-2] if text.startswith("linear") else w.shape[-1]
     out = torch.full((*x.shape[:-1], n), 7.0, device="cuda")
-    ogive.plan(text, [x, w], [out])()
+    ogive.plan(text, [x, w], [out], precision)()
     torch.cuda.synchronize()
     return out
 
@@ -52,18 +67,18 @@ def limit(k):
 
 
 def measure(z, x, w):
-    """The greatest error in units; and what is left after what float32's range cannot hold, and
-    elements of w below 2^-133, may cost."""
+    """The greatest error in units; how many results are further off than they may be, given what
+    float32's range cannot hold and elements of w below 2^-133; the share of sums computed again."""
     want = x.double() @ w.double().mT
     scale = x.abs().double() @ w.abs().double().mT
-    k = x.shape[1]
+    k = x.shape[-1]
     e = (z.double() - want).abs()
-    unseen = k * (2.0 ** -149 + 2.0 ** -133 * x.abs().amax(1, keepdim=True).double())
+    unseen = k * (2.0 ** -149 + 2.0 ** -133 * x.abs().amax(-1, keepdim=True).double())
     fits = (want.float().isfinite()) & (scale < 2.0 ** 128)
     e = torch.where(fits, torch.where(e.isnan(), torch.inf, e), 0.0)
     units = torch.where(e <= k * 2.0 ** -149, 0.0, e / scale) * 2.0 ** 24
-    beyond = (e > limit(k) * 2.0 ** -24 * scale + unseen).any().item()
-    return units.max().item(), beyond
+    beyond = (e > limit(k) * 2.0 ** -24 * scale + unseen).sum().item()
+    return units.max().item(), beyond, find_marked(x, w, want).double().mean().item()
 
 
 # ---- inputs ----------------------------------------------------------------------------------
@@ -245,33 +260,54 @@ hard |= {"dust of 2^-25 beside one product": dust, "dust of 2^-24, columns 2^+-1
          "x after ReLU, w identity": lambda a: identity(a, 1, 0)}
 
 
-def at_random(seed, m=32, n=128):
-    """Exponents by k, by row, by element; zeros, peaks, exact numbers; where one is great the other
-    is often small or 0."""
-    a = Maker(seed, m, n, 0)
-    a.k = k = a.pick([64, 65, 96, 128, 200, 256])
-    both = []
-    for rows in m, n:
-        f = a.normal(rows, k) if a.pick([0, 1, 1]) else a.part(rows, k) + 0.5
-        f = a.pick([lambda t: t, lambda t: t, lambda t: t.bfloat16().float(), lambda t: (t * 8).round()])(f)
-        span, by = a.pick([0, 4, 16, 17, 18, 19, 20, 24, 28, 29, 30, 40, 60]), a.pick([0, 1, 2, 3])
-        shape = [(1, k), (rows, 1), (rows, k), (rows, k)][by]
-        e = a.integers(0, span + 1, *shape) if by != 3 else span * a.integers(0, 2, *shape)
-        f = f * torch.exp2(-e.float())
-        f[a.part(rows, k) < a.pick([0, 0, 0.1, 0.5, 0.9])] = 0
-        both.append(f)
-    x, w = both
-    for u, v in (x, w), (w, x):
-        if a.pick([0, 1]):
-            at = a.part(k) < a.pick([1 / 64, 1 / 16, 0.5])
-            u[:, at] *= 2.0 ** a.pick(range(10, 45))
-            meets, small = a.pick([0, 1, 2]), 2.0 ** -a.pick(range(10, 45))
-            rows = slice(None, None, 2 if meets == 2 else 1)
-            v[rows] = torch.where(at, v[rows] * (small if meets == 1 else 0), v[rows])
-    if a.pick([0, 0, 1]):
-        x = x * torch.exp2(a.integers(-60, 40, m, 1).float())
-        w = w * torch.exp2(a.integers(-60, 40, n, 1).float())
-    return x, w
+random_k = 64, 65, 96, 128, 200, 256
+
+
+class Cases:
+    """Random choices for `count` inputs at once, each its own: (count, 1, 1) unless a shape is given."""
+    def __init__(self, seed, count):
+        self.g = torch.Generator("cuda").manual_seed(seed)
+        self.count = count
+
+    def part(self, *shape):
+        return torch.rand(self.count, *(shape or (1, 1)), device="cuda", generator=self.g)
+
+    def normal(self, *shape):
+        return torch.randn(self.count, *shape, device="cuda", generator=self.g)
+
+    def pick(self, choices):
+        numbers = torch.tensor(choices, dtype=torch.float32, device="cuda")
+        return numbers[(self.part() * len(choices)).long()]
+
+    def factor(self, rows, k):
+        """Exponents by k, by row, by element; zeros, numbers that halves hold."""
+        f = torch.where(self.pick([0, 1, 1]) > 0, self.normal(rows, k), self.part(rows, k) + 0.5)
+        kind = self.pick([0, 0, 1, 2])
+        f = torch.where(kind == 1, f.bfloat16().float(), torch.where(kind == 2, (f * 8).round(), f))
+        span = self.pick([0, 4, 16, 17, 18, 19, 20, 24, 28, 29, 30, 40, 60])
+        by = self.pick([0, 1, 2, 3])
+        u = torch.where(by == 0, self.part(1, k),
+                        torch.where(by == 1, self.part(rows, 1), self.part(rows, k)))
+        f = f * torch.exp2(-torch.where(by == 3, span * (u < 0.5), (u * (span + 1)).floor()))
+        return f * (self.part(rows, k) >= self.pick([0, 0, 0.1, 0.5, 0.9]))
+
+    def add_peaks(self, u, v):
+        """Where u is great, v is often small or 0."""
+        rows = torch.arange(v.shape[1], device="cuda")[:, None]
+        at = self.part(1, u.shape[2]) < self.pick([0, 1]) * self.pick([1 / 64, 1 / 16, 0.5])
+        meets, small = self.pick([0, 1, 2]), torch.exp2(-self.pick(range(10, 45)))
+        v = v * torch.where(at & ((meets < 2) | (rows % 2 == 0)), small * (meets == 1), 1.0)
+        return u * torch.where(at, torch.exp2(self.pick(range(10, 45))), 1.0), v
+
+    def scale_rows(self, f):
+        e = (self.part(f.shape[1], 1) * 100).floor() - 60
+        return f * torch.exp2(e * self.pick([0, 0, 1]))
+
+    def make(self, m, n, k):
+        x, w = self.factor(m, k), self.factor(n, k)
+        x, w = self.add_peaks(x, w)
+        w, x = self.add_peaks(w, x)
+        return self.scale_rows(x), self.scale_rows(w)
 
 
 # ---- parts -------------------------------------------------------------------------------------
@@ -284,20 +320,25 @@ def part_hard(args):
         for k in args.k:
             x, w = make(Maker(zlib.crc32(f"{name} {k}".encode()), 48, 192, k))
             x, w = x.contiguous(), w.contiguous()
-            e, beyond = measure(run(x, w), x, w)
-            cells.append(f"{e:.3g} ({measure(x @ w.mT, x, w)[0]:.3g})")
+            e, beyond, again = measure(run(x, w), x, w)
+            cells.append(f"{e:.3g} ({measure(x @ w.mT, x, w)[0]:.3g}) {again:.2g}")
             check(not beyond, f"{name}, k = {k}: {e} units, at most {limit(k)}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def part_random(args):
-    worst = 0.0
-    for seed in range(args.random):
-        x, w = at_random(seed)
-        e, beyond = measure(run(x, w), x, w)
-        worst = max(worst, e)
-        check(not beyond, f"random {seed}: {e} units, at most {limit(x.shape[1])}")
-    print(f"{args.random} of random structure: {worst:.3g}", flush=True)
+    """A launch has 500 inputs, as a batch."""
+    worst, peer, again, wrong, done = 0.0, 0.0, 0.0, 0, 0
+    while done < args.random:
+        count, k = min(500, args.random - done), random_k[done // 500 % len(random_k)]
+        x, w = Cases(done, count).make(32, 128, k)
+        e, beyond, share = measure(run(x, w.mT, "x @ w"), x, w)
+        check(not beyond, f"random {done} to {done + count}: {e} units, at most {limit(k)}")
+        worst, wrong, again = max(worst, e), wrong + beyond, again + share * count
+        peer = max(peer, measure(x @ w.mT, x, w)[0])
+        done += count
+    print(f"{done} of random structure: {wrong} results beyond the promise; greatest {worst:.3g} units "
+          f"(SGEMM {peer:.3g}); {again / done:.3g} of all sums computed again", flush=True)
 
 
 def part_rows(args):
@@ -330,17 +371,42 @@ def part_special(args):
     print("special: done", flush=True)
 
 
+def part_tf32(args):
+    worst = 0.0
+    for m, n, k in ((1, 128, 128), (300, 256, 320), (130, 1000, 4168), (128, 8192, 32768), (1024, 1024, 1024)):
+        x, w = Maker(k, m, n, k).both()
+        z, (a, b) = run(x, w, precision=2), (round_tf32(t).double() for t in (x, w))
+        scale = a.abs() @ b.abs().mT
+        e = ((z - a @ b.mT).abs() / scale).max().item() * 2 ** 24
+        plain = ((z - x.double() @ w.double().mT).abs() / scale).max().item() * 2 ** 24
+        across = run(x, w.mT.contiguous(), "x @ w", precision=2)
+        other = ((across - a @ b.mT).abs() / scale).max().item() * 2 ** 24
+        check(max(e, other) < 100, f"tf32 {m} x {n} x {k}: {e}, {other} units from rounded factors'")
+        worst = max(worst, e, other)
+        rows = slice(m // 2, m // 2 + 3)
+        check(torch.equal(run(x[rows].contiguous(), w, precision=2), z[rows]), f"tf32: rows of {m}")
+        stack = run(torch.stack([x, x.flip(0)]), torch.stack([w, w]).mT, "x @ w", precision=2)
+        check(torch.equal(stack[0], z) and torch.equal(stack[1], z.flip(0)), f"tf32: batch of {m}")
+        print(f"tf32 {m} x {n} x {k}: {e:.3g} units from rounded factors' sum, {plain:.4g} from float32's")
+    x, w = Maker(1, 70, 150, 128).both()
+    x[3, 5], x[4, 6], w[9, 1], w[10, 2] = torch.nan, torch.inf, torch.nan, -torch.inf
+    z, t = run(x, w, precision=2), x @ w.mT
+    check(torch.equal(z.isnan(), t.isnan()) and torch.equal(z.isinf(), t.isinf()), "tf32: special values")
+
+
 def main():
-    global ogive
+    global ogive, model
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--library", default=str(binding.root / "build" / "libogive.so"))
     parser.add_argument("--random", type=int, default=1000)
+    parser.add_argument("--emitted", help="a file to look at instead")
     parser.add_argument("--k", type=int, nargs="*", default=[64, 128, 320, 1024, 8192, 32768])
     parser.add_argument("parts", nargs="*", default=[])
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    ogive = binding.Library(args.library)
-    for part in args.parts or ("hard", "random", "rows", "special"):
+    model = load(args.emitted) if args.emitted else None
+    ogive = None if model else binding.Library(args.library)
+    for part in args.parts or (("hard",) if model else ("hard", "random", "rows", "special", "tf32")):
         globals()[f"part_{part}"](args)
     print(f"{len(failures)} wrong")
     return 1 if failures else 0
