@@ -79,11 +79,11 @@ class Library:
                   ctypes.byref(handle))
         return handle
 
-    def plan(self, text, inputs, outputs, strict=False, threads=0):
+    def plan(self, text, inputs, outputs, precision=0, threads=0):
         """A function that runs text over inputs, into outputs, on a stream (default: CUDA's
-        default stream)."""
+        default stream). precision: 0 float32, 1 (True) strict, 2 tf32."""
         formula, plan = self.formula(text), ctypes.c_void_p()
-        options = Options(ctypes.sizeof(Options), threads, None, int(strict), None, None, 0)
+        options = Options(ctypes.sizeof(Options), threads, None, int(precision), None, None, 0)
         try:
             self.call("ogive_plan_create", formula, describe(inputs),
                       ctypes.c_size_t(len(inputs)), describe(outputs),

@@ -40,6 +40,7 @@ static const char help[] =
     "  --device DEVICE  where to run them: cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --threads N      use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL      use at most this CPU level (see ogive info)\n"
+    "  --precision P    of products: float32 (default), strict or tf32 (with a formula)\n"
     "  --json           print the results as JSON\n"
     "\n"
     "examples:\n"
@@ -368,8 +369,8 @@ static int run_bench(int argc, char **argv)
         text_list_release(&names);
         return good ? STATUS_DONE : why.status;
     }
-    if (good && (own.peer || own.plot))
-        good = failed(&why, STATUS_USAGE, "--peer and --plot go with a formula");
+    if (good && (own.peer || own.plot || b.device.precision))
+        good = failed(&why, STATUS_USAGE, "--peer, --plot and --precision go with a formula");
     good =
         good && check_names(&names, &why) && device_options_apply(&b.device, &unused, &where, &why);
     if (good && !list && where.device_type == kDLCUDA &&

@@ -39,6 +39,7 @@ static const char help[] =
     "                   k up to 1024, two of 32768\n"
     "  --device DEVICE  cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --cpu LEVEL      this CPU level only (see ogive info)\n"
+    "  --precision P    of products: float32 (default), strict or tf32\n"
     "  --threads N      use at most N threads\n"
     "  --json           print the results as JSON\n"
     "  --markdown       print the results as a table for the documentation\n"
@@ -385,6 +386,8 @@ static int run_check(int argc, char **argv)
     if (good && c.markdown && c.json)
         good = failed(&why, STATUS_USAGE, "either --markdown or --json, not both");
     const bool of_products = names.count == 1 && !strcmp(names.items[0], "products");
+    if (good && device.precision && !of_products)
+        good = failed(&why, STATUS_USAGE, "--precision goes with products");
     good = good && (of_products || check_function_names(&names, &why)) &&
            choose_levels(&c, device.cpu, &why) &&
            device_options_apply(&device, &applied, &c.device, &why);

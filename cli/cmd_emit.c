@@ -28,6 +28,8 @@ static const char help[] =
     "options:\n"
     "  --cuda              print CUDA C\n"
     "  --arch ARCH         for a GPU of this architecture, such as 80 (default: 90a, an H100)\n"
+    "  --precision P       of products: float32 (default), strict or tf32 (a file for PyTorch has\n"
+    "                      float32's)\n"
     "  --gradient NAME     the gradient by this input, see ogive run; several share work\n"
     "  --pytorch           write a file for PyTorch\n"
     "  --init PARAMETERS   what ModelNew's constructor takes, as Python writes it\n"
@@ -150,11 +152,14 @@ static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
 }
 
 static bool check_choice(bool cuda, const pytorch_options *p, const text_list *gradient,
-                         const char *arch, failure *why)
+                         const device_options *device, failure *why)
 {
     if (cuda == p->wanted)
         return failed(why, STATUS_USAGE, "say what to write: --cuda or --pytorch");
-    if (p->wanted && arch)
+    if (p->wanted && device->precision)
+        return failed(why, STATUS_USAGE,
+                      "--precision goes with --cuda; a PyTorch file has float32's");
+    if (p->wanted && device->arch)
         return failed(why, STATUS_USAGE, "--arch goes with --cuda; a PyTorch file fits any GPU");
     if (p->wanted && gradient->count)
         return failed(why, STATUS_USAGE, "--gradient goes with --cuda; a PyTorch file has all");
@@ -174,6 +179,7 @@ static int run_emit(int argc, char **argv)
     const option options[] = {
         {.name = "--cuda", .kind = OPTION_FLAG, .value = &cuda},
         {.name = "--arch", .kind = OPTION_TEXT, .value = &device.arch},
+        {.name = "--precision", .kind = OPTION_TEXT, .value = &device.precision},
         {.name = "--file", .letter = 'f', .kind = OPTION_TEXT, .value = &file},
         {.name = "--gradient", .kind = OPTION_LIST, .value = &gradient},
         {.name = "--pytorch", .kind = OPTION_FLAG, .value = &pytorch.wanted},
@@ -188,7 +194,7 @@ static int run_emit(int argc, char **argv)
     failure why = {0};
 
     bool good = options_parse(argc, argv, options, &arguments, &why) &&
-                check_choice(cuda, &pytorch, &gradient, device.arch, &why);
+                check_choice(cuda, &pytorch, &gradient, &device, &why);
     if (!device.arch)
         device.arch = "90a";
     if (good && cuda)

@@ -37,6 +37,7 @@ static const char help[] =
     "  --arch ARCH         as on a GPU of this architecture, such as 80 or 90a\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
+    "  --precision P       of products: float32 (default), strict or tf32\n"
     "  --divide N          show too how it is divided among N processes: which dims together,\n"
     "                      what a process then has of each input and result (a part, a sum to\n"
     "                      be added up, ...) and what has to be reduced on the way\n"

@@ -44,6 +44,7 @@ static const char help[] =
     "  --device DEVICE     where to run it: cpu (default), cuda or cuda:N (see ogive info)\n"
     "  --threads N         use at most N threads (default: OMP_NUM_THREADS, else all cores)\n"
     "  --cpu LEVEL         use at most this CPU level (see ogive info)\n"
+    "  --precision P       of products: float32 (default), strict or tf32\n"
     "  --seed N            seed of generated inputs (default 0)\n"
     "  --json              print the summary as JSON\n"
     "  --                  end of options, for a formula that begins with '-'\n"

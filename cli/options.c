@@ -145,13 +145,28 @@ static bool read_device(const char *text, DLDevice *out, failure *why)
                   text);
 }
 
+static bool read_precision(const char *text, ogive_precision *out, failure *why)
+{
+    static const char *const names[] = {
+        [OGIVE_FLOAT32] = "float32", [OGIVE_STRICT] = "strict", [OGIVE_TF32] = "tf32"};
+    for (int i = 0; text && i < 3; i++)
+        if (!strcmp(text, names[i])) {
+            *out = (ogive_precision)i;
+            return true;
+        }
+    return !text ||
+           failed(why, STATUS_USAGE,
+                  "--precision: unknown precision '%s'; expected float32, strict or tf32", text);
+}
+
 bool device_options_apply(const device_options *device, ogive_options *out, DLDevice *where,
                           failure *why)
 {
     *out = (ogive_options){.size = sizeof(*out), .threads = (int32_t)device->threads};
     if (device->cpu && !check_cpu_level(device->cpu, why))
         return false;
-    if (!read_device(device->device ? device->device : "cpu", where, why))
+    if (!read_device(device->device ? device->device : "cpu", where, why) ||
+        !read_precision(device->precision, &out->precision, why))
         return false;
     if (device->arch && where->device_type == kDLCPU)
         return failed(why, STATUS_USAGE, "--arch is for GPUs, --device is cpu");

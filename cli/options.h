@@ -30,17 +30,19 @@ typedef struct {
 bool options_parse(int argc, char **argv, const option *options, text_list *arguments,
                    failure *why);
 
-/* --device, --threads, --cpu: the same in every command that runs formulas. */
+/* --device, --threads, --cpu, --precision: the same in every command that runs formulas. */
 typedef struct {
     const char *device;
     const char *cpu;
     int64_t threads;
     const char *arch; /* of a GPU that need not be there; NULL: the device's own */
+    const char *precision;
 } device_options;
 
 #define DEVICE_OPTIONS(d)                                                                          \
     {.name = "--device", .kind = OPTION_TEXT, .value = &(d)->device},                              \
         {.name = "--cpu", .kind = OPTION_TEXT, .value = &(d)->cpu},                                \
+        {.name = "--precision", .kind = OPTION_TEXT, .value = &(d)->precision},                    \
     {                                                                                              \
         .name = "--threads", .kind = OPTION_NUMBER, .value = &(d)->threads, .least = 1,            \
         .greatest = 4096                                                                           \

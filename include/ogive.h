@@ -297,7 +297,9 @@ typedef struct ogive_plan ogive_plan;
 /* How products (linear, matmul) are computed. */
 typedef enum {
     OGIVE_FLOAT32 = 0, /* float32's accuracy, in whatever way is fastest */
-    OGIVE_STRICT = 1   /* the same bits on every device */
+    OGIVE_STRICT = 1,  /* the same bits on every device */
+    OGIVE_TF32 = 2 /* float32 factors rounded to TF32's 10 bits after the point, where tensor cores
+                          multiply them: GPUs from sm_80 on; elsewhere an error */
 } ogive_precision;
 
 /* Set size to sizeof(ogive_options); zero in any other field is the default. */

@@ -135,7 +135,9 @@ static inline uint32_t find_stack(const unsigned char *cubin, bool of_redo)
 static inline void compile_spilt(const char *text, const case_shape *shapes, og_dtype dtype,
                                  const char *arch, const char *mark, uint32_t most)
 {
-    const ogive_options options = {.size = sizeof options, .cuda_arch = arch};
+    const bool tf32 = case_options.precision == OGIVE_TF32;
+    const ogive_options options = {
+        .size = sizeof options, .precision = tf32 ? OGIVE_TF32 : OGIVE_FLOAT32, .cuda_arch = arch};
     const og_cuda_nvrtc *nvrtc;
     ogive_formula *formula = find_formula(text);
     size_t count = ogive_formula_input_count(formula), bytes;

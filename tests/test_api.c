@@ -165,7 +165,7 @@ static void test_plan_arguments(void **state)
     ogive_plan_release(plan);
     options = (ogive_options){.size = sizeof options, .precision = (ogive_precision)7};
     REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT,
-            "options.precision is 7: expected OGIVE_FLOAT32 or OGIVE_STRICT");
+            "options.precision is 7: expected OGIVE_FLOAT32, OGIVE_STRICT or OGIVE_TF32");
     options = (ogive_options){.size = sizeof options, .cuda_arch = "90a"};
     REFUSED(PLAN(f, in, 2, out, 2, &options), OGIVE_ARGUMENT,
             "options.cuda_arch is '90a', but the tensors are on the CPU");
@@ -324,12 +324,7 @@ static void test_outputs_refused(void **state)
          {3, 1},
          OGIVE_DTYPE,
          "output '0' is float16: expected float32"},
-        {{kDLInt, 32, 1},
-         2,
-         {2, 3},
-         {3, 1},
-         OGIVE_DTYPE,
-         "output '0' is int32: expected float32"},
+        {{kDLInt, 32, 1}, 2, {2, 3}, {3, 1}, OGIVE_DTYPE, "output '0' is int32: expected float32"},
         {{kDLFloat, 32, 1},
          2,
          {2, 3},
@@ -459,8 +454,9 @@ static void test_window_traffic(void **state)
                                 strstr(cases[i].text, "groups") ? d : w};
         ogive_plan *plan;
         ogive_kernel_info info;
-        TEST_OK(ogive_plan_create(f, in, ogive_formula_input_count(f), NULL, 0, NULL, &plan, &error),
-                error);
+        TEST_OK(
+            ogive_plan_create(f, in, ogive_formula_input_count(f), NULL, 0, NULL, &plan, &error),
+            error);
         TEST_OK(ogive_plan_kernel(plan, 0, &info, &error), error);
         assert_int_equal(info.bytes_read, 4 * cases[i].read);
         assert_int_equal(info.bytes_written, 4 * cases[i].written);
@@ -513,20 +509,13 @@ static void test_kernels_and_explain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_status_names),
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_formula_create),
-        cmocka_unit_test(test_formula_text),
-        cmocka_unit_test(test_plan_arguments),
-        cmocka_unit_test(test_tensors_refused),
-        cmocka_unit_test(test_giant_shapes),
-        cmocka_unit_test(test_outputs_refused),
-        cmocka_unit_test(test_plan_results),
-        cmocka_unit_test(test_product_traffic),
-        cmocka_unit_test(test_window_traffic),
-        cmocka_unit_test(test_kernels_and_explain),
+        cmocka_unit_test(test_version),        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_functions),      cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_formula_create), cmocka_unit_test(test_formula_text),
+        cmocka_unit_test(test_plan_arguments), cmocka_unit_test(test_tensors_refused),
+        cmocka_unit_test(test_giant_shapes),   cmocka_unit_test(test_outputs_refused),
+        cmocka_unit_test(test_plan_results),   cmocka_unit_test(test_product_traffic),
+        cmocka_unit_test(test_window_traffic), cmocka_unit_test(test_kernels_and_explain),
     };
     return TEST_RUN(tests);
 }

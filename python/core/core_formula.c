@@ -63,9 +63,11 @@ static int check_precision(PyObject *precision)
 {
     if (PyUnicode_Check(precision) &&
         (PyUnicode_CompareWithASCIIString(precision, "float32") == 0 ||
-         PyUnicode_CompareWithASCIIString(precision, "strict") == 0))
+         PyUnicode_CompareWithASCIIString(precision, "strict") == 0 ||
+         PyUnicode_CompareWithASCIIString(precision, "tf32") == 0))
         return 0;
-    PyErr_Format(PyExc_ValueError, "precision is %R: expected 'float32' or 'strict'", precision);
+    PyErr_Format(PyExc_ValueError, "precision is %R: expected 'float32', 'strict' or 'tf32'",
+                 precision);
     return -1;
 }
 

@@ -6,8 +6,8 @@
 
 PyDoc_STRVAR(compile_doc,
              "compile(text, precision='float32')\n--\n\n"
-             "Parses a formula. precision is that of matrix products: 'float32', or 'strict' for\n"
-             "the CPU's bits on every device.");
+             "Parses a formula. precision is that of matrix products: 'float32', 'strict' for the\n"
+             "CPU's bits on every device, or 'tf32', on GPUs from sm_80 on.");
 
 static PyObject *compile(PyObject *module, PyObject *args, PyObject *names)
 {

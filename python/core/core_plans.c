@@ -90,8 +90,11 @@ static int make_plan(core_formula *self, core_operand *inputs, Py_ssize_t input_
     point_at(inputs, input_count, pointers);
     point_at(outputs, output_count, pointers + input_count);
     bool strict = PyUnicode_CompareWithASCIIString(self->precision, "strict") == 0;
+    bool tf32 = PyUnicode_CompareWithASCIIString(self->precision, "tf32") == 0;
     ogive_options options = {.size = sizeof options,
-                             .precision = strict ? OGIVE_STRICT : OGIVE_FLOAT32};
+                             .precision = strict ? OGIVE_STRICT
+                                          : tf32 ? OGIVE_TF32
+                                                 : OGIVE_FLOAT32};
     ogive_error error;
     ogive_status status;
     Py_BEGIN_ALLOW_THREADS status = ogive_plan_create(self->formula, pointers, (size_t)input_count,

@@ -181,9 +181,10 @@ static ogive_status check_options(const ogive_options *options, ogive_error *err
     if (options->threads < 0)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "options.threads is %d: expected 0 or more",
                 (int)options->threads);
-    if (options->precision != OGIVE_FLOAT32 && options->precision != OGIVE_STRICT)
+    if (options->precision != OGIVE_FLOAT32 && options->precision != OGIVE_STRICT &&
+        options->precision != OGIVE_TF32)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
-                "options.precision is %d: expected OGIVE_FLOAT32 or OGIVE_STRICT",
+                "options.precision is %d: expected OGIVE_FLOAT32, OGIVE_STRICT or OGIVE_TF32",
                 (int)options->precision);
     return OGIVE_OK;
 }
@@ -251,6 +252,10 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     if (!plan->backend->has_streams && options && options->cuda_arch)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "options.cuda_arch is '%s', but the tensors are on the CPU", options->cuda_arch);
+    if (!plan->backend->has_streams && options && options->precision == OGIVE_TF32)
+        OG_FAIL(
+            error, OGIVE_UNSUPPORTED, -1,
+            "the precision is tf32, but the tensors are on the CPU: expected a GPU from sm_80 on");
     OG_TRY(check_packed(plan, options, error));
     OG_TRY(plan->backend->prepare(&plan->plan, &plan->placement, options, &plan->state,
                                   &plan->workspace_bytes, error));

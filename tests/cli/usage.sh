@@ -18,6 +18,11 @@ try ogive run x --threads 0 x=1
 try ogive run x --cpu pentium x=1 2>&1 | sed 's/it has .*/it has LEVELS/'
 try ogive run x --device cdua x=1
 try ogive run x --device cuda:x x=1
+try ogive run x --precision half x=1
+try ogive run 'x @ x' --precision tf32 x=4x4
+try ogive bench sigmoid --precision tf32
+try ogive check sigmoid --precision strict
+try ogive emit --pytorch x --precision tf32
 try ogive info now
 try ogive check sigmod
 try ogive check sum

@@ -614,7 +614,10 @@ def test_precision(data, formulas):
     finally:
         ot.set_precision(None)
     assert ot.Formula("x @ x").formula.precision == "float32"
-    with pytest.raises(ValueError, match="'strict'"):
+    if x.device.type == "cpu":
+        with pytest.raises(NotImplementedError, match="tf32, but the tensors are on the CPU"):
+            ot.Formula("x @ x", precision="tf32")(x)
+    with pytest.raises(ValueError, match="'strict', 'tf32' or None"):
         ot.set_precision("highest")
 
 

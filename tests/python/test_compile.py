@@ -35,6 +35,7 @@ def test_what_a_formula_says_of_itself():
     assert f.text == "z = x * fc.weight; z, sum(z)" and f.precision == "float32"
     assert repr(f) == "ogive.compile('z = x * fc.weight; z, sum(z)')"
     assert repr(ogive.compile("x", "strict")) == "ogive.compile('x', precision='strict')"
+    assert repr(ogive.compile("x", "tf32")) == "ogive.compile('x', precision='tf32')"
     g = f.gradient("x", "fc.weight").gradient("x")
     assert repr(g) == repr(f) + ".gradient('x', 'fc.weight').gradient('x')"
     assert g.inputs == ("x", "fc.weight", "grad.0", "grad.1", "grad2.0", "grad2.1")
@@ -194,7 +195,7 @@ def test_a_wrong_formula_names_the_place(text, offset, message):
     (lambda f, x: f.explain(x), TypeError, "'w' is missing"),
     (lambda f, x: ogive.compile("bfloat16(x)")(x), TypeError, "NumPy does not have"),
     (lambda f, x: ogive.compile(b"x"), TypeError, "is a str"),
-    (lambda f, x: ogive.compile("x", "fast"), ValueError, "'float32' or 'strict'"),
+    (lambda f, x: ogive.compile("x", "fast"), ValueError, "'float32', 'strict' or 'tf32'"),
     (lambda f, x: ogive.compile("x\0y"), ogive.FormulaError, "character"),
     (lambda f, x: type(f)(), TypeError, "cannot create"),
     (lambda f, x: ogive.compile("x, x")(x, out=x), TypeError, "tuple"),

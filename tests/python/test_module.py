@@ -125,7 +125,7 @@ def test_state_dict_deepcopy_pickle(x):
 
 def test_an_input_called_text(x):
     torch.testing.assert_close(ot.Formula("x + text", text=x)(x), x + x)
-    with pytest.raises(ValueError, match="expected 'float32' or 'strict'"):
+    with pytest.raises(ValueError, match="expected 'float32', 'strict' or 'tf32'"):
         ot.Formula("x + precision", precision=x)
 
 

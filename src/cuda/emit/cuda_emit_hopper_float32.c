@@ -5,7 +5,8 @@
  *
  *     og_turn_w     w goes to the scratch, if TMA cannot fetch it as it lies
  *     og_turn_x     x goes there, if its k are not side by side in memory
- *     og_split      x becomes pairs of float16 in the scratch
+ *     og_split      x becomes pairs of float16 in the scratch; or, with tf32,
+ *     og_round_rows     it is rounded to TF32
  *     og_multiply_float32   the product and pass 0; or only sums of segments of k, for more blocks,
  *                   then
  *     og_add_segments   adds them up, if they are many for
@@ -22,7 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static og_hopper_shape see_shape(const og_kernel *kernel, const og_cuda_limits *limits)
+static og_hopper_shape see_shape(const og_kernel *kernel, const og_cuda_limits *limits, bool tf32)
 {
     const og_product *product = &kernel->products[0];
     const og_matrices *of = &kernel->matrices;
@@ -37,6 +38,7 @@ static og_hopper_shape see_shape(const og_kernel *kernel, const og_cuda_limits *
                          .w_slab = facts.right_slab,
                          .w_last = facts.right_last,
                          .has_batch = of->batch_rank > 0,
+                         .tf32 = tf32,
                          .multiprocessors =
                              limits->multiprocessors > 0 ? limits->multiprocessors : 1,
                          .sum_bytes = (int64_t)og_cuda_most_sum_bytes(&kernel->passes[0])};
@@ -218,7 +220,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_hopper_shape *s)
         OG_TRY(add_turn(e, "og_turn_w", s->batch * s->n, s->k));
     if (s->turns_x)
         OG_TRY(add_turn(e, "og_turn_x", s->x_rows, s->k));
-    OG_TRY(og_cuda_add_split(e, s->x_rows, s->k_padded));
+    OG_TRY(og_cuda_add_split(e, s->tf32 ? "og_round_rows" : "og_split", s->x_rows, s->k_padded));
     OG_TRY(og_cuda_add_launch(e, "og_multiply_float32", -1, og_hopper_blocks(s),
                               128 * (s->groups + 1)));
     og_cuda_launch *tensor = og_cuda_overlap_last(e); /* w comes meanwhile */
@@ -242,9 +244,9 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_hopper_shape *s)
 
 static ogive_status name_body(og_cuda_emitter *e, const og_hopper_shape *s)
 {
-    return og_cuda_name_body(
-        e, "product, float32 as pairs of float16 on tensor cores, tiles of %d x %d%s",
-        (int)s->tile_rows, (int)s->groups * OG_HOPPER_GROUP, s->in_parts ? ", k in parts" : "");
+    return og_cuda_name_body(e, "product, float32 as %s on tensor cores, tiles of %d x %d%s",
+                             s->tf32 ? "TF32" : "pairs of float16", (int)s->tile_rows,
+                             (int)s->groups * OG_HOPPER_GROUP, s->in_parts ? ", k in parts" : "");
 }
 
 static void add_numbers(og_cuda_emitter *e, const og_hopper_shape *s)
@@ -254,6 +256,8 @@ static void add_numbers(og_cuda_emitter *e, const og_hopper_shape *s)
 #undef NUMBER
     og_text_add(&e->numbers, "typedef float og_number;\n");
     og_cuda_add_defines(&e->numbers, numbers);
+    if (s->tf32)
+        og_text_add(&e->numbers, "#define OG_TF32 1\n");
     og_text_add(&e->numbers, "typedef float og_element;\nOG_FN float og_widen(og_element x)\n{\n"
                              "    return x;\n}\n");
 }
@@ -261,7 +265,7 @@ static void add_numbers(og_cuda_emitter *e, const og_hopper_shape *s)
 ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    og_hopper_shape s = see_shape(e->kernel, e->limits);
+    og_hopper_shape s = see_shape(e->kernel, e->limits, e->wishes->tf32);
     bool reduces = og_cuda_has_row_values(pass);
     int64_t x_bytes, w_bytes;
     if (__builtin_mul_overflow(s.x_rows * 4, s.k_padded, &x_bytes) || x_bytes > INT64_MAX / 4)
@@ -269,9 +273,9 @@ ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
     if (s.fetch == OG_CUDA_TURNED &&
         (__builtin_mul_overflow(s.batch * s.n, s.w_pitch * 4, &w_bytes) || w_bytes > INT64_MAX / 4))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the right factor's copy is larger than any memory");
-    e->out->tensor_products = 3;
+    e->out->tensor_products = s.tf32 ? 1 : 3;
     e->out->units =
-        OG_PAIR_UNITS +
+        (s.tf32 ? OG_TF32_UNITS : OG_PAIR_UNITS) +
         og_divide_up(s.k < OG_HOPPER_SEGMENT ? s.k : OG_HOPPER_SEGMENT, OG_HOPPER_BLOCK_K) +
         s.segments;
     e->vector = 1;
@@ -284,7 +288,7 @@ ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e)
     add_arguments(e, &s);
     og_cuda_add_row(e);
     og_cuda_add_pass(e, 0);
-    og_cuda_include(&e->body, "pairs_split");
+    og_cuda_include(&e->body, s.tf32 ? "tf32_round" : "pairs_split");
     if (s.fetch == OG_CUDA_TURNED || s.turns_x || e->wishes->numbers)
         og_cuda_include(&e->body, "hopper_turn");
     og_cuda_include(&e->body, "hopper_float32");

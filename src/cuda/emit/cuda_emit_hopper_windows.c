@@ -210,7 +210,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
                                   og_divide_up(copy_elements(s), LAY_THREADS), LAY_THREADS));
     OG_TRY(og_cuda_add_launch(e, "og_lay_filters", -1,
                               og_divide_up(rows * s->k_padded, LAY_THREADS), LAY_THREADS));
-    OG_TRY(og_cuda_add_split(e, rows, s->k_padded));
+    OG_TRY(og_cuda_add_split(e, "og_split", rows, s->k_padded));
     OG_TRY(og_cuda_add_launch(e, "og_multiply_windows", -1, og_min(s->items, processors), THREADS));
     og_cuda_launch *tensor = og_cuda_overlap_last(e); /* patches come meanwhile */
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));

@@ -4,7 +4,7 @@
  * launches around mma.cuh.
  *
  *     og_split          x becomes pairs of float16 in the scratch; or
- *     og_copy_rows      x of float16 and bfloat16 goes there as it is
+ *     og_copy_rows      x of float16 and bfloat16 goes there as it is, or x is rounded to TF32
  *     og_multiply_mma   the product and pass 0
  *     og_redo           what pairs of float16 cannot hold, in plan.h's order; mostly nothing
  *     og_combine0       if the pass reduces more than OG_RUN columns
@@ -42,6 +42,12 @@ static mma_tile choose_tile(const og_matrices *s, const og_cuda_limits *limits, 
 
 /* ---- what is emitted ----------------------------------------------------------------------- */
 
+/* Is x multiplied as it is, or rounded to TF32? Else it is made pairs. */
+static bool is_plain(const og_cuda_emitter *e, og_dtype dtype)
+{
+    return dtype != OG_FLOAT32 || e->wishes->tf32;
+}
+
 static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_dtype dtype)
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
@@ -56,7 +62,7 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
     const og_cuda_number defines[] = {
         {"OG_BM", tile->rows},
         {"OG_BN", tile->columns},
-        {"OG_PAIRS", dtype == OG_FLOAT32},
+        {"OG_PAIRS", !is_plain(e, dtype)},
         {"OG_SPLIT_PLANES", 0},
         {"OG_SPLIT_SHUFFLES", 0},
         {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_divide_up(k, STEP) * STEP)},
@@ -68,20 +74,24 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
                 dtype == OG_FLOAT32 ? "float" : "uint16_t");
     og_cuda_add_enum(&e->numbers, sizes);
     og_cuda_add_defines(&e->numbers, defines);
+    if (e->wishes->tf32 && dtype == OG_FLOAT32)
+        og_text_add(&e->numbers, "#define OG_TF32 1\n");
     og_text_add(&e->numbers, "OG_FN float og_widen(og_element x)\n{\n    return %s(x);\n}\n",
                 widen[dtype]);
 }
 
 static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,
-                                  bool is_half)
+                                  bool plain)
 {
     int64_t k_padded = og_divide_up(s->k, STEP) * STEP, rows = s->batch * s->m, x_bytes;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
-    if (__builtin_mul_overflow((rows + tile->rows) * (is_half ? 2 : 4), k_padded, &x_bytes))
+    const bool tf32 = e->wishes->tf32 && e->kernel->products[0].right.dtype == OG_FLOAT32;
+    const int64_t element = plain && !tf32 ? 2 : 4;
+    if (__builtin_mul_overflow((rows + tile->rows) * element, k_padded, &x_bytes))
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the left factor's copy is larger than any memory");
     og_cuda_add_region(e, "void", "x_pairs", x_bytes);
     og_cuda_add_region(e, "void", "any_redo", 4);
-    if (!is_half) {
+    if (!plain) {
         og_cuda_add_region(e, "void", "x_scales", rows * 8);
         og_cuda_add_region(e, "void", "redo", rows * runs);
         og_cuda_add_index(e, "runs", runs);
@@ -96,32 +106,32 @@ static ogive_status add_arguments(og_cuda_emitter *e, const og_matrices *s, cons
     return OGIVE_OK;
 }
 
-static void add_body(og_cuda_emitter *e, bool is_half)
+static void add_body(og_cuda_emitter *e, bool plain)
 {
     if (og_cuda_serves(e))
         og_text_add(&e->passes, "\ntypedef og_left0::element og_element;\n"
                                 "\nOG_FN float og_widen(og_element x)\n{\n"
                                 "    return og_left0::form::widen(x);\n}\n");
     og_cuda_add_tensor_factors(e);
-    og_cuda_include(&e->body, is_half ? "mma_copy" : "pairs_split");
+    og_cuda_include(&e->body, plain ? "mma_copy" : "pairs_split");
     og_cuda_include(&e->body, "mma");
-    if (!is_half)
+    if (!plain)
         og_cuda_include(&e->body, "redo");
 }
 
 static ogive_status add_launches(og_cuda_emitter *e, const og_matrices *s, const mma_tile *tile,
-                                 bool is_half)
+                                 bool plain)
 {
     int64_t rows = s->batch * s->m, runs = og_divide_up(s->n, OG_RUN);
     int64_t items = s->batch * og_divide_up(s->m, OG_CUDA_REDO_GROUP) * runs;
     OG_TRY(og_cuda_make_launches(e, 4));
-    if (is_half)
+    if (plain)
         OG_TRY(og_cuda_add_launch(e, "og_copy_rows", -1, rows, og_cuda_copy_threads(s->k)));
     else
-        OG_TRY(og_cuda_add_split(e, rows, og_divide_up(s->k, STEP) * STEP));
+        OG_TRY(og_cuda_add_split(e, "og_split", rows, og_divide_up(s->k, STEP) * STEP));
     OG_TRY(og_cuda_add_launch(e, "og_multiply_mma", -1, tile->count, THREADS));
     e->out->launches[1].shared_bytes = tile->shared_bytes;
-    if (!is_half)
+    if (!plain)
         OG_TRY(og_cuda_add_redo(e, items));
     if (!og_cuda_has_row_values(&e->kernel->passes[0]) || (runs == 1 && !og_cuda_serves(e)))
         return OGIVE_OK;
@@ -132,25 +142,30 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
 {
     const og_matrices *s = &e->kernel->matrices;
     og_dtype dtype = e->kernel->products[0].right.dtype;
-    bool is_half = og_cuda_serves(e) ? e->wishes->body == OG_CUDA_MMA_HALVES : dtype != OG_FLOAT32;
-    mma_tile tile = choose_tile(s, e->limits, is_half);
+    bool plain = og_cuda_serves(e) ? e->wishes->body == OG_CUDA_MMA_HALVES : is_plain(e, dtype);
+    bool tf32 = plain && dtype == OG_FLOAT32 && !og_cuda_serves(e);
+    mma_tile tile = choose_tile(s, e->limits, plain);
     int64_t runs = og_divide_up(s->n, OG_RUN);
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
-    e->out->tensor_products = is_half ? 1 : 3;
-    if (!is_half)
+    e->out->tensor_products = plain ? 1 : 3;
+    if (!plain)
         e->out->units =
             (e->limits->arch < 90 ? OG_AMPERE_UNITS : OG_PAIR_UNITS) + og_divide_up(s->k, STEP);
+    else if (tf32)
+        e->out->units = OG_TF32_UNITS + og_divide_up(s->k, STEP / 2);
     e->vector = 4;
     e->threads = THREADS;
     add_numbers(e, &tile, s->k, dtype);
     og_cuda_add_product_parts(e);
-    OG_TRY(add_arguments(e, s, &tile, is_half));
-    add_body(e, is_half);
+    OG_TRY(add_arguments(e, s, &tile, plain));
+    add_body(e, plain);
     if (og_cuda_has_row_values(&e->kernel->passes[0]) && (runs != 1 || og_cuda_serves(e)))
         og_cuda_begin_combine(e, s->batch * s->m, runs);
     og_cuda_add_finish_numbers(e, runs <= 1);
     OG_TRY(og_cuda_name_body(e, "product%s on tensor cores (mma.sync), tiles of %d x %d",
-                             is_half ? "" : ", float32 as pairs of float16", (int)tile.rows,
-                             (int)tile.columns));
-    return add_launches(e, s, &tile, is_half);
+                             tf32    ? ", float32 as TF32"
+                             : plain ? ""
+                                     : ", float32 as pairs of float16",
+                             (int)tile.rows, (int)tile.columns));
+    return add_launches(e, s, &tile, plain);
 }

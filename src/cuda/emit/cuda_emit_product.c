@@ -535,13 +535,13 @@ void og_cuda_add_tensor_factors(og_cuda_emitter *e)
                     : "");
 }
 
-ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k)
+ogive_status og_cuda_add_split(og_cuda_emitter *e, const char *entry, int64_t rows, int64_t k)
 {
     int32_t lanes = og_split_lanes(rows, k, e->limits->multiprocessors);
     int32_t threads = og_split_threads(lanes);
     og_cuda_add_index(e, "split_rows", rows);
     og_cuda_add_index(e, "split_lanes", lanes);
-    return og_cuda_add_launch(e, "og_split", -1, og_divide_up(rows, threads / lanes), threads);
+    return og_cuda_add_launch(e, entry, -1, og_divide_up(rows, threads / lanes), threads);
 }
 
 ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)

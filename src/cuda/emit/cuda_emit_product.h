@@ -9,9 +9,9 @@
 #include "cuda/emit/cuda_emit.h"
 
 /* Of float32 on tensor cores, in units of 2^-24 of sum |x||w|: what sums of 64 k, and what pairs of
- * float16 lose, cost at most; docs/accuracy.md derives it. Tensor cores before Hopper's keep a bit
- * less, and add 8 k at a time. */
-enum { OG_PAIR_UNITS = 87, OG_AMPERE_UNITS = 133 };
+ * float16 lose, cost at most; docs/accuracy.md derives it. Tensor cores before
+ * Hopper's keep a bit less, and add 8 k at a time. Of TF32: rounding factors costs 2^14. */
+enum { OG_TF32_UNITS = (1 << 14) + 64, OG_PAIR_UNITS = 87, OG_AMPERE_UNITS = 133 };
 
 /* kernel->matrices, but n has as many columns as lines of whole vectors. */
 og_matrices og_cuda_matrices_of(const og_kernel *kernel);
@@ -28,8 +28,8 @@ void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows);
 /* og_x_row(), og_w_row(), og_w_stride(): how kernels on tensor cores find og_left0 and og_right0;
  * from column a.n on, og_right1. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);
-/* The launch of og_split, of rows of k, padded. */
-ogive_status og_cuda_add_split(og_cuda_emitter *e, int64_t rows, int64_t k);
+/* The launch of og_split, or of another entry with its arguments, of rows of k, padded. */
+ogive_status og_cuda_add_split(og_cuda_emitter *e, const char *entry, int64_t rows, int64_t k);
 /* The launch of og_redo, which looks at so many items, groups of rows by runs of columns. */
 ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items);
 

@@ -144,6 +144,7 @@ typedef struct {
      * below 0 if it is backwards along some dim. */
     int64_t w_slab, w_last;
     bool has_batch, x_moves; /* x_moves: each product of the batch has an x of its own */
+    bool tf32;               /* x is rounded to TF32, and not made pairs */
     int64_t multiprocessors;
     int64_t sum_bytes; /* of what a run of columns is reduced to */
 
@@ -361,6 +362,19 @@ static inline og_hopper_map og_hopper_w_map(const og_hopper_shape *s)
 
 static inline og_hopper_map og_hopper_x_map(const og_hopper_shape *s)
 {
+    const int32_t line = OG_HOPPER_BLOCK_K / 2; /* k of TF32: tf32_round.cuh */
+    if (s->tf32) {
+        og_hopper_map rounded = {line,
+                                 s->m,
+                                 s->x_rows / s->m * (s->k_padded / line),
+                                 line * 4,
+                                 s->m * line * 4,
+                                 4,
+                                 line,
+                                 s->tile_rows,
+                                 2};
+        return rounded;
+    }
     og_hopper_map map = {s->k_padded,
                          s->m,
                          2 * (s->x_rows / s->m),

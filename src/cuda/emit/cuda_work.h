@@ -49,6 +49,7 @@ typedef enum {
 /* What is asked of emission. Zeroes: nothing. */
 typedef struct {
     bool strict;         /* products in plan.h's order, whatever it costs */
+    bool tf32;           /* products of float32 on tensor cores: of factors rounded to TF32 */
     og_cuda_units units; /* no others multiply, but CUDA cores what these cannot */
     og_cuda_half_tile
         tile; /* of products of halves on Hopper that can have it; groups 0: the best */
@@ -90,7 +91,7 @@ typedef struct {
     int64_t more_extent[2], more_bytes[2];
     int32_t more_box;
     bool is_plain;
-    bool fetches_256;     /* bytes that L2 reads from memory at a time; else 128 */
+    bool fetches_256; /* bytes that L2 reads from memory at a time; else 128 */
     bool may_copy;
     size_t copy_offset;
     int64_t copy_pitch_bytes; /* matrices follow each other */

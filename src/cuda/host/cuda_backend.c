@@ -146,7 +146,8 @@ static ogive_status read_wishes(const ogive_options *options, og_cuda_wishes *ou
     static const char *const names[] = {
         [OG_CUDA_CORES] = "cores", [OG_CUDA_MMA] = "mma", [OG_CUDA_WGMMA] = "sm90"};
     const char *units = getenv("OGIVE_PRODUCT"), *tile = getenv("OGIVE_TILE");
-    *out = (og_cuda_wishes){.strict = options && options->precision == OGIVE_STRICT};
+    *out = (og_cuda_wishes){.strict = options && options->precision == OGIVE_STRICT,
+                            .tf32 = options && options->precision == OGIVE_TF32};
     for (int i = OG_CUDA_CORES; units && i <= OG_CUDA_WGMMA; i++)
         if (strcmp(units, names[i]) == 0)
             out->units = (og_cuda_units)i;
@@ -176,6 +177,10 @@ static ogive_status prepare_state(const og_plan *plan, const ogive_options *opti
 {
     OG_TRY(choose_device(options, s, error));
     OG_TRY(read_wishes(options, &s->wishes, error));
+    if (s->wishes.tf32 && s->limits.arch < 80)
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "the precision is tf32, but the GPU is sm_%d: expected sm_80 or later",
+                (int)s->limits.arch);
     OG_TRY(emit_kernels(plan, s, error));
     OG_TRY(find_used(plan, s, error));
     if (!s->device)

@@ -9,14 +9,20 @@
  * Tensor cores truncate what they add, so a chain of products is 64 k long, its small terms first;
  * then the float32 sum takes it, with that scale undone.
  *
+ * OG_TF32: both factors are rounded to TF32 instead, which takes one product and no scales; the
+ * right one was before (tf32_round.cuh).
+ *
  * PARAMETERS
  *   OG_BM       columns of the right factor: 32, 64 or 128; OG_WIDTH is the same
+ *   OG_TF32     if it is defined: see above
  */
 #include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/hopper_ring.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 
-enum { OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2 }; /* a box of x: OG_BM rows of 64 hi, then of lo */
+/* A box of x: OG_BM rows of 64 hi, then of lo; of TF32 OG_BM rows of 32 k, then of the next 32. */
+enum { OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2 };
 
 /* Row i of a thread's, from its first. */
 OG_FN constexpr int og_row_of(int i)
@@ -42,13 +48,6 @@ OG_FN void og_release_stage(uint32_t barrier)
         og_barrier_arrive(barrier);
 }
 
-/* A thread's part of a block of 64 k of the left factor: registers of 4 steps of 16 k; what undoes
- * the scales of its two rows. */
-struct og_fragment {
-    uint32_t hi[16], lo[16];
-    float undo[2];
-};
-
 /* Of a thread's two columns of w, what it has found in its k: the upper halves of the bits of the
  * greatest magnitudes; in how many blocks an element of its own was small, up to OG_COUNTED. The
  * first column's are in the lower 16 bits. */
@@ -57,15 +56,59 @@ struct alignas(8) og_findings {
 };
 enum { OG_COUNTED = 0xff00 };
 
+OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
+{
+    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
+}
+
+#ifdef OG_TF32
+
+/* A thread's part of a block of 64 k of the left factor: registers of 8 steps of 8 k. */
+struct og_fragment {
+    uint32_t e[32];
+};
+
+/* v: [step of 16 k][row], four k each, of which two steps of 8 k take two. */
+OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        f.e[i] = og_round_tf32(v[i / 8][i % 2].e[i / 2 % 4]);
+}
+
+/* Starts the products of a block. */
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
+    og_pin(chain);
+    og_products_fence();
+    og_multiply_8<0>(chain, f.e, first);
+#pragma unroll
+    for (int k = 1; k < 8; k++)
+        og_multiply_8<1>(chain, f.e + 4 * k, (k < 4 ? first : second) + 2 * (k % 4));
+    og_products_commit();
+}
+
+OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &)
+{
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = sum[i] + chain[i];
+}
+
+#else
+
+/* A thread's part of a block of 64 k of the left factor: registers of 4 steps of 16 k; what undoes
+ * the scales of its two rows. */
+struct og_fragment {
+    uint32_t hi[16], lo[16];
+    float undo[2];
+};
+
 /* The first or second (h) upper half of a float. */
 OG_FN float og_take_half(uint32_t both, int h)
 {
     return og_float_bits(h ? both & 0xffff0000u : both << 16);
-}
-
-OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
-{
-    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
 }
 
 /* What undoes the scales of both columns of a block, as upper halves of floats. Both are looked at in
@@ -151,4 +194,5 @@ OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
     return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
+#endif
 #endif

@@ -22,6 +22,8 @@
  * group, before pass 0; where these are many, all 64 columns of the row are left to redo.cuh. Which
  * they are depends on a row of x and on a column of w, so bits never depend on other rows.
  *
+ * With OG_TF32 factors are rounded to TF32 instead (hopper_chain.cuh), and sums are not tested.
+ *
  * PARAMETERS
  *   OG_BM       rows of a tile: 32, 64 or 128
  *   OG_GROUPS   warpgroups that multiply, 64 columns of a tile each: 1 or 2
@@ -152,9 +154,14 @@ OG_FN void og_produce_x(const og_args &a, const og_pairs_rings &rings)
         for (int k = item.from; k < item.to; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
-            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m,
-                        OG_X_MOVES ? 2 * (int)tile.base : 0, rings.x_full + 8 * turn.stage,
-                        OG_READ_OFTEN);
+#ifdef OG_TF32 /* slabs of 32 k */
+            const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
+            const int column = 0, slab = before + k / 32;
+#else /* of hi and lo */
+            const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
+#endif
+            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
+                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
             og_advance<OG_X_STAGES>(turn);
         }
     }
@@ -397,6 +404,24 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
     return c;
 }
 
+/* For og_sum_marked(), of a group: the sums that its warps ask for (row and column of the tile; 0:
+ * none), and their parts, by each warp. */
+struct og_asked {
+    uint32_t slots[4];
+    float parts[4][4];
+};
+
+#ifdef OG_TF32
+
+/* Sums are what they are; none is left to og_redo. */
+OG_FN uint32_t og_end_sums(const og_args &, const og_pairs_place &, const og_findings &, og_held &,
+                           uint32_t *, og_asked &)
+{
+    return 0;
+}
+
+#else
+
 /* Rows (bit i) of either column of a place. */
 struct og_marks {
     uint32_t of[2];
@@ -440,13 +465,6 @@ OG_FN uint32_t og_find_many(const og_marks &marks, int t)
     }
     return many;
 }
-
-/* For og_sum_marked(), of a group: the sums that its warps ask for (row and column of the tile; 0:
- * none), and their parts, by each warp. */
-struct og_asked {
-    uint32_t slots[4];
-    float parts[4][4];
-};
 
 /* The first mark of a thread that has one: its column, its row (bit). */
 OG_FN int og_marked_column(const og_marks &marks)
@@ -559,4 +577,5 @@ OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_
     return many;
 }
 
+#endif
 #endif

@@ -247,7 +247,7 @@ OG_FN void og_pin(og_held &d)
         "+f"(d[b + 6]), "+f"(d[b + 7])
 #define OG_SIXTEEN(d, b) OG_EIGHT(d, b), OG_EIGHT(d, b + 8)
 #if OG_WIDTH == 256
-#define OG_SHAPE "m64n256k16"
+#define OG_SHAPE "m64n256"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "," OG_D128 "}"
 #define OG_D_OPERANDS(d)                                                                           \
     OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48),                     \
@@ -255,7 +255,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%128, %129"
 #define OG_DESCRIBED_ADDS "%130"
 #elif OG_WIDTH == 128
-#define OG_SHAPE "m64n128k16"
+#define OG_SHAPE "m64n128"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "}"
 #define OG_D_OPERANDS(d)                                                                           \
     OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48)
@@ -264,7 +264,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%64, %65"
 #define OG_DESCRIBED_ADDS "%66"
 #elif OG_WIDTH == 64
-#define OG_SHAPE "m64n64k16"
+#define OG_SHAPE "m64n64"
 #define OG_D "{" OG_D16 "," OG_D32 "}"
 #define OG_D_OPERANDS(d) OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
 #define OG_REGISTERS "{%32,%33,%34,%35}, %36"
@@ -272,7 +272,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%32, %33"
 #define OG_DESCRIBED_ADDS "%34"
 #else
-#define OG_SHAPE "m64n32k16"
+#define OG_SHAPE "m64n32"
 #define OG_D "{" OG_D16 "}"
 #define OG_D_OPERANDS(d) OG_SIXTEEN(d, 0)
 #define OG_REGISTERS "{%16,%17,%18,%19}, %20"
@@ -285,7 +285,7 @@ OG_FN void og_pin(og_held &d)
 OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_DESCRIBED_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32." OG_MMA_TYPE "." OG_MMA_TYPE
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32." OG_MMA_TYPE "." OG_MMA_TYPE
                  " " OG_D ", " OG_DESCRIBED ", p, 1, 1, " OG_ACROSS ";\n}"
                  : OG_D_OPERANDS(d)
                  : "l"(left), "l"(right), "r"(adds));
@@ -296,8 +296,18 @@ OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t ad
 template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, uint64_t right)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32.f16.f16 " OG_D ", " OG_REGISTERS
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32.f16.f16 " OG_D ", " OG_REGISTERS
                  ", p, 1, 1, 0;\n}"
+                 : OG_D_OPERANDS(d)
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
+}
+
+/* The same of 8 k of TF32. */
+template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
+{
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D
+                 ", " OG_REGISTERS ", p, 1, 1;\n}"
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }

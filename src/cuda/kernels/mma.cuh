@@ -13,7 +13,8 @@
  * a chain of products is 64 k long, its small terms first; then the float32 sum takes it,
  * with w's scale undone. A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is
  * computed again by a warp, before pass 0; where these are many, all 64 columns of the row are left
- * to redo.cuh. Halves are multiplied as they are, and nothing is left.
+ * to redo.cuh. Halves are multiplied as they are, and nothing is left; so is float32 with OG_TF32, x
+ * and w rounded to TF32, 32 k at a time.
  *
  * Bits depend on a row of x and on w, never on other rows or on the tile.
  *
@@ -21,11 +22,13 @@
  *   OG_BM     rows of a tile: 32, 64 or 128
  *   OG_BN     columns of a tile: 64 or 128
  *   OG_STAGES 2 of pairs, up to 4 of halves
- *   OG_PAIRS  1: float32 as pairs of float16; 0: halves, OG_BFLOAT 1: bfloat16
+ *   OG_PAIRS  1: float32 as pairs of float16; 0: halves, OG_BFLOAT 1: bfloat16; or
+ *   OG_TF32   if it is defined: float32 as TF32
  */
 #include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
+#include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/tiles.cuh"
 
 enum {
@@ -43,6 +46,8 @@ enum {
     /* A stage: rows of 64 halves of x, planes one after the other, then those of w, then what
      * undoes w's scales. */
     OG_LINE = 128,
+    OG_X_ELEMENT = OG_PAIRS ? 2 : sizeof(og_element),
+    OG_STAGE_K = OG_LINE / OG_X_ELEMENT, /* 64; 32 of TF32 */
     OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
     OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
     OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
@@ -88,14 +93,15 @@ OG_FN int64_t og_line_of(const og_args &a, const og_tile &tile, int row)
 OG_FN const char *og_start_x(const og_args &a, const og_tile &tile)
 {
     int64_t line = (int64_t)(tile.base * a.m + tile.m) + threadIdx.x / 8;
-    return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * 2 + threadIdx.x % 8 * 16;
+    return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * OG_X_ELEMENT +
+           threadIdx.x % 8 * 16;
 }
 
-/* Starts to copy 64 k of x. */
+/* Starts to copy a stage of x. */
 OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
 {
     const int thread = og_thread();
-    const int64_t pitch = (int64_t)a.k_padded * 2;
+    const int64_t pitch = (int64_t)a.k_padded * OG_X_ELEMENT;
     char *to = stage + og_swizzle(thread / 8, thread % 8);
 #pragma unroll
     for (int i = 0; i < OG_BM; i += OG_MMA_THREADS / 8)
@@ -109,7 +115,7 @@ OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
 
 enum {
     OG_WIDE = 16 / sizeof(og_element), /* neighbours that are read at once */
-    OG_ITEMS = 16 / OG_WIDE,           /* of a row, that a thread has: 4 threads share a row */
+    OG_ITEMS = OG_STAGE_K / 4 / OG_WIDE, /* of a row, that a thread has: 4 threads share a row */
     OG_W_ROWS = OG_BN / 64             /* that a thread has a part of */
 };
 
@@ -121,7 +127,7 @@ OG_FN int og_w_row_of(int thread)
     return q / 8 * 8 + q % 2 * 4 + q / 2 % 2 * 2 + q / 4 % 2;
 }
 
-/* A thread's part of 64 k. */
+/* A thread's part of a stage. */
 typedef og_some<og_element, OG_WIDE> og_w_part[OG_W_ROWS][OG_ITEMS];
 
 /* Where a thread's 16 bytes are as they come from memory: halves in their stage, float32
@@ -154,13 +160,13 @@ OG_FN og_w_reader og_start_w(const og_args &a, const og_tile &tile)
     return r;
 }
 
-/* Reads the next 64 k, from k on, into part or (OG_RAW) to shared memory; beyond the last they
+/* Reads the next stage, from k on, into part or (OG_RAW) to shared memory; beyond the last they
  * are 0. */
 OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
 {
     const og_index stride = (og_index)og_w_stride(a);
     const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
-    const bool whole = r.aligned && k + 64 <= a.k;
+    const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
 #pragma unroll
     for (int i = 0; i < OG_W_ROWS; i++) {
         const og_element *p = a.right0 + r.at[i];
@@ -183,7 +189,7 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
                 for (int j = 0; j < OG_ITEMS; j++)
                     *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
         }
-        r.at[i] += 64 * stride;
+        r.at[i] += OG_STAGE_K * stride;
     }
 }
 
@@ -257,7 +263,7 @@ OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_mma_findings *
 }
 #endif
 
-/* ---- 64 k ---------------------------------------------------------------------------------- */
+/* ---- a stage ------------------------------------------------------------------------------- */
 
 typedef float og_mma_sums[OG_I][OG_J][4]; /* a thread's part of the tile */
 
@@ -272,7 +278,7 @@ OG_FN int og_mma_column(int thread)
     return thread / 32 / OG_WARPS_M * OG_WN;
 }
 
-/* Loads 16 rows of x, for step k of 16. */
+/* Loads 16 rows of x, for step k of 4. */
 OG_FN void og_load_x(const char *x, int row, int k, int lane, uint32_t *to)
 {
     og_load_matrices(to, x + og_swizzle(row + lane % 16, 2 * k + lane / 16));
@@ -284,6 +290,21 @@ OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 #pragma unroll
     for (int k = 0; k < 4; k += 2)
         og_load_matrices(to[k], w + og_swizzle(row + lane % 8, 2 * k + lane / 8));
+#ifdef OG_TF32
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to[i / 2][i % 2] = og_round_tf32(og_float_bits(to[i / 2][i % 2]));
+#endif
+}
+
+/* d += x w, a step. */
+OG_FN void og_mma_step(float *d, const uint32_t *x, const uint32_t *w)
+{
+#ifdef OG_TF32
+    og_mma_8(d, x, w);
+#else
+    og_mma_16<OG_BFLOAT>(d, x, w);
+#endif
 }
 
 /* sum += the products of a stage. */
@@ -321,17 +342,17 @@ OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
             og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], small, hi[j][k]);
+                og_mma_step(chain[j], small, hi[j][k]);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], x[k], lo[j][k]);
+                og_mma_step(chain[j], x[k], lo[j][k]);
         }
 #endif
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], x[k], hi[j][k]);
+                og_mma_step(chain[j], x[k], hi[j][k]);
 #pragma unroll
         for (int j = 0; j < OG_J; j++) {
             float2 undo = {1.0f, 1.0f};
@@ -428,7 +449,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
-    const int steps = (int)(a.k_padded / 64);
+    const int steps = (int)(a.k_padded / OG_STAGE_K);
     const char *x = og_start_x(a, tile);
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* for a moment */
@@ -442,7 +463,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
         }
         if (next < steps) {
             char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
-            og_fetch_w(a, reader, next * 64, part, stage);
+            og_fetch_w(a, reader, next * OG_STAGE_K, part, stage);
             og_copy_x_stage(a, x, stage);
         }
         og_end_copies();

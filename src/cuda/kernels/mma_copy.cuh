@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * mma_copy.cuh - x of float16 or bfloat16 as it is, for products on tensor cores: a
- * block takes a row.
+ * mma_copy.cuh - x of float16 or bfloat16 as it is, or (OG_TF32) of float32 rounded to TF32, for
+ * products on tensor cores: a block takes a row.
  *
  * Scratch: a.x_pairs, rows of a.k_padded, with zeros from a.k on.
  */
 #include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/tf32.cuh"
 
 enum { OG_COPY_ROW_THREADS = 512 }; /* at most; a launch may have fewer */
 
@@ -25,6 +26,11 @@ OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
+#ifdef OG_TF32
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v.e[i] = og_float_bits(og_round_tf32(v.e[i]));
+#endif
         *(og_raw_four *)(to + k) = v;
     }
 }

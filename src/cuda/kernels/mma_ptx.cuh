@@ -60,4 +60,14 @@ template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, cons
 #undef OG_MULTIPLY
 }
 
+/* d (16 x 8) += x (16 x 8) * w (8 x 8, transposed), both TF32. Lane 4 g + t has of d what it has there;
+ * of x rows g and g + 8, k t and t + 4; of w row g and the same k. */
+OG_FN void og_mma_8(float *d, const uint32_t *x, const uint32_t *w)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
+}
+
 #endif

@@ -4033,6 +4033,7 @@ OG_FN void og_compute_all(const og_args &a, const og_row *row, int each, const o
 }
 ''',
     "cuda/kernels/mma_copy.cuh": r'''#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/tf32.cuh"
 
 enum { OG_COPY_ROW_THREADS = 512 }; /* at most; a launch may have fewer */
 
@@ -4052,6 +4053,11 @@ OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
+#ifdef OG_TF32
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v.e[i] = og_float_bits(og_round_tf32(v.e[i]));
+#endif
         *(og_raw_four *)(to + k) = v;
     }
 }
@@ -4177,9 +4183,25 @@ OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_
            (bits - 1 < og_bits_f32(least) - 1) | !(fabsf(z) < OG_INF_F32);
 }
 ''',
+    "cuda/kernels/tf32.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+/* To the nearest, away from 0 from the middle. */
+OG_FN uint32_t og_round_tf32(float x)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return rounded;
+#else
+    const uint32_t bits = og_bits_f32(x);
+    return x != x ? bits : (bits + 0x1000u) & 0xffffe000u;
+#endif
+}
+''',
     "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
+#include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/tiles.cuh"
 
 enum {
@@ -4195,6 +4217,8 @@ enum {
     OG_I = OG_WM / 16, /* products of mma.sync, down */
     OG_J = OG_WN / 8,  /* and across */
     OG_LINE = 128,
+    OG_X_ELEMENT = OG_PAIRS ? 2 : sizeof(og_element),
+    OG_STAGE_K = OG_LINE / OG_X_ELEMENT, /* 64; 32 of TF32 */
     OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
     OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
     OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
@@ -4234,14 +4258,15 @@ OG_FN int64_t og_line_of(const og_args &a, const og_tile &tile, int row)
 OG_FN const char *og_start_x(const og_args &a, const og_tile &tile)
 {
     int64_t line = (int64_t)(tile.base * a.m + tile.m) + threadIdx.x / 8;
-    return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * 2 + threadIdx.x % 8 * 16;
+    return (const char *)a.x_pairs + line * OG_PLANES * a.k_padded * OG_X_ELEMENT +
+           threadIdx.x % 8 * 16;
 }
 
-/* Starts to copy 64 k of x. */
+/* Starts to copy a stage of x. */
 OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
 {
     const int thread = og_thread();
-    const int64_t pitch = (int64_t)a.k_padded * 2;
+    const int64_t pitch = (int64_t)a.k_padded * OG_X_ELEMENT;
     char *to = stage + og_swizzle(thread / 8, thread % 8);
 #pragma unroll
     for (int i = 0; i < OG_BM; i += OG_MMA_THREADS / 8)
@@ -4253,7 +4278,7 @@ OG_FN void og_copy_x_stage(const og_args &a, const char *&x, char *stage)
 
 enum {
     OG_WIDE = 16 / sizeof(og_element), /* neighbours that are read at once */
-    OG_ITEMS = 16 / OG_WIDE,           /* of a row, that a thread has: 4 threads share a row */
+    OG_ITEMS = OG_STAGE_K / 4 / OG_WIDE, /* of a row, that a thread has: 4 threads share a row */
     OG_W_ROWS = OG_BN / 64             /* that a thread has a part of */
 };
 
@@ -4263,7 +4288,7 @@ OG_FN int og_w_row_of(int thread)
     return q / 8 * 8 + q % 2 * 4 + q / 2 % 2 * 2 + q / 4 % 2;
 }
 
-/* A thread's part of 64 k. */
+/* A thread's part of a stage. */
 typedef og_some<og_element, OG_WIDE> og_w_part[OG_W_ROWS][OG_ITEMS];
 
 OG_FN char *og_raw_at(char *to, int row, int item)
@@ -4298,7 +4323,7 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
 {
     const og_index stride = (og_index)og_w_stride(a);
     const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
-    const bool whole = r.aligned && k + 64 <= a.k;
+    const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
 #pragma unroll
     for (int i = 0; i < OG_W_ROWS; i++) {
         const og_element *p = a.right0 + r.at[i];
@@ -4321,7 +4346,7 @@ OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &p
                 for (int j = 0; j < OG_ITEMS; j++)
                     *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
         }
-        r.at[i] += 64 * stride;
+        r.at[i] += OG_STAGE_K * stride;
     }
 }
 
@@ -4406,7 +4431,7 @@ OG_FN int og_mma_column(int thread)
     return thread / 32 / OG_WARPS_M * OG_WN;
 }
 
-/* Loads 16 rows of x, for step k of 16. */
+/* Loads 16 rows of x, for step k of 4. */
 OG_FN void og_load_x(const char *x, int row, int k, int lane, uint32_t *to)
 {
     og_load_matrices(to, x + og_swizzle(row + lane % 16, 2 * k + lane / 16));
@@ -4418,6 +4443,21 @@ OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 #pragma unroll
     for (int k = 0; k < 4; k += 2)
         og_load_matrices(to[k], w + og_swizzle(row + lane % 8, 2 * k + lane / 8));
+#ifdef OG_TF32
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to[i / 2][i % 2] = og_round_tf32(og_float_bits(to[i / 2][i % 2]));
+#endif
+}
+
+/* d += x w, a step. */
+OG_FN void og_mma_step(float *d, const uint32_t *x, const uint32_t *w)
+{
+#ifdef OG_TF32
+    og_mma_8(d, x, w);
+#else
+    og_mma_16<OG_BFLOAT>(d, x, w);
+#endif
 }
 
 /* sum += the products of a stage. */
@@ -4455,17 +4495,17 @@ OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
             og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], small, hi[j][k]);
+                og_mma_step(chain[j], small, hi[j][k]);
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], x[k], lo[j][k]);
+                og_mma_step(chain[j], x[k], lo[j][k]);
         }
 #endif
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int j = 0; j < OG_J; j++)
-                og_mma_16<OG_BFLOAT>(chain[j], x[k], hi[j][k]);
+                og_mma_step(chain[j], x[k], hi[j][k]);
 #pragma unroll
         for (int j = 0; j < OG_J; j++) {
             float2 undo = {1.0f, 1.0f};
@@ -4558,7 +4598,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
-    const int steps = (int)(a.k_padded / 64);
+    const int steps = (int)(a.k_padded / OG_STAGE_K);
     const char *x = og_start_x(a, tile);
     og_w_reader reader = og_start_w(a, tile);
     og_w_part part; /* for a moment */
@@ -4572,7 +4612,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
         }
         if (next < steps) {
             char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
-            og_fetch_w(a, reader, next * 64, part, stage);
+            og_fetch_w(a, reader, next * OG_STAGE_K, part, stage);
             og_copy_x_stage(a, x, stage);
         }
         og_end_copies();
@@ -5308,6 +5348,14 @@ template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, cons
 #undef OG_MULTIPLY
 }
 
+OG_FN void og_mma_8(float *d, const uint32_t *x, const uint32_t *w)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
+}
+
 #endif
 ''',
     "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
@@ -5384,13 +5432,13 @@ struct og_splitting {
     uint32_t weight;
 };
 
-/* The weight of an element x, y when it is scaled, and one half of these pairs. Of x: y may be 0. */
 OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int half)
 {
+    const bool is_small = (fabsf(y) < 0x1p-4f) & (x != 0.0f);
     const float held = og_f32_from_f16((uint16_t)(hi >> 16 * half));
-    const bool is_held = y - held == og_f32_from_f16((uint16_t)(lo >> 16 * half));
-    const bool is_small = fabsf(y) < (is_held ? 0x1p-14f : 0x1p-4f);
-    return !is_small | (x == 0.0f) ? 0 : is_held ? 1 : OG_LOST;
+    const float rest = y - held - og_f32_from_f16((uint16_t)(lo >> 16 * half));
+    const float lost = is_small ? fabsf(rest) : 0.0f;
+    return (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + (is_small & (fabsf(y) < 0x1p-14f));
 }
 
 /* Splits elements k .. k + 3 of a row. */
@@ -6466,6 +6514,7 @@ typedef struct {
     int64_t x_stride_k, w_stride_k, w_stride_n;
     int64_t w_slab, w_last;
     bool has_batch, x_moves; /* x_moves: each product of the batch has an x of its own */
+    bool tf32;               /* x is rounded to TF32, and not made pairs */
     int64_t multiprocessors;
     int64_t sum_bytes; /* of what a run of columns is reduced to */
 
@@ -6683,6 +6732,19 @@ static inline og_hopper_map og_hopper_w_map(const og_hopper_shape *s)
 
 static inline og_hopper_map og_hopper_x_map(const og_hopper_shape *s)
 {
+    const int32_t line = OG_HOPPER_BLOCK_K / 2; /* k of TF32: tf32_round.cuh */
+    if (s->tf32) {
+        og_hopper_map rounded = {line,
+                                 s->m,
+                                 s->x_rows / s->m * (s->k_padded / line),
+                                 line * 4,
+                                 s->m * line * 4,
+                                 4,
+                                 line,
+                                 s->tile_rows,
+                                 2};
+        return rounded;
+    }
     og_hopper_map map = {s->k_padded,
                          s->m,
                          2 * (s->x_rows / s->m),
@@ -7201,9 +7263,14 @@ OG_FN void og_produce_x(const og_args &a, const og_pairs_rings &rings)
         for (int k = item.from; k < item.to; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
-            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m,
-                        OG_X_MOVES ? 2 * (int)tile.base : 0, rings.x_full + 8 * turn.stage,
-                        OG_READ_OFTEN);
+#ifdef OG_TF32 /* slabs of 32 k */
+            const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
+            const int column = 0, slab = before + k / 32;
+#else /* of hi and lo */
+            const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
+#endif
+            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
+                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
             og_advance<OG_X_STAGES>(turn);
         }
     }
@@ -7435,6 +7502,22 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
     return c;
 }
 
+struct og_asked {
+    uint32_t slots[4];
+    float parts[4][4];
+};
+
+#ifdef OG_TF32
+
+/* Sums are what they are; none is left to og_redo. */
+OG_FN uint32_t og_end_sums(const og_args &, const og_pairs_place &, const og_findings &, og_held &,
+                           uint32_t *, og_asked &)
+{
+    return 0;
+}
+
+#else
+
 /* Rows (bit i) of either column of a place. */
 struct og_marks {
     uint32_t of[2];
@@ -7476,11 +7559,6 @@ OG_FN uint32_t og_find_many(const og_marks &marks, int t)
     }
     return many;
 }
-
-struct og_asked {
-    uint32_t slots[4];
-    float parts[4][4];
-};
 
 /* The first mark of a thread that has one: its column, its row (bit). */
 OG_FN int og_marked_column(const og_marks &marks)
@@ -7586,12 +7664,15 @@ OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_
 }
 
 #endif
+#endif
 ''',
     "cuda/kernels/hopper_chain.cuh": r'''#include "cuda/kernels/pairs.cuh"
+#include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/hopper_ring.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 
-enum { OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2 }; /* a box of x: OG_BM rows of 64 hi, then of lo */
+/* A box of x: OG_BM rows of 64 hi, then of lo; of TF32 OG_BM rows of 32 k, then of the next 32. */
+enum { OG_X_BOX_BYTES = 2 * OG_BM * 64 * 2 };
 
 /* Row i of a thread's, from its first. */
 OG_FN constexpr int og_row_of(int i)
@@ -7617,25 +7698,62 @@ OG_FN void og_release_stage(uint32_t barrier)
         og_barrier_arrive(barrier);
 }
 
-struct og_fragment {
-    uint32_t hi[16], lo[16];
-    float undo[2];
-};
-
 struct alignas(8) og_findings {
     uint32_t most, quarters;
 };
 enum { OG_COUNTED = 0xff00 };
 
+OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
+{
+    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
+}
+
+#ifdef OG_TF32
+
+/* A thread's part of a block of 64 k of the left factor: registers of 8 steps of 8 k. */
+struct og_fragment {
+    uint32_t e[32];
+};
+
+/* v: [step of 16 k][row], four k each, of which two steps of 8 k take two. */
+OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        f.e[i] = og_round_tf32(v[i / 8][i % 2].e[i / 2 % 4]);
+}
+
+/* Starts the products of a block. */
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
+    og_pin(chain);
+    og_products_fence();
+    og_multiply_8<0>(chain, f.e, first);
+#pragma unroll
+    for (int k = 1; k < 8; k++)
+        og_multiply_8<1>(chain, f.e + 4 * k, (k < 4 ? first : second) + 2 * (k % 4));
+    og_products_commit();
+}
+
+OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &)
+{
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = sum[i] + chain[i];
+}
+
+#else
+
+struct og_fragment {
+    uint32_t hi[16], lo[16];
+    float undo[2];
+};
+
 /* The first or second (h) upper half of a float. */
 OG_FN float og_take_half(uint32_t both, int h)
 {
     return og_float_bits(h ? both & 0xffff0000u : both << 16);
-}
-
-OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
-{
-    return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
 }
 
 OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
@@ -7718,6 +7836,7 @@ OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
     return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
+#endif
 #endif
 ''',
     "cuda/kernels/hopper_ring.cuh": r'''#include "cuda/kernels/prologue.cuh"
@@ -7962,7 +8081,7 @@ OG_FN void og_pin(og_held &d)
         "+f"(d[b + 6]), "+f"(d[b + 7])
 #define OG_SIXTEEN(d, b) OG_EIGHT(d, b), OG_EIGHT(d, b + 8)
 #if OG_WIDTH == 256
-#define OG_SHAPE "m64n256k16"
+#define OG_SHAPE "m64n256"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "," OG_D128 "}"
 #define OG_D_OPERANDS(d)                                                                           \
     OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48),                     \
@@ -7970,7 +8089,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%128, %129"
 #define OG_DESCRIBED_ADDS "%130"
 #elif OG_WIDTH == 128
-#define OG_SHAPE "m64n128k16"
+#define OG_SHAPE "m64n128"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "}"
 #define OG_D_OPERANDS(d)                                                                           \
     OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48)
@@ -7979,7 +8098,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%64, %65"
 #define OG_DESCRIBED_ADDS "%66"
 #elif OG_WIDTH == 64
-#define OG_SHAPE "m64n64k16"
+#define OG_SHAPE "m64n64"
 #define OG_D "{" OG_D16 "," OG_D32 "}"
 #define OG_D_OPERANDS(d) OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
 #define OG_REGISTERS "{%32,%33,%34,%35}, %36"
@@ -7987,7 +8106,7 @@ OG_FN void og_pin(og_held &d)
 #define OG_DESCRIBED "%32, %33"
 #define OG_DESCRIBED_ADDS "%34"
 #else
-#define OG_SHAPE "m64n32k16"
+#define OG_SHAPE "m64n32"
 #define OG_D "{" OG_D16 "}"
 #define OG_D_OPERANDS(d) OG_SIXTEEN(d, 0)
 #define OG_REGISTERS "{%16,%17,%18,%19}, %20"
@@ -7998,7 +8117,7 @@ OG_FN void og_pin(og_held &d)
 OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_DESCRIBED_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32." OG_MMA_TYPE "." OG_MMA_TYPE
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32." OG_MMA_TYPE "." OG_MMA_TYPE
                  " " OG_D ", " OG_DESCRIBED ", p, 1, 1, " OG_ACROSS ";\n}"
                  : OG_D_OPERANDS(d)
                  : "l"(left), "l"(right), "r"(adds));
@@ -8007,8 +8126,18 @@ OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t ad
 template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, uint64_t right)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE ".f32.f16.f16 " OG_D ", " OG_REGISTERS
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32.f16.f16 " OG_D ", " OG_REGISTERS
                  ", p, 1, 1, 0;\n}"
+                 : OG_D_OPERANDS(d)
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
+}
+
+/* The same of 8 k of TF32. */
+template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
+{
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D
+                 ", " OG_REGISTERS ", p, 1, 1;\n}"
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
