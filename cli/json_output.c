@@ -95,6 +95,7 @@ void print_json(json_t *value)
     }
     lost |= !out || ferror(out);
     lost |= out && fclose(out) != 0;
+    lost |= !text; /* glibc 2.36 has no memory to hand it over, and says nothing */
     json_decref(value);
     if (!lost)
         fwrite(text, 1, length, stdout);
