@@ -419,16 +419,41 @@ OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *
 /* ---- estimates ------------------------------------------------------------ */
 
 /* What a piece of work is: of elements; of rows (sums, maxima), softmax and the like, norms and
- * variances; a matrix product. */
+ * variances; a matrix product; poolings and convolutions. */
 typedef enum {
     OGIVE_WORK_ELEMENTS = 0,
     OGIVE_WORK_ROWS = 1,
     OGIVE_WORK_SOFTMAX = 2,
     OGIVE_WORK_NORM = 3,
-    OGIVE_WORK_PRODUCT = 4
+    OGIVE_WORK_PRODUCT = 4,
+    OGIVE_WORK_WINDOWS = 5
 } ogive_work_kind;
 
 typedef enum { OGIVE_BY_OGIVE = 0, OGIVE_BY_PYTORCH = 1 } ogive_worker;
+
+/* What is done with windows: a convolution; one that is transposed; with strides; transposed and with
+ * strides; of one tap; of a channel each (depthwise); its gradient by the weight; a pooling that
+ * takes maxima, or averages. */
+typedef enum {
+    OGIVE_WINDOWS_PLAIN = 0,
+    OGIVE_WINDOWS_TRANSPOSED = 1,
+    OGIVE_WINDOWS_STRIDED = 2,
+    OGIVE_WINDOWS_PHASES = 3,
+    OGIVE_WINDOWS_POINTS = 4,
+    OGIVE_WINDOWS_DEPTHWISE = 5,
+    OGIVE_WINDOWS_BY_WEIGHT = 6,
+    OGIVE_WINDOWS_MAXIMA = 7,
+    OGIVE_WINDOWS_AVERAGES = 8
+} ogive_windows_form;
+
+typedef struct {
+    ogive_windows_form form;
+    int32_t dims;           /* that windows move along, 1 to 3 */
+    int64_t channels, taps; /* of a convolution's group; of a window */
+    int64_t places[3];      /* of results along depth, height, width; 1: there is no such dim */
+    int32_t exact;          /* PyTorch must not take TF32 */
+    int32_t channels_last;  /* in memory */
+} ogive_windows;
 
 /* A kernel of a plan, or a call of PyTorch's. Set size to sizeof(ogive_work). */
 typedef struct {
@@ -437,14 +462,18 @@ typedef struct {
     DLDataType dtype;       /* of what it reads most of */
     double bytes;           /* that it must read and write */
     double operations;      /* as in ogive_kernel_info, those of a product left out */
-    int64_t batch, m, n, k; /* of a product, batch times x (m, k) by w; else 0 */
+    /* of a product, batch times x (m, k) by w; of a convolution groups, places of all images, filters
+     * of a group, terms that a result has (with phases: on average); else 0 */
+    int64_t batch, m, n, k;
     int32_t across;         /* w's neighbours in memory lie along n, as in x @ w, not along k */
     int32_t follows;        /* it is not the first kernel of its run */
     int32_t records;        /* PyTorch records its gradient, in place of one function's */
+    ogive_windows windows;  /* of poolings and convolutions */
 } ogive_work;
 
 /* The seconds that work takes, by rates that were measured (src/api/rates.def names the sources);
- * 0: none are known, or Ogive's were not measured for a product like this one. machine: "cpu";
+ * 0: none are known, or Ogive's were not measured for a product or a convolution like this one.
+ * operations of poolings: elements that windows see, of all windows. machine: "cpu";
  * "cpu-bf16", one whose instructions for bfloat16 PyTorch uses; "sm_90"; "sm_80", a GPU from compute
  * capability 8.0 on; "sm", any other. */
 OGIVE_API double ogive_estimate(const char *machine, ogive_worker by, const ogive_work *work);

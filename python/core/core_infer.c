@@ -159,10 +159,21 @@ PyObject *core_estimate(PyObject *module, PyObject *args)
     int by, kind, across = 0, follows = 0, records = 0;
     long long batch = 0, m = 0, n = 0, k = 0;
     ogive_work work = {.size = sizeof work};
-    if (!PyArg_ParseTuple(args, "siiOddii|LLLLi", &machine, &by, &kind, &dtype, &work.bytes,
-                          &work.operations, &follows, &records, &batch, &m, &n, &k, &across) ||
+    long long channels = 0, taps = 0, depth = 1, height = 1, width = 1;
+    int form = 0, dims = 0, exact = 0, last = 0;
+    if (!PyArg_ParseTuple(args, "siiOddii|LLLLiiiLLLLLii", &machine, &by, &kind, &dtype,
+                          &work.bytes, &work.operations, &follows, &records, &batch, &m, &n, &k,
+                          &across, &form, &dims, &channels, &taps, &depth, &height, &width, &exact,
+                          &last) ||
         core_dtype_of(dtype, &work.dtype))
         return NULL;
+    work.windows = (ogive_windows){.form = (ogive_windows_form)form,
+                                   .dims = dims,
+                                   .channels = channels,
+                                   .taps = taps,
+                                   .places = {depth, height, width},
+                                   .exact = exact,
+                                   .channels_last = last};
     work.kind = (ogive_work_kind)kind;
     work.batch = batch, work.m = m, work.n = n, work.k = k;
     work.across = across, work.follows = follows, work.records = records;

@@ -2,7 +2,9 @@
  *
  * api_estimate.c - how long a kernel of Ogive's, or a call of PyTorch's, takes: the time of a call,
  * and the longer of moving its bytes and computing, by the rates of rates.def. The estimate is good
- * for choosing between the two, which are measured alike; it is no promise of a time.
+ * for choosing between the two, which are measured alike; it is no promise of a time. Of
+ * convolutions, which move and compute by turns (images are transposed, tiles end), it is the sum of
+ * both.
  */
 #include "ogive.h"
 
@@ -22,10 +24,34 @@ typedef struct {
     double call, launch, bytes, operations, multiplications;
 } rate;
 
+typedef struct {
+    int64_t least, most; /* most 0: any */
+} range;
+
+/* Of poolings and convolutions: those whose form is among the forms, each of them a bit. */
+typedef struct {
+    const char *machine;
+    ogive_worker by;
+    dtypes of;
+    uint32_t forms;
+    range dims, channels, taps, n, k;
+    bool exact;      /* only for those that must not take TF32 */
+    bool contiguous; /* not for those that lie channels last */
+    bool hides;      /* moves while it computes */
+    bool dense;      /* computes all groups as if there were one */
+    int32_t tile;    /* filters that are computed at once, with 64 terms of 128 places; 0: no tiles */
+    double call, launch, bytes, operations, multiplications;
+} windows_rate;
+
 #include "api/rates.def"
 
 static const rate rates[] = {
 #define RATE(machine, by, kind, ...) {machine, OGIVE_BY_##by, OGIVE_WORK_##kind, __VA_ARGS__},
+#include "api/rates.def"
+};
+
+static const windows_rate windows_rates[] = {
+#define WINDOWS(machine, by, ...) {machine, OGIVE_BY_##by, __VA_ARGS__},
 #include "api/rates.def"
 };
 
@@ -79,10 +105,81 @@ static const rate *find_rate(const char *machine, ogive_worker by, const ogive_w
     return NULL;
 }
 
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static bool is_in(range of, int64_t value)
+{
+    return value >= of.least && (!of.most || value <= of.most);
+}
+
+static bool fits_windows(const windows_rate *r, const ogive_work *work)
+{
+    const ogive_windows *w = &work->windows;
+    return (r->forms >> w->form & 1) && is_in(r->dims, w->dims) && is_in(r->channels, w->channels) &&
+           is_in(r->taps, w->taps) && is_in(r->n, work->n) && is_in(r->k, work->k) &&
+           (w->exact || !r->exact) && !(w->channels_last && r->contiguous);
+}
+
+static const windows_rate *find_windows_rate(const char *machine, ogive_worker by,
+                                             const ogive_work *work)
+{
+    if ((unsigned)work->windows.form > OGIVE_WINDOWS_AVERAGES)
+        return NULL;
+    for (size_t i = 0; i < sizeof windows_rates / sizeof *windows_rates; i++) {
+        const windows_rate *r = &windows_rates[i];
+        if (r->by == by && is_machine(machine, r->machine) && has_dtype(r->of, work->dtype) &&
+            fits_windows(r, work))
+            return r;
+    }
+    return NULL;
+}
+
+/* value made a multiple of step, over value. */
+static double round_up(int64_t value, int64_t step)
+{
+    return value > 0 ? (double)((value - 1) / step + 1) * (double)step / (double)value : 1;
+}
+
+/* How many times what is asked for a kernel computes whose tiles are 128 places, 16 at least side by
+ * side, and so many filters. */
+static double fill_tiles(const ogive_work *work, int32_t filters)
+{
+    const int64_t *places = work->windows.places;
+    double best = 0;
+    for (int width = 16; width <= 128; width *= 2)
+        for (int height = 1; width * height <= 128; height *= 2) {
+            double share = round_up(places[0], 128 / width / height) *
+                           round_up(places[1], height) * round_up(places[2], width);
+            best = best == 0 || share < best ? share : best;
+        }
+    return best * round_up(work->n, filters) * round_up(work->k, 64);
+}
+
+static double estimate_windows(const char *machine, ogive_worker by, const ogive_work *work)
+{
+    const windows_rate *r = find_windows_rate(machine, by, work);
+    if (!r)
+        return 0;
+    double product =
+        2.0 * (double)work->batch * (double)work->m * (double)work->n * (double)work->k;
+    product *= r->tile ? fill_tiles(work, r->tile) : 1;
+    product *= r->dense ? (double)work->batch : 1;
+    double computing = (r->operations > 0 ? work->operations / r->operations : 0) +
+                       (r->multiplications > 0 ? product / r->multiplications : 0);
+    double moving = work->bytes / r->bytes;
+    double longer = moving > computing ? moving : computing;
+    return (work->follows ? r->launch : r->call) + (r->hides ? longer : moving + computing);
+}
+
 double ogive_estimate(const char *machine, ogive_worker by, const ogive_work *work)
 {
     if (!machine || !work || work->size < sizeof *work)
         return 0;
+    double recording = work->records && by == OGIVE_BY_OGIVE ? RECORDING : 0;
+    if (work->kind == OGIVE_WORK_WINDOWS) {
+        double windows = estimate_windows(machine, by, work);
+        return windows > 0 ? recording + windows : 0;
+    }
     const rate *r = find_rate(machine, by, work);
     if (!r)
         return 0;
@@ -90,7 +187,6 @@ double ogive_estimate(const char *machine, ogive_worker by, const ogive_work *wo
         2.0 * (double)work->batch * (double)work->m * (double)work->n * (double)work->k;
     double computing = work->operations / r->operations + product / r->multiplications;
     double moving = work->bytes / r->bytes;
-    double recording = work->records && by == OGIVE_BY_OGIVE ? RECORDING : 0;
     return recording + (work->follows ? r->launch : r->call) +
            (moving > computing ? moving : computing);
 }

@@ -97,6 +97,9 @@ def name_of(node: Node, floats: dict[torch.dtype, str]) -> str | None:
         return CONSTANT if isinstance(result, Tensor) and result.dim() == 0 else None
     if packet == "clone":
         return COPY
+    if packet == "convolution":
+        weight, transposed = _value(node.args[1]), node.args[6]
+        return f"conv{'_transpose' if transposed else ''}{weight.dim() - 2}d"
     name = _NAMES.get(packet, packet)
     return name if name in signatures() else None
 
@@ -123,8 +126,13 @@ def bind(name: str, node: Node, floats: dict[torch.dtype, str],
         given["input"], given["half_to_float"] = ("float32", given["input"]), False
     if name in ("var", "std") and given.get("correction") is None:
         given["correction"] = 1.0
-    if given.get("dim") == []:
-        given["dim"] = None
+    for key in ("dim", "stride"):
+        if given.get(key) == []:
+            given[key] = None
+    if packet_of(node) == "convolution":
+        given.pop("transposed")
+        if "output_padding" not in parameters:
+            given.pop("output_padding")
     for key in [key for key in given if key not in parameters]:
         value = given.pop(key)
         if key == "dtype" and value in floats:
@@ -170,6 +178,22 @@ def _split_variances(graph: Graph) -> None:
             made.meta = dict(user.meta)
             _replace(user, made)
         graph.erase_node(node)
+
+
+def _drop_indices(graph: Graph) -> None:
+    """Maxima of windows whose places nobody asks for."""
+    for node in list(graph.nodes):
+        packet = packet_of(node)
+        users = list(node.users)
+        if not packet.endswith("_with_indices") or not packet.startswith("max_pool") or any(
+                user.target is not operator.getitem or user.args[1] != 0 for user in users):
+            continue
+        target = getattr(aten, packet.removesuffix("_with_indices")).default
+        for user in users:
+            with graph.inserting_before(user):
+                made = _call(graph, target, tuple(node.args), user)
+                made.kwargs = node.kwargs
+            _replace(user, made)
 
 
 def _drop_aliases(graph: Graph) -> None:
@@ -384,6 +408,7 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     _drop_aliases(graph)
     _clone_copies(graph)
     _split_variances(graph)
+    _drop_indices(graph)
     _slice_splits(graph)
     _drop_expands(graph)
     _divide_cats(graph)

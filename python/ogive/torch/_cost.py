@@ -16,10 +16,15 @@ from torch import Tensor
 from torch.fx import Node
 
 from .. import _core
-from ._translate import FLOATS, PRODUCTS, value_of
+from ._translate import CONVOLUTIONS, FLOATS, PRODUCTS, arguments_of, value_of
 
 _OGIVE, _PYTORCH = 0, 1  # ogive_worker
-_ELEMENTS, _ROWS, _SOFTMAX, _NORM, _PRODUCT = range(5)  # ogive_work_kind
+_ELEMENTS, _ROWS, _SOFTMAX, _NORM, _PRODUCT, _WINDOWS = range(6)  # ogive_work_kind
+# ogive_windows_form
+_PLAIN, _TRANSPOSED, _STRIDED, _PHASES, _POINTS, _DEPTHWISE, _BY_WEIGHT, _MAXIMA, _AVERAGES = range(9)
+# Of a convolution's gradient by its input.
+_MIRRORED = {_PLAIN: _TRANSPOSED, _TRANSPOSED: _PLAIN, _STRIDED: _PHASES, _PHASES: _STRIDED,
+             _POINTS: _POINTS, _DEPTHWISE: _TRANSPOSED}
 _NORMS = {"layer_norm", "rms_norm", "var", "std", "batch_norm", "group_norm"}
 _SOFTMAXES = {"softmax", "log_softmax", "softmin", "logsumexp"}
 _UNKNOWN_SIZE = 1024  # stands for a size that depends on the data
@@ -96,11 +101,19 @@ def _operations(name: str, node: Node) -> float:
 def _kind(name: str) -> int:
     if name in PRODUCTS:
         return _PRODUCT
+    if name in CONVOLUTIONS or _is_pooling(name):
+        return _WINDOWS
     if name in _SOFTMAXES:
         return _SOFTMAX
     if name in _NORMS:
         return _NORM
-    return _ROWS if _groups().get(name) in ("reduction", "normalisation") else _ELEMENTS
+    return (_ROWS if _groups().get(name) in ("reduction", "normalisation", "pooling")
+            else _ELEMENTS)
+
+
+def _is_pooling(name: str) -> bool:
+    """By windows of one size; others are as good as sums of rows."""
+    return _groups().get(name) == "pooling" and not name.startswith("adaptive")
 
 
 class _Product(NamedTuple):
@@ -123,15 +136,82 @@ def _product(name: str, node: Node, parts: Sequence[Any]) -> _Product:
     return _Product(math.prod(result) // max(1, m * n), m, n, k, not along)
 
 
+class _Windows(NamedTuple):
+    """As _Product, then as ogive_windows."""
+    batch: int
+    m: int
+    n: int
+    k: int
+    across: bool
+    form: int
+    dims: int
+    channels: int
+    taps: int
+    depth: int
+    height: int
+    width: int
+    exact: bool
+    last: bool
+    phases: int  # kernels of a formula that it takes
+    read: float  # bytes that each of these reads
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    """An argument for each dim: it is given for all of them, or as a list."""
+    values = [value] if not isinstance(value, (tuple, list)) else list(value)
+    sizes = [_size(value_of(each) if isinstance(each, Node) else each) for each in values]
+    return sizes * dims if len(sizes) == 1 else sizes
+
+
+def _must_be_exact(device: torch.device) -> bool:
+    """Whether PyTorch's convolutions of float32 may not take TF32."""
+    try:
+        return device.type == "cuda" and not torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # it was set in the way of later versions, for each operator
+        return bool(getattr(torch.backends.cudnn, "conv").fp32_precision == "ieee")
+
+
+def _lies_channels_last(value: Tensor) -> bool:
+    of = {4: torch.channels_last, 5: torch.channels_last_3d}.get(value.dim())
+    return of is not None and not value.is_contiguous() and value.is_contiguous(memory_format=of)
+
+
+def _windows(name: str, node: Node) -> _Windows:
+    given, result, dims = arguments_of(name, node), value_of(node), int(name[-2])
+    shape = _shape(result)
+    places = [1] * (3 - dims) + list(shape[-dims:])
+    x = value_of(given["input"])
+    further = (*places, _must_be_exact(result.device), _lies_channels_last(x), 1, _bytes([x]))
+    if name not in CONVOLUTIONS:
+        taps = math.prod(_each(given["kernel_size"], dims))
+        form = _MAXIMA if name.startswith("max") else _AVERAGES
+        return _Windows(0, 0, 0, 0, False, form, dims, 1, taps, *further)
+    weight, groups = _shape(value_of(given["weight"])), _size(given.get("groups", 1))
+    taps = math.prod(weight[2:])
+    strides = math.prod(_each(given.get("stride", 1), dims))
+    m = math.prod(shape) // max(1, shape[-dims - 1])
+    if "transpose" in name:
+        channels, filters = weight[0] // groups, weight[1]
+        k, form = max(1, channels * taps // strides), _PHASES if strides > 1 else _TRANSPOSED
+    else:
+        channels, filters = weight[1], weight[0] // groups
+        k, form = channels * taps, _STRIDED if strides > 1 else _POINTS if taps == 1 else _PLAIN
+        if channels == filters == 1:
+            form = _DEPTHWISE
+    made = _Windows(groups, m, filters, k, False, form, dims, channels, taps, *further)
+    return made._replace(phases=strides) if form == _PHASES else made
+
+
 def _tensors_of(node: Node, parts: Sequence[Any]) -> list[Tensor]:
     nodes = dict.fromkeys(part for part in parts if isinstance(part, Node))
     return [value for each in nodes if isinstance(value := value_of(each), Tensor)]
 
 
 def _ask(machine: str, by: int, kind: int, dtype: torch.dtype, bytes_: float, operations: float,
-         follows: bool = False, product: _Product | None = None, records: bool = False) -> float:
+         follows: bool = False, product: _Product | _Windows | None = None,
+         records: bool = False) -> float:
     return _core._estimate(machine, by, kind, FLOATS.get(dtype, "float32"), bytes_, operations,
-                           int(follows), int(records), *(map(int, product) if product else ()))
+                           int(follows), int(records), *(map(int, product[:14]) if product else ()))
 
 
 def _dtype(tensors: Sequence[Tensor]) -> torch.dtype:
@@ -143,10 +223,46 @@ def estimate_call(name: str, node: Node, parts: Sequence[Any]) -> Estimate:
     """A call by itself."""
     result, tensors = value_of(node), _tensors_of(node, parts)
     machine, kind = _machine(result.device), _kind(name)
-    product = _product(name, node, parts) if kind == _PRODUCT else None
+    product = _factors(name, node, parts)
     dtype = result.dtype if product else _dtype([*tensors, result])
-    work = (kind, dtype, _bytes([*tensors, result]), _operations(name, node), False, product)
-    return Estimate(_ask(machine, _OGIVE, *work), _ask(machine, _PYTORCH, *work))
+    operations = _seen(product, result) if isinstance(product, _Windows) else _operations(name, node)
+    work = (kind, dtype, _bytes([*tensors, result]), operations, False, product)
+    return Estimate(_ask(machine, _OGIVE, *work),
+                    _ask(machine, _PYTORCH, *work) + _bias_by_pytorch(name, node))
+
+
+def _bias_by_pytorch(name: str, node: Node) -> float:
+    """Of a convolution on a GPU: a kernel of its own, behind cuDNN's."""
+    result = value_of(node)
+    if name not in CONVOLUTIONS or result.device.type != "cuda" or "bias" not in arguments_of(name, node):
+        return 0.0
+    return _ask(_machine(result.device), _PYTORCH, _ELEMENTS, result.dtype, 2 * _bytes([result]), 0.0)
+
+
+def _factors(name: str, node: Node, parts: Sequence[Any]) -> _Product | _Windows | None:
+    kind = _kind(name)
+    return (_product(name, node, parts) if kind == _PRODUCT else
+            _windows(name, node) if kind == _WINDOWS else None)
+
+
+def _seen(windows: _Windows, result: Tensor) -> float:
+    """Elements that a pooling's windows see."""
+    pools = windows.form in (_MAXIMA, _AVERAGES)
+    return float(math.prod(_shape(result)) * windows.taps) if pools else 0.0
+
+
+def estimate_gradients(name: str, node: Node, parts: Sequence[Any]) -> list[Estimate]:
+    """Of a convolution's gradients by its input and its weight, those that are asked for."""
+    given, result, of = arguments_of(name, node), value_of(node), _windows(name, node)
+    machine, moved = _machine(result.device), _bytes([*_tensors_of(node, parts), result])
+    works = []
+    if value_of(given["input"]).requires_grad:
+        works.append(of._replace(form=_MIRRORED[of.form], n=of.channels, channels=of.n,
+                                 k=max(1, of.k * of.n // max(1, of.channels))))
+    if value_of(given["weight"]).requires_grad:
+        works.append(of._replace(form=_BY_WEIGHT))
+    return [Estimate(*(_ask(machine, by, _WINDOWS, result.dtype, moved, 0.0, False, work)
+                       for by in (_OGIVE, _PYTORCH))) for work in works]
 
 
 def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
@@ -163,23 +279,23 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
             layouts.append((_shape(value), str(value.dtype).removeprefix("torch.")))
         else:
             layouts.append(((), "float32"))
-    products = [(_product(names[node], node, parts[node]), value_of(node).dtype) for node in nodes
-                if names[node] in PRODUCTS]
+    factors = [(_factors(names[node], node, parts[node]), value_of(node)) for node in nodes]
+    queue = _Queue([(each, value) for each, value in factors if each is not None])
     operations = sum(_operations(names[node], node) for node in nodes)
     norm = any(names[node] in _NORMS for node in nodes)
     dtype = _dtype([value for value in values if isinstance(value, Tensor)])
     total, follows = 0.0, False
-    for kernel, bytes_, _ in _core.compile(text)._kernels(*layouts):
-        count = 2 if kernel.startswith("two products") else int("product" in kernel)
-        works: list[tuple[int, torch.dtype, float, float, bool, _Product | None]] = [
-            (_PRODUCT, product_dtype, bytes_ if i == 0 else 0.0, 0.0 if i else operations,
+    kernels = [(kernel, bytes_) for kernel, bytes_, _ in _core.compile(text)._kernels(*layouts)]
+    for kernel, bytes_ in _join_phases(kernels, queue.products):
+        works: list[_Work] = [
+            (_kind_of(product), value.dtype, bytes_ if i == 0 else 0.0,
+             _seen(product, value) if isinstance(product, _Windows) else 0.0 if i else operations,
              follows or i > 0, product)
-            for i, (product, product_dtype) in enumerate(products[:count])]
+            for i, (product, value) in enumerate(queue.take(kernel))]
         if not works:
             kind = (_ELEMENTS if kernel.startswith("pointwise") else _SOFTMAX if "sumexp" in kernel
                     else _NORM if norm else _ROWS)
             works = [(kind, dtype, bytes_, operations, follows, None)]
-        del products[:count]
         for kind, of, moved, computed, later, product in works:
             seconds = _ask(machine, _OGIVE, kind, of, moved, computed, later, product,
                            records and not later)
@@ -188,3 +304,54 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
             total += seconds
         follows, operations = True, 0.0
     return total
+
+
+_Factors = tuple["_Product | _Windows", Tensor]
+_Work = tuple[int, torch.dtype, float, float, bool, "_Product | _Windows | None"]
+
+
+def _kind_of(product: _Product | _Windows) -> int:
+    return _WINDOWS if isinstance(product, _Windows) else _PRODUCT
+
+
+def _join_phases(kernels: list[tuple[str, float]],
+                 products: Sequence[_Factors]) -> list[tuple[str, float]]:
+    """A transposed convolution with strides is several kernels, one for each phase, that read the
+    same: here they are one."""
+    joined: list[tuple[str, float]] = []
+    waiting, left, of = list(products), 0, None
+    for kernel, bytes_ in kernels:
+        if left and "product" in kernel and of is not None:
+            left -= 1
+            joined[-1] = kernel, joined[-1][1] + max(0.0, bytes_ - of.read)
+            continue
+        joined.append((kernel, bytes_))
+        left = 0
+        if "product" in kernel and waiting:
+            first = waiting[0][0]
+            waiting = waiting[2 if kernel.startswith("two products") else 1:]
+            if isinstance(first, _Windows):
+                of, left = first, first.phases - 1
+    return joined
+
+
+class _Queue:
+    """Products, convolutions and poolings of a formula, for its kernels to take in order."""
+
+    def __init__(self, factors: list[_Factors]) -> None:
+        self.products = [each for each in factors if not _is_sum(each[0])]
+        self.sums = [each for each in factors if _is_sum(each[0])]
+
+    def take(self, kernel: str) -> list[_Factors]:
+        """What a kernel of this name computes."""
+        waiting = (self.products if "product" in kernel else
+                   self.sums if kernel.startswith("columns") else [])
+        count = 2 if kernel.startswith("two products") else 1
+        taken = waiting[:count]
+        del waiting[:count]
+        return taken
+
+
+def _is_sum(product: _Product | _Windows) -> bool:
+    """Over the windows of one channel, which is no product."""
+    return isinstance(product, _Windows) and product.form in (_DEPTHWISE, _MAXIMA, _AVERAGES)

@@ -2,7 +2,7 @@
 """Which calls of a graph become formulas together.
 
 A call joins the region of what it reads, if the graph can still be put into an order: with
-regions as single calls, nothing waits for itself. A matrix product begins a region, since
+regions as single calls, nothing waits for itself. A product or a convolution begins a region, since
 what comes before it would be computed again for every tile; all that follows belongs to its
 kernel or to ones that read what it kept. Calls keep their order around what writes to
 tensors, draws random numbers or changes PyTorch's state.
@@ -25,17 +25,19 @@ from .. import _core
 from ._aten import CONSTANT, COPY, aten
 from ._autocast import signatures
 from ._operator import attributes_among, run
-from ._cost import Estimate, estimate_call, estimate_formula
+from ._cost import Estimate, add_estimates, estimate_call, estimate_formula, estimate_gradients
 from ._identities import SAME_MEMORY, storage_of
 from ._lifted import is_dtensor
 from ._precision import precision
-from ._translate import (COMPARISONS, FLOATS, PRODUCTS, Left, Part, argument,
+from ._translate import (COMPARISONS, CONVOLUTIONS, FLOATS, PRODUCTS, Left, Part, argument,
                          is_harmless, is_number, may_write, name_of, plain_name, translate,
                          value_of, why_unknown)
 
 _NO_WORK = {*FLOATS.values(), *COMPARISONS, COPY, CONSTANT}
 _ALONE = "nothing beside it that a formula could join it with"
+_APART = "PyTorch's, with a formula of what follows, is estimated to be faster"
 _MOST_NODES = 256  # of a region
+_BEGINNINGS = PRODUCTS | CONVOLUTIONS  # of regions
 
 
 class Region:
@@ -175,9 +177,10 @@ def _unwrapped(text: str) -> str:
 
 
 def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
-    """Products that formulas have no measured rate for."""
+    """Products and convolutions that formulas have no measured rate for."""
+    what = "convolution" if name in CONVOLUTIONS else "product"
     if estimate_call(name, node, parts).ours == 0:
-        return "formulas were not measured to compute such a product faster"
+        return f"formulas were not measured to compute such a {what} faster"
     value = value_of(node)
     if value.device.type == "cuda" and value.dtype != torch.float32 and _requires_grad(node):
         return "gradients of products of half types take longer as formulas on a GPU"
@@ -230,7 +233,7 @@ class Analysis:
                 continue  # sizes; views cost nothing
             try:
                 parts = translate(name, node)
-                reason = _why_not_product(name, node, parts) if name in PRODUCTS else None
+                reason = _why_not_product(name, node, parts) if name in _BEGINNINGS else None
                 if reason:
                     raise Left(reason)
                 self.names[node], self.parts[node] = name, parts
@@ -311,7 +314,7 @@ class Analysis:
         self._unit.clear()
         for node in self.parts:
             self._unit[node] = [node]
-            if self.names[node] in PRODUCTS:
+            if self.names[node] in _BEGINNINGS:
                 continue
             for part in self.parts[node]:
                 if part in self.parts and self._may_join(self._unit[part], self._unit[node]):
@@ -363,7 +366,7 @@ class Analysis:
                 self.regions.append(region)
                 continue
             self.left.update(dict.fromkeys(nodes, reason))
-            products = [node for node in nodes if self.names[node] in PRODUCTS]
+            products = [node for node in nodes if self.names[node] in _BEGINNINGS]
             if region.estimate.ours and products and len(nodes) > len(products):
                 return products
         while self._sorted({n: i for i, r in enumerate(self.regions) for n in r.nodes
@@ -386,10 +389,33 @@ class Analysis:
                                     records)
         except (ValueError, TypeError, NotImplementedError) as error:
             return f"a formula refuses it: {str(error).splitlines()[0]}"
-        region.estimate = Estimate(ours, theirs)
-        if 0 < ours < theirs:
-            return None
+        region.estimate = self._with_gradients(Estimate(ours, theirs), inside)
+        if 0 < region.estimate.ours < region.estimate.theirs:
+            return _APART if self._is_better_apart(region) else None
         return _ALONE if len(work) == 1 else "PyTorch is estimated to be as fast"
+
+    def _with_gradients(self, estimate: Estimate, nodes: list[Node]) -> Estimate:
+        """Who computes a convolution computes its gradients, but at ATen's level, where they are
+        calls of their own."""
+        derived = [] if self.strided else [
+            node for node in nodes if self.names[node] in CONVOLUTIONS and _requires_grad(node)]
+        return add_estimates([estimate, *(each for node in derived for each in estimate_gradients(
+            self.names[node], node, self.parts[node]))])
+
+    def _is_better_apart(self, region: Region) -> bool:
+        """Whether PyTorch's convolutions with a formula of what follows take less time."""
+        apart = [node for node in region.nodes if self.names[node] in CONVOLUTIONS]
+        rest = Region([node for node in region.nodes if node not in apart], self.strided)
+        if not apart or all(self.names[node] in _NO_WORK for node in rest.nodes):
+            return False
+        rest.find_outputs(self.parts)
+        if not rest.outputs:
+            return False
+        rest.write(self.parts)
+        ours = estimate_formula(rest.text, rest.inputs, [n for n in rest.nodes if n not in rest.kept],
+                                self.names, self.parts, False)
+        theirs = self._with_gradients(add_estimates([self.estimates[n] for n in apart]), apart).theirs
+        return 0 < ours and ours + theirs < region.estimate.ours
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
         if all(self.names[node] in _NO_WORK for node in region.nodes):
@@ -400,7 +426,7 @@ class Analysis:
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
         region.find_outputs(self.parts)
-        if not region.outputs or any(self.names[node] in PRODUCTS for node in region.kept):
+        if not region.outputs or any(self.names[node] in _BEGINNINGS for node in region.kept):
             return "its results have gaps in memory"
         try:
             region.write(self.parts)

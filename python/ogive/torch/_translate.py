@@ -27,6 +27,7 @@ from ._text import literal
 FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
           torch.float64: "float64"}
 PRODUCTS = {"linear", "matmul"}
+CONVOLUTIONS = {name for name, _, group, _ in _core.functions() if group == "convolution"}
 COMPARISONS = {name for name, _, group, symbol in _core.functions()
                if group == "comparison" and symbol}
 _OTHER_NAMES = {"log_sigmoid": "logsigmoid", "divide": "div", "true_divide": "div",
@@ -45,9 +46,7 @@ _INTEGERS = {"uint8", "int8", "int16", "int32", "int64"}
 _MEETING = {"add", "sub", "mul", "div", "maximum", "minimum", "where", "pow", "clamp", "fmod",
             "remainder", "xlogy", "sigmoid", "exp", "expm1", "exp2", "log", "log1p", "log2", "log10",
             "sin", "cos", "atan", "tanh", "erf", "sqrt", "rsqrt", "reciprocal"}
-# Products that are PyTorch's business: addmm's, and cuDNN's and oneDNN's convolutions.
-_LEFT = {"addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-         "conv_transpose3d"}
+_LEFT = {"addmm"}  # a product that is PyTorch's business
 _INFIX = {name: symbol for name, parameters, _, symbol in _core.functions()
           if symbol and parameters == "input, other"}
 # Arguments of PyTorch's that the language does not have, with the values that change nothing.
@@ -268,6 +267,12 @@ def _bind(name: str, node: Node) -> dict[str, Any]:
     return {key: given[key] for key in parameters if given.get(key) is not None}
 
 
+def arguments_of(name: str, node: Node) -> dict[str, Any]:
+    """The language's parameters and what node gives for them. Raises Left for one it lacks."""
+    return _aten.bind(name, node, FLOATS, Left) if isinstance(
+        node.target, OpOverload) else _bind(name, node)
+
+
 Part = Any  # text, or a node whose text belongs there
 
 
@@ -288,8 +293,7 @@ def translate(name: str, node: Node) -> list[Part]:
         return _translate_addmm(node)
     if name in _OF_TWO and is_tensor(argument(node, 1, "other")):
         name = _OF_TWO[name]
-    given = _aten.bind(name, node, FLOATS, Left) if isinstance(
-        node.target, OpOverload) else _bind(name, node)
+    given = arguments_of(name, node)
     _check_dtypes(name, given, result.dtype)
     if name == "norm" and given.get("p") == "fro":
         del given["p"]

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""KernelBench's problems as they are written, on a GPU: eager, torch.compile(backend="ogive") and, if
+asked for, Inductor, all of one problem in one process.
+
+    python bench/kernelbench_sweep.py FOLDER [--level 2] [--only REGEX] [--inductor] [--seconds S]
+                                      [--warm PROCESSES] [--record FILE] [--aten] [--explain]
+                                      [--float32]
+
+FOLDER holds the benchmark's level1, level2, ... (github.com/ScalingIntelligence/KernelBench, its
+folder KernelBench). A line each: milliseconds, medians, the L2 cache flushed before each call; eager's
+over ogive's and the best peer's over ogive's; the greatest distance from eager's float32 result, over
+its greatest element, of ogive and of eager with TF32. Inputs are KernelBench's own, without gradients.
+--float32 times eager without TF32, too. --warm has kernels compiled by so many processes first.
+--record appends JSON lines.
+"""
+import argparse
+import importlib.util
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+
+import torch
+
+import ogive.torch as ot
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("problem", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    torch.manual_seed(42)
+    with torch.device("cuda"):
+        inputs = [each.cuda() if torch.is_tensor(each) else each for each in module.get_inputs()]
+        model = module.Model(*module.get_init_inputs()).cuda()
+    return model, inputs
+
+
+def medians(calls, inputs, rounds=9, seconds=0.15):
+    cache = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        call(*inputs)
+    begin = time.monotonic()
+    for done in range(rounds):
+        if done >= 5 and time.monotonic() - begin > seconds:
+            break
+        for name, call in calls.items():
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            cache.zero_()
+            first.record()
+            call(*inputs)
+            last.record()
+            last.synchronize()
+            times[name].append(first.elapsed_time(last))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def distance(got, want):
+    return ((got - want).abs().max() / want.abs().max()).item()
+
+
+def exactly(model, inputs):
+    """By PyTorch, without TF32."""
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        return model(*inputs)
+    finally:
+        torch.backends.cudnn.allow_tf32 = True
+
+
+def compile_model(model, options):
+    torch._dynamo.reset()
+    return torch.compile(model, backend="ogive" if options.installed else ot.backend,
+                         options={"level": "aten" if options.aten else "torch"})
+
+
+def run(path, options):
+    model, inputs = load(path)
+    row = {"problem": path.stem}
+    if options.explain:
+        row["explained"] = ot.explain(
+            model, *inputs, options={"level": "aten" if options.aten else "torch"})
+        print(row["explained"])
+    calls = {"eager": model, "ogive": compile_model(model, options)}
+    want = exactly(model, inputs)
+    row["error"], row["eager_error"] = (distance(calls[name](*inputs), want)
+                                        for name in ("ogive", "eager"))
+    del want
+    torch.cuda.empty_cache()
+    if options.inductor:
+        calls["inductor"] = torch.compile(model)
+    if options.float32:
+        calls["float32"] = lambda *given: exactly(model, given)
+    row.update(medians(calls, inputs))
+    return row
+
+
+def show(row):
+    best = min(row[name] for name in ("eager", "inductor") if name in row)
+    times = "".join(f"{row.get(name, float('nan')):9.3f}"
+                    for name in ("eager", "float32", "inductor", "ogive"))
+    print(f"{row['problem'][:48]:48}{times}{row['eager'] / row['ogive']:7.2f}"
+          f"{best / row['ogive']:7.2f}  {row['error']:.1e} {row['eager_error']:.1e}", flush=True)
+
+
+def warm(paths, options):
+    """Compiles the kernels, each in one of several processes."""
+    workers = [subprocess.Popen([sys.executable, *sys.argv, "--part", f"{i}/{options.warm}"])
+               for i in range(options.warm)]
+    for worker in workers:
+        worker.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--level", default="2")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--warm", type=int, default=0)
+    parser.add_argument("--record")
+    parser.add_argument("--inductor", action="store_true")
+    parser.add_argument("--aten", action="store_true")
+    parser.add_argument("--explain", action="store_true")
+    parser.add_argument("--float32", action="store_true")
+    parser.add_argument("--installed", action="store_true", help="the backend by its registered name")
+    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    paths = sorted((options.folder / f"level{options.level}").glob("*.py"),
+                   key=lambda path: int(path.stem.split("_")[0]))
+    paths = [path for path in paths if re.search(options.only, path.stem)]
+    begin = time.monotonic()
+    if options.part:
+        first, step = map(int, options.part.split("/"))
+        paths = paths[first::step]
+    elif options.warm:
+        warm(paths, options)
+    if not options.part:
+        print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ready after "
+              f"{time.monotonic() - begin:.0f} s\n{'':48}{'eager':>9}{'float32':>9}{'Inductor':>9}{'ogive':>9}"
+              f"{'eager/':>7}{'best/':>7}  error, of eager", flush=True)
+    for path in paths:
+        if time.monotonic() - begin > options.seconds:
+            print(f"time is up before {path.stem}")
+            break
+        try:
+            with torch.no_grad():
+                if options.part:
+                    model, inputs = load(path)
+                    compile_model(model, options)(*inputs)
+                    model = inputs = None
+                else:
+                    row = run(path, options)
+                    show(row)
+                    if options.record:
+                        with open(options.record, "a") as out:
+                            out.write(json.dumps(row) + "\n")
+        except Exception as error:  # the others are still worth knowing
+            print(f"{path.stem}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
