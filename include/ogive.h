@@ -459,16 +459,16 @@ typedef struct {
 typedef struct {
     size_t size;
     ogive_work_kind kind;
-    DLDataType dtype;       /* of what it reads most of */
-    double bytes;           /* that it must read and write */
-    double operations;      /* as in ogive_kernel_info, those of a product left out */
+    DLDataType dtype;  /* of what it reads most of */
+    double bytes;      /* that it must read and write */
+    double operations; /* as in ogive_kernel_info, those of a product left out */
     /* of a product, batch times x (m, k) by w; of a convolution groups, places of all images, filters
      * of a group, terms that a result has (with phases: on average); else 0 */
     int64_t batch, m, n, k;
-    int32_t across;         /* w's neighbours in memory lie along n, as in x @ w, not along k */
-    int32_t follows;        /* it is not the first kernel of its run */
-    int32_t records;        /* PyTorch records its gradient, in place of one function's */
-    ogive_windows windows;  /* of poolings and convolutions */
+    int32_t across;        /* w's neighbours in memory lie along n, as in x @ w, not along k */
+    int32_t follows;       /* it is not the first kernel of its run */
+    int32_t records;       /* PyTorch records its gradient, in place of one function's */
+    ogive_windows windows; /* of poolings and convolutions */
 } ogive_work;
 
 /* The seconds that work takes, by rates that were measured (src/api/rates.def names the sources);

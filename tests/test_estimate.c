@@ -89,6 +89,104 @@ static void test_products_that_were_not_measured(void **state)
             fail_msg("case %zu has an estimate", i);
 }
 
+/* A convolution of float32 as bench/results/2026-11-16-H200-convolution-rates.txt has it: places of
+ * results, filters, channels; milliseconds. */
+static const struct {
+    ogive_windows_form form;
+    int32_t dims, exact;
+    int64_t places[3], images, groups, filters, channels, taps, strides;
+    double read, ogive, pytorch;
+} windows_measured[] = {
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 3.80},
+    {OGIVE_WINDOWS_PLAIN, 2, 1, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 14.6},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 16, 9, 1, 134e6, 2.54, 3.09},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 8, 9, 1, 67e6, 3.41, 2.66},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 6.4e6, 0.1185, 0.0911},
+    {OGIVE_WINDOWS_STRIDED, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 25.7e6, 0.379, 0.140},
+    {OGIVE_WINDOWS_POINTS, 2, 0, {1, 56, 56}, 64, 1, 64, 256, 1, 1, 51e6, 0.100, 0.0741},
+    {OGIVE_WINDOWS_PLAIN, 3, 0, {30, 62, 62}, 16, 1, 64, 32, 27, 1, 67e6, 2.00, 1.58},
+    {OGIVE_WINDOWS_PLAIN, 3, 0, {13, 29, 29}, 1024, 1, 16, 3, 64, 1, 50e6, 3.81, 9.84},
+    {OGIVE_WINDOWS_TRANSPOSED, 3, 0, {32, 128, 128}, 16, 1, 64, 16, 27, 1, 134e6, 4.08, 6.22},
+    {OGIVE_WINDOWS_PHASES, 3, 0, {63, 63, 63}, 16, 1, 64, 32, 125, 8, 16.8e6, 3.62, 40.1},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 128, 128}, 128, 1, 128, 64, 16, 4, 33.5e6, 3.10, 1.51},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 32, 4, 4, 9, 1, 6.4e6, 0.308, 0.0824},
+    {OGIVE_WINDOWS_DEPTHWISE, 2, 0, {1, 56, 56}, 64, 96, 1, 1, 49, 1, 19.3e6, 0.202, 0.636},
+};
+
+static ogive_work measured_windows(size_t i)
+{
+    double results = (double)windows_measured[i].groups * (double)windows_measured[i].filters;
+    int64_t m = windows_measured[i].images;
+    ogive_work work = {.size = sizeof work, .kind = OGIVE_WORK_WINDOWS, .dtype = float32};
+    work.windows = (ogive_windows){.form = windows_measured[i].form,
+                                   .dims = windows_measured[i].dims,
+                                   .channels = windows_measured[i].channels,
+                                   .taps = windows_measured[i].taps,
+                                   .exact = windows_measured[i].exact};
+    for (int d = 0; d < 3; d++)
+        m *= work.windows.places[d] = windows_measured[i].places[d];
+    work.batch = windows_measured[i].groups;
+    work.m = m;
+    work.n = windows_measured[i].filters;
+    work.k = windows_measured[i].channels * windows_measured[i].taps / windows_measured[i].strides;
+    work.bytes = 4 * (results * (double)m + windows_measured[i].read);
+    return work;
+}
+
+/* The faster is the one that was, but where both were within a tenth. */
+static void test_measured_windows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(windows_measured); i++) {
+        ogive_work work = measured_windows(i);
+        double ours = 1e3 * ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work);
+        double theirs = 1e3 * ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work);
+        double ratio = windows_measured[i].ogive / windows_measured[i].pytorch;
+        bool agrees = (ours < theirs) == (ratio < 1) || (ratio > 0.9 && ratio < 1.1);
+        if (!agrees || ours < windows_measured[i].ogive / 2 ||
+            ours > windows_measured[i].ogive * 2 || theirs < windows_measured[i].pytorch / 2 ||
+            theirs > windows_measured[i].pytorch * 2)
+            fail_msg("windows %zu: estimated %g and %g ms, measured %g and %g", i, ours, theirs,
+                     windows_measured[i].ogive, windows_measured[i].pytorch);
+    }
+}
+
+static void test_windows_that_were_not_measured(void **state)
+{
+    (void)state;
+    ogive_work work = measured_windows(0);
+    assert_true(ogive_estimate("sm_80", OGIVE_BY_OGIVE, &work) == 0);
+    assert_true(ogive_estimate("sm_80", OGIVE_BY_PYTORCH, &work) > 0);
+    work.windows.channels_last = 1;
+    assert_true(ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) == 0);
+    assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
+    work.windows.channels_last = 0;
+    work.dtype = bfloat16;
+    assert_true(ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) == 0);
+    assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
+    work.dtype = float32;
+    work.windows.form = (ogive_windows_form)99;
+    assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) == 0);
+}
+
+/* Of the CPU's no convolution is faster alone; maxima of windows are. */
+static void test_windows_on_a_cpu(void **state)
+{
+    (void)state;
+    for (int form = OGIVE_WINDOWS_PLAIN; form <= OGIVE_WINDOWS_BY_WEIGHT; form++) {
+        ogive_work work = measured_windows(0);
+        work.windows.form = (ogive_windows_form)form;
+        assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) >
+                    ogive_estimate("cpu", OGIVE_BY_PYTORCH, &work));
+    }
+    ogive_work work = {.size = sizeof work, .kind = OGIVE_WORK_WINDOWS, .dtype = float32};
+    work.windows = (ogive_windows){.form = OGIVE_WINDOWS_MAXIMA, .dims = 2, .taps = 4};
+    work.operations = 1e6;
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) > 0);
+    assert_true(ogive_estimate("cpu", OGIVE_BY_OGIVE, &work) <
+                ogive_estimate("cpu", OGIVE_BY_PYTORCH, &work));
+}
+
 static void test_calls(void **state)
 {
     (void)state;
@@ -141,6 +239,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_products),
         cmocka_unit_test(test_products_that_were_not_measured),
+        cmocka_unit_test(test_measured_windows),
+        cmocka_unit_test(test_windows_that_were_not_measured),
+        cmocka_unit_test(test_windows_on_a_cpu),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_recording),
         cmocka_unit_test(test_refusals),

@@ -39,7 +39,7 @@ typedef struct {
     bool contiguous; /* not for those that lie channels last */
     bool hides;      /* moves while it computes */
     bool dense;      /* computes all groups as if there were one */
-    int32_t tile;    /* filters that are computed at once, with 64 terms of 128 places; 0: no tiles */
+    int32_t tile; /* filters that are computed at once, with 64 terms of 128 places; 0: no tiles */
     double call, launch, bytes, operations, multiplications;
 } windows_rate;
 
@@ -115,9 +115,9 @@ static bool is_in(range of, int64_t value)
 static bool fits_windows(const windows_rate *r, const ogive_work *work)
 {
     const ogive_windows *w = &work->windows;
-    return (r->forms >> w->form & 1) && is_in(r->dims, w->dims) && is_in(r->channels, w->channels) &&
-           is_in(r->taps, w->taps) && is_in(r->n, work->n) && is_in(r->k, work->k) &&
-           (w->exact || !r->exact) && !(w->channels_last && r->contiguous);
+    return (r->forms >> w->form & 1) && is_in(r->dims, w->dims) &&
+           is_in(r->channels, w->channels) && is_in(r->taps, w->taps) && is_in(r->n, work->n) &&
+           is_in(r->k, work->k) && (w->exact || !r->exact) && !(w->channels_last && r->contiguous);
 }
 
 static const windows_rate *find_windows_rate(const char *machine, ogive_worker by,
@@ -148,8 +148,8 @@ static double fill_tiles(const ogive_work *work, int32_t filters)
     double best = 0;
     for (int width = 16; width <= 128; width *= 2)
         for (int height = 1; width * height <= 128; height *= 2) {
-            double share = round_up(places[0], 128 / width / height) *
-                           round_up(places[1], height) * round_up(places[2], width);
+            double share = round_up(places[0], 128 / width / height) * round_up(places[1], height) *
+                           round_up(places[2], width);
             best = best == 0 || share < best ? share : best;
         }
     return best * round_up(work->n, filters) * round_up(work->k, 64);

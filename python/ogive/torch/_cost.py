@@ -27,6 +27,10 @@ _MIRRORED = {_PLAIN: _TRANSPOSED, _TRANSPOSED: _PLAIN, _STRIDED: _PHASES, _PHASE
              _POINTS: _POINTS, _DEPTHWISE: _TRANSPOSED}
 _NORMS = {"layer_norm", "rms_norm", "var", "std", "batch_norm", "group_norm"}
 _SOFTMAXES = {"softmax", "log_softmax", "softmin", "logsumexp"}
+# Comparisons and multiplications, which take no longer than moving what they are of.
+_CHEAP = {"relu", "relu6", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "prelu", "softshrink",
+          "hardshrink", "threshold", "clamp", "abs", "neg", "sign", "square", "floor", "ceil", "round",
+          "trunc"}
 _UNKNOWN_SIZE = 1024  # stands for a size that depends on the data
 
 
@@ -94,7 +98,7 @@ def _bytes(tensors: Iterable[Tensor]) -> float:
 
 def _operations(name: str, node: Node) -> float:
     """Functions of elements that cost more than moving them; arithmetic does not."""
-    costly = _groups().get(name) in ("activation", "mathematics")
+    costly = _groups().get(name) in ("activation", "mathematics") and name not in _CHEAP
     return float(math.prod(_shape(value_of(node)))) if costly else 0.0
 
 
@@ -225,7 +229,7 @@ def estimate_call(name: str, node: Node, parts: Sequence[Any]) -> Estimate:
     machine, kind = _machine(result.device), _kind(name)
     product = _factors(name, node, parts)
     dtype = result.dtype if product else _dtype([*tensors, result])
-    operations = _seen(product, result) if isinstance(product, _Windows) else _operations(name, node)
+    operations = _seen(product, result) if product else _operations(name, node)
     work = (kind, dtype, _bytes([*tensors, result]), operations, False, product)
     return Estimate(_ask(machine, _OGIVE, *work),
                     _ask(machine, _PYTORCH, *work) + _bias_by_pytorch(name, node))
@@ -245,10 +249,33 @@ def _factors(name: str, node: Node, parts: Sequence[Any]) -> _Product | _Windows
             _windows(name, node) if kind == _WINDOWS else None)
 
 
-def _seen(windows: _Windows, result: Tensor) -> float:
+def _seen(windows: _Product | _Windows, result: Tensor) -> float:
     """Elements that a pooling's windows see."""
-    pools = windows.form in (_MAXIMA, _AVERAGES)
-    return float(math.prod(_shape(result)) * windows.taps) if pools else 0.0
+    if not isinstance(windows, _Windows) or windows.form not in (_MAXIMA, _AVERAGES):
+        return 0.0
+    return float(math.prod(_shape(result)) * windows.taps)
+
+
+def _behind(node: Node, names: dict[Node, str], parts: dict[Node, list[Any]]) -> list[Node]:
+    """Calls of a formula's that work element by element on what node gave: its kernel has them."""
+    found = [node]
+    for each in found:
+        found += [user for user in each.users if user in names and user not in found
+                  and each in parts[user] and _kind(names[user]) == _ELEMENTS]
+    return found[1:]
+
+
+def _behind_costs(factors: _Product | _Windows, behind: Sequence[Node], names: dict[Node, str],
+                  parts: dict[Node, list[Any]]) -> float:
+    """Functions of elements behind a convolution. Behind one whose kernels are phases also the
+    elements of other tensors, which they read one by one."""
+    total = sum(_operations(names[node], node) for node in behind)
+    if isinstance(factors, _Windows) and factors.form == _PHASES:
+        for node in behind:
+            others = [value_of(part) for part in parts[node] if isinstance(part, Node) and part not in names]
+            total += math.prod(_shape(value_of(node))) * sum(
+                isinstance(each, Tensor) and math.prod(_shape(each)) > 1 for each in others)
+    return float(total)
 
 
 def estimate_gradients(name: str, node: Node, parts: Sequence[Any]) -> list[Estimate]:
@@ -279,9 +306,18 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
             layouts.append((_shape(value), str(value.dtype).removeprefix("torch.")))
         else:
             layouts.append(((), "float32"))
-    factors = [(_factors(names[node], node, parts[node]), value_of(node)) for node in nodes]
-    queue = _Queue([(each, value) for each, value in factors if each is not None])
-    operations = sum(_operations(names[node], node) for node in nodes)
+    inside = {node: names[node] for node in nodes}
+    factors: list[_Factors] = []
+    counted: set[Node] = set()
+    for node in nodes:
+        found = _factors(names[node], node, parts[node])
+        if found is not None:
+            behind = [each for each in _behind(node, inside, parts) if each not in counted] if (
+                names[node] in CONVOLUTIONS) else []
+            counted.update(behind)
+            factors.append((found, value_of(node), _behind_costs(found, behind, inside, parts)))
+    queue = _Queue(factors)
+    operations = sum(_operations(names[node], node) for node in nodes if node not in counted)
     norm = any(names[node] in _NORMS for node in nodes)
     dtype = _dtype([value for value in values if isinstance(value, Tensor)])
     total, follows = 0.0, False
@@ -289,9 +325,10 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
     for kernel, bytes_ in _join_phases(kernels, queue.products):
         works: list[_Work] = [
             (_kind_of(product), value.dtype, bytes_ if i == 0 else 0.0,
-             _seen(product, value) if isinstance(product, _Windows) else 0.0 if i else operations,
+             _seen(product, value) + behind + (
+                 0.0 if i or isinstance(product, _Windows) else operations),
              follows or i > 0, product)
-            for i, (product, value) in enumerate(queue.take(kernel))]
+            for i, (product, value, behind) in enumerate(queue.take(kernel))]
         if not works:
             kind = (_ELEMENTS if kernel.startswith("pointwise") else _SOFTMAX if "sumexp" in kernel
                     else _NORM if norm else _ROWS)
@@ -302,11 +339,13 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
             if seconds == 0:
                 return 0.0
             total += seconds
-        follows, operations = True, 0.0
+        follows = True
+        if not any(isinstance(work[-1], _Windows) for work in works):
+            operations = 0.0
     return total
 
 
-_Factors = tuple["_Product | _Windows", Tensor]
+_Factors = tuple["_Product | _Windows", Tensor, float]  # the last: functions that its kernel has, too
 _Work = tuple[int, torch.dtype, float, float, bool, "_Product | _Windows | None"]
 
 
