@@ -453,6 +453,7 @@ typedef struct {
     int64_t places[3];      /* of results along depth, height, width; 1: there is no such dim */
     int32_t exact;          /* PyTorch must not take TF32 */
     int32_t channels_last;  /* in memory */
+    double biased; /* bytes of results that get a bias; PyTorch has a kernel for that on a GPU */
 } ogive_windows;
 
 /* A kernel of a plan, or a call of PyTorch's. Set size to sizeof(ogive_work). */

@@ -187,7 +187,7 @@ PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* Its plan's kernels for such inputs, as a list of (name, bytes, operations). */
 PyObject *core_kernels(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* ogive_estimate() of (machine, by, kind, dtype, bytes, operations, follows, records, batch, m, n,
- * k, across). */
+ * k, across, then ogive_windows' members). */
 PyObject *core_estimate(PyObject *module, PyObject *args);
 
 /* ---- dividing among processes (core_divide.c) ---------------------------------------- */

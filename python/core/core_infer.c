@@ -161,10 +161,11 @@ PyObject *core_estimate(PyObject *module, PyObject *args)
     ogive_work work = {.size = sizeof work};
     long long channels = 0, taps = 0, depth = 1, height = 1, width = 1;
     int form = 0, dims = 0, exact = 0, last = 0;
-    if (!PyArg_ParseTuple(args, "siiOddii|LLLLiiiLLLLLii", &machine, &by, &kind, &dtype,
+    double biased = 0;
+    if (!PyArg_ParseTuple(args, "siiOddii|LLLLiiiLLLLLiid", &machine, &by, &kind, &dtype,
                           &work.bytes, &work.operations, &follows, &records, &batch, &m, &n, &k,
                           &across, &form, &dims, &channels, &taps, &depth, &height, &width, &exact,
-                          &last) ||
+                          &last, &biased) ||
         core_dtype_of(dtype, &work.dtype))
         return NULL;
     work.windows = (ogive_windows){.form = (ogive_windows_form)form,
@@ -173,7 +174,8 @@ PyObject *core_estimate(PyObject *module, PyObject *args)
                                    .taps = taps,
                                    .places = {depth, height, width},
                                    .exact = exact,
-                                   .channels_last = last};
+                                   .channels_last = last,
+                                   .biased = biased};
     work.kind = (ogive_work_kind)kind;
     work.batch = batch, work.m = m, work.n = n, work.k = k;
     work.across = across, work.follows = follows, work.records = records;

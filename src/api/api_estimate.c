@@ -41,6 +41,7 @@ typedef struct {
     bool dense;      /* computes all groups as if there were one */
     int32_t tile; /* filters that are computed at once, with 64 terms of 128 places; 0: no tiles */
     double call, launch, bytes, operations, multiplications;
+    double biases; /* bytes of results a second that get a bias afterwards */
 } windows_rate;
 
 #include "api/rates.def"
@@ -167,8 +168,10 @@ static double estimate_windows(const char *machine, ogive_worker by, const ogive
     double computing = (r->operations > 0 ? work->operations / r->operations : 0) +
                        (r->multiplications > 0 ? product / r->multiplications : 0);
     double moving = work->bytes / r->bytes;
+    double adding = r->biases > 0 ? work->windows.biased / r->biases : 0;
     double longer = moving > computing ? moving : computing;
-    return (work->follows ? r->launch : r->call) + (r->hides ? longer : moving + computing);
+    return (work->follows ? r->launch : r->call) + adding +
+           (r->hides ? longer : moving + computing);
 }
 
 double ogive_estimate(const char *machine, ogive_worker by, const ogive_work *work)

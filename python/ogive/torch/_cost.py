@@ -105,19 +105,13 @@ def _operations(name: str, node: Node) -> float:
 def _kind(name: str) -> int:
     if name in PRODUCTS:
         return _PRODUCT
-    if name in CONVOLUTIONS or _is_pooling(name):
+    if name in CONVOLUTIONS or _groups().get(name) == "pooling":
         return _WINDOWS
     if name in _SOFTMAXES:
         return _SOFTMAX
     if name in _NORMS:
         return _NORM
-    return (_ROWS if _groups().get(name) in ("reduction", "normalisation", "pooling")
-            else _ELEMENTS)
-
-
-def _is_pooling(name: str) -> bool:
-    """By windows of one size; others are as good as sums of rows."""
-    return _groups().get(name) == "pooling" and not name.startswith("adaptive")
+    return _ROWS if _groups().get(name) in ("reduction", "normalisation") else _ELEMENTS
 
 
 class _Product(NamedTuple):
@@ -156,6 +150,7 @@ class _Windows(NamedTuple):
     width: int
     exact: bool
     last: bool
+    biased: int  # bytes
     phases: int  # kernels of a formula that it takes
     read: float  # bytes that each of these reads
 
@@ -185,10 +180,14 @@ def _windows(name: str, node: Node) -> _Windows:
     shape = _shape(result)
     places = [1] * (3 - dims) + list(shape[-dims:])
     x = value_of(given["input"])
-    further = (*places, _must_be_exact(result.device), _lies_channels_last(x), 1, _bytes([x]))
+    further: Any = (*places, _must_be_exact(result.device), _lies_channels_last(x),
+               int(_bytes([result])) if "bias" in given else 0, 1, _bytes([x]))
     if name not in CONVOLUTIONS:
-        taps = math.prod(_each(given["kernel_size"], dims))
-        form = _MAXIMA if name.startswith("max") else _AVERAGES
+        form = _MAXIMA if "max" in name else _AVERAGES
+        if "kernel_size" in given:
+            taps = math.prod(_each(given["kernel_size"], dims))
+        else:  # windows of several lengths, which are read as those along one dim are
+            taps, dims = math.prod(_shape(x)) // max(1, math.prod(shape)), 1
         return _Windows(0, 0, 0, 0, False, form, dims, 1, taps, *further)
     weight, groups = _shape(value_of(given["weight"])), _size(given.get("groups", 1))
     taps = math.prod(weight[2:])
@@ -215,7 +214,7 @@ def _ask(machine: str, by: int, kind: int, dtype: torch.dtype, bytes_: float, op
          follows: bool = False, product: _Product | _Windows | None = None,
          records: bool = False) -> float:
     return _core._estimate(machine, by, kind, FLOATS.get(dtype, "float32"), bytes_, operations,
-                           int(follows), int(records), *(map(int, product[:14]) if product else ()))
+                           int(follows), int(records), *(map(int, product[:15]) if product else ()))
 
 
 def _dtype(tensors: Sequence[Tensor]) -> torch.dtype:
@@ -231,16 +230,7 @@ def estimate_call(name: str, node: Node, parts: Sequence[Any]) -> Estimate:
     dtype = result.dtype if product else _dtype([*tensors, result])
     operations = _seen(product, result) if product else _operations(name, node)
     work = (kind, dtype, _bytes([*tensors, result]), operations, False, product)
-    return Estimate(_ask(machine, _OGIVE, *work),
-                    _ask(machine, _PYTORCH, *work) + _bias_by_pytorch(name, node))
-
-
-def _bias_by_pytorch(name: str, node: Node) -> float:
-    """Of a convolution on a GPU: a kernel of its own, behind cuDNN's."""
-    result = value_of(node)
-    if name not in CONVOLUTIONS or result.device.type != "cuda" or "bias" not in arguments_of(name, node):
-        return 0.0
-    return _ask(_machine(result.device), _PYTORCH, _ELEMENTS, result.dtype, 2 * _bytes([result]), 0.0)
+    return Estimate(_ask(machine, _OGIVE, *work), _ask(machine, _PYTORCH, *work))
 
 
 def _factors(name: str, node: Node, parts: Sequence[Any]) -> _Product | _Windows | None:
