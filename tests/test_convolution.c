@@ -85,6 +85,27 @@ static void draw(convolution *c, test_random *random)
     c->dtype = (og_dtype)test_random_below(random, 4);
 }
 
+/* One channel a filter, lines long and short, near and far taps: see cpu_window_sum.c. */
+static void draw_alone(convolution *c, test_random *random)
+{
+    int64_t channels = 1 + (int64_t)test_random_below(random, 4);
+    int64_t across = 1 + (int64_t)test_random_below(random, 9);
+    int64_t along = 1 + (int64_t)test_random_below(random, 12);
+    int64_t dilation = 1 + (int64_t)test_random_below(random, 2);
+    int64_t width = (along - 1) * dilation + 1 +
+                    (int64_t)test_random_below(random, test_random_below(random, 8) ? 40 : 3000);
+    int64_t height = across + (int64_t)test_random_below(random, 6);
+    c->tensors[0] = (guarded){.rank = 4, .shape = {2, channels, height, width}};
+    c->tensors[1] = (guarded){.rank = 4, .shape = {channels, 1, across, along}};
+    c->tensors[2] = (guarded){.rank = 1, .shape = {channels}};
+    snprintf(c->text, sizeof c->text,
+             "conv2d(x, w, b, stride=[%d, 1], padding=[%d, %d], dilation=[1, %d], groups=%d)",
+             1 + (int)test_random_below(random, 2), (int)test_random_below(random, (int)across),
+             (int)test_random_below(random, (int)(along * dilation)), (int)dilation, (int)channels);
+    c->count = 3;
+    c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
+}
+
 /* Runs and returns the results, one after the other; *plan is the caller's. */
 static unsigned char *run(const convolution *c, ogive_formula *formula,
                           const ogive_options *options, size_t *bytes, ogive_plan **plan)
@@ -177,7 +198,10 @@ static void test_convolutions(void **state)
         convolution c;
         ogive_error error;
         ogive_formula *formula, *gradient;
-        draw(&c, &random);
+        if (i % 4 == 3)
+            draw_alone(&c, &random);
+        else
+            draw(&c, &random);
         TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
         for (size_t t = 0; t < c.count; t++)
             make(&c.tensors[t], c.dtype, &random);

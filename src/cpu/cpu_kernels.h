@@ -58,6 +58,8 @@ typedef struct {
     /* Each of count elements, times times. */
     void (*repeat)(void *dst, const void *x, int64_t count, int64_t times);
     og_cpu_fold fold[OG_CPU_FOLDS];
+    /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ..., one after the other; w NULL: x[0][i] + .... */
+    void (*sum_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
     /* dst = exp(x - u(m)), blocks. */
     void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
     /* lanes[OG_LANES] = exp(x - u(*m)) of a chunk, as lanes above; the terms go to

@@ -27,8 +27,7 @@
         expression                                                                                 \
     }
 
-#define MAP_1_0(name)                                                                              \
-    MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
+#define MAP_1_0(name) MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
 #define MAP_1_1(name)                                                                              \
     MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], k0);)
 #define MAP_1_2(name)                                                                              \
@@ -79,7 +78,7 @@ ROUNDS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-                    dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);           \
+            dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);                   \
         }                                                                                          \
     }
 LOADS
@@ -100,7 +99,7 @@ LOADS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-                    dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);             \
+            dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);                     \
         }                                                                                          \
     }
 STORES
@@ -123,10 +122,9 @@ static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
             LOOP(i, fixed) r[c * fixed + i] = s[c];                                                \
         break;
     switch (times) {
-        REPEAT(2) REPEAT(3) REPEAT(4) REPEAT(8)
-    default:
-        for (int64_t c = 0; c < count; c++)
-            LOOP(i, times) r[c * times + i] = s[c];
+        REPEAT(2)
+        REPEAT(3) REPEAT(4) REPEAT(8) default : for (int64_t c = 0; c < count; c++) LOOP(i, times)
+                                                    r[c * times + i] = s[c];
     }
 #undef REPEAT
 }
@@ -202,8 +200,8 @@ static int64_t L(tree_width)(int64_t n)
             LOOP(i, 32) a[i] = OP(b[2 * i], b[2 * i + 1]);                                         \
             LOOP(i, 16) b[i] = OP(a[2 * i], a[2 * i + 1]);                                         \
             LOOP(i, 8) a[i] = OP(b[2 * i], b[2 * i + 1]);                                          \
-            *(REAL *)out = OP(OP(OP(a[0], a[1]), OP(a[2], a[3])),                                  \
-                              OP(OP(a[4], a[5]), OP(a[6], a[7])));                                 \
+            *(REAL *)out =                                                                         \
+                OP(OP(OP(a[0], a[1]), OP(a[2], a[3])), OP(OP(a[4], a[5]), OP(a[6], a[7])));        \
             return;                                                                                \
         }                                                                                          \
         for (; width > 1; width /= 2) {                                                            \
@@ -228,8 +226,7 @@ static int64_t L(tree_width)(int64_t n)
             const REAL *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride,         \
                        *f = e + stride, *g = f + stride;                                           \
             LOOP(w, width)                                                                         \
-                acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]),    \
-                            g[w]);                                                                 \
+            acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]), g[w]); \
         }                                                                                          \
         for (; steps > 0; steps--, a += stride)                                                    \
             LOOP(w, width) acc[w] = OP(acc[w], a[w]);                                              \
@@ -238,6 +235,63 @@ static int64_t L(tree_width)(int64_t n)
 FOLD(sum, ADD, -0.0)
 FOLD(max, F(og_maximum), -INFINITY)
 FOLD(min, F(og_minimum), INFINITY)
+
+/* ---- windows ---------------------------------------------------------------- */
+
+typedef REAL L(vector) __attribute__((vector_size(32), aligned(sizeof(REAL)), may_alias));
+
+/* Vectors at r[0] on, whose sums stay in registers: vectors and weighs are constants. */
+static inline __attribute__((always_inline)) void L(sum_vectors)(REAL *r, const void *const *x,
+                                                                 const REAL *w, int64_t taps,
+                                                                 int64_t at, int vectors,
+                                                                 bool weighs)
+{
+    L(vector) sums[4];
+    for (int v = 0; v < vectors; v++)
+        sums[v] = -(L(vector)){0}; /* -0, which changes no term */
+    for (int64_t t = 0; t < taps; t++) {
+        const L(vector) *from = (const void *)((const REAL *)x[t] + at);
+        for (int v = 0; v < vectors; v++) {
+            L(vector) term = from[v];
+            if (weighs)
+                term *= w[t];
+            sums[v] += term;
+        }
+    }
+    for (int v = 0; v < vectors; v++)
+        ((L(vector) *)(void *)(r + at))[v] = sums[v];
+}
+
+static inline __attribute__((always_inline)) void
+L(sum_all)(REAL *r, const void *const *x, const REAL *w, int64_t taps, int64_t n, bool weighs)
+{
+    const int64_t lanes = 32 / sizeof(REAL);
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes)
+        L(sum_vectors)(r, x, w, taps, i, 4, weighs);
+    for (; i + lanes <= n; i += lanes)
+        L(sum_vectors)(r, x, w, taps, i, 1, weighs);
+    if (i < n && n >= lanes) { /* some of the last vector once more */
+        L(sum_vectors)(r, x, w, taps, n - lanes, 1, weighs);
+        return;
+    }
+    for (; i < n; i++) {
+        REAL sum = (REAL)-0.0;
+        for (int64_t t = 0; t < taps; t++) {
+            REAL from = ((const REAL *)x[t])[i];
+            sum += weighs ? from * w[t] : from;
+        }
+        r[i] = sum;
+    }
+}
+
+static void L(sum_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n)
+{
+    if (w)
+        L(sum_all)(dst, x, w, taps, n, true);
+    else
+        L(sum_all)(dst, x, NULL, taps, n, false);
+}
 
 /* What sumexp subtracts: the greatest element, or 0 if that is infinite. */
 static inline __attribute__((always_inline)) REAL L(shift)(REAL m)
@@ -264,14 +318,16 @@ static void L(exp_lanes)(void *lanes, void *terms, const void *x, const void *m,
         acc[l] = (REAL)-0.0;
     for (e += step; i + OG_LANES <= n; i += OG_LANES, e += step) {
         const REAL *a = s + i;
-        LOOP(l, OG_LANES) {
+        LOOP(l, OG_LANES)
+        {
             e[l] = F(og_exp)(a[l] - u);
             acc[l] += e[l];
         }
     }
     const REAL *rest = s + i;
     int64_t count = n - i;
-    LOOP(l, count) {
+    LOOP(l, count)
+    {
         e[l] = F(og_exp)(rest[l] - u);
         acc[l] += e[l];
     }
@@ -305,7 +361,9 @@ static void L(exp_scale)(void *sums, const void *m, const void *greatest, bool o
 #define ROW_1_2(name) [OG_OP_##name] = {L(name##_0)},
 #define ROW_2_0(name) [OG_OP_##name] = {L(name##_0), L(name##_1), L(name##_2)},
 #define FOLD_ROW(name, neutral, empty)                                                             \
-    {neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)}
+    {                                                                                              \
+        neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)        \
+    }
 
 static const og_cpu_loops L(loops) = {
     .map =
@@ -328,6 +386,7 @@ static const og_cpu_loops L(loops) = {
     .repeat = L(repeat),
     .fold = {FOLD_ROW(sum, -0.0, 0.0), FOLD_ROW(max, -INFINITY, -INFINITY),
              FOLD_ROW(min, INFINITY, INFINITY)},
+    .sum_taps = L(sum_taps),
     .exp_below = L(exp_below),
     .exp_lanes = L(exp_lanes),
     .exp_columns = L(exp_columns),

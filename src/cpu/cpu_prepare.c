@@ -242,7 +242,7 @@ static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
             int64_t step = 1;
             while (k->many && step < OG_RUN && 2 * step * k->tile_rows <= block)
                 step *= 2;
-            program->outer_step = program->only_loads ? OG_RUN : step;
+            program->outer_step = program->only_loads || program->window_sum.is ? OG_RUN : step;
         }
 }
 
@@ -409,7 +409,8 @@ static int64_t count_block(const og_cpu_kernel *k)
     int64_t steps = 1;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++)
-            if (!k->passes[p].elements[aliased]->only_loads)
+            if (!k->passes[p].elements[aliased]->only_loads &&
+                !k->passes[p].elements[aliased]->window_sum.is)
                 steps = og_max(steps, k->passes[p].elements[aliased]->outer_step);
     return steps * k->tile_rows;
 }

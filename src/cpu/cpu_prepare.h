@@ -128,6 +128,13 @@ typedef struct {
     size_t partials;     /* offset in the tile's memory */
 } og_cpu_reduction;
 
+/* cpu_window_sum.c: the sum of what an access sees, or of that times another. */
+typedef struct {
+    bool is;
+    int32_t x, w; /* accesses; w -1: none */
+    const og_cpu_loops *loops;
+} og_cpu_window_sum;
+
 typedef struct {
     og_cpu_step *steps;
     int32_t step_count;
@@ -145,8 +152,9 @@ typedef struct {
     int32_t sliced; /* pointwise: a step between whose slices late memory is fetched, or -1 */
     int32_t late[OG_CPU_LATE]; /* contiguous accesses that only later steps touch */
     int32_t late_count;
-    bool only_loads;    /* no steps: reductions read memory themselves */
-    int64_t outer_step; /* columns: steps along outer of a piece */
+    bool only_loads;              /* no steps: reductions read memory themselves */
+    og_cpu_window_sum window_sum; /* columns: takes the place of steps and reductions */
+    int64_t outer_step;           /* columns: steps along outer of a piece */
 } og_cpu_program;
 
 typedef struct {
@@ -250,6 +258,9 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_kernels *kernels, const og_cpu_geometry *elements,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
+
+/* cpu_window_sum.c: sets program->window_sum, if it is one. */
+void og_cpu_find_window_sum(og_cpu_program *program);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

@@ -269,6 +269,12 @@ void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og
     }
 }
 
+void og_cpu_run_window_sum(og_cpu_worker *w, const og_cpu_program *program,
+                           const og_cpu_piece *piece)
+{
+    og_cpu_sum_windows(w, program, piece, level_of(w, &program->reductions[0], 0));
+}
+
 void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,
                     int64_t part, int64_t step, int64_t steps, int64_t width, bool last)
 {

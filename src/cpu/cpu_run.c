@@ -232,6 +232,10 @@ static void run_runs(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pie
         for (int64_t at = 0; at < steps; at += program->outer_step) {
             piece.outer = begin + run + at;
             piece.outer_count = og_min(program->outer_step, steps - at);
+            if (program->window_sum.is) {
+                og_cpu_run_window_sum(w, program, &piece);
+                continue;
+            }
             move_stages(w, program, stages, at * piece.inner_count);
             og_cpu_run_program(w, program, &piece);
             og_cpu_reduce_run(w, program, &piece, at);
