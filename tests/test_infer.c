@@ -20,11 +20,15 @@ static int read_inputs(const char *text, og_input_type *inputs)
         assert_true(count < MOST_INPUTS);
         og_input_type *input = &inputs[count];
         size_t length = strcspn(c, "(");
-        for (int d = 0; d < OG_FLOAT_COUNT; d++) {
+        bool is_known = false;
+        for (int d = 0; d < OG_DTYPE_COUNT; d++) {
             if (!strncmp(og_dtype_name((og_dtype)d), c, length) &&
-                !og_dtype_name((og_dtype)d)[length])
+                !og_dtype_name((og_dtype)d)[length]) {
                 input->dtype = (og_dtype)d;
+                is_known = true;
+            }
         }
+        assert_true(is_known);
         for (c += length + 1; *c != ')'; c += *c == ',') {
             char *end;
             input->shape[input->rank++] = strtoll(c, &end, 10);
@@ -106,6 +110,21 @@ static const struct {
     {"where(x > 0, 1.0, 0) * x", "float16(2)", "float32 (2,)"},
     {"x * 2.5, where(x > 0, x, 1.0)", "int64(2)", "float32 (2,), float32 (2,)"},
     {"where(x > 0, 1, 0) * y", "float16() float16(2)", "float16 (2,)"},
+    {"x * (where(x > 0, 1, 0) / 2), x * (1 / where(x > 0, 1, 2))", "float16(2)",
+     "float32 (2,), float32 (2,)"},
+    {"x * where(x > 0, 2, 1) ** 1.5, x * where(x > 0, 2, 1) ** 3.0, x * where(x > 0, 2, 1) ** 2",
+     "float16(2)", "float32 (2,), float32 (2,), float16 (2,)"},
+    {"x * xlogy(where(x > 0, 1, 0), where(x > 0, 2, 1))", "float16(2)", "float32 (2,)"},
+    {"x * clamp(where(x > 0, 2, 1), 0.5, 1.5), x * clamp(where(x > 0, 2, 1), 0, 1)", "float16(2)",
+     "float32 (2,), float16 (2,)"},
+    {"x * exp(where(x > 0, 2, 1)), x * -where(x > 0, 2, 1)", "float16(2)",
+     "float32 (2,), float16 (2,)"},
+    {"x * sum(where(x > 0, 1, 0), 1, keepdim=true), x * mean(where(x > 0, 1, 0), 1, true)",
+     "float16(2,3)", "float16 (2, 3), float32 (2, 3)"},
+    {"x * transpose(where(x > 0, 1, 0), 0, 1), x * narrow(where(x > 0, 1, 0), 0, 0, 2)",
+     "float16(2,2)", "float16 (2, 2), float16 (2, 2)"},
+    {"x + where(x > 0, 1, 0)", "int64(2)",
+     "dtype 2: +: computing with int64 is not supported; cast it first, as in float32(x)"},
     {"where(1 < 2, x, 0)", "float16(2)", "float16 (2,)"},
     {"x * where(1 < 2, 3, 4)", "float16(2)", "float16 (2,)"},
     {"where(x > 0, y, z)", "float32(2) float32(3) float32(3)",

@@ -252,7 +252,8 @@ static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inpu
     if (!plan->backend->has_streams && options && options->cuda_arch)
         OG_FAIL(error, OGIVE_ARGUMENT, -1,
                 "options.cuda_arch is '%s', but the tensors are on the CPU", options->cuda_arch);
-    if (!plan->backend->has_streams && options && options->precision == OGIVE_TF32)
+    if (!plan->backend->has_streams && options && options->precision == OGIVE_TF32 &&
+        og_plan_has_products(&plan->plan))
         OG_FAIL(
             error, OGIVE_UNSUPPORTED, -1,
             "the precision is tf32, but the tensors are on the CPU: expected a GPU from sm_80 on");

@@ -144,9 +144,9 @@ static struct {
     /* The region; workers read it only while they are part of it. */
     alignas(64) void (*body)(void *context, int thread, int threads);
     void *context;
-    int threads; /* as the caller asked */
-    int active;  /* of these, the ones with a thread of their own */
-    bool spin;
+    int threads;      /* as the caller asked */
+    int active;       /* of these, the ones with a thread of their own */
+    atomic_bool spin; /* workers read it at any time */
 
     alignas(64) _Atomic uint32_t pending; /* workers still at it */
     worker workers[OG_MAX_THREADS];       /* [t - 1] is thread t */
@@ -194,6 +194,11 @@ static void start_children(int t)
         start_worker(&pool.workers[i - 1]);
 }
 
+static bool may_spin(void)
+{
+    return atomic_load_explicit(&pool.spin, memory_order_relaxed);
+}
+
 /* Takes the work of w, which is the worker's or, before that has begun it, the caller's. */
 static bool take_work(worker *w)
 {
@@ -203,10 +208,10 @@ static bool take_work(worker *w)
 }
 
 /* False: it is to end. */
-static bool wait_for_work(worker *w, bool spin)
+static bool wait_for_work(worker *w)
 {
     while (!take_work(w)) {
-        if (!spin || !spin_until(&w->state, WORKER_IDLE, false)) {
+        if (!may_spin() || !spin_until(&w->state, WORKER_IDLE, false)) {
             uint32_t idle = WORKER_IDLE;
             atomic_compare_exchange_strong_explicit(&w->state, &idle, WORKER_ASLEEP,
                                                     memory_order_acq_rel, memory_order_acquire);
@@ -223,10 +228,8 @@ static bool wait_for_work(worker *w, bool spin)
 static void *run_worker(void *argument)
 {
     worker *w = argument;
-    bool spin = true;
-    while (wait_for_work(w, spin)) {
+    while (wait_for_work(w)) {
         start_children(w->number);
-        spin = pool.spin;
         og_cpu_float_enter(); /* nobody's state: a worker inherits its maker's at birth */
         pool.body(pool.context, w->number, pool.threads);
         uint32_t left = atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_acq_rel);
@@ -250,8 +253,10 @@ static void take_back(void)
 
 static void wait_for_workers(void)
 {
-    if (pool.spin && spin_until(&pool.pending, 0, true))
+    take_back();
+    if (may_spin() && spin_until(&pool.pending, 0, true))
         return;
+    take_back(); /* from those whose parents were late */
     uint32_t left = atomic_fetch_or_explicit(&pool.pending, CALLER_ASLEEP, memory_order_acq_rel) |
                     CALLER_ASLEEP;
     while (left != CALLER_ASLEEP) {
@@ -359,12 +364,11 @@ void og_cpu_parallel(int threads, void (*body)(void *context, int thread, int th
         pool.context = context;
         pool.threads = threads;
         pool.active = done;
-        pool.spin = done <= pool.cores;
+        atomic_store_explicit(&pool.spin, done <= pool.cores, memory_order_relaxed);
         avoid_core(sched_getcpu(), done - 1);
         atomic_store_explicit(&pool.pending, (uint32_t)(done - 1), memory_order_relaxed);
         start_children(0);
         body(context, 0, threads);
-        take_back();
         wait_for_workers();
         atomic_store_explicit(&pool.busy, false, memory_order_release);
     }

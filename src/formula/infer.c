@@ -52,7 +52,10 @@ static void promote_types(const og_typed *a, const og_typed *b, og_typed *out)
     out->is_real = a->is_real || b->is_real;
     bool a_float = og_dtype_is_float(a->dtype), b_float = og_dtype_is_float(b->dtype);
     if (!a_float || !b_float) {
-        const og_typed *real = a_float && !a->is_number ? a : b_float && !b->is_number ? b : NULL;
+        /* What is chosen of integers is none of the floats that decide. */
+        const og_typed *real = a_float && get_class(a) > 1   ? a
+                               : b_float && get_class(b) > 1 ? b
+                                                             : NULL;
         out->dtype = real ? real->dtype : out->is_real ? OG_FLOAT32 : a_float ? b->dtype : a->dtype;
         return;
     }
@@ -174,8 +177,8 @@ static void take_type(const og_node *node, const og_typed *types, og_typed *out)
     out->rank = a->rank;
     memcpy(out->shape, a->shape, sizeof out->shape);
     out->is_number = a->is_number;
-    out->is_real = a->is_real || og_op_gives_floats(node->op);
-    out->is_weak = a->is_weak && !og_op_gives_floats(node->op);
+    out->is_real = a->is_real;
+    out->is_weak = a->is_weak;
     if (a->is_number)
         out->number = og_function_value(node->op, &a->number, node->numbers);
 }
@@ -183,7 +186,11 @@ static void take_type(const og_node *node, const og_typed *types, og_typed *out)
 /* Some functions give floats whatever they are given: PyTorch's default type, of integers. */
 static void make_float(const og_node *node, og_typed *out)
 {
-    if (!og_dtype_is_float(out->dtype) && (node->is_real || og_op_gives_floats(node->op)))
+    if (!node->is_real && !og_op_gives_floats(node->op))
+        return;
+    out->is_real = true;
+    out->is_weak = false;
+    if (!og_dtype_is_float(out->dtype))
         out->dtype = OG_FLOAT32;
 }
 
@@ -214,7 +221,6 @@ static ogive_status infer_binary(const og_graph *graph, const og_node *node, con
     if (og_function_of(node->op)->kind == OG_MASKING && !og_dtype_is_float(out->dtype))
         OG_TRY(compare_integers(graph, node, a, b, out, error));
     make_float(node, out);
-    out->is_real |= og_op_gives_floats(node->op);
     if (node->keeps_type)
         out->dtype = a->dtype;
     OG_TRY(og_infer_float(graph, node, out, error));
@@ -309,6 +315,7 @@ static ogive_status infer_reduction(const og_graph *graph, const og_node *node,
     OG_TRY(og_infer_float(graph, node, input, error));
     OG_TRY(og_infer_reduced(graph, node, input, &out->reduced, error));
     out->dtype = input->dtype;
+    out->is_weak = input->is_weak;
     bool is_empty = false;
     for (int d = 0; d < input->rank; d++) {
         bool is_reduced = out->reduced >> d & 1;
@@ -345,6 +352,7 @@ static ogive_status infer_swap(const og_graph *graph, const og_node *node, const
     const og_typed *input = &types[node->args[0]];
     char shape[OG_SHAPE_TEXT];
     out->dtype = input->dtype;
+    out->is_weak = input->is_weak;
     out->rank = input->rank;
     memcpy(out->shape, input->shape, sizeof out->shape);
     if (node->op == OG_OP_transpose) {

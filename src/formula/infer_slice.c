@@ -68,6 +68,7 @@ ogive_status og_infer_slice(const og_graph *graph, const og_node *node, const og
     OG_TRY(check_slice(graph, node, whole, error));
     og_slice slice = og_slice_of(node, whole);
     out->dtype = input->dtype;
+    out->is_weak = input->is_weak;
     out->rank = input->rank;
     memcpy(out->shape, input->shape, sizeof out->shape);
     out->shape[slice.dim] = back ? whole->shape[slice.dim] : slice.length;

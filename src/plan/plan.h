@@ -306,6 +306,15 @@ typedef struct {
     bool *may_alias;        /* [output * input_count + input]: in place is legal */
 } og_plan;
 
+/* Does the plan multiply matrices, or convolve? */
+static inline bool og_plan_has_products(const og_plan *plan)
+{
+    for (int32_t i = 0; i < plan->kernel_count; i++)
+        if (plan->kernels[i].product_count)
+            return true;
+    return false;
+}
+
 /* Kernel index as text, for explain and golden tests; inputs by names, if not NULL. */
 void og_kernel_print(const og_plan *plan, int32_t index, const char *const *names, og_text *text);
 

@@ -617,6 +617,12 @@ def test_precision(data, formulas):
     if x.device.type == "cpu":
         with pytest.raises(NotImplementedError, match="tf32, but the tensors are on the CPU"):
             ot.Formula("x @ x", precision="tf32")(x)
+        try:  # what multiplies nothing has no precision, and products are left to PyTorch
+            ot.set_precision("tf32")
+            torch.testing.assert_close(ot.softmax(x, 1), torch.softmax(x, 1))
+            check(lambda x: torch.sigmoid(x @ x) * 2, x, grad=False)
+        finally:
+            ot.set_precision(None)
     with pytest.raises(ValueError, match="'strict', 'tf32' or None"):
         ot.set_precision("highest")
 

@@ -180,8 +180,9 @@ def _windows(name: str, node: Node) -> _Windows:
     shape = _shape(result)
     places = [1] * (3 - dims) + list(shape[-dims:])
     x = value_of(given["input"])
-    further: Any = (*places, _must_be_exact(result.device), _lies_channels_last(x),
-               int(_bytes([result])) if "bias" in given else 0, 1, _bytes([x]))
+    further: Any = (*places, _must_be_exact(result.device),
+                    _lies_channels_last(x) or _lies_channels_last(result),
+                    int(_bytes([result])) if "bias" in given else 0, 1, _bytes([x]))
     if name not in CONVOLUTIONS:
         form = _MAXIMA if "max" in name else _AVERAGES
         if "kernel_size" in given:

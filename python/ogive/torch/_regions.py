@@ -182,6 +182,8 @@ def _why_not_product(name: str, node: Node, parts: list[Part]) -> str | None:
     if estimate_call(name, node, parts).ours == 0:
         return f"formulas were not measured to compute such a {what} faster"
     value = value_of(node)
+    if value.device.type == "cpu" and precision() == "tf32":
+        return "the precision is tf32, which CPUs do not have"
     if value.device.type == "cuda" and value.dtype != torch.float32 and _requires_grad(node):
         return "gradients of products of half types take longer as formulas on a GPU"
     return None
@@ -411,11 +413,15 @@ class Analysis:
         rest.find_outputs(self.parts)
         if not rest.outputs:
             return False
-        rest.write(self.parts)
-        ours = estimate_formula(rest.text, rest.inputs, [n for n in rest.nodes if n not in rest.kept],
-                                self.names, self.parts, False)
+        try:
+            rest.write(self.parts)
+            ours = estimate_formula(rest.text, rest.inputs,
+                                    [n for n in rest.nodes if n not in rest.kept],
+                                    self.names, self.parts, False)
+        except (ValueError, TypeError, NotImplementedError):  # only the whole is a formula
+            return False
         theirs = self._with_gradients(add_estimates([self.estimates[n] for n in apart]), apart).theirs
-        return 0 < ours and ours + theirs < region.estimate.ours
+        return 0 < ours and 0 < theirs and ours + theirs < region.estimate.ours
 
     def _why_not(self, region: Region, autocasts: dict[Node, Any]) -> str | None:
         if all(self.names[node] in _NO_WORK for node in region.nodes):

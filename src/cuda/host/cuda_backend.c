@@ -177,7 +177,7 @@ static ogive_status prepare_state(const og_plan *plan, const ogive_options *opti
 {
     OG_TRY(choose_device(options, s, error));
     OG_TRY(read_wishes(options, &s->wishes, error));
-    if (s->wishes.tf32 && s->limits.arch < 80)
+    if (s->wishes.tf32 && s->limits.arch < 80 && og_plan_has_products(plan))
         OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
                 "the precision is tf32, but the GPU is sm_%d: expected sm_80 or later",
                 (int)s->limits.arch);
