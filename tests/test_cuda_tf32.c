@@ -91,12 +91,14 @@ static void check_product(const sizes_of *of, const char *text, test_random *ran
     fill_normal(x, (int64_t)(rows * k), random);
     fill_normal(w, of->batch * of->n * of->k, random);
     TEST_OK(run(of, text, &options, x, w, y, &error), error);
-    check_sums(of, x, w, y);
+    if (device_computes())
+        check_sums(of, x, w, y);
     const size_t row = (size_t)of->m - 1; /* of the first product, alone */
     sizes_of one = *of;
     one.batch = one.m = 1;
     TEST_OK(run(&one, text, &options, x + row * k, w, alone, &error), error);
-    assert_memory_equal(alone, y + row * n, n * 4);
+    if (device_computes())
+        assert_memory_equal(alone, y + row * n, n * 4);
     free(x);
     free(w);
     free(y);
@@ -139,6 +141,8 @@ static void test_special(void **unused)
     x[K + 3] = NAN;
     w[2 * K + 5] = INFINITY;
     TEST_OK(run(&of, "linear(x, w)", &options, x, w, y, &error), error);
+    if (!device_computes())
+        return;
     assert_true(isnan(y[N]) && isnan(y[N + 2]) && isnan(y[2]) && y[0] == 0);
     for (int i = 2 * N; i < M * N; i++) {
         double sum = 0;
