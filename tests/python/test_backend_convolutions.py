@@ -298,8 +298,8 @@ def test_without_tf32(monkeypatch):
     """cuDNN takes longer, and more is taken."""
     shapes = [((8, 64, 512, 256), FLOAT, False), ((128, 64, 5, 7), FLOAT, False)]
     for allowed, taken in (True, False), (False, True):
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
-        analysis = regions_of(lambda x, w: F.conv2d(x, w), *shapes, monkeypatch=monkeypatch)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+            analysis = regions_of(lambda x, w: F.conv2d(x, w), *shapes, monkeypatch=monkeypatch)
         assert bool(analysis.regions) == taken
 
 
