@@ -49,11 +49,12 @@ static bool sees_neighbours(const og_cpu_access *x)
     return stride == 1 && moving <= 1;
 }
 
-/* Does a step read the type that it computes in, from memory? */
+/* Does a step read blocks of the type that it computes in, from memory? */
 static bool reads_own_type(const og_cpu_program *program, const og_cpu_step *step, size_t bytes)
 {
     const og_dtype own = bytes == sizeof(double) ? OG_FLOAT64 : OG_FLOAT32;
-    return program->accesses[step->access].buffer >= 0 &&
+    return (step->kind == OG_CPU_SEE || step->kind == OG_CPU_LOAD) &&
+           program->accesses[step->access].buffer >= 0 &&
            step->run.load == step->loops->load[own] && !step->one;
 }
 
@@ -85,11 +86,12 @@ static bool find_weights(const og_cpu_program *program, og_cpu_direct *to)
 void og_cpu_find_window_sum(og_cpu_program *program)
 {
     const og_cpu_reduction *r = program->reductions;
-    const og_cpu_step *last = &program->steps[program->step_count - 1], *x = NULL;
+    const og_cpu_step *x = NULL;
     og_cpu_direct w = {-1, -1};
     if (program->reduction_count != 1 || r->is_sumexp || r->fold != OG_CPU_SUM || r->strided ||
         program->stage_count || program->kept_count || !program->step_count)
         return;
+    const og_cpu_step *last = &program->steps[program->step_count - 1];
     bool is = last->dst == r->source, weighs = last->kind == OG_CPU_MAP;
     for (int32_t i = 0; i < program->step_count; i++) {
         const og_cpu_step *step = &program->steps[i];
@@ -117,10 +119,11 @@ typedef struct {
     const char *memory, *w_memory;
     size_t bytes;   /* of an element */
     int32_t moving; /* the window that moves along lines, or -1 */
-    int64_t least,
-        span; /* the places of its taps begin there, and so many elements are seen from them */
+    int64_t least;  /* the first of the places of its taps */
+    int64_t span;   /* from there to the last one */
     int64_t taps, rows;
-    int64_t weights_of; /* the share of w of the lines that weights[] are of; -1: none */
+    bool has_weights;
+    int64_t weights_of; /* the share of w of the lines that weights[] are of */
     union {
         float f32[OG_RUN];
         double f64[OG_RUN];
@@ -215,8 +218,9 @@ static const char *find_row(const window_sums *s, const og_cpu_loops *loops, con
 /* Weights of a line's taps; most lines have those of the one before. */
 static void find_weights_of(window_sums *s, const share *line)
 {
-    if (!s->w || s->weights_of == line->w)
+    if (!s->w || (s->has_weights && s->weights_of == line->w))
         return;
+    s->has_weights = true;
     s->weights_of = line->w;
     for (int64_t t = 0; t < s->taps; t++) {
         const int64_t at = line->w + s->tap[t].w;
@@ -256,7 +260,7 @@ void og_cpu_sum_windows(const og_cpu_worker *w, const og_cpu_program *program,
     s.w = of->w < 0 ? NULL : &program->accesses[of->w];
     s.memory = og_cpu_find_buffer(w->job, s.x->buffer);
     s.w_memory = s.w ? og_cpu_find_buffer(w->job, s.w->buffer) : NULL;
-    s.weights_of = -1;
+    s.has_weights = false;
     s.bytes = program->reductions[0].bytes;
     s.taps = piece->outer_count;
     s.rows = 0;
