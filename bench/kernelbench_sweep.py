@@ -15,16 +15,17 @@ its greatest element, of ogive and of eager with TF32. Inputs are KernelBench's 
 --record appends JSON lines.
 """
 import argparse
+import functools
 import importlib.util
 import json
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import time
 import warnings
 
+import timing
 import torch
 
 import ogive.torch as ot
@@ -39,26 +40,6 @@ def load(path):
         inputs = [each.cuda() if torch.is_tensor(each) else each for each in module.get_inputs()]
         model = module.Model(*module.get_init_inputs()).cuda()
     return model, inputs
-
-
-def medians(calls, inputs, rounds=9, seconds=0.15):
-    cache = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    times = {name: [] for name in calls}
-    for call in calls.values():
-        call(*inputs)
-    begin = time.monotonic()
-    for done in range(rounds):
-        if done >= 5 and time.monotonic() - begin > seconds:
-            break
-        for name, call in calls.items():
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            cache.zero_()
-            first.record()
-            call(*inputs)
-            last.record()
-            last.synchronize()
-            times[name].append(first.elapsed_time(last))
-    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def distance(got, want):
@@ -97,7 +78,9 @@ def run(path, options):
         calls["inductor"] = torch.compile(model)
     if options.float32:
         calls["float32"] = lambda *given: exactly(model, given)
-    row.update(medians(calls, inputs))
+    row.update(timing.medians(timing.on_gpu(
+        {name: functools.partial(call, *inputs) for name, call in calls.items()},
+        rounds=9, seconds=0.15, least=5)))
     return row
 
 

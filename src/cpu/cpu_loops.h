@@ -27,7 +27,8 @@
         expression                                                                                 \
     }
 
-#define MAP_1_0(name) MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
+#define MAP_1_0(name)                                                                              \
+    MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
 #define MAP_1_1(name)                                                                              \
     MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], k0);)
 #define MAP_1_2(name)                                                                              \
@@ -78,7 +79,7 @@ ROUNDS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-            dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);                   \
+                    dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);           \
         }                                                                                          \
     }
 LOADS
@@ -99,7 +100,7 @@ LOADS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-            dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);                     \
+                    dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);             \
         }                                                                                          \
     }
 STORES
@@ -122,9 +123,10 @@ static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
             LOOP(i, fixed) r[c * fixed + i] = s[c];                                                \
         break;
     switch (times) {
-        REPEAT(2)
-        REPEAT(3) REPEAT(4) REPEAT(8) default : for (int64_t c = 0; c < count; c++) LOOP(i, times)
-                                                    r[c * times + i] = s[c];
+        REPEAT(2) REPEAT(3) REPEAT(4) REPEAT(8)
+    default:
+        for (int64_t c = 0; c < count; c++)
+            LOOP(i, times) r[c * times + i] = s[c];
     }
 #undef REPEAT
 }
@@ -200,8 +202,8 @@ static int64_t L(tree_width)(int64_t n)
             LOOP(i, 32) a[i] = OP(b[2 * i], b[2 * i + 1]);                                         \
             LOOP(i, 16) b[i] = OP(a[2 * i], a[2 * i + 1]);                                         \
             LOOP(i, 8) a[i] = OP(b[2 * i], b[2 * i + 1]);                                          \
-            *(REAL *)out =                                                                         \
-                OP(OP(OP(a[0], a[1]), OP(a[2], a[3])), OP(OP(a[4], a[5]), OP(a[6], a[7])));        \
+            *(REAL *)out = OP(OP(OP(a[0], a[1]), OP(a[2], a[3])),                                  \
+                              OP(OP(a[4], a[5]), OP(a[6], a[7])));                                 \
             return;                                                                                \
         }                                                                                          \
         for (; width > 1; width /= 2) {                                                            \
@@ -226,7 +228,8 @@ static int64_t L(tree_width)(int64_t n)
             const REAL *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride,         \
                        *f = e + stride, *g = f + stride;                                           \
             LOOP(w, width)                                                                         \
-            acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]), g[w]); \
+                acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]),    \
+                            g[w]);                                                                 \
         }                                                                                          \
         for (; steps > 0; steps--, a += stride)                                                    \
             LOOP(w, width) acc[w] = OP(acc[w], a[w]);                                              \
@@ -318,16 +321,14 @@ static void L(exp_lanes)(void *lanes, void *terms, const void *x, const void *m,
         acc[l] = (REAL)-0.0;
     for (e += step; i + OG_LANES <= n; i += OG_LANES, e += step) {
         const REAL *a = s + i;
-        LOOP(l, OG_LANES)
-        {
+        LOOP(l, OG_LANES) {
             e[l] = F(og_exp)(a[l] - u);
             acc[l] += e[l];
         }
     }
     const REAL *rest = s + i;
     int64_t count = n - i;
-    LOOP(l, count)
-    {
+    LOOP(l, count) {
         e[l] = F(og_exp)(rest[l] - u);
         acc[l] += e[l];
     }
@@ -361,9 +362,7 @@ static void L(exp_scale)(void *sums, const void *m, const void *greatest, bool o
 #define ROW_1_2(name) [OG_OP_##name] = {L(name##_0)},
 #define ROW_2_0(name) [OG_OP_##name] = {L(name##_0), L(name##_1), L(name##_2)},
 #define FOLD_ROW(name, neutral, empty)                                                             \
-    {                                                                                              \
-        neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)        \
-    }
+    {neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)}
 
 static const og_cpu_loops L(loops) = {
     .map =

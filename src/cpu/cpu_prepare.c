@@ -233,6 +233,12 @@ static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kerne
         (k->tile_count < k->threads || (k->tile_count < 4 * k->threads && k->part_count >= 8));
 }
 
+/* Are there no blocks between its steps? Then a piece can be a whole run. */
+static bool has_no_blocks(const og_cpu_program *program)
+{
+    return program->only_loads || program->window_sum.is;
+}
+
 /* Steps along outer of a piece: divides a run, so that no piece crosses its end. */
 static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
 {
@@ -242,7 +248,7 @@ static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
             int64_t step = 1;
             while (k->many && step < OG_RUN && 2 * step * k->tile_rows <= block)
                 step *= 2;
-            program->outer_step = program->only_loads || program->window_sum.is ? OG_RUN : step;
+            program->outer_step = has_no_blocks(program) ? OG_RUN : step;
         }
 }
 
@@ -409,8 +415,7 @@ static int64_t count_block(const og_cpu_kernel *k)
     int64_t steps = 1;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++)
-            if (!k->passes[p].elements[aliased]->only_loads &&
-                !k->passes[p].elements[aliased]->window_sum.is)
+            if (!has_no_blocks(k->passes[p].elements[aliased]))
                 steps = og_max(steps, k->passes[p].elements[aliased]->outer_step);
     return steps * k->tile_rows;
 }

@@ -132,7 +132,6 @@ typedef struct {
 typedef struct {
     bool is;
     int32_t x, w; /* accesses; w -1: none */
-    const og_cpu_loops *loops;
 } og_cpu_window_sum;
 
 typedef struct {

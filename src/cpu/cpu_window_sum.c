@@ -104,7 +104,7 @@ void og_cpu_find_window_sum(og_cpu_program *program)
     if (weighs && (!find_weights(program, &w) || !multiplies(last, x->dst, w.place) ||
                    last_stride(&program->accesses[w.access].axes[OG_CPU_INNER]) != 0))
         return;
-    program->window_sum = (og_cpu_window_sum){true, x->access, w.access, x->loops};
+    program->window_sum = (og_cpu_window_sum){true, x->access, w.access};
 }
 
 /* ---- lines --------------------------------------------------------------------- */
@@ -272,6 +272,6 @@ void og_cpu_sum_windows(const og_cpu_worker *w, const og_cpu_program *program,
         count = find_count(&s, piece->inner + i, piece->inner_count - i);
         add_axis(&s, OG_CPU_BASE, piece->base, &line);
         add_axis(&s, OG_CPU_INNER, piece->inner + i, &line);
-        sum_line(&s, of->loops, &line, count, sums + (size_t)i * s.bytes);
+        sum_line(&s, program->reductions[0].loops, &line, count, sums + (size_t)i * s.bytes);
     }
 }

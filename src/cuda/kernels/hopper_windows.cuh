@@ -295,9 +295,11 @@ OG_KERNEL(og_redo_windows, 256)
             uint32_t marks = og_is_there(a, tile, at, 8 * second)
                                  ? og_find_marks(a, item, thread, second, tile)
                                  : 0;
-            if (!og_redoes_all(a))
+            if (!og_redoes_all(a)) {
                 og_redo_marks(a, tile, n, marks);
-            for (; og_redoes_all(a) && marks; marks &= marks - 1) {
+                continue;
+            }
+            for (; marks; marks &= marks - 1) { /* all of them: a thread each */
                 const og_index m = tile.m + og_find_marked_row(marks, lane);
                 og_finish_left(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
             }
