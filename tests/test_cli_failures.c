@@ -7,7 +7,8 @@
  * that fail (CMakeLists.txt): those that the command and the library call, jansson's allocations
  * among them.
  *
- * N is drawn at random, MOST times for a command; OGIVE_TEST_FULL=1 tries every N.
+ * N is the last, which ends a text of --json, and then drawn at random, MOST times for a command;
+ * OGIVE_TEST_FULL=1 tries every N.
  */
 #include "test.h"
 
@@ -52,7 +53,6 @@ WRAP(void *, realloc, (void *old, size_t bytes), (old, bytes), false, ENOMEM, NU
 WRAP(void *, aligned_alloc, (size_t a, size_t bytes), (a, bytes), false, ENOMEM, NULL)
 WRAP(char *, strdup, (const char *text), (text), false, ENOMEM, NULL)
 WRAP(char *, strndup, (const char *text, size_t n), (text, n), false, ENOMEM, NULL)
-WRAP(FILE *, open_memstream, (char **text, size_t *n), (text, n), false, ENOMEM, NULL)
 WRAP(char *, realpath, (const char *path, char *out), (path, out), false, ENOMEM, NULL)
 WRAP(ssize_t, write, (int fd, const void *from, size_t n), (fd, from, n), true, ENOSPC, -1)
 WRAP(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n), true, EIO, -1)
@@ -72,6 +72,43 @@ int __wrap_open(const char *path, int flags, mode_t mode)
         return __real_open(path, flags, mode);
     errno = EMFILE;
     return -1;
+}
+
+/* A stream in memory, and where its text and the text's length go. glibc 2.36 allocates the text once
+ * more when the stream is closed; where that fails there is none, and fclose() returns 0. */
+static struct {
+    FILE *stream;
+    char **text;
+    size_t *length;
+} in_memory;
+
+FILE *__real_open_memstream(char **text, size_t *length);
+FILE *__wrap_open_memstream(char **text, size_t *length);
+FILE *__wrap_open_memstream(char **text, size_t *length)
+{
+    if (fails(false)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    in_memory.text = text;
+    in_memory.length = length;
+    return in_memory.stream = __real_open_memstream(text, length);
+}
+
+int __real_fclose(FILE *stream);
+int __wrap_fclose(FILE *stream);
+int __wrap_fclose(FILE *stream)
+{
+    bool loses = stream == in_memory.stream && fails(false);
+    int status = __real_fclose(stream);
+    if (stream == in_memory.stream)
+        in_memory.stream = NULL;
+    if (loses) {
+        free(*in_memory.text);
+        *in_memory.text = NULL;
+        *in_memory.length = 0;
+    }
+    return status;
 }
 
 /* ---- runs --------------------------------------------------------------------------- */
@@ -268,7 +305,7 @@ static void try_all(bool files, bool onwards)
                 try_case(&cases[i], at, &want);
         else
             for (long n = 0; n < most; n++)
-                try_case(&cases[i], 1 + test_random_below(&random, calls), &want);
+                try_case(&cases[i], n ? 1 + test_random_below(&random, calls) : calls, &want);
         end_outcome(&want);
     }
 }
