@@ -208,20 +208,31 @@ static void test_long_formulas(void **state)
     free(results);
 }
 
-/* A file for PyTorch of more numbers than a kernel takes is refused before it is written. */
-static void test_many_numbers_in_a_file(void **state)
+/* A file for PyTorch of more numbers than a kernel takes, or of more names than it may have, is
+ * refused before it is written; the latter before anything is planned. */
+static void test_long_formulas_in_a_file(void **state)
 {
     (void)state;
-    char *text = repeat("x", "+x*#.5", 20000, "");
-    ogive_formula *formula = make(text);
-    size_t length;
-    double start = process_seconds();
-    assert_int_equal(ogive_formula_pytorch(formula, NULL, 0, NULL, NULL, 0, &length, &error),
-                     OGIVE_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "4096 bytes of arguments"));
-    assert_true(TEST_SANITIZED || process_seconds() - start < 6);
-    ogive_formula_release(formula);
-    free(text);
+    static const struct {
+        const char *first, *format, *last, *message;
+        int count;
+        double seconds;
+    } cases[] = {
+        {"x", "+x*#.5", "", "4096 bytes of arguments", 4000, 6},
+        {"x0=x;", "x#=softmax(x$,1);", "x999", "at most 256 names", 1000, 0.5},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        char *text = repeat(cases[i].first, cases[i].format, cases[i].count, cases[i].last);
+        ogive_formula *formula = make(text);
+        size_t length;
+        double start = process_seconds();
+        assert_int_equal(ogive_formula_pytorch(formula, NULL, 0, NULL, NULL, 0, &length, &error),
+                         OGIVE_UNSUPPORTED);
+        assert_non_null(strstr(error.message, cases[i].message));
+        assert_true(TEST_SANITIZED || process_seconds() - start < cases[i].seconds);
+        ogive_formula_release(formula);
+        free(text);
+    }
 }
 
 /* What is cut into several kernels has the bits of its parts, one after the other. */
@@ -369,7 +380,7 @@ int main(void)
         cmocka_unit_test(test_stride_of_one_element),
         cmocka_unit_test(test_sums_over_huge_product),
         cmocka_unit_test(test_long_formulas),
-        cmocka_unit_test(test_many_numbers_in_a_file),
+        cmocka_unit_test(test_long_formulas_in_a_file),
         cmocka_unit_test(test_long_chain_bits),
         cmocka_unit_test(test_text_in_any_rounding_mode),
         cmocka_unit_test(test_small_stack),

@@ -25,6 +25,7 @@ typedef struct {
     const char **owners;    /* [input] "self.fc.weight"; of an argument itself */
     const char **cpp_names; /* [input of the gradient] "x_" */
     bool *is_number;        /* [input] */
+    og_text plain;          /* the formula in Python */
     og_pytorch_sizes sizes;
     og_graph gradient_graph;
     og_pytorch_program forward, backward;
@@ -238,12 +239,15 @@ static ogive_status find_units(file *f, const og_graph *graph, const og_pytorch_
     return OGIVE_OK;
 }
 
-static ogive_status make_backward(file *f)
+/* Plans both directions, then has their kernels written. */
+static ogive_status make_programs(file *f)
 {
     const char *names[MAX_INPUTS];
     og_pytorch_shape shapes[MAX_INPUTS + OG_MAX_RESULTS];
     size_t count = 0;
     int32_t inputs = f->graph->input_count;
+    OG_TRY(og_pytorch_program_make(f->graph, "Forward", f->sizes.shapes, f->roles, &f->arena,
+                                   &f->forward, f->error));
     for (int32_t i = 0; i < inputs; i++) {
         shapes[i] = f->sizes.shapes[i];
         if (f->roles[i] != OG_PYTORCH_SCALAR)
@@ -262,6 +266,8 @@ static ogive_status make_backward(file *f)
     }
     OG_TRY(og_pytorch_program_make(&f->gradient_graph, "Backward", shapes, f->roles, &f->arena,
                                    &f->backward, f->error));
+    /* Texts come last: most of what is refused is refused before there is one. */
+    OG_TRY(find_units(f, f->graph, f->sizes.shapes, &f->forward));
     return find_units(f, &f->gradient_graph, shapes, &f->backward);
 }
 
@@ -622,13 +628,14 @@ static void add_function(const file *f)
     og_text_add(f->text, ")\n");
 }
 
-static ogive_status add_plain(const file *f)
+static void add_plain(const file *f)
 {
     og_text_add(f->text, "\n\ndef _plain(");
     add_arguments(f, f->arguments, true, true);
     og_text_add(f->text,
-                "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n");
-    return og_pytorch_add_formula(f->graph, f->arguments, f->is_number, f->text, f->error);
+                "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n%s",
+                f->plain.data ? f->plain.data : "");
+    f->text->failed |= f->plain.failed;
 }
 
 /* "x.is_cuda or w.is_cuda" */
@@ -696,10 +703,8 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
     OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
     OG_TRY(name_inputs(f));
     OG_TRY(find_shapes(f, shapes));
-    OG_TRY(og_pytorch_program_make(f->graph, "Forward", f->sizes.shapes, f->roles, &f->arena,
-                                   &f->forward, f->error));
-    OG_TRY(find_units(f, f->graph, f->sizes.shapes, &f->forward));
-    OG_TRY(make_backward(f));
+    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
+    OG_TRY(make_programs(f));
     /* Any shape is taken by both, or by neither. */
     f->forward.is_uniform &= f->backward.is_uniform;
     f->backward.is_uniform &= f->forward.is_uniform;
@@ -707,7 +712,7 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
     add_sources(f);
     add_extensions(f);
     add_function(f);
-    OG_TRY(add_plain(f));
+    add_plain(f);
     add_call(f);
     add_model(f);
     if (f->text->failed)
@@ -730,6 +735,7 @@ ogive_status og_pytorch_emit(const og_graph *graph, const og_pytorch_shape *shap
     og_pytorch_program_free(&f.forward);
     og_pytorch_program_free(&f.backward);
     og_graph_free(&f.gradient_graph);
+    og_text_free(&f.plain);
     og_arena_free(&f.arena);
     return status;
 }
