@@ -26,6 +26,7 @@ static const file_case cases[] = {
     {.formula = "linear(gelu(linear(x, w)), v)", .sizes = {"ab", "cb", "dc"}},
     {.formula = "silu(linear(x, w)) * linear(x, v)", .sizes = {"ab", "cb", "cb"}},
     {.formula = "tanh(a @ b)", .sizes = {"abc", "acd"}},
+    {.formula = "max(x, min(input=y, other=1 - x))", .sizes = {"ab", "ab"}},
 };
 
 static ogive_status emit(const file_case *of, const ogive_pytorch_options *options, char **text,

@@ -190,6 +190,9 @@ static ogive_status translate_argument(translator *t, const og_function *functio
 /* name ( arguments ): the name is the token before; the open parenthesis the current one. */
 static ogive_status translate_call(translator *t, og_op op, og_text *out, bool *is_constant)
 {
+    /* max of two tensors is maximum; any other was refused (api_pytorch.c). */
+    if (!og_function_module(op))
+        op = (og_op)(og_function_of(op)->overload - 1);
     const og_function *function = og_function_of(op);
     int32_t place = 0;
     og_text_add(out, "%s.%s(", og_function_module(op), function->name);

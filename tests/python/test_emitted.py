@@ -196,6 +196,7 @@ def test_names(name, tmp_path):
     ("z = x + y; z.mT - x", lambda x, y: (x + y).mT - x),
     ("(x * 2).T @ y.mT", lambda x, y: (x * 2).T @ y.mT),
     ("x / 100000000000000000000", lambda x: x / 1e20),
+    ("max(x, min(input=y, other=1 - x))", lambda x, y: x.maximum(y.minimum(1 - x))),
 ])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 def test_plain_formula(formula, function, dtype, tmp_path):
