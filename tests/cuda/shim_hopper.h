@@ -39,6 +39,17 @@ static inline unsigned og_add_halves(unsigned a, unsigned b)
     return ((a >> 16) + (b >> 16)) << 16 | ((a + b) & 0xffff);
 }
 
+/* ---- the lesser and the greater, NaN if one is ------------------------------------------ */
+
+static inline float og_lesser(float a, float b)
+{
+    return a != a || a < b ? a : b;
+}
+static inline float og_greater(float a, float b)
+{
+    return a != a || a > b ? a : b;
+}
+
 /* ---- barriers -------------------------------------------------------------------------- */
 
 struct shim_barrier {

@@ -19,6 +19,7 @@ enum {
     MOST_PATCH_STAGES = 4,
     GROUPS = 2,                           /* of warps that multiply */
     SCALE_BYTES = 8,                      /* of a filter: og_row_scale */
+    BOUNDED = 32,                         /* filters that have one more in common */
     X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
 };
 
@@ -207,7 +208,7 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
     return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk) +
-           GROUPS * s->rows * SCALE_BYTES;
+           GROUPS * (s->rows + s->rows / BOUNDED) * SCALE_BYTES;
 }
 
 static int32_t stages_of(const og_window_shape *s, int32_t chunk)

@@ -31,6 +31,8 @@
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
  *   OG_PATCH_STAGES, OG_X_STAGES  that shared memory has room for
+ *   OG_END_BATCHES  of four filters, that are written out at the end of a tile: all, or 1 in a loop,
+ *                where so many copies of pass 0 would not stay in the instruction cache
  */
 #include "cuda/kernels/seen.cuh"
 #include "cuda/kernels/finish.cuh"
@@ -47,9 +49,11 @@ enum {
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
     OG_SCALES_AT = OG_TABLE_AT + 4 * OG_STEPS, /* of a tile's filters, for each group */
-    OG_RING_BARRIERS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8,
+    OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
+    OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
+    OG_END_UNROLL = OG_END_BATCHES,    /* in a pragma no macro is seen */
     OG_LOST_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
 };
 static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
@@ -314,7 +318,7 @@ OG_KERNEL(og_redo_windows, 256)
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_window_rings {
     char *memory;
-    uint32_t x, patches, table, scales;
+    uint32_t x, patches, table, scales, bounds;
     uint32_t x_full, x_empty, patch_full, patch_empty;
 };
 
@@ -326,6 +330,7 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.patches = base + OG_PATCHES_AT;
     rings.table = base + OG_TABLE_AT;
     rings.scales = base + OG_SCALES_AT;
+    rings.bounds = base + OG_BOUNDS_AT;
     rings.x_full = base + OG_RING_BARRIERS_AT;
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
@@ -472,7 +477,8 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 /* A thread's filters and its two places. */
 struct og_places {
     og_index m, n;
-    uint32_t scales; /* where those of its filters are, in shared memory */
+    uint32_t scales;   /* where those of its filters are, in shared memory */
+    uint32_t skips[2]; /* of either place: rows (bit i) that are not there, or lost */
     og_offsets product, columns[2];
 };
 
@@ -483,23 +489,22 @@ OG_FN og_row_scale og_scale_of(uint32_t scales, int i)
     return {two.e[i % 2 * 2], two.e[i % 2 * 2 + 1]};
 }
 
-/* Rows 4 batch on of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
+/* The first four rows of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
  * wait in memory: products are under way meanwhile. */
-template <int batch, bool is_whole> struct og_places_part {
+template <bool is_whole> struct og_places_part {
     enum { rows = 4, vectors = 2, apart = 8 };
     static const bool whole = is_whole;
 
     const og_held &sums;
-    const uint32_t (&skips)[2]; /* of either place: rows (bit i) that are not there, or lost */
-    const og_places &at;
-    float scales[rows];
+    const og_kept (&kept)[2];
+    og_places at;
     og_index n;
-    og_kept kept[2];
+    float scales[rows];
 
     OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
     {
         og_offsets to = f.at.product;
-        const og_index row = f.at.m + og_row_of(4 * batch + r);
+        const og_index row = f.at.m + og_row_of(r);
         og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         if (!OG_LINES)
             og_step_row(a, f.n, to);
@@ -511,21 +516,56 @@ template <int batch, bool is_whole> struct og_places_part {
     }
     OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
     {
-        return {0, whole || !(f.skips[v] >> (4 * batch + r) & 1)};
+        return {0, whole || !(f.at.skips[v] >> r & 1)};
     }
     OG_FN float sum(const og_places_part &f, int, int r, int v, int)
     {
-        return f.sums[(2 * batch + r / 2) * 4 + 2 * v + r % 2] * f.scales[r];
+        return f.sums[r / 2 * 4 + 2 * v + r % 2] * f.scales[r];
     }
 };
 
+/* What a tile's filters have at most. */
+OG_FN og_row_scale og_find_bounds(const og_window_rings &rings, int thread)
+{
+    const uint32_t at = rings.bounds + thread / 128 * (OG_BM / 32 * 8);
+    og_row_scale most = {og_load_shared_one(at), og_load_shared_one(at + 4)};
+#pragma unroll
+    for (int i = 1; i < OG_BM / 32; i++) {
+        most.undo = og_greater(most.undo, og_load_shared_one(at + 8 * i));
+        most.weight = og_greater(most.weight, og_load_shared_one(at + 8 * i + 4));
+    }
+    return most;
+}
+
+/* Could a sum of place v have lost too much, by og_is_lost() of the least and the greatest with what
+ * the filters have at most? Where not, which is nearly always, no sum is looked at with its own. */
+OG_FN bool og_could_be_lost(const og_held &sum, int v, const og_column_loss &column,
+                            const og_row_scale &bounds, float least)
+{
+    float low = OG_INF_F32, high = 0.0f;
+#pragma unroll
+    for (int i = 0; i < OG_BM / 4; i += 2) { /* two by two: each waits for the last */
+        const float y = fabsf(sum[i / 2 * 4 + 2 * v]), z = fabsf(sum[i / 2 * 4 + 2 * v + 1]);
+        low = og_lesser(low, og_lesser(y, z));
+        high = og_greater(high, og_greater(y, z));
+    }
+    return !(low >= fmaf(column.most, bounds.weight, column.limit)) | !(low >= least) |
+           !(high * bounds.undo < OG_INF_F32);
+}
+
 /* The rows (bit i) of place v whose sums may have lost too much. */
-OG_FN void og_find_lost(const og_args &a, uint32_t scales, const og_findings &found,
-                        const og_held &sum, uint32_t (&lost)[2])
+OG_FN void og_find_lost(const og_args &a, const og_window_rings &rings, int thread, uint32_t scales,
+                        const og_findings &found, const og_held &sum, const uint32_t (&there)[2],
+                        uint32_t (&lost)[2])
 {
     const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
     const float least = og_least_sum(a.k_padded);
+    const og_row_scale bounds = og_find_bounds(rings, thread);
+    const bool could = (there[0] && og_could_be_lost(sum, 0, columns[0], bounds, least)) |
+                       (there[1] && og_could_be_lost(sum, 1, columns[1], bounds, least));
     lost[0] = lost[1] = 0;
+    if (!__ballot_sync(0xffffffffu, could))
+        return;
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i++) {
         const og_row_scale row = og_scale_of(scales, i);
@@ -535,6 +575,8 @@ OG_FN void og_find_lost(const og_args &a, uint32_t scales, const og_findings &fo
             lost[v] |= og_is_lost(y, y * row.undo, columns[v], row, least) ? 1u << i : 0u;
         }
     }
+    lost[0] &= there[0];
+    lost[1] &= there[1];
 }
 
 /* Leaves word of what is lost for og_redo_windows; is there anything? All of a warp come. */
@@ -556,49 +598,70 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
     return true;
 }
 
-template <int batch, bool whole>
-OG_FN void og_finish_filters(const og_args &a, const og_places &at, const og_held &sum,
-                             const uint32_t (&skips)[2])
+/* Pass 0 on all of a thread's rows, four after four: sums move on. What the next four read is on its
+ * way meanwhile, but where a loop would have to keep it beside costly functions. */
+template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &at, og_held &sum)
 {
-    og_places_part<batch, whole> f = {sum, skips, at};
+    typedef og_places_part<whole> part;
+    const int batches = OG_BM / 16;
+    const bool is_ahead = OG_END_UNROLL > 1;
+    og_kept kept[2];
+    og_load_kept<8, whole>(a, at.n, kept);
+    og_reads<part> reads = og_read(a, part{sum, kept, at, at.n});
+#pragma unroll OG_END_UNROLL
+    for (int batch = 0; batch < batches; batch++) {
+        part f = {sum, kept, at, at.n};
 #pragma unroll
-    for (int r = 0; r < 4; r++)
-        f.scales[r] = og_scale_of(at.scales, 4 * batch + r).undo;
-    f.n = at.n;
-    og_load_kept<8, whole>(a, f.n, f.kept);
-    og_finish_fragment(a, f);
+        for (int r = 0; r < 4; r++)
+            f.scales[r] = og_scale_of(at.scales, r).undo;
+        at.m += 16;
+        at.scales += 16 * 8;
+        at.skips[0] >>= 4;
+        at.skips[1] >>= 4;
+        const og_reads<part> now = reads;
+        if (is_ahead && batch + 1 < batches)
+            reads = og_read(a, part{sum, kept, at, at.n});
+        og_finish_fragment(a, f, now);
+        og_pin_memory();
+        if (!is_ahead && batch + 1 < batches)
+            reads = og_read(a, part{sum, kept, at, at.n});
+#pragma unroll
+        for (int i = 0; i + 8 < OG_HELD; i++)
+            sum[i] = sum[i + 8];
+    }
 }
 
-/* Batches first .. of a thread's rows. */
-template <int first, bool whole>
-OG_FN void og_finish_places(const og_args &a, const og_places &at, const og_held &sum,
-                            const uint32_t (&skips)[2])
+/* Brings the scales of rows from `row` on, of which so many are there, and their bounds into the
+ * group's part of shared memory, if they are not there. */
+OG_FN void og_bring_scales(const og_args &a, og_index row, og_index count,
+                           const og_window_rings &rings, int thread, og_index &there)
 {
-    og_finish_filters<first, whole>(a, at, sum, skips);
-    og_pin_memory();
-    if constexpr (first + 1 < OG_BM / 16)
-        og_finish_places<first + 1, whole>(a, at, sum, skips);
-}
-
-/* Brings the scales of rows from `row` on into the group's part of shared memory, if they are not
- * there. */
-OG_FN void og_bring_scales(const og_args &a, og_index row, const og_window_rings &rings, int thread,
-                           og_index &there)
-{
-    og_row_scale *to = (og_row_scale *)(rings.memory + OG_SCALES_AT) + thread / 128 * OG_BM;
+    const int group = thread / 128, i = thread % 128;
     if (row == there)
         return;
     there = row;
     og_await_launch(); /* og_split */
-    og_meet_group(thread / 128);
-    if (thread % 128 < OG_BM)
-        to[thread % 128] = ((const og_row_scale *)a.x_scales)[row + thread % 128];
-    og_meet_group(thread / 128);
+    og_meet_group(group);
+    if (i < OG_BM) {
+        og_row_scale scale = ((const og_row_scale *)a.x_scales)[row + i];
+        ((og_row_scale *)(rings.memory + OG_SCALES_AT))[group * OG_BM + i] = scale;
+        if (i >= count)
+            scale = {0.0f, 0.0f};
+#pragma unroll
+        for (int by = 1; by < 32; by *= 2) {
+            scale.undo = og_greater(scale.undo, __shfl_xor_sync(0xffffffffu, scale.undo, by));
+            scale.weight = og_greater(scale.weight, __shfl_xor_sync(0xffffffffu, scale.weight, by));
+        }
+        if (i % 32 == 0)
+            ((og_row_scale *)(rings.memory + OG_BOUNDS_AT))[group * (OG_BM / 32) + i / 32] = scale;
+    }
+    og_meet_group(group);
 }
 
-/* Pass 0 on tile i. found: in its places; scales_of: see og_bring_scales(). */
+/* Pass 0 on tile i. found: in its places; scales_of: see og_bring_scales(). Of sums nothing is
+ * left. */
 OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
-                              int thread, const og_findings &found, const og_held &sum,
+                              int thread, const og_findings &found, og_held &sum,
                               og_index &scales_of)
 {
     const og_window_tile tile = og_find_window_tile(a, i);
@@ -610,25 +673,23 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     const uint32_t rows = og_rows_there(a.m - at.m);
     const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
                                og_is_there(a, tile, place, 8) ? rows : 0u};
-    uint32_t skips[2];
-    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, rings, thread, scales_of);
-    og_find_lost(a, at.scales, found, sum, skips);
-    skips[0] &= there[0];
-    skips[1] &= there[1];
+    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, a.m - tile.m, rings, thread,
+                    scales_of);
+    og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
     const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
                           tile.h + OG_TILE_H <= a.height && tile.w + OG_TILE_W <= a.width;
-    const bool lacks = og_mark(a, i, thread, skips);
+    const bool lacks = og_mark(a, i, thread, at.skips);
     at.product = at.columns[0] = at.columns[1] = og_start();
     og_seek_product(a, tile.base, at.product);
     og_step_row(a, og_clamp_column(a, at.n), at.columns[0]);
     og_step_row(a, og_clamp_column(a, at.n + 8), at.columns[1]);
     if (is_whole && !lacks) {
-        og_finish_places<0, true>(a, at, sum, skips);
+        og_finish_places<true>(a, at, sum);
         return;
     }
-    skips[0] |= ~there[0];
-    skips[1] |= ~there[1];
-    og_finish_places<0, false>(a, at, sum, skips);
+    at.skips[0] |= ~there[0];
+    at.skips[1] |= ~there[1];
+    og_finish_places<false>(a, at, sum);
 }
 
 /* ---- the kernel ---------------------------------------------------------------------------- */

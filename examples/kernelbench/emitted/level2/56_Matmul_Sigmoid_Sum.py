@@ -7994,6 +7994,19 @@ OG_FN uint32_t og_add_halves(uint32_t a, uint32_t b)
     return a;
 }
 
+/* The lesser and the greater number; NaN if one is. */
+OG_FN float og_lesser(float a, float b)
+{
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+}
+
+OG_FN float og_greater(float a, float b)
+{
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+}
+
 OG_FN void og_barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
