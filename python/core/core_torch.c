@@ -57,19 +57,21 @@ static const char *const names[FUNCTIONS] = {
     [MEET] = "meet",
 };
 static PyObject *_Atomic functions[FUNCTIONS];
-static PyObject *forward_ad;                    /* the dict of PyTorch's module of that name */
-static PyObject *requires_grad, *current_level; /* names */
-static atomic_bool loaded;                      /* the above and quick are there, for good */
+static PyObject *forward_ad; /* the dict of PyTorch's module of that name */
+static PyObject *_Atomic requires_grad, *_Atomic current_level; /* names */
+static atomic_bool loaded; /* the above and quick are there, for good */
+static core_mutex lock;    /* of who registers first */
 
 /* PyTorch's C++ functions, by the names that ogive.torch looked up; all or none. */
-static struct {
+typedef struct {
     bool (*key_included)(uint16_t key); /* is this thread's dispatcher told to use key? */
     bool (*key_excluded)(uint16_t key);
     bool (*function_mode)(void);
     int64_t (*dispatch_modes)(void);
     uint16_t functorch, tracer, autocast_cpu, autocast_cuda; /* keys */
     bool known;
-} quick;
+} quick_functions;
+static quick_functions quick;
 
 int core_torch_load(void)
 {
@@ -95,24 +97,31 @@ static void read_pointer(PyObject *dict, const char *name, void *function)
     memcpy(function, &address, sizeof address);
 }
 
-static int read_quick(PyObject *table)
+static int read_quick(PyObject *table, quick_functions *to)
 {
     PyObject *dict = PyDict_GetItemString(table, "quick");
-    memset(&quick, 0, sizeof quick);
+    memset(to, 0, sizeof *to);
     if (!dict)
         return 0;
-    read_pointer(dict, "key_included", &quick.key_included);
-    read_pointer(dict, "key_excluded", &quick.key_excluded);
-    read_pointer(dict, "function_mode", &quick.function_mode);
-    read_pointer(dict, "dispatch_modes", &quick.dispatch_modes);
-    quick.functorch = (uint16_t)read_number(dict, "functorch");
-    quick.tracer = (uint16_t)read_number(dict, "tracer");
-    quick.autocast_cpu = (uint16_t)read_number(dict, "autocast_cpu");
-    quick.autocast_cuda = (uint16_t)read_number(dict, "autocast_cuda");
-    quick.known = quick.key_included && quick.key_excluded && quick.function_mode &&
-                  quick.dispatch_modes && quick.functorch && quick.tracer && quick.autocast_cpu &&
-                  quick.autocast_cuda;
+    read_pointer(dict, "key_included", &to->key_included);
+    read_pointer(dict, "key_excluded", &to->key_excluded);
+    read_pointer(dict, "function_mode", &to->function_mode);
+    read_pointer(dict, "dispatch_modes", &to->dispatch_modes);
+    to->functorch = (uint16_t)read_number(dict, "functorch");
+    to->tracer = (uint16_t)read_number(dict, "tracer");
+    to->autocast_cpu = (uint16_t)read_number(dict, "autocast_cpu");
+    to->autocast_cuda = (uint16_t)read_number(dict, "autocast_cuda");
+    to->known = to->key_included && to->key_excluded && to->function_mode && to->dispatch_modes &&
+                to->functorch && to->tracer && to->autocast_cpu && to->autocast_cuda;
     return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Sets *name to the one string of that text, for good: two threads set the same. */
+static int intern(PyObject *_Atomic *name, const char *text)
+{
+    if (!*name)
+        *name = PyUnicode_InternFromString(text);
+    return *name ? 0 : -1;
 }
 
 PyObject *core_torch_register(PyObject *module, PyObject *table)
@@ -130,21 +139,23 @@ PyObject *core_torch_register(PyObject *module, PyObject *table)
     if (loaded)
         Py_RETURN_NONE;
     PyObject *dict = PyDict_GetItemString(table, "forward_ad");
-    if (!requires_grad)
-        requires_grad = PyUnicode_InternFromString("requires_grad");
-    if (!current_level)
-        current_level = PyUnicode_InternFromString("_current_level");
-    if (!requires_grad || !current_level)
+    if (intern(&requires_grad, "requires_grad") || intern(&current_level, "_current_level"))
         return NULL;
     if (!dict || !PyDict_Check(dict) || !PyDict_GetItemWithError(dict, current_level)) {
         PyErr_SetString(PyExc_KeyError, "forward_ad");
         return NULL;
     }
-    Py_INCREF(dict);
-    forward_ad = dict;
-    if (read_quick(table))
+    quick_functions found;
+    if (read_quick(table, &found))
         return NULL;
-    loaded = true;
+    CORE_LOCK(&lock);
+    if (!loaded) {
+        Py_INCREF(dict);
+        forward_ad = dict;
+        quick = found;
+        loaded = true; /* who sees it sees the above */
+    }
+    CORE_UNLOCK(&lock);
     Py_RETURN_NONE;
 }
 
