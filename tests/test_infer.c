@@ -123,6 +123,8 @@ static const struct {
      "float16(2,3)", "float16 (2, 3), float32 (2, 3)"},
     {"x * transpose(where(x > 0, 1, 0), 0, 1), x * narrow(where(x > 0, 1, 0), 0, 0, 2)",
      "float16(2,2)", "float16 (2, 2), float16 (2, 2)"},
+    {"unfold(where(x > 0, 1, 0), 0, 2, 2) * y", "float16(4) float16(2,2)", "float16 (2, 2)"},
+    {"x * 1 ** -2, x * 2 ** -1", "int64(2)", "float32 (2,), float32 (2,)"},
     {"x + where(x > 0, 1, 0)", "int64(2)",
      "dtype 2: +: computing with int64 is not supported; cast it first, as in float32(x)"},
     {"where(1 < 2, x, 0)", "float16(2)", "float16 (2,)"},

@@ -404,6 +404,7 @@ ogive_status og_build_pow(og_builder *builder, const og_operand *base, const og_
         return og_build_scalar(builder, OG_OP_mul, args, NULL, OG_OP_pow, offset, out);
     }
     /* -2 is not 1 / (x * x): its derivative through x * x overflows early. */
+    constants.is_real |= exponent < 0 && base->kind == OG_OPERAND_NUMBER; /* 1 ** -2 is 1.0 */
     og_op op = exponent == 2      ? OG_OP_square
                : exponent == 0.5  ? OG_OP_sqrt
                : exponent == -0.5 ? OG_OP_rsqrt

@@ -120,6 +120,7 @@ ogive_status og_infer_windows(const og_graph *graph, const og_node *node, const 
     const og_typed *input = &types[node->args[0]];
     int32_t rank = node->sliding.rank;
     out->dtype = input->dtype;
+    out->is_weak = input->is_weak;
     OG_TRY(og_infer_float(graph, node, input, error));
     if (node->called == OG_OP_unfold && input->rank == 0)
         OG_FAIL(error, OGIVE_SHAPE, node->offset, "%s: the input has no dims, expected one or more",
