@@ -22,8 +22,9 @@
  * kernel takes longer than most regions. The time is bounded (SPIN_NS) and there
  * is no spinning at all with more threads than cores.
  *
- * An empty region, median in microseconds, in virtual machines (where waking is
- * dear), and with the threads asleep before it:
+ * Until the last worker of an empty region has run, which the caller does not wait for,
+ * median in microseconds, in virtual machines (where waking is dear), and with the
+ * threads asleep before it:
  *                              hot    asleep
  *     2 of 2 cores, EPYC       0.4    19
  *     2 of 16, Xeon            0.5    28

@@ -70,6 +70,7 @@ static const og_function functions[OG_FUNCTION_COUNT] = {
 #define SPECIAL(name, topic, rule, ...)                                                            \
     ROW(name, .kind = OG_SPECIAL, .group = topic, .derivative = rule, .parameters = {__VA_ARGS__})
 #define OVERLOAD(name, other) [OG_OP_##name].overload = 1 + OG_OP_##other,
+#define FLOATS(name) [OG_OP_##name].gives_floats = true,
 #define OPERATOR(name, text, tightness)                                                            \
     [OG_OP_##name].symbol = text, [OG_OP_##name].level = OG_BINDS_##tightness,
 #include "formula/functions.def"
@@ -95,29 +96,7 @@ bool og_op_is_reduction(og_op op)
 
 bool og_op_gives_floats(og_op op)
 {
-    switch ((int)op) {
-    case OG_OP_sigmoid:
-    case OG_OP_exp:
-    case OG_OP_expm1:
-    case OG_OP_exp2:
-    case OG_OP_log:
-    case OG_OP_log1p:
-    case OG_OP_log2:
-    case OG_OP_log10:
-    case OG_OP_sin:
-    case OG_OP_cos:
-    case OG_OP_atan:
-    case OG_OP_tanh:
-    case OG_OP_erf:
-    case OG_OP_sqrt:
-    case OG_OP_rsqrt:
-    case OG_OP_reciprocal:
-    case OG_OP_div:
-    case OG_OP_xlogy:
-        return true;
-    default:
-        return false;
-    }
+    return op < OG_FUNCTION_COUNT && functions[op].gives_floats;
 }
 
 og_fold og_op_fold(og_op op)

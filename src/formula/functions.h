@@ -102,6 +102,7 @@ typedef struct {
     double max_ulp; /* measured (src/math/accuracy.def), < 0 if there is none */
     uint64_t hash;
     int overload;       /* 1 + the row of calls with a tensor for a number; 0: none */
+    bool gives_floats;  /* of integers, in PyTorch */
     const char *symbol; /* of the operator that the function is, or NULL */
     og_binding level;   /* of symbol */
 } og_function;
