@@ -69,7 +69,7 @@ def _replace(owner: nn.Module, name: str, new: nn.Module | None) -> None:
 
 
 def _follow(formula: Formula, name: str, old: nn.Module, new: nn.Module | None) -> None:
-    """formula reads new, which is owner.name now, where it read old; or it is refused."""
+    """formula reads new, the module of that name now, where it read old; or it is refused."""
     if new is None or type(new).forward is not type(old).forward:
         what = "nothing" if new is None else (
             f"a {type(new).__name__} ({type(new).__module__}), whose forward() is another")
