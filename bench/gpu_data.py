@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Factors of products on a GPU, and what float64 makes of them: for bench/gpu_products.py,
 bench/gpu_errors.py, tests/gpu/products.py and tests/gpu/hard_products.py."""
+import os
+
 import torch
 
 
@@ -56,15 +58,21 @@ def find_power(most):
     return torch.ldexp(torch.ones_like(most), torch.frexp(most)[1] - 1) * (most > 0)
 
 
-def weigh_rows(x):
-    """What undoes the scale of each row of x, and the row's weight: pairs.cuh defines both."""
+def weigh_pairs(y, by, least):
+    """The weights of rows y, scaled, whose lo is stored times `by`: elements below `least` are small."""
+    hi = y.half().double()
+    lost = (y - hi - ((y - hi) * by).half().double() / by).abs() * 2.0 ** 34
+    small = (y.abs() < least) & (y != 0)
+    return (small * (lost.floor() + (lost > 0) + (y.abs() < 2.0 ** -14))).sum(-1, keepdim=True)
+
+
+def weigh_rows(x, widens):
+    """What undoes the scale of each row of x; the row's weight; is it wide? pairs.cuh defines them."""
     power = find_power(x.abs().amax(-1, keepdim=True).double())
     y = x.double() / torch.where(power > 0, power, 1.0) * 2.0 ** 14
-    hi = y.half().double()
-    lost = (y - hi - (y - hi).half().double()).abs() * 2.0 ** 34
-    small = (y.abs() < 2.0 ** -4) & (y != 0)
-    weights = small * (lost.floor() + (lost > 0) + (y.abs() < 2.0 ** -14))
-    return power * 2.0 ** -14, weights.sum(-1, keepdim=True)
+    weight = weigh_pairs(y, 1, 2.0 ** -4)
+    wide = weight >= 2.0 ** 17 if widens else torch.zeros_like(weight, dtype=torch.bool)
+    return power * 2.0 ** -14, torch.where(wide, weigh_pairs(y, 2048, 2.0 ** -14), weight), wide
 
 
 def weigh_columns(w):
@@ -78,12 +86,12 @@ def weigh_columns(w):
     return w.abs().amax(-1), 2 * 16 * 514 * quarters
 
 
-def find_marked(x, w, exact):
+def find_marked(x, w, exact, widens=os.environ.get("OGIVE_PRODUCT") != "mma"):
     """Which elements of exact = x w^T a product by pairs of float16 computes again, up to those whose
     error decides: docs/accuracy.md has the test. x is finite, and no row too small to be held."""
-    undo, weight = weigh_rows(x)
+    undo, weight, wide = weigh_rows(x, widens)
     most, weights = weigh_columns(w)
-    limit = most.double().unsqueeze(-2) * (weight + weights.unsqueeze(-2))
+    limit = most.double().unsqueeze(-2) * (weight + weights.unsqueeze(-2) * (1.0 + wide))
     z = exact.abs() * 2.0 ** 14
     return (z < limit * undo) | ((z < x.shape[-1] * 2.0 ** -84 * undo) & (exact != 0))
 

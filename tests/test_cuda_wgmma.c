@@ -86,6 +86,22 @@ static void fill_hard(int64_t m, int64_t n, int64_t k, float *x, float *w, test_
     }
 }
 
+/* Of wide rows one element is 1 and all others are small; w is often 0 where that is. Of three tiles of
+ * 128 rows the first has some, the second none, the third only such ones; so has a product of few
+ * rows. */
+static void fill_wide(int64_t m, int64_t n, int64_t k, float *x, float *w, test_random *random)
+{
+    for (int64_t i = 0; i < m * k; i++) {
+        const int64_t row = i / k, at = i % k;
+        const bool is_wide = row < 128 ? m < 128 || row % 4 == 1 : row >= 256;
+        x[i] = (float)test_random_range(random, -1, 1) * (is_wide ? 0x1p-21f : 1.0f);
+        if (at == 7)
+            x[i] = 1;
+    }
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = i % k == 7 && i / k % 3 ? 0 : (float)test_random_range(random, -1, 1);
+}
+
 typedef void fill_factors(int64_t m, int64_t n, int64_t k, float *x, float *w, test_random *random);
 
 static void check_linear(int64_t m, int64_t n, int64_t k, fill_factors *fill_both, double most,
@@ -136,6 +152,17 @@ static void test_hard(void **unused)
                      &random);
     }
     unsetenv("OGIVE_PRODUCT");
+}
+
+/* Rows that are wide, alone and beside others; also with k in parts, or in one block. */
+static void test_wide(void **unused)
+{
+    static const int64_t shapes[][3] = {
+        {20, 130, 1000}, {300, 136, 1000}, {270, 128, 4200}, {5, 130, 8260}};
+    test_random random = test_random_named("wide");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(shapes); i++)
+        check_linear(shapes[i][0], shapes[i][1], shapes[i][2], fill_wide, 0x1p-19, &random);
 }
 
 /* ---- exact sums -------------------------------------------------------------------------- */
@@ -267,6 +294,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_accuracy),      cmocka_unit_test(test_exact_float32),
         cmocka_unit_test(test_exact_float16), cmocka_unit_test(test_exact_bfloat16),
         cmocka_unit_test(test_batches_alone), cmocka_unit_test(test_hard),
+        cmocka_unit_test(test_wide),
     };
     return CASE_RUN(tests);
 }

@@ -35,6 +35,7 @@ static std::string text_of_product(const ProductFacts &f, const Numbers &k)
         add_number(text, "OG_BK", 64);
         add_number(text, "OG_QUADS", 2);
         add_number(text, "OG_REDO_BYTES", OG_CUDA_REDO_BYTES);
+        add_number(text, "OG_SPLIT_WIDENS", 0);
     }
     for (int i = 0; i < 9; i++)
         add_number(text, names[k.body != TILES][i], k.more[i]);

@@ -232,6 +232,13 @@ def softmax(a, spread):
     return (a.normal(a.m, a.k) * spread).softmax(1), a.normal(a.n, a.k)
 
 
+def some_wide(a):
+    """Every third row is a softmax's."""
+    x, w = a.both()
+    x[::3] = (x[::3] * 6).softmax(1)
+    return x, w
+
+
 def lognormal(a, sigma):
     (x, w), (u, v) = a.both(), a.both()
     return x * (u * sigma).exp(), w * (v * sigma).exp()
@@ -256,7 +263,8 @@ hard |= {f"log-uniform 2^{b}, {d} nonzero": lambda a, b=b, d=d: sparse(a, b, d)
          for b, d in ((30, 0.3), (60, 0.1), (60, 0.05))}
 hard |= {"dust of 2^-25 beside one product": dust, "dust of 2^-24, columns 2^+-12": dust_of_products,
          "great sums cancel": cancelling, "the ends of the range": limits, "normal": Maker.both,
-         "x softmax of 6 normal": lambda a: softmax(a, 6), "lognormal(3)": lambda a: lognormal(a, 3),
+         "x softmax of 6 normal": lambda a: softmax(a, 6), "x softmax in every third row": some_wide,
+         "lognormal(3)": lambda a: lognormal(a, 3),
          "x after ReLU, w identity": lambda a: identity(a, 1, 0)}
 
 
@@ -343,6 +351,7 @@ def part_random(args):
 
 def part_rows(args):
     for name in ("normal", "w peaks 2^18, x 0", "columns 2^+-12 of w, x 0 at peaks", "lognormal(3)",
+                 "x softmax of 6 normal", "x softmax in every third row",
                  "log-uniform 2^30, 0.3 nonzero", "x 1 in 64 is 1e-08, w identity"):
         for n, k in ((256, 320), (130, 4168), (192, 20480)):
             x, w = hard[name](Maker(zlib.crc32(f"{name} {k}".encode()), 300, n, k))

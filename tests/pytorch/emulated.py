@@ -115,7 +115,7 @@ BODIES["product_tiles"] = {
 for body in ("mma_pairs", "mma_halves"):
     BODIES[body] = {**PRODUCT, "OG_BK": 64, "OG_QUADS": 2, "OG_REDO_BYTES": 86544, "OG_BM": 64, "OG_BN": 64,
                     "OG_STAGES": 2, "OG_SHARED_BYTES": 99 << 10, "OG_PAIRS": int(body == "mma_pairs"), "OG_BFLOAT": 0,
-                    "OG_SPLIT_KEEPS": 1, "OG_SPLIT_PLANES": 0, "OG_SPLIT_SHUFFLES": 0}
+                    "OG_SPLIT_KEEPS": 1, "OG_SPLIT_PLANES": 0, "OG_SPLIT_SHUFFLES": 0, "OG_SPLIT_WIDENS": 0}
 
 
 def numbers_of(body, form, operands):

@@ -187,6 +187,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_COPIES_IMAGE", s->copies},
                                       {"OG_SPLIT_PLANES", 1},
                                       {"OG_SPLIT_SHUFFLES", 0},
+                                      {"OG_SPLIT_WIDENS", 0},
                                       {"OG_SPLIT_PADS", 1},
                                       {"OG_SPLIT_KEEPS", og_cuda_split_keeps(s->k_padded)},
                                       {0}};

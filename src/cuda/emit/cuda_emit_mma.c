@@ -65,6 +65,7 @@ static void add_numbers(og_cuda_emitter *e, const mma_tile *tile, int64_t k, og_
         {"OG_PAIRS", !is_plain(e, dtype)},
         {"OG_SPLIT_PLANES", 0},
         {"OG_SPLIT_SHUFFLES", 0},
+        {"OG_SPLIT_WIDENS", 0},
         {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_divide_up(k, STEP) * STEP)},
         {"OG_BFLOAT", dtype == OG_BFLOAT16},
         {0}};

@@ -327,6 +327,7 @@ static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
     X(OG_WIDTH, s->tile_rows)                                                                      \
     X(OG_GROUPS, s->groups)                                                                        \
     X(OG_SPLIT_PLANES, 1)                                                                          \
+    X(OG_SPLIT_WIDENS, !s->tf32)                                                                   \
     X(OG_SPLIT_SHUFFLES, s->fetch == OG_CUDA_ACROSS ? 2 : 1)                                       \
     X(OG_SPLIT_KEEPS, og_cuda_split_keeps(s->k_padded))                                            \
     X(OG_TURNS_W, s->fetch == OG_CUDA_TURNED)                                                      \

@@ -9,6 +9,8 @@
  * Tensor cores truncate what they add, so a chain of products is 64 k long, its small terms first;
  * then the float32 sum takes it, with that scale undone.
  *
+ * Wide rows of the right factor (pairs.cuh) are multiplied apart from others.
+ *
  * OG_TF32: both factors are rounded to TF32 instead, which takes one product and no scales; the
  * right one was before (tf32_round.cuh).
  *
@@ -77,7 +79,7 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
 }
 
 /* Starts the products of a block. */
-OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+template <bool> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
     const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
     og_pin(chain);
@@ -158,12 +160,21 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
         }
 }
 
-/* Starts the products of a block: small terms first. */
-OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+/* Two float16 times 2^-11. It stays where it is: products run meanwhile. */
+OG_FN uint32_t og_lower(uint32_t both)
 {
-    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
-    og_pin(chain);
-    og_products_fence();
+#if defined(__CUDA_ARCH__)
+    asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(both), "r"(0x10001000u));
+    return both;
+#else
+    const float low = og_f32_from_f16((uint16_t)both), high = og_f32_from_f16(both >> 16);
+    return (uint32_t)og_f16_from_f32(high * 0x1p-11f) << 16 | og_f16_from_f32(low * 0x1p-11f);
+#endif
+}
+
+/* The small terms of a block's products. */
+OG_FN void og_multiply_small(og_held &chain, const og_fragment &f, uint64_t hi, uint64_t lo)
+{
     og_multiply_16<0>(chain, f.lo, hi);
     og_multiply_16<1>(chain, f.hi, lo);
 #pragma unroll
@@ -171,6 +182,37 @@ OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
         og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
         og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
     }
+}
+
+/* The same with wide rows. */
+OG_FN void og_multiply_small_wide(og_held &chain, const og_fragment &f, uint32_t (&down)[16],
+                                  uint64_t hi, uint64_t lo)
+{
+    og_multiply_16<0>(chain, f.lo, hi);
+#pragma unroll
+    for (int k = 1; k < 4; k++)
+        og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        down[i] = og_lower(f.hi[i]);
+    og_products_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        og_multiply_16<1>(chain, down + 4 * k, lo + 2 * k);
+}
+
+/* Starts the products of a block: small terms first. */
+template <bool is_wide>
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
+    uint32_t down[16];
+    og_pin(chain);
+    og_products_fence();
+    if constexpr (is_wide)
+        og_multiply_small_wide(chain, f, down, hi, lo);
+    else
+        og_multiply_small(chain, f, hi, lo);
 #pragma unroll
     for (int k = 0; k < 4; k++)
         og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);

@@ -135,10 +135,28 @@ OG_FN int og_find_tile_column(int thread)
     return thread / 32 * 16 + og_column_of(thread % 32 / 4);
 }
 
-/* Pass 0 on tile i, by its consumers. shared: sums, votes, sums that are asked for; turn: 0 and 1,
- * in turn. */
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_findings &found,
-                       og_held &sum, char *shared)
+/* Which rows of a tile are multiplied; are there others in it? */
+struct og_rows {
+    bool is_wide, has_others;
+};
+
+/* Of a thread's rows (bit i), from m on, those that are multiplied. */
+OG_FN uint32_t og_find_rows(const og_args &a, og_index above, og_index m, const og_rows &rows)
+{
+    const og_row_scale *scales = og_find_scales(a, above, m);
+    uint32_t wide = 0;
+    if (!rows.has_others)
+        return ~0u;
+#pragma unroll 1
+    for (int i = 0; i < OG_BM / 4; i++)
+        wide |= (uint32_t)(scales[og_row_of(i)].undo < 0.0f) << i;
+    return rows.is_wide ? wide : ~wide;
+}
+
+/* Pass 0 on tile i, on those rows that are multiplied, by its consumers. shared: sums, votes, sums that
+ * are asked for; turn: 0 and 1, in turn. */
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_rows &rows,
+                       const og_findings &found, og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
     og_pairs_place at;
@@ -152,36 +170,72 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const
     at.m = tile.m + 2 * at.t;
     at.n = tile.n + og_find_tile_column(thread);
     at.run = tile.n / OG_RUN + at.group;
-    at.there = og_rows_there(a.m - at.m);
+    at.there = og_rows_there(a.m - at.m) & og_find_rows(a, at.above, at.m, rows);
+    at.is_wide = rows.is_wide;
     og_finish_place(a, at, found, sum,
                     (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
                     *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
 
-OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char *shared)
+#if OG_BY_SEGMENTS
+/* The sums of a segment wait in the scratch; wide rows' come after those of others. */
+OG_FN void og_leave_segment(const og_args &a, og_index i, int thread, const og_rows &rows,
+                            const og_findings &found, const og_held &sum)
 {
-    const int thread = threadIdx.x - 128;
-    og_pairs_consumer c = og_start_consumer(rings, og_find_tile_column(thread), thread % 4);
+    og_four *to = og_find_sums(a, i, thread);
+    if (rows.is_wide && rows.has_others) {
+        const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, og_find_item(a, i).tile);
+        const uint32_t own = og_find_rows(a, tile.base * a.m, tile.m + 2 * (thread % 4), rows);
+#pragma unroll
+        for (int j = 0; j < OG_HELD; j++)
+            if (own >> (j / 4 * 2 + j % 2) & 1)
+                to[j / 4 * 128 * OG_GROUPS].e[j % 4] = sum[j];
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < OG_HELD / 4; j++)
+        to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
+    *og_find_findings(a, i, thread) = found;
+}
+#endif
+
+/* Multiplies all rows of one kind; returns the kinds that follow. Kinds have loops of their own, one
+ * after the other: with both in one ptxas 13 spills. */
+template <bool is_wide>
+OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *shared)
+{
     og_held chain, sum;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    for (int round = 0;; round++) { /* the round alone waits in a register */
-        const og_index i = (og_index)blockIdx.x + (og_index)round * (og_index)gridDim.x;
-        if (i >= a.items)
-            break;
-        og_multiply_item(a, c, og_find_item(a, i), sum, chain);
+    for (int turn = 0;; turn ^= 1) {
+        const uint32_t next = og_peek_next(c);
+        if (next & OG_NO_ITEM) {
+            og_release_x(c);
+            return next & OG_BOTH_ROWS;
+        }
+        const og_rows rows = {is_wide, (next & OG_BOTH_ROWS) == OG_BOTH_ROWS};
+        const og_index i = blockIdx.x + (og_index)(next / OG_STEP_ITEM) * (og_index)gridDim.x;
+        og_multiply_item<is_wide>(a, c, og_find_item(a, i), sum, chain);
 #if OG_BY_SEGMENTS
-        og_four *to = og_find_sums(a, i, thread);
-#pragma unroll
-        for (int j = 0; j < OG_HELD / 4; j++)
-            to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
-        *og_find_findings(a, i, thread) = c.reader.found;
+        og_leave_segment(a, i, threadIdx.x - 128, rows, c.reader.found, sum);
 #else
-        og_end_tile(a, i, og_thread() - 128, round % 2, c.reader.found, sum, shared + OG_SUMS_AT);
+        og_end_tile(a, i, og_thread() - 128, turn, rows, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
+}
+
+OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char *shared)
+{
+    const int thread = threadIdx.x - 128;
+    og_pairs_consumer c = og_start_consumer(rings, og_find_tile_column(thread), thread % 4);
+    if (og_peek_next(c) & OG_NO_ITEM) /* the first item has no plain rows */
+        og_drop_early(c, og_find_item(a, (og_index)blockIdx.x));
+    const uint32_t more = og_consume_rows<false>(a, c, shared);
+    if constexpr (OG_SPLIT_WIDENS)
+        if (more)
+            og_consume_rows<true>(a, c, shared);
 }
 
 #if OG_BY_SEGMENTS
@@ -205,16 +259,9 @@ extern "C" __global__ void __launch_bounds__(128) og_add_segments(const __grid_c
     from[0] = sum;
 }
 
-/* A block joins the segments of a tile, in order, or takes what og_add_segments has left, and
- * applies pass 0. */
-extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
-    og_join(const __grid_constant__ og_args a)
+/* A thread's sums of a block's tile, of all segments. */
+OG_FN void og_join_all(const og_args &a, og_held &sum)
 {
-    extern __shared__ __align__(16) char og_join_memory[];
-    og_held sum;
-    og_await_launch();
-    if (og_redoes_all(a))
-        return;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = -0.0f; /* -0 + v is v */
@@ -224,13 +271,34 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
         for (int i = 0; i < OG_HELD / 4; i++)
             og_join_four(sum, i, *(const float4 *)&from[i * 128 * OG_GROUPS]);
     }
+}
+
+/* A block joins the segments of a tile, in order, or takes what og_add_segments has left, and
+ * applies pass 0. */
+extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
+    og_join(const __grid_constant__ og_args a)
+{
+    extern __shared__ __align__(16) char og_join_memory[];
+    og_await_launch();
+    if (og_redoes_all(a))
+        return;
     og_findings found = {0, 0};
     for (og_index part = 0; part < a.parts; part++) {
         const og_findings more = *og_find_findings(a, blockIdx.x * a.parts + part, threadIdx.x);
         found.most = og_max_halves(found.most, more.most);
         found.quarters = og_add_counts(found.quarters, more.quarters);
     }
-    og_end_tile(a, blockIdx.x, threadIdx.x, 0, found, sum, og_join_memory);
+    const uint32_t kinds =
+        og_find_kinds(a, og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, (og_index)blockIdx.x));
+#pragma unroll 1
+    for (int i = 0; i < 2; i++) {
+        og_held sum;
+        if (!(kinds & (i ? OG_WIDE_ROWS : OG_PLAIN_ROWS)))
+            continue;
+        og_join_all(a, sum);
+        og_end_tile(a, blockIdx.x, threadIdx.x, i, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
+                    og_join_memory);
+    }
 }
 #endif
 
@@ -245,7 +313,8 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     }
     if (base % 1024)
         __trap(); /* the swizzle is by address */
-    og_pairs_rings rings = og_start_pairs_rings(base, base + OG_BARRIERS_AT);
+    og_pairs_rings rings = og_start_pairs_rings(base, base + OG_BARRIERS_AT,
+                                                og_shared + (OG_TENSOR_SHARED - 4 * OG_X_STAGES));
     og_publish_barriers();
     __syncthreads();
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */

@@ -22,6 +22,10 @@
  * group, before pass 0; where these are many, all 64 columns of the row are left to redo.cuh. Which
  * they are depends on a row of x and on a column of w, so bits never depend on other rows.
  *
+ * Rows of x of which pairs lose too much are wide (pairs.cuh), and multiplied with another hi of w. A
+ * tile that has rows of both kinds is multiplied twice, and each time only rows of one kind are
+ * results: which kind a row is depends on it alone.
+ *
  * With OG_TF32 factors are rounded to TF32 instead (hopper_chain.cuh), and sums are not tested.
  *
  * PARAMETERS
@@ -50,7 +54,7 @@ enum {
     OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BOX_BYTES) / OG_W_BOX_BYTES,
     OG_X_RING = OG_W_STAGES * OG_W_BOX_BYTES
 };
-static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
+static_assert(8 * 2 * (OG_W_STAGES + OG_X_STAGES) + 4 * OG_X_STAGES <= 8 * OG_BARRIERS, "");
 
 /* TMA takes addresses that are multiples of 16 alone. */
 OG_FN bool og_redoes_all(const og_args &a)
@@ -68,18 +72,30 @@ struct og_pairs_place {
     og_index base, above; /* its product, rows of the products before that */
     og_index m, n, run;   /* run: of OG_RUN columns, its group's */
     int group, warp, t;
-    bool first;     /* g is 0 */
-    uint32_t there; /* bit i: that row is one of the product's */
+    bool first; /* g is 0 */
+    uint32_t
+        there;    /* bit i: that row is one of the product's, and of the kind that is multiplied */
+    bool is_wide; /* that kind */
 };
 
-/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+/* Kinds of rows that a tile has. */
+enum { OG_PLAIN_ROWS = 1, OG_WIDE_ROWS = 2, OG_BOTH_ROWS = 3 };
+
+/* What a stage of x is of: item OG_STEP_ITEM * i of a block, and the kinds of its rows; or nothing, and
+ * the kinds that follow. Of the items of a block plain rows are multiplied first, then wide ones. */
+enum { OG_NO_ITEM = 4, OG_STEP_ITEM = 8 };
+
+/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. next: what stages of x
+ * are of. */
 struct og_pairs_rings {
     uint32_t w, x, w_full, w_empty, x_full, x_empty;
+    volatile uint32_t *next;
 };
 
-OG_FN og_pairs_rings og_start_pairs_rings(uint32_t base, uint32_t barriers)
+OG_FN og_pairs_rings og_start_pairs_rings(uint32_t base, uint32_t barriers, void *next)
 {
     og_pairs_rings rings;
+    rings.next = (volatile uint32_t *)next;
     rings.w = base;
     rings.x = base + OG_X_RING;
     rings.w_full = barriers;
@@ -114,65 +130,164 @@ OG_FN og_item og_find_item(const og_args &a, og_index i)
 #endif
 }
 
-/* ---- the producers ----------------------------------------------------------------------- */
+/* Scales of the rows of x from m on, of a product that comes after `above` rows. There are some for
+ * as many rows more as a tile has. */
+OG_FN const og_row_scale *og_find_scales(const og_args &a, og_index above, og_index m)
+{
+    return (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? above : 0) + m);
+}
+
+/* Which rows a tile has. All of a warp come, after og_split. */
+OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
+{
+#ifdef OG_TF32
+    return OG_PLAIN_ROWS;
+#else
+    const og_row_scale *scales = og_find_scales(a, tile.base * a.m, tile.m);
+    uint32_t kinds = 0;
+#pragma unroll
+    for (int i = 0; i < OG_BM; i += 32) {
+        const int row = i + (int)threadIdx.x % 32;
+        const uint32_t kind = scales[row].undo < 0.0f ? OG_WIDE_ROWS : OG_PLAIN_ROWS;
+        kinds |= tile.m + row < a.m ? kind : 0;
+    }
+    return __reduce_or_sync(0xffffffffu, kinds);
+#endif
+}
+
+/* ---- the producers: a warp each, of which a thread copies ------------------------------------ */
+
+/* A box of w, at k. */
+OG_FN void og_send_w(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
+                     og_ring_turn &turn)
+{
+    const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
+    const uint32_t to = rings.w + turn.stage * OG_W_BOX_BYTES;
+    const uint32_t full = rings.w_full + 8 * turn.stage;
+    const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
+        og_barrier_expect(full, OG_W_BOX_BYTES);
+#if OG_W_ACROSS
+#pragma unroll
+        for (int box = 0; box < OG_TILE_COLUMNS / 32; box++)
+            og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n + 32 * box, k, base, full,
+                        policy);
+#else
+        og_copy_box(to, &a.w_map, k, (int)tile.n, base, full, policy);
+#endif
+    }
+    og_advance<OG_W_STAGES>(turn);
+}
+
+/* Boxes of w that come before og_split has ended: of a block's first item, as many as there is room
+ * for. If that has no plain rows, they are not used. */
+OG_FN int og_count_early(const og_item &item)
+{
+    const int boxes = (item.to - item.from) / 32;
+    return boxes < OG_W_STAGES ? boxes : OG_W_STAGES;
+}
 
 OG_FN void og_produce_w(const og_args &a, const og_pairs_rings &rings)
 {
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.w_map);
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
-        const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
-        for (int k = item.from; k < item.to; k += 32) {
-            og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BOX_BYTES);
-            const uint32_t to = rings.w + turn.stage * OG_W_BOX_BYTES;
-            const uint32_t full = rings.w_full + 8 * turn.stage;
-            const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
-#if OG_W_ACROSS
-#pragma unroll
-            for (int box = 0; box < OG_TILE_COLUMNS / 32; box++)
-                og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n + 32 * box, k, base,
-                            full, policy);
-#else
-            og_copy_box(to, &a.w_map, k, (int)tile.n, base, full, policy);
-#endif
-            og_advance<OG_W_STAGES>(turn);
+    og_item item = og_find_item(a, (og_index)blockIdx.x);
+    og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+    int early = item.from + 32 * og_count_early(item);
+    for (int k = item.from; k < early; k += 32)
+        og_send_w(a, rings, tile, k, turn);
+    og_await_launch(); /* og_split */
+    uint32_t seen = OG_PLAIN_ROWS;
+    for (uint32_t rows = OG_PLAIN_ROWS; seen & rows; rows *= 2) {
+        for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+            item = og_find_item(a, i);
+            tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+            const uint32_t kinds = og_find_kinds(a, tile);
+            seen |= kinds;
+            for (int k = early ? early : item.from; kinds & rows && k < item.to; k += 32)
+                og_send_w(a, rings, tile, k, turn);
+            early = 0;
         }
     }
 }
 
+/* A box of x, at k, is on its way; its stage is not full before og_announce_x(). */
+OG_FN void og_send_x(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
+                     const og_ring_turn &turn)
+{
+#ifdef OG_TF32 /* slabs of 32 k */
+    const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
+    const int column = 0, slab = before + k / 32;
+#else /* of hi and lo */
+    const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
+#endif
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+        og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
+                    rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
+    }
+}
+
+OG_FN void og_announce_x(const og_pairs_rings &rings, uint32_t next, og_ring_turn &turn)
+{
+    if (threadIdx.x % 32 == 0) {
+        rings.next[turn.stage] = next;
+        og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
+    }
+    og_advance<OG_X_STAGES>(turn);
+}
+
+/* There are no more rows of this kind; kinds: those that follow. */
+OG_FN void og_end_rows(const og_pairs_rings &rings, uint32_t kinds, og_ring_turn &turn)
+{
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+        rings.next[turn.stage] = OG_NO_ITEM | kinds;
+        og_barrier_arrive(rings.x_full + 8 * turn.stage);
+    }
+    og_advance<OG_X_STAGES>(turn);
+}
+
+/* The first box is sent before its kinds are known, too. */
 OG_FN void og_produce_x(const og_args &a, const og_pairs_rings &rings)
 {
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
+    og_item item = og_find_item(a, (og_index)blockIdx.x);
+    og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
     og_await_launch(); /* og_split */
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
-        for (int k = item.from; k < item.to; k += 64) {
-            og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
-#ifdef OG_TF32 /* slabs of 32 k */
-            const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
-            const int column = 0, slab = before + k / 32;
-#else /* of hi and lo */
-            const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
-#endif
-            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
-                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
-            og_advance<OG_X_STAGES>(turn);
+    og_send_x(a, rings, tile, item.from, turn);
+    uint32_t seen = og_find_kinds(a, tile);
+    bool is_sent = seen & OG_PLAIN_ROWS;
+    if (!is_sent)
+        og_announce_x(rings, OG_NO_ITEM, turn); /* it is not used */
+    seen |= OG_PLAIN_ROWS;
+    for (uint32_t rows = OG_PLAIN_ROWS; seen & rows; rows *= 2) {
+        uint32_t number = 0;
+        for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+            item = og_find_item(a, i);
+            tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+            const uint32_t kinds = og_find_kinds(a, tile);
+            seen |= kinds;
+            for (int k = item.from; kinds & rows && k < item.to; k += 64) {
+                if (!is_sent)
+                    og_send_x(a, rings, tile, k, turn);
+                is_sent = false;
+                og_announce_x(rings, number | kinds, turn);
+            }
+            number += OG_STEP_ITEM;
         }
+        og_end_rows(rings, seen & 2 * rows, turn);
     }
 }
 
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 {
-    if (threadIdx.x == 0)
+    if (threadIdx.x < 32)
         og_produce_w(a, rings);
-    else if (threadIdx.x == 32)
+    else if (threadIdx.x < 64)
         og_produce_x(a, rings);
 }
 
@@ -233,6 +348,14 @@ struct og_pairs_consumer {
     og_ring_turn turn; /* of x */
 };
 
+/* Releases a stage of x. */
+OG_FN void og_release_x(og_pairs_consumer &c)
+{
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
+    og_advance<OG_X_STAGES>(c.turn);
+}
+
 /* Ends the products of block f, of b; meanwhile block next of w is read, if there is one.
  * The condition keeps its conversions where they are: without it ptxas 13 moves them behind
  * the wait, where the tensor cores idle. */
@@ -247,9 +370,7 @@ OG_FN void og_end_block(og_pairs_consumer &c, og_held &sum, og_held &chain, cons
     }
     og_products_wait<0>();
     og_pin(chain);
-    if (threadIdx.x % 32 == 0)
-        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
-    og_advance<OG_X_STAGES>(c.turn);
+    og_release_x(c);
     og_add_scaled_chain(sum, chain, f);
 }
 
@@ -340,7 +461,27 @@ OG_FN void og_join_segments(const og_args &a, og_held &sum)
 }
 #endif
 
-/* sum = the products of an item, x scaled. */
+/* What is multiplied next; waits until it is there. ptxas can tell that it is the same in all threads:
+ * else products would wait for it. */
+OG_FN uint32_t og_peek_next(const og_pairs_consumer &c)
+{
+    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
+    return __reduce_or_sync(0xffffffffu, c.rings.next[c.turn.stage]);
+}
+
+/* What came early of an item is not used. */
+OG_FN void og_drop_early(og_pairs_consumer &c, const og_item &item)
+{
+    og_release_x(c);
+    for (int i = og_count_early(item); i > 0; i--) {
+        og_barrier_wait(c.reader.full + 8 * c.reader.turn.stage, c.reader.turn.phase);
+        og_release_stage(c.reader.empty + 8 * c.reader.turn.stage);
+        og_advance<OG_W_STAGES>(c.reader.turn);
+    }
+}
+
+/* sum = the products of an item, x scaled, of which the first box of x is there. */
+template <bool is_wide>
 OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_item &item,
                             og_held &sum, og_held &chain)
 {
@@ -351,13 +492,12 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
         sum[i] = 0.0f;
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
-    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
     for (int b = 0; b < blocks; b += 2) {
-        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, f, b + 1 < blocks, g);
         if (b + 1 >= blocks)
             break;
-        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, g, b + 2 < blocks, f);
 #if OG_LONG && !OG_BY_SEGMENTS
         if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
@@ -427,13 +567,11 @@ struct og_marks {
     uint32_t of[2];
 };
 
-/* Undoes x's scales; returns the sums that may have lost too much. There are scales for as many
- * rows more as a tile has. */
+/* Undoes x's scales; returns the sums that may have lost too much. */
 OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
                           const og_column_loss (&columns)[2], og_held &sum)
 {
-    const og_row_scale *rows =
-        (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
+    const og_row_scale *rows = og_find_scales(a, at.above, at.m);
     const float least = og_least_sum(a.k);
     og_marks marks = {{0, 0}};
 #pragma unroll
@@ -442,7 +580,7 @@ OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float &y = sum[i / 2 * 4 + 2 * h + i % 2];
-            const float z = y * row.undo;
+            const float z = y * fabsf(row.undo);
             marks.of[h] |= og_is_lost(y, z, columns[h], row, least) ? 1u << i : 0u;
             y = z;
         }
@@ -565,7 +703,9 @@ OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine
 OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_findings &found,
                            og_held &sum, uint32_t *votes, og_asked &asked)
 {
-    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    columns[0].limit *= at.is_wide ? 2.0f : 1.0f;
+    columns[1].limit *= at.is_wide ? 2.0f : 1.0f;
     og_marks marks = og_unscale(a, at, columns, sum);
     uint32_t many = 0;
     if (__any_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0))

@@ -722,7 +722,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         const bool is_last = i + gridDim.x >= a.items;
-        og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+        og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
         og_clear_sums(sum);
@@ -731,15 +731,15 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
         for (; b + 1 < blocks; b += 2) {
-            og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             og_end_places(c, sum, chain, g, true, f);
-            og_multiply_block(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
             if (b + 2 == blocks)
                 og_end_findings(c, found);
             og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
         }
         if (b < blocks) {
-            og_multiply_block(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             og_end_findings(c, found);
             og_end_places(c, sum, chain, g, !is_last, f);
         } else {

@@ -105,10 +105,14 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
  * x is below 2^15 when it is scaled, and a sum is of w times 2^14. With W, the greatest element of
  * the column, it has lost at most W 2^-20 (weight + OG_WEIGH quarters), and is good if it is 2^20
  * times that. Neither depends on an order. Elements of w below 2^-133 are not looked at: a sum that
- * these could spoil is below og_least_sum(). */
+ * these could spoil is below og_least_sum().
+ *
+ * Of a wide row of x lo is stored times 2^11, and multiplied with hi of w times 2^-11: elements are
+ * small below 2^-14 alone, and their pairs lose 2^-36. Small elements of w then lose twice as much:
+ * where hi is subnormal after that, it is rounded. */
 enum { OG_SMALL = 18, OG_LOST = 514, OG_WEIGH = 2 * 16 * OG_LOST };
 
-/* How a row of x was scaled, undone; its weight. */
+/* How a row of x was scaled, undone; its weight. A wide row's undo is below 0. */
 struct alignas(8) og_row_scale {
     float undo, weight;
 };

@@ -5,7 +5,8 @@
  *
  * A row is scaled by a power of two that brings its greatest magnitude into [2^14, 2^15);
  * hi = float16(scaled), lo = float16(scaled - hi). What small elements lose by that is the row's
- * weight, and goes with its scale (og_row_scale of pairs.cuh): sums are tested with it. A row that is
+ * weight, and goes with its scale (og_row_scale of pairs.cuh): sums are tested with it. Where too
+ * many sums would fail, the row is made wide. A row that is
  * not finite, or whose greatest is below 2^-98, cannot be held like this: its scale is NaN, and
  * redo.cuh computes it.
  *
@@ -17,6 +18,7 @@
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
  *                      2: the same, but from k = 8 on these two pairs have changed places
+ *   OG_SPLIT_WIDENS    1: a product can take wide rows (pairs.cuh)
  *   OG_SPLIT_PADS      if it is defined, a row that og_x_row() finds is padded, and has a.k_padded
  *                      elements; else a.k
  */
@@ -24,7 +26,11 @@
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4      /* that a thread keeps */
+    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
+    /* The least weight of a wide row. With a w of normal numbers one sum in 700 fails at this
+     * weight, and to compute these again takes a sixth of a product's time. A tile with rows of
+     * both kinds is multiplied twice, so less would cost more than it saves. */
+    OG_WIDE_WEIGHT = 1 << 17
 };
 
 /* Or 2^32 - 1, where that is less. */
@@ -83,15 +89,24 @@ OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int 
     return (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + (is_small & (fabsf(y) < 0x1p-14f));
 }
 
+/* Where the two pairs of elements k .. k + 3 go. */
+struct og_pair_places {
+    og_index first, second;
+};
+
+OG_FN og_pair_places og_find_pairs(og_index k)
+{
+    const og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2;
+    const og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
+    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8)
+        return {next, at};
+    return {at, next};
+}
+
 /* Splits elements k .. k + 3 of a row. */
 OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
 {
-    og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
-    og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
-    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
-        next = at;
-        at += 4;
-    }
+    const og_pair_places at = og_find_pairs(k);
     uint32_t hi[2], lo[2];
     og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
     og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
@@ -100,10 +115,35 @@ OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool wri
         s.weight += og_weigh_element(v.e[i], v.e[i] * s.scale, hi[i / 2], lo[i / 2], i % 2);
     if (!writes)
         return;
-    s.hi[at] = hi[0];
-    s.lo[at] = lo[0];
-    s.hi[next] = hi[1];
-    s.lo[next] = lo[1];
+    s.hi[at.first] = hi[0];
+    s.lo[at.first] = lo[0];
+    s.hi[at.second] = hi[1];
+    s.lo[at.second] = lo[1];
+}
+
+/* The lo of a wide row, for an element y, scaled; weight grows by its own. Of x: y may be 0. */
+OG_FN uint32_t og_widen_element(float x, float y, uint32_t &weight)
+{
+    const float rest = y - og_f32_from_f16(og_f16_from_f32(y));
+    const uint16_t lo = og_f16_from_f32(rest * 0x1p11f);
+    const bool is_small = (fabsf(y) < 0x1p-14f) & (x != 0.0f);
+    const float lost = is_small ? fabsf(rest - og_f32_from_f16(lo) * 0x1p-11f) : 0.0f;
+    weight += (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + is_small;
+    return lo;
+}
+
+/* The same elements of a row that turns out to be wide: lo is written again. */
+OG_FN void og_widen_four(og_splitting &s, og_index k, const og_four &v, bool writes)
+{
+    const og_pair_places at = og_find_pairs(k);
+    uint32_t lo[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        lo[i] = og_widen_element(v.e[i], v.e[i] * s.scale, s.weight);
+    if (!writes)
+        return;
+    s.lo[at.first] = lo[1] << 16 | lo[0];
+    s.lo[at.second] = lo[3] << 16 | lo[2];
 }
 
 OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t most, bool holds)
@@ -159,10 +199,28 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
         og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there);
 #endif
+    uint32_t lost = og_meet_row(a, s.weight, false);
+    float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
+#if OG_SPLIT_WIDENS
+    const bool widens = holds && lost >= OG_WIDE_WEIGHT;
+    if (__syncthreads_or(widens)) { /* a block may have several rows */
+        s.weight = 0;
+#if OG_SPLIT_KEEPS
+#pragma unroll
+        for (int i = 0; i < OG_SPLIT_FOURS; i++)
+            if (4 * (lane + i * lanes) < a.k_padded)
+                og_widen_four(s, 4 * (lane + i * lanes), kept[i], there && widens);
+#else
+        for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
+            og_widen_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there && widens);
+#endif
+        const uint32_t less = og_meet_row(a, s.weight, false);
+        lost = widens ? less : lost;
+        undo = widens ? -undo : undo;
+    }
+#endif
     /* A row of zeros has lost nothing, whatever w has. */
-    const uint32_t lost = og_meet_row(a, s.weight, false);
     const float weight = most ? (float)lost : -0x1p100f;
-    const float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
     if (lane == 0 && there)
         ((og_row_scale *)a.x_scales)[row] = {undo, weight};
 }

@@ -571,6 +571,7 @@ static std::string text_of_product(const ProductFacts &f, const Numbers &k)
         add_number(text, "OG_BK", 64);
         add_number(text, "OG_QUADS", 2);
         add_number(text, "OG_REDO_BYTES", OG_CUDA_REDO_BYTES);
+        add_number(text, "OG_SPLIT_WIDENS", 0);
     }
     for (int i = 0; i < 9; i++)
         add_number(text, names[k.body != TILES][i], k.more[i]);
@@ -1231,6 +1232,7 @@ typedef float og_number;
 #define OG_WIDTH 32
 #define OG_GROUPS 1
 #define OG_SPLIT_PLANES 1
+#define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 1
 #define OG_SPLIT_KEEPS 1
 #define OG_TURNS_W 0
@@ -1696,6 +1698,7 @@ typedef float og_number;
 #define OG_WIDTH 32
 #define OG_GROUPS 1
 #define OG_SPLIT_PLANES 1
+#define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 1
 #define OG_SPLIT_KEEPS 1
 #define OG_TURNS_W 0
@@ -2357,6 +2360,7 @@ typedef float og_number;
 #define OG_WIDTH 32
 #define OG_GROUPS 1
 #define OG_SPLIT_PLANES 1
+#define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 2
 #define OG_SPLIT_KEEPS 1
 #define OG_TURNS_W 0
@@ -2776,6 +2780,7 @@ typedef float og_number;
 #define OG_WIDTH 64
 #define OG_GROUPS 1
 #define OG_SPLIT_PLANES 1
+#define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 2
 #define OG_SPLIT_KEEPS 1
 #define OG_TURNS_W 0
@@ -4379,7 +4384,7 @@ OG_FN void og_split_scaled(float x0, float x1, float scale, uint32_t &hi, uint32
 
 enum { OG_SMALL = 18, OG_LOST = 514, OG_WEIGH = 2 * 16 * OG_LOST };
 
-/* How a row of x was scaled, undone; its weight. */
+/* How a row of x was scaled, undone; its weight. A wide row's undo is below 0. */
 struct alignas(8) og_row_scale {
     float undo, weight;
 };
@@ -5489,7 +5494,8 @@ OG_FN typename P::sums og_combine(const Partials &from, int thread, og_index cou
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4      /* that a thread keeps */
+    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
+    OG_WIDE_WEIGHT = 1 << 17
 };
 
 /* Or 2^32 - 1, where that is less. */
@@ -5546,15 +5552,24 @@ OG_FN uint32_t og_weigh_element(float x, float y, uint32_t hi, uint32_t lo, int 
     return (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + (is_small & (fabsf(y) < 0x1p-14f));
 }
 
+/* Where the two pairs of elements k .. k + 3 go. */
+struct og_pair_places {
+    og_index first, second;
+};
+
+OG_FN og_pair_places og_find_pairs(og_index k)
+{
+    const og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2;
+    const og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
+    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8)
+        return {next, at};
+    return {at, next};
+}
+
 /* Splits elements k .. k + 3 of a row. */
 OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool writes)
 {
-    og_index at = OG_SPLIT_SHUFFLES ? k / 16 * 8 + k % 16 / 4 : k / 2; /* in pairs */
-    og_index next = at + (OG_SPLIT_SHUFFLES ? 4 : 1);
-    if (OG_SPLIT_SHUFFLES == 2 && k % 16 >= 8) {
-        next = at;
-        at += 4;
-    }
+    const og_pair_places at = og_find_pairs(k);
     uint32_t hi[2], lo[2];
     og_split_scaled(v.e[0], v.e[1], s.scale, hi[0], lo[0]);
     og_split_scaled(v.e[2], v.e[3], s.scale, hi[1], lo[1]);
@@ -5563,10 +5578,35 @@ OG_FN void og_split_four(og_splitting &s, og_index k, const og_four &v, bool wri
         s.weight += og_weigh_element(v.e[i], v.e[i] * s.scale, hi[i / 2], lo[i / 2], i % 2);
     if (!writes)
         return;
-    s.hi[at] = hi[0];
-    s.lo[at] = lo[0];
-    s.hi[next] = hi[1];
-    s.lo[next] = lo[1];
+    s.hi[at.first] = hi[0];
+    s.lo[at.first] = lo[0];
+    s.hi[at.second] = hi[1];
+    s.lo[at.second] = lo[1];
+}
+
+/* The lo of a wide row, for an element y, scaled; weight grows by its own. Of x: y may be 0. */
+OG_FN uint32_t og_widen_element(float x, float y, uint32_t &weight)
+{
+    const float rest = y - og_f32_from_f16(og_f16_from_f32(y));
+    const uint16_t lo = og_f16_from_f32(rest * 0x1p11f);
+    const bool is_small = (fabsf(y) < 0x1p-14f) & (x != 0.0f);
+    const float lost = is_small ? fabsf(rest - og_f32_from_f16(lo) * 0x1p-11f) : 0.0f;
+    weight += (uint32_t)(lost * 0x1p34f) + (lost != 0.0f) + is_small;
+    return lo;
+}
+
+/* The same elements of a row that turns out to be wide: lo is written again. */
+OG_FN void og_widen_four(og_splitting &s, og_index k, const og_four &v, bool writes)
+{
+    const og_pair_places at = og_find_pairs(k);
+    uint32_t lo[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        lo[i] = og_widen_element(v.e[i], v.e[i] * s.scale, s.weight);
+    if (!writes)
+        return;
+    s.lo[at.first] = lo[1] << 16 | lo[0];
+    s.lo[at.second] = lo[3] << 16 | lo[2];
 }
 
 OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t most, bool holds)
@@ -5622,10 +5662,28 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
         og_split_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there);
 #endif
+    uint32_t lost = og_meet_row(a, s.weight, false);
+    float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
+#if OG_SPLIT_WIDENS
+    const bool widens = holds && lost >= OG_WIDE_WEIGHT;
+    if (__syncthreads_or(widens)) { /* a block may have several rows */
+        s.weight = 0;
+#if OG_SPLIT_KEEPS
+#pragma unroll
+        for (int i = 0; i < OG_SPLIT_FOURS; i++)
+            if (4 * (lane + i * lanes) < a.k_padded)
+                og_widen_four(s, 4 * (lane + i * lanes), kept[i], there && widens);
+#else
+        for (og_index k = 4 * lane; k < a.k_padded; k += 4 * lanes)
+            og_widen_four(s, k, og_load_four(x, a.x_k, aligned, k, terms, 0.0f), there && widens);
+#endif
+        const uint32_t less = og_meet_row(a, s.weight, false);
+        lost = widens ? less : lost;
+        undo = widens ? -undo : undo;
+    }
+#endif
     /* A row of zeros has lost nothing, whatever w has. */
-    const uint32_t lost = og_meet_row(a, s.weight, false);
     const float weight = most ? (float)lost : -0x1p100f;
-    const float undo = !holds ? OG_NAN_F32 : most ? og_float_bits(exponent - 0x0e000000u) : 1.0f;
     if (lane == 0 && there)
         ((og_row_scale *)a.x_scales)[row] = {undo, weight};
 }
@@ -6802,6 +6860,7 @@ static inline bool og_hopper_is_wide(const og_hopper_shape *s, bool reduces)
     X(OG_WIDTH, s->tile_rows)                                                                      \
     X(OG_GROUPS, s->groups)                                                                        \
     X(OG_SPLIT_PLANES, 1)                                                                          \
+    X(OG_SPLIT_WIDENS, !s->tf32)                                                                   \
     X(OG_SPLIT_SHUFFLES, s->fetch == OG_CUDA_ACROSS ? 2 : 1)                                       \
     X(OG_SPLIT_KEEPS, og_cuda_split_keeps(s->k_padded))                                            \
     X(OG_TURNS_W, s->fetch == OG_CUDA_TURNED)                                                      \
@@ -7105,8 +7164,26 @@ OG_FN int og_find_tile_column(int thread)
     return thread / 32 * 16 + og_column_of(thread % 32 / 4);
 }
 
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_findings &found,
-                       og_held &sum, char *shared)
+/* Which rows of a tile are multiplied; are there others in it? */
+struct og_rows {
+    bool is_wide, has_others;
+};
+
+/* Of a thread's rows (bit i), from m on, those that are multiplied. */
+OG_FN uint32_t og_find_rows(const og_args &a, og_index above, og_index m, const og_rows &rows)
+{
+    const og_row_scale *scales = og_find_scales(a, above, m);
+    uint32_t wide = 0;
+    if (!rows.has_others)
+        return ~0u;
+#pragma unroll 1
+    for (int i = 0; i < OG_BM / 4; i++)
+        wide |= (uint32_t)(scales[og_row_of(i)].undo < 0.0f) << i;
+    return rows.is_wide ? wide : ~wide;
+}
+
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_rows &rows,
+                       const og_findings &found, og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
     og_pairs_place at;
@@ -7120,36 +7197,70 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const
     at.m = tile.m + 2 * at.t;
     at.n = tile.n + og_find_tile_column(thread);
     at.run = tile.n / OG_RUN + at.group;
-    at.there = og_rows_there(a.m - at.m);
+    at.there = og_rows_there(a.m - at.m) & og_find_rows(a, at.above, at.m, rows);
+    at.is_wide = rows.is_wide;
     og_finish_place(a, at, found, sum,
                     (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
                     *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
 
-OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char *shared)
+#if OG_BY_SEGMENTS
+/* The sums of a segment wait in the scratch; wide rows' come after those of others. */
+OG_FN void og_leave_segment(const og_args &a, og_index i, int thread, const og_rows &rows,
+                            const og_findings &found, const og_held &sum)
 {
-    const int thread = threadIdx.x - 128;
-    og_pairs_consumer c = og_start_consumer(rings, og_find_tile_column(thread), thread % 4);
+    og_four *to = og_find_sums(a, i, thread);
+    if (rows.is_wide && rows.has_others) {
+        const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, og_find_item(a, i).tile);
+        const uint32_t own = og_find_rows(a, tile.base * a.m, tile.m + 2 * (thread % 4), rows);
+#pragma unroll
+        for (int j = 0; j < OG_HELD; j++)
+            if (own >> (j / 4 * 2 + j % 2) & 1)
+                to[j / 4 * 128 * OG_GROUPS].e[j % 4] = sum[j];
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < OG_HELD / 4; j++)
+        to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
+    *og_find_findings(a, i, thread) = found;
+}
+#endif
+
+template <bool is_wide>
+OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *shared)
+{
     og_held chain, sum;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    for (int round = 0;; round++) { /* the round alone waits in a register */
-        const og_index i = (og_index)blockIdx.x + (og_index)round * (og_index)gridDim.x;
-        if (i >= a.items)
-            break;
-        og_multiply_item(a, c, og_find_item(a, i), sum, chain);
+    for (int turn = 0;; turn ^= 1) {
+        const uint32_t next = og_peek_next(c);
+        if (next & OG_NO_ITEM) {
+            og_release_x(c);
+            return next & OG_BOTH_ROWS;
+        }
+        const og_rows rows = {is_wide, (next & OG_BOTH_ROWS) == OG_BOTH_ROWS};
+        const og_index i = blockIdx.x + (og_index)(next / OG_STEP_ITEM) * (og_index)gridDim.x;
+        og_multiply_item<is_wide>(a, c, og_find_item(a, i), sum, chain);
 #if OG_BY_SEGMENTS
-        og_four *to = og_find_sums(a, i, thread);
-#pragma unroll
-        for (int j = 0; j < OG_HELD / 4; j++)
-            to[j * 128 * OG_GROUPS] = og_take_four(sum, j);
-        *og_find_findings(a, i, thread) = c.reader.found;
+        og_leave_segment(a, i, threadIdx.x - 128, rows, c.reader.found, sum);
 #else
-        og_end_tile(a, i, og_thread() - 128, round % 2, c.reader.found, sum, shared + OG_SUMS_AT);
+        og_end_tile(a, i, og_thread() - 128, turn, rows, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
+}
+
+OG_FN void og_consume_pairs(const og_args &a, const og_pairs_rings &rings, char *shared)
+{
+    const int thread = threadIdx.x - 128;
+    og_pairs_consumer c = og_start_consumer(rings, og_find_tile_column(thread), thread % 4);
+    if (og_peek_next(c) & OG_NO_ITEM) /* the first item has no plain rows */
+        og_drop_early(c, og_find_item(a, (og_index)blockIdx.x));
+    const uint32_t more = og_consume_rows<false>(a, c, shared);
+    if constexpr (OG_SPLIT_WIDENS)
+        if (more)
+            og_consume_rows<true>(a, c, shared);
 }
 
 #if OG_BY_SEGMENTS
@@ -7173,14 +7284,9 @@ extern "C" __global__ void __launch_bounds__(128) og_add_segments(const __grid_c
     from[0] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
-    og_join(const __grid_constant__ og_args a)
+/* A thread's sums of a block's tile, of all segments. */
+OG_FN void og_join_all(const og_args &a, og_held &sum)
 {
-    extern __shared__ __align__(16) char og_join_memory[];
-    og_held sum;
-    og_await_launch();
-    if (og_redoes_all(a))
-        return;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = -0.0f; /* -0 + v is v */
@@ -7190,13 +7296,32 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
         for (int i = 0; i < OG_HELD / 4; i++)
             og_join_four(sum, i, *(const float4 *)&from[i * 128 * OG_GROUPS]);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
+    og_join(const __grid_constant__ og_args a)
+{
+    extern __shared__ __align__(16) char og_join_memory[];
+    og_await_launch();
+    if (og_redoes_all(a))
+        return;
     og_findings found = {0, 0};
     for (og_index part = 0; part < a.parts; part++) {
         const og_findings more = *og_find_findings(a, blockIdx.x * a.parts + part, threadIdx.x);
         found.most = og_max_halves(found.most, more.most);
         found.quarters = og_add_counts(found.quarters, more.quarters);
     }
-    og_end_tile(a, blockIdx.x, threadIdx.x, 0, found, sum, og_join_memory);
+    const uint32_t kinds =
+        og_find_kinds(a, og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, (og_index)blockIdx.x));
+#pragma unroll 1
+    for (int i = 0; i < 2; i++) {
+        og_held sum;
+        if (!(kinds & (i ? OG_WIDE_ROWS : OG_PLAIN_ROWS)))
+            continue;
+        og_join_all(a, sum);
+        og_end_tile(a, blockIdx.x, threadIdx.x, i, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
+                    og_join_memory);
+    }
 }
 #endif
 
@@ -7211,7 +7336,8 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     }
     if (base % 1024)
         __trap(); /* the swizzle is by address */
-    og_pairs_rings rings = og_start_pairs_rings(base, base + OG_BARRIERS_AT);
+    og_pairs_rings rings = og_start_pairs_rings(base, base + OG_BARRIERS_AT,
+                                                og_shared + (OG_TENSOR_SHARED - 4 * OG_X_STAGES));
     og_publish_barriers();
     __syncthreads();
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
@@ -7266,7 +7392,7 @@ enum {
     OG_W_STAGES = (OG_RING_BYTES - OG_X_STAGES * OG_X_BOX_BYTES) / OG_W_BOX_BYTES,
     OG_X_RING = OG_W_STAGES * OG_W_BOX_BYTES
 };
-static_assert(2 * (OG_W_STAGES + OG_X_STAGES) <= OG_BARRIERS, "");
+static_assert(8 * 2 * (OG_W_STAGES + OG_X_STAGES) + 4 * OG_X_STAGES <= 8 * OG_BARRIERS, "");
 
 /* TMA takes addresses that are multiples of 16 alone. */
 OG_FN bool og_redoes_all(const og_args &a)
@@ -7282,18 +7408,26 @@ struct og_pairs_place {
     og_index base, above; /* its product, rows of the products before that */
     og_index m, n, run;   /* run: of OG_RUN columns, its group's */
     int group, warp, t;
-    bool first;     /* g is 0 */
-    uint32_t there; /* bit i: that row is one of the product's */
+    bool first; /* g is 0 */
+    uint32_t
+        there;    /* bit i: that row is one of the product's, and of the kind that is multiplied */
+    bool is_wide; /* that kind */
 };
 
-/* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
+/* Kinds of rows that a tile has. */
+enum { OG_PLAIN_ROWS = 1, OG_WIDE_ROWS = 2, OG_BOTH_ROWS = 3 };
+
+enum { OG_NO_ITEM = 4, OG_STEP_ITEM = 8 };
+
 struct og_pairs_rings {
     uint32_t w, x, w_full, w_empty, x_full, x_empty;
+    volatile uint32_t *next;
 };
 
-OG_FN og_pairs_rings og_start_pairs_rings(uint32_t base, uint32_t barriers)
+OG_FN og_pairs_rings og_start_pairs_rings(uint32_t base, uint32_t barriers, void *next)
 {
     og_pairs_rings rings;
+    rings.next = (volatile uint32_t *)next;
     rings.w = base;
     rings.x = base + OG_X_RING;
     rings.w_full = barriers;
@@ -7328,65 +7462,160 @@ OG_FN og_item og_find_item(const og_args &a, og_index i)
 #endif
 }
 
-/* ---- the producers ----------------------------------------------------------------------- */
+OG_FN const og_row_scale *og_find_scales(const og_args &a, og_index above, og_index m)
+{
+    return (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? above : 0) + m);
+}
+
+/* Which rows a tile has. All of a warp come, after og_split. */
+OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
+{
+#ifdef OG_TF32
+    return OG_PLAIN_ROWS;
+#else
+    const og_row_scale *scales = og_find_scales(a, tile.base * a.m, tile.m);
+    uint32_t kinds = 0;
+#pragma unroll
+    for (int i = 0; i < OG_BM; i += 32) {
+        const int row = i + (int)threadIdx.x % 32;
+        const uint32_t kind = scales[row].undo < 0.0f ? OG_WIDE_ROWS : OG_PLAIN_ROWS;
+        kinds |= tile.m + row < a.m ? kind : 0;
+    }
+    return __reduce_or_sync(0xffffffffu, kinds);
+#endif
+}
+
+/* ---- the producers: a warp each, of which a thread copies ------------------------------------ */
+
+/* A box of w, at k. */
+OG_FN void og_send_w(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
+                     og_ring_turn &turn)
+{
+    const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
+    const uint32_t to = rings.w + turn.stage * OG_W_BOX_BYTES;
+    const uint32_t full = rings.w_full + 8 * turn.stage;
+    const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
+        og_barrier_expect(full, OG_W_BOX_BYTES);
+#if OG_W_ACROSS
+#pragma unroll
+        for (int box = 0; box < OG_TILE_COLUMNS / 32; box++)
+            og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n + 32 * box, k, base, full,
+                        policy);
+#else
+        og_copy_box(to, &a.w_map, k, (int)tile.n, base, full, policy);
+#endif
+    }
+    og_advance<OG_W_STAGES>(turn);
+}
+
+OG_FN int og_count_early(const og_item &item)
+{
+    const int boxes = (item.to - item.from) / 32;
+    return boxes < OG_W_STAGES ? boxes : OG_W_STAGES;
+}
 
 OG_FN void og_produce_w(const og_args &a, const og_pairs_rings &rings)
 {
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.w_map);
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
-        const int base = (int)(OG_TURNS_W ? tile.base : og_w_slabs(a, tile.base));
-        for (int k = item.from; k < item.to; k += 32) {
-            og_barrier_wait(rings.w_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.w_full + 8 * turn.stage, OG_W_BOX_BYTES);
-            const uint32_t to = rings.w + turn.stage * OG_W_BOX_BYTES;
-            const uint32_t full = rings.w_full + 8 * turn.stage;
-            const uint64_t policy = a.m_tiles == 1 ? OG_READ_ONCE : OG_READ_NORMALLY;
-#if OG_W_ACROSS
-#pragma unroll
-            for (int box = 0; box < OG_TILE_COLUMNS / 32; box++)
-                og_copy_box(to + box * OG_ACROSS_BYTES, &a.w_map, (int)tile.n + 32 * box, k, base,
-                            full, policy);
-#else
-            og_copy_box(to, &a.w_map, k, (int)tile.n, base, full, policy);
-#endif
-            og_advance<OG_W_STAGES>(turn);
+    og_item item = og_find_item(a, (og_index)blockIdx.x);
+    og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+    int early = item.from + 32 * og_count_early(item);
+    for (int k = item.from; k < early; k += 32)
+        og_send_w(a, rings, tile, k, turn);
+    og_await_launch(); /* og_split */
+    uint32_t seen = OG_PLAIN_ROWS;
+    for (uint32_t rows = OG_PLAIN_ROWS; seen & rows; rows *= 2) {
+        for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+            item = og_find_item(a, i);
+            tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+            const uint32_t kinds = og_find_kinds(a, tile);
+            seen |= kinds;
+            for (int k = early ? early : item.from; kinds & rows && k < item.to; k += 32)
+                og_send_w(a, rings, tile, k, turn);
+            early = 0;
         }
     }
 }
 
+/* A box of x, at k, is on its way; its stage is not full before og_announce_x(). */
+OG_FN void og_send_x(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
+                     const og_ring_turn &turn)
+{
+#ifdef OG_TF32 /* slabs of 32 k */
+    const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
+    const int column = 0, slab = before + k / 32;
+#else /* of hi and lo */
+    const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
+#endif
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+        og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
+                    rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
+    }
+}
+
+OG_FN void og_announce_x(const og_pairs_rings &rings, uint32_t next, og_ring_turn &turn)
+{
+    if (threadIdx.x % 32 == 0) {
+        rings.next[turn.stage] = next;
+        og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
+    }
+    og_advance<OG_X_STAGES>(turn);
+}
+
+/* There are no more rows of this kind; kinds: those that follow. */
+OG_FN void og_end_rows(const og_pairs_rings &rings, uint32_t kinds, og_ring_turn &turn)
+{
+    if (threadIdx.x % 32 == 0) {
+        og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
+        rings.next[turn.stage] = OG_NO_ITEM | kinds;
+        og_barrier_arrive(rings.x_full + 8 * turn.stage);
+    }
+    og_advance<OG_X_STAGES>(turn);
+}
+
+/* The first box is sent before its kinds are known, too. */
 OG_FN void og_produce_x(const og_args &a, const og_pairs_rings &rings)
 {
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
+    og_item item = og_find_item(a, (og_index)blockIdx.x);
+    og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
     og_await_launch(); /* og_split */
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        og_item item = og_find_item(a, i);
-        og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
-        for (int k = item.from; k < item.to; k += 64) {
-            og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
-#ifdef OG_TF32 /* slabs of 32 k */
-            const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
-            const int column = 0, slab = before + k / 32;
-#else /* of hi and lo */
-            const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
-#endif
-            og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
-                        rings.x_full + 8 * turn.stage, OG_READ_OFTEN);
-            og_advance<OG_X_STAGES>(turn);
+    og_send_x(a, rings, tile, item.from, turn);
+    uint32_t seen = og_find_kinds(a, tile);
+    bool is_sent = seen & OG_PLAIN_ROWS;
+    if (!is_sent)
+        og_announce_x(rings, OG_NO_ITEM, turn); /* it is not used */
+    seen |= OG_PLAIN_ROWS;
+    for (uint32_t rows = OG_PLAIN_ROWS; seen & rows; rows *= 2) {
+        uint32_t number = 0;
+        for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+            item = og_find_item(a, i);
+            tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, item.tile);
+            const uint32_t kinds = og_find_kinds(a, tile);
+            seen |= kinds;
+            for (int k = item.from; kinds & rows && k < item.to; k += 64) {
+                if (!is_sent)
+                    og_send_x(a, rings, tile, k, turn);
+                is_sent = false;
+                og_announce_x(rings, number | kinds, turn);
+            }
+            number += OG_STEP_ITEM;
         }
+        og_end_rows(rings, seen & 2 * rows, turn);
     }
 }
 
 /* All of the first warpgroup comes here. */
 OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 {
-    if (threadIdx.x == 0)
+    if (threadIdx.x < 32)
         og_produce_w(a, rings);
-    else if (threadIdx.x == 32)
+    else if (threadIdx.x < 64)
         og_produce_x(a, rings);
 }
 
@@ -7445,6 +7674,14 @@ struct og_pairs_consumer {
     og_ring_turn turn; /* of x */
 };
 
+/* Releases a stage of x. */
+OG_FN void og_release_x(og_pairs_consumer &c)
+{
+    if (threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
+    og_advance<OG_X_STAGES>(c.turn);
+}
+
 OG_FN void og_end_block(og_pairs_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
                         bool more, og_fragment &next)
 {
@@ -7456,9 +7693,7 @@ OG_FN void og_end_block(og_pairs_consumer &c, og_held &sum, og_held &chain, cons
     }
     og_products_wait<0>();
     og_pin(chain);
-    if (threadIdx.x % 32 == 0)
-        og_barrier_arrive(c.rings.x_empty + 8 * c.turn.stage);
-    og_advance<OG_X_STAGES>(c.turn);
+    og_release_x(c);
     og_add_scaled_chain(sum, chain, f);
 }
 
@@ -7547,7 +7782,25 @@ OG_FN void og_join_segments(const og_args &a, og_held &sum)
 }
 #endif
 
-/* sum = the products of an item, x scaled. */
+OG_FN uint32_t og_peek_next(const og_pairs_consumer &c)
+{
+    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
+    return __reduce_or_sync(0xffffffffu, c.rings.next[c.turn.stage]);
+}
+
+/* What came early of an item is not used. */
+OG_FN void og_drop_early(og_pairs_consumer &c, const og_item &item)
+{
+    og_release_x(c);
+    for (int i = og_count_early(item); i > 0; i--) {
+        og_barrier_wait(c.reader.full + 8 * c.reader.turn.stage, c.reader.turn.phase);
+        og_release_stage(c.reader.empty + 8 * c.reader.turn.stage);
+        og_advance<OG_W_STAGES>(c.reader.turn);
+    }
+}
+
+/* sum = the products of an item, x scaled, of which the first box of x is there. */
+template <bool is_wide>
 OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_item &item,
                             og_held &sum, og_held &chain)
 {
@@ -7558,13 +7811,12 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
         sum[i] = 0.0f;
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
-    og_barrier_wait(c.rings.x_full + 8 * c.turn.stage, c.turn.phase);
     for (int b = 0; b < blocks; b += 2) {
-        og_multiply_block(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, f, b + 1 < blocks, g);
         if (b + 1 >= blocks)
             break;
-        og_multiply_block(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, g, b + 2 < blocks, f);
 #if OG_LONG && !OG_BY_SEGMENTS
         if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
@@ -7628,11 +7880,11 @@ struct og_marks {
     uint32_t of[2];
 };
 
+/* Undoes x's scales; returns the sums that may have lost too much. */
 OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
                           const og_column_loss (&columns)[2], og_held &sum)
 {
-    const og_row_scale *rows =
-        (const og_row_scale *)a.x_scales + ((OG_X_MOVES ? at.above : 0) + at.m);
+    const og_row_scale *rows = og_find_scales(a, at.above, at.m);
     const float least = og_least_sum(a.k);
     og_marks marks = {{0, 0}};
 #pragma unroll
@@ -7641,7 +7893,7 @@ OG_FN og_marks og_unscale(const og_args &a, const og_pairs_place &at,
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float &y = sum[i / 2 * 4 + 2 * h + i % 2];
-            const float z = y * row.undo;
+            const float z = y * fabsf(row.undo);
             marks.of[h] |= og_is_lost(y, z, columns[h], row, least) ? 1u << i : 0u;
             y = z;
         }
@@ -7756,7 +8008,9 @@ OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine
 OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_findings &found,
                            og_held &sum, uint32_t *votes, og_asked &asked)
 {
-    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    columns[0].limit *= at.is_wide ? 2.0f : 1.0f;
+    columns[1].limit *= at.is_wide ? 2.0f : 1.0f;
     og_marks marks = og_unscale(a, at, columns, sum);
     uint32_t many = 0;
     if (__any_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0))
@@ -7829,7 +8083,7 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
 }
 
 /* Starts the products of a block. */
-OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+template <bool> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
     const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
     og_pin(chain);
@@ -7905,12 +8159,21 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
         }
 }
 
-/* Starts the products of a block: small terms first. */
-OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+/* Two float16 times 2^-11. It stays where it is: products run meanwhile. */
+OG_FN uint32_t og_lower(uint32_t both)
 {
-    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
-    og_pin(chain);
-    og_products_fence();
+#if defined(__CUDA_ARCH__)
+    asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(both), "r"(0x10001000u));
+    return both;
+#else
+    const float low = og_f32_from_f16((uint16_t)both), high = og_f32_from_f16(both >> 16);
+    return (uint32_t)og_f16_from_f32(high * 0x1p-11f) << 16 | og_f16_from_f32(low * 0x1p-11f);
+#endif
+}
+
+/* The small terms of a block's products. */
+OG_FN void og_multiply_small(og_held &chain, const og_fragment &f, uint64_t hi, uint64_t lo)
+{
     og_multiply_16<0>(chain, f.lo, hi);
     og_multiply_16<1>(chain, f.hi, lo);
 #pragma unroll
@@ -7918,6 +8181,37 @@ OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
         og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
         og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
     }
+}
+
+/* The same with wide rows. */
+OG_FN void og_multiply_small_wide(og_held &chain, const og_fragment &f, uint32_t (&down)[16],
+                                  uint64_t hi, uint64_t lo)
+{
+    og_multiply_16<0>(chain, f.lo, hi);
+#pragma unroll
+    for (int k = 1; k < 4; k++)
+        og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        down[i] = og_lower(f.hi[i]);
+    og_products_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        og_multiply_16<1>(chain, down + 4 * k, lo + 2 * k);
+}
+
+/* Starts the products of a block: small terms first. */
+template <bool is_wide>
+OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+{
+    uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
+    uint32_t down[16];
+    og_pin(chain);
+    og_products_fence();
+    if constexpr (is_wide)
+        og_multiply_small_wide(chain, f, down, hi, lo);
+    else
+        og_multiply_small(chain, f, hi, lo);
 #pragma unroll
     for (int k = 0; k < 4; k++)
         og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
