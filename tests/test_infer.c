@@ -173,6 +173,29 @@ static const struct {
     {"rms_norm(x, 3, w)", "float16(2,3) float64(3)", "float16 (2, 3)"},
     {"layer_norm(x, 3) * w, layer_norm(x, 3, w)", "float16(2,3) float32(3)",
      "float32 (2, 3), float16 (2, 3)"},
+    {"batch_norm(x, m, v, w)", "bfloat16(2,3,4) float32(3) float32(3) bfloat16(3)",
+     "bfloat16 (2, 3, 4)"},
+    {"batch_norm(x, training=true), instance_norm(x)", "float64(2,3,4)",
+     "float64 (2, 3, 4), float64 (2, 3, 4)"},
+    {"group_norm(x, 2, w)", "float16(2,4) float32(4)", "float16 (2, 4)"},
+    {"group_norm(x, 3)", "float32(2,4,5)",
+     "shape 0: group_norm: num_groups is 3, but an input of shape (2, 4, 5) has 4 channels (dim "
+     "1), "
+     "expected a multiple"},
+    {"group_norm(x, 3)", "float32(3)",
+     "shape 0: group_norm: the input has shape (3,), expected 2 to 7 dims"},
+    {"batch_norm(x, m, v)", "float32(2,4,5) float32(4) float32(5)",
+     "shape 17: batch_norm: running_var has shape (5,), but an input of shape (2, 4, 5) has 4 "
+     "channels "
+     "(dim 1)"},
+    {"batch_norm(x, m, v)", "float32(4) float32(4) float32(4)",
+     "shape 14: batch_norm: the input has shape (4,), expected 2 dims or more"},
+    {"group_norm(x, 2, w)", "float32(2,4) float16(4)",
+     "dtype 17: group_norm: input is float32, but weight is float16"},
+    {"instance_norm(x)", "float32(2,4,1)",
+     "shape 0: instance_norm: expected more than 1 value per channel, but the input has shape (2, "
+     "4, "
+     "1)"},
     {"layer_norm(x, (512,))", "float32(2,256)",
      "shape 0: layer_norm: normalized_shape is (512,), but the input's last dims are (256,)"},
     {"rms_norm(x, (2, 3))", "float32(3)",

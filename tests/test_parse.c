@@ -386,6 +386,15 @@ static const struct {
     {"sum(x, 1e10)", 7, "sum: dim 10000000000 is out of range"},
     {"softmax(x, (0, 1))", 11, "softmax: dim must be an integer, got a list"},
     {"layer_norm(x, ())", 14, "layer_norm: normalized_shape is empty"},
+    {"x + batch_norm(x, None, v)", 4,
+     "batch_norm: running_mean is missing, which is needed where training is false"},
+    {"batch_norm(x, m, v, training=true)", 14,
+     "batch_norm: running_mean must be None where training is true: a formula changes no tensor"},
+    {"instance_norm(x, None, v)", 23,
+     "instance_norm: running_var must be None where use_input_stats is true: a formula changes no "
+     "tensor"},
+    {"group_norm(x, 1.5)", 14,
+     "group_norm: num_groups is 1.5, expected an integer of 1 or more, less than 2^29"},
     {"layer_norm(x, (2, -1))", 14, "layer_norm: normalized_shape has the negative size -1"},
     {"layer_norm(x, w)", 14,
      "layer_norm: normalized_shape must be an integer or a list of integers, got a tensor"},
@@ -537,7 +546,10 @@ static void test_functions(void **state)
         for (const og_parameter *p = function->parameters + 1; p->required; p++)
             used += (size_t)snprintf(text + used, sizeof text - used,
                                      p->kind == OG_PARAMETER_TENSOR ? ", y" : ", 1");
-        snprintf(text + used, sizeof text - used, op == OG_OP_clamp ? ", 1)" : ")");
+        snprintf(text + used, sizeof text - used, "%s",
+                 op == OG_OP_clamp        ? ", 1)"
+                 : op == OG_OP_batch_norm ? ", y, z)"
+                                          : ")");
         char *line = parse_to_line(text, OGIVE_TEXT);
         if (!strncmp(line, "error", 5))
             fail_msg("%s: %s", text, line);

@@ -30,6 +30,11 @@ static const plan_case cases[] = {
     {"logsumexp(x, 1)", "4x5", 1},
     {"layer_norm(x, 5, w, b)", "4x5 5 5", 1},
     {"layer_norm(x, (4, 5))", "3x4x5", 1},
+    {"batch_norm(x, None, None, w, b, true)", "3x4x5 4 4", 1},
+    {"instance_norm(x, weight=w, bias=b)", "3x4x5 4 4", 1},
+    {"relu(group_norm(gelu(x), 2, w, b))", "3x4x5 4 4", 3}, /* sums; a number a channel; the rest */
+    {"group_norm(x, 2)", "3x4", 2},
+    {"group_norm(x, 1)", "3x4x5", 3},
     {"rms_norm(x, 5, w)", "4x5 5", 1},
     {"var(x)", "4x5", 1},
     {"var(x, 0)", "4x5", 1},

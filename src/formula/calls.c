@@ -49,8 +49,7 @@ static og_op get_called(og_op row)
     return row;
 }
 
-/* What the user called: inside of a meaning that is the composite. */
-static const char *get_label(const og_builder *builder, og_op op)
+const char *og_call_label(const og_builder *builder, og_op op)
 {
     bool in_composite = builder->composite != OG_FUNCTION_COUNT;
     return og_function_of(in_composite ? builder->composite : get_called(op))->name;
@@ -61,7 +60,7 @@ static ogive_status fail_kind(const og_builder *builder, og_op op, const og_para
 {
     char text[DESCRIPTION];
     OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset, "%s: %s must be %s, got %s",
-            get_label(builder, op), parameter->name, expected, describe_operand(operand, text));
+            og_call_label(builder, op), parameter->name, expected, describe_operand(operand, text));
 }
 
 ogive_status og_take_value(og_builder *builder, og_operand *operand, const char *label)
@@ -109,11 +108,11 @@ static ogive_status bind_tensor(og_builder *builder, og_op op, const og_paramete
     if (operand->kind != OG_OPERAND_NODE && operand->kind != OG_OPERAND_NUMBER)
         return fail_kind(builder, op, parameter, operand, "a tensor");
     bool takes_numbers = kind == OG_SCALAR || kind == OG_MASKING || kind == OG_COMPOSITE ||
-                         op == OG_OP_where || op == OG_OP_bias_of;
+                         op == OG_OP_where || op == OG_OP_bias_of || op == OG_OP_per_channel;
     if (!takes_numbers && og_operand_is_constant(builder, operand))
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                 "%s: %s must be a tensor that depends on an input, got a constant",
-                get_label(builder, op), parameter->name);
+                og_call_label(builder, op), parameter->name);
     return OGIVE_OK;
 }
 
@@ -145,7 +144,7 @@ static ogive_status check_entries(const og_builder *builder, og_op op,
             OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                     list->has_sizes ? "%s: %s has the negative size %lld"
                                     : "%s: %s %lld is out of range",
-                    get_label(builder, op), parameter->name, (long long)value);
+                    og_call_label(builder, op), parameter->name, (long long)value);
     }
     return OGIVE_OK;
 }
@@ -155,7 +154,8 @@ static ogive_status refuse_nones(const og_builder *builder, og_op op, const og_p
 {
     if (list->nones)
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                "%s: %s holds None, expected integers", get_label(builder, op), parameter->name);
+                "%s: %s holds None, expected integers", og_call_label(builder, op),
+                parameter->name);
     return OGIVE_OK;
 }
 
@@ -180,7 +180,7 @@ static ogive_status bind_dims(og_builder *builder, og_op op, const og_parameter 
     }
     if (sizes && list.count == 0)
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset, "%s: %s is empty",
-                get_label(builder, op), parameter->name);
+                og_call_label(builder, op), parameter->name);
     list.has_sizes = sizes;
     list.all = list.count == 0; /* as in PyTorch */
     OG_TRY(check_entries(builder, op, parameter, operand, &list));
@@ -244,7 +244,7 @@ static ogive_status bind_steps(og_builder *builder, og_op op, const og_parameter
     for (int i = 0; i < list.count && !in_composite; i++)
         if (!(list.nones >> i & 1) && (list.values[i] < least || list.values[i] > INT32_MAX / 4))
             OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
-                    "%s: %s is %lld, expected %d or more%s", get_label(builder, op),
+                    "%s: %s is %lld, expected %d or more%s", og_call_label(builder, op),
                     parameter->name, (long long)list.values[i], least,
                     list.values[i] > 0 ? ", less than 2^29" : "");
     operand->kind = OG_OPERAND_DIMS;
@@ -259,8 +259,8 @@ static ogive_status bind_default(og_builder *builder, og_op op, const og_paramet
         const og_function *function = og_function_of(op);
         og_function_signature(function, signature, sizeof signature);
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->kind ? operand->offset : offset,
-                "%s: argument '%s' is missing; the call is %s(%s)", get_label(builder, op),
-                parameter->name, get_label(builder, op), signature);
+                "%s: argument '%s' is missing; the call is %s(%s)", og_call_label(builder, op),
+                parameter->name, og_call_label(builder, op), signature);
     }
     *operand = og_number_operand(parameter->number, offset);
     if (parameter->kind == OG_PARAMETER_FLAG) {
@@ -305,7 +305,7 @@ static ogive_status bind_argument(og_builder *builder, og_op op, int position, i
         if (operand->flag && strcmp(parameter->name, "return_indices") == 0)
             OG_FAIL(builder->error, OGIVE_UNSUPPORTED, operand->offset,
                     "%s: return_indices must be false: a formula gives the values alone",
-                    get_label(builder, op));
+                    og_call_label(builder, op));
         return OGIVE_OK;
     case OG_PARAMETER_CHOICE:
         return bind_choice(builder, op, parameter, operand);
@@ -363,7 +363,7 @@ static ogive_status spread_steps(og_builder *builder, og_op op, const og_paramet
         OG_FAIL(builder->error, OGIVE_FORMULA, operand->offset,
                 rank == 1 ? "%s: %s has %d entries, expected %d"
                           : "%s: %s has %d entries, expected 1 or %d",
-                get_label(builder, op), parameter->name, (int)list->count, (int)rank);
+                og_call_label(builder, op), parameter->name, (int)list->count, (int)rank);
     for (int i = 0; i < rank; i++)
         to[i] = (int32_t)list->values[list->count == 1 ? 0 : i];
     return OGIVE_OK;
@@ -383,7 +383,7 @@ static ogive_status check_groups(og_builder *builder, og_op op, const og_node *n
         return OGIVE_OK;
     OG_FAIL(builder->error, OGIVE_FORMULA, builder->composite_offset,
             "%s: groups is %s, expected an integer of 1 or more, less than 2^29",
-            get_label(builder, op), og_number_text(groups, text));
+            og_call_label(builder, op), og_number_text(groups, text));
 }
 
 /* A number is added as it is: -0 where there is no bias. */
@@ -479,7 +479,7 @@ static ogive_status build_window_count(og_builder *builder, const og_operand *ar
     bool is_given = !isnan(args[8].number);
     if (is_given && args[8].number == 0)
         OG_FAIL(builder->error, OGIVE_FORMULA, args[8].offset, "%s: divisor_override is 0",
-                get_label(builder, OG_OP_window_count));
+                og_call_label(builder, OG_OP_window_count));
     *out = og_number_operand(is_given ? args[8].number : whole, builder->composite_offset);
     for (int i = 0; i < s.rank && is_cut && !is_given; i++) {
         og_operand span;
@@ -540,8 +540,8 @@ static ogive_status build_slice(og_builder *builder, og_op op, const og_operand 
         if (parameters[i].kind == OG_PARAMETER_NUMBER &&
             !(fabs(args[i].number) <= limit && floor(args[i].number) == args[i].number))
             OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
-                    "%s: %s is %g, expected an integer", get_label(builder, op), parameters[i].name,
-                    args[i].number);
+                    "%s: %s is %g, expected an integer", og_call_label(builder, op),
+                    parameters[i].name, args[i].number);
     }
     return og_build_node(builder, &node, op, offset, out);
 }
@@ -556,7 +556,7 @@ static ogive_status build_unfold(og_builder *builder, const og_operand *args, in
         if (!(number >= i - 2 && number <= INT32_MAX / 4 && floor(number) == number))
             OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
                     "%s: %s is %g, expected an integer of %d or more, less than 2^29",
-                    get_label(builder, OG_OP_unfold), parameters[i].name, number, i - 2);
+                    og_call_label(builder, OG_OP_unfold), parameters[i].name, number, i - 2);
     }
     int32_t dim = (int32_t)builder->dims[args[1].index].values[0];
     og_node to_last = {.op = OG_OP_transpose, .arg_count = 1, .dim_count = 2, .dims = {dim, -1}};
@@ -616,17 +616,25 @@ static ogive_status build_scalar_call(og_builder *builder, og_op op, const og_op
                            out);
 }
 
-/* weight and bias of a function that is given sizes have exactly those. */
+/* Does the function have parameters a channel of its input? */
+static bool is_channel_norm(og_op op)
+{
+    return op == OG_OP_batch_norm || op == OG_OP_instance_norm || op == OG_OP_group_norm;
+}
+
+/* weight and bias of a function that is given sizes have exactly those; of a norm over channels,
+ * as many elements as there are channels. */
 static ogive_status add_size_checks(og_builder *builder, og_op op, const og_operand *args)
 {
     const og_parameter *parameters = og_function_of(op)->parameters;
+    static const og_dim_list a_channel = {.count = 1, .values = {OG_CHANNELS}};
     int sizes = 0;
     while (parameters[sizes].kind != OG_PARAMETER_NONE &&
            parameters[sizes].kind != OG_PARAMETER_SIZES)
         sizes++;
-    if (parameters[sizes].kind == OG_PARAMETER_NONE)
+    if (parameters[sizes].kind == OG_PARAMETER_NONE && !is_channel_norm(op))
         return OGIVE_OK;
-    const og_dim_list *list = &builder->dims[args[sizes].index];
+    const og_dim_list *list = is_channel_norm(op) ? &a_channel : &builder->dims[args[sizes].index];
     for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++) {
         if (parameters[i].kind != OG_PARAMETER_TENSOR || parameters[i].required ||
             args[i].kind != OG_OPERAND_NODE || args[0].kind != OG_OPERAND_NODE)
@@ -687,6 +695,12 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
             return build_unfold(builder, args, offset, out);
         if (op == OG_OP_bias_of)
             return build_bias(builder, args, offset, out);
+        if (op == OG_OP_per_channel)
+            return og_build_per_channel(builder, args, offset, out);
+        if (op == OG_OP_group_sum || op == OG_OP_group_spread)
+            return og_build_grouped(builder, op, args, offset, out);
+        if (op == OG_OP_all_but)
+            return og_build_all_but(builder, args, out);
         if (op == OG_OP_window_count)
             return build_window_count(builder, args, out);
         if (op == OG_OP_window_size)
@@ -704,15 +718,10 @@ static ogive_status build_call(og_builder *builder, og_op op, size_t base, int64
     }
 }
 
-static bool is_absent(const og_operand *operand)
-{
-    return operand->kind == OG_OPERAND_MISSING || operand->kind == OG_OPERAND_NONE;
-}
-
 /* clamp's bounds, args[1] and args[2], are two of a kind, as in PyTorch. */
 static ogive_status check_bounds(const og_builder *builder, const og_operand *args, int64_t offset)
 {
-    if (is_absent(&args[1]) && is_absent(&args[2]))
+    if (og_is_absent(&args[1]) && og_is_absent(&args[2]))
         OG_FAIL(builder->error, OGIVE_FORMULA, offset, "clamp: give min, max or both");
     for (int i = 1; i <= 2; i++) {
         const og_operand *other = &args[3 - i];
@@ -746,7 +755,7 @@ static ogive_status find_overload(const og_builder *builder, og_op op, const og_
                     "%s: of two tensors, it has no %s", function->name, parameters[i].name);
     }
     *row = (og_op)(function->overload - 1);
-    if (op == OG_OP_clamp && (is_absent(&args[1]) || is_absent(&args[2])))
+    if (op == OG_OP_clamp && (og_is_absent(&args[1]) || og_is_absent(&args[2])))
         *row = OG_OP_clamp_beyond;
     return OGIVE_OK;
 }
@@ -757,6 +766,9 @@ ogive_status og_call_function(og_builder *builder, og_op op, size_t base, int64_
     const og_operand *args = builder->operands + base;
     if (op == OG_OP_clamp && args[0].kind != OG_OPERAND_MISSING)
         OG_TRY(check_bounds(builder, args, offset));
+    if ((op == OG_OP_batch_norm || op == OG_OP_instance_norm) &&
+        args[0].kind != OG_OPERAND_MISSING && builder->composite == OG_FUNCTION_COUNT)
+        OG_TRY(og_check_running(builder, op, args, offset));
     og_op row = op;
     OG_TRY(find_overload(builder, op, args, &row));
     const og_function *function = og_function_of(row);

@@ -121,7 +121,7 @@ static ogive_status add_to_adjoint(derivation *d, int32_t node, const og_operand
 static void bind_dims(og_bound_name *name, const og_node *node, int first, int count,
                       og_builder *builder, ogive_status *status)
 {
-    og_dim_list list = {.all = node->all_dims, .count = node->all_dims ? 0 : count};
+    og_dim_list list = {.all = node->all_dims, .count = count};
     for (int i = 0; i < list.count; i++)
         list.values[i] = node->dims[first + i];
     name->operand.kind = OG_OPERAND_DIMS;

@@ -198,10 +198,10 @@ static void find_count(og_indices *x, int32_t n, const og_node *node)
 {
     int32_t arg = node->args[0], rank = x->types[arg].rank;
     for (int32_t i = 0; i < rank; i++) {
-        bool counted = node->all_dims;
+        bool named = false;
         for (int d = 0; d < node->dim_count; d++)
-            counted |= (node->dims[d] + rank) % rank == i;
-        if (counted)
+            named |= (node->dims[d] + rank) % rank == i;
+        if (named != node->all_dims)
             add_sum(x, n, x->of[arg][i]);
     }
 }

@@ -40,6 +40,7 @@
 #define FLAG(name) PARAMETER(FLAG, name, .required = false)
 #define FLAG_SET(name) PARAMETER(FLAG, name, .number = 1)
 #define SWITCH(name) PARAMETER(FLAG, name, .selects = true)
+#define SWITCH_SET(name) PARAMETER(FLAG, name, .selects = true, .number = 1)
 #define CHOICE(name, ...) PARAMETER(CHOICE, name, .selects = true, .choices = {__VA_ARGS__})
 #define WORD(name, ...) PARAMETER(CHOICE, name, .choices = {__VA_ARGS__})
 #define KEYWORD {.kind = OG_PARAMETER_KEYWORD}
@@ -162,6 +163,7 @@ int og_op_value_count(og_op op, int count)
     case OG_OP_cast_like:
     case OG_OP_reshape_like:
     case OG_OP_channel_like:
+    case OG_OP_group_spread:
     case OG_OP_full_like:
     case OG_OP_product_t:
     case OG_OP_slide_back:

@@ -87,6 +87,7 @@ typedef struct {
 enum { OG_MAX_WINDOWS = 3 }; /* dims that a window has */
 enum { OG_KEPT = -1 };       /* adaptive pooling's output_size: as many as the input has */
 enum { OG_SAME = -1 };       /* a convolution's padding: as many places as there are elements */
+enum { OG_CHANNELS = -1 };   /* the size of a norm's weight: that of its input's dim 1 */
 
 typedef struct {
     const char *name;

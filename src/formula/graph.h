@@ -35,10 +35,11 @@ typedef struct {
     int32_t arg_count;
     int32_t index;                  /* OG_OP_INPUT: which */
     double numbers[OG_MAX_NUMBERS]; /* constants of a SCALAR; OG_OP_NUMBER; count's
-                                       correction; full_like's value */
+                                       correction; full_like's value; of group_sum and
+                                       group_spread how many groups there are */
 
-    /* Reductions, count, expand: dims as written (negative counts from the end).
-     * transpose: dims[0], dims[1]. */
+    /* Reductions, count, expand: dims as written (negative counts from the end); with all_dims
+     * every dim but these. transpose: dims[0], dims[1]. */
     bool all_dims;
     bool keepdim;
     int32_t dim_count;
@@ -59,7 +60,8 @@ typedef struct {
     int64_t offset;   /* byte in the text of the operator or name the user wrote */
 } og_node;
 
-/* layer_norm and the like: a tensor that must have exactly these sizes. */
+/* layer_norm and the like: a tensor that must have exactly these sizes, of which one may be
+ * OG_CHANNELS. */
 typedef struct {
     int32_t node;
     int32_t input;  /* node of the call's first argument */

@@ -24,8 +24,11 @@ static void print_dims(const og_node *node, og_text *text)
     if (node->all_dims)
         og_text_add(text, " dim=all");
     for (int i = 0; i < node->dim_count; i++)
-        og_text_add(text, "%s%d%s", i ? ", " : " dim=(", (int)node->dims[i],
-                    i + 1 == node->dim_count ? ")" : "");
+        og_text_add(text, "%s%d%s",
+                    i                ? ", "
+                    : node->all_dims ? " but ("
+                                     : " dim=(",
+                    (int)node->dims[i], i + 1 == node->dim_count ? ")" : "");
     for (int i = 0; i < node->dim_count && node->has_sizes; i++)
         og_text_add(text, "%s%lld%s", i ? ", " : " sizes=(", (long long)node->sizes[i],
                     i + 1 == node->dim_count ? ")" : "");

@@ -108,12 +108,15 @@ static void write_dims(const writer *w, const og_node *node)
         og_text_add(w->text, ", %d, %d", (int)node->dims[0], (int)node->dims[1]);
         return;
     }
+    bool all_but = node->all_dims && node->dim_count;
+    og_text_add(w->text, all_but ? ", all_but(" : node->dim_count ? ", " : "");
     for (int i = 0; i < node->dim_count; i++)
         og_text_add(w->text, "%s%d%s",
                     i                     ? ", "
-                    : node->dim_count > 1 ? ", ("
-                                          : ", ",
+                    : node->dim_count > 1 ? "("
+                                          : "",
                     (int)node->dims[i], i && i + 1 == node->dim_count ? ")" : "");
+    og_text_add(w->text, all_but ? ")" : "");
     if (node->keepdim)
         og_text_add(w->text, ", keepdim=true");
 }
@@ -168,7 +171,9 @@ static void write_call(const writer *w, const og_node *node)
     write_dims(w, node);
     if (node->sliding.rank)
         write_windows(w, node);
-    bool has_number = node->op == OG_OP_full_like || (node->op == OG_OP_count && node->numbers[0]);
+    bool has_number = node->op == OG_OP_full_like || node->op == OG_OP_group_sum ||
+                      node->op == OG_OP_group_spread ||
+                      (node->op == OG_OP_count && node->numbers[0]);
     int constants = og_op_slices(node->op) ? 2 : has_number ? 1 : function->constants;
     for (int i = 0; i < constants; i++) {
         const char *digits = og_number_text(node->numbers[i], number);

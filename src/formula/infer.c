@@ -290,7 +290,7 @@ ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const 
                               uint32_t *reduced, ogive_error *error)
 {
     *reduced = (1u << input->rank) - 1;
-    if (node->all_dims)
+    if (node->all_dims && !node->dim_count)
         return OGIVE_OK;
     if (node->has_sizes)
         OG_TRY(check_sizes(graph, node, input, error));
@@ -304,6 +304,8 @@ ogive_status og_infer_reduced(const og_graph *graph, const og_node *node, const 
                     og_node_label(graph, node), (int)dim);
         *reduced |= 1u << dim;
     }
+    if (node->all_dims)
+        *reduced = ~*reduced;
     *reduced &= every_dim; /* the dim of a 0-d tensor was only a courtesy */
     return OGIVE_OK;
 }
@@ -340,6 +342,12 @@ static ogive_status infer_count(const og_graph *graph, const og_node *node, cons
     double count = 1;
     for (int d = 0; d < input->rank; d++)
         count *= reduced >> d & 1 ? (double)input->shape[d] : 1;
+    char shape[OG_SHAPE_TEXT];
+    bool of_channels = node->called == OG_OP_batch_norm || node->called == OG_OP_instance_norm;
+    if (of_channels && count == 1)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset,
+                "%s: expected more than 1 value per channel, but the input has shape %s",
+                og_node_label(graph, node), og_infer_shape(input, shape));
     out->dtype = OG_FLOAT64;
     out->is_number = true;
     out->number = count - node->numbers[0] > 0 ? count - node->numbers[0] : 0;
@@ -408,6 +416,9 @@ static ogive_status infer_special(const og_graph *graph, const og_node *node, co
         return og_infer_convolution(graph, node, types, out, error);
     case OG_OP_bias_of:
         return og_infer_bias(graph, node, types, out, error);
+    case OG_OP_group_sum:
+    case OG_OP_group_spread:
+        return og_infer_groups(graph, node, types, out, error);
     case OG_OP_index:
         OG_TRY(og_infer_reduced(graph, node, &types[node->args[0]], &out->reduced, error));
         return infer_unary(graph, node, types, out, error);
@@ -475,18 +486,38 @@ static ogive_status infer_node(const og_graph *graph, const og_node *node,
     }
 }
 
-/* Weight and bias of layer_norm have its input's type, or float32 with a half
- * type, as in PyTorch; those of rms_norm any. */
+/* Weight and bias of layer_norm and norms over channels have its input's type, or float32 with a
+ * half type, as in PyTorch; those of rms_norm any. */
 static ogive_status check_parameter_type(const og_size_check *check, const og_typed *types,
                                          ogive_error *error)
 {
     og_dtype input = types[check->input].dtype, parameter = types[check->node].dtype;
     bool is_half = input == OG_FLOAT16 || input == OG_BFLOAT16;
-    if (check->called == OG_OP_layer_norm && !types[check->node].is_number && parameter != input &&
+    if (check->called != OG_OP_rms_norm && !types[check->node].is_number && parameter != input &&
         !(is_half && parameter == OG_FLOAT32))
-        OG_FAIL(error, OGIVE_DTYPE, check->offset, "layer_norm: input is %s, but %s is %s",
-                og_dtype_name(input), check->parameter, og_dtype_name(parameter));
+        OG_FAIL(error, OGIVE_DTYPE, check->offset, "%s: input is %s, but %s is %s",
+                og_function_of(check->called)->name, og_dtype_name(input), check->parameter,
+                og_dtype_name(parameter));
     return OGIVE_OK;
+}
+
+/* Of a norm over channels. */
+static ogive_status check_channels(const og_size_check *check, const og_typed *types,
+                                   ogive_error *error)
+{
+    const og_typed *type = &types[check->node], *input = &types[check->input];
+    const char *label = og_function_of(check->called)->name;
+    char shape[OG_SHAPE_TEXT], whole[OG_SHAPE_TEXT];
+    if (input->rank < 2)
+        OG_FAIL(error, OGIVE_SHAPE, check->offset,
+                "%s: the input has shape %s, expected 2 dims or more", label,
+                og_infer_shape(input, shape));
+    if (type->rank != 1 || type->shape[0] != input->shape[1])
+        OG_FAIL(error, OGIVE_SHAPE, check->offset,
+                "%s: %s has shape %s, but an input of shape %s has %lld channels (dim 1)", label,
+                check->parameter, og_infer_shape(type, shape), og_infer_shape(input, whole),
+                (long long)input->shape[1]);
+    return check_parameter_type(check, types, error);
 }
 
 static ogive_status check_parameter(const og_size_check *check, const og_typed *types,
@@ -494,6 +525,8 @@ static ogive_status check_parameter(const og_size_check *check, const og_typed *
 {
     const og_typed *type = &types[check->node];
     char sizes[OG_SHAPE_TEXT], shape[OG_SHAPE_TEXT];
+    if (check->sizes[0] == OG_CHANNELS)
+        return check_channels(check, types, error);
     if (type->rank != check->rank ||
         memcmp(type->shape, check->sizes, (size_t)check->rank * sizeof *check->sizes))
         OG_FAIL(error, OGIVE_SHAPE, check->offset,

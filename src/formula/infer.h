@@ -21,7 +21,8 @@ typedef struct {
     int32_t rank;
     int64_t shape[OG_MAX_RANK];
     /* Reductions, sum_like: bit d is set if dim d of the argument is reduced;
-     * expand: of its own. */
+     * expand: of its own; group_sum: of the argument's with (groups, channels of a group) for dim
+     * 1. */
     uint32_t reduced;
     /* transpose, t: the argument's dims that dim 0 and 1 of the swap name. */
     int32_t swap[2];

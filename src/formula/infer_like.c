@@ -137,6 +137,35 @@ static ogive_status infer_channel(const og_graph *graph, const og_node *node, co
     return OGIVE_OK;
 }
 
+/* Channels in groups; see functions.def. */
+ogive_status og_infer_groups(const og_graph *graph, const og_node *node, const og_typed *types,
+                             og_typed *out, ogive_error *error)
+{
+    const og_typed *input = &types[node->args[0]], *whole = &types[node->args[node->arg_count - 1]];
+    const char *label = og_node_label(graph, node);
+    char shape[OG_SHAPE_TEXT];
+    int64_t groups = (int64_t)node->numbers[0];
+    bool sums = node->op == OG_OP_group_sum;
+    OG_TRY(og_infer_float(graph, node, input, error));
+    if (whole->rank < 2 || whole->rank >= OG_MAX_RANK)
+        OG_FAIL(error, OGIVE_SHAPE, node->offset,
+                "%s: the input has shape %s, expected 2 to %d dims", label,
+                og_infer_shape(whole, shape), OG_MAX_RANK - 1);
+    if (whole->shape[1] % groups || whole->shape[1] > INT32_MAX / 2)
+        OG_FAIL(
+            error, OGIVE_SHAPE, node->offset,
+            "%s: num_groups is %lld, but an input of shape %s has %lld channels (dim 1), expected "
+            "a multiple",
+            label, (long long)groups, og_infer_shape(whole, shape), (long long)whole->shape[1]);
+    out->dtype = input->dtype;
+    out->rank = whole->rank;
+    for (int d = 0; d < whole->rank; d++)
+        out->shape[d] = d > 1 ? 1 : sums && d == 1 ? groups : whole->shape[d];
+    for (int d = 2; sums && d <= whole->rank; d++)
+        out->reduced |= 1u << d;
+    return OGIVE_OK;
+}
+
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error)
 {

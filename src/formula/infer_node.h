@@ -42,6 +42,8 @@ ogive_status og_infer_convolution(const og_graph *graph, const og_node *node, co
                                   og_typed *out, ogive_error *error);
 ogive_status og_infer_bias(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error);
+ogive_status og_infer_groups(const og_graph *graph, const og_node *node, const og_typed *types,
+                             og_typed *out, ogive_error *error);
 ogive_status og_infer_like(const og_graph *graph, const og_node *node, const og_typed *types,
                            og_typed *out, ogive_error *error);
 

@@ -286,6 +286,10 @@ static ogive_status parse_call(parser *p, og_op op, const og_token *name, og_ope
     OG_TRY(advance(p));
     OG_TRY(og_call_function(builder, op, base, get_place(p, name), out));
     builder->operand_count = base;
+    if (out->kind == OG_OPERAND_DIMS) { /* all_but's list stays */
+        builder->dims[dim_count] = builder->dims[out->index];
+        out->index = (int32_t)dim_count++;
+    }
     builder->dim_count = dim_count;
     leave(p);
     return OGIVE_OK;

@@ -37,4 +37,23 @@ ogive_status og_parse_derivative(og_builder *builder, const char *text, const og
 ogive_status og_parse_meaning(og_builder *builder, const og_function *function, size_t base,
                               og_operand *out);
 
+/* ---- between calls.c and calls_norm.c --------------------------------------- */
+
+/* What the user called: inside of a meaning that is the composite. */
+const char *og_call_label(const og_builder *builder, og_op op);
+
+/* An argument that was not given, or given as None. */
+static inline bool og_is_absent(const og_operand *operand)
+{
+    return operand->kind == OG_OPERAND_MISSING || operand->kind == OG_OPERAND_NONE;
+}
+
+ogive_status og_build_per_channel(og_builder *builder, const og_operand *args, int64_t offset,
+                                  og_operand *out);
+ogive_status og_build_grouped(og_builder *builder, og_op op, const og_operand *args, int64_t offset,
+                              og_operand *out);
+ogive_status og_build_all_but(og_builder *builder, const og_operand *args, og_operand *out);
+ogive_status og_check_running(const og_builder *builder, og_op op, const og_operand *args,
+                              int64_t offset);
+
 #endif

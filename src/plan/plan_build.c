@@ -151,17 +151,17 @@ static bool same_shape(const og_draft *draft, const og_typed *type)
            memcmp(draft->extent, type->shape, sizeof *type->shape * (size_t)type->rank) == 0;
 }
 
-/* May a reduction of argument arg over dims reduced join draft, as far as shapes go? */
-static bool reduction_matches(const og_planner *b, const og_draft *draft, const og_typed *arg,
+/* May a reduction that visits space join draft, as far as shapes go? */
+static bool reduction_matches(const og_planner *b, const og_draft *draft, const og_typed *space,
                               uint32_t reduced)
 {
-    if (!same_shape(draft, arg))
+    if (!same_shape(draft, space))
         return false;
     if (draft->product_count && og_node_convolves(b, draft->products[0]))
         return false;
     if (draft->reduced == reduced && (draft->reduction_count || draft->product_count))
         return true;
-    return draft->product_count && draft->reduced == 0 && reduced == 1u << (arg->rank - 1);
+    return draft->product_count && draft->reduced == 0 && reduced == 1u << (space->rank - 1);
 }
 
 /* *is_long: it would be valid, but what it needs should be kept instead. */
@@ -169,14 +169,14 @@ static ogive_status try_reduction(og_planner *b, int32_t draft, int32_t node, bo
                                   bool *is_long)
 {
     const og_node *of = &b->graph->nodes[node];
-    const og_typed *arg = &b->types[of->args[0]];
     uint32_t before = b->drafts[draft].reduced;
     b->drafts[draft].reduced = b->types[node].reduced;
-    og_mapping identity = og_identity_mapping(arg);
+    og_typed space;
+    og_mapping mapping = og_reduction_space(b, node, &space);
     int32_t source;
     *valid = true;
     OG_TRY(og_visit_begin(b));
-    OG_TRY(og_visit(b, draft, of->args[0], &identity, &source, valid));
+    OG_TRY(og_visit(b, draft, of->args[0], &mapping, &source, valid));
     OG_TRY(og_visit_end(b, draft, valid));
     if (*valid) {
         const og_instance *at = &b->instances[source];
@@ -328,7 +328,7 @@ static ogive_status keep_whole(og_planner *b, int32_t node)
 {
     if (b->buffer[node] >= 0)
         return OGIVE_OK;
-    if (og_node_reduces(b, node) || og_node_is_product(b, node))
+    if (og_find_home(b, node) >= 0)
         return keep_anchor(b, node);
     og_root root = {.node = node};
     OG_TRY(keep_node(b, node, &root.buffer));
@@ -346,23 +346,25 @@ static ogive_status keep_operand(og_planner *b, int32_t node)
 
 static ogive_status place_reduction(og_planner *b, int32_t node)
 {
-    const og_typed *arg = &b->types[b->graph->nodes[node].args[0]];
+    og_typed space;
+    og_reduction_space(b, node, &space);
     uint32_t reduced = b->types[node].reduced;
     int32_t draft = (int32_t)b->draft_count, first = 0;
     bool valid = false, is_long = false;
     if (b->work > MUCH_WORK) /* kernels before that of what it needs are not worth a try */
         OG_TRY(find_source(b, b->graph->nodes[node].args[0], &first));
     while (!valid && !is_long && --draft >= first && draft >= 0)
-        if (reduction_matches(b, &b->drafts[draft], arg, reduced))
+        if (reduction_matches(b, &b->drafts[draft], &space, reduced))
             OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
     if (!valid && !is_long) {
-        OG_TRY(add_draft(b, arg, reduced, &draft));
+        OG_TRY(add_draft(b, &space, reduced, &draft));
         OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
+        is_long = !valid; /* or a group_sum of what slides along channels */
         b->draft_count -= is_long;
     }
     if (is_long) {
         OG_TRY(keep_operand(b, b->graph->nodes[node].args[0]));
-        OG_TRY(add_draft(b, arg, reduced, &draft));
+        OG_TRY(add_draft(b, &space, reduced, &draft));
         OG_TRY(try_reduction(b, draft, node, &valid, &is_long));
     }
     b->home[node] = draft;
@@ -432,6 +434,17 @@ static ogive_status place_product(og_planner *b, int32_t node)
 
 /* ---- all of it ----------------------------------------------------------------- */
 
+/* Has a group_spread fewer elements than what is computed with it? Each would be looked up by
+ * dividing its channel. */
+static bool is_smaller(const og_planner *b, int32_t node)
+{
+    const og_typed *like = &b->types[b->graph->nodes[node].args[1]];
+    for (int32_t d = 2; d < like->rank; d++)
+        if (like->shape[d] != 1)
+            return true;
+    return false;
+}
+
 static ogive_status place_anchors(og_planner *b)
 {
     const og_graph *graph = b->graph;
@@ -456,6 +469,8 @@ static ogive_status place_anchors(og_planner *b)
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (live[n] && og_node_slides(b, n))
             OG_TRY(keep_whole(b, og_find_seen(b, n)));
+        if (live[n] && graph->nodes[n].op == OG_OP_group_spread && is_smaller(b, n))
+            OG_TRY(keep_whole(b, n));
         if (live[n] && og_node_reduces(b, n)) {
             int32_t arg = find_kept(b, graph->nodes[n].args[0]);
             if (is_operand[arg] && !og_node_reduces(b, arg) && !og_node_is_product(b, arg))

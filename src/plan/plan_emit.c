@@ -115,6 +115,16 @@ static void add_window(const og_writer *w, const og_mapping *mapping, int32_t di
         access->stride[window.tap] += window.reach * stride;
 }
 
+/* A dim with this stride, in parts or not. */
+static void add_strides(const og_mapping *mapping, int32_t dim, int64_t stride, og_access *access)
+{
+    int64_t part = og_mapping_part(mapping, dim);
+    if (mapping->at[dim] >= 0)
+        access->stride[mapping->at[dim]] += stride * (part ? part : 1);
+    if (part)
+        access->stride[mapping->tap[dim]] += stride;
+}
+
 /* How buffer is read or written by a node that lies in the space by mapping. */
 static og_access make_access(const og_writer *w, int32_t buffer, const og_mapping *mapping)
 {
@@ -123,8 +133,8 @@ static og_access make_access(const og_writer *w, int32_t buffer, const og_mappin
     for (int32_t d = 0; d < of->rank; d++)
         if (mapping->window[d] >= 0)
             add_window(w, mapping, d, of->shape[d] == 1 ? 0 : of->stride[d], &access);
-        else if (mapping->at[d] >= 0)
-            access.stride[mapping->at[d]] += of->stride[d];
+        else
+            add_strides(mapping, d, of->stride[d], &access);
     w->kernel->slides |= og_mapping_slides(mapping);
     return access;
 }
@@ -139,8 +149,7 @@ static og_access make_index(const og_writer *w, int32_t node, const og_mapping *
     for (int32_t d = type->rank - 1; d >= 0; d--) {
         if (!(type->reduced >> d & 1))
             continue;
-        if (mapping->at[d] >= 0)
-            access.stride[mapping->at[d]] += stride;
+        add_strides(mapping, d, stride, &access);
         stride *= type->shape[d];
     }
     return access;
@@ -414,7 +423,7 @@ static ogive_status write_reductions(og_writer *w, og_pass *pass)
             continue;
         og_reduce *reduce = &pass->reductions[pass->reduction_count++];
         reduce->op = b->graph->nodes[node].op;
-        if (reduce->op == OG_OP_sum_like)
+        if (reduce->op == OG_OP_sum_like || reduce->op == OG_OP_group_sum)
             reduce->op = OG_OP_sum;
         reduce->type = og_compute_type(b->types[node].dtype);
         reduce->source = b->instances[w->sources[r]].element_value;
@@ -469,8 +478,9 @@ static ogive_status visit_draft(og_writer *w)
     OG_TRY(og_visit_begin(b));
     for (size_t r = 0; r < draft->reduction_count; r++) {
         int32_t arg = b->graph->nodes[draft->reductions[r]].args[0];
-        og_mapping identity = og_identity_mapping(&b->types[arg]);
-        OG_TRY(og_visit(b, w->draft_index, arg, &identity, &w->sources[r], &valid));
+        og_typed space;
+        og_mapping mapping = og_reduction_space(b, draft->reductions[r], &space);
+        OG_TRY(og_visit(b, w->draft_index, arg, &mapping, &w->sources[r], &valid));
     }
     for (size_t r = 0; r < draft->root_count; r++)
         OG_TRY(og_visit(b, w->draft_index, draft->roots[r].node, &draft->roots[r].mapping,

@@ -12,7 +12,8 @@
 bool og_node_reduces(const og_planner *b, int32_t node)
 {
     og_op op = b->graph->nodes[node].op;
-    return og_op_is_reduction(op) || (op == OG_OP_sum_like && b->types[node].reduced);
+    return og_op_is_reduction(op) || op == OG_OP_group_sum ||
+           (op == OG_OP_sum_like && b->types[node].reduced);
 }
 
 bool og_node_convolves(const og_planner *b, int32_t node)
@@ -47,6 +48,7 @@ bool og_node_is_view(const og_planner *b, int32_t node)
     case OG_OP_narrow_back:
     case OG_OP_portion:
     case OG_OP_portion_back:
+    case OG_OP_group_spread:
         return true;
     case OG_OP_sum_like:
         return !b->types[node].reduced;
@@ -58,7 +60,8 @@ bool og_node_is_view(const og_planner *b, int32_t node)
 bool og_node_slides(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
-    return (of->sliding.rank > 0 && !og_op_convolves(of->op)) || og_op_slices(of->op);
+    return (of->sliding.rank > 0 && !og_op_convolves(of->op)) || og_op_slices(of->op) ||
+           of->op == OG_OP_group_spread;
 }
 
 bool og_mapping_slides(const og_mapping *mapping)
@@ -192,6 +195,42 @@ static og_window make_slice(const og_planner *b, int32_t node)
                        .extent = b->types[b->graph->nodes[node].args[0]].shape[slice.dim]};
 }
 
+/* How many channels of node, a group_spread, have one element of its argument. */
+static int64_t get_spread(const og_planner *b, int32_t node)
+{
+    int64_t groups = b->types[b->graph->nodes[node].args[0]].shape[1];
+    return groups ? b->types[node].shape[1] / groups : 1;
+}
+
+/* Each group's element is seen by its channels: where the space has them in groups, or by windows
+ * without taps. */
+static og_mapping spread_mapping(const og_planner *b, int32_t node, const og_typed *arg,
+                                 const og_mapping *mapping)
+{
+    og_mapping result = *mapping;
+    int64_t channels = get_spread(b, node);
+    if (arg->shape[1] == 1 || og_mapping_part(mapping, 1) == channels) {
+        result.at[1] = arg->shape[1] == 1 ? -1 : mapping->at[1];
+        result.tap[1] = -1;
+        result.window[1] = -1;
+    } else if (channels != 1) {
+        result.window[1] = node * OG_MAX_WINDOWS;
+    }
+    return result;
+}
+
+/* Channel c sees group c / channels, whatever the remainder: every one is among those that an
+ * uneven window accepts. */
+static og_window make_spread(const og_planner *b, int32_t node)
+{
+    int64_t channels = get_spread(b, node);
+    return (og_window){
+        .step = 2,
+        .divisor = 2 * channels,
+        .extent = b->types[b->graph->nodes[node].args[0]].shape[1],
+        .uneven = {.bits = 1, .from = channels - 1, .width = channels, .count = channels}};
+}
+
 /* Windows at `places` of a dim of `extent` elements cut it; back: what is seen of the places. */
 static og_window make_cut(int64_t extent, int64_t places, bool back)
 {
@@ -222,6 +261,8 @@ og_window og_make_window(const og_planner *b, int32_t window)
     const og_typed *arg = &b->types[of->args[0]], *type = &b->types[node];
     if (og_op_slices(of->op))
         return make_slice(b, node);
+    if (of->op == OG_OP_group_spread)
+        return make_spread(b, node);
     og_sliding s = og_sliding_of(of, arg, type);
     int32_t dim = type->rank - 2 * s.rank + i;
     int64_t extent = arg->shape[dim];
@@ -259,6 +300,8 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     case OG_OP_portion:
     case OG_OP_portion_back:
         return slice_mapping(b, node, mapping);
+    case OG_OP_group_spread:
+        return spread_mapping(b, node, arg_type, mapping);
     case OG_OP_expand:
         return expand_mapping(type, arg_type, mapping);
     case OG_OP_reshape_like:
@@ -270,6 +313,28 @@ og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
     default:
         return broadcast_mapping(type, arg_type, mapping);
     }
+}
+
+bool og_view_fits(const og_planner *b, int32_t node, const og_mapping *mapping)
+{
+    const og_node *of = &b->graph->nodes[node];
+    int32_t rank = b->types[node].rank, first = rank - 2 * of->sliding.rank, end = rank;
+    bool back;
+    if (!og_node_slides(b, node))
+        return true;
+    if (of->op == OG_OP_group_spread)
+        return mapping->window[1] < 0 &&
+               (og_mapping_part(mapping, 1) == 0 ||
+                og_mapping_part(mapping, 1) == get_spread(b, node) || get_spread(b, node) == 1 ||
+                b->types[of->args[0]].shape[1] == 1);
+    if (og_op_slices(of->op)) {
+        first = find_slice(b, node, &back).dim;
+        end = first + 1;
+    }
+    for (int32_t d = first; d < end; d++)
+        if (og_mapping_part(mapping, d))
+            return false;
+    return true;
 }
 
 bool og_node_is_plain_view(const og_planner *b, int32_t node)
@@ -301,11 +366,37 @@ int32_t og_find_seen(const og_planner *b, int32_t node)
     return seen;
 }
 
+og_mapping og_reduction_space(const og_planner *b, int32_t node, og_typed *space)
+{
+    *space = b->types[b->graph->nodes[node].args[0]];
+    og_mapping mapping = og_identity_mapping(space);
+    if (b->graph->nodes[node].op != OG_OP_group_sum)
+        return mapping;
+    int64_t channels = space->shape[1], groups = b->types[node].shape[1];
+    for (int32_t d = space->rank++; d > 2; d--)
+        space->shape[d] = space->shape[d - 1];
+    space->shape[1] = groups;
+    space->shape[2] = channels / groups;
+    for (int32_t d = 2; d < space->rank - 1; d++)
+        if (mapping.at[d] >= 0)
+            mapping.at[d]++;
+    if (channels == 1 || groups == channels)
+        return mapping;
+    mapping.at[1] = groups == 1 ? 2 : 1;
+    if (groups > 1 && space->shape[2] > 1) {
+        mapping.tap[1] = 2;
+        mapping.window[1] = (int32_t)(-1 - space->shape[2]);
+    }
+    return mapping;
+}
+
 og_mapping og_reduced_mapping(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
     const og_typed *type = &b->types[node], *arg = &b->types[of->args[0]];
     og_mapping mapping = empty_mapping();
+    if (of->op == OG_OP_group_sum)
+        return og_identity_mapping(type); /* what is reduced is 1, behind the two dims kept */
     /* sum_like drops leading dims, reduced or 1, and keeps the others as 1. */
     bool at_end = of->op == OG_OP_sum_like;
     int32_t dropped = at_end ? arg->rank - type->rank : 0;

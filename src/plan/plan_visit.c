@@ -93,7 +93,8 @@ static og_instance_kind classify(const og_planner *b, int32_t draft, int32_t nod
         return OG_INSTANCE_PRODUCT;
     }
     bool is_view = og_node_is_view(b, node);
-    *valid &= is_view || !og_mapping_slides(mapping); /* windows see what is in memory */
+    *valid &= is_view ? og_view_fits(b, node, mapping)
+                      : !og_mapping_slides(mapping); /* windows see what is in memory */
     return is_view ? OG_INSTANCE_VIEW : OG_INSTANCE_COMPUTED;
 }
 

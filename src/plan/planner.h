@@ -50,12 +50,20 @@ void og_plan_free(og_plan *plan);
  * at[j] of the space, or -1 (extent 1, or broadcast). Or windows slide along it: those along dim
  * i of the sliding dims of node n, one of windows, slide and slide_back, are window[j] = n *
  * OG_MAX_WINDOWS + i; at[j] are their places, tap[j] their taps. A slice (narrow, portion, and back)
- * is a window, too: window[j] = n * OG_MAX_WINDOWS, without taps. */
+ * is a window, too: window[j] = n * OG_MAX_WINDOWS, without taps, and so is a group_spread. Or the
+ * space has dim j in parts: at[j] is the part, tap[j] the element in it, of which a part has -1 -
+ * window[j], two or more. */
 typedef struct {
     int8_t at[OG_MAX_RANK];
     int8_t tap[OG_MAX_RANK];     /* or -1 */
     int32_t window[OG_MAX_RANK]; /* or -1 */
 } og_mapping;
+
+/* How many elements of dim d a part has; 0: the dim is in one piece. */
+static inline int64_t og_mapping_part(const og_mapping *mapping, int32_t d)
+{
+    return mapping->window[d] < -1 ? -1 - (int64_t)mapping->window[d] : 0;
+}
 
 typedef enum {
     OG_INSTANCE_CONSTANT, /* a number */
@@ -162,6 +170,9 @@ og_mapping og_identity_mapping(const og_typed *type);
 /* How argument arg of a node under mapping is read. */
 og_mapping og_argument_mapping(const og_planner *b, int32_t node, int32_t arg,
                                const og_mapping *mapping);
+/* The space that a reduction visits, of which its type says what is reduced: its argument's dims,
+ * of group_sum with (groups, channels of a group) for dim 1. Gives where the argument lies. */
+og_mapping og_reduction_space(const og_planner *b, int32_t node, og_typed *space);
 /* Where a reduction's own result lies in the space it reduces. */
 og_mapping og_reduced_mapping(const og_planner *b, int32_t node);
 /* Is element i of node computed from element i of argument arg? */
@@ -174,6 +185,8 @@ bool og_node_convolves(const og_planner *b, int32_t node);
 bool og_node_is_view(const og_planner *b, int32_t node);
 /* Such a view through windows: of something in memory. */
 bool og_node_slides(const og_planner *b, int32_t node);
+/* Can a view be read under mapping? Not if it slides along a dim that is in parts. */
+bool og_view_fits(const og_planner *b, int32_t node, const og_mapping *mapping);
 /* Such a view that leaves the values in memory as they are. */
 bool og_node_is_plain_view(const og_planner *b, int32_t node);
 bool og_mapping_slides(const og_mapping *mapping);

@@ -20,14 +20,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import _core
 
 TENSORS = {"input", "other", "weight", "bias", "condition", "target", "pos_weight", "anchor",
-           "positive", "negative", "x", "x1", "x2", "mat1", "mat2"}
+           "positive", "negative", "x", "x1", "x2", "mat1", "mat2", "running_mean", "running_var"}
 VALUES = {"exponent", "min", "max"}  # tensors or numbers
 # For parameters without a default, and those that PyTorch wants one of, in a call on a (2, 2)
 # tensor (of one element std() would warn).
 _SAMPLES = {"dim": 0, "dim0": 0, "dim1": 0, "normalized_shape": (2,), "exponent": 3,
             "threshold": 0.0, "value": 0.0, "min": 0.0, "kernel_size": 2, "output_size": 1,
-            "norm_type": 2.0}
-_DIMS = {"2d": 3, "3d": 4}  # of what functions of images and volumes take; convolutions: one more
+            "norm_type": 2.0, "num_groups": 1}
+# Of what functions of images and volumes take; convolutions: one more.
+_DIMS = {"2d": 3, "3d": 4}
 
 
 @functools.cache
@@ -49,13 +50,15 @@ def _wanted_dtype(name: str, device: str, low: torch.dtype) -> torch.dtype | Non
         return None
 
     def result(dtype: torch.dtype) -> Any:
-        rank = _DIMS.get(name[-2:], 2) + name.startswith("conv")
+        rank = _DIMS.get(name[-2:], 2) + (name.startswith("conv") or name == "instance_norm")
         tensor = torch.ones((2,) * rank, dtype=dtype, device=device)
         arguments = [tensor if parameter.name in TENSORS else _SAMPLES[parameter.name]
                      for parameter in signatures()[name].parameters.values()
                      if parameter.default is parameter.empty or parameter.name == "min"]
         if name == "prelu":
             arguments[1] = tensor[0]
+        if name == "batch_norm":
+            arguments += [tensor[0], tensor[0]]
         result = function(*arguments)
         return (result[0] if isinstance(result, tuple) else result).dtype
 

@@ -11,14 +11,15 @@ __all__ = ["sigmoid", "hardsigmoid", "relu", "relu6", "leaky_relu", "elu", "selu
            "le", "gt", "ge", "eq", "ne", "where", "logical_and", "logical_or", "logical_xor",
            "logical_not", "sum", "mean", "amax", "amin", "max", "min", "var", "std", "var_mean",
            "std_mean", "vector_norm", "norm", "logsumexp", "softmax", "softmin", "log_softmax",
-           "layer_norm", "rms_norm", "normalize", "cosine_similarity", "pairwise_distance",
-           "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-           "binary_cross_entropy_with_logits", "kl_div", "hinge_embedding_loss",
-           "triplet_margin_loss", "matmul", "linear", "addmm", "conv1d", "conv2d", "conv3d",
-           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "max_pool1d", "max_pool2d",
-           "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d",
-           "lp_pool3d", "adaptive_avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool2d",
-           "adaptive_max_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool3d", "glu"]
+           "layer_norm", "rms_norm", "batch_norm", "instance_norm", "group_norm", "normalize",
+           "cosine_similarity", "pairwise_distance", "mse_loss", "l1_loss", "smooth_l1_loss",
+           "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
+           "hinge_embedding_loss", "triplet_margin_loss", "matmul", "linear", "addmm", "conv1d",
+           "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+           "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+           "lp_pool1d", "lp_pool2d", "lp_pool3d", "adaptive_avg_pool1d", "adaptive_max_pool1d",
+           "adaptive_avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool3d",
+           "adaptive_max_pool3d", "glu"]
 
 def sigmoid(input: Tensor, *, out: Tensor | None = ...) -> Tensor: ...
 def hardsigmoid(input: Tensor, *, out: Tensor | None = ...) -> Tensor: ...
@@ -131,6 +132,16 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
                out: Tensor | None = ...) -> Tensor: ...
 def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = ...,
              eps: float | None = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def batch_norm(input: Tensor, running_mean: float | None = ..., running_var: float | None = ...,
+               weight: Tensor | None = ..., bias: Tensor | None = ..., training: bool = ...,
+               momentum: float = ..., eps: float = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def instance_norm(input: Tensor, running_mean: float | None = ..., running_var: float | None = ...,
+                  weight: Tensor | None = ..., bias: Tensor | None = ...,
+                  use_input_stats: bool = ..., momentum: float = ..., eps: float = ..., *,
+                  out: Tensor | None = ...) -> Tensor: ...
+def group_norm(input: Tensor, num_groups: float, weight: Tensor | None = ...,
+               bias: Tensor | None = ..., eps: float = ..., *,
+               out: Tensor | None = ...) -> Tensor: ...
 def normalize(input: Tensor, p: float = ..., dim: int = ..., eps: float = ..., *,
               out: Tensor | None = ...) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ..., *,
