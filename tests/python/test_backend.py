@@ -199,7 +199,9 @@ def test_a_call_by_itself(monkeypatch):
             (lambda x: torch.sigmoid(x), "cuda", 0), (lambda x: torch.softmax(x, 1), "cuda", 1),
             (lambda x: F.layer_norm(x, (4096,)), "cuda", 1), (lambda x: x.sum(1), "cuda", 0),
             (lambda x: torch.sigmoid(x), "cpu", 0), (lambda x: F.layer_norm(x, (4096,)), "cpu", 0),
-            (lambda x: x.to(torch.float64), "cuda", 0)):
+            (lambda x: x.to(torch.float64), "cuda", 0),
+            (lambda x: F.group_norm(x.view(64, 64, 64, 64), 8), "cuda", 1),
+            (lambda x: F.instance_norm(x.view(64, 64, 64, 64)), "cuda", 1)):
         module = torch.fx.symbolic_trace(function)
         with FakeTensorMode() as mode:
             FakeTensorProp(module, mode).propagate_dont_convert_inputs(

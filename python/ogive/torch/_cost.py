@@ -25,7 +25,8 @@ _PLAIN, _TRANSPOSED, _STRIDED, _PHASES, _POINTS, _DEPTHWISE, _BY_WEIGHT, _MAXIMA
 # Of a convolution's gradient by its input.
 _MIRRORED = {_PLAIN: _TRANSPOSED, _TRANSPOSED: _PLAIN, _STRIDED: _PHASES, _PHASES: _STRIDED,
              _POINTS: _POINTS, _DEPTHWISE: _TRANSPOSED}
-_NORMS = {"layer_norm", "rms_norm", "var", "std", "batch_norm", "group_norm"}
+# batch_norm is none: of running values, as models use it, it works element by element.
+_NORMS = {"layer_norm", "rms_norm", "var", "std", "group_norm", "instance_norm"}
 _SOFTMAXES = {"softmax", "log_softmax", "softmin", "logsumexp"}
 # Comparisons and multiplications, which take no longer than moving what they are of.
 _CHEAP = {"relu", "relu6", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "prelu", "softshrink",
@@ -97,8 +98,10 @@ def _bytes(tensors: Iterable[Tensor]) -> float:
 
 
 def _operations(name: str, node: Node) -> float:
-    """Functions of elements that cost more than moving them; arithmetic does not."""
-    costly = _groups().get(name) in ("activation", "mathematics") and name not in _CHEAP
+    """Functions of elements that cost more than moving them; arithmetic does not. batch_norm has
+    a root for each of its elements."""
+    costly = name == "batch_norm" or (
+        _groups().get(name) in ("activation", "mathematics") and name not in _CHEAP)
     return float(math.prod(_shape(value_of(node)))) if costly else 0.0
 
 
@@ -111,7 +114,8 @@ def _kind(name: str) -> int:
         return _SOFTMAX
     if name in _NORMS:
         return _NORM
-    return _ROWS if _groups().get(name) in ("reduction", "normalisation") else _ELEMENTS
+    rows = _groups().get(name) in ("reduction", "normalisation") and name != "batch_norm"
+    return _ROWS if rows else _ELEMENTS
 
 
 class _Product(NamedTuple):

@@ -137,6 +137,23 @@ def is_harmless(node: Node) -> bool:
     return name_of(node) is not None or name in _HARMLESS
 
 
+# Where norms have the switch for statistics of their input, and what it is if it is not given.
+_OF_INPUT = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
+
+
+def changes_running(node: Node) -> bool:
+    """Whether node is a norm that changes running_mean and running_var. (torch.batch_norm and
+    torch.instance_norm, which nobody calls, have other arguments: nothing is known of theirs.)"""
+    target: Any = node.target
+    if target not in (F.batch_norm, F.instance_norm, torch.batch_norm, torch.instance_norm):
+        return False
+    switch, default = _OF_INPUT[target.__name__]
+    plain = target in (F.batch_norm, F.instance_norm)
+    return not plain or bool(argument(node, 5, switch, default)) and any(
+        argument(node, place, name) is not None
+        for place, name in ((1, "running_mean"), (2, "running_var")))
+
+
 def may_write(node: Node) -> bool:
     """Whether node writes to a tensor that it reads, as far as its name tells."""
     if node.op not in ("call_function", "call_method"):
@@ -144,6 +161,8 @@ def may_write(node: Node) -> bool:
     target: Any = node.target
     if isinstance(target, OpOverload):
         return bool(target._schema.is_mutable)
+    if changes_running(node):
+        return True
     name = target if isinstance(target, str) else getattr(target, "__name__", "_")
     space = "torch" if isinstance(target, str) else getattr(target, "__module__", None) or "torch"
     names = _parameters(target)
@@ -284,6 +303,8 @@ def translate(name: str, node: Node) -> list[Part]:
         raise Left("its result is no tensor")
     if not mask and result.dtype not in FLOATS:
         raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
+    if changes_running(node):
+        raise Left("it changes running_mean and running_var")
     if name == _aten.COPY:
         _check_tensor(node, None)
         return [argument(node, 0, "input")]
