@@ -446,6 +446,15 @@ static PyObject *append(PyObject *text, PyObject *more)
     return value;
 }
 
+/* Is one of them a tensor that only PyTorch's dispatcher knows, as DTensors are? */
+static bool has_wrapper(const core_operand *operands, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (operands[i].kind.family == FAMILY_TORCH_SUBCLASS)
+            return true;
+    return false;
+}
+
 PyObject *core_explain(core_formula *self, PyObject *const *objects)
 {
     Py_ssize_t count = PyTuple_Size(self->inputs), model;
@@ -454,8 +463,13 @@ PyObject *core_explain(core_formula *self, PyObject *const *objects)
     core_plan plan;
     if (!operands)
         return PyErr_NoMemory();
-    if (look_at(self, objects, operands, count, &model) == 0 &&
-        borrow_all(self, operands, count) == 0) {
+    if (look_at(self, objects, operands, count, &model)) {
+        PyMem_Free(operands);
+        return NULL;
+    }
+    if (has_wrapper(operands, count)) {
+        value = core_torch_explain(self, objects);
+    } else if (borrow_all(self, operands, count) == 0) {
         if (core_plan_find(self, operands, count, NULL, 0, &plan) == 0) {
             value = explain_plan(plan.plan);
             ogive_plan_release(plan.plan);

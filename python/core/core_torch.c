@@ -31,7 +31,7 @@ enum {
     STREAM,         /* (device index) -> int */
     OPERATOR,       /* (formula, inputs, out) -> result */
     GRADIENT,       /* (formula, *inputs) -> result, where only a gradient is wanted */
-    EXPLAIN,        /* (formula, inputs) -> str: what a gradient keeps */
+    EXPLAIN,        /* (formula, inputs) -> str: what a gradient keeps; all, of DTensors */
     DISPATCH,       /* torch.ops.ogive.run as PyTorch made it */
     MEET,           /* (type): a subclass of Tensor that has not been seen before */
     FUNCTIONS

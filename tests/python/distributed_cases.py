@@ -114,6 +114,76 @@ def case_cuts(mesh):
     check(mesh, "rms_norm(x, 64, w) + b", values, dict(x=S1, w=S0, b=S0), S1, moved=mesh.ndim)
 
 
+def case_scattered(mesh):
+    """A sum that meets what is divided otherwise is divided as that is: one reduce-scatter forward,
+    one gather of its gradient backward."""
+    text = "r + gelu(linear(x, w))"
+    values, placed = tensors(r=(16, 96), x=(16, 64), w=(96, 64)), dict(r=S0, x=S1, w=S1)
+    check(mesh, text, values, placed, S0, moved=mesh.ndim)
+    given = place(mesh, values, placed)
+    with CommDebugMode() as mode:
+        ogive.compile(text)(**given)
+    counts = {str(name): count for name, count in mode.get_comm_counts().items() if count}
+    assert all("reduce_scatter" in name for name in counts), counts
+    values = tensors(r=(7, 96), x=(7, 64), w=(96, 64))  # parts of 4 and 3
+    check(mesh, text, values, placed, S0, moved=mesh.ndim)
+
+
+def case_inference(mesh):
+    """What is above autograd is left out there, sums are cut all the same."""
+    values = tensors(x=(8, 64), w=(96, 64), b=(96,))
+    with torch.inference_mode():
+        placed = place(mesh, values, dict(x=S1, w=S1, b=R))
+        with CommDebugMode() as mode:
+            got = ogive.compile(TAIL)(**placed)
+        counts = {str(name): count for name, count in mode.get_comm_counts().items() if count}
+        assert all("all_reduce" in name for name in counts) and counts, counts
+        torch.testing.assert_close(got.full_tensor(), ogive.compile(TAIL)(**values), rtol=2e-5,
+                                   atol=2e-5)
+
+
+def case_explain(mesh):
+    values = tensors(r=(16, 96), x=(16, 64), w=(96, 64), b=(96,))
+    f = ogive.compile(TAIL)
+    placed = {name: value.requires_grad_() for name, value in place(
+        mesh, {name: values[name] for name in "xwb"}, dict(x=R, w=S0, b=S0)).items()}
+    others = place(mesh, {name: values[name] for name in "rxw"}, dict(r=S0, x=S1, w=S1))
+    with CommDebugMode() as mode:
+        text = f.explain(**placed)
+        cut = ogive.compile("r + gelu(linear(x, w))").explain(**others)
+    assert moves(mode) == 0
+    assert text.startswith(f"on {mesh.size()} processes") and "kernel 0: product" in text, text
+    assert f"space (16, {96 // mesh.size()})" in text, text
+    if mesh.ndim == 1:
+        assert "stage 1" in cut and "reduced: cut0 (Partial(sum),), made (Shard(dim=0),)" in cut, cut
+
+
+def case_quick(mesh):
+    """What a call in a hurry leaves out is asked for where it matters."""
+    f, x = ogive.compile("x * sigmoid(x), x + 1"), tensors(x=(16, 64))["x"]
+    placed = distribute_tensor(x, mesh, [S0] * mesh.ndim)
+    for _ in range(3):
+        for got, want in zip(f(placed), f(x)):
+            assert got.placements == placed.placements and torch.equal(got.full_tensor(), want)
+    with torch.autocast("cpu", torch.bfloat16):
+        product = ogive.compile("linear(x, x)")
+        assert product(placed).dtype == product(x).dtype == torch.bfloat16
+    asked = placed.detach().requires_grad_()
+    assert f(asked)[0].requires_grad and not f(placed)[0].requires_grad
+    with torch.no_grad():
+        assert not f(asked)[0].requires_grad
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with Mode():
+        f(placed)
+    assert any("ogive" in name for name in seen), seen
+
+
 def case_means(mesh):
     """Counts are those of the whole."""
     values = tensors(x=(16, 64), y=(16, 64))
@@ -243,6 +313,9 @@ def case_refusals(mesh):
     except RuntimeError as error:
         message = str(error)
     assert message and "input 'x' is a tensor, 'w' a DTensor" in message, message
+    from torch.distributed.tensor.experimental import implicit_replication
+    with implicit_replication():
+        assert torch.equal(f(values["x"], placed["w"]).full_tensor(), f(**values))
     other = init_device_mesh("cpu", (1,) * (mesh.ndim - 1) + (mesh.size(),) if mesh.ndim > 1 else
                              (1, mesh.size()))
     try:

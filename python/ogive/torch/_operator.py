@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _core
 from ._autocast import find_casts, signatures
@@ -217,6 +218,11 @@ class _Transform(torch.autograd.Function):
 # Set by _sharded.py: (inputs, formula, steps, precision) -> results, where DTensors need
 # several calls, else None.
 run_in_stages: Callable[..., list[Tensor] | None] | None = None
+# Set by it, too: (formula, inputs) -> a call's result, where its DTensors lie as they should and
+# nothing needs the dispatcher, else None.
+run_quick: Callable[[_core.Formula, list[Any]], Any] | None = None
+# And: (formula, inputs) -> how it is divided, as text.
+explain_parts: Callable[[_core.Formula, Sequence[Any]], str] | None = None
 
 
 def _autograd(inputs: Sequence[Tensor], formula: str, steps: str = "",
@@ -369,6 +375,10 @@ def call(text: str, steps: str, precision: str, inputs: Sequence[Any],
 
 
 def _operator(formula: _core.Formula, inputs: list[Any], out: Any) -> Any:
+    if run_quick is not None and out is None:
+        result = run_quick(formula, inputs)
+        if result is not None:
+            return result
     return call(formula.text, formula.steps, formula.precision, inputs, out)
 
 
@@ -410,10 +420,25 @@ def traceable(formula: _core.Formula) -> Callable[..., Any]:
     return formula_call
 
 
+def _is_distributed(kind: type) -> bool:
+    return any([each.__module__.startswith("torch.distributed") for each in kind.__mro__])
+
+
 def _meet(kind: type) -> None:
     """A subclass of Tensor is seen for the first time."""
-    if any(each.__module__.startswith("torch.distributed") for each in kind.__mro__):
+    if _is_distributed(kind):
         from . import _sharded  # noqa: F401  imports torch.distributed.tensor: half a second
+
+
+def _explain(formula: _core.Formula, inputs: Sequence[Any]) -> str:
+    """What explain() says behind the plan; of DTensors, of which there is no such plan, all."""
+    if explain_parts is not None and any([_is_distributed(type(value)) for value in inputs]):
+        return explain_parts(formula, inputs)
+    for name, value in zip(formula.inputs, inputs):
+        if is_traceable_wrapper_subclass(value):
+            raise TypeError(f"input '{name}' is a {type(value).__name__}, which has no memory of "
+                            "its own: expected a tensor or a DTensor")
+    return describe_gradient(formula, inputs)
 
 
 def _find_quick() -> dict[str, int]:
@@ -455,7 +480,7 @@ doors: dict[str, Any] = {
     "stream": lambda device: torch.cuda.current_stream(device).cuda_stream,
     "operator": _operator,
     "gradient": _record,
-    "explain": describe_gradient,
+    "explain": _explain,
     "dispatch": run._op,
     "meet": _meet,
     "forward_ad": vars(forward_ad),

@@ -22,8 +22,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.placement_types import Placement
 
 from .. import _core
@@ -201,9 +203,10 @@ def _check_mesh(formula: _core.Formula, inputs: Sequence[Tensor]) -> Any:
     """The mesh of the inputs; says what is wrong if they have not one."""
     first = next(i for i, tensor in enumerate(inputs) if isinstance(tensor, DTensor))
     mesh = inputs[first].device_mesh
+    implicit = DTensor._op_dispatcher._allow_implicit_replication
     for name, tensor in zip(formula.inputs, inputs):
         if not isinstance(tensor, DTensor):
-            if tensor.numel() != 1:
+            if tensor.numel() != 1 and not implicit:
                 raise RuntimeError(
                     f"input '{name}' is a tensor, '{formula.inputs[first]}' a DTensor: all must be "
                     "DTensors (torch.distributed.tensor.distribute_tensor makes one of a tensor, "
@@ -309,10 +312,66 @@ def _run_parts(inputs: Sequence[Tensor], text: str, steps: str,
     return made, plan.all_fit
 
 
-# Of calls whose inputs are placed as they should be: what to run, and what the results are. By
-# the operator's other arguments and the inputs' specs. DTensor's own constructor takes 3 us less
-# than from_local().
-_quick: dict[Any, tuple[tuple[int, ...], str, list[DTensorSpec]]] = {}
+@dataclasses.dataclass(frozen=True)
+class _Quick:
+    """What a call whose inputs are placed as they should be runs, and what its results are."""
+    straight: Any  # the local formula's kernels
+    order: tuple[int, ...] | None  # of its inputs; None: that of the formula's
+    steps: str
+    specs: tuple[DTensorSpec, ...]
+
+
+# By the operator's other arguments and the inputs' specs.
+_quick: dict[Any, _Quick] = {}
+
+
+def _make(local: Tensor, spec: DTensorSpec) -> DTensor:
+    """A DTensor by its own constructor, in a tenth of from_local()'s time; __init__(), which does
+    nothing but ask Dynamo for leave, would take longer than that."""
+    made: DTensor = DTensor.__new__(DTensor, local, spec, requires_grad=False)
+    return made
+
+
+def _key(inputs: Sequence[Any], text: str, steps: str, precision: str) -> Any:
+    """What such calls are found by; None: one of the inputs is something else."""
+    for tensor in inputs:
+        if type(tensor) is not DTensor or type(tensor._local_tensor) is not Tensor:
+            return None
+    return (text, steps, precision, *[tensor._spec for tensor in inputs])
+
+
+def _needs_dispatcher(inputs: Sequence[Tensor]) -> bool:
+    torch_c = torch._C
+    return bool(torch_c._len_torch_dispatch_stack() or torch_c._len_torch_function_stack()
+                or torch_c._is_any_autocast_enabled() or torch_c._get_tracing_state()
+                or torch_c._functorch.maybe_current_level() is not None
+                or forward_ad._current_level >= 0
+                or torch.is_grad_enabled() and any([tensor.requires_grad for tensor in inputs]))
+
+
+def _run_quick(formula: _core.Formula, inputs: list[Any]) -> Any:
+    """A call's result; None: it is not known, or something wants to see it go by."""
+    key = _key(inputs, formula.text, formula.steps, formula.precision)
+    found = _quick.get(key)
+    if found is None or sums() != "any" or _needs_dispatcher(inputs):
+        return None
+    parts = [tensor._local_tensor for tensor in inputs]
+    results = found.straight(*(parts if found.order is None else [parts[i] for i in found.order]))
+    if len(found.specs) == 1:
+        return _make(results, found.specs[0])
+    return tuple([_make(result, spec) for result, spec in zip(results, found.specs)])
+
+
+def _remember(key: Any, inputs: Sequence[DTensor], text: str, steps: str, precision: str,
+              results: Sequence[DTensor]) -> None:
+    plan = _find_plan(text, steps, precision, _layouts(inputs, False),
+                      tuple([tensor.placements for tensor in inputs]),
+                      tuple(inputs[0].device_mesh.shape))
+    straight = restore(text, plan.steps, precision)._straight
+    order = None if plan.order == tuple(range(len(inputs))) else plan.order
+    if len(_quick) >= _MOST_PLANS:
+        _quick.clear()
+    _quick[key] = _Quick(straight, order, plan.steps, tuple([each._spec for each in results]))
 
 
 def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
@@ -321,23 +380,19 @@ def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
     names = ("inputs", "formula", "steps", "precision")
     given = {"steps": "", "precision": "float32", **dict(zip(names, args)), **(kwargs or {})}
     inputs, text, steps, precision = (given[name] for name in names)
-    key = None
-    if all([type(tensor) is DTensor and type(tensor._local_tensor) is Tensor for tensor in inputs]):
-        key = (text, steps, precision, *[tensor._spec for tensor in inputs])
-        found = _quick.get(key)
-        if found is not None and sums() == "any":
-            order, local, specs = found
-            results = run([inputs[i]._local_tensor for i in order], text, local, precision)
-            return [DTensor(result, spec, requires_grad=False)
-                    for result, spec in zip(results, specs)]
+    key = _key(inputs, text, steps, precision)
+    found = _quick.get(key)
+    if found is not None and sums() == "any":
+        results = run([inputs[i]._local_tensor for i in found.order or range(len(inputs))], text,
+                      found.steps, precision)
+        return [_make(result, spec) for result, spec in zip(results, found.specs)]
+    if torch.is_inference_mode_enabled():  # which may have left out what is above autograd
+        staged = _run_in_stages(inputs, text, steps, precision)
+        if staged is not None:
+            return staged
     results, nothing_moved = _run_parts(inputs, text, steps, precision)
     if key is not None and nothing_moved:
-        if len(_quick) >= _MOST_PLANS:
-            _quick.clear()
-        plan = _find_plan(text, steps, precision, _layouts(inputs, False),
-                          tuple([tensor.placements for tensor in inputs]),
-                          tuple(inputs[0].device_mesh.shape))
-        _quick[key] = plan.order, plan.steps, [result._spec for result in results]
+        _remember(key, inputs, text, steps, precision, results)
     return results
 
 
@@ -355,7 +410,9 @@ class _Stage:
 class _Stages:
     mesh_dim: int
     wanted: Placements  # of the inputs on that dim
+    reduced: tuple[tuple[str, Placement], ...]  # cuts that are not made whole, but divided
     stages: tuple[_Stage, ...]
+    cost: float
 
 
 def _write_stages(formula: _core.Formula, layouts: tuple[Layout, ...], index: int,
@@ -371,50 +428,109 @@ def _write_stages(formula: _core.Formula, layouts: tuple[Layout, ...], index: in
     return tuple(stages)
 
 
+def _cut_layouts(formula: _core.Formula, layouts: tuple[Layout, ...],
+                 stages: tuple[_Stage, ...]) -> dict[str, Layout]:
+    """The whole tensors that stages read: inputs, and values that are reduced between them."""
+    known = dict(zip(formula.inputs, layouts))
+    for stage in stages[:-1]:
+        made = restore(formula.text, stage.steps, formula.precision)
+        found = made._infer(*[known[name] for name in stage.inputs])
+        known.update(zip([name for name, _ in stage.cuts], found))
+    return known
+
+
+def _plain_stages(formula: _core.Formula, layouts: tuple[Layout, ...], j: int, ranks: int,
+                  current: Sequence[Placement], index: int, division: dict[str, Any]) -> _Stages:
+    """Inputs as the division says, sums made whole."""
+    stages = _write_stages(formula, layouts, index, division)
+    wanted = tuple([_as_placement(share) for share in division["inputs"]])
+    cost = sum(_moved(p, w, _bytes_of(layout), ranks)
+               for p, w, layout in zip(current, wanted, layouts))
+    cost += sum(_moved(Partial(), Replicate(), 4 * math.prod(cut["shape"]), ranks)
+                for cut in division["cuts"])
+    return _Stages(j, wanted, (), stages, cost)
+
+
+def _scattered(formula: _core.Formula, layouts: tuple[Layout, ...], ranks: int,
+               current: Sequence[Placement], division: dict[str, Any],
+               plain: _Stages) -> _Stages | None:
+    """The same where the last stage alone reads an input that is divided otherwise (a residual,
+    by tokens): it stays so, and the sums that meet it are not made whole, but divided as it is:
+    a reduce-scatter. None: there is no such input, or no use in that."""
+    stages, tail = plain.stages, plain.stages[-1]
+    earlier = {name for stage in stages[:-1] for name in stage.inputs}
+    late = {name for name, placed, share in zip(formula.inputs, current, division["inputs"])
+            if name in tail.inputs and name not in earlier and share == "same"
+            and isinstance(placed, Shard)}
+    if not late:
+        return None
+    known = _cut_layouts(formula, layouts, stages)
+    wanted = [placed if name in late else want for name, placed, want in zip(
+        formula.inputs, current, plain.wanted)]
+    now: dict[str, Placement] = dict(zip(formula.inputs, wanted))
+    cost = sum(_moved(p, w, _bytes_of(layout), ranks)
+               for p, w, layout in zip(current, wanted, layouts))
+    for cut in division["cuts"]:
+        name = cut["name"]
+        now[name] = Partial(cut["share"])
+        if name in earlier or name not in tail.inputs:
+            cost += _moved(now[name], Replicate(), _bytes_of(known[name]), ranks)
+            now[name] = Replicate()
+    last = restore(formula.text, tail.steps, formula.precision)
+    choice = min(_candidates(last, tuple([known[name] for name in tail.inputs]),
+                             [now[name] for name in tail.inputs], ranks), key=lambda c: c.cost)
+    reduced = tuple([(name, want) for name, want in zip(tail.inputs, choice.inputs)
+                     if isinstance(now[name], Partial) and isinstance(want, Shard)])
+    if not reduced:
+        return None
+    return _Stages(plain.mesh_dim, tuple(wanted), reduced, stages, cost + choice.cost)
+
+
 @functools.lru_cache(maxsize=_MOST_PLANS)
 def _find_stages(text: str, steps: str, precision: str, layouts: tuple[Layout, ...],
                  placements: tuple[Placements, ...], ranks: tuple[int, ...]) -> _Stages | None:
     """None: to run in one stage moves no more."""
     formula = restore(text, steps, precision)
     chosen = _choose(formula, layouts, placements, ranks)
-    best: tuple[float, int, int, Placements] | None = None
+    best: _Stages | None = None
     divisions = _divisions(text, steps, precision, layouts)
     for j, count in enumerate(ranks):
         current = [placed[j] for placed in placements]
         for index, division in enumerate(divisions):
-            shares = division["inputs"]
-            if division["stages"] < 2 or not _fits(division, count) or not any(
-                    isinstance(p, Shard) and p.dim == share for p, share in zip(current, shares)):
+            if division["stages"] < 2 or not _fits(division, count) or not any([
+                    isinstance(p, Shard) and p.dim == share
+                    for p, share in zip(current, division["inputs"])]):
                 continue
-            wanted = tuple([_as_placement(share) for share in shares])
-            cost = sum(_moved(p, w, _bytes_of(layout), count)
-                       for p, w, layout in zip(current, wanted, layouts))
-            cost += sum(_moved(Partial(), Replicate(), 4 * math.prod(cut["shape"]), count)
-                        for cut in division["cuts"])
-            if cost < chosen[j].cost and (best is None or cost < best[0]):
-                best = cost, j, index, wanted
-    if best is None:
-        return None
-    _, j, index, wanted = best
-    return _Stages(j, wanted, _write_stages(formula, layouts, index, divisions[index]))
+            plain = _plain_stages(formula, layouts, j, count, current, index, division)
+            for way in (plain, _scattered(formula, layouts, count, current, division, plain)):
+                if way is not None and way.cost < chosen[j].cost and (
+                        best is None or way.cost < best.cost):
+                    best = way
+    return best
+
+
+def _reduced(tensor: DTensor, at: dict[int, Placement]) -> DTensor:
+    """With contributions made whole, or on some dims of the mesh placed as at says."""
+    return tensor.redistribute(tensor.device_mesh, [
+        at.get(j, Replicate()) if isinstance(p, Partial) else p
+        for j, p in enumerate(tensor.placements)])
 
 
 class _Reduce(torch.autograd.Function):
     """Contributions, reduced by DTensor.redistribute(). Its own backward takes, in 2.6 and 2.9,
-    a gradient that is contributions itself for the whole: here it is reduced, too."""
+    a gradient that is contributions itself for the whole: here it is reduced, too. Contributions
+    that were divided have the whole gradient."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Any) -> Any:
-        return _whole(tensor.detach())
+    def forward(ctx: Any, tensor: Any, at: dict[int, Placement]) -> Any:
+        ctx.at = at
+        return _reduced(tensor.detach(), at)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return _whole(grad)
-
-
-def _whole(tensor: DTensor) -> DTensor:
-    return tensor.redistribute(tensor.device_mesh, [
-        Replicate() if isinstance(p, Partial) else p for p in tensor.placements])
+        whole = [Replicate() if isinstance(p, Partial) or j in ctx.at else p
+                 for j, p in enumerate(grad.placements)]
+        return grad.redistribute(grad.device_mesh, whole), None
 
 
 def _run_stages(inputs: Sequence[DTensor], formula: _core.Formula, found: _Stages) -> list[Tensor]:
@@ -426,13 +542,15 @@ def _run_stages(inputs: Sequence[DTensor], formula: _core.Formula, found: _Stage
             tensor = _redistribute(name, tensor, placements)
         values[name] = tensor
     results: list[Tensor] = []
+    divided = dict(found.reduced)
     for stage in found.stages:
         given = [values[name] for name in stage.inputs]
         if stage.cuts and not any(differentiable for _, differentiable in stage.cuts):
             given = [tensor.detach() for tensor in given]
         results = run(given, formula.text, stage.steps, formula.precision)
         for (name, differentiable), result in zip(stage.cuts, results):
-            reduced = _Reduce.apply(result)
+            at = {found.mesh_dim: divided[name]} if name in divided else {}
+            reduced = _Reduce.apply(result, at)
             values[name] = reduced if differentiable else reduced.detach()
     return results
 
@@ -442,13 +560,11 @@ _one_stage: set[Any] = set()
 
 
 def _run_in_stages(inputs: Sequence[Tensor], text: str, steps: str,
-                   precision: str) -> list[Tensor] | None:
+                   precision: str) -> list[Any] | None:
     """None: it is one call."""
-    key = None
-    if all([type(tensor) is DTensor and type(tensor._local_tensor) is Tensor for tensor in inputs]):
-        key = (text, steps, precision, *[tensor._spec for tensor in inputs])
-        if key in _one_stage:
-            return None
+    key = _key(inputs, text, steps, precision)
+    if key in _one_stage:
+        return None
     if not any([isinstance(tensor, DTensor) for tensor in inputs]) or _split(steps)[1]:
         return None
     formula = restore(text, steps, precision)
@@ -466,5 +582,80 @@ def _run_in_stages(inputs: Sequence[Tensor], text: str, steps: str,
     return _run_stages(given, formula, found) if found else None
 
 
+# ---- explain ------------------------------------------------------------------------
+
+
+def _explain_call(given: dict[str, DTensor], text: str, steps: str,
+                  precision: str) -> tuple[str, list[DTensor]]:
+    """How one call runs, and tensors of its results' layouts and placements, of no value."""
+    formula, inputs = restore(text, steps, precision), list(given.values())
+    mesh = inputs[0].device_mesh
+    layouts = _layouts(inputs, False)
+    plan = _make_plan(text, steps, precision, layouts, tuple([t.placements for t in inputs]),
+                      tuple(mesh.shape))
+    lines, parts = [], []
+    for (name, tensor), wanted in zip(given.items(), plan.wanted):
+        target = [p if w is None and isinstance(p, Partial) else w or Replicate()
+                  for p, w in zip(tensor.placements, wanted)]
+        note = " (each process its share)" if None in wanted else ""
+        moved = f", made {tuple(target)}" if list(tensor.placements) != target else ""
+        lines.append(f"  {name} {tuple(tensor.shape)} {tensor.placements}{moved}{note}")
+        parts.append(_empty_part(tensor, target))
+    made = []
+    for (shape, dtype), placed in zip(infer(formula, inputs), plan.results):
+        lines.append(f"  -> {shape} {placed}")
+        like = inputs[0].to_local().new_empty(0)
+        made.append(_empty(shape, dtype, like, mesh, placed))
+    local = restore(text, plan.steps, precision)
+    shown = local.explain(*[parts[i] for i in plan.order])
+    return "\n".join(lines) + "\n" + shown, made
+
+
+def _empty_part(tensor: DTensor, placements: Sequence[Placement]) -> Tensor:
+    """Memory of the size of this process's part."""
+    return _empty(tensor.shape, tensor.dtype, tensor.to_local(), tensor.device_mesh,
+                  placements).to_local()
+
+
+def _empty(shape: Sequence[int], dtype: torch.dtype, like: Tensor, mesh: Any,
+           placements: Sequence[Placement]) -> DTensor:
+    local, _ = compute_local_shape_and_global_offset(tuple(shape), mesh, list(placements))
+    return DTensor.from_local(like.new_empty(tuple(local), dtype=dtype), mesh, list(placements),
+                              run_check=False, shape=torch.Size(shape),
+                              stride=_contiguous_strides(shape))
+
+
+def _explain_parts(formula: _core.Formula, inputs: Sequence[Any]) -> str:
+    """How a formula of DTensors is divided, what is moved, and what this process runs."""
+    text, steps, precision = formula.text, formula.steps, formula.precision
+    given = [tensor.detach() for tensor in _as_dtensors(formula, _operator._as_tensors(inputs))]
+    mesh = given[0].device_mesh
+    lines = f"on {mesh.size()} processes, {tuple(mesh.shape)}\n"
+    found = _find_stages(text, steps, precision, _layouts(given, False),
+                         tuple([tensor.placements for tensor in given]), tuple(mesh.shape))
+    values = dict(zip(formula.inputs, given))
+    if found is None:
+        return lines + _explain_call(values, text, steps, precision)[0]
+    for (name, tensor), wanted in zip(list(values.items()), found.wanted):
+        placed = list(tensor.placements)
+        if placed[found.mesh_dim] != wanted:
+            placed[found.mesh_dim] = wanted
+            lines += f"  {name} {tensor.placements}, made {tuple(placed)}\n"
+            values[name] = _empty(tensor.shape, tensor.dtype, tensor.to_local(), mesh, placed)
+    divided = dict(found.reduced)
+    for number, stage in enumerate(found.stages):
+        shown, made = _explain_call({name: values[name] for name in stage.inputs}, text,
+                                    stage.steps, precision)
+        lines += f"stage {number}\n{shown}"
+        for (name, _), value in zip(stage.cuts, made):
+            placed = [Replicate() if isinstance(p, Partial) else p for p in value.placements]
+            placed[found.mesh_dim] = divided.get(name, placed[found.mesh_dim])
+            lines += f"reduced: {name} {value.placements}, made {tuple(placed)}\n"
+            values[name] = _empty(value.shape, value.dtype, value.to_local(), mesh, placed)
+    return lines
+
+
 torch.library.register_torch_dispatch("ogive::run", DTensor, _dispatch, lib=_operator.library)
 _operator.run_in_stages = _run_in_stages
+_operator.run_quick = _run_quick
+_operator.explain_parts = _explain_parts
