@@ -124,7 +124,7 @@ def case_scattered(mesh):
     with CommDebugMode() as mode:
         ogive.compile(text)(**given)
     counts = {str(name): count for name, count in mode.get_comm_counts().items() if count}
-    assert all("reduce_scatter" in name for name in counts), counts
+    assert mesh.ndim > 1 or all("reduce_scatter" in name for name in counts), counts
     values = tensors(r=(7, 96), x=(7, 64), w=(96, 64))  # parts of 4 and 3
     check(mesh, text, values, placed, S0, moved=mesh.ndim)
 
