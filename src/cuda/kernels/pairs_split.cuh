@@ -27,9 +27,10 @@
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
     OG_SPLIT_FOURS = 4,     /* that a thread keeps */
-    /* The least weight of a wide row. With a w of normal numbers one sum in 700 fails at this
-     * weight, and to compute these again takes a sixth of a product's time. A tile with rows of
-     * both kinds is multiplied twice, so less would cost more than it saves. */
+    /* The least weight of a wide row. With a w of normal numbers about one sum in 700
+     * should fail at this weight, and to compute these again take a sixth of a product's time (an
+     * estimate). A tile with rows of both kinds is multiplied twice, so less would cost more than
+     * it saves. */
     OG_WIDE_WEIGHT = 1 << 17
 };
 
