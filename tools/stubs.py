@@ -15,7 +15,7 @@ HEAD = "from collections.abc import Sequence\n\nfrom torch import Tensor, dtype 
 LEFT_OUT = ("cast", "view")
 WITH_DTYPE = ("sum", "mean", "softmax", "softmin", "log_softmax")
 TENSORS = ("input", "other", "weight", "bias", "condition", "target", "pos_weight", "anchor",
-           "positive", "negative", "x", "x1", "x2", "mat1", "mat2")
+           "positive", "negative", "x", "x1", "x2", "mat1", "mat2", "running_mean", "running_var")
 VALUES = ("exponent", "min", "max")  # tensors or numbers
 OF_TWO = ("max", "min")  # their dim may be the other tensor
 PAIRS = ("var_mean", "std_mean")
@@ -39,7 +39,7 @@ def type_of(name, function, group, default):
         of += " | Tensor" if function in OF_TWO else ""
     elif name in STEPS:
         of = DIMS + (" | str" if name == "padding" and function in WITH_WORDS else "")
-    elif name == "groups":
+    elif name in ("groups", "num_groups"):
         of = "int"
     elif name == "p" and function == "norm":
         of = "float | str"

@@ -132,14 +132,14 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
                out: Tensor | None = ...) -> Tensor: ...
 def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = ...,
              eps: float | None = ..., *, out: Tensor | None = ...) -> Tensor: ...
-def batch_norm(input: Tensor, running_mean: float | None = ..., running_var: float | None = ...,
+def batch_norm(input: Tensor, running_mean: Tensor | None = ..., running_var: Tensor | None = ...,
                weight: Tensor | None = ..., bias: Tensor | None = ..., training: bool = ...,
                momentum: float = ..., eps: float = ..., *, out: Tensor | None = ...) -> Tensor: ...
-def instance_norm(input: Tensor, running_mean: float | None = ..., running_var: float | None = ...,
-                  weight: Tensor | None = ..., bias: Tensor | None = ...,
-                  use_input_stats: bool = ..., momentum: float = ..., eps: float = ..., *,
-                  out: Tensor | None = ...) -> Tensor: ...
-def group_norm(input: Tensor, num_groups: float, weight: Tensor | None = ...,
+def instance_norm(input: Tensor, running_mean: Tensor | None = ...,
+                  running_var: Tensor | None = ..., weight: Tensor | None = ...,
+                  bias: Tensor | None = ..., use_input_stats: bool = ..., momentum: float = ...,
+                  eps: float = ..., *, out: Tensor | None = ...) -> Tensor: ...
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = ...,
                bias: Tensor | None = ..., eps: float = ..., *,
                out: Tensor | None = ...) -> Tensor: ...
 def normalize(input: Tensor, p: float = ..., dim: int = ..., eps: float = ..., *,
