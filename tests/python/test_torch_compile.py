@@ -291,18 +291,21 @@ def test_autocast_products_have_the_bits_of_halves(low, data, device):
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 def test_autocast_of_every_function(low, data, device):
     others = {"dim": 1, "normalized_shape": (4,), "exponent": 3, "threshold": 0.5, "value": 2.0,
-              "min": -0.5, "kernel_size": 2, "output_size": 2, "norm_type": 2.0}
+              "min": -0.5, "kernel_size": 2, "output_size": 2, "norm_type": 2.0, "num_groups": 2}
     asked = 0
     masks = {name for name, _, group, _ in ogive._core.functions() if group == "comparison"}
     for name in set(signatures()) & set(ot.__all__) - masks:
         for dtype in (torch.float32, low):
-            rank = {"2d": 3, "3d": 4}.get(name[-2:], 2) + name.startswith("conv")
+            rank = {"2d": 3, "3d": 4}.get(name[-2:], 2)
+            rank += name.startswith("conv") or name == "instance_norm"
             shape = (4,) * rank
             arguments = [data(*shape, dtype=dtype) if parameter in TENSORS else others[parameter]
                          for parameter, meaning in signatures()[name].parameters.items()
                          if meaning.default is meaning.empty or parameter == "min"]
             if name == "prelu":
                 arguments[1] = arguments[1][0]
+            if name == "batch_norm":
+                arguments += [data(4, dtype=dtype), data(4, dtype=dtype).abs()]
             if name == "binary_cross_entropy":
                 if device != "cpu":  # PyTorch refuses it there
                     continue

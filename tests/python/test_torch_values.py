@@ -75,6 +75,13 @@ def is_known(op, sample):
     if own_name(op) in ("norm", "vector_norm") and (
             sample.kwargs.get("dtype") is not None or "nuc" in sample.args):
         return False
+    switch = {"batch_norm": "training", "instance_norm": "use_input_stats"}.get(own_name(op))
+    if switch and sample.input.dim() < 2:  # of no element, which PyTorch takes
+        return False
+    if switch and sample.kwargs.get(switch, switch != "training"):  # would change running_mean
+        running = sample.args[0] if sample.args else sample.kwargs.get("running_mean")
+        if running is not None:
+            return False
     if op.name == "clamp":  # min and max, two of a kind
         kinds = {isinstance(value, torch.Tensor) for value in (*sample.args, *sample.kwargs.values())
                  if value is not None}
