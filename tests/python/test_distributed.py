@@ -53,7 +53,12 @@ def test_documentation_runs(code, tmp_path):
     """The code in docs/distributed.md as it stands there, which checks itself."""
     (tmp_path / "gated.py").write_text(code)
     line, = re.findall("`torchrun (--nproc-per-node 2 gated.py)`", DOCUMENT.read_text())
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", *line.split()], cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
+    for _ in range(2):
+        result = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", *line.split()],
+            cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+            timeout=240)
+        # Seldom gloo's threads outlive the interpreter: pytorch/pytorch pull 179291, issue 190489.
+        if "terminate called without an active exception" not in result.stderr:
+            break
     assert result.returncode == 0, result.stderr
