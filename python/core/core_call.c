@@ -463,13 +463,10 @@ PyObject *core_explain(core_formula *self, PyObject *const *objects)
     core_plan plan;
     if (!operands)
         return PyErr_NoMemory();
-    if (look_at(self, objects, operands, count, &model)) {
-        PyMem_Free(operands);
-        return NULL;
-    }
-    if (has_wrapper(operands, count)) {
+    const bool is_seen = look_at(self, objects, operands, count, &model) == 0;
+    if (is_seen && has_wrapper(operands, count)) {
         value = core_torch_explain(self, objects);
-    } else if (borrow_all(self, operands, count) == 0) {
+    } else if (is_seen && borrow_all(self, operands, count) == 0) {
         if (core_plan_find(self, operands, count, NULL, 0, &plan) == 0) {
             value = explain_plan(plan.plan);
             ogive_plan_release(plan.plan);

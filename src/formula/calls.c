@@ -375,15 +375,15 @@ static bool is_windowed(og_op op)
            og_op_convolves(op);
 }
 
-static ogive_status check_groups(og_builder *builder, og_op op, const og_node *node)
+ogive_status og_check_count(const og_builder *builder, og_op op, const char *name, double number,
+                            int least, int64_t offset)
 {
-    double groups = node->numbers[1];
     char text[OG_NUMBER_TEXT];
-    if (groups >= 1 && groups <= INT32_MAX / 4 && groups == floor(groups))
+    if (number >= least && number <= INT32_MAX / 4 && og_is_whole(number))
         return OGIVE_OK;
-    OG_FAIL(builder->error, OGIVE_FORMULA, builder->composite_offset,
-            "%s: groups is %s, expected an integer of 1 or more, less than 2^29",
-            og_call_label(builder, op), og_number_text(groups, text));
+    OG_FAIL(builder->error, OGIVE_FORMULA, offset,
+            "%s: %s is %s, expected an integer of %d or more, less than 2^29",
+            og_call_label(builder, op), name, og_number_text(number, text), least);
 }
 
 /* A number is added as it is: -0 where there is no bias. */
@@ -418,7 +418,8 @@ static ogive_status build_windows(og_builder *builder, og_op op, const og_operan
     }
     sliding->rank = (int32_t)node.numbers[0];
     if (numbers > 1 && (op == OG_OP_convolve || op == OG_OP_convolve_back))
-        OG_TRY(check_groups(builder, op, &node));
+        OG_TRY(
+            og_check_count(builder, op, "groups", node.numbers[1], 1, builder->composite_offset));
     for (int i = 0; parameters[i].kind != OG_PARAMETER_NONE; i++)
         if (parameters[i].kind == OG_PARAMETER_STEPS)
             OG_TRY(spread_steps(builder, op, &parameters[i], &args[i], sliding->rank, sliding->size,
@@ -551,13 +552,9 @@ static ogive_status build_unfold(og_builder *builder, const og_operand *args, in
                                  og_operand *out)
 {
     const og_parameter *parameters = og_function_of(OG_OP_unfold)->parameters;
-    for (int i = 2; i < 4; i++) {
-        double number = args[i].number;
-        if (!(number >= i - 2 && number <= INT32_MAX / 4 && floor(number) == number))
-            OG_FAIL(builder->error, OGIVE_FORMULA, args[i].offset,
-                    "%s: %s is %g, expected an integer of %d or more, less than 2^29",
-                    og_call_label(builder, OG_OP_unfold), parameters[i].name, number, i - 2);
-    }
+    for (int i = 2; i < 4; i++)
+        OG_TRY(og_check_count(builder, OG_OP_unfold, parameters[i].name, args[i].number, i - 2,
+                              args[i].offset));
     int32_t dim = (int32_t)builder->dims[args[1].index].values[0];
     og_node to_last = {.op = OG_OP_transpose, .arg_count = 1, .dim_count = 2, .dims = {dim, -1}};
     og_node windows = {.op = OG_OP_windows, .arg_count = 1, .numbers = {1}};

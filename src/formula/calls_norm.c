@@ -21,14 +21,10 @@ ogive_status og_build_grouped(og_builder *builder, og_op op, const og_operand *a
 {
     og_node node = {.op = op, .arg_count = op == OG_OP_group_sum ? 1 : 2};
     const og_operand *groups = &args[node.arg_count];
-    char text[OG_NUMBER_TEXT];
     for (int i = 0; i < node.arg_count; i++)
         node.args[i] = args[i].index;
     node.numbers[0] = groups->number;
-    if (!(groups->number >= 1 && groups->number <= INT32_MAX / 4 && og_is_whole(groups->number)))
-        OG_FAIL(builder->error, OGIVE_FORMULA, groups->offset,
-                "%s: num_groups is %s, expected an integer of 1 or more, less than 2^29",
-                og_call_label(builder, op), og_number_text(groups->number, text));
+    OG_TRY(og_check_count(builder, op, "num_groups", groups->number, 1, groups->offset));
     return og_build_node(builder, &node, op, offset, out);
 }
 

@@ -42,6 +42,10 @@ ogive_status og_parse_meaning(og_builder *builder, const og_function *function, 
 /* What the user called: inside of a meaning that is the composite. */
 const char *og_call_label(const og_builder *builder, og_op op);
 
+/* Is a call's argument `name` an integer from `least` on that counts something? */
+ogive_status og_check_count(const og_builder *builder, og_op op, const char *name, double number,
+                            int least, int64_t offset);
+
 /* An argument that was not given, or given as None. */
 static inline bool og_is_absent(const og_operand *operand)
 {
