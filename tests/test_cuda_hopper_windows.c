@@ -59,6 +59,17 @@ static const struct {
     {"conv_transpose1d(x, w, padding=2, dilation=2)",
      {SHAPE(2, 64, 130), SHAPE(64, 33, 3)},
      {PADDED, CONTIGUOUS}},
+    /* few channels: two taps are 16 k, or four */
+    {"relu(conv2d(x, w, b, padding=1))",
+     {SHAPE(2, 8, 12, 40), SHAPE(64, 8, 3, 3), SHAPE(64)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, groups=2)", {SHAPE(2, 16, 9, 36), SHAPE(64, 8, 5, 3)}, {STRIDED, CONTIGUOUS}},
+    {"conv2d(x, w, stride=4, padding=2)",
+     {SHAPE(2, 3, 40, 80), SHAPE(32, 3, 11, 11)},
+     {CONTIGUOUS, TRANSPOSED}},
+    {"conv3d(x, w)", {SHAPE(2, 3, 5, 6, 30), SHAPE(16, 3, 3, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose2d(x, w)", {SHAPE(1, 6, 9, 30), SHAPE(6, 24, 4, 4)}, {PADDED, CONTIGUOUS}},
+    {"conv2d(x, w)", {SHAPE(1, 10, 9, 30), SHAPE(24, 10, 3, 3)}, {CONTIGUOUS, CONTIGUOUS}},
     /* one place along a padded dim; what stands still along lines, whose tile reaches beyond them */
     {"conv2d(x, w, padding=1)",
      {SHAPE(1, 16, 1, 64), SHAPE(32, 16, 3, 3)},
@@ -279,6 +290,8 @@ static void test_compile(void **unused)
         {"tanh(conv2d(x, w, stride=2))", {SHAPE(16, 512, 57, 57), SHAPE(512, 512, 3, 3)}},
         {"conv3d(x, w)", {SHAPE(8, 48, 64, 64, 64), SHAPE(24, 48, 3, 3, 3)}},
         {"conv1d(x, w)", {SHAPE(32, 64, 131072), SHAPE(128, 64, 3)}},
+        {"conv2d(x, w)", {SHAPE(128, 8, 256, 256), SHAPE(64, 8, 3, 3)}},
+        {"conv3d(x, w)", {SHAPE(16, 3, 64, 64, 64), SHAPE(64, 3, 3, 5, 7)}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)

@@ -168,6 +168,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
     const og_cuda_number numbers[] = {{"OG_PRODUCTS", 1},
                                       {"OG_BM", s->rows},
                                       {"OG_WIDTH", s->rows},
+                                      {"OG_STEP_TAPS", s->step_taps},
                                       {"OG_PATCH_CHANNELS", s->chunk},
                                       {"OG_STEPS", s->steps},
                                       {"OG_SPREADS", s->spreads},

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 enum {
-    LEAST_CHANNELS = 12, /* 16 are multiplied */
-    LEAST_FILTERS = 24,  /* of 32 */
-    LEAST_K = 64,
-    MOST_K = 16384, /* sums of 64 k are added up one after the other */
+    LEAST_CHANNELS = 3, /* 4 are multiplied */
+    LEAST_FILTERS = 16, /* of 32 */
+    LEAST_K = 24,       /* of 64 */
+    MOST_K = 16384,     /* sums of 64 k are added up one after the other */
     MOST_TAPS = 256,
     MOST_BOX = 256,
     MOST_EXTENT = 1 << 30,
@@ -193,9 +193,16 @@ static int64_t patch_of(const og_image_dim *dim, int32_t places, bool is_line)
     return is_line ? (fours + (fours % 4 == 0)) * 4 : seen | 1;
 }
 
+/* Channels of a step, all of whose taps have them. */
+static int32_t step_channels(const og_window_shape *s)
+{
+    return OG_WINDOW_STEP / s->step_taps;
+}
+
 static int32_t steps_of(const og_window_shape *s, int32_t chunk)
 {
-    return (int32_t)og_divide_up(s->taps * (chunk / OG_WINDOW_STEP), 4) * 4;
+    const int64_t steps = og_divide_up(s->taps, s->step_taps) * (chunk / step_channels(s));
+    return (int32_t)og_divide_up(steps, 4) * 4;
 }
 
 static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
@@ -207,7 +214,7 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
 /* Shared memory of everything but patches. */
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
-    return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk) +
+    return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk) * s->step_taps +
            GROUPS * (s->rows + s->rows / BOUNDED) * SCALE_BYTES;
 }
 
@@ -228,10 +235,11 @@ static void give_stages(og_window_shape *s)
 /* Channels of a patch: those that leave the least to be padded, then the most. */
 static bool choose_chunk(og_window_shape *s)
 {
-    const int64_t all = og_divide_up(s->channels, OG_WINDOW_STEP);
+    const int32_t step = step_channels(s);
+    const int64_t all = og_divide_up(s->channels, step);
     int64_t best = 0;
-    for (int32_t count = 1; count <= all && count * OG_WINDOW_STEP <= MOST_BOX; count++) {
-        const int32_t chunk = count * OG_WINDOW_STEP;
+    for (int32_t count = 1; count <= all && count * step <= MOST_BOX; count++) {
+        const int32_t chunk = count * step;
         const int64_t steps = all / count * steps_of(s, chunk);
         if (all % count || stages_of(s, chunk) < 2 || (best && steps > best))
             continue;
@@ -241,7 +249,7 @@ static bool choose_chunk(og_window_shape *s)
     if (!best)
         return false;
     s->steps = steps_of(s, s->chunk);
-    s->chunks = all * OG_WINDOW_STEP / s->chunk;
+    s->chunks = all * step / s->chunk;
     s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
     give_stages(s);
     return true;
@@ -261,7 +269,7 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
         s->patch[i] = (int32_t)patch;
         s->tiles[i] = og_divide_up(s->dims[i].places, tile[i]);
     }
-    s->spreads = s->patch[OG_WINDOW_DIMS - 1] % 8 == 0;
+    s->spreads = s->step_taps < 4 && s->patch[OG_WINDOW_DIMS - 1] % 8 == 0;
     return choose_chunk(s);
 }
 
@@ -361,7 +369,8 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
         return refused;
     if (to->filters < LEAST_FILTERS)
         return "few filters";
-    if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % OG_WINDOW_STEP))
+    to->step_taps = to->channels > 8 ? 1 : to->channels > 4 ? 2 : 4;
+    if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % step_channels(to)))
         return "few channels";
     if (kernel->products[0].k < LEAST_K || kernel->products[0].k > MOST_K || to->taps > MOST_TAPS)
         return "too few or too many terms";

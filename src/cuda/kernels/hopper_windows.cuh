@@ -12,7 +12,7 @@
  *
  *     k    chunks of channels; taps; channels of the chunk, 16 of them are a step
  *
- * Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
+ * or, of few channels, as many taps as make 16. Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
  * for places. Thread 4 g + t of a warp holds places g and g + 8 of the warp's 16, and filters 2 t
  * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one;
  * while they work on a tile's first one, pass 0 has the tile before.
@@ -23,10 +23,12 @@
  *
  * PARAMETERS
  *   OG_BM        filters of a tile: 32, 64 or 128
- *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16
+ *   OG_STEP_TAPS taps of a step: 1, or 2 or 4 of 8 or 4 channels, which are all that there are
+ *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
- *                2 t + 1, 2 t + 8 and 2 t + 9. Whichever has it read from different banks
+ *                2 t + 1, 2 t + 8 and 2 t + 9. Whichever has it read from different banks. Of 8
+ *                channels, the first two, of either tap
  *   OG_TILE_D .. OG_TILE_W    places of a tile; OG_TILE_W is 16 or more
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
@@ -48,12 +50,15 @@ enum {
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
-    OG_SCALES_AT = OG_TABLE_AT + 4 * OG_STEPS, /* of a tile's filters, for each group */
+    OG_SCALES_AT =
+        OG_TABLE_AT + 4 * OG_STEPS * OG_STEP_TAPS, /* of a tile's filters, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
-    OG_END_UNROLL = OG_END_BATCHES,    /* in a pragma no macro is seen */
+    OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
+    OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
+    OG_END_UNROLL = OG_END_BATCHES,                      /* in a pragma no macro is seen */
     OG_LOST_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
 };
 static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
@@ -81,7 +86,7 @@ template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_
     }
 }
 
-/* The channel that is number i of a step. */
+/* The channel that is number i of a step's. */
 OG_FN int og_channel_at(int i)
 {
     return OG_SPREADS ? i % 8 / 2 + 4 * (i % 2 + i / 8 * 2) : i;
@@ -95,9 +100,9 @@ OG_KERNEL(og_lay_filters, 256)
         return;
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
     const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
-    const int tap = step / (OG_PATCH_CHANNELS / 16);
-    const og_index channel = chunk * OG_PATCH_CHANNELS + step % (OG_PATCH_CHANNELS / 16) * 16 +
-                             og_channel_at((int)(k % 16));
+    const int i = (int)(k % 16), tap = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
+    const og_index channel = chunk * OG_PATCH_CHANNELS + step % OG_TAP_STEPS * OG_STEP_CHANNELS +
+                             og_channel_at(i % OG_STEP_CHANNELS);
     float x = 0.0f;
     if (tap < a.taps && channel < a.channels)
         x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
@@ -346,18 +351,31 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     return rings;
 }
 
-/* table[step]: bytes from where a place is in a patch to what the step's tap sees of its first
+/* Where the word of tap `part` of a step is in the table. Thread t of four has one tap of a step, or
+ * of two both, or of four t / 2 and t / 2 + 2: the words of a thread are neighbours. */
+OG_FN int og_find_tap_word(int step, int part)
+{
+    if (OG_STEP_TAPS == 1)
+        return step;
+    const int threads = OG_STEP_TAPS / 2; /* that have different taps */
+    return part % threads * 2 * OG_STEPS + 2 * step + part / threads;
+}
+
+/* The table's words: bytes from where a place is in a patch to what the tap sees of the step's first
  * channel. */
 OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
 {
-    for (int step = threadIdx.x; step < OG_STEPS; step += OG_WINDOW_THREADS) {
-        const int given = step / (OG_PATCH_CHANNELS / 16), tap = given < (int)a.taps ? given : 0;
+    for (int i = threadIdx.x; i < OG_STEPS * OG_STEP_TAPS; i += OG_WINDOW_THREADS) {
+        const int step = i / OG_STEP_TAPS, part = i % OG_STEP_TAPS;
+        const int given = step / OG_TAP_STEPS * OG_STEP_TAPS + part;
+        const int tap = given < (int)a.taps ? given : 0;
         const int w = tap % (int)a.taps_w, h = tap / (int)a.taps_w % (int)a.taps_h;
         const int d = tap / (int)(a.taps_w * a.taps_h);
         const int line =
             (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
-        table[step] = (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
-                                 step % (OG_PATCH_CHANNELS / 16) * 16 * OG_PATCH_PITCH);
+        table[og_find_tap_word(step, part)] =
+            (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
+                       step % OG_TAP_STEPS * OG_STEP_CHANNELS * OG_PATCH_PITCH);
     }
 }
 
@@ -405,8 +423,9 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
 
 struct og_window_consumer {
     og_window_rings rings;
-    uint32_t at; /* where the thread reads in a patch, from its beginning */
-    int block;   /* of the patch, the next to be read */
+    uint32_t at;    /* where the thread reads in a patch, from its beginning */
+    uint32_t table; /* its words */
+    int block;      /* of the patch, the next to be read */
     og_ring_turn patch, x;
     og_findings found; /* in places of the tile that is read */
 };
@@ -418,12 +437,27 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
     c.rings = rings;
     c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
-           og_channel_at(2 * (thread % 4)) * OG_PATCH_PITCH;
+           og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
+    c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
     c.block = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
     c.found = {0, 0};
     return c;
+}
+
+/* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
+OG_FN void og_read_taps(const og_window_consumer &c, uint32_t (&taps)[4][2])
+{
+    const int words = OG_STEP_TAPS == 1 ? 1 : 2; /* of a thread's, of a step */
+    const uint32_t at = c.table + 16 * words * c.block;
+    const og_four_words first = og_load_shared_words(at);
+    const og_four_words second = words == 1 ? first : og_load_shared_words(at + 16);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int word = words == 1 ? i / 2 : i;
+        taps[i / 2][i % 2] = word < 4 ? first.e[word % 4] : second.e[word % 4];
+    }
 }
 
 /* Reads the next block of places. All of it is in registers before the first conversion. */
@@ -433,7 +467,8 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
     const uint32_t stage = c.patch.stage;
     if (c.block == 0)
         og_barrier_wait(c.rings.patch_full + 8 * stage, c.patch.phase);
-    const og_four_words taps = og_load_shared_words(c.rings.table + 16 * c.block);
+    uint32_t taps[4][2];
+    og_read_taps(c, taps);
     const uint32_t at = c.rings.patches + stage * OG_PATCH_STAGE + c.at;
 #pragma unroll
     for (int step = 0; step < 4; step++)
@@ -441,9 +476,9 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                v[step][i].e[j] =
-                    og_load_shared_one(at + taps.e[step] + 4 * 8 * OG_STEP_W * i +
-                                       og_channel_at(j / 2 * 8 + j % 2) * OG_PATCH_PITCH);
+                v[step][i].e[j] = og_load_shared_one(
+                    at + taps[step][j / 2] + 4 * 8 * OG_STEP_W * i +
+                    og_channel_at((j / 2 * 8 + j % 2) % OG_STEP_CHANNELS) * OG_PATCH_PITCH);
     if (++c.block == OG_CHUNK_BLOCKS) {
         og_finish_loads();
         og_release_stage(c.rings.patch_empty + 8 * stage);
