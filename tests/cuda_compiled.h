@@ -129,38 +129,36 @@ static inline uint32_t find_stack(const unsigned char *cubin, bool of_redo)
     return most;
 }
 
-/* Compiles a formula of one kernel, whose source contains `mark`, for arch; may take so many bytes
- * of stack. og_redo, which computes what others leave, may have 96: up to 80 were seen, and the forms
- * of it that have none took NVRTC longer. */
-static inline void compile_spilt(const char *text, const case_shape *shapes, og_dtype dtype,
-                                 const char *arch, const char *mark, uint32_t most)
+/* Has this source been asked about before, for this GPU? Many shapes have one source. */
+static inline bool is_compiled_before(const char *source, const char *arch)
 {
-    const bool tf32 = case_options.precision == OGIVE_TF32;
-    const ogive_options options = {
-        .size = sizeof options, .precision = tf32 ? OGIVE_TF32 : OGIVE_FLOAT32, .cuda_arch = arch};
+    enum { MOST = 1000 };
+    static uint64_t seen[MOST];
+    static int count;
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (const char *c = arch; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    for (const char *c = source; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    for (int i = 0; i < count; i++)
+        if (seen[i] == hash)
+            return true;
+    assert_true(count < MOST);
+    seen[count++] = hash;
+    return false;
+}
+
+/* What compile_spilt() looks at, of a source. */
+static inline void compile_source(const char *text, const char *source, const char *arch,
+                                  uint32_t most)
+{
     const og_cuda_nvrtc *nvrtc;
-    ogive_formula *formula = find_formula(text);
-    size_t count = ogive_formula_input_count(formula), bytes;
-    const DLTensor *inputs[8];
-    test_tensor at[8];
-    ogive_plan *plan;
     ogive_error error;
     unsigned char *cubin;
+    size_t bytes;
     og_cuda_target target;
     og_text log = {0};
-    for (size_t i = 0; i < count; i++) {
-        DLTensor *tensor =
-            test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank, shapes[i].shape, NULL);
-        tensor->device = cuda_device;
-        inputs[i] = tensor;
-    }
     TEST_OK(og_cuda_find_nvrtc(&nvrtc, &error), error);
-    TEST_OK(ogive_plan_create(formula, inputs, count, NULL, 0, &options, &plan, &error), error);
-    size_t length = ogive_plan_source(plan, 0, NULL, 0);
-    char *source = malloc(length + 1);
-    assert_non_null(source);
-    ogive_plan_source(plan, 0, source, length + 1);
-    assert_non_null(strstr(source, mark));
     TEST_OK(og_cuda_choose_target(nvrtc, og_cuda_read_arch(arch), &target, &error), error);
     TEST_OK(og_cuda_compile(nvrtc, source, &target, &cubin, &bytes, &log, &error), error);
     printf("sm_%s: %s: %zu bytes, %u of stack, og_redo %u\n", arch, text, bytes,
@@ -170,8 +168,39 @@ static inline void compile_spilt(const char *text, const case_shape *shapes, og_
     /* C75xx: products that wait for each other, registers that cannot be moved. */
     assert_true(!log.data || !strstr(log.data, "C75"));
     og_text_free(&log);
-    free(source);
     free(cubin);
+}
+
+/* Compiles a formula of one kernel, whose source contains `mark`, for arch; may take so many bytes
+ * of stack. og_redo, which computes what others leave, may have 96: up to 80 were seen, and the forms
+ * of it that have none took NVRTC longer. */
+static inline void compile_spilt(const char *text, const case_shape *shapes, og_dtype dtype,
+                                 const char *arch, const char *mark, uint32_t most)
+{
+    const bool tf32 = case_options.precision == OGIVE_TF32;
+    const ogive_options options = {
+        .size = sizeof options, .precision = tf32 ? OGIVE_TF32 : OGIVE_FLOAT32, .cuda_arch = arch};
+    ogive_formula *formula = find_formula(text);
+    size_t count = ogive_formula_input_count(formula);
+    const DLTensor *inputs[8];
+    test_tensor at[8];
+    ogive_plan *plan;
+    ogive_error error;
+    for (size_t i = 0; i < count; i++) {
+        DLTensor *tensor =
+            test_tensor_init(&at[i], NULL, dlpack_of(dtype), shapes[i].rank, shapes[i].shape, NULL);
+        tensor->device = cuda_device;
+        inputs[i] = tensor;
+    }
+    TEST_OK(ogive_plan_create(formula, inputs, count, NULL, 0, &options, &plan, &error), error);
+    size_t length = ogive_plan_source(plan, 0, NULL, 0);
+    char *source = malloc(length + 1);
+    assert_non_null(source);
+    ogive_plan_source(plan, 0, source, length + 1);
+    assert_non_null(strstr(source, mark));
+    if (!is_compiled_before(source, arch))
+        compile_source(text, source, arch, most);
+    free(source);
     ogive_plan_release(plan);
 }
 

@@ -60,6 +60,22 @@ static inline bool test_full(void)
     return text && strcmp(text, "0") != 0;
 }
 
+/* Of what is tried for each of some GPUs the first has every case; the others share them, so that
+ * each case has a second GPU. The long way has all of them. */
+static inline bool test_takes(size_t which, size_t gpu)
+{
+    return test_full() || gpu == 0 || which % 2 == gpu % 2;
+}
+
+/* How many random cases a test tries. A sanitizer makes each ten times as slow, and whoever builds
+ * with one runs them without it, too: it sees a fifth. */
+static inline int test_rounds(int usual, int full)
+{
+    if (test_full())
+        return full;
+    return TEST_SANITIZED && usual >= 5 ? usual / 5 : usual;
+}
+
 /* Whether the CUDA libraries are those of tests/cuda/; if not, says so. */
 static inline bool test_on_stand_ins(void)
 {

@@ -252,7 +252,7 @@ static void test_random_kernels(void **unused)
 {
     test_random random = test_random_named("kernels");
     (void)unused;
-    for (int i = 0; i < (test_full() ? 20000 : 300); i++)
+    for (int i = 0; i < test_rounds(300, 20000); i++)
         check(draw_kernel(&random, false), (uint64_t)i, i % 3 == 0);
 }
 
@@ -260,7 +260,7 @@ static void test_random_products(void **unused)
 {
     test_random random = test_random_named("products");
     (void)unused;
-    for (int i = 0; i < (test_full() ? 20000 : 400); i++) {
+    for (int i = 0; i < test_rounds(400, 20000); i++) {
         builder *b = draw_kernel(&random, true);
         og_see_matrices(&b->kernel);
         check(b, (uint64_t)i, i % 5 == 0);

@@ -432,7 +432,7 @@ static void test_random_formulas(void **state)
 {
     (void)state;
     const char *wanted = getenv("OGIVE_TEST_ITERATIONS");
-    int iterations = wanted ? atoi(wanted) : 1500;
+    int iterations = wanted ? atoi(wanted) : test_rounds(1500, 1500);
     uint64_t seed = test_seed();
     for (int i = 0; i < iterations; i++)
         check_random(seed + (uint64_t)i);

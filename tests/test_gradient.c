@@ -420,7 +420,7 @@ static void test_random_formulas(void **state)
 {
     (void)state;
     test_random random = test_random_named("gradients");
-    int rounds = test_full() ? 20000 : 400;
+    int rounds = test_rounds(400, 20000);
     for (int round = 0; round < rounds; round++) {
         og_text text = {0};
         og_text_add(&text, "x0 = x; y0 = y; z0 = z; s0 = s; "); /* the inputs' order */

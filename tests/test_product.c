@@ -231,7 +231,7 @@ static void test_random_shapes(void **state)
 {
     (void)state;
     test_random random = test_random_named("random shapes");
-    for (int i = 0; i < (test_full() ? 2000 : 60); i++) {
+    for (int i = 0; i < test_rounds(60, 2000); i++) {
         int64_t m = 1 + test_random_below(&random, 70), n = 1 + test_random_below(&random, 150);
         int64_t k = test_random_below(&random, 1 + 400000 / (m * n));
         check_shape(&random, m, n, min_of(k, 9000));
@@ -278,7 +278,7 @@ static void test_strides_and_dtypes(void **state)
     static const int64_t shapes[][3] = {{1, 33, 300}, {2, 65, 130},  {4, 16, 520}, {7, 70, 90},
                                         {8, 64, 256}, {14, 32, 270}, {30, 97, 60}, {65, 40, 257},
                                         {3, 5, 4500}, {20, 64, 33}};
-    for (int i = 0; i < (test_full() ? 5000 : 250); i++) {
+    for (int i = 0; i < test_rounds(250, 5000); i++) {
         const int64_t *shape = shapes[(size_t)i % TEST_COUNT(shapes)];
         og_dtype left_dtype = dtypes[test_random_below(&random, 3)];
         og_dtype right_dtype = dtypes[test_random_below(&random, 3)];
@@ -306,7 +306,7 @@ static void test_dots(void **state)
     (void)state;
     test_random random = test_random_named("dots");
     static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
-    for (int i = 0; i < (test_full() ? 2000 : 100); i++) {
+    for (int i = 0; i < test_rounds(100, 2000); i++) {
         int64_t n = 1 + test_random_below(&random, i % 3 ? 40 : 300), s[4];
         int64_t k =
             i % 10 ? test_random_below(&random, 300) : 4096 + test_random_below(&random, 999);

@@ -649,7 +649,7 @@ static void test_random_formulas(void **state)
 {
     (void)state;
     const char *text = getenv("OGIVE_TEST_ITERATIONS");
-    int iterations = text ? atoi(text) : default_iterations;
+    int iterations = text ? atoi(text) : test_rounds(default_iterations, default_iterations);
     const char *result = getenv("OGIVE_TEST_RESULT");
     for (int i = 0; i < iterations && total.failed < 10; i++) {
         uint64_t seed = test_seed() + (uint64_t)i;

@@ -19,7 +19,10 @@
 #include <arm_neon.h>
 #endif
 
-#if defined(__clang__)
+#if defined(OG_NO_UNROLLING) /* for a compiler that should be done soon */
+#define UNROLL
+#define UNROLL_STEPS
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 /* clang 14 would load all that the steps need before the first, and spill the sums. */
 #define UNROLL_STEPS _Pragma("clang loop unroll(disable)")

@@ -96,6 +96,9 @@ typedef struct {
 /* Runs all blocks, or none of an idle module's; a CUresult. What went wrong is on standard error. */
 int fake_launch(fake_function *function, const fake_launch_shape *shape);
 
+/* What tensor cores add: see shim_link.h. */
+float fake_add_products(float sum, const float *x, const float *w, int least);
+
 /* ---- checks ---------------------------------------------------------------------------- */
 
 /* The next launch begins. */

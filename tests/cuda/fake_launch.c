@@ -551,7 +551,8 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
                                   .fail = fail_fiber,
                                   .pause = pause_fiber,
                                   .settle = fake_check_barrier,
-                                  .await_launch = await_launch};
+                                  .await_launch = await_launch,
+                                  .add_products = fake_add_products};
     fake_check_launch(shape->overlaps);
     *function->module->link = &run.link;
     for (int i = 0; i < 4; i++)

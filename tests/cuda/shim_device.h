@@ -501,43 +501,10 @@ template <bool is_bfloat> static inline float shim_half(unsigned both, int eleme
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-/* The exponent that a factor of float16 or bfloat16 (least: -14, -126), or a sum, counts with where
- * products are aligned; of 0 none. */
-static inline int shim_exponent(float x, int least)
-{
-    const int e = (int)(__float_as_uint(x) >> 23 & 255) - 127;
-    return x == 0.0f ? -1000 : e < least ? least : e;
-}
-static inline double shim_power(int e)
-{
-    return shim_cast<double>((unsigned long long)(1023 + e) << 52);
-}
-/* Toward 0. */
-static inline float shim_truncate(double x)
-{
-    const float y = (float)x;
-    const bool is_beyond = x < 0 ? y < x : y > x;
-    return is_beyond ? __uint_as_float(__float_as_uint(y) - 1) : y;
-}
-/* sum + x w over 16 k as a Hopper does it (arXiv 2511.10909): products, not normalised, and the sum
- * are aligned to the greatest of their exponents and truncated 25 bits below it, added exactly, and
- * truncated to float32. */
+/* See shim_link.h. */
 static inline float shim_add_products(float sum, const float *x, const float *w, int least)
 {
-    double plain = sum;
-    int top = shim_exponent(sum, -126), e[16];
-    for (int k = 0; k < 16; k++) {
-        plain += (double)x[k] * w[k];
-        e[k] = shim_exponent(x[k], least) + shim_exponent(w[k], least);
-        top = e[k] > top ? e[k] : top;
-    }
-    if (!(plain - plain == 0) || top < -900) /* not finite, or all of them 0 */
-        return (float)plain;
-    const double inverse = shim_power(25 - top);
-    long long all = (long long)(sum * inverse);
-    for (int k = 0; k < 16; k++)
-        all += (long long)((double)x[k] * w[k] * inverse);
-    return shim_truncate((double)all * shim_power(top - 25));
+    return og_shim_link->add_products(sum, x, w, least);
 }
 
 /* Each lane converts its own numbers, so that those that read them do not have to. */

@@ -351,7 +351,7 @@ static inline const shim_factors &shim_read_factors(Left left, Right right)
 
 /* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
  * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and
- * g + 8. least: see shim_exponent(). */
+ * g + 8. least: see shim_link.h. */
 template <int n, class Left, class Right>
 static inline void shim_multiply(float (&d)[n], bool adds, int least, Left left, Right right)
 {

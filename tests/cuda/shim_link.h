@@ -54,6 +54,10 @@ struct shim_link {
     void (*settle)(void);
     /* The thread has waited for the launch before this one. */
     void (*await_launch)(void);
+    /* sum + x w over 16 k as a Hopper does it (arXiv 2511.10909): products, not normalised, and the
+     * sum are aligned to the greatest of their exponents and truncated 25 bits below it, added
+     * exactly, and truncated to float32. least: the exponent that a factor's type ends with. */
+    float (*add_products)(float sum, const float *x, const float *w, int least);
 };
 
 /* What cuTensorMapEncodeTiled() leaves in a map's 128 bytes. */
