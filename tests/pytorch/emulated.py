@@ -221,7 +221,7 @@ class Emulated:
             extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
         library, source = folder / f"{part}.so", folder / f"{part}.cpp"
         source.write_text(f'#include "{HERE}/torch_shim.h"\n' + host + glue)
-        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o",
+        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-o",
                         library, source], check=True)
         library = ctypes.CDLL(str(library))
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
