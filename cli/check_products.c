@@ -20,7 +20,7 @@
 #include "product_data.h"
 #include "report.h"
 
-enum { MAX_ROWS = 32, COLUMNS = 128, MAX_K = 32768, RANDOM_K = 256 };
+enum { MAX_ROWS = 32, COLUMNS = 128, MAX_K = 32768, RANDOM_K = 256, COLUMNS_AT_ONCE = 8 };
 
 /* A product of one shape: its plan and the memory that it runs with. */
 typedef struct {
@@ -145,25 +145,37 @@ static double measure(float got, double want, double scale, int64_t k)
     return error <= (double)k * 0x1p-149 ? 0 : isnan(got) ? INFINITY : error / scale * 0x1p24;
 }
 
+/* Of COLUMNS_AT_ONCE neighbouring results of a row: the sum, that of magnitudes, one chain. */
+typedef struct {
+    double sum[COLUMNS_AT_ONCE], scale[COLUMNS_AT_ONCE];
+    float plain[COLUMNS_AT_ONCE];
+} references;
+
+/* Several columns at once, for a sum waits for the one before. A fused multiply-add is written as
+ * float64's, in which products are exact; fmaf() would be a call. */
+static references find_references(const float *x, const float *w, int64_t k)
+{
+    references r = {0};
+    for (int64_t l = 0; l < k; l++)
+        for (int j = 0; j < COLUMNS_AT_ONCE; j++) {
+            const double product = (double)x[l] * w[j * k + l];
+            r.sum[j] += product;
+            r.scale[j] += fabs(product);
+            r.plain[j] = (float)(product + r.plain[j]);
+        }
+    return r;
+}
+
 static void add_errors(const bench *b, errors *e)
 {
     const product_data *d = &b->data;
-    for (int64_t i = 0; i < d->m; i++) {
-        const float *x = d->x + i * d->k;
-        for (int64_t j = 0; j < d->n; j++) {
-            const float *w = d->w + j * d->k, got = b->y[i * d->n + j];
-            double sum = 0, scale = 0;
-            float plain = 0;
-            for (int64_t l = 0; l < d->k; l++) {
-                const double product = (double)x[l] * w[l];
-                sum += product;
-                scale += fabs(product);
-                plain = fmaf(x[l], w[l], plain);
-            }
-            const double error = measure(got, sum, scale, d->k);
+    for (int64_t i = 0; i < d->m * d->n; i += COLUMNS_AT_ONCE) {
+        const references r = find_references(d->x + i / d->n * d->k, d->w + i % d->n * d->k, d->k);
+        for (int j = 0; j < COLUMNS_AT_ONCE; j++) {
+            const double error = measure(b->y[i + j], r.sum[j], r.scale[j], d->k);
             e->worst = fmax(e->worst, error);
-            e->plain = fmax(e->plain, measure(plain, sum, scale, d->k));
-            e->beyond += error > b->units + (double)d->k * 0x1p-149 / scale * 0x1p24;
+            e->plain = fmax(e->plain, measure(r.plain[j], r.sum[j], r.scale[j], d->k));
+            e->beyond += error > b->units + (double)d->k * 0x1p-149 / r.scale[j] * 0x1p24;
         }
     }
 }
