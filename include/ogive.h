@@ -262,6 +262,9 @@ typedef struct {
 
 /* As an index: nothing is divided, but inputs may be sums; see ogive_formula_division(). */
 #define OGIVE_NOTHING ((size_t)-1)
+/* Added to an index: no operation hands a sum on, each is a cut where it is made, or a result. So it
+ * can be added in the order in which one process does; see ogive_plan_sums(). */
+#define OGIVE_AT_SUMS ((size_t)1 << 30)
 
 /* The number of indices, for inputs of these (whole) shapes and dtypes. */
 OGIVE_API ogive_status ogive_formula_division_count(const ogive_formula *formula,
@@ -393,6 +396,30 @@ typedef struct {
 OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);
 OGIVE_API ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index,
                                          ogive_kernel_info *info, ogive_error *error);
+
+/* In which order a kernel adds the n elements of a float32 sum (docs/distributed.md). Values never
+ * change. */
+typedef enum {
+    OGIVE_ORDER_NONE = 0,    /* it has no sum but those of its products */
+    OGIVE_ORDER_ROWS = 1,    /* chunks of 16384, each 512 lanes that meet in a tree */
+    OGIVE_ORDER_COLUMNS = 2, /* runs of 64, one element after the other */
+    OGIVE_ORDER_BEHIND = 3   /* behind a product: chunks of 64 that meet in a tree, then as rows */
+} ogive_order;
+
+/* What the bits of a kernel's sums depend on. Set size to sizeof(ogive_sums). */
+typedef struct {
+    size_t size;
+    ogive_order order;
+    int32_t lead;      /* the input by whose strides the dims are ordered; -1: a value, or none */
+    int32_t reduced;   /* dims that are summed over, neighbours made one */
+    int64_t extent[8]; /* theirs; the last is the fastest */
+    int32_t exponentials; /* 1: of exponentials (softmax), each chunk or run by its own maximum */
+    int32_t products;
+    int64_t k; /* that its products sum over, in blocks of 256 and groups of 4096; -1: windows */
+} ogive_sums;
+
+OGIVE_API ogive_status ogive_plan_sums(const ogive_plan *plan, size_t index, ogive_sums *sums,
+                                       ogive_error *error);
 /* The plan as text for people, NUL-terminated and cut to capacity. Returns the
  * length of the whole text, as snprintf does; 0 if there is no memory for it. buffer may be
  * NULL if capacity is 0. */

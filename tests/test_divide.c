@@ -462,31 +462,34 @@ static const char *share_text(const ogive_placement *placed)
     }
 }
 
-/* "16: x=1 w=1 b=sum -> sum": per index its extent, what each input and result is, and cuts. */
-static void describe(const ogive_formula *formula, const values *inputs, char *text, size_t room)
+/* "16: x=1 w=1 b=sum -> sum": per index its extent, what each input and result is, and cuts. added
+ * to each index: 0, or OGIVE_AT_SUMS. */
+static void describe(const ogive_formula *formula, const values *inputs, size_t added, char *text,
+                     size_t room)
 {
     bound in;
     size_t count, at = 0;
     bind(formula, inputs, &in);
     TEST_OK(ogive_formula_division_count(formula, in.pointers, in.count, &count, &error), error);
-    for (size_t index = 0; index < count; index++) {
+    for (size_t i = 0; i < count; i++) {
+        size_t index = i + added;
         ogive_division d = {.size = sizeof d};
         ogive_placement of_inputs[MOST], of_results[MOST];
         TEST_OK(ogive_formula_division(formula, in.pointers, in.count, index, &d, of_inputs,
                                        of_results, &error),
                 error);
         at += (size_t)snprintf(text + at, room - at, "%" PRId64 ":", d.extent);
-        for (size_t i = 0; i < in.count; i++)
+        for (size_t n = 0; n < in.count; n++)
             at += (size_t)snprintf(text + at, room - at, " %s=%s",
-                                   ogive_formula_input_name(formula, i), share_text(&of_inputs[i]));
+                                   ogive_formula_input_name(formula, n), share_text(&of_inputs[n]));
         at += (size_t)snprintf(text + at, room - at, "%s%s", d.counts ? " counts" : "",
                                d.stages ? " ->" : " whole");
         for (size_t r = 0; d.stages && r < ogive_formula_result_count(formula); r++)
             at += (size_t)snprintf(text + at, room - at, " %s", share_text(&of_results[r]));
-        for (int32_t i = 0; i < d.cuts; i++) {
+        for (int32_t c = 0; c < d.cuts; c++) {
             ogive_cut cut = {.size = sizeof cut};
             TEST_OK(
-                ogive_formula_cut(formula, in.pointers, in.count, index, (size_t)i, &cut, &error),
+                ogive_formula_cut(formula, in.pointers, in.count, index, (size_t)c, &cut, &error),
                 error);
             ogive_placement placed = {cut.share, -1};
             at += (size_t)snprintf(text + at, room - at, " [%d %s %s at %d]", (int)cut.stage,
@@ -530,7 +533,7 @@ static void check_table(const char *text, const char *by, const char *shapes, co
         formula = gradient;
     }
     read_shapes(formula, shapes, &inputs);
-    describe(formula, &inputs, got, sizeof got);
+    describe(formula, &inputs, 0, got, sizeof got);
     assert_string_equal(got, want);
     free_values(&inputs);
     ogive_formula_release(formula);
@@ -586,6 +589,91 @@ static void test_table(void **state)
                 "4: x=- w=0 y=0 -> 1\n"); /* y * z is not cut, too */
     check_table("z = x @ w; z * 0.5 + sigmoid(z), z", NULL, "8x16 16x4",
                 "8: x=0 w=- -> 0 0\n16: x=1 w=0 -> - - [0 sum @ at 6]\n4: x=- w=1 -> 1 1\n");
+}
+
+/* Sizes that the text gives, and an index that a tensor has twice, matter even where the gradient
+ * needs a tensor's shape alone. */
+static void test_shapes_alone(void **state)
+{
+    (void)state;
+    check_table("sum(b * 2 - layer_norm(x, 8))", "b", "8 4x8 ",
+                "8: b=0 x=1 grad=- counts -> 0\n4: b=- x=0 grad=- -> sum\n");
+    check_table("sum(sigmoid(y) * (x - x) - linear(x, w))", "y", "5x8 3x5x8 8x8 ",
+                "5: y=0 x=1 w=- grad=- -> 0\n8: y=1 x=2 w=- grad=- whole\n"
+                "3: y=- x=0 w=- grad=- -> sum\n");
+}
+
+static void check_at_sums(const char *text, const char *shapes, const char *want)
+{
+    ogive_formula *formula = make(text);
+    values inputs = {.count = 0};
+    char got[4000] = "";
+    read_shapes(formula, shapes, &inputs);
+    describe(formula, &inputs, OGIVE_AT_SUMS, got, sizeof got);
+    assert_string_equal(got, want);
+    free_values(&inputs);
+    ogive_formula_release(formula);
+}
+
+/* No op hands a sum on; maxima, which do not depend on an order, are. */
+static void test_at_sums(void **state)
+{
+    (void)state;
+    check_at_sums("linear(x, w, b)", "8x16 32x16 32",
+                  "8: x=0 w=- b=- -> 0\n16: x=1 w=1 b=- -> - [0 sum linear at 0]\n"
+                  "32: x=- w=0 b=0 -> 1\n");
+    check_at_sums("sum(x, 0)", "8x16", "8: x=0 -> sum\n16: x=1 -> 0\n");
+    check_at_sums("t(sum(x, 0, keepdim=true)) * 2", "8x16",
+                  "8: x=0 -> - [0 sum sum at 2]\n16: x=1 -> 0\n");
+    check_at_sums("amax(x, 1) * 2", "8x16", "8: x=0 -> 0\n16: x=1 -> max\n");
+}
+
+/* How the kernels of a plan add: "order lead (extents) k", one after the other. */
+static void check_orders(const char *text, const char *shapes, const char *want)
+{
+    ogive_formula *formula = make(text);
+    values inputs = {.count = 0};
+    bound in;
+    ogive_plan *plan;
+    char got[500] = "";
+    size_t at = 0;
+    read_shapes(formula, shapes, &inputs);
+    bind(formula, &inputs, &in);
+    TEST_OK(ogive_plan_create(formula, in.pointers, in.count, NULL, 0, NULL, &plan, &error), error);
+    for (size_t k = 0; k < ogive_plan_kernel_count(plan); k++) {
+        ogive_sums sums = {.size = sizeof sums};
+        TEST_OK(ogive_plan_sums(plan, k, &sums, &error), error);
+        at += (size_t)snprintf(got + at, sizeof got - at, "%s%d %d (", k ? ", " : "",
+                               (int)sums.order, (int)sums.lead);
+        for (int32_t d = 0; d < sums.reduced; d++)
+            at += (size_t)snprintf(got + at, sizeof got - at, "%s%d", d ? " " : "",
+                                   (int)sums.extent[d]);
+        at += (size_t)snprintf(got + at, sizeof got - at, ") %d%s", (int)sums.k,
+                               sums.exponentials ? " exponentials" : "");
+    }
+    assert_string_equal(got, want);
+    ogive_sums sums = {.size = 1};
+    REFUSED(ogive_plan_sums(plan, 0, &sums, &error), OGIVE_ARGUMENT,
+            "sums.size is 1: expected sizeof(ogive_sums), 104");
+    sums.size = sizeof sums;
+    REFUSED(ogive_plan_sums(plan, 9, &sums, &error), OGIVE_ARGUMENT,
+            "kernel 9: the plan has 1, and sums must be given");
+    ogive_plan_release(plan);
+    free_values(&inputs);
+    ogive_formula_release(formula);
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    check_orders("sum(x, 0)", "512x8", "2 0 (512) 0");
+    check_orders("sum(x, 0)", "512x1", "1 0 (512) 0");
+    check_orders("sum(x * y, (0, 2))", "4x5x6 6", "1 0 (4 6) 0");
+    check_orders("linear(x, w)", "5x16 7x16", "0 -1 () 16");
+    check_orders("sum(linear(x, w), 1)", "5x16 7x16", "3 -1 (7) 16");
+    check_orders("softmax(x, 1)", "5x16", "1 0 (16) 0 exponentials");
+    check_orders("conv2d(x, w)", "1x3x8x8 4x3x3x3", "0 -1 () -1");
+    check_orders("amax(x, 1)", "5x16", "0 -1 () 0");
 }
 
 static void test_refusals(void **state)
@@ -655,7 +743,9 @@ static void test_given_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_given_sums), cmocka_unit_test(test_random_formulas)};
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_shapes_alone),
+        cmocka_unit_test(test_at_sums),        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_given_sums),
+        cmocka_unit_test(test_random_formulas)};
     return TEST_RUN(tests);
 }

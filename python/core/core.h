@@ -186,6 +186,7 @@ int core_dtype_of(PyObject *name, DLDataType *type);
 PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* Its plan's kernels for such inputs, as a list of (name, bytes, operations). */
 PyObject *core_kernels(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *core_orders(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* ogive_estimate() of (machine, by, kind, dtype, bytes, operations, follows, records, batch, m, n,
  * k, across, then ogive_windows' members). */
 PyObject *core_estimate(PyObject *module, PyObject *args);
@@ -195,6 +196,7 @@ PyObject *core_estimate(PyObject *module, PyObject *args);
 /* placements(*inputs, **inputs), _divisions(*layouts), _sums(which, *layouts) */
 PyObject *core_placements(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *core_divisions(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *core_divisions_at_sums(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *core_sums(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* The stage of a formula that items name: "@1.0" (index 1, stage 0; "@": all of the formula),
  * then the whole inputs' layouts: "16x64:float32". */

@@ -118,11 +118,11 @@ static ogive_placement *allocate(core_formula *self, Py_ssize_t count, ogive_pla
     return room;
 }
 
+/* context: NULL, or anything, for sums that are cut where they are made. */
 static PyObject *list_divisions(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
                                 void *context)
 {
-    (void)context;
-    size_t divisions;
+    size_t divisions, added = context ? OGIVE_AT_SUMS : 0;
     ogive_error error;
     ogive_placement *of_results, *of_inputs = allocate(self, count, &of_results);
     if (!of_inputs)
@@ -133,7 +133,7 @@ static PyObject *list_divisions(core_formula *self, const DLTensor *const *input
     else
         list = PyList_New((Py_ssize_t)divisions);
     for (size_t i = 0; list && i < divisions; i++) {
-        PyObject *item = division_of(self, inputs, count, i, of_inputs, of_results);
+        PyObject *item = division_of(self, inputs, count, i + added, of_inputs, of_results);
         if (!item || PyList_SetItem(list, (Py_ssize_t)i, item))
             Py_CLEAR(list);
     }
@@ -144,6 +144,11 @@ static PyObject *list_divisions(core_formula *self, const DLTensor *const *input
 PyObject *core_divisions(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     return core_ask(self, args, count, list_divisions, NULL);
+}
+
+PyObject *core_divisions_at_sums(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    return core_ask(self, args, count, list_divisions, self);
 }
 
 /* context: a tuple that says which inputs are sums. */

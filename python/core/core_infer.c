@@ -34,20 +34,28 @@ int core_dtype_of(PyObject *name, DLDataType *type)
     return -1;
 }
 
-/* (shape, dtype) into view, extents into dims. */
-static int read_layout(PyObject *pair, DLTensor *view, int64_t dims[MOST_DIMS])
+/* (shape, dtype) or (shape, dtype, strides) into view, extents and strides into dims. */
+static int read_layout(PyObject *pair, DLTensor *view, int64_t dims[2 * MOST_DIMS])
 {
-    PyObject *shape, *dtype;
-    if (!PyArg_ParseTuple(pair, "O!O", &PyTuple_Type, &shape, &dtype))
+    PyObject *shape, *dtype, *strides = NULL;
+    if (!PyArg_ParseTuple(pair, "O!O|O!", &PyTuple_Type, &shape, &dtype, &PyTuple_Type, &strides))
         return -1;
     Py_ssize_t rank = PyTuple_Size(shape);
+    if (strides && PyTuple_Size(strides) != rank) {
+        PyErr_Format(PyExc_ValueError, "an input has %zd dims and %zd strides", rank,
+                     PyTuple_Size(strides));
+        return -1;
+    }
     if (rank > MOST_DIMS) {
         PyErr_Format(PyExc_ValueError, "an input has %zd dims: expected 0 to 8", rank);
         return -1;
     }
     for (Py_ssize_t d = 0; d < rank; d++)
         dims[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    for (Py_ssize_t d = 0; strides && d < rank; d++)
+        dims[MOST_DIMS + d] = PyLong_AsLongLong(PyTuple_GetItem(strides, d));
     *view = (DLTensor){.device = {.device_type = kDLCPU}, .ndim = (int32_t)rank, .shape = dims};
+    view->strides = strides ? dims + MOST_DIMS : NULL;
     return PyErr_Occurred() ? -1 : core_dtype_of(dtype, &view->dtype);
 }
 
@@ -117,6 +125,33 @@ static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs,
     return list;
 }
 
+/* One (order, lead, extents, exponentials, products, k) per kernel: ogive_plan_sums(). */
+static PyObject *list_orders(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                             void *context)
+{
+    (void)context;
+    ogive_plan *plan = plan_for(self, inputs, count);
+    if (!plan)
+        return NULL;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < ogive_plan_kernel_count(plan); i++) {
+        ogive_sums sums = {.size = sizeof sums};
+        ogive_plan_sums(plan, i, &sums, NULL);
+        PyObject *extents = PyTuple_New(sums.reduced);
+        for (int32_t d = 0; extents && d < sums.reduced; d++)
+            PyTuple_SetItem(extents, d, PyLong_FromLongLong(sums.extent[d]));
+        PyObject *item =
+            extents ? Py_BuildValue("(iiNiiL)", (int)sums.order, (int)sums.lead, extents,
+                                    (int)sums.exponentials, (int)sums.products, (long long)sums.k)
+                    : NULL;
+        if (!item || PyList_Append(list, item))
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    ogive_plan_release(plan);
+    return list;
+}
+
 PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, core_answer *answer,
                    void *context)
 {
@@ -124,7 +159,7 @@ PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, co
     size_t room = (size_t)(count + 1);
     DLTensor *views = PyMem_Calloc(room, sizeof *views);
     const DLTensor **pointers = PyMem_Calloc(room, sizeof *pointers);
-    int64_t(*dims)[MOST_DIMS] = PyMem_Calloc(room, sizeof *dims);
+    int64_t(*dims)[2 * MOST_DIMS] = PyMem_Calloc(room, sizeof *dims);
     PyObject *value = NULL;
     bool good = views && pointers && dims;
     if (!good)
@@ -149,6 +184,11 @@ PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count)
 PyObject *core_kernels(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     return core_ask(self, args, count, list_kernels, NULL);
+}
+
+PyObject *core_orders(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    return core_ask(self, args, count, list_orders, NULL);
 }
 
 PyObject *core_estimate(PyObject *module, PyObject *args)

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All divisions for the caller's tensors, of which shapes and dtypes are read. */
+/* All divisions for the caller's tensors, of which shapes and dtypes are read; at sums, if *index
+ * has that added to it, which is taken from it. */
 static ogive_status find_divisions(const ogive_formula *formula, const DLTensor *const *inputs,
-                                   size_t count, og_divisions *out, ogive_error *error)
+                                   size_t count, size_t *index, og_divisions *out,
+                                   ogive_error *error)
 {
     *out = (og_divisions){0};
     if (!formula)
@@ -20,6 +22,9 @@ static ogive_status find_divisions(const ogive_formula *formula, const DLTensor 
     if (count != (size_t)graph->input_count || (count && !inputs))
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "the formula has %d inputs, %zu were given",
                 (int)graph->input_count, inputs ? count : 0);
+    bool at_sums = *index != OGIVE_NOTHING && (*index & OGIVE_AT_SUMS);
+    if (at_sums)
+        *index -= OGIVE_AT_SUMS;
     og_input_type *types = calloc(count + 1, sizeof *types);
     if (!types)
         return og_fail_memory(error, (count + 1) * sizeof *types);
@@ -34,7 +39,7 @@ static ogive_status find_divisions(const ogive_formula *formula, const DLTensor 
         memcpy(types[i].shape, layout.shape, sizeof types[i].shape);
     }
     if (!status)
-        status = og_divide(graph, types, out, error);
+        status = og_divide(graph, types, at_sums, out, error);
     free(types);
     return status;
 }
@@ -63,8 +68,9 @@ ogive_status ogive_formula_division_count(const ogive_formula *formula,
     if (!count)
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "count is NULL");
     *count = 0;
+    size_t index = OGIVE_NOTHING;
     og_divisions all;
-    OG_TRY(find_divisions(formula, inputs, input_count, &all, error));
+    OG_TRY(find_divisions(formula, inputs, input_count, &index, &all, error));
     *count = (size_t)all.count;
     og_divisions_free(&all);
     return OGIVE_OK;
@@ -113,7 +119,7 @@ ogive_status ogive_formula_division(const ogive_formula *formula, const DLTensor
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "division, of_inputs or of_results is NULL");
     OG_TRY(check_size(division->size, sizeof *division, "division", error));
     og_divisions all;
-    OG_TRY(find_divisions(formula, inputs, input_count, &all, error));
+    OG_TRY(find_divisions(formula, inputs, input_count, &index, &all, error));
     ogive_status status = describe(&all, index, division, of_inputs, of_results, error);
     og_divisions_free(&all);
     return status;
@@ -152,7 +158,7 @@ ogive_status ogive_formula_cut(const ogive_formula *formula, const DLTensor *con
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "info is NULL");
     OG_TRY(check_size(info->size, sizeof *info, "cut", error));
     og_divisions all;
-    OG_TRY(find_divisions(formula, inputs, input_count, &all, error));
+    OG_TRY(find_divisions(formula, inputs, input_count, &index, &all, error));
     ogive_status status = describe_cut(&all, index, cut, info, error);
     og_divisions_free(&all);
     return status;
@@ -180,7 +186,7 @@ ogive_status ogive_formula_stage(const ogive_formula *formula, const DLTensor *c
         OG_FAIL(error, OGIVE_ARGUMENT, -1, "out is NULL");
     *out = NULL;
     og_divisions all;
-    OG_TRY(find_divisions(formula, inputs, input_count, &all, error));
+    OG_TRY(find_divisions(formula, inputs, input_count, &index, &all, error));
     og_graph graph;
     ogive_status status = make_stage(&all, index, stage, &graph, error);
     og_divisions_free(&all);

@@ -478,6 +478,43 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     return OGIVE_OK;
 }
 
+static bool has_fold(const og_kernel *kernel, og_fold fold)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        for (int32_t r = 0; r < kernel->passes[p].reduction_count; r++)
+            if (og_op_fold(kernel->passes[p].reductions[r].op) == fold)
+                return true;
+    return false;
+}
+
+ogive_status ogive_plan_sums(const ogive_plan *plan, size_t index, ogive_sums *sums,
+                             ogive_error *error)
+{
+    og_error_clear(error);
+    if (!plan || !sums || index >= ogive_plan_kernel_count(plan))
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "kernel %zu: the plan has %zu, and sums must be given",
+                index, ogive_plan_kernel_count(plan));
+    if (sums->size != sizeof *sums)
+        OG_FAIL(error, OGIVE_ARGUMENT, -1, "sums.size is %zu: expected sizeof(ogive_sums), %zu",
+                sums->size, sizeof *sums);
+    const og_kernel *kernel = &plan->plan.kernels[index];
+    const og_space *space = &kernel->space;
+    *sums = (ogive_sums){.size = sizeof *sums, .lead = -1, .products = kernel->product_count};
+    if (kernel->product_count)
+        sums->k = og_kernel_convolves(kernel) ? -1 : kernel->products[0].k;
+    sums->exponentials = has_fold(kernel, OG_FOLD_SUMEXP);
+    if (!sums->exponentials && !has_fold(kernel, OG_FOLD_SUM))
+        return OGIVE_OK;
+    sums->order = kernel->product_count         ? OGIVE_ORDER_BEHIND
+                  : kernel->order == OG_COLUMNS ? OGIVE_ORDER_COLUMNS
+                                                : OGIVE_ORDER_ROWS;
+    sums->lead = og_lead_input(&plan->plan, kernel);
+    sums->reduced = space->n_reduced;
+    memcpy(sums->extent, space->extent + space->rank - space->n_reduced,
+           (size_t)space->n_reduced * sizeof *sums->extent);
+    return OGIVE_OK;
+}
+
 size_t og_copy_text(const char *text, size_t length, char *buffer, size_t capacity)
 {
     if (capacity) {

@@ -24,6 +24,7 @@ typedef struct {
     bool *given;     /* [input]: as contributions */
     bool *marked;    /* [node], scratch */
     bool may_give, may_cut;
+    bool at_sums;       /* sums are reduced where they are made */
     bool again;         /* something was given or cut: walk again */
     const char *reason; /* why the index must be whole */
 } walk;
@@ -188,7 +189,7 @@ static uint8_t share_node(const walk *w, int32_t n)
     if (node->op == OG_OP_count)
         return OGIVE_SAME;
     arguments args = count_arguments(w, node);
-    if (args.mixed)
+    if (args.mixed || (w->at_sums && args.kinds && args.kind == OGIVE_SUM))
         return NEITHER;
     if (og_op_is_reduction(node->op) || node->op == OG_OP_sum_like)
         return share_reduction(w, n, &args, plain);
@@ -250,12 +251,13 @@ static void walk_once(walk *w)
     w->reason = NULL;
     for (int32_t n = 0; n < graph->node_count && !w->again && !w->reason; n++) {
         const og_node *node = &graph->nodes[n];
-        if (!w->x->live[n])
-            continue;
         int32_t dim = og_index_dim(w->x, n, w->index);
-        if (dim == OG_INDEX_TWICE)
+        if (dim ==
+            OG_INDEX_TWICE) /* shapes of parts would not fit, even if they alone are needed */
             w->reason = "a value has it in two dims";
-        else if (node->op == OG_OP_INPUT)
+        if (w->reason || !w->x->live[n])
+            continue;
+        if (node->op == OG_OP_INPUT)
             w->shares[n] = dim != OG_NO_INDEX      ? OGIVE_PART
                            : w->given[node->index] ? OGIVE_SUM
                                                    : OGIVE_SAME;
@@ -268,22 +270,25 @@ static void walk_once(walk *w)
     }
 }
 
-/* Tries without cuts first; only then are contributions of inputs of use. */
-static void walk_all(walk *w, bool may_cut)
+static void walk_on(walk *w)
 {
-    w->may_give = w->index != OG_NOTHING;
-    w->may_cut = false;
     do
         walk_once(w);
     while (w->again);
+}
+
+/* Tries without cuts first; only then are contributions of inputs of use. */
+static void walk_all(walk *w, bool may_cut)
+{
+    w->may_give = w->index != OG_NOTHING && !w->at_sums;
+    w->may_cut = false;
+    walk_on(w);
     if (!w->reason || !may_cut)
         return;
     memset(w->given, 0, (size_t)w->x->graph->input_count);
     w->may_give = false;
     w->may_cut = true;
-    do
-        walk_once(w);
-    while (w->again);
+    walk_on(w);
 }
 
 /* ---- divisions --------------------------------------------------------------------- */
@@ -335,12 +340,12 @@ static void place_values(walk *w, og_division *out)
     }
 }
 
-static ogive_status divide_by(og_indices *x, int32_t index, const bool *given, og_arena *arena,
-                              og_division *out, ogive_error *error)
+static ogive_status divide_by(og_indices *x, int32_t index, const bool *given, bool at_sums,
+                              og_arena *arena, og_division *out, ogive_error *error)
 {
     const og_graph *graph = x->graph;
     size_t nodes = (size_t)graph->node_count, inputs = (size_t)graph->input_count;
-    walk w = {.x = x, .index = index};
+    walk w = {.x = x, .index = index, .at_sums = at_sums};
     w.shares = OG_ARENA_NEW(arena, uint8_t, nodes);
     w.cuts = OG_ARENA_NEW(arena, uint8_t, nodes);
     w.given = OG_ARENA_NEW(arena, bool, inputs);
@@ -375,6 +380,20 @@ static bool has_op_over(og_indices *x, og_op op, int32_t index)
     return false;
 }
 
+/* Is the index a dim of a tensor whose sizes the formula's text gives? They are the whole's, and are
+ * checked even where only the tensor's shape is needed. */
+static bool has_sizes_over(og_indices *x, int32_t index)
+{
+    const og_graph *graph = x->graph;
+    for (int32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].has_sizes && og_index_summed(x, n, index))
+            return true;
+    for (int32_t i = 0; i < graph->check_count; i++)
+        if (og_index_dim(x, graph->checks[i].node, index) != OG_NO_INDEX)
+            return true;
+    return false;
+}
+
 /* The indices of the graph in which such sums can be cut, made when first asked for. */
 static ogive_status find_spread(og_divisions *all, const og_input_type *inputs, og_indices *spread,
                                 ogive_error *error)
@@ -397,8 +416,8 @@ static bool is_of_input(og_indices *x, int32_t index)
     return false;
 }
 
-static ogive_status divide(const og_graph *graph, const og_input_type *inputs, og_divisions *out,
-                           ogive_error *error)
+static ogive_status divide(const og_graph *graph, const og_input_type *inputs, bool at_sums,
+                           og_divisions *out, ogive_error *error)
 {
     og_indices plain, spread = {0};
     int32_t dims = graph->input_count * OG_MAX_RANK;
@@ -412,20 +431,21 @@ static ogive_status divide(const og_graph *graph, const og_input_type *inputs, o
         if (og_index_root(&plain, i) != i || !is_of_input(&plain, i))
             continue;
         og_division *next = &out->divisions[out->count++];
-        next->counts = has_op_over(&plain, OG_OP_count, i);
+        next->counts = has_op_over(&plain, OG_OP_count, i) || has_sizes_over(&plain, i);
         next->spread = has_op_over(&plain, OG_OP_sumexp, i);
         if (next->spread)
             OG_TRY(find_spread(out, inputs, &spread, error));
-        OG_TRY(divide_by(next->spread ? &spread : &plain, i, NULL, &out->arena, next, error));
+        OG_TRY(
+            divide_by(next->spread ? &spread : &plain, i, NULL, at_sums, &out->arena, next, error));
     }
     return OGIVE_OK;
 }
 
-ogive_status og_divide(const og_graph *graph, const og_input_type *inputs, og_divisions *out,
-                       ogive_error *error)
+ogive_status og_divide(const og_graph *graph, const og_input_type *inputs, bool at_sums,
+                       og_divisions *out, ogive_error *error)
 {
     *out = (og_divisions){.graph = graph};
-    ogive_status status = divide(graph, inputs, out, error);
+    ogive_status status = divide(graph, inputs, at_sums, out, error);
     if (status)
         og_divisions_free(out);
     return status;
@@ -437,7 +457,7 @@ ogive_status og_divide_given(const og_divisions *divisions, const bool *given, o
     og_indices x;
     *out = (og_division){0};
     OG_TRY(og_find_indices(divisions->graph, divisions->types, arena, &x, error));
-    return divide_by(&x, OG_NOTHING, given, arena, out, error);
+    return divide_by(&x, OG_NOTHING, given, false, arena, out, error);
 }
 
 void og_divisions_free(og_divisions *divisions)

@@ -45,9 +45,10 @@ typedef struct {
     int32_t count;
 } og_divisions;
 
-/* inputs are whole. On failure *out needs no freeing. */
-ogive_status og_divide(const og_graph *graph, const og_input_type *inputs, og_divisions *out,
-                       ogive_error *error);
+/* inputs are whole. at_sums: no op hands a sum on, each is reduced where it is made. On failure
+ * *out needs no freeing. */
+ogive_status og_divide(const og_graph *graph, const og_input_type *inputs, bool at_sums,
+                       og_divisions *out, ogive_error *error);
 void og_divisions_free(og_divisions *divisions);
 /* Nothing is divided, but the given inputs are contributions: what the results are. reason is
  * set if they cannot be handed on. */

@@ -318,6 +318,8 @@ static inline bool og_plan_has_products(const og_plan *plan)
 /* Kernel index as text, for explain and golden tests; inputs by names, if not NULL. */
 void og_kernel_print(const og_plan *plan, int32_t index, const char *const *names, og_text *text);
 
+/* The input by whose strides the dims of a kernel that reduces are ordered; -1: none. */
+int32_t og_lead_input(const og_plan *plan, const og_kernel *kernel);
 /* Functions and reductions of elements and rows, each one; a product of k is 2 k. */
 double og_kernel_operations(const og_kernel *kernel);
 /* Does some instruction write through the access? */

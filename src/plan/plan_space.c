@@ -99,6 +99,13 @@ static void sort_dims(const og_kernel *kernel, const og_access *lead, uint32_t r
     }
 }
 
+int32_t og_lead_input(const og_plan *plan, const og_kernel *kernel)
+{
+    const og_access *lead = kernel->product_count ? NULL : find_lead(plan, kernel, true);
+    bool is_input = lead && plan->buffers[lead->buffer].kind == OG_BUFFER_INPUT;
+    return is_input ? plan->buffers[lead->buffer].index : -1;
+}
+
 static void permute(int64_t *values, const int32_t *order, int32_t count)
 {
     int64_t old[OG_MAX_RANK];

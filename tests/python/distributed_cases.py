@@ -4,6 +4,7 @@ begins with case_ runs on every rank, with the mesh; those with a mesh of two di
 
 import datetime
 import os
+import random
 import sys
 import tempfile
 import traceback
@@ -259,6 +260,40 @@ def case_higher_order(mesh):
     torch.testing.assert_close(got.full_tensor(), second(x.clone().requires_grad_()))
 
 
+def case_given_extremes(mesh):
+    """A bias that is a maximum of what processes have is no sum of it."""
+    values = tensors(x=(8, 64), w=(96, 64))
+    b = DTensor.from_local(torch.full((96,), 3. + dist.get_rank()), mesh, [Partial("max")] * mesh.ndim)
+    f = ogive.compile("linear(x, w, b)")
+    got = f(**place(mesh, values, dict(x=S1, w=S1)), b=b).full_tensor()
+    want = f(**values, b=torch.full((96,), 2. + mesh.size()))
+    torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5)
+
+
+def case_sizes_in_text(mesh):
+    """A gradient that needs no more than the shape of a norm, whose size the text gives."""
+    check(mesh, "sum(b * 2.0 - layer_norm(x, 64), 1)", tensors(b=(64,), x=(8, 64)),
+          dict(b=S0, x=S1), S0 if mesh.size() == 1 else P, moved=2 * mesh.ndim)
+
+
+def case_export(mesh):
+    """torch.export of a module that is given DTensors."""
+    if torch.__version__ < "2.13":  # which it refuses, with or without formulas
+        return
+    values = tensors(x=(4, 64), w=(8, 64), b=(8,))
+    placed = tuple(place(mesh, values, dict(x=S1, w=S1, b=R)).values())
+    f = ogive.compile(TAIL)
+
+    class Module(nn.Module):
+        def forward(self, x, w, b):
+            return f(x, w, b)
+
+    program = torch.export.export(Module(), placed)
+    assert any("ogive.run" in str(node.target) for node in program.graph.nodes)
+    torch.testing.assert_close(program.module()(*placed).full_tensor(), f(**values), rtol=2e-5,
+                               atol=2e-5)
+
+
 def case_halves(mesh):
     """A sum of halves that is cut is reduced in float32: as near as in one process."""
     values = {k: v.bfloat16() for k, v in tensors(x=(32, 256), w=(64, 256), b=(64,)).items()}
@@ -291,6 +326,121 @@ def case_ordered_sums(mesh):
             assert torch.equal(got.to_local(), ogive.compile(text)(**values)), text
     finally:
         ot.set_sums("any")
+
+
+# Formula, sizes, placements, and whether blocks' sums are gathered (else inputs are) on 2 and on
+# 4 processes.
+ONE = (
+    ("linear(x, w)", dict(x=(4, 2048), w=(8, 2048)), dict(x=S1, w=S1), True),
+    ("linear(x, w)", dict(x=(2, 32768), w=(3, 32768)), dict(x=S1, w=S1), True),  # groups
+    ("linear(x, w)", dict(x=(2, 10240), w=(3, 10240)), dict(x=S1, w=S1), True),
+    ("linear(x, w, b) * 0.3", dict(x=(4, 1024), w=(8, 1024), b=(8,)), dict(x=S1, w=S1, b=R), True),
+    (TAIL, dict(x=(4, 2048), w=(8, 2048), b=(8,)), dict(x=S1, w=S1, b=R), True),
+    ("linear(x, w)", dict(x=(4, 100), w=(8, 100)), dict(x=S1, w=S1), False),
+    (GATED, dict(x=(4, 64), w=(1024, 64), v=(1024, 64), d=(32, 1024)),
+     dict(x=R, w=S0, v=S0, d=S1), True),
+    ("sum(x * 0.1, 1) * 0.3", dict(x=(3, 65536)), dict(x=S1), True),  # chunks
+    ("sum(x, 1)", dict(x=(3, 512)), dict(x=S1), True),  # one tree
+    ("sum(x, 1)", dict(x=(3, 4096)), dict(x=S1), False),  # lanes of several elements
+    ("sum(x, 0)", dict(x=(1024, 5)), dict(x=S0), True),  # runs
+    ("sum(x, 0)", dict(x=(16384, 5)), dict(x=S0), True),  # runs of runs
+    ("sum(x, 0)", dict(x=(48, 5)), dict(x=S0), False),
+    ("mean((x - y)**2)", dict(x=(1024, 64), y=(1024, 64)), dict(x=S0, y=S0), True),
+    ("sum(x)", dict(x=(64, 8)), dict(x=S1), False),  # not a row's slowest dim
+    ("sum(sigmoid(linear(x, w)), 1)", dict(x=(5, 33), w=(512, 33)), dict(x=R, w=S0), True),
+    ("sum(sigmoid(linear(x, w)), 1)", dict(x=(2, 3), w=(65536, 3)), dict(x=R, w=S0), True),
+    ("layer_norm(x, 512)", dict(x=(3, 512)), dict(x=S1), True),
+    ("softmax(x, 1)", dict(x=(3, 512)), dict(x=S1), True),
+    ("softmax(x, 1)", dict(x=(3, 65536)), dict(x=S1), False),  # a maximum for each chunk
+    ("sum(x, 0)", dict(x=(300, 2)), dict(x=S1), False),  # parts of 1
+)
+
+
+def same_bits(mesh, text, values, placements):
+    """One process's bits, of the result and of gradients; how often blocks were gathered."""
+    from ogive.torch import _alone
+    f, found = ogive.compile(text), []
+    plain = {name: value.clone().requires_grad_() for name, value in values.items()}
+    expected = f(**plain)
+    seed = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
+    wanted = torch.autograd.grad(expected, list(plain.values()), seed, allow_unused=True)
+    placed = {name: value.requires_grad_()
+              for name, value in place(mesh, values, placements).items()}
+    run_way = _alone._run_way
+    _alone._run_way = lambda *call: (found.append(text), run_way(*call))[1]
+    try:
+        got = f(**placed)
+        by_blocks = len(found)
+        seeds = distribute_tensor(seed, mesh, [
+            R if isinstance(p, Partial) else p for p in got.placements])
+        results = torch.autograd.grad(got, list(placed.values()), seeds, allow_unused=True)
+    finally:
+        _alone._run_way = run_way
+    for result, value in zip((got, *results), (expected, *wanted)):
+        if value is not None:
+            torch.testing.assert_close(result.full_tensor(), value, rtol=0, atol=0, equal_nan=True,
+                                       msg=lambda m: f"{text} {placements}: {m}")
+    return by_blocks
+
+
+def case_one_bits(mesh):
+    """set_sums("one"): the bits of one process, forward and backward."""
+    ot.set_sums("one")
+    try:
+        for text, shapes, placements, by_blocks in ONE:
+            found = same_bits(mesh, text, tensors(**shapes), placements)
+            assert mesh.ndim > 1 or bool(found) == by_blocks, (text, shapes, found)
+        with torch.inference_mode():
+            values = tensors(x=(4, 2048), w=(8, 2048), b=(8,))
+            got = ogive.compile(TAIL)(**place(mesh, values, dict(x=S1, w=S1, b=R)))
+            assert torch.equal(got.full_tensor(), ogive.compile(TAIL)(**values))
+    finally:
+        ot.set_sums("any")
+
+
+def random_formula(generator, depth):
+    """Text of x (a, b, c), y (b, c), z (a, 1, c), w (c, c)."""
+    def pick(*choices):
+        return choices[generator.randrange(len(choices))]
+
+    if depth == 0:
+        return pick("x", "x", "y", "z")
+    first, second = random_formula(generator, depth - 1), random_formula(generator, depth - 1)
+    whole = f"(x + {first})"
+    return pick(f"{pick('sigmoid', 'tanh', 'relu')}({first})", f"({first} {pick('+', '*')} {second})",
+                f"({first} * 0.3)", f"linear({whole}, w)", f"({whole} @ w)",
+                f"{pick('sum', 'mean', 'amax')}({whole}, {pick('0', '1', '2', '(0, 1)', '(1, 2)')}, "
+                "keepdim=true)", f"softmax({whole}, {pick('0', '1', '2')})")
+
+
+def case_one_random(mesh):
+    ot.set_sums("one")
+    try:
+        by_blocks = 0
+        for seed in range(40):
+            generator = random.Random(seed)
+            a, b, c = (generator.choice((2, 3, 8, 64, 128, 512)) for _ in range(3))
+            shapes = dict(x=(a, b, c), y=(b, c), z=(a, 1, c), w=(c, c))
+            text = generator.choice(("{}", "sum({})", "sum({}, 1)", "sum({}, -1) * 0.3")).format(
+                random_formula(generator, generator.randint(1, 3)))
+            if a * b * c > 1 << 15:
+                continue
+            names = ogive.compile(text).inputs
+            placements = {name: [generator.choice([R, *(Shard(d) for d, size in enumerate(
+                shapes[name]) if size > 1)]) for _ in range(mesh.ndim)] for name in names}
+            by_blocks += same_bits(mesh, text, tensors(**{name: shapes[name] for name in names}),
+                                   placements)
+        assert by_blocks > 0
+    finally:
+        ot.set_sums("any")
+
+
+def case_parts_of_one(mesh):
+    """A dim of 1 would vanish, and a column become a row: its sums are added as the whole's are."""
+    ranks = mesh.size()
+    if mesh.ndim == 1:
+        check(mesh, "sum(x, 0)", tensors(x=(300, ranks)), dict(x=S1), R, moved=1, bits=True)
+    check(mesh, "sum(x, 1)", tensors(x=(ranks, 300)), dict(x=S0), S0, bits=True)
 
 
 def case_autocast(mesh):
@@ -328,6 +478,24 @@ def case_refusals(mesh):
         raise AssertionError("shapes that do not fit")
     except ValueError as error:
         assert "the last dims differ" in str(error), error
+    twice = ogive.compile("x * 2")
+    for _ in range(2):  # the second goes another way if nothing is wrong
+        twice(distribute_tensor(torch.ones(4 * mesh.size(), 8), mesh, [S0] * mesh.ndim))
+    wrong = DTensor.from_local(torch.ones(3, 8), mesh, [S0] * mesh.ndim, run_check=False,
+                               shape=torch.Size((4 * mesh.size(), 8)), stride=(8, 1))
+    try:
+        twice(wrong)
+        raise AssertionError("a part that is no part of the whole")
+    except RuntimeError as error:
+        assert "input 'x'" in str(error) and "has 3 of dim 0, expected 4" in str(error), error
+    odd = DTensor.from_local(torch.ones(8), mesh, [Partial("premul_sum")] * mesh.ndim,
+                             run_check=False)
+    try:
+        ogive.compile("exp(b)")(odd)
+        raise AssertionError("a placement that cannot be")
+    except RuntimeError as error:
+        assert "input 'b', placed (Partial(premul_sum)" in str(error), error
+        assert "cannot be made (Shard(dim=0)" in str(error), error
     assert f(**placed).placements[0] == S1  # and all ranks go on
 
 

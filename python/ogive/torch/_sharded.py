@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from torch.distributed.tensor.placement_types import Placement
 from .. import _core
 from . import _operator
 from ._operator import run
+from ._orders import find_sums, keeps_order, part_sizes
 from ._shapes import infer
 from ._sums import sums
 from ._text import restore
@@ -79,6 +81,12 @@ def _with_counts(text: str, steps: str, precision: str, layouts: Sequence[Layout
     return ";".join([*before, _stage_step("", layouts[:len(inputs)]), *after])
 
 
+def _counted(formula: _core.Formula, layouts: Sequence[Layout]) -> _core.Formula:
+    """What runs on parts of formula if it counts elements."""
+    return restore(formula.text, _with_counts(formula.text, formula.steps, formula.precision,
+                                              layouts), formula.precision)
+
+
 # ---- choosing -----------------------------------------------------------------------
 
 
@@ -91,10 +99,14 @@ class _Choice:
     counts: bool = False
 
 
+def _is_sum(placed: Placement) -> bool:
+    return isinstance(placed, Partial) and placed.reduce_op == "sum"
+
+
 def _moved(current: Placement, wanted: Wanted, size: int, ranks: int) -> float:
     """Bytes that one process receives for a tensor of size bytes."""
     if wanted is None:
-        wanted = current if isinstance(current, Partial) else Replicate()
+        wanted = current if _is_sum(current) else Replicate()
     if current == wanted or isinstance(current, Replicate):
         return 0.0
     share = size * (ranks - 1) / ranks
@@ -129,41 +141,89 @@ def _divisions(text: str, steps: str, precision: str, layouts: tuple[Layout, ...
     return restore(text, steps, precision)._divisions(*layouts)
 
 
-def _candidates(formula: _core.Formula, layouts: tuple[Layout, ...],
-                current: Sequence[Placement], ranks: int) -> Iterator[_Choice]:
-    """The ways to run in one stage; that of no communication, if there is one, is not last."""
+def _adds_alike(formula: _core.Formula, layouts: tuple[Layout, ...], division: dict[str, Any],
+                ranks: int, alone: bool) -> bool:
+    """Whether sums on parts are added as the whole's are. Without alone only where a part may have
+    one element, so that the dim vanishes, is that asked, and only of sums over other dims."""
+    has_sums = any([share == "sum" for share in (*division["inputs"], *division["results"])])
+    sizes = part_sizes(division["extent"], ranks)
+    if has_sums or not alone and min(sizes) > 1:
+        return not (has_sums and alone)
+    local = _counted(formula, layouts) if division["counts"] else formula
+    order = [formula.inputs.index(name) for name in local.inputs]
+    dims = [share if isinstance(share, int) else None for share in division["inputs"]]
+    return keeps_order(local, [layouts[i] for i in order], [dims[i] for i in order], sizes)
+
+
+def _candidates(formula: _core.Formula, layouts: tuple[Layout, ...], current: Sequence[Placement],
+                ranks: int, alone: bool = False) -> Iterator[_Choice]:
+    """The ways to run in one stage; that of no communication, if there is one, is not last. alone:
+    those that give the bits of one process."""
     def choice(inputs: Sequence[Wanted], results: Placements, counts: bool) -> _Choice:
         cost = sum(_moved(p, w, _bytes_of(layout), ranks)
                    for p, w, layout in zip(current, inputs, layouts))
         return _Choice(tuple(inputs), results, cost, counts)
 
-    sums = tuple([isinstance(p, Partial) and p.reduce_op == "sum" for p in current])
-    if any(sums):
+    divisions = [division for division in _divisions(
+        formula.text, formula.steps, formula.precision, layouts)
+        if division["stages"] == 1 and _fits(division, ranks)]
+    alike = [_adds_alike(formula, layouts, division, ranks, alone) for division in divisions]
+    if not alone and not all(alike):  # nor would sums of other parts be added as the whole's
+        yield from _candidates(formula, layouts, current, ranks, True)
+        return
+    sums = tuple([_is_sum(p) for p in current])
+    if any(sums) and not alone:
         given = formula._sums(sums, *layouts)
         if given is not None:
             yield choice([Partial() if is_sum else Replicate() for is_sum in sums],
                          tuple(map(_as_placement, given)), False)
-    divisions = _divisions(formula.text, formula.steps, formula.precision, layouts)
-    for division in divisions:
-        if division["stages"] == 1 and _fits(division, ranks):
+    for division, is_alike in zip(divisions, alike):
+        if is_alike:
             yield choice([_as_wanted(share) for share in division["inputs"]],
                          tuple(map(_as_placement, division["results"])), division["counts"])
     yield choice([Replicate()] * len(layouts), (Replicate(),) * formula.results, False)
 
 
-def _choose(formula: _core.Formula, layouts: tuple[Layout, ...],
-            placements: Sequence[Placements], ranks: Sequence[int]) -> list[_Choice]:
+def _part_layouts(layouts: Sequence[Layout], chosen: Sequence[_Choice], ranks: Sequence[int],
+                  place: Sequence[int]) -> list[Any]:
+    """What the process at place in the mesh has of the inputs, seen in the whole tensors."""
+    found = []
+    for i, (shape, dtype) in enumerate(layouts):
+        local = list(shape)
+        for choice, count, at in zip(chosen, ranks, place):
+            if isinstance(wanted := choice.inputs[i], Shard):
+                part = -(-local[wanted.dim] // count)
+                local[wanted.dim] = max(0, min(part, local[wanted.dim] - at * part))
+        found.append((tuple(local), dtype, _contiguous_strides(shape)))
+    return found
+
+
+def _all_add_alike(formula: _core.Formula, layouts: tuple[Layout, ...], chosen: Sequence[_Choice],
+                   ranks: Sequence[int]) -> bool:
+    """Whether choices that are each right are so together."""
+    local = _counted(formula, layouts) if any([c.counts for c in chosen]) else formula
+    order = [formula.inputs.index(name) for name in local.inputs]
+    whole = find_sums(local, [layouts[i] for i in order])
+    parts = [_part_layouts(layouts, chosen, ranks, place)
+             for place in itertools.product(*map(range, ranks))] if whole else []
+    return all([whole == find_sums(local, [part[i] for i in order]) for part in parts
+                if all([math.prod(layout[0]) for layout in part])])
+
+
+def _choose(formula: _core.Formula, layouts: tuple[Layout, ...], placements: Sequence[Placements],
+            ranks: Sequence[int], alone: bool = False) -> list[_Choice]:
     """One choice per dim of the mesh; placements: of each input."""
     chosen = []
     for j, count in enumerate(ranks):
         current = [placed[j] for placed in placements]
-        chosen.append(min(_candidates(formula, layouts, current, count),
+        chosen.append(min(_candidates(formula, layouts, current, count, alone),
                           key=lambda c: (c.cost, sum(w != p for w, p in zip(c.inputs, current)))))
+    whole = _Choice((Replicate(),) * len(layouts), (Replicate(),) * formula.results, math.inf)
     for k in range(formula.results):  # a maximum of sums is no sum of maxima
         if len({p.reduce_op for c in chosen if isinstance(p := c.results[k], Partial)}) > 1:
-            whole = _Choice((Replicate(),) * len(layouts), (Replicate(),) * formula.results,
-                            math.inf)
             return [whole] * len(ranks)
+    if alone and len(ranks) > 1 and not _all_add_alike(formula, layouts, chosen, ranks):
+        return [whole] * len(ranks)
     return chosen
 
 
@@ -179,12 +239,14 @@ class _Plan:
     all_fit: bool
     steps: str
     results: tuple[Placements, ...]
+    cost: float
 
 
 def _make_plan(text: str, steps: str, precision: str, layouts: tuple[Layout, ...],
-               placements: tuple[Placements, ...], ranks: tuple[int, ...]) -> _Plan:
+               placements: tuple[Placements, ...], ranks: tuple[int, ...],
+               alone: bool = False) -> _Plan:
     formula = restore(text, steps, precision)
-    chosen = _choose(formula, layouts, placements, ranks)
+    chosen = _choose(formula, layouts, placements, ranks, alone)
     local = steps
     if any(choice.counts for choice in chosen):
         local = _with_counts(text, steps, precision, layouts)
@@ -193,7 +255,7 @@ def _make_plan(text: str, steps: str, precision: str, layouts: tuple[Layout, ...
     fits = tuple([w == p for w, p in zip(wanted, placements)])
     return _Plan(tuple([formula.inputs.index(name) for name in names]), wanted, fits, all(fits),
                  local, tuple([tuple([c.results[k] for c in chosen])
-                               for k in range(formula.results)]))
+                               for k in range(formula.results)]), sum(c.cost for c in chosen))
 
 
 _find_plan = functools.lru_cache(maxsize=_MOST_PLANS)(_make_plan)
@@ -217,9 +279,33 @@ def _check_mesh(formula: _core.Formula, inputs: Sequence[Tensor]) -> Any:
     return mesh
 
 
+def _check_part(name: str, tensor: DTensor) -> None:
+    """A part that is not of the size that the whole's says: DTensor.from_local() believes what it
+    is given."""
+    local = tensor._local_tensor
+    if local.dtype != tensor.dtype:
+        raise RuntimeError(f"input '{name}' is {tensor.dtype}, but this process's part of it is "
+                           f"{local.dtype}")
+    if type(local) is not Tensor:  # traced: there is no process yet
+        return
+    shape, _ = compute_local_shape_and_global_offset(tuple(tensor.shape), tensor.device_mesh,
+                                                     tensor.placements)
+    for dim, (got, expected) in enumerate(zip(local.shape, shape)):
+        if got != expected:
+            raise RuntimeError(
+                f"input '{name}' of shape {tuple(tensor.shape)}, placed {tensor.placements}: this "
+                f"process's part has {got} of dim {dim}, expected {expected}")
+    if len(shape) != local.dim():
+        raise RuntimeError(f"input '{name}' of shape {tuple(tensor.shape)}: this process's part has "
+                           f"{local.dim()} dims")
+
+
 def _as_dtensors(formula: _core.Formula, inputs: Sequence[Tensor]) -> list[DTensor]:
     """Numbers, too: every process has them."""
     mesh = _check_mesh(formula, inputs)
+    for name, tensor in zip(formula.inputs, inputs):
+        if isinstance(tensor, DTensor):
+            _check_part(name, tensor)
     return [tensor if isinstance(tensor, DTensor) else
             DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
             for tensor in inputs]
@@ -237,9 +323,9 @@ def _local(name: str, tensor: DTensor, wanted: tuple[Wanted, ...]) -> Tensor:
     """This process's part of tensor, placed as wanted."""
     mesh, divisor, placements = tensor.device_mesh, 1, []
     for j, (placed, placement) in enumerate(zip(tensor.placements, wanted)):
-        if placement is None and not isinstance(placed, Partial):
+        if placement is None and not _is_sum(placed):
             divisor *= mesh.size(j)
-        placements.append(placement or (placed if isinstance(placed, Partial) else Replicate()))
+        placements.append(placement or (placed if _is_sum(placed) else Replicate()))
     if list(tensor.placements) != placements:
         tensor = _redistribute(name, tensor, placements)
     local = tensor.to_local()
@@ -273,7 +359,7 @@ def _add_in_order(tensor: DTensor) -> DTensor:
     """A sum, gathered and added from the first process to the last."""
     mesh = tensor.device_mesh
     for j, placed in enumerate(tensor.placements):
-        if not (isinstance(placed, Partial) and placed.reduce_op == "sum"):
+        if not _is_sum(placed):
             continue
         # Whatever others are, only dim j of the mesh is looked at: they stay this process's.
         apart = [Shard(0) if i == j else Replicate() for i in range(mesh.ndim)]
@@ -296,11 +382,12 @@ def _run_parts(inputs: Sequence[Tensor], text: str, steps: str,
     # detach(): redistribute() would record a gradient, which 2.6 and 2.9 cannot here.
     given = [tensor.detach() for tensor in _as_dtensors(formula, inputs)]
     placements = tuple([tensor.placements for tensor in given])
-    mesh = given[0].device_mesh
-    plan = _find_plan(text, steps, precision, _layouts(given, False), placements, tuple(mesh.shape))
+    mesh, alone = given[0].device_mesh, sums() == "one"
+    plan = _find_plan(text, steps, precision, _layouts(given, False), placements,
+                      tuple(mesh.shape), alone)
     if plan.steps != steps and _layouts(given, True):
         plan = _find_plan(text, steps, precision, _layouts(given, True), placements,
-                          tuple(mesh.shape))
+                          tuple(mesh.shape), alone)
     parts = [tensor.to_local() if fits else _local(name, tensor, wanted) for name, tensor, wanted,
              fits in zip(formula.inputs, given, plan.wanted, plan.fits)]
     results = run([parts[i] for i in plan.order], text, plan.steps, precision)
@@ -319,6 +406,7 @@ class _Quick:
     order: tuple[int, ...] | None  # of its inputs; None: that of the formula's
     steps: str
     specs: tuple[DTensorSpec, ...]
+    shapes: list[torch.Size]  # of this process's parts
 
 
 # By the operator's other arguments and the inputs' specs.
@@ -356,6 +444,8 @@ def _run_quick(formula: _core.Formula, inputs: list[Any]) -> Any:
     if found is None or sums() != "any" or _needs_dispatcher(inputs):
         return None
     parts = [tensor._local_tensor for tensor in inputs]
+    if [part.shape for part in parts] != found.shapes:
+        return None
     results = found.straight(*(parts if found.order is None else [parts[i] for i in found.order]))
     if len(found.specs) == 1:
         return _make(results, found.specs[0])
@@ -371,7 +461,8 @@ def _remember(key: Any, inputs: Sequence[DTensor], text: str, steps: str, precis
     order = None if plan.order == tuple(range(len(inputs))) else plan.order
     if len(_quick) >= _MOST_PLANS:
         _quick.clear()
-    _quick[key] = _Quick(straight, order, plan.steps, tuple([each._spec for each in results]))
+    _quick[key] = _Quick(straight, order, plan.steps, tuple([each._spec for each in results]),
+                         [tensor._local_tensor.shape for tensor in inputs])
 
 
 def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
@@ -382,10 +473,15 @@ def _dispatch(kind: type, function: Any, types: Any, args: tuple[Any, ...],
     inputs, text, steps, precision = (given[name] for name in names)
     key = _key(inputs, text, steps, precision)
     found = _quick.get(key)
-    if found is not None and sums() == "any":
+    if found is not None and sums() == "any" and found.shapes == [
+            tensor._local_tensor.shape for tensor in inputs]:
         results = run([inputs[i]._local_tensor for i in found.order or range(len(inputs))], text,
                       found.steps, precision)
         return [_make(result, spec) for result, spec in zip(results, found.specs)]
+    if sums() == "one":
+        from . import _alone
+        return _alone.run_alone(inputs, text, steps, precision,
+                                lambda *call: _run_parts(*call)[0])
     if torch.is_inference_mode_enabled():  # which may have left out what is above autograd
         staged = _run_in_stages(inputs, text, steps, precision)
         if staged is not None:
@@ -563,7 +659,7 @@ def _run_in_stages(inputs: Sequence[Tensor], text: str, steps: str,
                    precision: str) -> list[Any] | None:
     """None: it is one call."""
     key = _key(inputs, text, steps, precision)
-    if key in _one_stage:
+    if key in _one_stage or sums() == "one":
         return None
     if not any([isinstance(tensor, DTensor) for tensor in inputs]) or _split(steps)[1]:
         return None
@@ -595,7 +691,7 @@ def _explain_call(given: dict[str, DTensor], text: str, steps: str,
                       tuple(mesh.shape))
     lines, parts = [], []
     for (name, tensor), wanted in zip(given.items(), plan.wanted):
-        target = [p if w is None and isinstance(p, Partial) else w or Replicate()
+        target = [p if w is None and _is_sum(p) else w or Replicate()
                   for p, w in zip(tensor.placements, wanted)]
         note = " (each process its share)" if None in wanted else ""
         moved = f", made {tuple(target)}" if list(tensor.placements) != target else ""
