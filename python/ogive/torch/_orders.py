@@ -37,12 +37,13 @@ def products_of(formula: _core.Formula, layouts: Sequence[Layout]) -> list[int]:
 
 def with_part(layouts: Sequence[Layout], dims: Sequence[int | None], size: int) -> list[Layout]:
     """Layouts of parts of size along dims, seen in the whole tensors, which are contiguous."""
-    found = []
+    found: list[Layout] = []
     for (shape, dtype, *_), dim in zip(layouts, dims):
         if dim is None:
             found.append((shape, dtype))
             continue
-        strides, step = [], 1
+        strides: list[int] = []
+        step = 1
         for extent in reversed(shape):
             strides.insert(0, step)
             step *= extent
