@@ -278,7 +278,7 @@ def case_sizes_in_text(mesh):
 
 def case_export(mesh):
     """torch.export of a module that is given DTensors."""
-    if torch.__version__ < "2.13":  # which it refuses, with or without formulas
+    if torch.__version__.startswith(("2.6", "2.9")):  # which refuse it, with or without formulas
         return
     values = tensors(x=(4, 64), w=(8, 64), b=(8,))
     placed = tuple(place(mesh, values, dict(x=S1, w=S1, b=R)).values())
