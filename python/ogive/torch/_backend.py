@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import _core
 from ._aten import decompositions, prepare
+from ._batch_norm import insert_update, statistics_of
 from ._cost import add_estimates
 from ._identities import drop_identities
 from ._lifted import lift
@@ -55,6 +56,12 @@ def _insert(graph: Graph, region: Region, index: int, copies: dict[Node, Node]) 
             result = graph.call_method("detach", (result,))
         result.meta = dict(node.meta)
         copies[node] = result
+    count = len(region.outputs)
+    for node in region.changing:
+        found = [graph.call_function(operator.getitem, (call, count + i))
+                 for i in range(len(statistics_of(node)))]
+        count += len(found)
+        insert_update(graph, node, copies, found)
 
 
 def rewrite(module: GraphModule, analysis: Analysis) -> GraphModule:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from .. import _core
+from ._batch_norm import OF_BATCH
 from ._translate import CONVOLUTIONS, FLOATS, PRODUCTS, arguments_of, value_of
 
 _OGIVE, _PYTORCH = 0, 1  # ogive_worker
@@ -25,8 +26,8 @@ _PLAIN, _TRANSPOSED, _STRIDED, _PHASES, _POINTS, _DEPTHWISE, _BY_WEIGHT, _MAXIMA
 # Of a convolution's gradient by its input.
 _MIRRORED = {_PLAIN: _TRANSPOSED, _TRANSPOSED: _PLAIN, _STRIDED: _PHASES, _PHASES: _STRIDED,
              _POINTS: _POINTS, _DEPTHWISE: _TRANSPOSED}
-# batch_norm is none: of running values, as models use it, it works element by element.
-_NORMS = {"layer_norm", "rms_norm", "var", "std", "group_norm", "instance_norm"}
+# batch_norm is none: of running values it works element by element.
+_NORMS = {"layer_norm", "rms_norm", "var", "std", "group_norm", "instance_norm", OF_BATCH}
 _SOFTMAXES = {"softmax", "log_softmax", "softmin", "logsumexp"}
 # Comparisons and multiplications, which take no longer than moving what they are of.
 _CHEAP = {"relu", "relu6", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "prelu", "softshrink",

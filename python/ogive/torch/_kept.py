@@ -63,6 +63,14 @@ class Cut:
         return read
 
 
+@functools.lru_cache(maxsize=1024)
+def results_of(formula: _core.Formula, wanted: tuple[int, ...]) -> Part:
+    """formula with some of its results."""
+    if len(wanted) == formula.results:
+        return Part(formula, tuple(range(len(formula.inputs))))
+    return _part(formula, wanted)
+
+
 def _part(formula: _core.Formula, wanted: Iterable[int], given: Iterable[int] = ()) -> Part:
     made = make(formula, [*map(str, wanted), *(f"<{value}" for value in given)])
     return Part(made, tuple([formula.inputs.index(name) if name in formula.inputs else

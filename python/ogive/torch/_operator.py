@@ -29,8 +29,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _core
 from ._autocast import find_casts, signatures
-from ._gradient import Gradient, gradient_of, restore_saved, save
-from ._kept import Cut, Part, describe_gradient, find_cut, has_products
+from ._gradient import Blank, Gradient, gradient_of, restore_saved, save
+from ._kept import Cut, Part, describe_gradient, find_cut, has_products, results_of
 from ._shapes import infer
 from ._text import make, restore
 
@@ -89,6 +89,33 @@ def _jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Any:
     return product(*inputs, *grads, *along.values())
 
 
+def _gradient_of_some(formula: _core.Formula, needed: Sequence[bool],
+                      values: Sequence[Tensor | Blank], grads: Sequence[Tensor | None],
+                      straight: bool = True) -> list[Tensor | None]:
+    """Of formula, by each of its inputs. A grad that is None is of a result that nobody derives:
+    its part of the gradient is not computed."""
+    found: list[Tensor | None] = [None] * len(needed)
+    given = tuple([i for i, grad in enumerate(grads) if grad is not None])
+    if not given:
+        return found
+    part = results_of(formula, given)
+    by = tuple([needed[place] for place in part.places])
+    if any(by):
+        gradient = gradient_of(part.formula, by)
+        results = gradient([values[place] for place in part.places],
+                           [grad for grad in grads if grad is not None], straight)
+        for i, grad in zip(gradient.by, results):
+            found[part.places[i]] = grad
+    return found
+
+
+def _or_zeros(needed: bool, grad: Tensor | None, value: Tensor | Blank) -> Tensor | None:
+    """A gradient by value, which nothing depended on if there is none."""
+    if needed and grad is None:
+        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return grad
+
+
 class _Run(torch.autograd.Function):
     """formula of inputs, with a gradient."""
 
@@ -97,12 +124,19 @@ class _Run(torch.autograd.Function):
         tensors = _as_tensors(inputs)
         ctx.gradient = gradient_of(formula, ctx.needs_input_grad[1:])
         save(ctx, tensors, ctx.gradient.reads)
+        ctx.formula = formula
+        ctx.set_materialize_grads(False)
         return formula._straight(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        found = iter(ctx.gradient(restore_saved(ctx), grads))
-        return (None, *(next(found) if need else None for need in ctx.needs_input_grad[1:]))
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[1:]
+        values = restore_saved(ctx)
+        if any([grad is None for grad in grads]):
+            some = _gradient_of_some(ctx.formula, needed, values, grads)
+            return (None, *map(_or_zeros, needed, some, values))
+        found = iter(ctx.gradient(values, grads))
+        return (None, *(next(found) if need else None for need in needed))
 
 
 class _Dispatch(torch.autograd.Function):
@@ -128,25 +162,23 @@ def _backward_of_cut(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     sums = [*(None for _ in needed), *grads[results:]]
     gradients = cut.gradients(needed)
 
-    def add_gradients(part: Part, gradient: Gradient | None, *by_results: Tensor) -> None:
+    def add_gradients(part: Part, gradient: Gradient | None, *by_results: Tensor | None) -> None:
         if gradient is None:
             return
-        found = gradient([values[place] for place in part.places], by_results, ctx.straight)
-        for i, grad in zip(gradient.by, found):
-            before = sums[part.places[i]]
-            sums[part.places[i]] = grad if before is None else before + grad
+        by = [i in gradient.by for i in range(len(part.places))]
+        found = _gradient_of_some(part.formula, by, [values[place] for place in part.places],
+                                  by_results, ctx.straight)
+        for place, grad in zip(part.places, found):
+            before = sums[place]
+            sums[place] = grad if before is None else before if grad is None else before + grad
 
     if any(grad is not None for grad in grads[:results]):
-        add_gradients(cut.tail, gradients[-1], *(
-            torch.zeros(shape, dtype=dtype, device=values[0].device) if grad is None else grad
-            for grad, (shape, dtype) in zip(grads[:results], ctx.layouts)))
+        add_gradients(cut.tail, gradients[-1], *grads[:results])
     for i in reversed(range(len(cut.products))):
         grad = sums[len(needed) + i]
         if grad is not None:
             add_gradients(cut.products[i], gradients[i], grad)
-    return (None, None, *(None if not need else grad if grad is not None else
-                          torch.zeros(value.shape, dtype=value.dtype, device=value.device)
-                          for need, grad, value in zip(needed, sums, values)))
+    return (None, None, *map(_or_zeros, needed, sums, values))
 
 
 class _Cut(torch.autograd.Function):
@@ -164,7 +196,6 @@ class _Cut(torch.autograd.Function):
             with torch._C._AutoDispatchBelowAutograd():
                 results = tuple(run(ordered, whole.text, whole.steps, whole.precision))
         ctx.cut, ctx.straight = cut, straight
-        ctx.layouts = [(result.shape, result.dtype) for result in results]
         ctx.set_materialize_grads(False)
         values = [*inputs, *results[cut.tail.formula.results:]]
         reads = cut.reads(ctx.needs_input_grad[2:]) if straight else [True] * len(values)

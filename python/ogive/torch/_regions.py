@@ -14,6 +14,7 @@ import contextlib
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.fx import GraphModule, Node
 from .. import _core
 from ._aten import CONSTANT, COPY, aten
 from ._autocast import signatures
+from ._batch_norm import OF_BATCH, is_of_batch, running_of, statistics_of, translate_of_batch
 from ._operator import attributes_among, run
 from ._cost import Estimate, add_estimates, estimate_call, estimate_formula, estimate_gradients
 from ._identities import SAME_MEMORY, storage_of
@@ -51,6 +53,7 @@ class Region:
         self.inputs: list[Node] = []
         self.kept: set[Node] = set()  # stay in the graph, too
         self.detached: set[Node] = set()  # outputs that do not require grad, as others do
+        self.changing = [node for node in nodes if is_of_batch(node) and running_of(node)]
         self.text = ""
         self.estimate = Estimate(0, 0)
 
@@ -75,7 +78,7 @@ class Region:
                        for node in self.outputs]
 
     def write(self, parts: dict[Node, list[Part]]) -> None:
-        """Fills inputs and text."""
+        """Fills inputs and text: of outputs, then of what running values change by."""
         uses = dict.fromkeys(self.outputs, 0)  # of what outputs need
         for node in reversed(self.nodes):
             for part in parts[node] if node in uses else ():
@@ -96,7 +99,11 @@ class Region:
                 bound.append(f"{name} = {_unwrapped(text)}")
                 text = name
             names[node] = text
+        if any(node not in uses for node in self.changing):
+            raise ValueError("nothing reads what changes running values")
         results = [_permuted(names[n], order) for n, order in zip(self.outputs, self.orders)]
+        results += ["".join(names[part] if isinstance(part, Node) else part for part in parts)
+                    for node in self.changing for parts in statistics_of(node)]
         self.text = "; ".join([*bound, ", ".join(results)])
         nodes = {name: node for node, name in names.items() if node not in self.inside}
         self.inputs = [nodes[name] for name in _core.compile(self.text).inputs]
@@ -202,9 +209,10 @@ class Analysis:
         self.left: dict[Node, str] = {}
         self.regions: list[Region] = []
         self._unit: dict[Node, list[Node]] = {}  # those that are joined, of each
+        self._own = self._find_own()
         self._translate_all()
         self._before = dict(self._predecessors())
-        self._writers = [node for node in self.nodes if may_write(node)]
+        self._writers = [node for node in self.nodes if may_write(node) and node not in self._own]
         self.estimates = {node: estimate_call(self.names[node], node, self.parts[node])
                           for node in self.parts if self.names[node] != CONSTANT}
         while True:
@@ -222,6 +230,23 @@ class Analysis:
 
     # ---- calls ----
 
+    def _find_own(self) -> set[Node]:
+        """Calls that write to nothing but inputs of the graph that no other call has: a module's
+        running values, and its count of batches. Others may change places with them."""
+        inputs = [node for node in self.nodes if node.op in ("placeholder", "get_attr")]
+        memories = Counter(map(self._memory, inputs))
+        alone = {node for node in inputs if len(node.users) == 1 and memories[self._memory(node)] == 1}
+        return {node for node in self.nodes if not alone.isdisjoint(written := written_by(node))
+                and alone.issuperset(written)}
+
+    def _translate_call(self, name: str, node: Node) -> tuple[str, list[Part]]:
+        """What regions call it, and its text."""
+        if not is_of_batch(node):
+            return name, translate(name, node)
+        if running_of(node) and node not in self._own:
+            raise Left("it changes running_mean and running_var, which others read or write")
+        return OF_BATCH, translate_of_batch(node)
+
     def _translate_all(self) -> None:
         for node in self.nodes:
             if not is_call(node):
@@ -234,7 +259,7 @@ class Analysis:
             if not isinstance(value_of(node), Tensor) or name in ("t", "transpose", "narrow"):
                 continue  # sizes; views cost nothing
             try:
-                parts = translate(name, node)
+                name, parts = self._translate_call(name, node)
                 reason = _why_not_product(name, node, parts) if name in _BEGINNINGS else None
                 if reason:
                     raise Left(reason)
@@ -266,7 +291,7 @@ class Analysis:
         since: list[Node] = []
         for node in self.nodes:
             before = list(node.all_input_nodes)
-            if is_harmless(node):
+            if is_harmless(node) or node in self._own:
                 since.append(node)
                 if fence is not None and node.op != "placeholder":
                     before.append(fence)
@@ -432,7 +457,8 @@ class Analysis:
         if self._is_written_later(region):
             return "one of its inputs is written to later, which its gradient needs"
         region.find_outputs(self.parts)
-        if not region.outputs or any(self.names[node] in _BEGINNINGS for node in region.kept):
+        if not region.outputs or any(self.names[node] in _BEGINNINGS or node in region.changing
+                                     for node in region.kept):
             return "its results have gaps in memory"
         try:
             region.write(self.parts)
@@ -467,6 +493,15 @@ class Analysis:
             elif stack:
                 found[node] = stack[-1]
         return found
+
+
+def written_by(node: Node) -> list[Node]:
+    """What a norm, or a sum whose result nobody reads, writes to; [] of all other calls."""
+    if is_of_batch(node) and node.users:
+        return running_of(node)
+    counts = node.op == "call_method" and node.target == "add_" and not node.users and (
+        len(node.args) == 2 and not node.kwargs and isinstance(node.args[1], (int, float)))
+    return [node.args[0]] if counts and isinstance(node.args[0], Node) else []
 
 
 def is_call(node: Node) -> bool:

@@ -201,10 +201,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-def _constant(value: Any) -> Any:
+def constant(value: Any) -> Any:
     """For the formula's text; symbols become numbers, with a guard."""
     if isinstance(value, (tuple, list)):
-        return [_constant(item) for item in value]
+        return [constant(item) for item in value]
     if isinstance(value, Node) and is_number(value):
         from torch.fx.experimental.symbolic_shapes import guard_scalar
         if not value_of(value).node.has_hint():
@@ -215,7 +215,7 @@ def _constant(value: Any) -> Any:
     raise Left(f"an argument is a {type(value).__name__}")
 
 
-def _check_tensor(node: Node, device: torch.device | None) -> torch.device:
+def check_tensor(node: Node, device: torch.device | None) -> torch.device:
     value = value_of(node)
     if not isinstance(value, Tensor):
         raise Left("an argument is no tensor")
@@ -303,13 +303,13 @@ def translate(name: str, node: Node) -> list[Part]:
         raise Left("its result is no tensor")
     if not mask and result.dtype not in FLOATS:
         raise Left(f"its result is {str(result.dtype).removeprefix('torch.')}")
-    if changes_running(node):
+    if changes_running(node):  # but for what _batch_norm.py translates
         raise Left("it changes running_mean and running_var")
     if name == _aten.COPY:
-        _check_tensor(node, None)
+        check_tensor(node, None)
         return [argument(node, 0, "input")]
     if name == _aten.CONSTANT:
-        return [literal(name, float(_constant(_aten.number_of(node))))]
+        return [literal(name, float(constant(_aten.number_of(node))))]
     if _aten.packet_of(node) == "addmm":
         return _translate_addmm(node)
     if name in _OF_TWO and is_tensor(argument(node, 1, "other")):
@@ -327,12 +327,12 @@ def translate(name: str, node: Node) -> list[Part]:
             cast, value = value
         parts.append("" if len(parts) == 2 else f" {infix} " if infix else ", ")
         if key not in TENSORS and not (key in VALUES and is_tensor(value)):
-            parts.append(f"{key}={literal(key, _constant(value))}")
+            parts.append(f"{key}={literal(key, constant(value))}")
             continue
         if key in VALUES | {"weight", "bias"} or signatures()[name].parameters[key].default is None:
             parts.append(f"{key}=")
         if isinstance(value, Node) and not is_number(value):
-            device = _check_tensor(value, device)
+            device = check_tensor(value, device)
             parts += [f"{cast}(", value, ")"] if cast else [value]
         elif is_number(value):
             numbers += 1
@@ -350,7 +350,7 @@ def _translate_addmm(node: Node) -> list[Part]:
         raise Left("addmm with factors")
     device = None
     for each in (bias, x, w):
-        device = _check_tensor(each, device)
+        device = check_tensor(each, device)
     return ["((", x, " @ ", w, ") + ", bias, ")"]
 
 
