@@ -20,6 +20,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from .. import _core
+from ._aten_views import join_scattered, keep_reduced_dims, sum_before_views
 from ._autocast import signatures
 
 aten: Any = torch.ops.aten
@@ -90,7 +91,8 @@ def name_of(node: Node, floats: dict[torch.dtype, str]) -> str | None:
         others = {key for key, value in node.kwargs.items() if value is not None} - {"dtype"}
         same = isinstance(given, Tensor) and isinstance(result, Tensor) and (
             given.device == result.device)
-        if not same or others - {"layout", "pin_memory", "device", "non_blocking"}:
+        # Whatever its memory format, strides are those of the graph's value.
+        if not same or others - {"layout", "pin_memory", "device", "non_blocking", "memory_format"}:
             return None
         return COPY if given.dtype == result.dtype else floats.get(result.dtype)
     if packet in ("full", "scalar_tensor"):
@@ -410,6 +412,10 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     _split_variances(graph)
     _drop_indices(graph)
     _slice_splits(graph)
+    join_scattered(graph)
+    graph.eliminate_dead_code(_is_needed)
+    sum_before_views(graph)
+    keep_reduced_dims(graph, lambda node: packet_of(node) in _elementwise())
     _drop_expands(graph)
     _divide_cats(graph)
     _lift_products(graph, takes)

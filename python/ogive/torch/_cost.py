@@ -119,6 +119,10 @@ def _kind(name: str) -> int:
     return _ROWS if rows else _ELEMENTS
 
 
+def works_by_element(name: str) -> bool:
+    return _kind(name) == _ELEMENTS
+
+
 class _Product(NamedTuple):
     batch: int
     m: int

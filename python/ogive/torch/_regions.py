@@ -24,10 +24,12 @@ from torch.fx import GraphModule, Node
 
 from .. import _core
 from ._aten import CONSTANT, COPY, aten
+from ._aten import is_view as is_aten_view
 from ._autocast import signatures
 from ._batch_norm import OF_BATCH, is_of_batch, running_of, statistics_of, translate_of_batch
 from ._operator import attributes_among, run
-from ._cost import Estimate, add_estimates, estimate_call, estimate_formula, estimate_gradients
+from ._cost import (Estimate, add_estimates, estimate_call, estimate_formula, estimate_gradients,
+                    works_by_element)
 from ._identities import SAME_MEMORY, storage_of
 from ._lifted import is_dtensor
 from ._precision import precision
@@ -354,6 +356,32 @@ class Analysis:
                         self._unit[first], self._unit[last]) and not self._is_around(
                         self._unit[last], self._unit[first]):
                     self._join(first, last)
+        if self.strided:
+            self._join_siblings()
+
+    def _join_siblings(self) -> None:
+        """Calls that work element by element on the same tensor, which is then read once. Only at
+        ATen's level: a formula that PyTorch derives would wait for all of its results' gradients."""
+        readers: dict[Node, list[Node]] = {}
+        for node, parts in self.parts.items():
+            for part in dict.fromkeys(each for each in parts if isinstance(each, Node)):
+                if part not in self.parts and isinstance(value_of(part), Tensor):
+                    readers.setdefault(part, []).append(node)
+        for source, nodes in readers.items():
+            shape = value_of(source).shape
+            alike = [node for node in nodes if all(
+                works_by_element(self.names[each]) and value_of(each).shape == shape
+                for each in self._unit[node])]
+            for first, last in zip(alike, alike[1:]):
+                if self._may_join(self._unit[first], self._unit[last]) and self._can_order(
+                        self._unit[first] + self._unit[last]):
+                    self._join(first, last)
+
+    def _can_order(self, joined: list[Node]) -> bool:
+        """Whether nothing would wait for itself if these were one, too. (_is_around() knows that
+        only of what reads the other.)"""
+        group = {node: id(unit) for node, unit in self._unit.items()}
+        return self._sorted({**group, **dict.fromkeys(joined, 0)}) is not None
 
     def _join(self, first: Node, last: Node) -> None:
         joined = sorted(self._unit[first] + self._unit[last], key=self.index.__getitem__)
@@ -551,8 +579,9 @@ def why_plain(node: Node) -> str:
 
 def is_view(node: Node) -> bool:
     """Also one of several results."""
-    return any(storage_of(node) == storage_of(each) or isinstance(value_of(each), (tuple, list))
-               for each in node.all_input_nodes)
+    return is_aten_view(node) or any(
+        storage_of(node) == storage_of(each) or isinstance(value_of(each), (tuple, list))
+        for each in node.all_input_nodes)
 
 
 def _why_different(region: Region, autocast: Any) -> str | None:

@@ -30,8 +30,9 @@ from ._regions import Analysis, Region
 from ._translate import is_number, value_of
 
 guards: Any = torch._C._dynamo.guards
-# Products into memory that was allocated here, by functions that need no look at the overloads.
-_PRODUCTS = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm}
+# What is computed into memory that was allocated here, by functions that need no look at overloads.
+_INTO = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
+         aten.cat.default: torch.cat}
 
 
 @functools.cache
@@ -217,8 +218,8 @@ class _Writer:
         target: Any = node.target
         named = [f"{key}={self.value(value)}" for key, value in node.kwargs.items()]
         arguments = [*map(self.value, node.args), *named]
-        if target in _PRODUCTS and self.has_sizes(value_of(node)) and not named:
-            function = self.object(_PRODUCTS[target])
+        if target in _INTO and self.has_sizes(value_of(node)) and not named:
+            function = self.object(_INTO[target])
             out = self.allocate(node)
             self.lines.append(f"{function}({', '.join(arguments)}, out={out})")
             return

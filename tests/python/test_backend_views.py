@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Graphs of ATen's operators in which views stand between calls that are one formula."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from ogive import torch as ot
+from ogive.torch import _cost
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Estimates are those of a GPU, on which all of this pays."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    monkeypatch.setattr(_cost, "_machine", lambda device: "sm_90")
+
+
+def gradient_of(model, *inputs):
+    """What explain() says of the gradient, which is right."""
+    text = ot.explain(model, *inputs, options={"level": "aten"})
+    other = copy.deepcopy(model)
+    compiled = torch.compile(other, backend=ot.backend, options={"level": "aten"}, fullgraph=True)
+    mine, theirs = ([each.detach().clone().requires_grad_() for each in inputs] for _ in range(2))
+    for got, want in [(compiled(*mine), model(*theirs))]:
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        got.sin().sum().backward()
+        want.sin().sum().backward()
+    pairs = [*zip(mine, theirs), *zip(other.parameters(), model.parameters())]
+    for (a, b) in pairs:
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-3)
+    return text.partition("its gradient:")[2]
+
+
+class Attention(nn.Module):
+    """Queries, keys and values are parts of one product."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(2, 5, 3, 4, 4).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+def test_parts_are_put_side_by_side():
+    text = gradient_of(Attention(), torch.randn(2, 5, 16, requires_grad=True))
+    assert "select_scatter" not in text and "new_zeros" not in text
+    assert "left: cat:" in text
+
+
+class Unequal(nn.Module):
+    """Parts of which one has no gradient."""
+
+    def forward(self, x):
+        return x[0] * 2 + x[2].exp()
+
+
+def test_parts_with_gaps():
+    gradient_of(Unequal(), torch.randn(3, 4, requires_grad=True))
+
+
+def test_gradients_of_biases():
+    """Sums over the rows of views join what they are of."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+    text = gradient_of(model, torch.randn(2, 5, 8, requires_grad=True))
+    assert "sum(z0, dim=[0, 1], keepdim=False)" in text, text
+
+
+def test_norms_are_one_formula():
+    """Nothing of a convolution's shape is kept between the sums and what reads them."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+    text = gradient_of(model, torch.randn(2, 3, 6, 6, requires_grad=True))
+    assert text.count("taken:") == 1, text
+
+
+class Gate(nn.Module):
+    def forward(self, x, y):
+        return F.silu(x) * y
+
+
+def test_what_reads_the_same():
+    """Both gradients of a gate are one formula."""
+    text = gradient_of(Gate(), *(torch.randn(4, 6, requires_grad=True) for _ in range(2)))
+    assert text.count("taken:") == 1 and "left: mul" not in text, text
+
+
+def test_casts_of_any_format():
+    def function(x):
+        y = x.to(torch.float32, memory_format=torch.contiguous_format)
+        return (y * 2 + x).relu()
+
+    x = torch.randn(4, 6, dtype=torch.bfloat16).t()
+    text = ot.explain(function, x, options={"level": "aten"})
+    assert "_to_copy" not in text and "taken: float32, mul, add, relu" in text, text
+    got = torch.compile(function, backend=ot.backend, options={"level": "aten"})(x)
+    torch.testing.assert_close(got, function(x))
+    assert got.stride() == function(x).stride()
