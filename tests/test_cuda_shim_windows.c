@@ -111,6 +111,17 @@ static const struct {
     {"conv2d(x, w, groups=8)", SHAPE(5, 8, 32, 36), SHAPE(8, 1, 1, 5)},
     {"conv3d(x, w, padding=(1, 0, 2), groups=3)", SHAPE(5, 3, 14, 10, 15), SHAPE(3, 1, 3, 2, 3)},
     {"conv1d(x, w, padding=3, groups=9)", SHAPE(9, 9, 70), SHAPE(9, 1, 7)},
+    /* Lines of vectors. */
+    {"max_pool2d(x, 4, 1, 1, 1)", SHAPE(2, 4, 42, 128), SHAPE(0)},
+    {"max_pool1d(x * 0, 8, 1, 4, 3)", SHAPE(6, 21, 132), SHAPE(0)},
+    {"avg_pool1d(x, 8, 1, 3)", SHAPE(6, 23, 256), SHAPE(0)},
+    {"avg_pool2d(x, 2)", SHAPE(5, 5, 32, 256), SHAPE(0)},
+    {"avg_pool3d(x, 3, 2, 1)", SHAPE(8, 2, 13, 15, 256), SHAPE(0)},
+    {"max_pool2d(x, 3, 1, 1) + x", SHAPE(3, 4, 40, 128), SHAPE(0)},
+    {"avg_pool2d(exp(x), (9, 8), 1)", SHAPE(3, 5, 41, 132), SHAPE(0)},
+    {"relu(conv2d(x, w, groups=4)) * 2", SHAPE(2, 4, 44, 128), SHAPE(4, 1, 3, 3)},
+    {"conv2d(x, w, padding=(1, 5), dilation=(1, 2), groups=4)", SHAPE(2, 4, 44, 124),
+     SHAPE(4, 1, 3, 5)},
 };
 
 static void test_columns(void **unused)

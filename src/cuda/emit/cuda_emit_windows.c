@@ -13,8 +13,12 @@ enum {
     THREADS = 256,
     MOST_TAPS = 128, /* that are unrolled */
     MOST_UNEVEN_TAPS = 16,
-    MOST_TALL = 16,         /* windows of a column */
-    MOST_TALL_TAPS = 160,   /* taps of all of them */
+    MOST_TALL = 16,        /* windows of a column */
+    MOST_TALL_TAPS = 160,  /* taps of all of them */
+    VECTOR = 4,            /* elements, and columns side by side */
+    MOST_BLOCK_TALL = 8,   /* windows of each of these, ... */
+    MOST_BLOCK_TAPS = 640, /* ... and taps of all */
+    MOST_BLOCK_APART_TAPS = 128,
     MOST_APART = 4,         /* windows of a column that share nothing, ... */
     MOST_APART_TAPS = 64,   /* ... and their taps */
     LEAST_THREADS = 1024,   /* of a multiprocessor: fewer are not worth taller columns */
@@ -28,6 +32,10 @@ typedef struct {
     int32_t down, depth; /* dims, or -1 */
     int32_t tall, deep, flat;
     int64_t step, reach;
+    int32_t across;                 /* columns of a thread; below: if they are several */
+    int32_t image;                  /* the one operand of layers */
+    int32_t side_taps, side_window; /* side_window: the place of the window that goes along lines */
+    int64_t side_step, side_reach, phase;
 } columns;
 
 /* Where windows cut a dim into parts of several lengths, every tap is looked for by divisions: many
@@ -211,6 +219,14 @@ static int32_t count_layers(const columns *c, int32_t tall)
     return count;
 }
 
+/* Taps of all windows of a thread, at most. */
+static int64_t most_column_taps(const columns *c)
+{
+    if (c->across > 1)
+        return c->depth < 0 ? MOST_BLOCK_APART_TAPS : MOST_BLOCK_TAPS;
+    return c->depth < 0 ? MOST_APART_TAPS : MOST_TALL_TAPS;
+}
+
 /* Windows of a column: those by which the fewest layers are read for each of them, and then as many
  * as may be. */
 static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
@@ -218,14 +234,15 @@ static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
     const og_space *space = &e->kernel->space;
     const int64_t extent = space->extent[c->down], taps = (int64_t)c->deep * c->flat;
     const int64_t rows = og_cuda_count(space, 0, space->rank - space->n_reduced);
-    const int64_t most = c->depth < 0 ? MOST_APART : MOST_TALL;
-    const int64_t most_taps = c->depth < 0 ? MOST_APART_TAPS : MOST_TALL_TAPS;
+    const int64_t rows_each = rows / c->across, taps_each = taps * c->across;
+    const int64_t most = c->depth < 0 ? MOST_APART : c->across > 1 ? MOST_BLOCK_TALL : MOST_TALL;
     int32_t best = 1;
     double least = (double)c->deep;
-    for (int32_t tall = 2; tall <= most && tall * taps <= most_taps && tall <= extent; tall++) {
+    for (int32_t tall = 2; tall <= most && tall * taps_each <= most_column_taps(c) && tall <= extent;
+         tall++) {
         int64_t down = og_divide_up(extent, tall);
         double layers = (double)count_layers(c, tall) * (double)down / (double)extent;
-        if (rows / extent * down < (int64_t)LEAST_THREADS * e->limits->multiprocessors)
+        if (rows_each / extent * down < (int64_t)LEAST_THREADS * e->limits->multiprocessors)
             break;
         if (c->depth < 0 ? (double)(down * tall) <= 1.05 * (double)extent : layers < least) {
             best = tall;
@@ -233,6 +250,118 @@ static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
         }
     }
     return best;
+}
+
+/* The operand that moves down, where there is one and windows share all others beside each other,
+ * too; or -1. */
+static int32_t find_image(const og_cuda_emitter *e, const columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    const int32_t last = kernel->space.rank - kernel->space.n_reduced - 1;
+    int32_t image = -1, count = 0;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        if (!is_loaded(e, i))
+            continue;
+        const bool is_image = moves(&kernel->accesses[i], c->down);
+        count += is_image || moves(&kernel->accesses[i], last);
+        image = is_image ? i : image;
+    }
+    return count == 1 ? image : -1;
+}
+
+/* Do the elements behind the last one of a buffer fill a vector, if its first is aligned? */
+static bool ends_with_vector(const og_buffer *buffer)
+{
+    int64_t last = 0;
+    for (int32_t d = 0; d < buffer->rank; d++) {
+        if (buffer->stride[d] < 0)
+            return false;
+        last += (buffer->shape[d] - 1) * buffer->stride[d];
+    }
+    return (last + 1) % VECTOR == 0;
+}
+
+/* Is a vector of the image that windows see at all seen as a whole? Finds the window that goes along
+ * lines. */
+static bool sees_vectors(const og_cuda_emitter *e, columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    const og_access *image = &kernel->accesses[c->image];
+    const int32_t last = kernel->space.rank - kernel->space.n_reduced - 1;
+    int32_t number = kernel->access_count;
+    for (int32_t i = 0; i < c->image; i++)
+        number += kernel->accesses[i].window_count;
+    for (int32_t w = 0; w < image->window_count; w++) {
+        const og_window *window = &image->windows[w];
+        if (!og_window_step(window, last))
+            continue;
+        if (c->side_window >= 0 || og_window_step(window, last) != c->side_step ||
+            (window->start - c->phase) % VECTOR || window->extent % VECTOR ||
+            (c->side_taps > 1 && og_window_step(window, kernel->space.rank - 1) != c->side_reach))
+            return false;
+        c->side_window = number + w;
+    }
+    return c->side_window >= 0 || ends_with_vector(&e->plan->buffers[image->buffer]);
+}
+
+/* Are lines read by vectors, and is that worth it? c->tall is not chosen yet. */
+static bool find_side(const og_cuda_emitter *e, columns *c)
+{
+    const og_kernel *kernel = e->kernel;
+    const og_space *space = &kernel->space;
+    const og_pass *pass = &kernel->passes[0];
+    const int32_t kept = space->rank - space->n_reduced, last = space->rank - 1;
+    const int64_t width = space->extent[kept - 1];
+    c->image = find_image(e, c);
+    if (c->image < 0 || pass->reduction_count != 1 || pass->reductions[0].type != OG_F32)
+        return false;
+    const og_access *image = &kernel->accesses[c->image];
+    const size_t bytes = og_dtype_bytes(image->dtype);
+    const int64_t step = image->stride[kept - 1], reach = image->stride[last];
+    if (divides(image) || image->buffer < 0 || (bytes != 2 && bytes != 4) || step < 1 ||
+        step > VECTOR)
+        return false;
+    c->side_step = step;
+    if (last != c->depth && reach >= 1 && reach <= MOST_KNOWN_STRIDE) {
+        c->side_taps = (int32_t)space->extent[last];
+        c->side_reach = reach;
+    }
+    for (int32_t d = 0; d < space->rank; d++)
+        if (d != kept - 1 && (d != last || c->side_taps == 1) && image->stride[d] % VECTOR)
+            return false;
+    c->phase = (image->offset % VECTOR + VECTOR) % VECTOR;
+    const int64_t cells = c->phase + (VECTOR - 1) * step + (c->side_taps - 1) * c->side_reach + 1;
+    const int64_t vectors = og_divide_up(cells, VECTOR);
+    return vectors < step * (2 * c->side_taps - 1) && vectors * (c->flat / c->side_taps) <= 64 &&
+           og_divide_up(width, 32 * VECTOR) * (32 * VECTOR) * 10 <= width * 11 &&
+           sees_vectors(e, c);
+}
+
+/* How many windows a thread takes; false: one. */
+static bool make_block(const og_cuda_emitter *e, columns *c)
+{
+    const columns alone = {.down = c->down,
+                           .depth = c->depth,
+                           .deep = c->deep,
+                           .flat = c->flat,
+                           .step = c->step,
+                           .reach = c->reach,
+                           .across = 1,
+                           .image = -1,
+                           .side_taps = 1,
+                           .side_window = -1,
+                           .side_step = 1,
+                           .side_reach = 1};
+    *c = alone;
+    if (find_side(e, c)) {
+        c->across = VECTOR;
+        c->tall = choose_tall(e, c);
+        if (c->tall > 1)
+            return true;
+    }
+    *c = alone;
+    c->tall = choose_tall(e, c);
+    return c->tall > 1;
 }
 
 /* Columns along the first dim that windows overlap along, for neighbouring threads share what lies
@@ -245,13 +374,14 @@ static columns find_columns(const og_cuda_emitter *e)
     for (int32_t d = 0; d + 1 < kept; d++) {
         columns c = {.down = d, .depth = kept, .deep = (int32_t)space->extent[kept]};
         c.flat = taps / c.deep;
-        if (find_layers(e, &c) && (c.tall = choose_tall(e, &c)) > 1)
+        if (find_layers(e, &c) && make_block(e, &c))
             return c;
     }
-    columns c = {kept - 2, -1, 1, 1, taps, 1, 1};
-    c.tall = kept > 1 ? choose_tall(e, &c) : 1;
-    if (c.tall == 1)
+    columns c = {kept - 2, -1, 1, 1, taps, 1, 1, 1, -1, 1, -1, 1, 1, 0};
+    if (kept < 2 || !make_block(e, &c)) {
         c.down = -1;
+        c.tall = 1;
+    }
     return c;
 }
 
@@ -279,8 +409,11 @@ static void add_sees_all(og_cuda_emitter *e, const columns *c)
                         "most = least;\n",
                         n, number);
             for (int32_t d = 0; d < space->rank; d++) {
-                const bool is_tap = d >= space->rank - space->n_reduced;
-                const int64_t count = is_tap ? space->extent[d] : d == c->down ? c->tall : 1;
+                const int32_t kept = space->rank - space->n_reduced;
+                const int64_t count = d >= kept       ? space->extent[d]
+                                      : d == c->down  ? c->tall
+                                      : d == kept - 1 ? c->across
+                                                      : 1;
                 if (og_window_step(window, d) && count > 1)
                     og_text_add(to,
                                 "        og_reach_on((og_near)(%d * og_stride<%d, %d>(a)), least, "
@@ -395,6 +528,8 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
     bool far_places = false;
     for (int32_t d = 0; d < kept; d++) {
         cuts[d] = og_divide_up(kernel->space.extent[d], d == c->down ? c->tall : 1);
+        if (d == kept - 1 && c->across > 1)
+            cuts[d] = og_divide_up(cuts[d], 32 * c->across) * 32;
         threads = og_times(threads, cuts[d]);
     }
     const bool far = threads > NEAR;
@@ -418,7 +553,7 @@ static int32_t wanted_blocks(const og_cuda_emitter *e, const columns *c)
     enum { SIMPLE = 8 }; /* instructions of a pass that leave registers to spare */
     const og_pass *pass = &e->kernel->passes[0];
     bool simple = pass->element_count <= SIMPLE && og_cuda_load_registers(e) <= 2;
-    return c->tall == 1 ? 1 : simple ? 4 : 2;
+    return c->tall == 1 ? 1 : simple && c->across == 1 ? 4 : 2;
 }
 
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
@@ -441,6 +576,13 @@ ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
                                                     {"OG_STEP", c.step},
                                                     {"OG_REACH", c.reach},
                                                     {"OG_FLAT", c.flat},
+                                                    {"OG_ACROSS", c.across},
+                                                    {"OG_IMAGE", c.image},
+                                                    {"OG_SIDE_TAPS", c.side_taps},
+                                                    {"OG_SIDE_STEP", c.side_step},
+                                                    {"OG_SIDE_REACH", c.side_reach},
+                                                    {"OG_PHASE", c.phase},
+                                                    {"OG_SIDE_WINDOW", c.side_window},
                                                     {0}});
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
@@ -457,8 +599,10 @@ ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
     add_sees_all(e, &c);
     if (c.tall == 1)
         e->out->body = "windows, a thread each";
-    else
+    else if (c.across == 1)
         OG_TRY(og_cuda_name_body(e, "windows, columns of %d", (int)c.tall));
+    else
+        OG_TRY(og_cuda_name_body(e, "windows, %d columns of %d", (int)c.across, (int)c.tall));
     OG_TRY(og_cuda_make_launches(e, 1));
     return og_cuda_add_launch(e, "og_windows", -1, blocks, e->threads);
 }

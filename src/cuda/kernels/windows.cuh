@@ -8,6 +8,11 @@
  * known to the compiler, which has many loads under way; a thread whose windows see all their taps
  * looks no further after any of them.
  *
+ * Where it may, a thread takes OG_ACROSS columns side by side along the last kept dim, and reads
+ * lines of cells by vectors, each of which is seen as a whole or not at all. A warp then has
+ * neighbouring columns of one line, and its threads exchange their sums before these become
+ * results, so that neighbours write what lies side by side.
+ *
  * PARAMETERS
  *   OG_BLOCKS           blocks that a multiprocessor should hold
  *   OG_KEPT             dims of the space that are not reduced
@@ -15,6 +20,11 @@
  *   OG_DEEP, OG_DEPTH   taps that go down, and their dim, or 1 and -1
  *   OG_STEP, OG_REACH   see above; 1 where no taps go down
  *   OG_FLAT             taps of a layer
+ *   OG_ACROSS           1, or OG_VECTOR; then og_layer is of one operand, number OG_IMAGE, and
+ *   OG_SIDE_TAPS, OG_SIDE_STEP, OG_SIDE_REACH   the taps of a line, what a window and what a tap
+ *                       takes it on by
+ *   OG_PHASE            cells of a line before the first that is seen: vectors are aligned
+ *   OG_SIDE_WINDOW      the place of the window that goes along lines, or -1
  *   OG_WHOLE_IS_SEEN    1
  *   og_thread           numbers of threads, og_cut an og_divisor of them; a.threads have a column,
  *                       a.cuts[d] of them are one after the other along dim d
@@ -30,7 +40,8 @@
 
 enum {
     OG_TAPS = OG_DEEP * OG_FLAT,
-    OG_WORDS = (OG_FLAT + 31) / 32, /* a bit for each */
+    OG_WINDOWS_EACH = OG_TALL * OG_ACROSS,
+    OG_VECTOR = 4, /* cells */
     /* Maxima are found in any order first, if that is worth it. */
     OG_HURRIES = OG_TAPS > 4 && og_sums0::are_most
 };
@@ -46,20 +57,61 @@ OG_FN og_thread og_cut_off(og_thread index, const og_cut &by)
     return by.magic ? (og_thread)quotient : index;
 }
 
-/* Moves at to the first window of a column, by its number over dims [0, d]; how many windows are
- * above it. */
-template <int d> OG_FN og_thread og_seek_column(const og_args &a, og_thread index, og_offsets &at)
+/* A thread's windows: those of its columns are beside `left` others, and below `above`. */
+struct og_site {
+    og_offsets at; /* of the first */
+    og_thread left, above;
+};
+
+/* Finds the columns by their number over dims [0, d]. */
+template <int d> OG_FN void og_seek_columns(const og_args &a, og_thread index, og_site &to)
 {
     const og_thread slower = d ? og_cut_off(index, a.cuts[d]) : 0;
-    const og_thread i = (index - slower * a.cuts[d].extent) * (d == OG_DOWN ? (int)OG_TALL : 1);
-    og_thread above = i;
-    og_move_all<d>(a, i, at, og_all_places());
-    if constexpr (d > 0) {
-        const og_thread found = og_seek_column<d - 1>(a, slower, at);
-        above = d == OG_DOWN ? i : found;
-    }
-    return above;
+    og_thread i = index - slower * a.cuts[d].extent;
+    if constexpr (d == OG_DOWN)
+        to.above = i *= OG_TALL;
+    if constexpr (d == OG_KEPT - 1)
+        to.left = i *= OG_ACROSS;
+    og_move_all<d>(a, i, to.at, og_all_places());
+    if constexpr (d > 0)
+        og_seek_columns<d - 1>(a, slower, to);
 }
+
+/* How many of `most` there are, from `first` on along dim d. */
+template <int d> OG_FN int og_count_along(const og_args &a, og_thread first, int most)
+{
+    if constexpr (d < 0) {
+        return 1;
+    } else {
+        const og_index rest = a.dims[d].extent - first;
+        return rest < most ? (int)rest : most;
+    }
+}
+
+/* A layer's cells: one for each tap, or lines of vectors. */
+template <int across> struct og_cells {
+    enum {
+        lines = OG_FLAT / OG_SIDE_TAPS,
+        reach = OG_PHASE + (across - 1) * OG_SIDE_STEP + (OG_SIDE_TAPS - 1) * OG_SIDE_REACH + 1,
+        vectors = (reach + OG_VECTOR - 1) / OG_VECTOR, /* of a line */
+        count = across == 1 ? (int)OG_FLAT : lines * vectors * OG_VECTOR
+    };
+
+    /* The cell that window v sees at tap f. */
+    OG_FN int of(int f, int v)
+    {
+        return across == 1 ? f
+                           : f / OG_SIDE_TAPS * vectors * OG_VECTOR + OG_PHASE + v * OG_SIDE_STEP +
+                                 f % OG_SIDE_TAPS * OG_SIDE_REACH;
+    }
+};
+
+/* Words with a bit for each tap of a layer, or for each vector. */
+enum {
+    OG_BITS =
+        OG_ACROSS == 1 ? (int)OG_FLAT : og_cells<OG_ACROSS>::lines * og_cells<OG_ACROSS>::vectors,
+    OG_WORDS = ((OG_BITS > OG_FLAT ? (int)OG_BITS : (int)OG_FLAT) + 31) / 32
+};
 
 /* Taps lead a window on by so much at most. */
 OG_FN void og_reach_on(og_near by, og_near &least, og_near &most)
@@ -103,6 +155,29 @@ template <class T> OG_FN T og_load_if(const T *p, uint32_t is_there, T other)
     }
 #endif
     return is_there ? __ldg(p) : other;
+}
+
+/* The same of a vector. */
+template <class T>
+OG_FN void og_load_vector_if(const T *p, uint32_t is_there, og_some<T, OG_VECTOR> &x)
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t *words = (uint32_t *)x.e;
+    if constexpr (sizeof(T) == 4) {
+        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
+            "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+            : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+            : "l"(p), "r"(is_there));
+        return;
+    } else if constexpr (sizeof(T) == 2) {
+        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p ld.global.nc.v2.b32 {%0, %1}, [%2];\n}"
+            : "+r"(words[0]), "+r"(words[1])
+            : "l"(p), "r"(is_there));
+        return;
+    }
+#endif
+    if (is_there)
+        x = *(const og_some<T, OG_VECTOR> *)p;
 }
 
 /* Does place n move from layer to layer? */
@@ -177,6 +252,50 @@ template <int n> OG_FN void og_view_one(const og_args &a, const og_offsets &firs
     }
 }
 
+/* Do windows of operand n see an element, those that go down or (goes_down is false) the others? */
+template <int n, bool goes_down> OG_FN bool og_sees(const og_args &a, const og_offsets &at)
+{
+    if constexpr (og_operand<n>::motion == OG_SEEN)
+        return og_are_within<n, goes_down>(a, at, og_windows_of<n>());
+    else
+        return true;
+}
+
+/* The same of vectors: vector i of line l is bit l * vectors + i. Those that no window needs, of
+ * which `wide` are there, are not seen. */
+template <int n>
+OG_FN void og_view_vectors(const og_args &a, const og_offsets &first, int wide, og_view &view)
+{
+    typedef og_cells<OG_ACROSS> cells;
+    const int last = OG_PHASE + (wide - 1) * OG_SIDE_STEP + (OG_SIDE_TAPS - 1) * OG_SIDE_REACH;
+    uint32_t(&words)[OG_WORDS] = view.words[n];
+#pragma unroll
+    for (int w = 0; w < OG_WORDS; w++)
+        words[w] = 0;
+#pragma unroll
+    for (int bit = 0; bit < OG_BITS; bit++) {
+        const int cell = bit % cells::vectors * OG_VECTOR;
+        og_offsets at = first;
+        og_move_flat(a, bit / cells::vectors * OG_SIDE_TAPS, at, og_layer_places());
+        if constexpr (OG_SIDE_WINDOW >= 0)
+            at.o[OG_SIDE_WINDOW] += cell - OG_PHASE;
+        const bool sees = wide > 0 && cell <= last && og_sees<n, false>(a, at);
+        words[bit / 32] |= (uint32_t)sees << bit % 32;
+    }
+#pragma unroll
+    for (int w = 0; w < OG_WORDS; w++)
+        og_settle(words[w]);
+}
+
+/* What a cell is that nothing sees. */
+template <int n, class Args> OG_FN og_stored<n> og_unseen(const Args &a)
+{
+    if constexpr (og_operand<n>::motion == OG_SEEN)
+        return og_operand<n>::narrow(a.windows[og_operand<n>::first_window].fill);
+    else
+        return (og_stored<n>)0;
+}
+
 /* An element of operand n, at tap f of a layer; any if that is not there. */
 template <int n, bool inside, class Args>
 OG_FN og_stored<n> og_see_one(const Args &a, const og_offsets &at, int f, bool is_there,
@@ -189,7 +308,7 @@ OG_FN og_stored<n> og_see_one(const Args &a, const og_offsets &at, int f, bool i
         uint32_t word = sees ? view.words[n][f / 32] : 0;
         og_settle(word);
         return og_load_if((const og_stored<n> *)og_address<n>(a, at), word & 1u << f % 32,
-                          og_operand<n>::narrow(a.windows[og_operand<n>::first_window].fill));
+                          og_unseen<n>(a));
     } else if constexpr (og_operand<n>::motion >= OG_SEEN) {
         return is_there ? og_see<n>(a, at, 0) : (og_stored<n>)0;
     } else {
@@ -235,6 +354,42 @@ OG_FN void og_see_layer(const og_args &a, const og_offsets &first, bool is_there
     }
 }
 
+/* The same by vectors. */
+template <int n, bool inside>
+OG_FN void og_see_lines(const og_args &a, const og_offsets &first, bool is_there,
+                        const og_view &view, og_loads<n> (&x)[og_cells<OG_ACROSS>::count])
+{
+    enum { vectors = og_cells<OG_ACROSS>::vectors };
+    const bool sees = is_there && og_sees<n, true>(a, first);
+#pragma unroll
+    for (int bit = 0; bit < OG_BITS; bit++) {
+        og_offsets at = first;
+        og_some<og_stored<n>, OG_VECTOR> vector;
+        uint32_t word = sees ? view.words[n][bit / 32] : 0;
+        og_settle(word);
+        og_move_flat(a, bit / vectors * OG_SIDE_TAPS, at, og_layer_places());
+        const og_stored<n> *p = og_address<n>(a, at) + (bit % vectors * OG_VECTOR - OG_PHASE);
+#pragma unroll
+        for (int i = 0; i < OG_VECTOR; i++)
+            vector.e[i] = og_unseen<n>(a);
+        og_load_vector_if(p, inside ? 1u : word & 1u << bit % 32, vector);
+#pragma unroll
+        for (int i = 0; i < OG_VECTOR; i++)
+            og_put_one<n>(x[bit * OG_VECTOR + i], vector.e[i]);
+    }
+}
+
+/* Can vectors be moved from where the image is? */
+template <int n = OG_IMAGE> OG_FN bool og_is_in_line(const og_args &a)
+{
+    if constexpr (n < 0 || OG_ACROSS == 1)
+        return true;
+    else
+        return (uint64_t)((const og_stored<n> *)a.p[n] - OG_PHASE) %
+                   alignof(og_some<og_stored<n>, OG_VECTOR>) ==
+               0;
+}
+
 template <int... n>
 OG_FN void og_load_fixed(const og_args &a, const og_offsets &at, og_loads<n...> &x)
 {
@@ -262,142 +417,224 @@ template <int... n> OG_FN constexpr bool og_is_empty(og_indices<n...>)
     return sizeof...(n) == 0;
 }
 
-/* The values of a layer's taps. */
-OG_FN void og_compute_layer(const og_args &a, const og_layer (&x)[OG_FLAT], const og_fixed *fixed,
-                            og_sweep::values (&y)[OG_FLAT])
+/* The value of a cell, for which og_fixed is known. */
+OG_FN void og_compute_cell(const og_args &a, const og_layer &x, const og_fixed &fixed,
+                           og_sweep::values &y)
 {
     og_row row;
     og_kept kept;
-#pragma unroll
-    for (int f = 0; f < OG_FLAT; f++) {
-        og_sweep::loads all;
-        og_hand_on(x[f], all);
-        og_hand_on(fixed[f], all);
-        og_sweep::compute(a, row, kept, all, 0, y[f]);
-    }
+    og_sweep::loads all;
+    og_hand_on(x, all);
+    og_hand_on(fixed, all);
+    og_sweep::compute(a, row, kept, all, 0, y);
 }
 
-/* Adds them to a window's sums, as its taps number t * OG_FLAT and on. */
+/* Adds tap number `tap` to a window's sums. */
 template <class P>
-OG_FN void og_add_layer(const og_sweep::values (&y)[OG_FLAT], int t, og_sums0::sums &s,
-                        og_sums0::sums &total)
+OG_FN void og_add_tap(const og_sweep::values &y, int tap, og_sums0::sums &s, og_sums0::sums &total)
 {
     const og_none none = {};
     og_row row;
-#pragma unroll
-    for (int f = 0; f < OG_FLAT; f++) {
-        const int tap = t * OG_FLAT + f;
-        P::add(s, row, none, y[f]);
-        if (OG_TAPS > OG_RUN && (tap % OG_RUN == OG_RUN - 1 || tap == OG_TAPS - 1)) {
-            P::merge(total, s);
-            s = P::neutral();
-        }
+    P::add(s, row, none, y);
+    if (OG_TAPS > OG_RUN && (tap % OG_RUN == OG_RUN - 1 || tap == OG_TAPS - 1)) {
+        P::merge(total, s);
+        s = P::neutral();
     }
 }
 
-/* Those of a layer alone. */
-template <class P> OG_FN og_sums0::sums og_sum_layer(const og_sweep::values (&y)[OG_FLAT])
+/* The sums of `across` columns of `tall` windows, of which `wide` and `count` are there.
+ * in_any_order: a layer is summed once for all windows of a column that see it. */
+template <class P, bool in_any_order, bool inside, int tall, int across>
+OG_FN void og_sum_columns(const og_args &a, const og_offsets &first, int count, int wide,
+                          og_sums0::sums (&s)[tall * across])
 {
-    const og_none none = {};
-    og_row row;
-    og_sums0::sums s = P::neutral();
-#pragma unroll
-    for (int f = 0; f < OG_FLAT; f++)
-        P::add(s, row, none, y[f]);
-    return s;
-}
-
-/* The sums of a column of `tall` windows, of which `count` are there. in_any_order: a layer is
- * summed once for all that see it. */
-template <class P, bool in_any_order, bool inside, int tall>
-OG_FN void og_sum_column(const og_args &a, const og_offsets &first, int count,
-                         og_sums0::sums (&s)[tall])
-{
+    typedef og_cells<across> cells;
     enum { layers = (tall - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH + 1 };
     constexpr bool shares = og_is_empty(og_fixed_places()), by_layers = shares && in_any_order;
     const int last = (count - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH;
-    og_sums0::sums total[tall], own;
+    og_sums0::sums total[tall * across];
     og_fixed fixed[OG_TAPS];
     og_offsets at = first;
     og_view view;
     og_see_fixed(a, first, fixed);
-    if constexpr (!inside)
+    if constexpr (across > 1)
+        og_view_vectors<OG_IMAGE>(a, first, wide, view);
+    else if constexpr (!inside)
         og_view_all(a, first, view, og_layer());
 #pragma unroll
-    for (int r = 0; r < tall; r++)
-        s[r] = total[r] = P::neutral();
+    for (int w = 0; w < tall * across; w++)
+        s[w] = total[w] = P::neutral();
 #pragma unroll
     for (int j = 0; j < layers; j++, og_next_layer(a, at)) {
-        og_layer x[OG_FLAT];
-        og_sweep::values y[OG_FLAT];
+        og_layer x[cells::count];
+        og_sweep::values y[cells::count], one;
         if (!og_is_layer<tall>(j))
             continue;
-        og_see_layer<inside>(a, at, inside || j <= last, view, x);
-        if (shares)
-            og_compute_layer(a, x, fixed, y);
-        if (by_layers)
-            own = og_sum_layer<P>(y);
+        if constexpr (across > 1)
+            og_see_lines<OG_IMAGE, inside>(a, at, inside || j <= last, view, x);
+        else
+            og_see_layer<inside>(a, at, inside || j <= last, view, x);
+        if constexpr (shares) {
 #pragma unroll
-        for (int r = 0; r < tall; r++) {
-            const int t = og_tap_of(j, r);
-            if (t < 0)
-                continue;
-            if (!shares)
-                og_compute_layer(a, x, fixed + t * OG_FLAT, y);
-            if (by_layers)
-                P::merge(s[r], own);
-            else
-                og_add_layer<P>(y, t, s[r], total[r]);
+            for (int c = 0; c < cells::count; c++)
+                og_compute_cell(a, x[c], fixed[0], y[c]);
+        }
+#pragma unroll
+        for (int v = 0; v < across; v++) {
+            og_sums0::sums own = P::neutral(), unused = own;
+            if constexpr (by_layers) {
+#pragma unroll
+                for (int f = 0; f < OG_FLAT; f++)
+                    og_add_tap<P>(y[cells::of(f, v)], 0, own, unused);
+            }
+#pragma unroll
+            for (int r = 0; r < tall; r++) {
+                const int t = og_tap_of(j, r), w = r * across + v;
+                if (t < 0)
+                    continue;
+                if constexpr (by_layers) {
+                    P::merge(s[w], own);
+                } else {
+#pragma unroll
+                    for (int f = 0; f < OG_FLAT; f++) {
+                        const int tap = t * OG_FLAT + f, c = cells::of(f, v);
+                        if constexpr (shares)
+                            one = y[c];
+                        else
+                            og_compute_cell(a, x[c], fixed[tap], one);
+                        og_add_tap<P>(one, tap, s[w], total[w]);
+                    }
+                }
+            }
         }
     }
 #pragma unroll
-    for (int r = 0; r < tall; r++)
-        s[r] = OG_TAPS > OG_RUN && !by_layers ? total[r] : s[r];
+    for (int w = 0; w < tall * across; w++)
+        s[w] = OG_TAPS > OG_RUN && !by_layers ? total[w] : s[w];
 }
 
 OG_FN bool og_sees_all(const og_args &a, const og_offsets &at);
 
 template <class P, bool in_any_order>
-OG_FN void og_sum_windows(const og_args &a, const og_offsets &at, int count,
-                          og_sums0::sums (&s)[OG_TALL])
+OG_FN void og_sum_windows(const og_args &a, const og_offsets &at, int count, int wide,
+                          og_sums0::sums (&s)[OG_WINDOWS_EACH])
 {
+    const bool inside = count == OG_TALL && wide == OG_ACROSS && og_sees_all(a, at);
     /* A warp that went both ways would take the time of both. */
-    if (__all_sync(0xffffffffu, count == OG_TALL && og_sees_all(a, at)))
-        og_sum_column<P, in_any_order, true>(a, at, count, s);
+    if (__all_sync(0xffffffffu, inside))
+        og_sum_columns<P, in_any_order, true, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
     else
-        og_sum_column<P, in_any_order, false>(a, at, count, s);
+        og_sum_columns<P, in_any_order, false, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-/* What becomes of a window's sums; at moves on to the one below. */
-OG_FN void og_finish_window(const og_args &a, const og_sums0::sums &s, og_offsets &at)
+OG_FN void og_move_down(const og_args &a, og_index by, og_offsets &at)
+{
+    if constexpr (OG_DOWN >= 0)
+        og_move_all<OG_DOWN>(a, by, at, og_all_places());
+}
+
+OG_FN void og_move_aside(const og_args &a, og_index by, og_offsets &at)
+{
+    if constexpr (OG_ACROSS > 1)
+        og_move_all<OG_KEPT - 1>(a, by, at, og_all_places());
+}
+
+/* Of OG_ACROSS columns beside each other, thread t of a warp sums the t-th; then it gets columns t,
+ * t + 32, ... of the warp's. */
+OG_FN void og_change_place(const og_args &a, og_site &place)
+{
+    const int by = -(int)(threadIdx.x % 32) * (OG_ACROSS - 1);
+    place.left += by;
+    og_move_aside(a, by, place.at);
+}
+
+OG_FN void og_exchange(og_sums0::sums (&s)[OG_WINDOWS_EACH])
+{
+    struct alignas(16) several {
+        og_sums0::sums of[OG_ACROSS];
+    };
+    __shared__ several shared[OG_THREADS];
+    const int lane = threadIdx.x % 32;
+    const og_sums0::sums *first = shared[threadIdx.x - lane].of;
+#pragma unroll
+    for (int r = 0; r < OG_TALL; r++) {
+        several own;
+#pragma unroll
+        for (int v = 0; v < OG_ACROSS; v++)
+            own.of[v] = s[r * OG_ACROSS + v];
+        shared[threadIdx.x] = own;
+        __syncwarp();
+#pragma unroll
+        for (int v = 0; v < OG_ACROSS; v++)
+            s[r * OG_ACROSS + v] = first[32 * v + lane];
+        __syncwarp();
+    }
+}
+
+OG_FN void og_finish_window(const og_args &a, const og_sums0::sums &s, const og_offsets &at)
 {
     og_row row;
     og_sums0::finish(a, s, row);
     og_rows0(a, at, 0, true, row);
-    if constexpr (OG_DOWN >= 0)
-        og_move_all<OG_DOWN>(a, 1, at, og_all_places());
 }
 
-/* A column, one window after the other. */
-OG_FN void og_take_one_by_one(const og_args &a, og_offsets at, int count)
+/* Windows that are left, bit r * OG_ACROSS + v, one after the other. */
+OG_FN void og_take_one_by_one(const og_args &a, const og_offsets &first, uint64_t left)
 {
 #pragma unroll 1
-    for (int r = 0; r < count; r++) {
+    for (int w = 0; w < OG_WINDOWS_EACH; w++) {
+        og_offsets at = first;
         og_sums0::sums s[1];
-        og_sum_column<og_sums0, false, false>(a, at, 1, s);
+        if (!(left >> w & 1))
+            continue;
+        og_move_down(a, w / OG_ACROSS, at);
+        og_move_aside(a, w % OG_ACROSS * 32, at);
+        og_sum_columns<og_sums0, false, false, 1, 1>(a, at, 1, 1, s);
         og_finish_window(a, s[0], at);
     }
 }
 
-OG_FN bool og_has_zero(const og_sums0::sums (&s)[OG_TALL])
+/* Makes results of sums; returns windows for which there is more to do: a maximum is +0, and the
+ * order decides whether it is not -0. */
+OG_FN uint64_t og_finish_columns(const og_args &a, const og_site &place, int count,
+                                 const og_sums0::sums (&s)[OG_WINDOWS_EACH])
 {
-    bool any = false;
+    uint64_t left = 0;
 #pragma unroll
-    for (int r = 0; r < OG_TALL; r++)
-        any |= og_sums0::has_zero(s[r]);
-    return any;
+    for (int v = 0; v < OG_ACROSS; v++) {
+        og_offsets at = place.at;
+        og_move_aside(a, 32 * v, at);
+        const bool is_there =
+            OG_ACROSS == 1 || og_count_along<OG_KEPT - 1>(a, place.left, 128) > 32 * v;
+#pragma unroll
+        for (int r = 0; r < OG_TALL; r++, og_move_down(a, 1, at)) {
+            const int w = r * OG_ACROSS + v;
+            bool waits = false;
+            if constexpr (OG_HURRIES)
+                waits = og_sums0::has_zero(s[w]);
+            if (r >= count || !is_there)
+                continue;
+            if (waits)
+                left |= (uint64_t)1 << w;
+            else
+                og_finish_window(a, s[w], at);
+        }
+    }
+    return left;
+}
+
+/* All windows of a thread. */
+OG_FN uint64_t og_find_windows(const og_args &a, const og_site &place, int count)
+{
+    uint64_t all = 0;
+    for (int w = 0; w < OG_WINDOWS_EACH; w++) {
+        const og_thread aside = place.left + w % OG_ACROSS * 32;
+        if (w / OG_ACROSS < count && og_count_along<OG_KEPT - 1>(a, aside, 1) > 0)
+            all |= (uint64_t)1 << w;
+    }
+    return all;
 }
 
 OG_KERNEL(og_windows, OG_THREADS, OG_BLOCKS)
@@ -405,29 +642,28 @@ OG_KERNEL(og_windows, OG_THREADS, OG_BLOCKS)
     const og_thread thread = (og_thread)blockIdx.x * OG_THREADS + threadIdx.x;
     if (thread >= a.threads)
         return;
-    og_offsets at = og_start();
-    og_sums0::sums s[OG_TALL];
-    int count = 1;
-    if constexpr (OG_KEPT > 0) {
-        const og_thread above = og_seek_column<OG_KEPT - 1>(a, thread, at);
-        if constexpr (OG_DOWN >= 0) {
-            const og_index below = a.dims[OG_DOWN].extent - above;
-            count = below < OG_TALL ? (int)below : OG_TALL;
+    og_site place = {og_start(), 0, 0};
+    og_sums0::sums s[OG_WINDOWS_EACH];
+    uint64_t left;
+    if constexpr (OG_KEPT > 0)
+        og_seek_columns<OG_KEPT - 1>(a, thread, place);
+    const int count = og_count_along<OG_DOWN>(a, place.above, OG_TALL);
+    const int wide = OG_ACROSS == 1 ? 1 : og_count_along<OG_KEPT - 1>(a, place.left, OG_ACROSS);
+    if (og_is_in_line(a)) {
+        if constexpr (OG_HURRIES)
+            og_sum_windows<og_sums0::as<OG_GREATEST>, true>(a, place.at, count, wide, s);
+        else
+            og_sum_windows<og_sums0, false>(a, place.at, count, wide, s);
+        if constexpr (OG_ACROSS > 1) {
+            og_change_place(a, place);
+            og_exchange(s);
         }
-    }
-    if constexpr (OG_HURRIES) {
-        og_sum_windows<og_sums0::as<OG_GREATEST>, true>(a, at, count, s);
-        if (og_has_zero(s)) { /* the order decides on its sign */
-            og_take_one_by_one(a, at, count);
-            return;
-        }
+        left = og_finish_columns(a, place, count, s);
     } else {
-        og_sum_windows<og_sums0, false>(a, at, count, s);
+        og_change_place(a, place);
+        left = og_find_windows(a, place, count);
     }
-#pragma unroll
-    for (int r = 0; r < OG_TALL; r++) {
-        if (r >= count)
-            break;
-        og_finish_window(a, s[r], at);
-    }
+    if constexpr (OG_HURRIES || OG_ACROSS > 1)
+        if (left)
+            og_take_one_by_one(a, place.at, left);
 }
