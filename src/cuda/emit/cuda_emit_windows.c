@@ -16,8 +16,9 @@ enum {
     MOST_TALL = 16,        /* windows of a column */
     MOST_TALL_TAPS = 160,  /* taps of all of them */
     VECTOR = 4,            /* elements, and columns side by side */
-    MOST_BLOCK_TALL = 8,   /* windows of each of these, ... */
+    MOST_BLOCK_TALL = 4,   /* windows of each of these, ... */
     MOST_BLOCK_TAPS = 640, /* ... and taps of all */
+    MOST_BLOCK_APART = 2,  /* the same of windows that share nothing */
     MOST_BLOCK_APART_TAPS = 128,
     MOST_APART = 4,         /* windows of a column that share nothing, ... */
     MOST_APART_TAPS = 64,   /* ... and their taps */
@@ -227,6 +228,14 @@ static int64_t most_column_taps(const columns *c)
     return c->depth < 0 ? MOST_APART_TAPS : MOST_TALL_TAPS;
 }
 
+/* Windows of a column, at most. */
+static int64_t most_windows(const columns *c)
+{
+    if (c->across > 1)
+        return c->depth < 0 ? MOST_BLOCK_APART : MOST_BLOCK_TALL;
+    return c->depth < 0 ? MOST_APART : MOST_TALL;
+}
+
 /* Windows of a column: those by which the fewest layers are read for each of them, and then as many
  * as may be. */
 static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
@@ -235,11 +244,11 @@ static int32_t choose_tall(const og_cuda_emitter *e, const columns *c)
     const int64_t extent = space->extent[c->down], taps = (int64_t)c->deep * c->flat;
     const int64_t rows = og_cuda_count(space, 0, space->rank - space->n_reduced);
     const int64_t rows_each = rows / c->across, taps_each = taps * c->across;
-    const int64_t most = c->depth < 0 ? MOST_APART : c->across > 1 ? MOST_BLOCK_TALL : MOST_TALL;
+    const int64_t most = most_windows(c);
     int32_t best = 1;
     double least = (double)c->deep;
-    for (int32_t tall = 2; tall <= most && tall * taps_each <= most_column_taps(c) && tall <= extent;
-         tall++) {
+    for (int32_t tall = 2;
+         tall <= most && tall * taps_each <= most_column_taps(c) && tall <= extent; tall++) {
         int64_t down = og_divide_up(extent, tall);
         double layers = (double)count_layers(c, tall) * (double)down / (double)extent;
         if (rows_each / extent * down < (int64_t)LEAST_THREADS * e->limits->multiprocessors)
@@ -304,6 +313,14 @@ static bool sees_vectors(const og_cuda_emitter *e, columns *c)
     return c->side_window >= 0 || ends_with_vector(&e->plan->buffers[image->buffer]);
 }
 
+/* Cells of a line that a thread with c->across columns reads. */
+static int64_t count_cells(const columns *c)
+{
+    const int64_t reach =
+        c->phase + (c->across - 1) * c->side_step + (c->side_taps - 1) * c->side_reach + 1;
+    return og_divide_up(reach, VECTOR) * VECTOR;
+}
+
 /* Are lines read by vectors, and is that worth it? c->tall is not chosen yet. */
 static bool find_side(const og_cuda_emitter *e, columns *c)
 {
@@ -330,8 +347,8 @@ static bool find_side(const og_cuda_emitter *e, columns *c)
         if (d != kept - 1 && (d != last || c->side_taps == 1) && image->stride[d] % VECTOR)
             return false;
     c->phase = (image->offset % VECTOR + VECTOR) % VECTOR;
-    const int64_t cells = c->phase + (VECTOR - 1) * step + (c->side_taps - 1) * c->side_reach + 1;
-    const int64_t vectors = og_divide_up(cells, VECTOR);
+    c->across = VECTOR;
+    const int64_t vectors = count_cells(c) / VECTOR;
     return vectors < step * (2 * c->side_taps - 1) && vectors * (c->flat / c->side_taps) <= 64 &&
            og_divide_up(width, 32 * VECTOR) * (32 * VECTOR) * 10 <= width * 11 &&
            sees_vectors(e, c);
@@ -354,7 +371,6 @@ static bool make_block(const og_cuda_emitter *e, columns *c)
                            .side_reach = 1};
     *c = alone;
     if (find_side(e, c)) {
-        c->across = VECTOR;
         c->tall = choose_tall(e, c);
         if (c->tall > 1)
             return true;
@@ -546,14 +562,28 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
     return og_divide_up(threads, THREADS);
 }
 
-/* Blocks that a multiprocessor should hold. Columns fit 64 registers, if their formula is simple:
- * a depthwise convolution of 3x7 (KernelBench L1-85) so took 0.46 ms on an H200, and 0.56 with 96. */
+/* Registers that columns side by side with weights need beside addresses: for a layer's cells, sums,
+ * and the weights. */
+static int64_t count_values(const columns *c)
+{
+    return c->flat / c->side_taps * count_cells(c) + (int64_t)c->tall * c->across +
+           (int64_t)c->deep * c->flat;
+}
+
+/* Blocks that a multiprocessor should hold: 4 leave 64 registers a thread, 2 leave 128. On an H200
+ * KernelBench's L1-85 (3x7, weights) takes 0.46 ms by 4 and 0.56 by 2 if a thread has one column,
+ * 0.33 by 4 and 0.42 by 2 if it has several; L1-42 and L1-46, which have no weights, take 1.27 and
+ * 2.59 by 4, 1.22 and 2.20 by 2 if it has several. */
 static int32_t wanted_blocks(const og_cuda_emitter *e, const columns *c)
 {
-    enum { SIMPLE = 8 }; /* instructions of a pass that leave registers to spare */
-    const og_pass *pass = &e->kernel->passes[0];
-    bool simple = pass->element_count <= SIMPLE && og_cuda_load_registers(e) <= 2;
-    return c->tall == 1 ? 1 : simple && c->across == 1 ? 4 : 2;
+    enum { SIMPLE = 8, FITS = 52 }; /* instructions of a pass, and values, that 64 registers hold */
+    const int32_t loads = og_cuda_load_registers(e);
+    const bool simple = e->kernel->passes[0].element_count <= SIMPLE && loads <= 2;
+    if (c->tall == 1)
+        return 1;
+    if (c->across > 1)
+        return simple && loads == 2 && count_values(c) <= FITS ? 4 : 2;
+    return simple ? 4 : 2;
 }
 
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
