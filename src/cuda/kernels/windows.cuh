@@ -253,7 +253,7 @@ template <int n> OG_FN void og_view_one(const og_args &a, const og_offsets &firs
 }
 
 /* Do windows of operand n see an element, those that go down or (goes_down is false) the others? */
-template <int n, bool goes_down> OG_FN bool og_sees(const og_args &a, const og_offsets &at)
+template <int n, bool goes_down> OG_FN bool og_sees_with(const og_args &a, const og_offsets &at)
 {
     if constexpr (og_operand<n>::motion == OG_SEEN)
         return og_are_within<n, goes_down>(a, at, og_windows_of<n>());
@@ -279,7 +279,7 @@ OG_FN void og_view_vectors(const og_args &a, const og_offsets &first, int wide, 
         og_move_flat(a, bit / cells::vectors * OG_SIDE_TAPS, at, og_layer_places());
         if constexpr (OG_SIDE_WINDOW >= 0)
             at.o[OG_SIDE_WINDOW] += cell - OG_PHASE;
-        const bool sees = wide > 0 && cell <= last && og_sees<n, false>(a, at);
+        const bool sees = wide > 0 && cell <= last && og_sees_with<n, false>(a, at);
         words[bit / 32] |= (uint32_t)sees << bit % 32;
     }
 #pragma unroll
@@ -360,7 +360,7 @@ OG_FN void og_see_lines(const og_args &a, const og_offsets &first, bool is_there
                         const og_view &view, og_loads<n> (&x)[og_cells<OG_ACROSS>::count])
 {
     enum { vectors = og_cells<OG_ACROSS>::vectors };
-    const bool sees = is_there && og_sees<n, true>(a, first);
+    const bool sees = is_there && og_sees_with<n, true>(a, first);
 #pragma unroll
     for (int bit = 0; bit < OG_BITS; bit++) {
         og_offsets at = first;
