@@ -571,6 +571,9 @@ static void test_windows_compile(void **state)
         {"adaptive_avg_pool2d(x, (7, 9))", "2x3x40x50"},
         {"adaptive_max_pool1d(x, 3)", "4x5000"},
         {"sum(unfold(x, 0, 5, 2), -1)", "40x50"},
+        {"max_pool1d(x, 8, 1, 4, 3)", "12288x65536"}, /* by vectors, as those that follow */
+        {"max_pool2d(x, 4, 1, 1)", "2048x512x512"},
+        {"avg_pool3d(x, 3, 2, 1)", "512x128x128x256"},
         {"glu(x)", "4x500"},
         {"softmax(narrow(x, 1, 3, 400), 1)", "40x500"},
     };
@@ -589,6 +592,8 @@ static void test_windows_compile(void **state)
                 snprintf(shapes, sizeof shapes, "%s%s", cases[c].shape, dtypes[d]);
                 add_kernel(&u, cases[c].formula, shapes);
             }
+        add_kernel(&u, "conv2d(x, w, groups=128)", "32x128x128x256 128x1x3x7");
+        add_kernel(&u, "conv2d(x, w, padding=3, groups=128)", "32x128x128x256 128x1x7x7");
         compile_unit(&u);
     }
     end_units();

@@ -17,6 +17,7 @@ enum {
     MOST_TALL_TAPS = 160,  /* taps of all of them */
     VECTOR = 4,            /* elements, and columns side by side */
     MOST_BLOCK_TALL = 4,   /* windows of each of these, ... */
+    MANY_CELLS = 32,       /* of a layer: leave room for the sums of one window less */
     MOST_BLOCK_TAPS = 640, /* ... and taps of all */
     MOST_BLOCK_APART = 2,  /* the same of windows that share nothing */
     MOST_BLOCK_APART_TAPS = 128,
@@ -220,6 +221,14 @@ static int32_t count_layers(const columns *c, int32_t tall)
     return count;
 }
 
+/* Cells of a layer that a thread with c->across columns reads. */
+static int64_t count_cells(const columns *c)
+{
+    const int64_t reach =
+        c->phase + (c->across - 1) * c->side_step + (c->side_taps - 1) * c->side_reach + 1;
+    return c->flat / c->side_taps * og_divide_up(reach, VECTOR) * VECTOR;
+}
+
 /* Taps of all windows of a thread, at most. */
 static int64_t most_column_taps(const columns *c)
 {
@@ -232,7 +241,7 @@ static int64_t most_column_taps(const columns *c)
 static int64_t most_windows(const columns *c)
 {
     if (c->across > 1)
-        return c->depth < 0 ? MOST_BLOCK_APART : MOST_BLOCK_TALL;
+        return c->depth < 0 ? MOST_BLOCK_APART : MOST_BLOCK_TALL - (count_cells(c) > MANY_CELLS);
     return c->depth < 0 ? MOST_APART : MOST_TALL;
 }
 
@@ -313,14 +322,6 @@ static bool sees_vectors(const og_cuda_emitter *e, columns *c)
     return c->side_window >= 0 || ends_with_vector(&e->plan->buffers[image->buffer]);
 }
 
-/* Cells of a line that a thread with c->across columns reads. */
-static int64_t count_cells(const columns *c)
-{
-    const int64_t reach =
-        c->phase + (c->across - 1) * c->side_step + (c->side_taps - 1) * c->side_reach + 1;
-    return og_divide_up(reach, VECTOR) * VECTOR;
-}
-
 /* Are lines read by vectors, and is that worth it? c->tall is not chosen yet. */
 static bool find_side(const og_cuda_emitter *e, columns *c)
 {
@@ -348,8 +349,8 @@ static bool find_side(const og_cuda_emitter *e, columns *c)
             return false;
     c->phase = (image->offset % VECTOR + VECTOR) % VECTOR;
     c->across = VECTOR;
-    const int64_t vectors = count_cells(c) / VECTOR;
-    return vectors < step * (2 * c->side_taps - 1) && vectors * (c->flat / c->side_taps) <= 64 &&
+    const int64_t vectors = count_cells(c) / VECTOR, lines = c->flat / c->side_taps;
+    return vectors < lines * step * (2 * c->side_taps - 1) && vectors <= 64 &&
            og_divide_up(width, 32 * VECTOR) * (32 * VECTOR) * 10 <= width * 11 &&
            sees_vectors(e, c);
 }
@@ -566,8 +567,7 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
  * and the weights. */
 static int64_t count_values(const columns *c)
 {
-    return c->flat / c->side_taps * count_cells(c) + (int64_t)c->tall * c->across +
-           (int64_t)c->deep * c->flat;
+    return count_cells(c) + (int64_t)c->tall * c->across + (int64_t)c->deep * c->flat;
 }
 
 /* Blocks that a multiprocessor should hold: 4 leave 64 registers a thread, 2 leave 128. On an H200
