@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_convolution.c - convolutions at random, and their gradients, on the CPU: right by the
+ * test_convolution.c - convolutions and poolings at random, and their gradients, on the CPU: right by the
  * float64 interpreter of plans, the same bits at every level and for any number of threads, and
  * nothing outside of a tensor is touched.
  */
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_TENSORS = 4, ROUNDS = 80 };
+enum { MOST_TENSORS = 4, ROUNDS = 120 };
 
 typedef struct {
     int rank;
@@ -85,7 +85,7 @@ static void draw(convolution *c, test_random *random)
     c->dtype = (og_dtype)test_random_below(random, 4);
 }
 
-/* One channel a filter, lines long and short, near and far taps: see cpu_window_sum.c. */
+/* One channel a filter, lines long and short, near and far taps: see cpu_window_fold.c. */
 static void draw_alone(convolution *c, test_random *random)
 {
     int64_t channels = 1 + (int64_t)test_random_below(random, 4);
@@ -103,6 +103,29 @@ static void draw_alone(convolution *c, test_random *random)
              1 + (int)test_random_below(random, 2), (int)test_random_below(random, (int)across),
              (int)test_random_below(random, (int)(along * dilation)), (int)dilation, (int)channels);
     c->count = 3;
+    c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
+}
+
+/* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside, or
+ * are parts of several lengths. */
+static void draw_pooling(convolution *c, test_random *random)
+{
+    static const char *const names[] = {"max", "avg", "adaptive_max", "adaptive_avg"};
+    const size_t kind = test_random_below(random, TEST_COUNT(names));
+    const int taps = 1 + (int)test_random_below(random, 9);
+    const int64_t width =
+        taps + (int64_t)test_random_below(random, test_random_below(random, 8) ? 60 : 3000);
+    c->tensors[0] = (guarded){.rank = 3, .shape = {3, 9 + (int64_t)test_random_below(random, 9)}};
+    c->tensors[0].shape[2] = width;
+    if (kind >= 2)
+        snprintf(c->text, sizeof c->text, "%s_pool2d(x, (%d, %d))", names[kind],
+                 1 + (int)test_random_below(random, 6), 1 + (int)test_random_below(random, 20));
+    else
+        snprintf(c->text, sizeof c->text, "%s_pool2d(x, (%d, %d), (%d, %d), (1, %d))", names[kind],
+                 2 + (int)test_random_below(random, 7), taps, 1 + (int)test_random_below(random, 3),
+                 1 + (int)test_random_below(random, 9),
+                 (int)test_random_below(random, (uint64_t)(taps / 2 + 1)));
+    c->count = 1;
     c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
 }
 
@@ -200,21 +223,24 @@ static void test_convolutions(void **state)
         ogive_formula *formula, *gradient;
         if (i % 4 == 3)
             draw_alone(&c, &random);
+        else if (i % 4 == 2)
+            draw_pooling(&c, &random);
         else
             draw(&c, &random);
         TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
         for (size_t t = 0; t < c.count; t++)
             make(&c.tensors[t], c.dtype, &random);
         check_levels(&c, formula);
-        TEST_OK(ogive_formula_gradient(formula, names, 3, &gradient, &error), error);
+        TEST_OK(ogive_formula_gradient(formula, names, c.count, &gradient, &error), error);
         const DLTensor *inputs[MOST_TENSORS];
         for (size_t t = 0; t < c.count; t++)
             inputs[t] = &c.tensors[t].tensor.tensor;
         ogive_plan *plan;
         TEST_OK(ogive_plan_create(formula, inputs, c.count, NULL, 0, NULL, &plan, &error), error);
         const DLTensor *result = ogive_plan_result(plan, 0);
-        c.tensors[3] = (guarded){.rank = result->ndim};
-        memcpy(c.tensors[3].shape, result->shape, (size_t)result->ndim * sizeof *result->shape);
+        guarded *change = &c.tensors[c.count];
+        *change = (guarded){.rank = result->ndim};
+        memcpy(change->shape, result->shape, (size_t)result->ndim * sizeof *result->shape);
         make(&c.tensors[c.count++], c.dtype, &random);
         check_levels(&c, gradient);
         for (size_t t = 0; t < c.count; t++)

@@ -44,6 +44,8 @@ typedef struct {
     /* acc[width] (+)= `steps` blocks of width, one after the other. */
     void (*columns)(void *acc, const void *x, int64_t stride, int64_t steps, int64_t width,
                     bool first);
+    /* dst[i] = x[0][i] (+) x[1][i] (+) ..., one after the other; at least a vector of them. */
+    void (*taps)(void *dst, const void *const *x, int64_t taps, int64_t n);
 } og_cpu_fold;
 
 typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_kind;
@@ -58,8 +60,10 @@ typedef struct {
     /* Each of count elements, times times. */
     void (*repeat)(void *dst, const void *x, int64_t count, int64_t times);
     og_cpu_fold fold[OG_CPU_FOLDS];
-    /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ..., one after the other; w NULL: x[0][i] + .... */
-    void (*sum_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
+    /* dst[a * pitch + i] = x[i * step + a], for a < arrays and i < n. */
+    void (*deal)(void *dst, int64_t pitch, const void *x, int64_t step, int64_t arrays, int64_t n);
+    /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ...: the same of products. */
+    void (*weigh_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
     /* dst = exp(x - u(m)), blocks. */
     void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
     /* lanes[OG_LANES] = exp(x - u(*m)) of a chunk, as lanes above; the terms go to

@@ -236,7 +236,7 @@ static void cut_rows(const og_cpu_state *state, og_cpu_kernel *k, const og_kerne
 /* Are there no blocks between its steps? Then a piece can be a whole run. */
 static bool has_no_blocks(const og_cpu_program *program)
 {
-    return program->only_loads || program->window_sum.is;
+    return program->only_loads || program->window_fold.is;
 }
 
 /* Steps along outer of a piece: divides a run, so that no piece crosses its end. */

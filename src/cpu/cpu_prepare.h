@@ -128,11 +128,13 @@ typedef struct {
     size_t partials;     /* offset in the tile's memory */
 } og_cpu_reduction;
 
-/* cpu_window_sum.c: the sum of what an access sees, or of that times another. */
+/* cpu_window_fold.c: the reduction of what an access sees, or of that times another. */
 typedef struct {
-    bool is;
-    int32_t x, w; /* accesses; w -1: none */
-} og_cpu_window_sum;
+    bool is, own;     /* own: x is of the type computed in */
+    int32_t x, w;     /* accesses; w -1: none */
+    int32_t moving;   /* the window of x that moves along inner, or -1 */
+    og_cpu_load load; /* of x */
+} og_cpu_window_fold;
 
 typedef struct {
     og_cpu_step *steps;
@@ -151,9 +153,9 @@ typedef struct {
     int32_t sliced; /* pointwise: a step between whose slices late memory is fetched, or -1 */
     int32_t late[OG_CPU_LATE]; /* contiguous accesses that only later steps touch */
     int32_t late_count;
-    bool only_loads;              /* no steps: reductions read memory themselves */
-    og_cpu_window_sum window_sum; /* columns: takes the place of steps and reductions */
-    int64_t outer_step;           /* columns: steps along outer of a piece */
+    bool only_loads;                /* no steps: reductions read memory themselves */
+    og_cpu_window_fold window_fold; /* columns: takes the place of steps and reductions */
+    int64_t outer_step;             /* columns: steps along outer of a piece */
 } og_cpu_program;
 
 typedef struct {
@@ -258,8 +260,8 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
 
-/* cpu_window_sum.c: sets program->window_sum, if it is one. */
-void og_cpu_find_window_sum(og_cpu_program *program);
+/* cpu_window_fold.c: sets program->window_fold, if it is one. */
+void og_cpu_find_window_fold(og_cpu_program *program);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

@@ -279,7 +279,7 @@ static ogive_status compile_program(og_cpu_compiler *c, const og_instr *instrs, 
     if (geometry->layout == OG_CPU_POINTWISE)
         OG_TRY(find_late(c));
     if (geometry->layout == OG_CPU_COLUMNS && pass)
-        og_cpu_find_window_sum(c->program);
+        og_cpu_find_window_fold(c->program);
     c->geometry = geometry;
     *out = c->program;
     return OGIVE_OK;

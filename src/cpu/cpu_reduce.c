@@ -269,10 +269,10 @@ void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og
     }
 }
 
-void og_cpu_run_window_sum(og_cpu_worker *w, const og_cpu_program *program,
+void og_cpu_run_window_fold(og_cpu_worker *w, const og_cpu_program *program,
                            const og_cpu_piece *piece)
 {
-    og_cpu_sum_windows(w, program, piece, level_of(w, &program->reductions[0], 0));
+    og_cpu_fold_windows(w, program, piece, level_of(w, &program->reductions[0], 0));
 }
 
 void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,

@@ -232,8 +232,8 @@ static void run_runs(og_cpu_worker *w, const og_cpu_pass *pass, og_cpu_piece pie
         for (int64_t at = 0; at < steps; at += program->outer_step) {
             piece.outer = begin + run + at;
             piece.outer_count = og_min(program->outer_step, steps - at);
-            if (program->window_sum.is) {
-                og_cpu_run_window_sum(w, program, &piece);
+            if (program->window_fold.is) {
+                og_cpu_run_window_fold(w, program, &piece);
                 continue;
             }
             move_stages(w, program, stages, at * piece.inner_count);

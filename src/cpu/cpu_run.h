@@ -39,9 +39,9 @@ char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const o
 void og_cpu_see(const og_cpu_worker *w, const og_cpu_access *access, const og_cpu_step *step,
                 const og_cpu_piece *piece);
 
-/* cpu_window_sum.c: the sums of a run, which the piece is, for all its columns. */
-void og_cpu_sum_windows(const og_cpu_worker *w, const og_cpu_program *program,
-                        const og_cpu_piece *piece, char *sums);
+/* cpu_window_fold.c: the reduction of a run, which the piece is, for all its columns. */
+void og_cpu_fold_windows(const og_cpu_worker *w, const og_cpu_program *program,
+                         const og_cpu_piece *piece, char *to);
 
 og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
 /* All elements of a piece; stages and kept terms are where they should be. */
@@ -65,8 +65,8 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
 void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og_cpu_piece *piece,
                        int64_t step);
 /* Both, of a whole run: og_cpu_run_program() and og_cpu_reduce_run(). */
-void og_cpu_run_window_sum(og_cpu_worker *w, const og_cpu_program *program,
-                           const og_cpu_piece *piece);
+void og_cpu_run_window_fold(og_cpu_worker *w, const og_cpu_program *program,
+                            const og_cpu_piece *piece);
 /* The run whose first step is `step` of the part has `steps` steps; last: of the part. */
 void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,
                     int64_t part, int64_t step, int64_t steps, int64_t width, bool last);
