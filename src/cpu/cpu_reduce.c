@@ -270,7 +270,7 @@ void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og
 }
 
 void og_cpu_run_window_fold(og_cpu_worker *w, const og_cpu_program *program,
-                           const og_cpu_piece *piece)
+                            const og_cpu_piece *piece)
 {
     og_cpu_fold_windows(w, program, piece, level_of(w, &program->reductions[0], 0));
 }
