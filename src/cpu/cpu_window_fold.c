@@ -103,6 +103,8 @@ static bool has_room(const og_cpu_access *x, const og_cpu_axis *outer, int64_t s
                      int64_t span, size_t bytes)
 {
     const int64_t taps = og_min(count_of(outer), OG_RUN);
+    if (!taps) /* a part of nothing */
+        return false;
     const int64_t rows = og_min(taps, taps / count_along(x, outer, span) + 2);
     const int64_t arrays = plain ? og_min(step, span + 1) : count_places(outer);
     const int64_t extra = plain ? span / step : 0;
