@@ -63,6 +63,12 @@ static const plan_case cases[] = {
     {"sum(x)", "1", 1},
     {"sum(x, 1)", "4x0", 1},
     {"x + s", "0x5 1", 1},
+    /* a window that sees all there is: a reduction over x's own dims */
+    {"adaptive_avg_pool2d(gelu(x), 1)", "2x3x4x5", 1},
+    {"x * sigmoid(adaptive_max_pool1d(x, 1))", "2x3x5", 1},
+    {"avg_pool3d(x, (2, 3, 4))", "3x2x3x4", 1},
+    {"sum(unfold(x, 0, 4, 1), -1)", "4x5", 1},
+    {"avg_pool1d(x, 5, padding=1)", "3x5", 1}, /* it does not */
     /* types */
     {"x * y", "4h 4b", 1},
     {"float16(x) + 1", "4", 1},
@@ -115,6 +121,8 @@ static const plan_case cases[] = {
     {"d(x w b) layer_norm(x, 5, w, b)", "4x5 5 5 4x5", 2},
     {"d(x) rms_norm(x, 5, w)", "4x5 5 4x5", 1},
     {"d(x) amax(x, 1)", "4x5 4", 1},
+    {"d(x) adaptive_max_pool2d(x, 1)", "2x3x4x5 2x3x1x1", 1},
+    {"d(x) x * sigmoid(adaptive_avg_pool2d(x, 1))", "2x3x4x5 2x3x4x5", 1},
     {"d(x) var(x)", "4x5 -", 1},
     {"d(x y) float16(x) * y", "4x5 4x5h 4x5h", 1},
     {"d(y) y0 = y; x", "4 5 5", 1},
@@ -253,10 +261,20 @@ static void test_order_follows_memory(void **state)
     static const struct {
         const char *formula, *shapes;
         og_order order;
-    } orders[] = {{"sum(x, 1)", "4x5", OG_ROWS},        {"sum(x, 0)", "4x5", OG_COLUMNS},
-                  {"sum(x, 1)", "4x5t", OG_COLUMNS},    {"sum(x, 0)", "4x5t", OG_ROWS},
-                  {"sum(x, 1)", "4x5x6", OG_COLUMNS},   {"sum(x, (0, 2))", "4x5x6", OG_ROWS},
-                  {"sum(s * x, 1)", "4x1 4x5", OG_ROWS}};
+    } orders[] = {{"sum(x, 1)", "4x5", OG_ROWS},
+                  {"sum(x, 0)", "4x5", OG_COLUMNS},
+                  {"sum(x, 1)", "4x5t", OG_COLUMNS},
+                  {"sum(x, 0)", "4x5t", OG_ROWS},
+                  {"sum(x, 1)", "4x5x6", OG_COLUMNS},
+                  {"sum(x, (0, 2))", "4x5x6", OG_ROWS},
+                  {"sum(s * x, 1)", "4x1 4x5", OG_ROWS},
+                  {"adaptive_avg_pool2d(x, 1)", "2x3x4x5", OG_ROWS},
+                  {"adaptive_max_pool2d(x, 1)", "2x3x4x5", OG_ROWS},
+                  {"avg_pool1d(x, 5)", "3x5", OG_ROWS},
+                  {"max_pool3d(x, 2)", "3x2x2x2", OG_ROWS},
+                  {"d(x) adaptive_max_pool1d(x, 1)", "3x5 3x1", OG_ROWS},
+                  {"adaptive_avg_pool2d(x, (1, 2))", "2x3x4x6", OG_COLUMNS},
+                  {"avg_pool1d(x, 5, padding=1)", "3x5", OG_COLUMNS}};
     for (size_t c = 0; c < TEST_COUNT(orders); c++) {
         og_graph graph;
         og_plan plan;

@@ -30,7 +30,7 @@
  *   OG_COLUMNS  Runs of OG_RUN elements, one after the other; the runs' sums are
  *               a row again, summed the same way.
  *   A kernel that reads through windows has order OG_COLUMNS, wherever its tensors lie, and its
- *   reduced dims are in the formula's order.
+ *   reduced dims are in the formula's order. (One window that sees all is none: plan_whole.c.)
  *   A kernel with a product has order OG_ROWS and rows of one dim, but chunks of
  *   OG_RUN elements: each meets in the tree, and the chunks' sums are a row again,
  *   summed in OG_ROWS order with chunks of OG_CHUNK. This goes for all its reductions,

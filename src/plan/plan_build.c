@@ -226,8 +226,9 @@ static bool row_mapping(const og_draft *draft, const og_typed *type, og_mapping 
             fit_row(draft, type, draft->rank - type->rank, true, mapping));
 }
 
-/* The mapping of a root that is stored once per element of draft. A product may be
- * stored with dims of 1 added or dropped (a vector's gradient). */
+/* The mapping of a root that is stored once per element of draft. With a product or a reduction it
+ * may be stored with dims of 1 added or dropped (a vector's gradient, or that of a maximum over a
+ * whole image). */
 static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapping *mapping)
 {
     *mapping = og_identity_mapping(type);
@@ -243,7 +244,7 @@ static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapp
             return false;
         mapping->at[to] = (int8_t)d++;
     }
-    return d == draft->rank && draft->product_count;
+    return d == draft->rank && (draft->product_count || draft->reduction_count);
 }
 
 static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)

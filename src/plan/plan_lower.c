@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * plan_lower.c - nodes that shapes make nodes of another kind: convolutions a channel at a time
- * (plan_depthwise.c), and the sizes of parts that are not all of one size. The planner sees what
- * they became.
+ * (plan_depthwise.c), windows that see all there is (plan_whole.c), and the sizes of parts that are
+ * not all of one size. The planner sees what they became.
  */
 #include "plan/planner.h"
 
@@ -84,14 +84,24 @@ static void renumber(const int32_t *now, int32_t *values, int32_t count)
         values[i] = now[values[i]];
 }
 
+/* Does node see its argument through windows, which may see all of it? */
+static bool slides(const og_graph *graph, int32_t node)
+{
+    return graph->nodes[node].sliding.rank > 0 && !og_op_convolves(graph->nodes[node].op);
+}
+
 ogive_status og_lower(og_planner *b)
 {
     const og_graph *graph = b->graph;
-    int32_t found = 0;
-    for (int32_t n = 0; n < graph->node_count; n++)
+    int32_t found = 0, sliding = 0;
+    for (int32_t n = 0; n < graph->node_count; n++) {
         found += og_is_depthwise(graph, b->types, n) || is_uneven(graph, b->types, n);
-    if (!found)
+        sliding += slides(graph, n);
+    }
+    if (!found && !sliding)
         return OGIVE_OK;
+    uint8_t *whole;
+    OG_TRY(og_find_whole(b, &b->scratch, &whole));
     size_t count = (size_t)graph->node_count + (size_t)found * (MOST_NODES - 1);
     og_lowered to = {OG_ARENA_NEW(&b->scratch, og_node, count),
                      OG_ARENA_NEW(&b->scratch, og_typed, count), 0};
@@ -105,7 +115,7 @@ ogive_status og_lower(og_planner *b)
             add_part_size(graph, b->types, n, now[of->args[0]], &to);
         } else if (og_is_depthwise(graph, b->types, n)) {
             og_add_depthwise(graph, b->types, n, now[of->args[0]], now[of->args[1]], &to);
-        } else {
+        } else if (!og_add_whole(graph, b->types, whole, n, now, &to)) {
             to.nodes[to.count] = *of;
             renumber(now, to.nodes[to.count].args, of->arg_count);
             to.types[to.count++] = b->types[n];

@@ -224,6 +224,13 @@ bool og_is_depthwise(const og_graph *graph, const og_typed *types, int32_t node)
 void og_add_depthwise(const og_graph *graph, const og_typed *types, int32_t node, int32_t x,
                       int32_t w, og_lowered *to);
 
+/* plan_whole.c: for every node whether it has windows that see all there is, for og_add_whole(). */
+ogive_status og_find_whole(const og_planner *b, og_arena *scratch, uint8_t **out);
+/* Adds what becomes of node if it is such windows, or reads them; false: it stays as it is. now: the
+ * new numbers of nodes before. */
+bool og_add_whole(const og_graph *graph, const og_typed *types, const uint8_t *whole, int32_t node,
+                  const int32_t *now, og_lowered *to);
+
 /* plan_convolution.c: into how many kernels a product is cut. */
 int64_t og_count_phases(const og_planner *b, int32_t node);
 /* Is the weight copied first, so that k, (n, t) of an x, is one dim of it? */

@@ -278,6 +278,23 @@ def test_convolutions_on_a_gpu(tail, shapes, taken, monkeypatch):
             assert min(analysis.estimates[node]) > 0
 
 
+def test_pooling_of_all_on_a_gpu(monkeypatch):
+    """L2-67: a pooling that sees all takes the time of a mean, so that all of it is a formula."""
+    tensors = [((128, 8, 256, 256), FLOAT, False), ((64, 8, 3, 3), FLOAT, False), ((64,), FLOAT, False)]
+
+    def seconds(pool):
+        analysis = regions_of(lambda x, w, b: pool(F.gelu(F.conv2d(x, w, b))), *tensors,
+                              monkeypatch=monkeypatch)
+        assert [region.text.count("conv2d") for region in analysis.regions] == [1]
+        return analysis.estimates[analysis.regions[0].nodes[-1]]
+
+    mean = seconds(lambda z: z.mean((2, 3), keepdim=True))
+    assert seconds(lambda z: F.adaptive_avg_pool2d(z, 1)) == mean
+    for pool in F.avg_pool2d, F.max_pool2d:  # PyTorch's kernels for windows
+        whole = seconds(lambda z, pool=pool: pool(z, 254))
+        assert whole.ours == mean.ours < whole.theirs
+
+
 def test_what_is_left_on_a_gpu(monkeypatch):
     """Half types, GPUs and memory formats that nothing was measured of; gradients by the weight."""
     shapes = [(128, 64, 128, 128), (128, 64, 3, 3)]

@@ -121,6 +121,35 @@ def test_parts(device, cut, kind, dtype, seed):
             kind == "max")
 
 
+@pytest.mark.parametrize("shape", [(3, 70), (2, 3, 9), (2, 3, 9, 8), (2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_all_at_once(kind, shape, device):
+    """One window that sees all is a mean, or a maximum, with its bits; PyTorch's within rounding."""
+    dims = max(1, len(shape) - 2)
+    over, places = tuple(range(-dims, 0)), shape[-dims:]
+    for dtype in DTYPES:
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(dims)).to(device, dtype)
+        for last in False, True:
+            if last and len(shape) < 4:
+                continue
+            if last:
+                x = x.to(memory_format={4: torch.channels_last, 5: torch.channels_last_3d}[len(shape)])
+            want = (ot.mean if kind == "avg" else ot.amax)(x, over, keepdim=True)
+            assert torch.equal(getattr(ot, f"adaptive_{kind}_pool{dims}d")(x, 1), want)
+            assert torch.equal(getattr(ot, f"{kind}_pool{dims}d")(x, places), want)
+        if dtype not in (torch.float32, torch.float64):  # PyTorch's CPU lacks some of halves
+            continue
+        for name, size in (f"adaptive_{kind}_pool{dims}d", 1), (f"{kind}_pool{dims}d", places):
+            compare(lambda t: getattr(ot, name)(t, size), lambda t: getattr(F, name)(t, size), x,
+                    kind == "max")
+    x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+
+    def twice(t):
+        return t * getattr(ot, f"adaptive_{kind}_pool{dims}d")(t * t, 1)
+
+    assert torch.autograd.gradcheck(twice, x) and torch.autograd.gradgradcheck(twice, x)
+
+
 def test_no_parts(device):
     """PyTorch gives something empty, but has no gradient of it."""
     x = torch.randn(2, 3, 5, 4, device=device, requires_grad=True)

@@ -215,6 +215,19 @@ def _windows(name: str, node: Node) -> _Windows:
     return made._replace(phases=strides) if form == _PHASES else made
 
 
+def _sees_all(name: str, node: Node) -> bool:
+    """Whether node is a pooling with one window, which sees all of the dims it pools: it is planned as a
+    reduction over these."""
+    if _groups().get(name) != "pooling":
+        return False
+    given, dims = arguments_of(name, node), int(name[-2])
+    if any(size != 1 for size in _shape(value_of(node))[-dims:]):
+        return False
+    return "kernel_size" not in given or (
+        _each(given["kernel_size"], dims) == list(_shape(value_of(given["input"]))[-dims:])
+        and not any(_each(given.get("padding", 0), dims)))
+
+
 def _tensors_of(node: Node, parts: Sequence[Any]) -> list[Tensor]:
     nodes = dict.fromkeys(part for part in parts if isinstance(part, Node))
     return [value for each in nodes if isinstance(value := value_of(each), Tensor)]
@@ -239,8 +252,12 @@ def estimate_call(name: str, node: Node, parts: Sequence[Any]) -> Estimate:
     product = _factors(name, node, parts)
     dtype = result.dtype if product else _dtype([*tensors, result])
     operations = _seen(product, result) if product else _operations(name, node)
-    work = (kind, dtype, _bytes([*tensors, result]), operations, False, product)
-    return Estimate(_ask(machine, _OGIVE, *work), _ask(machine, _PYTORCH, *work))
+    moved = _bytes([*tensors, result])
+    work = (kind, dtype, moved, operations, False, product)
+    theirs = ours = (_ROWS, dtype, moved, 0.0, False, None) if _sees_all(name, node) else work
+    if kind == _WINDOWS and not name.startswith("adaptive_avg"):  # of which PyTorch makes a mean, too
+        theirs = work
+    return Estimate(_ask(machine, _OGIVE, *ours), _ask(machine, _PYTORCH, *theirs))
 
 
 def _factors(name: str, node: Node, parts: Sequence[Any]) -> _Product | _Windows | None:
@@ -311,7 +328,7 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
     counted: set[Node] = set()
     for node in nodes:
         found = _factors(names[node], node, parts[node])
-        if found is not None:
+        if found is not None and not _sees_all(names[node], node):
             behind = [each for each in _behind(node, inside, parts) if each not in counted] if (
                 names[node] in CONVOLUTIONS) else []
             counted.update(behind)
