@@ -413,7 +413,8 @@ typedef struct {
     int32_t lead;      /* the input by whose strides the dims are ordered; -1: a value, or none */
     int32_t reduced;   /* dims that are summed over, neighbours made one */
     int64_t extent[8]; /* theirs; the last is the fastest */
-    int32_t exponentials; /* 1: of exponentials (softmax), each chunk or run by its own maximum */
+    int32_t exponentials; /* 1: of exponentials (softmax), each chunk or run by its own maximum,
+                             or of squares (a long row's variance), each chunk by its own mean */
     int32_t products;
     int64_t k; /* that its products sum over, in blocks of 256 and groups of 4096; -1: windows */
 } ogive_sums;

@@ -413,6 +413,43 @@ static reference_value reduce_sumexp(og_type type, og_order order, const referen
     return settle(terms, 1, held_in(type));
 }
 
+/* Sum of (x - m)^2, m the mean. Roundings of sums of a lane, of whose squares the first element may
+ * make 33 times as many as there are; and what a chunk's mean and the row's may be wrong by. */
+static reference_value reduce_sqdev(og_type type, og_order order, const reference_value *x,
+                                    int64_t n)
+{
+    const double u = unit_roundoff(type), levels = levels_of(order, n);
+    long double sum = 0, squares = 0, bound = 0, chunks = 0, mean;
+    double most = 0, wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isinf(x[i].value))
+            return exactly(NAN);
+        sum += x[i].value;
+        most = fmax(most, fabs(x[i].value) + x[i].bound);
+        wrong = fmax(wrong, x[i].bound);
+    }
+    mean = sum / (long double)n;
+    for (int64_t from = 0; from < n; from += OG_CHUNK) {
+        int64_t end = from + OG_CHUNK < n ? from + OG_CHUNK : n;
+        long double part = 0;
+        for (int64_t i = from; i < end; i++) {
+            long double d = x[i].value - mean;
+            part += x[i].value;
+            squares += d * d;
+            bound += 2 * wrong * (2 * fabsl(d) + 2 * wrong);
+        }
+        chunks += (long double)(end - from) * fabsl(part / (long double)(end - from) - mean);
+    }
+    if (squares * 34 >= (long double)formats[held_in(type)].overflow ||
+        most * (double)n >= formats[held_in(type)].overflow)
+        return undecided;
+    const double off = (levels + 4) * 1.0001 * u * most; /* of a mean */
+    bound +=
+        34 * (levels + 8) * 1.0001 * u * squares + 4 * off * chunks + 8 * (double)n * off * off;
+    bound += (double)n * ldexp(1, formats[held_in(type)].least_exponent);
+    return settle((reference_value){(double)squares, (double)bound}, 1, held_in(type));
+}
+
 static reference_value compute_reduction(const og_reduce *reduce, og_order order,
                                          const reference_value *x, int64_t n)
 {
@@ -429,6 +466,8 @@ static reference_value compute_reduction(const og_reduce *reduce, og_order order
         return reduce_extreme(1, x, n);
     case OG_OP_amin:
         return reduce_extreme(-1, x, n);
+    case OG_OP_sqdev:
+        return reduce_sqdev(reduce->type, order, x, n);
     default:
         assert(reduce->op == OG_OP_sumexp);
         return reduce_sumexp(reduce->type, order, x, n);

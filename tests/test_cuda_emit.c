@@ -86,6 +86,7 @@ static void test_golden_sources(void **state)
         {"cuda/rows_kept.cu", "softmax(x, 1)", "400x1024"},
         {"cuda/rows_shared.cu", "softmax(x + y, 1)", "400x16384b 400x16384b"},
         {"cuda/rows_split.cu", "logsumexp(x, 1)", "40x50000"},
+        {"cuda/rows_squares.cu", "layer_norm(x, 140000)", "40x140000b"},
         {"cuda/columns.cu", "sum(sigmoid(x), 1)", "30x40x50"},
         {"cuda/columns_split.cu", "softmax(x, 0)", "50000x40"},
         {"cuda/windows.cu", "max_pool2d(x, 3, 2, 1)", "2x30x40x50"},
@@ -150,6 +151,9 @@ static void test_bodies(void **state)
         {"softmax(x, 1)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
         {"softmax(x, 1)", "4096x65540", "rows, a block a chunk", 3},
         {"softmax(x, 1)", "4096x114688b", "rows, a block a row, kept in shared memory", 1},
+        {"layer_norm(x, 65536)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
+        {"layer_norm(x, 65540)", "4096x65540", "rows, a block a chunk", 3},
+        {"var(x, 1)", "4096x65540", "rows, a block a chunk", 2},
         {"sum(x, 0)", "40x50", "columns", 1},
         {"sum(x, 0)", "4096x50", "columns", 1},
         {"sum(x, 0)", "4097x50", "columns, a block a tile", 2},
@@ -605,8 +609,9 @@ static void test_bodies_compile(void **state)
     (void)state;
     static const char *const formulas[] = {"softmax(x, %d)", "var(x, %d)",
                                            "exp(x), sum(x, %d), amax(x * 2, %d), amin(x, %d)"};
-    static const char *const shapes[] = {"90x3",    "90x64",   "90x1000",   "90x4096", "90x9999",
-                                         "9x16384", "9x50000", "900x65536", "9000x7",  "600x600"};
+    static const char *const shapes[] = {"90x3",     "90x64",   "90x1000", "90x4096",
+                                         "90x9999",  "9x16384", "9x50000", "900x65536",
+                                         "9x200000", "9000x7",  "600x600"};
     static const char *const dtypes[] = {"", "h", "d"};
     if (!load_nvrtc())
         skip();
@@ -618,7 +623,7 @@ static void test_bodies_compile(void **state)
             for (size_t s = 0; s < TEST_COUNT(shapes); s++)
                 for (size_t f = 0; f < TEST_COUNT(formulas); f++) {
                     char formula[128], shape[64];
-                    int dim = s < 8;
+                    int dim = s < 9;
                     if (!test_takes(s + f, a))
                         continue;
                     snprintf(shape, sizeof shape, "%s%s", shapes[s], dtypes[d]);
@@ -646,6 +651,11 @@ static void test_big_bodies_compile(void **state)
                  {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096 40x4096"},
                  {"layer_norm(gelu(x) * 0.5 + y, 4096)", "40x4096b 40x4096b"},
                  {"softmax(gelu(x), 1)", "40x1024"},
+                 {"layer_norm(gelu(x) + y, 200000)", "40x200000 40x200000"},
+                 {"layer_norm(x, 200000, w, b)", "40x200000b 200000b 200000b"},
+                 {"var(x, 1), var(y, 1), softmax(x, 1)", "40x200000h 40x200000h"},
+                 {"instance_norm(x)", "2x3x512x512d"},
+                 {"var(x, 1)", "9x200001d"},
                  /* masks and integers, in every body */
                  {"where(m, x, 0) > 0.5", "5000000m 5000000"},
                  {"x * i + j - k", "5000 5000l 5000n 5000c"},

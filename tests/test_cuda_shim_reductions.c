@@ -102,6 +102,47 @@ static void test_reductions(void **unused)
     end_cases("reductions");
 }
 
+/* Variances of rows that are read once for them (sqdev of plan.h): chunks that are whole or not,
+ * the last with less than a lane's element, several of one pass, beside sumexp, rows of several dims;
+ * and what is next to it, rows that are one element too short. */
+static void test_deviations(void **unused)
+{
+    static const struct {
+        const char *text;
+        case_shape shape;
+        og_dtype dtype;
+    } cases[] = {
+        {"var(x, dim=-1)", SHAPE(2, 65537), OG_FLOAT32},
+        {"var(x, dim=-1)", SHAPE(2, 65536), OG_FLOAT32},
+        {"std(x, dim=-1), mean(x, dim=-1)", SHAPE(3, 81920), OG_FLOAT32},
+        {"layer_norm(x, 66000)", SHAPE(2, 66000), OG_FLOAT32},
+        {"layer_norm(x, 140000)", SHAPE(1, 140000), OG_BFLOAT16},
+        {"var_mean(x, dim=-1)", SHAPE(1, 131073), OG_FLOAT16},
+        {"layer_norm(x, 32769)", SHAPE(2, 32769), OG_FLOAT64},
+        {"batch_norm(x, training=true)", SHAPE(40, 2, 1700), OG_FLOAT32},
+        {"instance_norm(x)", SHAPE(1, 2, 70100), OG_FLOAT32},
+        {"group_norm(x, 2)", SHAPE(1, 6, 23000), OG_FLOAT32},
+        {"var(x, dim=-1), var(tanh(x), dim=-1), amax(x, dim=-1)", SHAPE(2, 66001), OG_FLOAT32},
+        {"softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)", SHAPE(2, 66001), OG_FLOAT32},
+        {"d = x - mean(x, -1, true); d, sum(square(d), -1), sum(d * y, -1)", SHAPE(2, 66001),
+         OG_FLOAT32},
+        {"var(x)", SHAPE(600, 15000), OG_FLOAT32}, /* more than 512 chunks */
+    };
+    test_random random = test_random_named("deviations");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        check_formula(cases[i].text, &cases[i].shape, cases[i].dtype, CONTIGUOUS, CONTIGUOUS,
+                      ORDINARY, &random);
+        if (i % 3 == 0 && cases[i].dtype == OG_FLOAT32)
+            check_formula(cases[i].text, &cases[i].shape, cases[i].dtype, CONTIGUOUS, CONTIGUOUS,
+                          SPECIAL, &random);
+        if (i % 4 == 0)
+            check_formula(cases[i].text, &cases[i].shape, cases[i].dtype, STRIDED, CONTIGUOUS,
+                          ORDINARY, &random);
+    }
+    end_cases("deviations");
+}
+
 static void test_norms(void **unused)
 {
     static const int64_t widths[] = {1, 2, 31, 64, 513, 1024, 4096, 16385};
@@ -166,9 +207,9 @@ static void test_after_products(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),           cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_reductions),     cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_after_products),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_deviations),
+        cmocka_unit_test(test_norms),      cmocka_unit_test(test_after_products),
     };
     return CASE_RUN(tests);
 }

@@ -43,6 +43,17 @@ static const plan_case cases[] = {
     {"layer_norm(layer_norm(x, 5), 5)", "4x5", 1},
     {"m = amax(x, 1, keepdim=true); m, x - m", "4x5", 1},
     {"exp(x), sum(x, 1), sum(y, 1)", "4x5 4x5", 1},
+    /* long rows: variances in the pass of the mean, wherever the pattern is found */
+    {"instance_norm(x)", "3x4x65537", 1},
+    {"var(x, 1)", "4x65536", 1},
+    {"layer_norm(x, 140000, w, b)", "4x140000b 140000b 140000b", 1},
+    {"var(x, 1, correction=0)", "4x32769d", 1},
+    {"d = x - mean(x, 1, true); sum(square(d), 1), sum(d * y, 1)", "4x65537 4x65537", 1},
+    {"var(x, 0)", "65537x4", 1}, /* columns */
+    {"d = x - mean(x, 1, true) * 2; sum(d * d, 1)", "4x65537", 1},
+    {"d = x - mean(y, 1, true); sum(d * d, 1)", "4x65537 4x65537", 1},
+    {"d = x - sum(x, 1, true) / 65536; sum(d * d, 1)", "4x65537", 1},
+    {"var(linear(x, w), 1)", "4x3 65537x3", 2},
     /* a reduction that cannot be shared */
     {"mean(amax(x, 2), 1)", "2x3x4", 2},
     {"sum(x, 1) + sum(x, 0)", "4x4", 2},

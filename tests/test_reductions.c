@@ -10,6 +10,7 @@
 #include "api/api.h"
 #include "cpu/cpu_prepare.h"
 #include "math/scalar_f32.h"
+#include "reference.h"
 
 /* ---- the order ----------------------------------------------------------------- */
 
@@ -117,6 +118,38 @@ static float sumexp_of(og_order order, const float *x, int64_t n)
     return result;
 }
 
+/* The sum of squares of a chunk's deviations from its mean, whose sum is s. */
+static float sqdev_of_chunk(const float *x, int64_t n, float s)
+{
+    float lanes[OG_LANES];
+    for (int64_t l = 0; l < OG_LANES && l < n; l++) {
+        float a = 0, b = 0, k = 0;
+        for (int64_t i = l; i < n; i += OG_LANES, k++) {
+            float d = x[i] - x[l];
+            a += d;
+            b += d * d;
+        }
+        float u = a / k, v = b - a * u, e = (x[l] - s / (float)n) + u;
+        lanes[l] = (v < 0 ? 0 : v) + (k * e) * e;
+    }
+    return fold_chunk(add, lanes, n < OG_LANES ? n : OG_LANES);
+}
+
+static float sqdev_of(const float *x, int64_t n)
+{
+    int64_t parts = (n + OG_CHUNK - 1) / OG_CHUNK;
+    float *t = malloc((size_t)parts * sizeof *t), mean = sum_of(OG_ROWS, x, n) / (float)n;
+    for (int64_t p = 0; p < parts; p++) {
+        int64_t left = n - p * OG_CHUNK, count = left < OG_CHUNK ? left : OG_CHUNK;
+        float s = sum_of(OG_ROWS, x + p * OG_CHUNK, count);
+        float e = s / (float)count - mean;
+        t[p] = sqdev_of_chunk(x + p * OG_CHUNK, count, s) + ((float)count * e) * e;
+    }
+    float result = sum_of(OG_ROWS, t, parts);
+    free(t);
+    return result;
+}
+
 /* ---- what functions make of a row ------------------------------------------------- */
 
 /* Results of a row x of n: one, or n (out of the same length). */
@@ -150,6 +183,10 @@ static void compute_mean(og_order order, const float *x, int64_t n, float *out)
 
 static void compute_var(og_order order, const float *x, int64_t n, float *out)
 {
+    if (order == OG_ROWS && n > 65536) { /* plan_deviations.c: 256 KiB */
+        *out = sqdev_of(x, n) / (float)(n - 1);
+        return;
+    }
     float *squares = malloc((size_t)(n + 1) * sizeof *squares);
     float mean = sum_of(order, x, n) / (float)n;
     for (int64_t i = 0; i < n; i++)
@@ -395,12 +432,49 @@ static void check_shape(test_random *random, const reduction_shape *s, values_ki
     free(got);
 }
 
+/* Whether what the library makes of x, rows of n, is within the bounds of the plan's interpreter, and
+ * var's relative error below most. */
+static void check_variance(const float *x, int64_t rows, int64_t n, double most)
+{
+    ogive_formula *formula;
+    ogive_plan *plan;
+    ogive_error error;
+    const DLTensor *inputs[] = {TEST_TENSOR((void *)(uintptr_t)x, test_float32, rows, n)};
+    float *y = malloc((size_t)rows * sizeof *y);
+    const void *data[] = {x};
+    TEST_OK(ogive_formula_create("var(x, 1)", OGIVE_TEXT, &formula, &error), error);
+    TEST_OK(ogive_plan_create(formula, inputs, 1, NULL, 0, NULL, &plan, &error), error);
+    assert_int_equal(plan->plan.kernels[0].pass_count, 1);
+    void *workspace = aligned_alloc(64, (ogive_plan_workspace(plan) + 127) / 64 * 64);
+    TEST_OK(ogive_plan_run(plan, data, (void *const[]){y}, workspace, NULL, &error), error);
+    reference *oracle = reference_run(&plan->plan, data);
+    for (int64_t r = 0; r < rows; r++) {
+        long double sum = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += x[r * n + i];
+        for (int64_t i = 0; i < n; i++) {
+            long double d = x[r * n + i] - sum / (long double)n;
+            squares += d * d;
+        }
+        double want = (double)(squares / (long double)(n - 1)), off = fabs(y[r] / want - 1);
+        if (reference_check(reference_result(oracle, 0, &r), y[r]) != REFERENCE_RIGHT)
+            fail_msg("row %d of %d: %.9g is not what the interpreter allows", (int)r, (int)n, y[r]);
+        if (off > most)
+            fail_msg("row %d of %d: %.9g, want %.9g, off by %.3g", (int)r, (int)n, y[r], want, off);
+    }
+    reference_free(oracle);
+    free(workspace);
+    free(y);
+    ogive_plan_release(plan);
+    ogive_formula_release(formula);
+}
+
 /* ---- the tests --------------------------------------------------------------------------- */
 
 static const int64_t lengths[] = {
     0,    1,    2,     3,     5,     31,    32,    33,    63,    64,    65,    127,  128,
     129,  191,  193,   511,   512,   513,   575,   1023,  1024,  1025,  1537,  4095, 4096,
-    4097, 5000, 16383, 16384, 16385, 16896, 16897, 32767, 32768, 32769, 49153, 70001};
+    4097, 5000, 16383, 16384, 16385, 16896, 16897, 32767, 32768, 32769, 32769, 70001};
 
 static const values_kind kinds[] = {ORDINARY, WIDE, TIES, SPECIALS, INFINITE};
 
@@ -481,12 +555,38 @@ static void test_orders_differ(void **state)
     free(x);
 }
 
+/* Long rows: a mean far away; chunks that are each constant, but not alike; lanes that begin with an
+ * outlier, about which they take squares. */
+static void test_variances(void **state)
+{
+    (void)state;
+    enum { ROWS = 2, N = 70001 };
+    static const double most[] = {4e-7, 1e-6, 1e-5, 4e-7, 2e-6};
+    test_random random = test_random_named("variances");
+    float *x = malloc((size_t)ROWS * N * sizeof *x);
+    for (size_t kind = 0; kind < TEST_COUNT(most); kind++) {
+        for (int64_t i = 0; i < ROWS * N; i++) {
+            int64_t at = i % N % OG_CHUNK, chunk = i % N / OG_CHUNK;
+            double base = kind == 1   ? 1e3
+                          : kind == 2 ? 1e4
+                          : kind == 3 ? 100 * (double)(chunk % 2)
+                          : kind == 4 ? (at < OG_LANES ? 0 : 100)
+                                      : 0;
+            double width = kind < 3 ? 2 : 0.001;
+            x[i] = (float)(base + test_random_range(&random, -width, width));
+        }
+        check_variance(x, ROWS, N, most[kind]);
+    }
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders_differ), cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_rows),          cmocka_unit_test(test_columns),
         cmocka_unit_test(test_middle),        cmocka_unit_test(test_several_dims),
+        cmocka_unit_test(test_variances),
     };
     return TEST_RUN(tests);
 }

@@ -502,7 +502,7 @@ ogive_status ogive_plan_sums(const ogive_plan *plan, size_t index, ogive_sums *s
     *sums = (ogive_sums){.size = sizeof *sums, .lead = -1, .products = kernel->product_count};
     if (kernel->product_count)
         sums->k = og_kernel_convolves(kernel) ? -1 : kernel->products[0].k;
-    sums->exponentials = has_fold(kernel, OG_FOLD_SUMEXP);
+    sums->exponentials = has_fold(kernel, OG_FOLD_SUMEXP) || has_fold(kernel, OG_FOLD_SQDEV);
     if (!sums->exponentials && !has_fold(kernel, OG_FOLD_SUM))
         return OGIVE_OK;
     sums->order = kernel->product_count         ? OGIVE_ORDER_BEHIND

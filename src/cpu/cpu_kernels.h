@@ -73,6 +73,13 @@ typedef struct {
     void (*exp_columns)(void *acc, const void *x, const void *m, int64_t steps, int64_t width);
     /* s *= exp(m - u(greatest)); greatest is one element or a block. */
     void (*exp_scale)(void *s, const void *m, const void *greatest, bool one, int64_t n);
+    /* sqdev of plan.h. lanes[3][OG_LANES]: p, a and b of a chunk's lanes, as n elements more leave
+     * them; first: they are its first. */
+    void (*square_lanes)(void *lanes, const void *x, int64_t n, bool first);
+    /* lanes[OG_LANES] = their results in a chunk of n elements with that sum, as lanes above. */
+    void (*square_settle)(void *lanes, const void *sum, int64_t n);
+    /* t[c] += what the mean of chunk c, whose sum is sums[c], is away from that of the row of n. */
+    void (*square_shift)(void *t, const void *sums, const void *sum, int64_t n);
 } og_cpu_loops;
 
 struct og_cpu_kernels {

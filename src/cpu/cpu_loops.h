@@ -398,6 +398,63 @@ static void L(exp_scale)(void *sums, const void *m, const void *greatest, bool o
     }
 }
 
+static void L(square_lanes)(void *lanes, const void *x, int64_t n, bool first)
+{
+    REAL *restrict p = lanes, *restrict a = p + OG_LANES, *restrict b = a + OG_LANES;
+    const REAL *restrict s = x;
+    if (first) {
+        memcpy(p, s, (size_t)(n < OG_LANES ? n : OG_LANES) * sizeof *p);
+        memset(a, 0, 2 * OG_LANES * sizeof *a);
+    }
+    for (; n >= 4 * OG_LANES; n -= 4 * OG_LANES, s += 4 * OG_LANES)
+        LOOP(l, OG_LANES) {
+            REAL c = s[l] - p[l], d = s[l + OG_LANES] - p[l];
+            REAL e = s[l + 2 * OG_LANES] - p[l], f = s[l + 3 * OG_LANES] - p[l];
+            a[l] = (((a[l] + c) + d) + e) + f;
+            b[l] = (((b[l] + c * c) + d * d) + e * e) + f * f;
+        }
+    for (; n > 0; n -= OG_LANES, s += OG_LANES) {
+        int64_t count = n < OG_LANES ? n : OG_LANES;
+        LOOP(l, count) {
+            REAL d = s[l] - p[l];
+            a[l] += d;
+            b[l] += d * d;
+        }
+    }
+}
+
+/* Lanes [0, lanes), which have k elements each. */
+static void L(settle_some)(REAL *restrict p, REAL mean, int64_t lanes, int64_t k)
+{
+    const REAL *restrict a = p + OG_LANES, *restrict b = a + OG_LANES;
+    const REAL count = (REAL)k;
+    LOOP(l, lanes) {
+        REAL u = a[l] / count, v = b[l] - a[l] * u, e = (p[l] - mean) + u;
+        p[l] = (v < (REAL)0 ? (REAL)0 : v) + (count * e) * e;
+    }
+}
+
+static void L(square_settle)(void *lanes, const void *sum, int64_t n)
+{
+    REAL *p = lanes, mean = *(const REAL *)sum / (REAL)n;
+    int64_t more = n % OG_LANES, k = n / OG_LANES;
+    L(settle_some)(p, mean, more, k + 1);
+    if (k > 0)
+        L(settle_some)(p + more, mean, OG_LANES - more, k);
+    for (int64_t l = n, width = L(tree_width)(n); l < width; l++)
+        p[l] = (REAL)-0.0;
+}
+
+static void L(square_shift)(void *t, const void *sums, const void *sum, int64_t n)
+{
+    REAL *r = t, mean = *(const REAL *)sum / (REAL)n;
+    const REAL *s = sums;
+    for (int64_t c = 0; n > 0; c++, n -= OG_CHUNK) {
+        REAL count = (REAL)(n < OG_CHUNK ? n : OG_CHUNK), e = s[c] / count - mean;
+        r[c] += (count * e) * e;
+    }
+}
+
 /* ---- the table -------------------------------------------------------------- */
 
 #define ROW_1_0(name) [OG_OP_##name] = {L(name##_0)},
@@ -435,6 +492,9 @@ static const og_cpu_loops L(loops) = {
     .exp_lanes = L(exp_lanes),
     .exp_columns = L(exp_columns),
     .exp_scale = L(exp_scale),
+    .square_lanes = L(square_lanes),
+    .square_settle = L(square_settle),
+    .square_shift = L(square_shift),
 };
 
 #undef MAP

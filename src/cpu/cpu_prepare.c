@@ -380,8 +380,10 @@ static bool lay_out_program(const og_cpu_kernel *k, og_cpu_program *program, siz
             fits &= add_bytes(tile_bytes, og_max(partials, 1), (size_t)k->tile_rows * at->bytes,
                               &at->partials);
         } else if (!k->many) {
-            fits &= add_bytes(thread_bytes, OG_LANES, at->bytes, &at->accumulators);
-            fits &= add_bytes(tile_bytes, og_max(k->part_count, 1), at->bytes, &at->partials);
+            int64_t lanes = at->is_sqdev ? 3 * OG_LANES : OG_LANES; /* see square_lanes */
+            int64_t partials = at->is_sqdev ? 2 * k->part_count : k->part_count;
+            fits &= add_bytes(thread_bytes, lanes, at->bytes, &at->accumulators);
+            fits &= add_bytes(tile_bytes, og_max(partials, 1), at->bytes, &at->partials);
         }
     }
     return fits;

@@ -112,7 +112,7 @@ typedef struct {
 } og_cpu_stage;
 
 typedef struct {
-    bool is_sumexp;
+    bool is_sumexp, is_sqdev;
     og_cpu_fold_kind fold;
     const og_cpu_loops *loops;
     size_t bytes;        /* of an element */
@@ -122,7 +122,7 @@ typedef struct {
     int32_t stage;       /* sumexp: stage of the source, or -1 */
     int32_t kept;        /* sumexp: where its terms are kept for later passes, or -1 */
     int32_t kept_access; /* >= 0: in this memory */
-    int32_t companion;   /* sumexp: the reduction that finds its maximum */
+    int32_t companion;   /* sumexp: the reduction that finds its maximum; sqdev: that of its sum */
     int32_t result;      /* place of the row value, or -1: only a companion */
     size_t accumulators; /* offset in the thread's memory */
     size_t partials;     /* offset in the tile's memory */

@@ -12,7 +12,7 @@
 
 static const og_cpu_fold_kind loops_of_fold[] = {
     [OG_FOLD_SUM] = OG_CPU_SUM,  [OG_FOLD_MAX] = OG_CPU_MAX,    [OG_FOLD_MIN] = OG_CPU_MIN,
-    [OG_FOLD_PEAK] = OG_CPU_MAX, [OG_FOLD_SUMEXP] = OG_CPU_SUM,
+    [OG_FOLD_PEAK] = OG_CPU_MAX, [OG_FOLD_SUMEXP] = OG_CPU_SUM, [OG_FOLD_SQDEV] = OG_CPU_SUM,
 };
 
 /* Index of the reduction that finds the maximum of reduce's source. */
@@ -80,6 +80,7 @@ static ogive_status emit_reduction(og_cpu_compiler *c, const og_pass *pass, int3
     og_cpu_reduction *to = &c->program->reductions[r];
     og_cpu_value *at = &c->values[from->source];
     to->is_sumexp = og_op_fold(from->op) == OG_FOLD_SUMEXP;
+    to->is_sqdev = og_op_fold(from->op) == OG_FOLD_SQDEV;
     to->fold = loops_of_fold[og_op_fold(from->op)];
     to->loops = og_cpu_loops_of(c, from->type);
     to->bytes = og_cpu_type_bytes(from->type);
@@ -97,6 +98,8 @@ static ogive_status emit_reduction(og_cpu_compiler *c, const og_pass *pass, int3
         int32_t slot; /* kept to the program's end */
         OG_TRY(og_cpu_find_block(c, from->source, &to->source, &slot));
     }
+    if (to->is_sqdev)
+        to->companion = og_find_sum(pass, from);
     if (to->is_sumexp) {
         to->companion = find_companion(c, pass, from);
         if (to->companion >= pass->reduction_count) {

@@ -11,6 +11,8 @@
  *             added to the level above.
  * sumexp      Its companion finds the maximum of each chunk or run; the chunk's
  *             elements are then read again from memory or from their stage.
+ * sqdev       Only of long rows. Its companion is the sum: a chunk's lanes have moments
+ *             about their first elements, which the chunk's mean, then the row's, settles.
  */
 #include "cpu/cpu_run.h"
 
@@ -141,8 +143,11 @@ void og_cpu_reduce_chunk(og_cpu_worker *w, const og_cpu_program *program, int64_
 {
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
-        if (!r->is_sumexp)
-            fold_of(r)->lanes(w->memory + r->accumulators, w->places[r->source], count, first);
+        char *lanes = w->memory + r->accumulators;
+        if (r->is_sqdev)
+            r->loops->square_lanes(lanes, w->places[r->source], count, first);
+        else if (!r->is_sumexp)
+            fold_of(r)->lanes(lanes, w->places[r->source], count, first);
     }
 }
 
@@ -153,8 +158,18 @@ void og_cpu_end_chunk(og_cpu_worker *w, const og_cpu_program *program, const og_
     fetch_ahead(w);
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
-        if (!r->is_sumexp)
+        if (!r->is_sumexp && !r->is_sqdev)
             fold_of(r)->tree(w->memory + r->accumulators, n, partial_of(w, r, part));
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sqdev)
+            continue;
+        char *lanes = w->memory + r->accumulators;
+        const char *sum = partial_of(w, &program->reductions[r->companion], part);
+        r->loops->square_settle(lanes, sum, n);
+        fold_of(r)->tree(lanes, n, partial_of(w, r, part));
+        memcpy(partial_of(w, r, w->kernel->part_count + part), sum, r->bytes);
     }
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
@@ -207,9 +222,20 @@ static void finish_row(og_cpu_worker *w, const og_cpu_program *program)
     }
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
+        if (r->is_sqdev)
+            continue;
         reduce_partials(w, r, parts);
         if (r->result >= 0)
             memcpy(w->places[r->result], partial_of(w, r, 0), r->bytes);
+    }
+    for (int32_t i = 0; i < program->reduction_count; i++) {
+        const og_cpu_reduction *r = &program->reductions[i];
+        if (!r->is_sqdev)
+            continue;
+        r->loops->square_shift(partial_of(w, r, 0), partial_of(w, r, parts),
+                               partial_of(w, &program->reductions[r->companion], 0), w->kernel->n);
+        reduce_partials(w, r, parts);
+        memcpy(w->places[r->result], partial_of(w, r, 0), r->bytes);
     }
 }
 

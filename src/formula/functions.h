@@ -35,7 +35,14 @@ typedef enum { OG_SCALAR, OG_MASKING, OG_COMPOSITE, OG_REDUCTION, OG_SPECIAL } o
 
 /* functions.def says what these are. */
 typedef enum { OG_COST_FEW, OG_COST_ROOT, OG_COST_CURVE } og_cost;
-typedef enum { OG_FOLD_SUM, OG_FOLD_MAX, OG_FOLD_MIN, OG_FOLD_PEAK, OG_FOLD_SUMEXP } og_fold;
+typedef enum {
+    OG_FOLD_SUM,
+    OG_FOLD_MAX,
+    OG_FOLD_MIN,
+    OG_FOLD_PEAK,
+    OG_FOLD_SUMEXP,
+    OG_FOLD_SQDEV
+} og_fold;
 
 /* How tight an operator binds. */
 typedef enum {

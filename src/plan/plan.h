@@ -46,6 +46,14 @@
  *               chunk or run: the result is s_0. More: M = greatest m_c; the
  *               results s_c * exp(m_c - u(M)) are a row again, summed (sum, not
  *               sumexp) in the order above. Of no elements +0.
+ *   sqdev       the sum of (x - m)^2, m the row's mean, in one pass. Only of order OG_ROWS,
+ *               without products, beside the sum of the same value: plan_deviations.c says when.
+ *               A lane of a chunk has k elements, p the first of them. d = x - p of each: a = the
+ *               sum of d, b = that of d * d, one after the other from +0; u = a / k; v = b - a * u,
+ *               or 0 if that is negative. With m_c = s_c / n_c, s_c the chunk's sum and n_c its
+ *               elements, and e = (p - m_c) + u, the lane's result is v + (k * e) * e. Lanes meet
+ *               as above: t_c. With m = s / n, s the row's sum, and e = m_c - m, the results
+ *               t_c + (n_c * e) * e are a row again, summed in the order above.
  */
 #ifndef OG_PLAN_H
 #define OG_PLAN_H
@@ -217,7 +225,7 @@ typedef struct {
 } og_instr;
 
 typedef struct {
-    og_op op;       /* sum, amax, amin, row_max, sumexp */
+    og_op op;       /* sum, amax, amin, row_max, sumexp, sqdev */
     og_type type;   /* OG_F32 or OG_F64 */
     int32_t source; /* element (or row) value of this pass */
     int32_t dst;    /* row value */
@@ -333,6 +341,9 @@ void og_kernel_name(const og_kernel *kernel, char name[64]);
  * itself. */
 ogive_status og_find_same(const og_kernel *kernel, og_arena *scratch, const og_instr ***by_value,
                           int32_t **same, ogive_error *error);
+
+/* The reduction of a pass that is the sum of what sqdev, another of it, takes. */
+int32_t og_find_sum(const og_pass *pass, const og_reduce *sqdev);
 
 /* Sets kept[value] of the sumexp values whose terms later passes use, and of these uses,
  * to their number from 0; *count: how many. kept[] comes filled with -1. stores[number]:

@@ -558,6 +558,7 @@ static ogive_status finish(og_planner *b)
             og_order_space(plan, kernel, b->drafts[k].reduced, b->rules.keeps_dims);
             if (kernel->product_count)
                 og_see_matrices(kernel);
+            OG_TRY(og_find_deviations(b, kernel));
         }
     OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
     return og_find_aliases(plan, &b->scratch, b->error);

@@ -2,7 +2,8 @@
  *
  * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
  * decides which nodes share a kernel, by what plan_visit.c finds that they need;
- * plan_emit.c writes its passes, plan_space.c orders and collapses its dims,
+ * plan_emit.c writes its passes, plan_space.c orders and collapses its dims, plan_deviations.c
+ * takes a pass away,
  * plan_traffic.c finds where in place is legal. plan_mapping.c knows how nodes read their
  * arguments, plan_product.c products, plan_convolution.c those over windows.
  */
@@ -247,6 +248,10 @@ ogive_status og_emit_kernel(og_planner *b, int32_t draft, int64_t phase, og_kern
 /* Dim d becomes what was dim order[d]; the space has count dims then. */
 void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count);
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims);
+
+/* plan_deviations.c: sums of squared deviations from a long row's mean become sqdev, and a pass
+ * less. */
+ogive_status og_find_deviations(og_planner *b, og_kernel *kernel);
 
 /* plan_traffic.c: fill the kernels' bytes_read and bytes_written, and may_alias. */
 ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *error);

@@ -199,7 +199,8 @@ def _names_of(sums: Sequence[Sum], inputs: Sequence[str], known: Sequence[str]) 
 
 
 def _is_one_chunk(each: Sum) -> bool:
-    """Whether exponentials are summed by one maximum, as they are where they are cut."""
+    """Whether exponentials are summed by one maximum, as they are where they are cut, and squares
+    by one mean."""
     return not each.exponentials or math.prod(each.extents) <= (
         _CHUNK if each.order == _ROWS else _RUN)
 

@@ -326,6 +326,8 @@ void og_cuda_add_scratch(og_cuda_emitter *e, int64_t partials, int64_t rows)
             add_region(e, "sums", p, partials, og_cuda_sums_bytes(pass, false));
         if (og_cuda_has_terms(pass))
             add_region(e, "terms", p, partials, og_cuda_sums_bytes(pass, true));
+        if (og_cuda_square_count(pass))
+            add_region(e, "squares", p, partials, og_cuda_square_bytes(pass));
         if (og_cuda_has_terms(pass) && has_totals)
             add_region(e, "totals", p, rows, og_cuda_sums_bytes(pass, false));
     }

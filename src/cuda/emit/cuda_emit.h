@@ -194,6 +194,10 @@ ogive_status og_cuda_find_derived(og_cuda_emitter *e, int32_t registers);
 /* og_sums<p> and, if the pass has a sumexp, og_terms<p>. */
 void og_cuda_add_sums(og_cuda_emitter *e, int32_t p);
 bool og_cuda_has_terms(const og_pass *pass);
+/* Of sqdev, which go to og_squares<p>: how many; sizeof(og_squares<p>::sums). */
+int32_t og_cuda_square_count(const og_pass *pass);
+size_t og_cuda_square_bytes(const og_pass *pass);
+bool og_cuda_any_squares(const og_kernel *kernel);
 bool og_cuda_any_terms(const og_kernel *kernel);
 /* Does the pass end with anything that is a row's? */
 bool og_cuda_has_row_values(const og_pass *pass);

@@ -10,6 +10,8 @@ void og_cuda_add_finish(og_cuda_emitter *e, int32_t p)
     og_text_add(&e->body, "    og_sums%d::finish(a, s%d, row);\n", (int)p, (int)p);
     if (og_cuda_has_terms(&e->kernel->passes[p]))
         og_text_add(&e->body, "    og_terms%d::finish(a, t%d, row);\n", (int)p, (int)p);
+    if (og_cuda_square_count(&e->kernel->passes[p]))
+        og_text_add(&e->body, "    og_squares%d::finish(a, u%d, row);\n", (int)p, (int)p);
     if (e->kernel->passes[p].row_count)
         og_text_add(&e->body, "    og_rows%d(a, g.at, 0, g.writes, row);\n", (int)p);
 }
@@ -28,15 +30,32 @@ void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts)
     og_cuda_include(&e->body, "combine");
 }
 
+/* u<p>: the squares of a row, from those of its chunks. */
+static void add_squares(og_cuda_emitter *e, int32_t p)
+{
+    const int n = (int)p;
+    og_text_add(
+        &e->body,
+        "    og_partial_squares<og_sums%d, og_squares%d> v%d;\n"
+        "    v%d.own = (og_squares%d::sums *)a.squares%d + g.row * a.partials;\n"
+        "    v%d.sums = p%d.own;\n    v%d.all = s%d;\n    v%d.n = a.n;\n"
+        "    og_squares%d::sums u%d = og_combine<og_squares%d>(v%d, g.thread, a.chunks.extent);\n",
+        n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
+}
+
 static void add_entry(og_cuda_emitter *e, int32_t p)
 {
+    const og_pass *pass = &e->kernel->passes[p];
     og_text *to = &e->body;
     const int n = (int)p;
+    /* ptxas 13.4 spills 4 bytes of instance_norm in float64 on sm_100, for more blocks. */
+    bool wide = og_cuda_square_bytes(pass) > sizeof(float) * (size_t)og_cuda_square_count(pass);
     og_text_add(to,
-                "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS)\n{\n"
+                "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS%s)\n{\n"
                 "    og_combined g = og_find_combined(a);\n    og_row row;\n%s"
                 "    og_await_launch();\n",
-                n, p + 1 < e->kernel->pass_count ? "    og_admit_next();\n" : "");
+                n, wide ? ", 1" : "",
+                p + 1 < e->kernel->pass_count ? "    og_admit_next();\n" : "");
     if (p > 0)
         og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
     og_text_add(
@@ -45,7 +64,7 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
         "    p%d.own = (og_sums%d::sums *)a.sums%d + g.row * a.partials;\n"
         "    og_sums%d::sums s%d = og_combine<og_sums%d>(p%d, g.thread, a.chunks.extent);\n",
         n, n, n, n, n, n, n, n, n);
-    if (og_cuda_has_terms(&e->kernel->passes[p]))
+    if (og_cuda_has_terms(pass))
         og_text_add(
             to,
             "    og_partial_terms<og_terms%d> q%d;\n"
@@ -53,6 +72,8 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
             "    q%d.peaks = p%d.own;\n    q%d.most = s%d;\n"
             "    og_terms%d::sums t%d = og_combine<og_terms%d>(q%d, g.thread, a.chunks.extent);\n",
             n, n, n, n, n, n, n, n, n, n, n, n, n);
+    if (og_cuda_square_count(pass))
+        add_squares(e, p);
     og_cuda_add_finish(e, p);
     if (p + 1 < e->kernel->pass_count)
         og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");

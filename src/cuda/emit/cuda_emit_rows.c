@@ -85,6 +85,8 @@ static int32_t sum_registers(const og_cuda_emitter *e)
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         for (int terms = 0; terms < 2; terms++) {
             int32_t size = (int32_t)(og_cuda_sums_bytes(&e->kernel->passes[p], terms) / 4);
+            if (!terms) /* og_moments */
+                size += 3 * (int32_t)(og_cuda_square_bytes(&e->kernel->passes[p]) / 4);
             most = size > most ? size : most;
         }
     return most;
@@ -136,12 +138,20 @@ static og_rows_shape choose_shape(og_cuda_emitter *e, int64_t n, bool may_keep)
 
 /* ---- entries --------------------------------------------------------------------------- */
 
-/* The reductions of pass p over group g: s<p>, t<p>. */
+/* The reductions of pass p over group g: s<p>, t<p>, u<p>. */
 static void add_reduce(og_cuda_emitter *e, int32_t p)
 {
-    og_text_add(&e->body,
-                "    og_sums%d::sums s%d = og_reduce<og_sums%d>(a, g, row, og_none(), kept);\n",
-                (int)p, (int)p, (int)p);
+    const int n = (int)p;
+    if (og_cuda_square_count(&e->kernel->passes[p]))
+        og_text_add(
+            &e->body,
+            "    og_sums%d::sums s%d;\n    og_squares%d::sums u%d;\n"
+            "    og_reduce_with_squares<og_sums%d, og_squares%d>(a, g, row, kept, s%d, u%d);\n",
+            n, n, n, n, n, n, n, n);
+    else
+        og_text_add(&e->body,
+                    "    og_sums%d::sums s%d = og_reduce<og_sums%d>(a, g, row, og_none(), kept);\n",
+                    n, n, n);
     if (og_cuda_has_terms(&e->kernel->passes[p]))
         og_text_add(&e->body,
                     "    og_terms%d::sums t%d = og_reduce<og_terms%d>(a, g, row, s%d, kept);\n",
@@ -182,10 +192,12 @@ static ogive_status add_rows_entry(og_cuda_emitter *e, int64_t rows, const og_ro
 static void add_part(og_cuda_emitter *e, int32_t p)
 {
     og_text *to = &e->body;
+    /* As in add_rows_entry(): var of float64 spilt 4 bytes on sm_100. */
+    bool squares = og_cuda_square_count(&e->kernel->passes[p]) > 0;
     og_text_add(to,
-                "\nOG_KERNEL(og_part%d, OG_THREADS)\n{\n    og_index chunk;\n"
+                "\nOG_KERNEL(og_part%d, OG_THREADS%s)\n{\n    og_index chunk;\n"
                 "    og_group g = og_find_chunk(a, chunk);\n    og_row row;\n%s",
-                (int)p,
+                (int)p, squares && has_doubles(e->kernel) ? ", 1" : "",
                 og_cuda_has_row_values(&e->kernel->passes[p]) ? "    og_admit_next();\n" : "");
     if (p > 0)
         og_text_add(to,
@@ -201,6 +213,11 @@ static void add_part(og_cuda_emitter *e, int32_t p)
         og_text_add(to,
                     "    if (g.writes)\n"
                     "        ((og_terms%d::sums *)a.terms%d)[chunk] = t%d;\n",
+                    (int)p, (int)p, (int)p);
+    if (squares)
+        og_text_add(to,
+                    "    if (g.writes)\n"
+                    "        ((og_squares%d::sums *)a.squares%d)[chunk] = u%d;\n",
                     (int)p, (int)p, (int)p);
     og_text_add(to, "}\n");
 }
@@ -233,7 +250,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
     int64_t chunks = og_divide_up(n, OG_CHUNK);
     OG_TRY(og_cuda_check_blocks(e, og_times(rows, chunks)));
     og_cuda_begin_combine(e, rows, chunks);
-    og_cuda_include(&e->body, "rows_split");
+    og_cuda_include(&e->body, og_cuda_any_squares(e->kernel) ? "rows_squares" : "rows_split");
     e->out->body = "rows, a block a chunk";
     OG_TRY(og_cuda_make_launches(e, 2 * e->kernel->pass_count));
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
@@ -301,7 +318,8 @@ ogive_status og_cuda_refuse_rows_shared(og_cuda_emitter *e, const char **why)
 {
     og_cuda_rows r;
     OG_TRY(og_cuda_see_rows(e, &r));
-    bool takes = r.kept && !keeps_in_registers(e, r.n) && og_cuda_fits_rows_shared(e, r.rows, r.n);
+    bool takes = r.kept && !og_cuda_any_squares(e->kernel) && !keeps_in_registers(e, r.n) &&
+                 og_cuda_fits_rows_shared(e, r.rows, r.n);
     *why = takes ? NULL : "";
     return OGIVE_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_emit_sums.c - the reductions of a pass, as types of sums.cuh: og_sums<p>, and og_terms<p>
- * if the pass has a sumexp.
+ * if the pass has a sumexp; of squares.cuh: og_squares<p> if it has a sqdev.
  */
 #include "cuda/emit/cuda_emit.h"
 
@@ -35,6 +35,27 @@ bool og_cuda_has_terms(const og_pass *pass)
     return false;
 }
 
+static bool is_square(const og_reduce *reduce)
+{
+    return og_op_fold(reduce->op) == OG_FOLD_SQDEV;
+}
+
+int32_t og_cuda_square_count(const og_pass *pass)
+{
+    int32_t count = 0;
+    for (int32_t r = 0; r < pass->reduction_count; r++)
+        count += is_square(&pass->reductions[r]);
+    return count;
+}
+
+bool og_cuda_any_squares(const og_kernel *kernel)
+{
+    bool any = false;
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        any |= og_cuda_square_count(&kernel->passes[p]) > 0;
+    return any;
+}
+
 bool og_cuda_any_terms(const og_kernel *kernel)
 {
     bool any = false;
@@ -65,6 +86,8 @@ static bool find_member(const og_pass *pass, bool terms, int32_t i, member *out)
     for (int32_t k = 0; k < pass->reduction_count; k++) {
         const og_reduce *r = &pass->reductions[k];
         og_fold fold = og_op_fold(r->op);
+        if (is_square(r))
+            continue;
         int32_t companion = fold == OG_FOLD_SUMEXP ? find_companion(pass, r) : -1;
         if ((fold == OG_FOLD_SUMEXP) != terms && !(fold == OG_FOLD_SUMEXP && companion < 0))
             continue;
@@ -109,6 +132,15 @@ size_t og_cuda_sums_bytes(const og_pass *pass, bool terms)
     }
     bytes = (bytes + alignment - 1) / alignment * alignment;
     return bytes ? bytes : 1; /* an empty struct */
+}
+
+size_t og_cuda_square_bytes(const og_pass *pass)
+{
+    size_t widest = 4;
+    for (int32_t r = 0; r < pass->reduction_count; r++)
+        if (is_square(&pass->reductions[r]) && pass->reductions[r].type == OG_F64)
+            widest = 8;
+    return (size_t)og_cuda_square_count(pass) * widest;
 }
 
 size_t og_cuda_most_sum_bytes(const og_pass *pass)
@@ -196,9 +228,30 @@ static void add_type(og_cuda_emitter *e, int32_t p, bool terms)
     og_text_add(to, ">\n    og_%s%d;\n", terms ? "terms" : "sums", (int)p);
 }
 
+static void add_squares(og_cuda_emitter *e, int32_t p)
+{
+    const og_pass *pass = &e->kernel->passes[p];
+    og_cuda_include(&e->passes, "squares");
+    og_text_add(&e->passes, "\ntypedef og_all_squares<og_sums%d", (int)p);
+    for (int32_t i = 0; i < pass->reduction_count; i++) {
+        const og_reduce *r = &pass->reductions[i];
+        if (!is_square(r))
+            continue;
+        og_text_add(&e->passes, ",\n    og_square<%d, %s, ", (int)i,
+                    og_cuda_number_type(e, r->type == OG_F64));
+        og_cuda_print_member(e->kernel, p, r->source, &e->passes);
+        og_text_add(&e->passes, ", ");
+        og_cuda_print_member(e->kernel, p, r->dst, &e->passes);
+        og_text_add(&e->passes, ", %d>", (int)og_find_sum(pass, r));
+    }
+    og_text_add(&e->passes, ">\n    og_squares%d;\n", (int)p);
+}
+
 void og_cuda_add_sums(og_cuda_emitter *e, int32_t p)
 {
     add_type(e, p, false);
+    if (og_cuda_square_count(&e->kernel->passes[p]))
+        add_squares(e, p);
     if (og_cuda_has_terms(&e->kernel->passes[p]))
         add_type(e, p, true);
 }
