@@ -34,8 +34,6 @@ bool json_take_loss(void)
     return was;
 }
 
-enum { INDENT = 2 };
-
 static void print_value(FILE *out, const json_t *value, int depth);
 
 static void dump(FILE *out, const json_t *value, size_t flags)
@@ -43,27 +41,38 @@ static void dump(FILE *out, const json_t *value, size_t flags)
     lost |= json_dumpf(value, out, flags) != 0;
 }
 
-static void begin_line(FILE *out, bool first, int depth)
+/* Where a stream in memory cannot grow, fputs() says so; the blanks of a "%*s" are lost without a word
+ * (glibc 2.36: ferror() is 0 then). */
+static void put(FILE *out, const char *text)
 {
-    fprintf(out, "%s\n%*s", first ? "" : ",", depth * INDENT, "");
+    lost |= fputs(text, out) < 0;
+}
+
+/* before, and a new line, indented. */
+static void begin_line(FILE *out, const char *before, int depth)
+{
+    put(out, before);
+    put(out, "\n");
+    while (depth-- > 0)
+        put(out, "  ");
 }
 
 static void print_object(FILE *out, const json_t *object, int depth)
 {
-    bool first = true;
+    const char *before = "{";
 
-    fputc('{', out);
     for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
          at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
         json_t *key = json_string(json_object_iter_key(at));
-        begin_line(out, first, depth + 1);
-        first = false;
+        begin_line(out, before, depth + 1);
+        before = ",";
         dump(out, key, JSON_ENCODE_ANY);
         json_decref(key);
-        fputs(": ", out);
+        put(out, ": ");
         print_value(out, json_object_iter_value(at), depth + 1);
     }
-    fprintf(out, "\n%*s}", depth * INDENT, "");
+    begin_line(out, "", depth);
+    put(out, "}");
 }
 
 /* Objects, and each of an array of them, take a line an entry; a shape or a tensor is one line. */
@@ -72,12 +81,12 @@ static void print_value(FILE *out, const json_t *value, int depth)
     if (json_is_object(value) && json_object_size(value)) {
         print_object(out, value, depth);
     } else if (json_is_array(value) && json_is_object(json_array_get(value, 0))) {
-        fputc('[', out);
         for (size_t i = 0; i < json_array_size(value); i++) {
-            begin_line(out, i == 0, depth + 1);
+            begin_line(out, i ? "," : "[", depth + 1);
             print_value(out, json_array_get(value, i), depth + 1);
         }
-        fprintf(out, "\n%*s]", depth * INDENT, "");
+        begin_line(out, "", depth);
+        put(out, "]");
     } else {
         dump(out, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     }
@@ -91,7 +100,7 @@ void print_json(json_t *value)
 
     if (out) {
         print_value(out, value, 0);
-        fputc('\n', out);
+        put(out, "\n");
     }
     lost |= !out || ferror(out);
     lost |= out && fclose(out) != 0;

@@ -561,6 +561,34 @@ static void test_functions_compile(void **state)
     end_units();
 }
 
+/* Windows over, or results of, more than 2^31 elements. */
+static const struct {
+    const char *formula, *shapes;
+} vast_windows[] = {
+    {"max_pool1d(x, 3, 1048576, 1)", "1x4294967296h"},
+    {"max_pool1d(x, 8, 1, 4, 3)", "65536x65536"},
+    {"adaptive_avg_pool1d(x, 7)", "1048576x4097h"},
+    {"avg_pool2d(x, 3, 2, 1)", "4096x1024x1024b"},
+    {"avg_pool3d(x, 3, 2, 1)", "2048x128x128x128"},
+    {"d(x) max_pool2d(x, 2)", "4096x1024x1024 4096x512x512"},
+    {"adaptive_avg_pool2d(x, 1)", "4096x1024x1024"},
+    {"conv2d(x, w, padding=1, groups=64)", "64x64x1024x1024 64x1x3x3"},
+    {"conv2d(x, w)", "64x64x1024x1024 8x64x3x3"},
+};
+
+/* Their kernels' indices have 64 bits. */
+static void test_vast_windows(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < TEST_COUNT(vast_windows); c++) {
+        og_arena arena = {0};
+        og_cuda_work work = emit(vast_windows[c].formula, vast_windows[c].shapes, &arena);
+        if (!strstr(work.source, "typedef int64_t og_index;"))
+            fail_msg("%s [%s]: %s", vast_windows[c].formula, vast_windows[c].shapes, work.body);
+        og_arena_free(&arena);
+    }
+}
+
 static void test_windows_compile(void **state)
 {
     (void)state;
@@ -596,6 +624,9 @@ static void test_windows_compile(void **state)
                 snprintf(shapes, sizeof shapes, "%s%s", cases[c].shape, dtypes[d]);
                 add_kernel(&u, cases[c].formula, shapes);
             }
+        for (size_t c = 0; c < TEST_COUNT(vast_windows); c++)
+            if (test_takes(c, a))
+                add_kernel(&u, vast_windows[c].formula, vast_windows[c].shapes);
         add_kernel(&u, "conv2d(x, w, groups=128)", "32x128x128x256 128x1x3x7");
         add_kernel(&u, "conv2d(x, w, padding=3, groups=128)", "32x128x128x256 128x1x7x7");
         compile_unit(&u);
@@ -775,6 +806,7 @@ int main(void)
         cmocka_unit_test(test_absurd_extents),
         cmocka_unit_test(test_big_bodies_compile),
         cmocka_unit_test(test_masked_products_compile),
+        cmocka_unit_test(test_vast_windows),
         cmocka_unit_test(test_windows_compile),
     };
     return TEST_RUN(tests);

@@ -72,6 +72,110 @@ static void test_far_apart(void **state)
     munmap(x, bytes);
 }
 
+/* A tensor of three dims, whose middle one or whose last leads 2 GiB and more on, and its elements
+ * side by side. */
+enum { PLANES = 2, LINES = 7, PLACES = 5, IMAGE = PLANES * LINES * PLACES };
+static const int64_t image_shape[] = {PLANES, LINES, PLACES};
+
+static void fill_image(float *far, const int64_t *stride, float *near)
+{
+    for (int64_t i = 0; i < IMAGE; i++) {
+        near[i] = (float)(i * 37 % 64 - 20);
+        far[i / (LINES * PLACES) * stride[0] + i / PLACES % LINES * stride[1] +
+            i % PLACES * stride[2]] = near[i];
+    }
+}
+
+/* Windows over lines, or over elements of one, that are 2 GiB apart: the bits of windows over the same
+ * elements side by side. Values are small integers, so that sums are exact in any order. shape: the
+ * result's. */
+static void check_far_windows(const char *text, const int64_t *stride, const DLTensor *far,
+                              const DLTensor *near, const int64_t *shape)
+{
+    float results[2][IMAGE], gradients[2][IMAGE], change[IMAGE];
+    const int64_t count = shape[0] * shape[1] * shape[2];
+    for (int64_t i = 0; i < count; i++)
+        change[i] = (float)(i % 7 - 3);
+    ogive_formula *f, *g;
+    TEST_OK(ogive_formula_create(text, OGIVE_TEXT, &f, &error), error);
+    TEST_OK(ogive_formula_gradient(f, (const char *[]){"x"}, 1, &g, &error), error);
+    for (int side = 0; side < 2; side++) {
+        const DLTensor *x = side ? near : far;
+        test_tensor y, grad, of;
+        test_tensor_init(&y, results[side], test_float32, 3, shape, NULL);
+        test_tensor_init(&grad, change, test_float32, 3, shape, NULL);
+        test_tensor_init(&of, gradients[side], test_float32, 3, image_shape, NULL);
+        TEST_OK(ogive_run(f, &x, 1, (const DLTensor *[]){&y.tensor}, 1, NULL, &error), error);
+        TEST_OK(ogive_run(g, (const DLTensor *[]){x, &grad.tensor}, 2,
+                          (const DLTensor *[]){&of.tensor}, 1, NULL, &error),
+                error);
+    }
+    if (memcmp(results[0], results[1], (size_t)count * sizeof(float)) ||
+        memcmp(gradients[0], gradients[1], sizeof gradients[0]))
+        fail_msg("%s: other values with strides (%lld, %lld, %lld)", text, (long long)stride[0],
+                 (long long)stride[1], (long long)stride[2]);
+    ogive_formula_release(g);
+    ogive_formula_release(f);
+}
+
+static void test_far_windows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t shape[3];
+    } cases[] = {
+        {"max_pool2d(x, 3, 2, 1)", {2, 4, 3}},
+        {"avg_pool2d(x, (3, 2), 1)", {2, 5, 4}},
+        {"adaptive_avg_pool2d(x, (3, 2))", {2, 3, 2}},
+        {"adaptive_max_pool1d(x, 3)", {2, 7, 3}},
+        {"adaptive_avg_pool2d(x, 1)", {2, 1, 1}},
+        {"conv1d(x, x, padding=2)", {2, 2, 5}},
+        {"conv1d(x, x, stride=2, padding=2)", {2, 2, 3}},
+        {"conv1d(x, narrow(transpose(x, 0, 1), 1, 0, 1), padding=2, groups=7)", {2, 7, 5}},
+        {"conv_transpose1d(x, transpose(x, 0, 1), stride=2)", {2, 2, 13}},
+    };
+    enum { FAR = (1 << 29) + 3 };
+    static const int64_t strides[][3] = {{PLACES, FAR, 1}, {1, 2, FAR}, {FAR, PLACES, 1}};
+    size_t bytes = ((size_t)FAR * (LINES + 1)) * sizeof(float);
+    for (size_t s = 0; s < TEST_COUNT(strides); s++) {
+        float *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (x == MAP_FAILED)
+            skip();
+        float side_by_side[IMAGE];
+        fill_image(x, strides[s], side_by_side);
+        test_tensor far, near;
+        test_tensor_init(&far, x, test_float32, 3, image_shape, strides[s]);
+        test_tensor_init(&near, side_by_side, test_float32, 3, image_shape, NULL);
+        for (size_t c = 0; c < TEST_COUNT(cases); c++)
+            check_far_windows(cases[c].text, strides[s], &far.tensor, &near.tensor, cases[c].shape);
+        munmap(x, bytes);
+    }
+}
+
+/* One line of more than 2^31 elements, of which windows see some here and there. */
+static void test_long_line(void **state)
+{
+    (void)state;
+    enum { APART = 1 << 20, WINDOWS = 2053 };
+    const int64_t n = (int64_t)APART * (WINDOWS - 1) + 2;
+    size_t bytes = (size_t)n * sizeof(uint16_t);
+    uint16_t *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (x == MAP_FAILED)
+        skip();
+    uint16_t most[WINDOWS];
+    for (int64_t i = 0; i < WINDOWS; i++)
+        x[i * APART + i % 2] = (uint16_t)(0x3c00 + i % 1024); /* 1 and more */
+    run("max_pool1d(x, 3, stride=1048576, padding=1)", TEST_TENSOR(x, test_float16, 1, n),
+        TEST_TENSOR(most, test_float16, 1, WINDOWS));
+    for (int64_t i = 0; i < WINDOWS; i++)
+        if (most[i] != 0x3c00 + i % 1024)
+            fail_msg("window %lld: got %04x", (long long)i, (unsigned)most[i]);
+    munmap(x, bytes);
+}
+
 /* A result of 2^31 + 8 elements, over memory that was never reserved: every page of it is
  * written, so this is for the long way only. */
 static void test_whole(void **state)
@@ -96,8 +200,8 @@ static void test_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_repeated),
-        cmocka_unit_test(test_far_apart),
+        cmocka_unit_test(test_repeated),    cmocka_unit_test(test_far_apart),
+        cmocka_unit_test(test_far_windows), cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_whole),
     };
     return TEST_RUN(tests);

@@ -59,11 +59,21 @@ static int read_layout(PyObject *pair, DLTensor *view, int64_t dims[2 * MOST_DIM
     return PyErr_Occurred() ? -1 : core_dtype_of(dtype, &view->dtype);
 }
 
+/* NULL with an exception set, as of all that follow. */
+static PyObject *tuple_of(const int64_t *sizes, int32_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int32_t d = 0; tuple && d < count; d++) {
+        PyObject *size = PyLong_FromLongLong(sizes[d]);
+        if (!size || PyTuple_SetItem(tuple, d, size))
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 static PyObject *layout_of(const DLTensor *result)
 {
-    PyObject *shape = PyTuple_New(result->ndim);
-    for (int32_t d = 0; shape && d < result->ndim; d++)
-        PyTuple_SetItem(shape, d, PyLong_FromLongLong(result->shape[d]));
+    PyObject *shape = tuple_of(result->shape, result->ndim);
     const char *name = "";
     for (int i = 0; i < DTYPES; i++)
         if (memcmp(&dtypes[i].type, &result->dtype, sizeof result->dtype) == 0)
@@ -71,7 +81,6 @@ static PyObject *layout_of(const DLTensor *result)
     return shape ? Py_BuildValue("(Ns)", shape, name) : NULL;
 }
 
-/* NULL with an exception set. */
 static ogive_plan *plan_for(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count)
 {
     ogive_plan *plan;
@@ -101,22 +110,18 @@ static PyObject *infer(core_formula *self, const DLTensor *const *inputs, Py_ssi
     return list;
 }
 
-/* One (name, bytes, operations) per kernel. */
-static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
-                              void *context)
+typedef PyObject *describe_kernel(const ogive_plan *plan, size_t kernel);
+
+/* A list of what describe() says of each kernel. */
+static PyObject *describe_all(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                              describe_kernel *describe)
 {
-    (void)context;
     ogive_plan *plan = plan_for(self, inputs, count);
     if (!plan)
         return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < ogive_plan_kernel_count(plan); i++) {
-        ogive_kernel_info info;
-        PyObject *item = ogive_plan_kernel(plan, i, &info, NULL) == OGIVE_OK
-                             ? Py_BuildValue("(sdd)", info.name,
-                                             (double)info.bytes_read + (double)info.bytes_written,
-                                             info.operations)
-                             : PyErr_NoMemory();
+        PyObject *item = describe(plan, i);
         if (!item || PyList_Append(list, item))
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -125,31 +130,39 @@ static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs,
     return list;
 }
 
-/* One (order, lead, extents, exponentials, products, k) per kernel: ogive_plan_sums(). */
+/* (name, bytes, operations) */
+static PyObject *describe_work(const ogive_plan *plan, size_t kernel)
+{
+    ogive_kernel_info info;
+    if (ogive_plan_kernel(plan, kernel, &info, NULL) != OGIVE_OK)
+        return PyErr_NoMemory();
+    return Py_BuildValue("(sdd)", info.name, (double)info.bytes_read + (double)info.bytes_written,
+                         info.operations);
+}
+
+/* (order, lead, extents, exponentials, products, k): ogive_plan_sums() */
+static PyObject *describe_sums(const ogive_plan *plan, size_t kernel)
+{
+    ogive_sums sums = {.size = sizeof sums};
+    ogive_plan_sums(plan, kernel, &sums, NULL);
+    PyObject *extents = tuple_of(sums.extent, sums.reduced);
+    return extents ? Py_BuildValue("(iiNiiL)", (int)sums.order, (int)sums.lead, extents,
+                                   (int)sums.exponentials, (int)sums.products, (long long)sums.k)
+                   : NULL;
+}
+
+static PyObject *list_kernels(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
+                              void *context)
+{
+    (void)context;
+    return describe_all(self, inputs, count, describe_work);
+}
+
 static PyObject *list_orders(core_formula *self, const DLTensor *const *inputs, Py_ssize_t count,
                              void *context)
 {
     (void)context;
-    ogive_plan *plan = plan_for(self, inputs, count);
-    if (!plan)
-        return NULL;
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < ogive_plan_kernel_count(plan); i++) {
-        ogive_sums sums = {.size = sizeof sums};
-        ogive_plan_sums(plan, i, &sums, NULL);
-        PyObject *extents = PyTuple_New(sums.reduced);
-        for (int32_t d = 0; extents && d < sums.reduced; d++)
-            PyTuple_SetItem(extents, d, PyLong_FromLongLong(sums.extent[d]));
-        PyObject *item =
-            extents ? Py_BuildValue("(iiNiiL)", (int)sums.order, (int)sums.lead, extents,
-                                    (int)sums.exponentials, (int)sums.products, (long long)sums.k)
-                    : NULL;
-        if (!item || PyList_Append(list, item))
-            Py_CLEAR(list);
-        Py_XDECREF(item);
-    }
-    ogive_plan_release(plan);
-    return list;
+    return describe_all(self, inputs, count, describe_sums);
 }
 
 PyObject *core_ask(PyObject *object, PyObject *const *args, Py_ssize_t count, core_answer *answer,

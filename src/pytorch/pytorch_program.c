@@ -28,22 +28,32 @@ static ogive_status infer_program(og_pytorch_program *p, const og_pytorch_shape 
     return og_infer(graph, inputs, p->types, error);
 }
 
-/* Node n, a count, becomes an input: its value is not known before the sizes are. */
+/* Counts elements: of dims that are reduced, or of the one that a window sees all of. */
+static bool counts(const og_node *node)
+{
+    return node->op == OG_OP_count || node->op == OG_OP_part_size;
+}
+
+/* Node n, which counts, becomes an input: its value is not known before the sizes are. */
 static ogive_status replace_count(og_pytorch_program *p, int32_t n, og_arena *arena,
                                   ogive_error *error)
 {
     og_node *node = &p->graph.nodes[n];
-    const og_typed *arg = &p->types[node->args[0]];
+    bool is_part = node->op == OG_OP_part_size;
+    const og_typed *arg = &p->types[node->args[is_part]];
     og_pytorch_count *count = &p->counts[p->count_count];
     uint32_t reduced;
     char *name = OG_ARENA_NEW(arena, char, COUNT_NAME);
     if (!name)
         return og_fail_memory(error, COUNT_NAME);
-    OG_TRY(og_infer_reduced(&p->graph, node, arg, &reduced, error));
+    if (is_part)
+        reduced = 1u << (node->dims[0] + (node->dims[0] < 0 ? arg->rank : 0));
+    else
+        OG_TRY(og_infer_reduced(&p->graph, node, arg, &reduced, error));
     for (int32_t d = 0; d < arg->rank; d++)
         if (reduced >> d & 1)
             count->factors[count->rank++] = arg->shape[d];
-    count->correction = node->numbers[0];
+    count->correction = is_part ? 0 : node->numbers[0];
     snprintf(name, COUNT_NAME, "count %d", (int)p->count_count);
     int32_t input = p->tensor_count + p->count_count++;
     p->graph.inputs[input] = (og_input){.name = name, .offset = node->offset};
@@ -193,7 +203,7 @@ ogive_status og_pytorch_program_make(const og_graph *graph, const char *name,
     OG_TRY(copy_graph(graph, arena, p, error));
     OG_TRY(infer_program(p, shapes, arena, error));
     for (int32_t n = 0; n < graph->node_count; n++)
-        if (graph->nodes[n].op == OG_OP_count)
+        if (counts(&graph->nodes[n]))
             OG_TRY(replace_count(p, n, arena, error));
     p->graph.input_count = p->tensor_count + p->count_count;
     OG_TRY(infer_program(p, shapes, arena, error));

@@ -107,6 +107,26 @@ static void fix_sizes(finding *f, const og_node *node)
             f->fixed[find_root(f, f->sizes[arg][first + d])] = node->sizes[d];
 }
 
+/* Are these windows of adaptive_avg_pool(x, 1), a mean whatever the sizes are (plan_whole.c)? A
+ * maximum's gradient asks for elements' numbers, which files do not have. */
+static bool is_mean(const og_node *node)
+{
+    if (node->op != OG_OP_windows || node->numbers[1] != 0)
+        return false;
+    for (int32_t i = 0; i < node->sliding.rank; i++)
+        if (node->sliding.stride[i] != 0 || node->sliding.size[i] != 1)
+            return false;
+    return true;
+}
+
+/* (.., h, w) becomes (.., 1, 1, h, w). */
+static void find_taps(finding *f, int32_t node, int32_t arg)
+{
+    int32_t rank = f->types[arg].rank, taps = f->graph->nodes[node].sliding.rank;
+    for (int32_t d = 0; d < rank; d++)
+        f->sizes[node][d < rank - taps ? d : d + taps] = f->sizes[arg][d];
+}
+
 static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
 {
     const og_node *node = &f->graph->nodes[n];
@@ -120,6 +140,7 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
         return OGIVE_OK;
     case OG_OP_NUMBER:
     case OG_OP_count:
+    case OG_OP_part_size: /* of adaptive_avg_pool(x, 1): all others are refused before */
         return OGIVE_OK;
     case OG_OP_t:
     case OG_OP_transpose:
@@ -136,6 +157,10 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
     default:
         if (og_op_is_reduction(node->op)) {
             find_reduced(f, n, node->args[0]);
+            return OGIVE_OK;
+        }
+        if (is_mean(node)) {
+            find_taps(f, n, node->args[0]);
             return OGIVE_OK;
         }
         if (node->sliding.rank || node->op == OG_OP_index)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * failing_malloc.c - for LD_PRELOAD: the Nth allocation of the thread that called fail_at(N)
- * returns NULL. test_memory.py builds and uses it.
+ * returns NULL, or, with OGIVE_FAIL_AT=N, that of a program's main thread, which says in the end how many
+ * calls were left. test_memory.py builds and uses it.
  */
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -49,4 +52,16 @@ void *realloc(void *old, size_t bytes)
 void *aligned_alloc(size_t alignment, size_t bytes)
 {
     return fails() ? NULL : __libc_memalign(alignment, bytes);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *at = getenv("OGIVE_FAIL_AT");
+    left = at ? atol(at) : 0;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (getenv("OGIVE_FAIL_AT") && left)
+        fprintf(stderr, "left %ld\n", left);
 }

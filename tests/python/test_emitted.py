@@ -282,6 +282,10 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments, message", [
     (["float16(x)"], "one dtype"),
+    (["adaptive_avg_pool2d(x, 2)", "x=1x4x4"], "no windows"),
+    (["adaptive_avg_pool2d(x, (1, 4))", "x=1x4x4"], "no windows"),
+    (["adaptive_max_pool1d(x, 1)", "x=4x4"], "no windows"),
+    (["avg_pool1d(x, 4)", "x=4x4"], "no windows"),  # the file serves other sizes, too
     (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
     (["x * s", "--scalar", "s"], "not a parameter of the constructor"),
     (["x + fc.weight", "--module", "fc"], "expected a name"),
@@ -316,7 +320,7 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
 ])
 def test_refused(arguments, message):
     done = emit(*arguments)
-    unsupported = message in ("one dtype", "give a tensor")
+    unsupported = message in ("one dtype", "give a tensor", "no windows")
     assert done.returncode == (4 if unsupported else 2) and message in done.stderr, done.stderr
 
 
@@ -366,7 +370,7 @@ def emulate(tmp_path_factory):
 
 
 EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "reductions", "all",
-            "layer_norm", "linear_sum", "linear_lse", "two_linears", "gated", "batched", "transposed"]
+            "pooled", "layer_norm", "linear_sum", "linear_lse", "two_linears", "gated", "batched", "transposed"]
 
 
 @needs_stand_ins
@@ -400,6 +404,7 @@ SAME = [("softmax", (40, 257), torch.float32, "contiguous", "rows"),
         ("unary_a", (37, 129), torch.bfloat16, "strided", "vectors"),
         ("unary_a", (2, 3, 4, 5), torch.float32, "transposed", "vectors"),
         ("reductions", (5, 6, 70), torch.float32, "contiguous", "rows"),
+        ("pooled", (3, 5, 17, 12), torch.float32, "contiguous", "rows"),
         ("reductions", (5, 6, 70), torch.float16, "strided", "columns")]
 
 

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+import ogive
 import pytest
 
 HERE = pathlib.Path(__file__).parent
@@ -85,3 +86,24 @@ def test_every_allocation_fails_once(failing_malloc):
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     counts = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
     assert len(counts) == 8 and all(int(count) > 0 for count in counts.values()), counts
+
+
+def test_json_of_the_command(failing_malloc):
+    """The C library's own allocations fail, too, as those of the stream that the text is written to:
+    `--json` prints all or nothing."""
+    program = pathlib.Path(ogive.__file__).parent / "bin" / "ogive"
+    if not program.exists():
+        pytest.skip("the package was built without the command")
+    command = [str(program), "functions", "--json"]
+
+    def run(at):
+        environment = dict(os.environ, LD_PRELOAD=str(failing_malloc), OGIVE_FAIL_AT=str(at))
+        return subprocess.run(command, env=environment, capture_output=True, timeout=60)
+
+    most = 1 << 30
+    want = run(most)
+    count = most - int(want.stderr.split()[-1])
+    assert want.returncode == 0 and count > 400
+    for at in range(count - 399, count + 1):
+        got = run(at)
+        assert got.returncode == 4 and not got.stdout or got.stdout == want.stdout, at

@@ -65,6 +65,10 @@ case("rows_tail", "m = mean(x, dim=1, keepdim=true); gelu((x - m) * s) + y",
      {"x": (3, 4), "s": (4,), "y": (3, 4)},
      [{"x": (17, 300), "s": (300,), "y": (17, 300)}],
      lambda x, s, y: F.gelu((x - x.mean(1, keepdim=True)) * s) + y)
+case("pooled", "x * sigmoid(adaptive_avg_pool2d(gelu(x), 1)), adaptive_avg_pool1d(y, 1)",
+     {"x": (2, 3, 4, 5), "y": (3, 4)},
+     [{"x": (3, 5, 17, 12), "y": (7, 130)}, {"x": (2, 3, 1, 6), "y": (1, 1)}],
+     lambda x, y: (x * torch.sigmoid(F.adaptive_avg_pool2d(F.gelu(x), 1)), F.adaptive_avg_pool1d(y, 1)))
 case("linear", "linear(x, w, b)", {"x": (3, 4), "w": (5, 4), "b": (5,)},
      [{"x": (33, 70), "w": (45, 70), "b": (45,)}, {"x": (260, 64), "w": (132, 64), "b": (132,)},
       {"x": (1, 5), "w": (3, 5), "b": (3,)}], linear)
