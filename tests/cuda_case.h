@@ -25,11 +25,14 @@ typedef enum {
     STILL_LAST,  /* stride 0 along the last dim; of inputs only */
     STILL_FIRST, /* ... along the first */
     STRIDED,     /* anything, at random */
-    LAYOUT_COUNT
+    LAYOUT_COUNT,
+    CHANNELS_LAST = LAYOUT_COUNT, /* of convolutions: dim 1 fastest, then as contiguous */
+    MISALIGNED_LAST               /* ... one element past a multiple of anything */
 } case_layout;
 
-static const char *const layout_names[] = {"contiguous", "misaligned", "padded",      "sliced",
-                                           "transposed", "still last", "still first", "strided"};
+static const char *const layout_names[] = {
+    "contiguous", "misaligned",  "padded",  "sliced",        "transposed",
+    "still last", "still first", "strided", "channels last", "channels last, misaligned"};
 
 typedef struct {
     og_dtype dtype;
@@ -108,12 +111,14 @@ static inline void draw_strides(placed *p, test_random *random, bool may_repeat)
 static inline void place(placed *p, test_random *random, bool is_input)
 {
     p->count = 1;
-    p->first = p->layout == MISALIGNED;
+    p->first = p->layout == MISALIGNED || p->layout == MISALIGNED_LAST;
     for (int d = 0; d < p->rank; d++)
         p->count *= p->shape[d];
     int64_t next = p->layout == SLICED ? 2 : 1;
     for (int i = 0; i < p->rank; i++) {
         int d = p->layout == TRANSPOSED ? i : p->rank - 1 - i;
+        if (p->layout >= CHANNELS_LAST && p->rank > 2)
+            d = i == 0 ? 1 : i + 1 < p->rank ? p->rank - i : 0;
         bool still = is_input && ((p->layout == STILL_LAST && d == p->rank - 1) ||
                                   (p->layout == STILL_FIRST && d == 0));
         p->strides[d] = still ? 0 : next;

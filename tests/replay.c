@@ -153,6 +153,9 @@ static void print_maps(const og_cuda_launch *launch, og_text *out)
                         (long long)m->more_bytes[d]);
         og_text_add(out, m->more ? ", box %d%s\n" : "\n", (int)m->more_box,
                     m->is_plain ? ", plain" : "");
+        if (m->swizzle_bytes || m->last_box)
+            og_text_add(out, "    swizzle %d, last box %d, between %d, %d\n", (int)m->swizzle_bytes,
+                        (int)m->last_box, (int)m->depth_between, (int)m->more_between);
     }
 }
 

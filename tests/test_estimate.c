@@ -114,6 +114,81 @@ static const struct {
     {OGIVE_WINDOWS_DEPTHWISE, 2, 0, {1, 56, 56}, 64, 96, 1, 1, 49, 1, 19.3e6, 0.202, 0.636},
 };
 
+/* Of bfloat16, with channels last and without: 2026-11-17-H200-convolutions-halves.txt. */
+static const struct {
+    ogive_windows_form form;
+    int32_t dims;
+    int64_t places[3], images, filters, channels, taps;
+    double read, last[2], plain[2]; /* ms of Ogive, of PyTorch */
+} halves_measured[] = {
+    {OGIVE_WINDOWS_PLAIN, 2, {1, 510, 1022}, 8, 128, 64, 9, 268e6, {1.03, 0.937}, {1.85, 2.37}},
+    {OGIVE_WINDOWS_PLAIN, 2, {1, 508, 504}, 8, 64, 32, 45, 67e6, {0.987, 0.944}, {1.28, 1.30}},
+    {OGIVE_WINDOWS_PLAIN,
+     2,
+     {1, 56, 56},
+     64,
+     64,
+     64,
+     9,
+     12.8e6,
+     {0.0415, 0.0407},
+     {0.0748, 0.0946}},
+    {OGIVE_WINDOWS_PLAIN,
+     2,
+     {1, 14, 14},
+     64,
+     256,
+     256,
+     9,
+     3.2e6,
+     {0.0337, 0.0307},
+     {0.0745, 0.0498}},
+    {OGIVE_WINDOWS_STRIDED, 2, {1, 55, 55}, 256, 96, 3, 121, 38e6, {0.867, 1.98}, {1.28, 2.47}},
+    {OGIVE_WINDOWS_TRANSPOSED, 2, {1, 1026, 1026}, 8, 64, 64, 9, 537e6, {1.28, 1.22}, {3.45, 3.15}},
+    {OGIVE_WINDOWS_PLAIN, 2, {1, 1022, 1022}, 16, 128, 16, 9, 268e6, {2.84, 2.75}, {6.65, 7.30}},
+    {OGIVE_WINDOWS_TRANSPOSED,
+     2,
+     {1, 130, 260},
+     64,
+     128,
+     64,
+     15,
+     134e6,
+     {0.910, 0.768},
+     {2.25, 1.53}},
+    {OGIVE_WINDOWS_POINTS, 2, {1, 1024, 1024}, 16, 128, 64, 1, 1.07e9, {1.92, 1.85}, {2.52, 1.92}},
+};
+
+static void test_measured_halves(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * TEST_COUNT(halves_measured); i++) {
+        const bool is_last = i % 2;
+        const double *want = is_last ? halves_measured[i / 2].last : halves_measured[i / 2].plain;
+        ogive_work work = {.size = sizeof work, .kind = OGIVE_WORK_WINDOWS, .dtype = bfloat16};
+        work.windows = (ogive_windows){.form = halves_measured[i / 2].form,
+                                       .dims = halves_measured[i / 2].dims,
+                                       .channels = halves_measured[i / 2].channels,
+                                       .taps = halves_measured[i / 2].taps,
+                                       .channels_last = is_last};
+        work.batch = 1;
+        work.m = halves_measured[i / 2].images;
+        for (int d = 0; d < 3; d++)
+            work.m *= work.windows.places[d] = halves_measured[i / 2].places[d];
+        work.n = halves_measured[i / 2].filters;
+        work.k = halves_measured[i / 2].channels * halves_measured[i / 2].taps;
+        work.bytes = 2 * ((double)work.m * (double)work.n + halves_measured[i / 2].read);
+        double ours = 1e3 * ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work);
+        double theirs = 1e3 * ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work);
+        double ratio = want[0] / want[1];
+        bool agrees = (ours < theirs) == (ratio < 1) || (ratio > 0.88 && ratio < 1.13);
+        if (!agrees || ours < want[0] / 2.1 || ours > want[0] * 2.1 || theirs < want[1] / 2.1 ||
+            theirs > want[1] * 2.1)
+            fail_msg("halves %zu: estimated %g and %g ms, measured %g and %g", i, ours, theirs,
+                     want[0], want[1]);
+    }
+}
+
 static ogive_work measured_windows(size_t i)
 {
     double results = (double)windows_measured[i].groups * (double)windows_measured[i].filters;
@@ -163,6 +238,7 @@ static void test_windows_that_were_not_measured(void **state)
     assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
     work.windows.channels_last = 0;
     work.dtype = bfloat16;
+    work.windows.form = OGIVE_WINDOWS_BY_WEIGHT;
     assert_true(ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) == 0);
     assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
     work.dtype = float32;
@@ -241,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_measured_products),
         cmocka_unit_test(test_products_that_were_not_measured),
         cmocka_unit_test(test_measured_windows),
+        cmocka_unit_test(test_measured_halves),
         cmocka_unit_test(test_windows_that_were_not_measured),
         cmocka_unit_test(test_windows_on_a_cpu),
         cmocka_unit_test(test_calls),

@@ -37,6 +37,7 @@ typedef struct {
     range dims, channels, taps, n, k;
     bool exact;      /* only for those that must not take TF32 */
     bool contiguous; /* not for those that lie channels last */
+    bool last;       /* only for these */
     bool hides;      /* moves while it computes */
     bool dense;      /* computes all groups as if there were one */
     int32_t tile; /* filters that are computed at once, with 64 terms of 128 places; 0: no tiles */
@@ -118,7 +119,8 @@ static bool fits_windows(const windows_rate *r, const ogive_work *work)
     const ogive_windows *w = &work->windows;
     return (r->forms >> w->form & 1) && is_in(r->dims, w->dims) &&
            is_in(r->channels, w->channels) && is_in(r->taps, w->taps) && is_in(r->n, work->n) &&
-           is_in(r->k, work->k) && (w->exact || !r->exact) && !(w->channels_last && r->contiguous);
+           is_in(r->k, work->k) && (w->exact || !r->exact) && !(w->channels_last && r->contiguous) &&
+           (w->channels_last || !r->last);
 }
 
 static const windows_rate *find_windows_rate(const char *machine, ogive_worker by,

@@ -267,7 +267,7 @@ static void see_plain(og_kernel *kernel)
     product->n = kernel->matrices.n;
 }
 
-void og_see_matrices(og_kernel *kernel)
+static void find_matrices(og_kernel *kernel)
 {
     og_matrices *to = &kernel->matrices;
     /* Gathering may bring another dim to the end, along which left alone moves. */
@@ -283,7 +283,45 @@ void og_see_matrices(og_kernel *kernel)
     to->batch = count_elements(kernel, 0, to->batch_rank);
     to->m = count_elements(kernel, to->batch_rank, to->m_rank);
     to->n = count_elements(kernel, rank - to->n_rank, to->n_rank);
+}
+
+/* Are neighbours of every result rows, and its columns apart? */
+static bool stores_along_rows(const og_kernel *kernel)
+{
+    const og_matrices *of = &kernel->matrices;
+    bool does = of->m_rank == 1 && of->n_rank == 1 && !kernel->space.n_reduced;
+    for (int32_t i = 0; does && i < kernel->access_count; i++) {
+        const int64_t *stride = kernel->accesses[i].stride + of->batch_rank;
+        does = !kernel->accesses[i].is_store || (stride[0] == 1 && stride[1] > 1);
+    }
+    return does;
+}
+
+/* Rows and columns change places, and with them the factors: the images of a batch are more rows. */
+static void turn_matrices(og_kernel *kernel)
+{
+    int32_t order[OG_MAX_RANK], rank = kernel->space.rank;
+    for (int32_t d = 0; d < rank; d++)
+        order[d] = d;
+    order[rank - 2] = rank - 1;
+    order[rank - 1] = rank - 2;
+    og_permute_dims(kernel, order, rank);
+    og_collapse_dims(kernel);
+    find_matrices(kernel);
+    kernel->products[0].exchanged = false;
+    kernel->products[0].n = kernel->matrices.n;
+}
+
+void og_see_matrices(og_kernel *kernel)
+{
+    const bool convolved = og_kernel_convolves(kernel);
+    find_matrices(kernel);
     see_plain(kernel);
+    /* Of halves a sum's bits are the same either way. */
+    if (convolved && !og_kernel_convolves(kernel) && stores_along_rows(kernel) &&
+        og_dtype_bytes(kernel->products[0].left.dtype) == 2 &&
+        og_dtype_bytes(kernel->products[0].right.dtype) == 2)
+        turn_matrices(kernel);
 }
 
 /* ---- pairs ---------------------------------------------------------------------- */

@@ -186,8 +186,7 @@ static bool kernel_mergeable(const og_kernel *kernel, int32_t d)
     return true;
 }
 
-/* Makes dims d and d + 1 one, wherever every access walks them as one. */
-static void collapse(og_kernel *kernel)
+void og_collapse_dims(og_kernel *kernel)
 {
     og_space *space = &kernel->space;
     for (int32_t d = space->rank - 2; d >= 0; d--) {
@@ -306,6 +305,6 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
     if (keeps_dims)
         return;
     collapse_empty(kernel);
-    collapse(kernel);
+    og_collapse_dims(kernel);
     add_column(kernel);
 }

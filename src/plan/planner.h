@@ -247,6 +247,8 @@ ogive_status og_emit_kernel(og_planner *b, int32_t draft, int64_t phase, og_kern
 /* plan_space.c */
 /* Dim d becomes what was dim order[d]; the space has count dims then. */
 void og_permute_dims(og_kernel *kernel, const int32_t *order, int32_t count);
+/* Makes dims d and d + 1 one, wherever every access walks them as one. */
+void og_collapse_dims(og_kernel *kernel);
 void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bool keeps_dims);
 
 /* plan_deviations.c: sums of squared deviations from a long row's mean become sqdev, and a pass

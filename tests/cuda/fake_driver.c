@@ -595,17 +595,17 @@ int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
     for (uint32_t d = 0; is_good && d < rank; d++)
         is_good = is_map_dim(extents[d], d ? pitches[d - 1] : 16, box[d], steps[d]);
     if (!is_good || pitches[0] < extents[0] * bytes || box[0] * bytes % 16 ||
-        (swizzle == 3 && box[0] * bytes > 128) || steps[0] != 1 || steps[2] != 1 || interleave ||
+        (swizzle && box[0] * bytes > 16u << swizzle) || steps[0] != 1 || interleave ||
         promotion < 0 || promotion > 3 || fill)
         return CUDA_INVALID_VALUE;
     struct shim_map made = {.magic = SHIM_MAP_MAGIC,
                             .bytes = bytes,
                             .address = (uintptr_t)address,
-                            .row_step = steps[1],
-                            .swizzles = swizzle == 3};
+                            .swizzle = (unsigned)swizzle};
     for (uint32_t d = 0; d < rank; d++) {
         made.extents[d] = extents[d];
         made.box[d] = box[d];
+        made.steps[d] = (unsigned char)steps[d];
         if (d)
             made.pitches[d - 1] = pitches[d - 1];
     }

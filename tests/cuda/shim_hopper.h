@@ -18,10 +18,11 @@ static inline char *shim_shared_at(unsigned address)
     return og_dynamic_shared + address;
 }
 
-/* Lines of 128 bytes: their 16-byte parts change places, by the line's number. */
-static inline unsigned shim_swizzle(unsigned address)
+/* Lines of 128 bytes, or of 64 or 32 (swizzle 2 or 1): their 16-byte parts change places, by the
+ * number of 128 bytes. */
+static inline unsigned shim_swizzle(unsigned address, unsigned swizzle = 3)
 {
-    return address ^ (address >> 7 & 7) << 4;
+    return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4;
 }
 
 /* ---- two numbers of 16 bits ------------------------------------------------------------- */
@@ -204,12 +205,11 @@ static inline void shim_copy_box(unsigned rank, unsigned to, const M *at, int co
     const shim_map map = shim_read_map(at);
     unsigned offset = 0;
     for (unsigned d = 0; d < map.box[2]; d++)
-        for (unsigned r = 0; r < map.box[1]; r += map.row_step)
+        for (unsigned r = 0; r < map.box[1]; r += map.steps[1])
             for (unsigned c = 0; c < map.box[0]; c++, offset += map.bytes) {
                 const char *from = shim_find_element(map, (long long)column + c, (long long)row + r,
                                                      (long long)base + d);
-                char *place =
-                    shim_shared_at(map.swizzles ? shim_swizzle(to + offset) : to + offset);
+                char *place = shim_shared_at(shim_swizzle(to + offset, map.swizzle));
                 if (!is_own)
                     place = og_shim_link->other_shared + (place - og_dynamic_shared);
                 shim_put_element(place, from, map.bytes);
@@ -232,31 +232,31 @@ static inline void og_copy_box_to_both(unsigned to, const M *at, int column, int
         shim_copy_box(rank, to, at, column, row, base, barrier);
 }
 
-/* A box of five dims that is not swizzled. */
+/* A box of five dims. */
 template <class M>
 static inline void og_copy_patch(unsigned to, const M *at, int w, int h, int d, int c, int b,
                                  unsigned barrier)
 {
-    shim_map map = shim_read_map(at);
-    const unsigned long long channels = map.extents[3], *pitches = map.pitches;
-    const char *first = (const char *)map.address;
-    unsigned offset = 0;
+    const shim_map map = shim_read_map(at);
+    const int first[5] = {w, h, d, c, b};
+    unsigned counts[5], all = 1, offset = 0;
+    for (int i = 0; i < 5; i++)
+        all *= counts[i] = (map.box[i] + map.steps[i] - 1) / map.steps[i];
     if (w * (int)map.bytes % 16 || to % 128)
         og_shim_link->fail("a patch that does not begin at a multiple of 16 bytes");
-    for (unsigned i = 0; i < map.box[3]; i++)
-        for (unsigned j = 0; j < map.box[2] * map.box[1]; j++)
-            for (unsigned k = 0; k < map.box[0]; k++, offset += map.bytes) {
-                const long long channel = (long long)c + i;
-                const bool is_there = b >= 0 && b < (long long)map.extents[4] && channel >= 0 &&
-                                      channel < (long long)channels;
-                map.address = (unsigned long long)(first + b * (long long)pitches[3] +
-                                                   channel * (long long)pitches[2]);
-                const char *from = is_there ? shim_find_element(map, (long long)w + k,
-                                                                (long long)h + j % map.box[1],
-                                                                (long long)d + j / map.box[1])
-                                            : nullptr;
-                shim_put_element(shim_shared_at(to + offset), from, map.bytes);
-            }
+    for (unsigned n = 0; n < all; n++, offset += map.bytes) {
+        const char *from = (const char *)map.address;
+        bool is_there = true;
+        unsigned rest = n;
+        for (int i = 0; i < 5; i++) {
+            const long long place = first[i] + (long long)(rest % counts[i]) * map.steps[i];
+            rest /= counts[i];
+            is_there = is_there && place >= 0 && place < (long long)map.extents[i];
+            from += place * (i ? (long long)map.pitches[i - 1] : (long long)map.bytes);
+        }
+        shim_put_element(shim_shared_at(shim_swizzle(to + offset, map.swizzle)),
+                         is_there ? from : nullptr, map.bytes);
+    }
     shim_barrier_at(barrier).bytes -= (int)offset;
     shim_end_phase(shim_barrier_at(barrier));
 }
@@ -320,10 +320,11 @@ template <bool is_bfloat>
 static inline float shim_described(unsigned long long description, bool across, int row, int k)
 {
     const unsigned start = (unsigned)(description & 0x3fff) << 4;
-    const unsigned at = across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2
-                               : start + row / 8 * 1024 + row % 8 * 128 + k * 2;
+    const unsigned swizzle = 4 - (unsigned)(description >> 62), line = 16u << swizzle;
+    const unsigned at =
+        across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2 : start + row * line + k * 2;
     unsigned short bits;
-    __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at)), 2);
+    __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at, swizzle)), 2);
     return shim_half<is_bfloat>(bits, 0);
 }
 

@@ -65,7 +65,8 @@ enum { SHIM_MAP_MAGIC = 0x70616d };
 struct shim_map {
     unsigned magic, bytes; /* bytes: of an element */
     unsigned long long address, extents[5], pitches[4];
-    unsigned box[5], row_step, swizzles;
+    unsigned box[5];
+    unsigned char steps[5], swizzle; /* over 16 << swizzle bytes; 0: none */
 };
 
 struct shim_shared {

@@ -296,7 +296,7 @@ def test_pooling_of_all_on_a_gpu(monkeypatch):
 
 
 def test_what_is_left_on_a_gpu(monkeypatch):
-    """Half types, GPUs and memory formats that nothing was measured of; gradients by the weight."""
+    """GPUs and memory formats that nothing was measured of; gradients by the weight."""
     shapes = [(128, 64, 128, 128), (128, 64, 3, 3)]
     function = lambda x, w: torch.relu(F.conv2d(x, w)) + 1  # noqa: E731
 
@@ -305,8 +305,9 @@ def test_what_is_left_on_a_gpu(monkeypatch):
         analysis = regions_of(function, *tensors, monkeypatch=monkeypatch, architecture=architecture)
         return any("conv2d" in region.text for region in analysis.regions)
 
-    assert taken()
-    assert not taken(dtype=torch.bfloat16) and not taken(architecture=(8, 0))
+    assert taken() and taken(dtype=torch.bfloat16)
+    assert not taken(architecture=(8, 0)) and not taken(dtype=torch.bfloat16, architecture=(8, 0))
+    assert not taken(dtype=torch.bfloat16, requires=(False, True))
     assert not taken(requires=(True, True)) and not taken(requires=(False, True))
     assert not taken(function=lambda x, w: torch.relu(F.conv2d(x.to(memory_format=torch.channels_last), w)) + 1)
 

@@ -195,8 +195,6 @@ const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
     const char *refused = facts->convolves ? refuse_any(facts, wishes) : "";
     if (refused)
         return refused;
-    if (facts->right != OG_FLOAT32)
-        return "a convolution of halves";
     if (wishes->units == OG_CUDA_MMA)
         return "OGIVE_PRODUCT=mma";
     if (limits->arch != 90)

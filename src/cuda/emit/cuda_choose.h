@@ -41,7 +41,8 @@ const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cu
 const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
-/* The same of hopper_windows.cuh, but for what cuda_window_tile.h says; "" if it is no convolution. */
+/* The same of hopper_windows.cuh and hopper_windows_halves.cuh, but for what cuda_window_tile.h and
+ * cuda_window_halves.h say; "" if it is no convolution. */
 const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
                                        const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 

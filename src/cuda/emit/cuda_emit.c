@@ -385,6 +385,8 @@ static const struct {
     {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared, false},
     {ROWS, "rows", NULL, og_cuda_emit_rows, true},
     {PRODUCT, "tensor cores", og_cuda_refuse_hopper_windows, og_cuda_emit_hopper_windows, true},
+    {PRODUCT, "tensor cores", og_cuda_refuse_hopper_windows_halves,
+     og_cuda_emit_hopper_windows_halves, true},
     {PRODUCT, "wgmma", og_cuda_refuse_hopper_float32, og_cuda_emit_hopper_float32, true},
     {PRODUCT, "wgmma", og_cuda_refuse_hopper_halves, og_cuda_emit_hopper_halves, true},
     {PRODUCT, "tensor cores", og_cuda_refuse_mma, og_cuda_emit_mma, true},

@@ -61,7 +61,7 @@ typedef struct {
     bool *derives;           /* [value]: the first of a number, or what one is computed from */
     int32_t lender;          /* the access whose place in shared memory kept terms take, or -1 */
     bool packs;              /* the body calls pack() and place(): a pass stores one result */
-    bool sees_whole; /* windows of what is loaded whole see all of it */
+    bool sees_whole;         /* windows of what is loaded whole see all of it */
     bool mends; /* sumexp adds exp(x - m) even if m is infinite, and the body calls mend() */
 
     og_cuda_arguments arguments;
@@ -262,7 +262,7 @@ bool og_cuda_is_contiguous(const og_cuda_emitter *e);
 typedef ogive_status og_cuda_refuse(og_cuda_emitter *e, const char **why);
 og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_refuse_table,
     og_cuda_refuse_windows;
-og_cuda_refuse og_cuda_refuse_hopper_windows;
+og_cuda_refuse og_cuda_refuse_hopper_windows, og_cuda_refuse_hopper_windows_halves;
 og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
@@ -276,6 +276,7 @@ ogive_status og_cuda_emit_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_halves(og_cuda_emitter *e);
 

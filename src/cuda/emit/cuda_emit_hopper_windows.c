@@ -205,6 +205,8 @@ ogive_status og_cuda_refuse_hopper_windows(og_cuda_emitter *e, const char **why)
     const og_cuda_product_facts facts = og_cuda_product_facts_of(e->kernel);
     og_window_shape s;
     *why = og_cuda_refuse_convolution(&facts, e->limits, e->wishes);
+    if (!*why && facts.right != OG_FLOAT32)
+        *why = ""; /* hopper_windows_halves.cuh's */
     if (!*why)
         *why = og_cuda_see_windows(e->kernel, &s);
     return OGIVE_OK;

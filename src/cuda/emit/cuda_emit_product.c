@@ -552,14 +552,15 @@ ogive_status og_cuda_add_redo(og_cuda_emitter *e, int64_t items)
     return OGIVE_OK;
 }
 
-void og_cuda_add_product_parts(og_cuda_emitter *e)
+/* is_across: what pass 0 calls columns are rows of the product. */
+static void add_parts(og_cuda_emitter *e, bool is_across)
 {
     const og_matrices padded = og_cuda_matrices_of(e->kernel), *s = &padded;
     const int32_t rows_end = s->batch_rank + s->m_rank;
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "m", s->m);
-    og_cuda_add_index(e, "n", s->n);
+    og_cuda_add_index(e, "n", is_across ? s->m : s->n);
     og_cuda_add_index(e, "k", s->k);
     if (s->n_rank > 1)
         og_cuda_add_index(e, "line", e->kernel->space.extent[e->kernel->space.rank - 1]);
@@ -570,7 +571,10 @@ void og_cuda_add_product_parts(og_cuda_emitter *e)
     }
     og_cuda_add_index(e, "rows", s->batch * s->m);
     og_cuda_add_seek_range(e, "og_seek_rows", 0, rows_end);
-    og_cuda_add_seek_range(e, "og_step_row", rows_end, e->kernel->space.rank);
+    if (is_across)
+        og_cuda_add_seek_range(e, "og_step_row", s->batch_rank, rows_end);
+    else
+        og_cuda_add_seek_range(e, "og_step_row", rows_end, e->kernel->space.rank);
     if (og_cuda_serves(e))
         og_text_add(&e->passes, "\ntypedef og_real og_number;\n");
     og_cuda_add_row(e);
@@ -581,6 +585,16 @@ void og_cuda_add_product_parts(og_cuda_emitter *e)
             og_factor f = og_factor_of(e->kernel, p, side);
             add_factor(e, &f);
         }
+}
+
+void og_cuda_add_product_parts(og_cuda_emitter *e)
+{
+    add_parts(e, false);
+}
+
+void og_cuda_add_product_parts_across(og_cuda_emitter *e)
+{
+    add_parts(e, true);
 }
 
 static ogive_status name_body(og_cuda_emitter *e, const og_cuda_tile *tile)

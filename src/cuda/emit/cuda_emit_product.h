@@ -22,6 +22,8 @@ bool og_cuda_product_needs_wide(const og_kernel *kernel, bool is_split);
 int64_t og_cuda_reach_of(const og_space *space, const og_access *access);
 /* Everything before the entries: arguments, pass 0, factors. */
 void og_cuda_add_product_parts(og_cuda_emitter *e);
+/* The same, but pass 0 takes vectors along the product's rows: e->vector_dim is their dim. */
+void og_cuda_add_product_parts_across(og_cuda_emitter *e);
 /* The parameters of finish.cuh. ends_rows: where pass 0 reduces, a row has one run of columns, which
  * becomes the row's values at once. */
 void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows);

@@ -111,7 +111,7 @@ static og_image_dim see_dim(const og_kernel *kernel, int32_t p, int32_t tap)
     return to;
 }
 
-static const char *see_image(const og_kernel *kernel, og_window_shape *to)
+const char *og_cuda_see_image(const og_kernel *kernel, og_window_shape *to)
 {
     const og_product *product = &kernel->products[0];
     const og_matrices *of = &kernel->matrices;
@@ -364,7 +364,7 @@ static bool is_beyond(const og_window_shape *s)
 
 const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
 {
-    const char *refused = see_image(kernel, to);
+    const char *refused = og_cuda_see_image(kernel, to);
     if (refused)
         return refused;
     if (to->filters < LEAST_FILTERS)

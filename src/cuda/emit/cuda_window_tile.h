@@ -42,6 +42,9 @@ typedef struct {
     int64_t shared_bytes;
 } og_window_shape;
 
+/* What the kernel's product convolves: dims, sizes and strides of *to, and its taps. NULL, or why it is none such. */
+const char *og_cuda_see_image(const og_kernel *kernel, og_window_shape *to);
+
 /* NULL, or why hopper_windows.cuh does not take the kernel, whose product is a convolution. The batch
  * never decides, and how the image lies only where it is expanded, or where planning has made one dim
  * of two that others keep. */

@@ -86,12 +86,14 @@ typedef struct {
     int64_t columns, rows, depth;    /* of a matrix, and how many: below 2^32 */
     int64_t pitch_bytes, slab_bytes; /* of a row, of a matrix: multiples of 16 below 2^40 */
     int32_t box_columns, box_rows, box_depth;
-    int32_t rows_between; /* one row of a box and the next: 0 or 1 */
-    int32_t more;         /* dims beyond these three, 0 or 2: a box has one element of the last */
+    int32_t rows_between; /* one row of a box and the next: up to 7; so of matrices, */
+    int32_t depth_between, more_between; /* and of the first dim beyond */
+    int32_t more;                        /* dims beyond these three, 0 or 2 */
     int64_t more_extent[2], more_bytes[2];
-    int32_t more_box;
+    int32_t more_box, last_box; /* of a box; of the last 0: 1 */
     bool is_plain;
-    bool fetches_256; /* bytes that L2 reads from memory at a time; else 128 */
+    int32_t swizzle_bytes; /* 64 or 32; 0: 128 */
+    bool fetches_256;      /* bytes that L2 reads from memory at a time; else 128 */
     bool may_copy;
     size_t copy_offset;
     int64_t copy_pitch_bytes; /* matrices follow each other */

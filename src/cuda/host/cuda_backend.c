@@ -351,8 +351,9 @@ static bool is_left_out(const og_plan *plan, const state *s, const og_cuda_launc
 static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_map *map,
                              const run_memory *memory, unsigned char *argument, ogive_error *error)
 {
-    enum { FLOAT16 = 6, FLOAT32 = 7 }; /* CUtensorMapDataType */
-    enum { SWIZZLE_128 = 3, PROMOTION_128 = 2, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMap... */
+    enum { FLOAT16 = 6, FLOAT32 = 7 };                       /* CUtensorMapDataType */
+    enum { PROMOTION_128 = 2, PROMOTION_256 = 3, NONE = 0 }; /* CUtensorMap... */
+    enum { SWIZZLE_32 = 1, SWIZZLE_64, SWIZZLE_128 };
     bool copied = map->may_copy && !is_aligned(plan, s, map, memory);
     uint64_t address = copied ? map->copy_offset + address_of(plan, s, OG_CUDA_SCRATCH, memory)
                               : map->offset + address_of(plan, s, map->buffer, memory);
@@ -362,9 +363,15 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
                                 (uint64_t)map->more_extent[0], (uint64_t)map->more_extent[1]};
     const uint64_t pitches[] = {(uint64_t)pitch, (uint64_t)slab, (uint64_t)map->more_bytes[0],
                                 (uint64_t)map->more_bytes[1]};
-    const uint32_t steps[] = {1, (uint32_t)map->rows_between + 1, 1, 1, 1};
+    const uint32_t steps[] = {1, (uint32_t)map->rows_between + 1, (uint32_t)map->depth_between + 1,
+                              (uint32_t)map->more_between + 1, 1};
     const uint32_t box[] = {(uint32_t)map->box_columns, (uint32_t)map->box_rows * steps[1],
-                            (uint32_t)map->box_depth, (uint32_t)map->more_box, 1};
+                            (uint32_t)map->box_depth * steps[2], (uint32_t)map->more_box * steps[3],
+                            map->last_box ? (uint32_t)map->last_box : 1};
+    const int swizzle = map->is_plain              ? NONE
+                        : map->swizzle_bytes == 32 ? SWIZZLE_32
+                        : map->swizzle_bytes == 64 ? SWIZZLE_64
+                                                   : SWIZZLE_128;
     if (address % 16)
         return OGIVE_OK;
     if (!og_cuda_driver()->call.cuTensorMapEncodeTiled)
@@ -372,8 +379,7 @@ static ogive_status make_map(const og_plan *plan, const state *s, const og_cuda_
                 "the driver has no cuTensorMapEncodeTiled: expected one for CUDA 12 or later");
     OG_CUDA_TRY(s->device, error, cuTensorMapEncodeTiled, argument + map->at,
                 og_dtype_bytes(map->dtype) == 2 ? FLOAT16 : FLOAT32, 3 + (uint32_t)map->more,
-                (void *)(uintptr_t)address, extents, pitches, box, steps, NONE,
-                map->is_plain ? NONE : SWIZZLE_128,
+                (void *)(uintptr_t)address, extents, pitches, box, steps, NONE, swizzle,
                 map->fetches_256 ? PROMOTION_256 : PROMOTION_128, NONE);
     return OGIVE_OK;
 }

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuda_window_halves.c - see cuda_window_halves.h.
+ */
+#include "cuda/emit/cuda_window_halves.h"
+
+#include <stdlib.h>
+
+enum {
+    LEAST_FILTERS = 16, /* of 64 */
+    LEAST_K = 16,       /* a step of the tensor cores */
+    LONG_K = 8192,      /* above, they do not sum all: cuda_emit_hopper_halves.c */
+    MOST_K = 1 << 20,
+    FEW_CHANNELS = 16, /* below, taps along a line are channels, too */
+    MOST_BOX = 256,
+    MOST_STEP = 8, /* of TMA */
+    MOST_EXTENT = 1 << 30,
+    TMA_UNIT = 8, /* elements of 16 bytes */
+    BLOCK_K = 64,
+    SHARED_BYTES = 227 * 1024,
+    STAGING_BYTES = 8 * 16 * 64 * 4,
+    LEAST_STAGES = 3,
+    MOST_STAGES = 8
+};
+
+/* ---- the image ------------------------------------------------------------------------------- */
+
+static bool is_last(const og_kernel *kernel)
+{
+    const int32_t filters = kernel->matrices.batch_rank;
+    bool is = true;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        is &= !kernel->accesses[i].is_store || kernel->accesses[i].stride[filters] == 1;
+    return is;
+}
+
+/* Few channels are those of all taps along a line: of the copy, whose places are the result's. */
+static void fold_line(og_window_halves *s)
+{
+    og_image_dim *line = &s->of.dims[OG_WINDOW_DIMS - 1];
+    s->line = *line;
+    s->folded = 1;
+    s->channels = s->of.channels;
+    s->all_taps = s->of.taps;
+    if (s->of.channels >= FEW_CHANNELS || line->taps == 1)
+        return;
+    s->folded = line->taps;
+    s->channels *= line->taps;
+    s->of.taps /= line->taps;
+    line->extent = line->places;
+    line->taps = 1;
+    line->start = line->reach = 0;
+    line->step = 1;
+}
+
+/* Channels of a box: those that leave the least to be padded, then the most. */
+static void choose_line(og_window_halves *s)
+{
+    s->k_padded = 0;
+    for (int32_t line = BLOCK_K; line >= FEW_CHANNELS; line /= 2) {
+        const int64_t chunks = og_divide_up(s->channels, line);
+        const int64_t pieces = og_times(chunks, s->of.taps);
+        const int64_t k = og_times(og_divide_up(og_times(pieces, line), BLOCK_K), BLOCK_K);
+        if (s->k_padded && k >= s->k_padded)
+            continue;
+        s->line_channels = line;
+        s->chunks = chunks;
+        s->pieces = pieces;
+        s->k_padded = k;
+    }
+}
+
+/* Can TMA take such steps through the image? Those of one element do not matter. */
+static bool is_step(int64_t extent, int64_t stride)
+{
+    return extent == 1 || (stride > 0 && stride % TMA_UNIT == 0 && stride < INT32_MAX);
+}
+
+/* Can it fetch lines of channels as they lie? */
+static bool is_fetchable(const og_window_halves *s)
+{
+    const og_window_shape *of = &s->of;
+    const og_image_dim *width = &of->dims[OG_WINDOW_DIMS - 1];
+    const int64_t channels = of->groups * of->channels;
+    bool fits = s->folded == 1 && of->channel_stride == 1 && of->offset % TMA_UNIT == 0 &&
+                (of->groups == 1 || of->channels % s->line_channels == 0) &&
+                is_step(of->batch, of->batch_stride) &&
+                (width->extent == 1 || width->stride >= channels);
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        fits &= is_step(of->dims[i].extent, of->dims[i].stride);
+    return fits;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+static int32_t places_of(const og_window_halves *s)
+{
+    return (s->filter_rows ? s->width : 64 * s->height) * (s->alternates ? 1 : 2);
+}
+
+/* Shared memory of the tile with so many stages; filters are in them, or stay beside them. */
+static int64_t shared_of(const og_window_halves *s, int32_t stages)
+{
+    const int64_t filters = (int64_t)s->filters * BLOCK_K * 2;
+    const int64_t image = (int64_t)places_of(s) * BLOCK_K * 2;
+    return stages * (image + (s->keeps ? 0 : filters)) +
+           (s->keeps ? s->k_padded / BLOCK_K * filters : 0) + STAGING_BYTES + 8 * (2 * stages + 3);
+}
+
+static bool give_stages(og_window_halves *s)
+{
+    for (s->stages = MOST_STAGES; s->stages >= LEAST_STAGES; s->stages--) {
+        s->shared_bytes = shared_of(s, s->stages);
+        if (s->shared_bytes <= SHARED_BYTES)
+            return true;
+    }
+    return false;
+}
+
+/* Takes the box of places, if it is one; the number of such tiles. */
+static double count_tiles(og_window_halves *s, const int32_t tile[OG_WINDOW_DIMS])
+{
+    int64_t most = places_of(s);
+    double tiles = 1;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        if (tile[i] * s->of.dims[i].step > MOST_BOX)
+            return 0;
+        s->tile[i] = tile[i];
+        s->tiles[i] = og_divide_up(s->of.dims[i].places, tile[i]);
+        tiles *= (double)s->tiles[i];
+        most /= tile[i];
+    }
+    s->tile_b = (int32_t)og_min(og_min(most, MOST_BOX), s->of.batch);
+    s->tiles_b = og_divide_up(s->of.batch, s->tile_b);
+    return tiles * (double)s->tiles_b;
+}
+
+/* Cycles that the end of a warpgroup's tile takes: of few neighbours in memory, the more. */
+static double end_of(const og_window_halves *s)
+{
+    const double results = 64.0 * s->height * s->width;
+    const double shortness = s->is_last ? 0 : 8.0 / s->tile[OG_WINDOW_DIMS - 1];
+    return results * (0.15 + 0.1 * shortness);
+}
+
+/* Cycles of a multiprocessor for its share of all tiles: multiplying 2048 elements a cycle, less where
+ * products are narrow and wait for shared memory; fetching from L2, of which a multiprocessor gets
+ * 64 bytes a cycle at most; and the ends, which one warpgroup has while the other multiplies. */
+static double cost_of(const og_window_halves *s, double tiles, int32_t multiprocessors)
+{
+    const double speed = s->width == 256 ? 1.0 : s->width == 128 ? 0.9 : s->width == 64 ? 0.7 : 0.4;
+    const double blocks = (double)s->k_padded / BLOCK_K;
+    const double multiplies = blocks * 64 * s->height * s->width * 64 / (2048 * speed);
+    const double bytes = (places_of(s) + (s->keeps ? 0 : s->filters)) * 128.0;
+    const double fetches = blocks * bytes / 50, end = end_of(s);
+    const double items = tiles * (double)s->row_tiles * (double)s->of.groups;
+    const double waves =
+        (double)og_divide_up((int64_t)og_min((int64_t)items, INT32_MAX), multiprocessors);
+    const double both = s->alternates ? multiplies : 2 * multiplies;
+    const double busy = both > fetches ? both : fetches;
+    if (!s->alternates)
+        return waves * (busy + end);
+    const double each = (multiplies + end) / 2 > busy ? (multiplies + end) / 2 : busy;
+    return waves * each + (multiplies + end) / 2;
+}
+
+/* The best box of places for the products that *s has. */
+static double choose_places(og_window_halves *s, int32_t multiprocessors)
+{
+    const int32_t places = places_of(s);
+    og_window_halves best = *s;
+    double least = 0;
+    const og_image_dim *dims = s->of.dims;
+    const int32_t unit = s->is_last ? 1 : 4; /* quads are of one line */
+    const int32_t widest = (int32_t)og_min(places, og_divide_up(dims[2].places, unit) * unit);
+    for (int32_t width = unit; width <= widest; width += unit)
+        for (int32_t height = 1; height <= og_min(places / width, dims[1].places); height++) {
+            const int32_t deep = (int32_t)og_min(places / width / height, dims[0].places);
+            const double tiles = count_tiles(s, (int32_t[]){deep, height, width});
+            /* of alike ones, lines and planes that lie together */
+            const double apart = 0.1 / width + 0.02 / height + (s->tile_b > 1 ? 0.005 : 0);
+            const double cost = tiles > 0 ? cost_of(s, tiles, multiprocessors) * (1 + apart) : 0;
+            if (cost <= 0 || (least > 0 && cost > least * 0.999))
+                continue;
+            least = cost;
+            best = *s;
+        }
+    *s = best;
+    return least;
+}
+
+static const struct {
+    int32_t height, width;
+} products[] = {{2, 128}, {1, 256}, {1, 128}, {2, 64}, {1, 64}};
+
+static bool choose_tile(og_window_halves *s, int32_t multiprocessors)
+{
+    og_window_halves best = {0};
+    double least = 0;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        for (int kind = 0; kind < 8; kind++) {
+            og_window_halves tried = *s;
+            if (s->is_long && products[i].height * products[i].width > 128)
+                continue;
+            tried.height = products[i].height;
+            tried.width = products[i].width;
+            tried.filter_rows = kind / 4 == s->is_last;
+            tried.filters = tried.filter_rows ? 64 * tried.height : tried.width;
+            tried.row_tiles = og_divide_up(s->of.filters, tried.filters);
+            tried.alternates = kind % 2 == 0;
+            tried.keeps = kind / 2 % 2 == 0;
+            if ((tried.keeps && (tried.row_tiles > 1 || s->of.groups > 1)) || !give_stages(&tried))
+                continue;
+            const double cost = choose_places(&tried, multiprocessors);
+            if (cost <= 0 || (least > 0 && cost >= least * 0.99))
+                continue;
+            least = cost;
+            best = tried;
+        }
+    if (least > 0)
+        *s = best;
+    return least > 0;
+}
+
+static bool is_beyond(const og_window_halves *s)
+{
+    const og_window_shape *of = &s->of;
+    double items = (double)s->tiles_b * (double)of->groups * (double)s->row_tiles;
+    bool is = of->batch > MOST_EXTENT || (double)of->groups * (double)of->channels > MOST_EXTENT;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const og_image_dim *dim = &of->dims[i];
+        items *= (double)s->tiles[i];
+        is |= dim->extent > MOST_EXTENT || llabs(dim->start) > MOST_EXTENT ||
+              dim->places > MOST_EXTENT;
+    }
+    return is || items > 0x1p40;
+}
+
+const char *og_cuda_see_window_halves(const og_kernel *kernel, int32_t multiprocessors,
+                                      og_window_halves *to)
+{
+    *to = (og_window_halves){0};
+    const char *refused = og_cuda_see_image(kernel, &to->of);
+    if (refused)
+        return refused;
+    if (to->of.filters < LEAST_FILTERS)
+        return "few filters";
+    if (kernel->products[0].k < LEAST_K)
+        return "few terms";
+    fold_line(to);
+    choose_line(to);
+    if (to->k_padded > MOST_K)
+        return "many terms";
+    to->is_long = to->k_padded > LONG_K;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        if (to->of.dims[i].step < 1 || to->of.dims[i].step > MOST_STEP)
+            return to->of.dims[i].step < 1 ? "an expanded image" : "a stride beyond 8";
+    to->is_last = is_last(kernel);
+    to->copies = !is_fetchable(to);
+    to->copy_group = og_divide_up(to->channels, TMA_UNIT) * TMA_UNIT;
+    if (to->of.groups > 1)
+        to->copy_group = to->chunks * to->line_channels;
+    to->copy_pitch = og_times(to->copy_group, to->of.groups);
+    if (!choose_tile(to, og_max(1, multiprocessors)))
+        return "windows larger than shared memory";
+    if (is_beyond(to))
+        return "an extent beyond 30 bits";
+    to->items = to->tiles_b * to->of.groups * to->row_tiles;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        to->items *= to->tiles[i];
+    return NULL;
+}
