@@ -9,7 +9,7 @@
 #include "plan/planner.h"
 
 enum {
-    SMALL_SHARE = 256,      /* results that read each such value, at least, */
+    SMALL_SHARE = 256,       /* results that read each such value, at least, */
     SMALL_LEAST = 256 * 1024 /* and results in all: fewer take less time than another kernel */
 };
 

@@ -47,7 +47,8 @@ class _Graphs:
         known = {"stack_traces": cudagraphs.get_stack_traces(module),
                  "placeholders": get_placeholder_info(module.graph),
                  "device_index": cudagraphs.get_device_index(module)}
-        call, recorded = self.compile_graph(module, inputs), []
+        call = self.compile_graph(module, inputs)
+        recorded: list[Callable[[list[Any]], Any]] = []
 
         def run(arguments: list[Any]) -> Any:
             if not recorded:  # sizes that are inputs are numbers only now: each has a graph
