@@ -21,6 +21,16 @@ formula = ogive.compile("sigmoid(x)")
 operator = torch.ops.ogive.run.default
 plain = torch.randn(16 if device == "cpu" else 1024, device=device)
 differentiable = plain.clone().requires_grad_()
+
+
+def chain(x):
+    return torch.sigmoid(x) * 2.0 + x
+
+
+# What compiled functions cost besides: Dynamo's guards and wrappers.
+ours = {level: torch.compile(chain, backend=ot.backend, options={"level": level})
+        for level in ("torch", "aten")}
+whole = ogive.compile("sigmoid(x) * 2.0 + x")
 array, out = np.ones(16, np.float32), torch.empty_like(plain)
 
 CASES = {
@@ -34,6 +44,10 @@ CASES = {
     "ogive.torch.sigmoid(x), x requires grad": lambda: ot.sigmoid(differentiable),
     "ogive.torch.softmax(x, 0)": lambda: ot.softmax(plain, 0),
     "torch.softmax(x, 0)": lambda: torch.softmax(plain, 0),
+    "chain(x) = torch.sigmoid(x) * 2.0 + x": lambda: chain(plain),
+    "ogive.compile('sigmoid(x) * 2.0 + x')(x)": lambda: whole(plain),
+    "torch.compile(chain, backend='ogive')(x)": lambda: ours["torch"](plain),
+    "the same at the level 'aten'": lambda: ours["aten"](plain),
     "ogive.compile('sigmoid(x)')(x), NumPy": lambda: formula(array),
     "np.exp(x)": lambda: np.exp(array),
 }

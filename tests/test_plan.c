@@ -60,6 +60,12 @@ static const plan_case cases[] = {
     {"x - mean(x, 1)", "4x4", 2},
     {"softmax(softmax(x, 1), 0)", "4x5", 2},
     {"softmax(x, 1) + y", "1x5 4x5", 2},
+    /* what costs more than to read it, and is read by many results of a product, has a kernel */
+    {"relu(batch_norm(linear(x, w), m, v, g, b))", "4096x4 64x4 64 64 64 64", 2},
+    {"relu(batch_norm(linear(x, w), m, v, g, b))", "4095x4 64x4 64 64 64 64", 1},
+    {"linear(x, w) * exp(s) * (s + 1)", "4096x4 64x4 64", 2},
+    {"linear(x, w) * exp(y)", "4096x4 64x4 4096x64", 1},
+    {"linear(x, w) * (s + 1)", "4096x4 64x4 64", 1},
     /* layouts: dims in memory order, neighbours collapsed, views free */
     {"x + y", "4x5x6 4x5x6", 1},
     {"x + y", "4x5x6 6", 1},

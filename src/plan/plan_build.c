@@ -446,6 +446,21 @@ static bool is_smaller(const og_planner *b, int32_t node)
     return false;
 }
 
+/* Before the products that compute with them have kernels. Code that serves every size does not know
+ * what is small. */
+static ogive_status keep_small(og_planner *b, const bool *live)
+{
+    bool *small = OG_ARENA_NEW(&b->scratch, bool, (size_t)b->graph->node_count);
+    if (!small)
+        return og_fail_memory(b->error, (size_t)b->graph->node_count);
+    if (!b->rules.keeps_dims)
+        OG_TRY(og_find_small(b, live, small));
+    for (int32_t n = 0; n < b->graph->node_count; n++)
+        if (small[n])
+            OG_TRY(keep_operand(b, n));
+    return OGIVE_OK;
+}
+
 static ogive_status place_anchors(og_planner *b)
 {
     const og_graph *graph = b->graph;
@@ -467,6 +482,7 @@ static ogive_status place_anchors(og_planner *b)
         for (int side = 0; live[n] && og_node_is_product(b, n) && side < 2; side++)
             is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
     OG_TRY(og_find_pairs(b, live));
+    OG_TRY(keep_small(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (live[n] && og_node_slides(b, n))
             OG_TRY(keep_whole(b, og_find_seen(b, n)));

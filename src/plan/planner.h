@@ -5,7 +5,8 @@
  * plan_emit.c writes its passes, plan_space.c orders and collapses its dims, plan_deviations.c
  * takes a pass away,
  * plan_traffic.c finds where in place is legal. plan_mapping.c knows how nodes read their
- * arguments, plan_product.c products, plan_convolution.c those over windows.
+ * arguments, plan_product.c products, plan_convolution.c those over windows, plan_small.c what is
+ * computed once for them.
  */
 #ifndef OG_PLANNER_H
 #define OG_PLANNER_H
@@ -208,6 +209,9 @@ ogive_status og_find_pairs(og_planner *b, const bool *live);
 ogive_status og_emit_products(og_planner *b, const og_draft *draft, og_kernel *kernel);
 /* Exchanges factors and moves dims, as og_matrices has them, and fills kernel->matrices. */
 void og_see_matrices(og_kernel *kernel);
+
+/* plan_small.c: marks what is better kept than computed again for each result of a product. */
+ogive_status og_find_small(og_planner *b, const bool *live, bool *small);
 
 /* plan_lower.c: b->graph and b->types without nodes that shapes make others. */
 ogive_status og_lower(og_planner *b);

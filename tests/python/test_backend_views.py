@@ -101,3 +101,54 @@ def test_casts_of_any_format():
     got = torch.compile(function, backend=ot.backend, options={"level": "aten"})(x)
     torch.testing.assert_close(got, function(x))
     assert got.stride() == function(x).stride()
+
+
+def test_strided_parts_are_joined_by_a_formula(data, device, monkeypatch):
+    """The gradient of parts of a tensor, as of a transformer's q, k and v."""
+    from ogive.torch import _wrapper
+    joins = _wrapper._joins_strided
+    found = []
+    monkeypatch.setattr(_wrapper, "_joins_strided",
+                        lambda cat: found.append(joins(cat, device)) or found[-1])
+
+    def model(x, w):
+        q, k, v = (x @ w).view(4, 8, 3, 2, 16).permute(2, 0, 3, 1, 4)
+        return torch.softmax(q @ k.transpose(2, 3), 3) @ v
+
+    x, w = data(4, 8, 32).requires_grad_(), (data(32, 96) / 8).requires_grad_()
+    torch._dynamo.reset()
+    call = torch.compile(model, backend=ot.backend, options={"level": "aten"})
+    got = torch.autograd.grad(call(x, w).square().sum(), (x, w))
+    want = torch.autograd.grad(model(x, w).square().sum(), (x, w))
+    assert any(found)
+    for mine, theirs in zip(got, want):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_parts_of_a_gradient_join_what_reads_them(data):
+    """Of rotated halves: no call is left between the gradient that comes and those of q."""
+    def model(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat((-b, a), -1) * sin
+
+    x, cos, sin = data(2, 3, 8, 64).requires_grad_(), data(8, 64), data(8, 64)
+    text = ot.explain(model, x, cos, sin, options={"level": "aten"})
+    gradient = text[text.index("its gradient"):]
+    assert gradient.count("taken: ") == 1 and "left: mul" not in gradient
+    torch._dynamo.reset()
+    call = torch.compile(model, backend=ot.backend, options={"level": "aten"})
+    grad = data(2, 3, 8, 64)
+    got, = torch.autograd.grad(call(x, cos, sin), x, grad)
+    want, = torch.autograd.grad(model(x, cos, sin), x, grad)
+    torch.testing.assert_close(got, want)
+
+
+def test_the_gradient_of_gelu_stays_pytorchs_where_it_is_faster():
+    from torch._subclasses import FakeTensorMode
+    from ogive.torch._aten import aten, decompositions
+    decompose = decompositions()[aten.gelu_backward.default]
+    with FakeTensorMode():
+        for device, dtype, left in (("cuda", torch.bfloat16, True), ("cuda", torch.float16, True),
+                                    ("cuda", torch.float32, False), ("cpu", torch.bfloat16, False)):
+            x = torch.empty(4, device=device, dtype=dtype)
+            assert (decompose(x, x) is NotImplemented) == left

@@ -60,11 +60,24 @@ VIEWS = {"view", "_unsafe_view", "permute", "t", "transpose", "expand", "unsquee
          "slice", "select", "as_strided", "alias", "detach", "diagonal", "lift_fresh"}
 
 
+def _unless_halves(decompose: Callable[..., Any]) -> Callable[..., Any]:
+    def call(grad: Tensor, *args: Any, **named: Any) -> Any:
+        if grad.device.type == "cuda" and grad.element_size() == 2:
+            return NotImplemented
+        return decompose(grad, *args, **named)
+
+    return call
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
+    """gelu's gradient, an erf and an exp for each element, takes longer in a formula than halves do
+    to be moved, and PyTorch's, less exact, does not."""
     from torch._decomp import get_decompositions
-    return dict(get_decompositions([getattr(aten, name) for name in _DECOMPOSED
-                                    if hasattr(aten, name)]))
+    found = dict(get_decompositions([getattr(aten, name) for name in _DECOMPOSED
+                                     if hasattr(aten, name)]))
+    gelu = aten.gelu_backward.default
+    return {**found, gelu: _unless_halves(found[gelu])}
 
 
 def packet_of(node: Node) -> str:
@@ -344,18 +357,28 @@ def _reaches(cat: Node) -> list[Node]:
 
 
 class _Parts:
-    """Nodes, and what they are of, for one part of the tensors that a cat joins."""
+    """Nodes, and what they are of, for one part, [first, last) of a dim, of a node's result."""
 
-    def __init__(self, cat: Node, dim: int, piece: Node, first: int) -> None:
-        self.graph, self.whole = cat.graph, _value(cat).shape[dim]
-        self.dim = dim - _value(cat).dim()  # from the last
-        self.first, self.last = first, first + _value(piece).shape[dim]
-        self.made: dict[Node, Node] = {cat: piece}
+    def __init__(self, node: Node, dim: int, first: int, last: int) -> None:
+        self.graph, self.whole = node.graph, _value(node).shape[dim]
+        self.dim = dim - _value(node).dim()  # from the last
+        self.first, self.last = first, last
+        self.made: dict[Node, Node] = {}
+
+    def has(self, node: Any) -> bool:
+        """Whether it is divided as the whole is."""
+        value = _value(node)
+        return isinstance(value, Tensor) and value.dim() >= -self.dim and (
+            value.shape[self.dim] == self.whole)
+
+    def cut(self, node: Node) -> Node:
+        value = _value(node)
+        dim = value.dim() + self.dim
+        part = value.narrow(dim, self.first, self.last - self.first)
+        return _call(self.graph, aten.slice.Tensor, (node, dim, self.first, self.last), node, part)
 
     def of(self, node: Any) -> Any:
-        value = _value(node)
-        if not isinstance(value, Tensor) or value.dim() < -self.dim or (
-                value.shape[self.dim] != self.whole):
+        if not self.has(node):
             return node
         if node not in self.made:
             if packet_of(node) in _elementwise():
@@ -365,10 +388,7 @@ class _Parts:
                     *[each if _value(each) is None else _value(each) for each in arguments],
                     **node.kwargs)}
             else:
-                dim = value.dim() + self.dim
-                part = value.narrow(dim, self.first, self.last - self.first)
-                made = _call(self.graph, aten.slice.Tensor, (node, dim, self.first, self.last), node,
-                             part)
+                made = self.cut(node)
             self.made[node] = made
         return self.made[node]
 
@@ -391,11 +411,45 @@ def _divide_cats(graph: Graph) -> None:
                 _value(each).dtype != _value(node).dtype for each in node.args[0]):
             continue
         ends = [each for each in reached if any(user not in reached for user in each.users)]
-        parts = [_Parts(node, dim, piece, sum(sizes[:i])) for i, piece in enumerate(node.args[0])]
+        parts = [_Parts(node, dim, sum(sizes[:i]), sum(sizes[:i + 1])) for i in range(len(sizes))]
+        for part, piece in zip(parts, node.args[0]):
+            part.made[node] = piece
         for end in ends:
             with graph.inserting_before(end):
                 joined = _call(graph, aten.cat.default, ([part.of(end) for part in parts], dim), end)
             end.replace_all_uses_with(joined)
+
+
+def _sliced(node: Node) -> tuple[int, int, int] | None:
+    """The dim and the part of it that a slice takes; None: node is no such slice, or not known."""
+    if node.target is not aten.slice.Tensor or node.kwargs or len(node.args) != 4:
+        return None
+    _, dim, first, last = node.args
+    size = _value(node.args[0]).shape[dim]
+    if not all(isinstance(each, int) for each in (size, first, last)):
+        return None
+    first, last = (min(max(each + size if each < 0 else each, 0), size) for each in (first, last))
+    return (dim % _value(node).dim(), first, last) if first < last else None
+
+
+def _slice_early(graph: Graph) -> None:
+    """Parts of what is computed element by element, read by what is computed so, too, are computed
+    of parts, so that all of it can be one formula: gradients of rotated halves."""
+    for node in list(graph.nodes):
+        found = [_sliced(user) for user in node.users]
+        if packet_of(node) not in _elementwise() or len(found) < 2 or not all(found) or any(
+                packet_of(reader) not in _elementwise() for user in node.users for reader in user.users):
+            continue
+        ranges = sorted(each for each in found if each)
+        if any(a[0] != b[0] or a[2] > b[1] for a, b in zip(ranges, ranges[1:])):
+            continue
+        for user, (dim, first, last) in zip(list(node.users), [each for each in found if each]):
+            part = _Parts(node, dim, first, last)
+            with graph.inserting_before(user):
+                part.made.update({each: part.cut(each) for each in node.all_input_nodes
+                                  if part.has(each)})
+                made = part.of(node)
+            _replace(user, made)
 
 
 def _is_needed(node: Node) -> bool:
@@ -418,6 +472,8 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     keep_reduced_dims(graph, lambda node: packet_of(node) in _elementwise())
     _drop_expands(graph)
     _divide_cats(graph)
+    graph.eliminate_dead_code(_is_needed)  # the cats that were divided
+    _slice_early(graph)
     _lift_products(graph, takes)
     graph.eliminate_dead_code(_is_needed)
     graph.lint()

@@ -29,6 +29,7 @@ from .. import _core
 from ._aten import decompositions, prepare
 from ._batch_norm import insert_update, statistics_of
 from ._cost import add_estimates
+from ._graphs import compilers
 from ._identities import drop_identities
 from ._lifted import lift
 from ._precision import precision
@@ -180,8 +181,10 @@ def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[
 
 def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
              compile_graph: Callable[..., Any] = _compile_aten,
-             look_at_gradient: Callable[[GraphModule], None] | None = None) -> Callable[..., Any]:
-    """look_at_gradient: is shown the gradient's graph, which it must leave as it is."""
+             look_at_gradient: Callable[[GraphModule], None] | None = None,
+             graphs: bool = False) -> Callable[..., Any]:
+    """look_at_gradient: is shown the gradient's graph, which it must leave as it is. graphs: of
+    CUDA."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor import config
@@ -197,9 +200,8 @@ def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
     # What draws random numbers that nobody reads stays where it is only with this setting.
     with config.patch(fallback_random=True):
         compiled = aot_autograd(
-            fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph,
-            partition_fn=partition, decompositions=decompositions())(
-                module, example_inputs)
+            **compilers(compile_graph, graphs), partition_fn=partition,
+            decompositions=decompositions())(module, example_inputs)
 
     def call(*inputs: Any) -> Any:
         results = compiled(*inputs)
@@ -210,37 +212,48 @@ def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
     return call
 
 
-_OPTIONS = {"rest": "eager", "level": "torch"}
+_OPTIONS = ("rest", "level")
 _LEVELS = ("torch", "aten")
+_GRAPHS = "cudagraphs"
 
 
 def _read_options(options: dict[str, Any] | None) -> tuple[str, str]:
     """rest and level."""
-    unknown = set(options or {}) - set(_OPTIONS)
+    given = dict(options or {})
+    unknown = set(given) - set(_OPTIONS)
     if unknown:
         raise ValueError(f"the backend 'ogive' has no option '{unknown.pop()}': it has 'rest' "
                          "and 'level'")
-    rest, level = ({**_OPTIONS, **(options or {})}[name] for name in _OPTIONS)
+    rest = given.get("rest", "eager")
+    level = given.get("level", "aten" if rest == _GRAPHS else "torch")
     if level not in _LEVELS:
         raise ValueError(f"the backend 'ogive' has no level {level!r}: it has 'torch' and 'aten'")
-    if level == "aten" and rest != "eager":
-        raise ValueError(f"at the level 'aten' what is no formula runs eagerly, not by {rest!r}")
+    if level == "aten" and rest not in ("eager", _GRAPHS):
+        raise ValueError(f"at the level 'aten' what is no formula runs eagerly, or with 'cudagraphs', "
+                         f"not by {rest!r}")
     return rest, level
+
+
+def _read_mode(mode: str | None, options: dict[str, Any] | None) -> tuple[str, str]:
+    """rest and level."""
+    if mode == "reduce-overhead" and not options:
+        return _read_options({"rest": _GRAPHS})
+    if mode not in (None, "default"):
+        raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default' and "
+                         "'reduce-overhead'")
+    return _read_options(options)
 
 
 def backend(module: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
             options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """For torch.compile. options={"rest": NAME}: the backend for what is not a formula's.
-    {"level": "aten"}: formulas of the graphs that AOTAutograd makes, of gradients too."""
-    if mode not in (None, "default"):
-        raise ValueError(f"the backend 'ogive' has no mode '{mode}': it has 'default'. CUDA graphs, "
-                         "which reduce-overhead makes, are made of a compiled model by torch.cuda."
-                         "make_graphed_callables()")
-    rest, level = _read_options(options)
+    {"level": "aten"}: formulas of the graphs that AOTAutograd makes, of gradients too.
+    mode="reduce-overhead", the same as {"rest": "cudagraphs"}: that, recorded as CUDA graphs."""
+    rest, level = _read_mode(mode, options)
     if rest == "eager" and is_hopeless(module) and _may_skip():
         raise torch._dynamo.exc.SkipFrame("no formula could be of use to any call")
     if level == "aten":
-        return _at_aten(module, example_inputs)
+        return _at_aten(module, example_inputs, graphs=rest == _GRAPHS)
     module = _with_formulas(module, rest == "eager")
     compiled: Callable[..., Any] = module.forward
     if rest != "eager":

@@ -284,9 +284,9 @@ def _behind(node: Node, names: dict[Node, str], parts: dict[Node, list[Any]]) ->
 
 def _behind_costs(factors: _Product | _Windows, behind: Sequence[Node], names: dict[Node, str],
                   parts: dict[Node, list[Any]]) -> float:
-    """Functions of elements behind a convolution. Behind one whose kernels are phases also the
-    elements of other tensors, which they read one by one."""
-    total = sum(_operations(names[node], node) for node in behind)
+    """Functions of elements behind a convolution; a batch_norm's root is one for each channel there.
+    Behind one whose kernels are phases also the elements of other tensors, which they read one by one."""
+    total = sum(_operations(names[node], node) for node in behind if names[node] != "batch_norm")
     if isinstance(factors, _Windows) and factors.form == _PHASES:
         for node in behind:
             others = [value_of(part) for part in parts[node] if isinstance(part, Node) and part not in names]

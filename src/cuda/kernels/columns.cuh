@@ -60,6 +60,21 @@ OG_FN og_column og_find_column(const og_args &a, og_index block)
     return c;
 }
 
+/* Elements e and following of a run. Whole vectors or not is asked once for all of them: where each load
+ * has a branch of its own, halves are taken apart at its end, and wait for it (a sum of 4096x2048 of
+ * bfloat16 on an H200 took 41 us, not 13). */
+template <class P, bool whole>
+OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, int e, int count,
+                          typename P::sweep::loads (&x)[OG_FLIGHT])
+{
+#pragma unroll
+    for (int f = 0; f < OG_FLIGHT; f++) {
+        og_offsets at = c.at;
+        og_step_row(a, from + (e + f < count ? e + f : e), at);
+        P::sweep::loads::load(a, at, whole, c.span, x[f]);
+    }
+}
+
 /* The elements [from, from + count) of the thread's columns, count <= OG_RUN. */
 template <class P>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
@@ -74,12 +89,10 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
         typename P::sweep::loads x[OG_FLIGHT];
-#pragma unroll
-        for (int f = 0; f < OG_FLIGHT; f++) {
-            og_offsets at = c.at;
-            og_step_row(a, from + (e + f < count ? e + f : e), at);
-            P::sweep::loads::load(a, at, whole, c.span, x[f]);
-        }
+        if (whole)
+            og_load_flight<P, true>(a, c, from, e, count, x);
+        else
+            og_load_flight<P, false>(a, c, from, e, count, x);
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {

@@ -1,10 +1,10 @@
 // softmax(x, 0)  [50000x40]
 // columns, a block a tile, scratch 5248
-// og_part0<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
-// og_combine0<<<1, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
-// og_part_terms0<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
-// og_combine_terms0<<<1, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
-// og_part1<<<13, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_part0<<<26, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_combine0<<<2, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_part_terms0<<<26, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_combine_terms0<<<2, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
+// og_part1<<<26, 512>>>, 136 bytes of arguments, pointers at 0:0+0 8:1+0 104:-1+0 112:-1+2112 120:-1+4224 128:-1+4416
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -12,7 +12,7 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_X = 16, OG_Y = 32, OG_RUNS = 64, OG_FLIGHT = 4, OG_SHARED_BYTES = 32768, OG_BLOCKS = 2 };
+enum { OG_X = 8, OG_Y = 64, OG_RUNS = 64, OG_FLIGHT = 4, OG_SHARED_BYTES = 16384, OG_BLOCKS = 2 };
 enum { OG_V = 4, OG_THREADS = 512 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;

@@ -8688,6 +8688,18 @@ OG_FN og_column og_find_column(const og_args &a, og_index block)
     return c;
 }
 
+template <class P, bool whole>
+OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, int e, int count,
+                          typename P::sweep::loads (&x)[OG_FLIGHT])
+{
+#pragma unroll
+    for (int f = 0; f < OG_FLIGHT; f++) {
+        og_offsets at = c.at;
+        og_step_row(a, from + (e + f < count ? e + f : e), at);
+        P::sweep::loads::load(a, at, whole, c.span, x[f]);
+    }
+}
+
 /* The elements [from, from + count) of the thread's columns, count <= OG_RUN. */
 template <class P>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
@@ -8702,12 +8714,10 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
         typename P::sweep::loads x[OG_FLIGHT];
-#pragma unroll
-        for (int f = 0; f < OG_FLIGHT; f++) {
-            og_offsets at = c.at;
-            og_step_row(a, from + (e + f < count ? e + f : e), at);
-            P::sweep::loads::load(a, at, whole, c.span, x[f]);
-        }
+        if (whole)
+            og_load_flight<P, true>(a, c, from, e, count, x);
+        else
+            og_load_flight<P, false>(a, c, from, e, count, x);
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
@@ -9426,7 +9436,8 @@ enum {
     OG_COLUMNS_SHARED_BYTES =
         32 * 1024,                    /* of runs' sums: five blocks fit an H200's multiprocessor */
     OG_COLUMNS_FLIGHT_REGISTERS = 16, /* that loads under way may take; 32 are no faster */
-    OG_COLUMNS_SUM_REGISTERS = 32     /* that accumulators may take */
+    OG_COLUMNS_SUM_REGISTERS = 32,    /* that accumulators may take */
+    OG_COLUMNS_LEAST = 32             /* columns of a block: two sectors of memory, of halves */
 };
 
 typedef struct {
@@ -9435,6 +9446,19 @@ typedef struct {
     int32_t x, y, runs, flight;
     bool split;
 } og_columns_shape;
+
+static inline void og_narrow_columns(og_columns_shape *s, int64_t multiprocessors)
+{
+    const int64_t parts = s->split ? s->tiles : 1;
+    while (s->runs > 1 && s->x > 1 && s->x * s->vector > OG_COLUMNS_LEAST &&
+           s->blocks * parts < multiprocessors) {
+        s->x /= 2;
+        s->blocks = s->vectors / s->x + (s->vectors % s->x > 0);
+    }
+    while (s->x * s->y < OG_COLUMNS_THREADS && s->y < s->runs)
+        s->y *= 2;
+    s->threads = s->x * s->y;
+}
 
 /* columns neighbours, `outer` times, of n elements each. */
 static inline og_columns_shape og_shape_columns(const og_reduced_facts *f, int64_t n,
@@ -9460,11 +9484,9 @@ static inline og_columns_shape og_shape_columns(const og_reduced_facts *f, int64
         s.x /= 2;
     while (s.x > 32 && s.x / 2 >= s.vectors)
         s.x /= 2;
-    while (s.x * s.y < OG_COLUMNS_THREADS && s.y < s.runs)
-        s.y *= 2;
-    s.threads = s.x * s.y;
     s.blocks = s.vectors / s.x + (s.vectors % s.x > 0);
     s.split = s.tiles > 1 && s.blocks < 2 * multiprocessors;
+    og_narrow_columns(&s, multiprocessors);
     s.flight = 16;
     while (s.flight > 1 && s.flight * s.vector * f->loads > OG_COLUMNS_FLIGHT_REGISTERS)
         s.flight /= 2;
