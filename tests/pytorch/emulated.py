@@ -113,9 +113,9 @@ BODIES["product_tiles"] = {
     **PRODUCT, "OG_TM": 8, "OG_TN": 8, "OG_LANES_N": 8, "OG_WARPS_M": 4, "OG_WARPS_N": 2, "OG_BK": 16, "OG_BLOCKS": 1,
     "OG_LEVELS": 3, "OG_SPLIT": 0}
 for body in ("mma_pairs", "mma_halves"):
-    BODIES[body] = {**PRODUCT, "OG_BK": 64, "OG_QUADS": 2, "OG_REDO_BYTES": 86544, "OG_BM": 64, "OG_BN": 64,
+    BODIES[body] = {**PRODUCT, "OG_BK": 64, "OG_QUADS": 2, "OG_REDO_BYTES": 99344, "OG_BM": 64, "OG_BN": 64,
                     "OG_STAGES": 2, "OG_SHARED_BYTES": 99 << 10, "OG_PAIRS": int(body == "mma_pairs"), "OG_BFLOAT": 0,
-                    "OG_SPLIT_KEEPS": 1, "OG_SPLIT_PLANES": 0, "OG_SPLIT_SHUFFLES": 0, "OG_SPLIT_WIDENS": 0}
+                    "OG_SPLIT_KEEPS": 4, "OG_SPLIT_PLANES": 0, "OG_SPLIT_SHUFFLES": 0, "OG_SPLIT_WIDENS": 0}
 
 
 def numbers_of(body, form, operands):

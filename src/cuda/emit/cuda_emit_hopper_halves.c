@@ -265,7 +265,7 @@ static int count_quads_at_once(const og_cuda_emitter *e)
 /* Shared memory of og_redo: sums of the second product, too. */
 static size_t redo_bytes(const halves *h)
 {
-    size_t sums = sizeof(float) * OG_CUDA_REDO_GROUP * OG_RUN;
+    size_t sums = sizeof(float) * OG_CUDA_REDO_GROUP * 2 * OG_RUN;
     return OG_CUDA_REDO_BYTES + (size_t)(h->products - 1) * sums;
 }
 

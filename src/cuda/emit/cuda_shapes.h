@@ -71,16 +71,19 @@ static inline int32_t og_combine_threads(int64_t parts)
 enum {
     OG_CUDA_SPLIT_THREADS = 512, /* at most */
     OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
+    OG_CUDA_SPLIT_MOST = 64,     /* ... where there are many */
     OG_CUDA_REDO_THREADS = 256,
     OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
     OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
-    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
+    OG_CUDA_REDO_BYTES = 4 * (4 * (16 * 128 + 32) + 128 * 128 + 128 + 4) /* sm_86 has 101376 */
 };
 
-/* Does a block of og_split keep rows of so many in registers? */
-static inline bool og_cuda_split_keeps(int64_t k)
+/* How many fours of a row of k a thread of og_split keeps in registers: all that it has, or none. */
+static inline int32_t og_cuda_split_keeps(int64_t k)
 {
-    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
+    if (k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT)
+        return OG_CUDA_SPLIT_KEPT / 4;
+    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_MOST ? OG_CUDA_SPLIT_MOST / 4 : 0;
 }
 
 /* Threads of og_split for a row of k, of so many rows: few rows are done soonest by many threads. */

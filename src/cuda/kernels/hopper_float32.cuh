@@ -17,11 +17,15 @@
 
 enum {
     OG_SUMS_AT = OG_RING_BYTES,                    /* [group][warp][row of 8][t] */
-    OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [turn][group][warp][t] */
+    OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [group][warp][t] */
     OG_ASKED_AT = OG_VOTES_AT + 256,               /* [group] */
     OG_BARRIERS_AT = OG_ASKED_AT + 256,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * OG_BARRIERS,
-    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
+    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS,
+    /* Registers of threads that copy and, of 256, of those that compute. Indices of 64 bits take more
+     * than 24 for the first. */
+    OG_COPYING = sizeof(og_index) > 4 ? 40 : 24,
+    OG_COMPUTING = sizeof(og_index) > 4 ? 232 : 240
 };
 static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED, "the launch gives it");
 
@@ -154,8 +158,8 @@ OG_FN uint32_t og_find_rows(const og_args &a, og_index above, og_index m, const 
 }
 
 /* Pass 0 on tile i, on those rows that are multiplied, by its consumers. shared: sums, votes, sums that
- * are asked for; turn: 0 and 1, in turn. */
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_rows &rows,
+ * are asked for. */
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, const og_rows &rows,
                        const og_findings &found, og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
@@ -173,7 +177,7 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const
     at.there = og_rows_there(a.m - at.m) & og_find_rows(a, at.above, at.m, rows);
     at.is_wide = rows.is_wide;
     og_finish_place(a, at, found, sum,
-                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + at.group * 16,
                     *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
@@ -209,7 +213,7 @@ OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *sha
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    for (int turn = 0;; turn ^= 1) {
+    for (;;) {
         const uint32_t next = og_peek_next(c);
         if (next & OG_NO_ITEM) {
             og_release_x(c);
@@ -221,7 +225,7 @@ OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *sha
 #if OG_BY_SEGMENTS
         og_leave_segment(a, i, threadIdx.x - 128, rows, c.reader.found, sum);
 #else
-        og_end_tile(a, i, og_thread() - 128, turn, rows, c.reader.found, sum, shared + OG_SUMS_AT);
+        og_end_tile(a, i, og_thread() - 128, rows, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
 }
@@ -296,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
         if (!(kinds & (i ? OG_WIDE_ROWS : OG_PLAIN_ROWS)))
             continue;
         og_join_all(a, sum);
-        og_end_tile(a, blockIdx.x, threadIdx.x, i, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
+        og_end_tile(a, blockIdx.x, threadIdx.x, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
                     og_join_memory);
     }
 }
@@ -320,11 +324,11 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1 || OG_TENSOR_BLOCKS > 1)
-            og_give_registers<40>();
+            og_give_registers<OG_COPYING>();
         og_produce_pairs(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
-            og_take_registers<232>();
+            og_take_registers<OG_COMPUTING>();
         else if constexpr (OG_TENSOR_BLOCKS > 1)
             og_take_registers<208>();
         og_consume_pairs(a, rings, og_shared);

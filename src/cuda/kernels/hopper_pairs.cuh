@@ -294,7 +294,8 @@ OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 /* ---- a block of 64 k ----------------------------------------------------------------------- */
 
 struct og_reader {
-    uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
+    uint32_t even; /* where the thread reads the even steps of stage 0; odd ones are 64 further, or
+                    * before that */
     uint32_t full, empty;
     og_ring_turn turn;
     og_findings found; /* since the item began */
@@ -319,8 +320,8 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #else
     v[0][0] = og_load_shared(r.even + stage);
     v[0][1] = og_load_shared(r.even + stage + 1024);
-    v[1][0] = og_load_shared(r.odd + stage);
-    v[1][1] = og_load_shared(r.odd + stage + 1024);
+    v[1][0] = og_load_shared((r.even ^ 64) + stage);
+    v[1][1] = og_load_shared((r.even ^ 64) + stage + 1024);
 #endif
 }
 
@@ -485,23 +486,22 @@ template <bool is_wide>
 OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_item &item,
                             og_held &sum, og_held &chain)
 {
-    const int blocks = (item.to - item.from) / 64;
     og_fragment f, g;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = 0.0f;
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
-    for (int b = 0; b < blocks; b += 2) {
+    for (int k = item.from; k < item.to; k += 128) {
         og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
-        og_end_block(c, sum, chain, f, b + 1 < blocks, g);
-        if (b + 1 >= blocks)
+        og_end_block(c, sum, chain, f, k + 64 < item.to, g);
+        if (k + 64 >= item.to)
             break;
         og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
-        og_end_block(c, sum, chain, g, b + 2 < blocks, f);
+        og_end_block(c, sum, chain, g, k + 128 < item.to, f);
 #if OG_LONG && !OG_BY_SEGMENTS
-        if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
-            og_end_segment(a, sum, b + 2 == OG_SEGMENT / 64);
+        if ((k + 128) % OG_SEGMENT == 0 && k + 128 < item.to)
+            og_end_segment(a, sum, k + 128 == OG_SEGMENT);
 #endif
     }
 #if OG_LONG && !OG_BY_SEGMENTS
@@ -536,7 +536,6 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
 #else
     c.reader.even = rings.w + column * 128 + ((t ^ column % 8) << 4); /* swizzled */
 #endif
-    c.reader.odd = c.reader.even ^ 64;
     c.reader.full = rings.w_full;
     c.reader.empty = rings.w_empty;
     c.reader.turn = {0, 0};
@@ -619,11 +618,12 @@ OG_FN int og_marked_row(const og_marks &marks)
  * writes it. */
 OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, uint32_t lanes, og_asked &asked)
 {
-    const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
+    const int lane = og_thread() % 32;
+    const int column = at.warp * 16 + og_column_of(lane / 4);
     const int row = 2 * at.t + og_row_of(og_marked_row(marks));
     const int n = column + og_marked_column(marks) * OG_BESIDE;
     const uint32_t place = lanes ? 1u << 31 | (uint32_t)row << 8 | (uint32_t)n : 0;
-    if ((int)threadIdx.x % 32 == (lanes ? __ffs((int)lanes) - 1 : 0))
+    if (lane == (lanes ? __ffs((int)lanes) - 1 : 0))
         asked.slots[at.warp] = place;
 }
 
@@ -647,11 +647,11 @@ OG_FN void og_take_answer(og_marks &marks, bool asks, const float *parts, og_hel
 OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks marks,
                          og_asked &asked, og_held &sum)
 {
-    const int thread = at.warp * 32 + threadIdx.x % 32;
+    const int thread = at.warp * 32 + og_thread() % 32;
 #pragma unroll 1
     for (;;) {
         const uint32_t lanes = __ballot_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0);
-        const bool asks = (int)threadIdx.x % 32 == __ffs((int)lanes) - 1;
+        const bool asks = thread % 32 == __ffs((int)lanes) - 1;
         og_ask(at, marks, lanes, asked);
         og_meet_group(at.group);
         uint32_t any = 0;
@@ -676,8 +676,7 @@ OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks ma
 }
 
 /* Returns what any thread of the group has found in the rows of this place, and marks it in a.redo.
- * Votes
- * of one tile are read before those of the next but one are written: two places will do. */
+ * Before votes of the next tile are written the group meets in og_sum_marked(): one place will do. */
 OG_FN uint32_t og_vote(const og_args &a, const og_pairs_place &at, uint32_t mine, uint32_t *votes)
 {
     mine |= __shfl_xor_sync(0xffffffffu, mine, 4);

@@ -13,7 +13,8 @@
  * Scratch: a.x_pairs, the rows of hi and of lo, a.k_padded each, with zeros from a.k on.
  *
  * PARAMETERS
- *   OG_SPLIT_KEEPS     1: threads keep their part of a row in registers; else they read it twice
+ *   OG_SPLIT_KEEPS     threads keep so many fours, their part of a row, in registers: 4 or 16;
+ *                      0: they read it twice
  *   OG_SPLIT_PLANES    1: the hi of a product's a.m rows come before their lo; else those of a row
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
@@ -26,7 +27,6 @@
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
     /* The least weight of a wide row. With a w of normal numbers about one sum in 700
      * should fail at this weight, and to compute these again take a sixth of a product's time (an
      * estimate). A tile with rows of both kinds is multiplied twice, so less would cost more than
@@ -177,9 +177,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     if (number == 0 && lane == 0)
         *(uint32_t *)a.any_redo = 0;
 #if OG_SPLIT_KEEPS
-    og_four kept[OG_SPLIT_FOURS];
+    og_four kept[OG_SPLIT_KEEPS];
 #pragma unroll
-    for (int i = 0; i < OG_SPLIT_FOURS; i++) {
+    for (int i = 0; i < OG_SPLIT_KEEPS; i++) {
         kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), terms, 0.0f);
         most = og_find_most(most, kept[i]);
     }
@@ -193,7 +193,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     og_splitting s = og_start_splitting(a, row, most, holds);
 #if OG_SPLIT_KEEPS
 #pragma unroll
-    for (int i = 0; i < OG_SPLIT_FOURS; i++)
+    for (int i = 0; i < OG_SPLIT_KEEPS; i++)
         if (4 * (lane + i * lanes) < a.k_padded)
             og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
 #else
@@ -206,9 +206,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool widens = holds && lost >= OG_WIDE_WEIGHT;
     if (__syncthreads_or(widens)) { /* a block may have several rows */
         s.weight = 0;
-#if OG_SPLIT_KEEPS
+#if OG_SPLIT_KEEPS == 4 /* of 16 this would be too much code for what is rare */
 #pragma unroll
-        for (int i = 0; i < OG_SPLIT_FOURS; i++)
+        for (int i = 0; i < OG_SPLIT_KEEPS; i++)
             if (4 * (lane + i * lanes) < a.k_padded)
                 og_widen_four(s, 4 * (lane + i * lanes), kept[i], there && widens);
 #else

@@ -1224,7 +1224,7 @@ typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 4
 #define OG_SHARED_BYTES 100352
-#define OG_REDO_BYTES 86544
+#define OG_REDO_BYTES 99344
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
 #define OG_RING_BYTES 98304
@@ -1234,7 +1234,7 @@ typedef float og_number;
 #define OG_SPLIT_PLANES 1
 #define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 1
-#define OG_SPLIT_KEEPS 1
+#define OG_SPLIT_KEEPS 4
 #define OG_TURNS_W 0
 #define OG_W_LINES 0
 #define OG_W_ACROSS 0
@@ -1690,7 +1690,7 @@ typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
 #define OG_SHARED_BYTES 99328
-#define OG_REDO_BYTES 86544
+#define OG_REDO_BYTES 99344
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
 #define OG_RING_BYTES 98304
@@ -1700,7 +1700,7 @@ typedef float og_number;
 #define OG_SPLIT_PLANES 1
 #define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 1
-#define OG_SPLIT_KEEPS 1
+#define OG_SPLIT_KEEPS 4
 #define OG_TURNS_W 0
 #define OG_W_LINES 0
 #define OG_W_ACROSS 0
@@ -2352,7 +2352,7 @@ typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
 #define OG_SHARED_BYTES 99328
-#define OG_REDO_BYTES 86544
+#define OG_REDO_BYTES 99344
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
 #define OG_RING_BYTES 98304
@@ -2362,7 +2362,7 @@ typedef float og_number;
 #define OG_SPLIT_PLANES 1
 #define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 2
-#define OG_SPLIT_KEEPS 1
+#define OG_SPLIT_KEEPS 4
 #define OG_TURNS_W 0
 #define OG_W_LINES 1
 #define OG_W_ACROSS 1
@@ -2772,7 +2772,7 @@ typedef float og_number;
 #define OG_PRODUCTS 1
 #define OG_SUM_BYTES 0
 #define OG_SHARED_BYTES 230400
-#define OG_REDO_BYTES 86544
+#define OG_REDO_BYTES 99344
 #define OG_TURN_BYTES 16640
 #define OG_SEGMENT 4096
 #define OG_RING_BYTES 229376
@@ -2782,7 +2782,7 @@ typedef float og_number;
 #define OG_SPLIT_PLANES 1
 #define OG_SPLIT_WIDENS 1
 #define OG_SPLIT_SHUFFLES 2
-#define OG_SPLIT_KEEPS 1
+#define OG_SPLIT_KEEPS 4
 #define OG_TURNS_W 0
 #define OG_W_LINES 1
 #define OG_W_ACROSS 1
@@ -5494,7 +5494,6 @@ OG_FN typename P::sums og_combine(const Partials &from, int thread, og_index cou
 
 enum {
     OG_SPLIT_THREADS = 512, /* at most; a launch may have fewer */
-    OG_SPLIT_FOURS = 4,     /* that a thread keeps */
     OG_WIDE_WEIGHT = 1 << 17
 };
 
@@ -5639,9 +5638,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     if (number == 0 && lane == 0)
         *(uint32_t *)a.any_redo = 0;
 #if OG_SPLIT_KEEPS
-    og_four kept[OG_SPLIT_FOURS];
+    og_four kept[OG_SPLIT_KEEPS];
 #pragma unroll
-    for (int i = 0; i < OG_SPLIT_FOURS; i++) {
+    for (int i = 0; i < OG_SPLIT_KEEPS; i++) {
         kept[i] = og_load_four(x, a.x_k, aligned, 4 * (lane + i * lanes), terms, 0.0f);
         most = og_find_most(most, kept[i]);
     }
@@ -5655,7 +5654,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     og_splitting s = og_start_splitting(a, row, most, holds);
 #if OG_SPLIT_KEEPS
 #pragma unroll
-    for (int i = 0; i < OG_SPLIT_FOURS; i++)
+    for (int i = 0; i < OG_SPLIT_KEEPS; i++)
         if (4 * (lane + i * lanes) < a.k_padded)
             og_split_four(s, 4 * (lane + i * lanes), kept[i], there);
 #else
@@ -5668,9 +5667,9 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool widens = holds && lost >= OG_WIDE_WEIGHT;
     if (__syncthreads_or(widens)) { /* a block may have several rows */
         s.weight = 0;
-#if OG_SPLIT_KEEPS
+#if OG_SPLIT_KEEPS == 4 /* of 16 this would be too much code for what is rare */
 #pragma unroll
-        for (int i = 0; i < OG_SPLIT_FOURS; i++)
+        for (int i = 0; i < OG_SPLIT_KEEPS; i++)
             if (4 * (lane + i * lanes) < a.k_padded)
                 og_widen_four(s, 4 * (lane + i * lanes), kept[i], there && widens);
 #else
@@ -5697,19 +5696,37 @@ enum {
     OG_REDO_THREADS = 256,
     OG_REDO_FEW = 4,
     OG_REDO_ROWS = 32,
-    OG_REDO_MOST = 128,
-    OG_REDO_PITCH = 68 /* floats; no conflicts */
+    OG_REDO_TILE = 128, /* rows and columns */
+    OG_REDO_PITCH = 68, /* floats; no conflicts */
+    OG_REDO_STEP = 16,  /* k of a tile's steps */
+    OG_REDO_SHIFT = 8,
+    OG_REDO_PART = OG_REDO_STEP * OG_REDO_TILE + OG_REDO_STEP / 4 * OG_REDO_SHIFT
+};
+
+typedef float og_redone[OG_RUN]; /* columns of a row */
+
+/* Of og_redo_work; product: of one product after the other. */
+struct og_redo_some {
+    float x[OG_REDO_ROWS][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
+    og_redone product[OG_PRODUCTS][OG_REDO_ROWS];
+    const og_element *rows[OG_REDO_ROWS];
+};
+
+/* Of og_redo_tile: two steps of both factors; sums of either half of the columns. */
+struct og_redo_all {
+    float steps[2][2][OG_REDO_PART];
+    og_redone product[OG_PRODUCTS][2][OG_REDO_TILE];
 };
 
 struct og_redo_shared {
-    alignas(16) float x[OG_REDO_MOST][OG_REDO_PITCH], w[OG_RUN][OG_REDO_PITCH];
-    float product[OG_PRODUCTS * OG_REDO_MOST][OG_RUN]; /* one product after the other */
-    const og_element *rows[OG_REDO_MOST];
-    int list[128], counts[4]; /* marked rows of the tile, those of each 32 */
+    union {
+        alignas(16) og_redo_some some;
+        og_redo_all all;
+    };
+    int list[OG_REDO_TILE], counts[4]; /* marked rows, those of each 32 */
 };
 static_assert(OG_REDO_BYTES == sizeof(og_redo_shared), "the launch gives it");
 
-/* Lists the rows (of 128 from m on, before end) that are marked, in order; returns how many. */
 OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
                        og_redo_shared &shared)
 {
@@ -5717,7 +5734,7 @@ OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
     bool marked = false;
     if (thread < 128) {
         const uint8_t *redo = (const uint8_t *)a.redo + run * (int64_t)a.redo_pitch;
-        marked = m + thread < end && (og_redoes_all(a) || redo[m + thread]);
+        marked = run < a.runs && m + thread < end && (og_redoes_all(a) || redo[m + thread]);
     }
     uint32_t found = __ballot_sync(0xffffffffu, marked);
     if (thread < 128 && thread % 32 == 0)
@@ -5734,24 +5751,32 @@ OG_FN int og_list_rows(const og_args &a, og_index run, og_index m, og_index end,
     return count;
 }
 
-/* The products of ROWS rows; a thread's rows are ROW_STEP apart, its columns COLUMN_STEP. */
-template <int COLUMNS, int EACH> struct og_redo_work {
+/* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
+struct og_band {
+    og_index base, m, end;
+};
+
+OG_FN og_band og_find_band(const og_args &a, og_index i)
+{
+    og_index base = i / a.redo_groups;
+    return {base, base * a.m + (i - base * a.redo_groups) * 128, (base + 1) * a.m};
+}
+
+template <int EACH> struct og_redo_work {
     enum {
-        ROW_STEP = 4 * COLUMNS,
-        COLUMN_STEP = OG_RUN / COLUMNS,
-        ROWS = ROW_STEP * EACH,
-        LOADS = ROWS < 8 ? 1 : ROWS / 8, /* rows of x that a warp reads in a step */
-        AHEAD = EACH == 1 ? 3 : 1        /* steps on their way: few rows wait for w */
+        ROW_STEP = OG_REDO_THREADS / OG_RUN,
+        LOADS = EACH == 1 ? 1 : ROW_STEP * EACH / 8, /* rows of x that a warp reads in a step */
+        AHEAD = EACH == 1 ? 3 : 1                    /* steps on their way: few rows wait for w */
     };
     /* A thread's part of a step: two k of 8 columns of w and of some rows of x. */
     struct step {
         float w[8][2], x[LOADS][2];
     };
-    typedef float sums[EACH][COLUMNS];
+    typedef float sums[EACH];
 
     /* Reads a step from memory. Columns of the second of two products follow the first's. */
     OG_FN void fetch(const og_args &a, int product, og_index base, og_index n, og_index k,
-                     const og_redo_shared &shared, step &s)
+                     const og_redo_some &shared, step &s)
     {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const og_index at[2] = {k + lane, k + lane + 32};
@@ -5773,7 +5798,7 @@ template <int COLUMNS, int EACH> struct og_redo_work {
         }
     }
 
-    OG_FN void place(const step &s, og_redo_shared &shared)
+    OG_FN void place(const step &s, og_redo_some &shared)
     {
         const int warp = threadIdx.x / 32, k = threadIdx.x % 32;
 #pragma unroll
@@ -5788,70 +5813,60 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     }
 
     /* p += the products of a step */
-    OG_FN void multiply(const og_redo_shared &shared, int row, int column, sums &p)
+    OG_FN void multiply(const og_redo_some &shared, int row, int column, sums &p)
     {
 #pragma unroll 1
         for (int j = 0; j < 64; j += 4) {
-            og_four w[COLUMNS];
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++)
-                w[c] = *(const og_four *)&shared.w[column + COLUMN_STEP * c][j];
+            const og_four w = *(const og_four *)&shared.w[column][j];
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
-                og_four v = *(const og_four *)&shared.x[row + ROW_STEP * i][j];
+                const og_four v = *(const og_four *)&shared.x[row + ROW_STEP * i][j];
 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        p[i][c] = og_fma_f32(v.e[e], w[c].e[e], p[i][c]);
+                for (int e = 0; e < 4; e++)
+                    p[i] = og_fma_f32(v.e[e], w.e[e], p[i]);
             }
         }
     }
 
-    OG_FN void join(float (*product)[OG_RUN], int row, int column, og_index k, bool last, sums &p,
+    OG_FN void join(og_redone *product, int row, int column, og_index k, bool last, sums &p,
                     sums &block)
     {
         if (!last && k % 256 != 0)
             return;
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                block[i][c] = block[i][c] + p[i][c];
-                p[i][c] = 0.0f;
-            }
+        for (int i = 0; i < EACH; i++) {
+            block[i] = block[i] + p[i];
+            p[i] = 0.0f;
+        }
         if (!last && k % 4096 != 0)
             return;
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                float &total = product[row + ROW_STEP * i][column + COLUMN_STEP * c];
-                total = total + block[i][c];
-                block[i][c] = -0.0f;
-            }
+        for (int i = 0; i < EACH; i++) {
+            float &total = product[row + ROW_STEP * i][column];
+            total = total + block[i];
+            block[i] = -0.0f;
+        }
     }
 
     OG_FN void run_one(const og_args &a, int product, og_index base, og_index m, og_index n,
-                       int first, int count, og_redo_shared &shared)
+                       int first, int count, og_redo_shared &all)
     {
-        float (*to)[OG_RUN] = shared.product + product * OG_REDO_MOST;
-        const int column = threadIdx.x % COLUMN_STEP, row = threadIdx.x / COLUMN_STEP;
+        og_redo_some &shared = all.some;
+        og_redone *to = shared.product[product];
+        const int column = threadIdx.x % OG_RUN, row = threadIdx.x / OG_RUN;
         step steps[AHEAD];
         sums p, block;
         if (threadIdx.x < 8 * LOADS) {
             int at = first + (int)threadIdx.x;
-            shared.rows[threadIdx.x] = og_x_row(a, m + shared.list[at < count ? at : count - 1]);
+            shared.rows[threadIdx.x] = og_x_row(a, m + all.list[at < count ? at : count - 1]);
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                p[i][c] = 0.0f;
-                block[i][c] = -0.0f;
-                to[row + ROW_STEP * i][column + COLUMN_STEP * c] = -0.0f;
-            }
+        for (int i = 0; i < EACH; i++) {
+            p[i] = 0.0f;
+            block[i] = -0.0f;
+            to[row + ROW_STEP * i][column] = -0.0f;
+        }
         /* The first fetches are in the loop, too: NVRTC takes half as long as for two copies. */
 #pragma unroll 1
         for (og_index k = -64 * AHEAD; k < a.k; k += 64 * AHEAD)
@@ -5883,8 +5898,155 @@ template <int COLUMNS, int EACH> struct og_redo_work {
     }
 };
 
+/* A warp has 32 rows of 64 columns; a thread 8 x 8, in fours, those of its neighbours between them. */
+struct og_redo_tile {
+    enum { EACH = 8 };
+    typedef float sums[EACH][EACH];
+
+    struct loader {
+        const og_element *x[2], *w[2];
+        bool by_fours;
+        og_four next[2][2]; /* [factor][row] */
+    };
+
+    /* Where a k is in a step. */
+    OG_FN int line(int k)
+    {
+        return k * OG_REDO_TILE + k / 4 * OG_REDO_SHIFT;
+    }
+
+    OG_FN void start(loader &l, const og_args &a, int product, const og_band &band, og_index n)
+    {
+        const og_index at = threadIdx.x / 4, k = threadIdx.x % 4 * 4;
+        l.by_fours = true;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const og_index row = band.m + at + 64 * i, column = n + at + 64 * i;
+            l.x[i] = og_x_row(a, row < band.end ? row : band.end - 1) + k * (int64_t)a.x_k;
+            l.w[i] = og_w_row(a, band.base, (column < a.n ? column : a.n - 1) + product * a.n) +
+                     k * og_w_stride(a);
+            l.by_fours &= og_is_by_fours(l.x[i], a.x_k) & og_is_by_fours(l.w[i], og_w_stride(a));
+        }
+    }
+
+    OG_FN void fetch(loader &l, const og_args &a, og_index there)
+    {
+        if (l.by_fours && there >= OG_REDO_STEP) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                l.next[0][i] = og_load_four(l.x[i], 1, true, 0, 4, 0.0f);
+                l.next[1][i] = og_load_four(l.w[i], 1, true, 0, 4, 0.0f);
+            }
+        } else {
+            const og_index limit = there - threadIdx.x % 4 * 4;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                l.next[0][i] = og_load_four(l.x[i], a.x_k, false, 0, limit, 0.0f);
+                l.next[1][i] = og_load_four(l.w[i], og_w_stride(a), false, 0, limit, -0.0f);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            l.x[i] += OG_REDO_STEP * (int64_t)a.x_k;
+            l.w[i] += OG_REDO_STEP * og_w_stride(a);
+        }
+    }
+
+    OG_FN void place(const loader &l, float (&to)[2][OG_REDO_PART])
+    {
+        const int at = line(threadIdx.x % 4 * 4) + threadIdx.x / 4;
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            to[i / 8][at + i % 4 * OG_REDO_TILE + i / 4 % 2 * 64] =
+                l.next[i / 8][i / 4 % 2].e[i % 4];
+    }
+
+    /* p += the products of a step */
+    OG_FN void multiply(const float (&from)[2][OG_REDO_PART], int row, int column, sums &p)
+    {
+#pragma unroll
+        for (int k = 0; k < OG_REDO_STEP; k++) {
+            og_four x[2], w[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                x[h] = *(const og_four *)&from[0][line(k) + row + 16 * h];
+                w[h] = *(const og_four *)&from[1][line(k) + column + 32 * h];
+            }
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int c = 0; c < EACH; c++)
+                    p[i][c] = og_fma_f32(x[i / 4].e[i % 4], w[c / 4].e[c % 4], p[i][c]);
+        }
+    }
+
+    OG_FN void join(og_redone *to, int row, int column, og_index k, bool last, sums &p, sums &block)
+    {
+        if (!last && k % 256 != 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < EACH * EACH; i++) {
+            block[i / EACH][i % EACH] = block[i / EACH][i % EACH] + p[i / EACH][i % EACH];
+            p[i / EACH][i % EACH] = 0.0f;
+        }
+        if (!last && k % 4096 != 0)
+            return;
+#pragma unroll
+        for (int i = 0; i < EACH * 2; i++) {
+            og_four &total = *(og_four *)&to[row + i / 8 * 16 + i / 2 % 4][column + i % 2 * 32];
+            og_four sum = total;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                float &more = block[i / 2][i % 2 * 4 + c];
+                sum.e[c] = k > 4096 ? sum.e[c] + more : more;
+                more = -0.0f;
+            }
+            total = sum;
+        }
+    }
+
+    /* shared.all.product = a band of rows times 128 columns from n on, for one product. */
+    OG_FN void run_one(const og_args &a, int product, const og_band &band, og_index n,
+                       og_redo_all &shared)
+    {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const int row = warp % 4 * 32 + lane / 8 * 4, column = lane % 8 * 4;
+        loader l;
+        sums p, block;
+#pragma unroll
+        for (int i = 0; i < EACH * EACH; i++) {
+            p[i / EACH][i % EACH] = 0.0f;
+            block[i / EACH][i % EACH] = -0.0f;
+        }
+        start(l, a, product, band, n);
+        int buffer = 0;
+        /* The first fetch is in the loop, too: for two copies NVRTC would take longer. */
+#pragma unroll 1
+        for (og_index k = -OG_REDO_STEP; k < a.k; k += OG_REDO_STEP) {
+            if (k + OG_REDO_STEP < a.k)
+                fetch(l, a, a.k - k - OG_REDO_STEP);
+            if (k >= 0) {
+                multiply(shared.steps[buffer], row, warp / 4 * OG_RUN + column, p);
+                join(shared.product[product][warp / 4], row, column, k + OG_REDO_STEP,
+                     k + OG_REDO_STEP >= a.k, p, block);
+            }
+            buffer ^= 1;
+            place(l, shared.steps[buffer]);
+            __syncthreads(); /* what is written next is the buffer that was multiplied before this */
+        }
+    }
+
+    OG_FN void run(const og_args &a, const og_band &band, og_index n, og_redo_all &shared)
+    {
+#pragma unroll 1
+        for (int product = 0; product < OG_PRODUCTS; product++)
+            run_one(a, product, band, n, shared);
+    }
+};
+
 OG_FN void og_finish_redone(const og_args &a, og_index m, og_index n, int first, int count,
-                            int from, const og_redo_shared &shared)
+                            const og_redone *from, int apart, bool whole,
+                            const og_redo_shared &shared)
 {
     typedef og_row_part<2> part;
     const int column = threadIdx.x % part::lanes * OG_V;
@@ -5895,27 +6057,66 @@ OG_FN void og_finish_redone(const og_args &a, og_index m, og_index n, int first,
     for (int row = threadIdx.x / part::lanes; row < OG_REDO_ROWS;
          row += OG_REDO_THREADS / part::lanes) {
         f.there = first + row < count;
-        f.index = m + shared.list[f.there ? first + row : count - 1];
+        const int listed = shared.list[f.there ? first + row : count - 1];
+        f.index = m + listed;
 #pragma unroll
         for (int p = 0; p < OG_PRODUCTS; p++)
 #pragma unroll
             for (int v = 0; v < part::vectors; v++)
-                f.sums[p][v] =
-                    *(const og_vector_sums *)&shared
-                         .product[p * OG_REDO_MOST + from + row][column + part::apart * v];
+                f.sums[p][v] = *(const og_vector_sums *)&from[p * apart + (whole ? listed : row)]
+                                                             [column + part::apart * v];
         og_finish_fragment(a, f);
     }
 }
 
-/* Rows [m, end) of all, those of product `base` of a batch, of which og_redo looks at 128. */
-struct og_band {
-    og_index base, m, end;
-};
-
-OG_FN og_band og_find_band(const og_args &a, og_index i)
+OG_FN void og_redo_tiles(const og_args &a, og_redo_shared &shared)
 {
-    og_index base = i / a.redo_groups;
-    return {base, base * a.m + (i - base * a.redo_groups) * 128, (base + 1) * a.m};
+    const og_index pairs = (a.runs + 1) / 2, each = a.redo_groups * pairs;
+    for (og_index i = blockIdx.x; i < a.redo_items / a.runs * pairs; i += gridDim.x) {
+        const og_index base = i / each, rest = i - base * each, first = rest / (8 * pairs) * 8;
+        const og_index height = a.redo_groups - first < 8 ? a.redo_groups - first : 8;
+        const og_index at = rest - first * pairs, run = at / height * 2;
+        const og_band band = og_find_band(a, base * a.redo_groups + first + at % height);
+        bool many = false;
+        for (int r = 0; r < 2; r++)
+            many |= og_list_rows(a, run + r, band.m, band.end, shared) > OG_REDO_TILE / 2;
+        if (!many)
+            continue;
+        og_redo_tile::run(a, band, run * OG_RUN, shared.all);
+#pragma unroll 1
+        for (int r = 0; r < 2; r++) {
+            const int count = og_list_rows(a, run + r, band.m, band.end, shared);
+#pragma unroll 1
+            for (int from = 0; from < count; from += OG_REDO_ROWS)
+                og_finish_redone(a, band.m, (run + r) * OG_RUN, from, count,
+                                 shared.all.product[0][r], 2 * OG_REDO_TILE, true, shared);
+            __syncthreads();
+        }
+    }
+}
+
+/* Computes the marked rows of all other runs. */
+OG_FN void og_redo_rows(const og_args &a, og_redo_shared &shared)
+{
+    for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
+        const og_index run = i % a.runs, n = run * OG_RUN;
+        const og_band band = og_find_band(a, i / a.runs);
+        const int beside = og_list_rows(a, run ^ 1, band.m, band.end, shared);
+        const int count = og_list_rows(a, run, band.m, band.end, shared);
+        if (beside > OG_REDO_TILE / 2 || count > OG_REDO_TILE / 2)
+            continue;
+        const int rows = count <= OG_REDO_FEW ? OG_REDO_FEW : OG_REDO_ROWS;
+#pragma unroll 1
+        for (int first = 0; first < count; first += rows) {
+            if (rows == OG_REDO_FEW)
+                og_redo_work<1>::run(a, band.base, band.m, n, first, count, shared);
+            else
+                og_redo_work<8>::run(a, band.base, band.m, n, first, count, shared);
+            og_finish_redone(a, band.m, n, first, count, shared.some.product[0], OG_REDO_ROWS,
+                             false, shared);
+            __syncthreads();
+        }
+    }
 }
 
 OG_KERNEL(og_redo, OG_REDO_THREADS)
@@ -5925,27 +6126,8 @@ OG_KERNEL(og_redo, OG_REDO_THREADS)
     og_await_launch();
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
-    for (og_index i = blockIdx.x; i < a.redo_items; i += gridDim.x) {
-        og_index run = i % a.runs, n = run * OG_RUN;
-        og_band band = og_find_band(a, i / a.runs);
-        int count = og_list_rows(a, run, band.m, band.end, shared);
-        const int rows = count <= OG_REDO_FEW        ? OG_REDO_FEW
-                         : count <= OG_REDO_MOST / 2 ? OG_REDO_ROWS
-                                                     : OG_REDO_MOST;
-        for (int first = 0; first < count; first += rows) {
-            if (rows == OG_REDO_FEW)
-                og_redo_work<1, 1>::run(a, band.base, band.m, n, first, count, shared);
-            else if (rows == OG_REDO_ROWS)
-                og_redo_work<1, 8>::run(a, band.base, band.m, n, first, count, shared);
-            else
-                og_redo_work<4, 8>::run(a, band.base, band.m, n, first, count, shared);
-#pragma unroll 1
-            for (int from = 0; from < rows && first + from < count; from += OG_REDO_ROWS)
-                og_finish_redone(a, band.m, n, first + from, count, from, shared);
-            __syncthreads();
-        }
-        __syncthreads();
-    }
+    og_redo_tiles(a, shared);
+    og_redo_rows(a, shared);
 }
 ''',
     "cuda/kernels/product_tiles.cuh": r'''#include "cuda/kernels/product.cuh"
@@ -6610,16 +6792,19 @@ static inline int32_t og_combine_threads(int64_t parts)
 enum {
     OG_CUDA_SPLIT_THREADS = 512, /* at most */
     OG_CUDA_SPLIT_KEPT = 16,     /* elements of k that a thread keeps */
+    OG_CUDA_SPLIT_MOST = 64,     /* ... where there are many */
     OG_CUDA_REDO_THREADS = 256,
     OG_CUDA_REDO_BLOCKS = 3,  /* of a multiprocessor */
     OG_CUDA_REDO_GROUP = 128, /* rows that og_redo looks at together */
-    OG_CUDA_REDO_BYTES = 4 * ((128 + 64) * 68 + 128 * 64 + 128 + 4) + 8 * 128
+    OG_CUDA_REDO_BYTES = 4 * (4 * (16 * 128 + 32) + 128 * 128 + 128 + 4) /* sm_86 has 101376 */
 };
 
-/* Does a block of og_split keep rows of so many in registers? */
-static inline bool og_cuda_split_keeps(int64_t k)
+/* How many fours of a row of k a thread of og_split keeps in registers: all that it has, or none. */
+static inline int32_t og_cuda_split_keeps(int64_t k)
 {
-    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT;
+    if (k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_KEPT)
+        return OG_CUDA_SPLIT_KEPT / 4;
+    return k <= OG_CUDA_SPLIT_THREADS * OG_CUDA_SPLIT_MOST ? OG_CUDA_SPLIT_MOST / 4 : 0;
 }
 
 /* Threads of og_split for a row of k, of so many rows: few rows are done soonest by many threads. */
@@ -7051,11 +7236,13 @@ OG_KERNEL(og_turn_x, OG_TURN_THREADS)
 
 enum {
     OG_SUMS_AT = OG_RING_BYTES,                    /* [group][warp][row of 8][t] */
-    OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [turn][group][warp][t] */
+    OG_VOTES_AT = OG_SUMS_AT + 256 * OG_SUM_BYTES, /* [group][warp][t] */
     OG_ASKED_AT = OG_VOTES_AT + 256,               /* [group] */
     OG_BARRIERS_AT = OG_ASKED_AT + 256,
     OG_TENSOR_SHARED = OG_BARRIERS_AT + 8 * OG_BARRIERS,
-    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS
+    OG_TENSOR_THREADS = 128 + 128 * OG_GROUPS,
+    OG_COPYING = sizeof(og_index) > 4 ? 40 : 24,
+    OG_COMPUTING = sizeof(og_index) > 4 ? 232 : 240
 };
 static_assert(OG_SHARED_BYTES == OG_TENSOR_SHARED, "the launch gives it");
 
@@ -7182,7 +7369,7 @@ OG_FN uint32_t og_find_rows(const og_args &a, og_index above, og_index m, const 
     return rows.is_wide ? wide : ~wide;
 }
 
-OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const og_rows &rows,
+OG_FN void og_end_tile(const og_args &a, og_index i, int thread, const og_rows &rows,
                        const og_findings &found, og_held &sum, char *shared)
 {
     const og_tile tile = og_find_tile<OG_BM, OG_TILE_COLUMNS>(a, i);
@@ -7200,7 +7387,7 @@ OG_FN void og_end_tile(const og_args &a, og_index i, int thread, int turn, const
     at.there = og_rows_there(a.m - at.m) & og_find_rows(a, at.above, at.m, rows);
     at.is_wide = rows.is_wide;
     og_finish_place(a, at, found, sum,
-                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + turn * 32 + at.group * 16,
+                    (uint32_t *)(shared + OG_VOTES_AT - OG_SUMS_AT) + at.group * 16,
                     *(og_asked *)(shared + OG_ASKED_AT - OG_SUMS_AT + at.group * 128),
                     shared + at.group * 128 * OG_SUM_BYTES);
 }
@@ -7234,7 +7421,7 @@ OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *sha
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         chain[i] = 0.0f;
-    for (int turn = 0;; turn ^= 1) {
+    for (;;) {
         const uint32_t next = og_peek_next(c);
         if (next & OG_NO_ITEM) {
             og_release_x(c);
@@ -7246,7 +7433,7 @@ OG_FN uint32_t og_consume_rows(const og_args &a, og_pairs_consumer &c, char *sha
 #if OG_BY_SEGMENTS
         og_leave_segment(a, i, threadIdx.x - 128, rows, c.reader.found, sum);
 #else
-        og_end_tile(a, i, og_thread() - 128, turn, rows, c.reader.found, sum, shared + OG_SUMS_AT);
+        og_end_tile(a, i, og_thread() - 128, rows, c.reader.found, sum, shared + OG_SUMS_AT);
 #endif
     }
 }
@@ -7319,7 +7506,7 @@ extern "C" __global__ void __launch_bounds__(128 * OG_GROUPS, 1)
         if (!(kinds & (i ? OG_WIDE_ROWS : OG_PLAIN_ROWS)))
             continue;
         og_join_all(a, sum);
-        og_end_tile(a, blockIdx.x, threadIdx.x, i, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
+        og_end_tile(a, blockIdx.x, threadIdx.x, {i == 1, kinds == OG_BOTH_ROWS}, found, sum,
                     og_join_memory);
     }
 }
@@ -7343,11 +7530,11 @@ extern "C" __global__ void __launch_bounds__(OG_TENSOR_THREADS, OG_TENSOR_BLOCKS
     /* Registers go from those that only copy to those that compute; 256 threads have enough. */
     if (threadIdx.x < 128) {
         if constexpr (OG_GROUPS > 1 || OG_TENSOR_BLOCKS > 1)
-            og_give_registers<40>();
+            og_give_registers<OG_COPYING>();
         og_produce_pairs(a, rings);
     } else {
         if constexpr (OG_GROUPS > 1)
-            og_take_registers<232>();
+            og_take_registers<OG_COMPUTING>();
         else if constexpr (OG_TENSOR_BLOCKS > 1)
             og_take_registers<208>();
         og_consume_pairs(a, rings, og_shared);
@@ -7622,7 +7809,7 @@ OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
 /* ---- a block of 64 k ----------------------------------------------------------------------- */
 
 struct og_reader {
-    uint32_t even, odd; /* where the thread reads the even and odd steps of stage 0 */
+    uint32_t even;
     uint32_t full, empty;
     og_ring_turn turn;
     og_findings found; /* since the item began */
@@ -7645,8 +7832,8 @@ OG_FN void og_read_stage(const og_reader &r, og_four (*v)[2])
 #else
     v[0][0] = og_load_shared(r.even + stage);
     v[0][1] = og_load_shared(r.even + stage + 1024);
-    v[1][0] = og_load_shared(r.odd + stage);
-    v[1][1] = og_load_shared(r.odd + stage + 1024);
+    v[1][0] = og_load_shared((r.even ^ 64) + stage);
+    v[1][1] = og_load_shared((r.even ^ 64) + stage + 1024);
 #endif
 }
 
@@ -7804,23 +7991,22 @@ template <bool is_wide>
 OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_item &item,
                             og_held &sum, og_held &chain)
 {
-    const int blocks = (item.to - item.from) / 64;
     og_fragment f, g;
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = 0.0f;
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
-    for (int b = 0; b < blocks; b += 2) {
+    for (int k = item.from; k < item.to; k += 128) {
         og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
-        og_end_block(c, sum, chain, f, b + 1 < blocks, g);
-        if (b + 1 >= blocks)
+        og_end_block(c, sum, chain, f, k + 64 < item.to, g);
+        if (k + 64 >= item.to)
             break;
         og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
-        og_end_block(c, sum, chain, g, b + 2 < blocks, f);
+        og_end_block(c, sum, chain, g, k + 128 < item.to, f);
 #if OG_LONG && !OG_BY_SEGMENTS
-        if ((b + 2) % (OG_SEGMENT / 64) == 0 && b + 2 < blocks)
-            og_end_segment(a, sum, b + 2 == OG_SEGMENT / 64);
+        if ((k + 128) % OG_SEGMENT == 0 && k + 128 < item.to)
+            og_end_segment(a, sum, k + 128 == OG_SEGMENT);
 #endif
     }
 #if OG_LONG && !OG_BY_SEGMENTS
@@ -7851,7 +8037,6 @@ OG_FN og_pairs_consumer og_start_consumer(const og_pairs_rings &rings, int colum
 #else
     c.reader.even = rings.w + column * 128 + ((t ^ column % 8) << 4); /* swizzled */
 #endif
-    c.reader.odd = c.reader.even ^ 64;
     c.reader.full = rings.w_full;
     c.reader.empty = rings.w_empty;
     c.reader.turn = {0, 0};
@@ -7930,11 +8115,12 @@ OG_FN int og_marked_row(const og_marks &marks)
 
 OG_FN void og_ask(const og_pairs_place &at, const og_marks &marks, uint32_t lanes, og_asked &asked)
 {
-    const int column = at.warp * 16 + og_column_of(threadIdx.x % 32 / 4);
+    const int lane = og_thread() % 32;
+    const int column = at.warp * 16 + og_column_of(lane / 4);
     const int row = 2 * at.t + og_row_of(og_marked_row(marks));
     const int n = column + og_marked_column(marks) * OG_BESIDE;
     const uint32_t place = lanes ? 1u << 31 | (uint32_t)row << 8 | (uint32_t)n : 0;
-    if ((int)threadIdx.x % 32 == (lanes ? __ffs((int)lanes) - 1 : 0))
+    if (lane == (lanes ? __ffs((int)lanes) - 1 : 0))
         asked.slots[at.warp] = place;
 }
 
@@ -7955,11 +8141,11 @@ OG_FN void og_take_answer(og_marks &marks, bool asks, const float *parts, og_hel
 OG_FN void og_sum_marked(const og_args &a, const og_pairs_place &at, og_marks marks,
                          og_asked &asked, og_held &sum)
 {
-    const int thread = at.warp * 32 + threadIdx.x % 32;
+    const int thread = at.warp * 32 + og_thread() % 32;
 #pragma unroll 1
     for (;;) {
         const uint32_t lanes = __ballot_sync(0xffffffffu, (marks.of[0] | marks.of[1]) != 0);
-        const bool asks = (int)threadIdx.x % 32 == __ffs((int)lanes) - 1;
+        const bool asks = thread % 32 == __ffs((int)lanes) - 1;
         og_ask(at, marks, lanes, asked);
         og_meet_group(at.group);
         uint32_t any = 0;
