@@ -113,7 +113,7 @@ OG_FN void og_find_lost(const og_args &a, const og_window_rings &rings, int thre
 OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (&lost)[2])
 {
     const bool any = __ballot_sync(0xffffffffu, (lost[0] | lost[1]) != 0) != 0;
-    const int64_t at = (int64_t)tile * OG_CONSUMERS + thread;
+    const int64_t at = (int64_t)tile * OG_TILE_THREADS + thread % OG_TILE_THREADS;
     if (thread % 32 == 0)
         ((uint8_t *)a.flags)[at / 32] = any;
     if (!any)

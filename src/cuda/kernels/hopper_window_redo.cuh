@@ -61,7 +61,7 @@ OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int se
     if (og_redoes_all(a))
         return there;
     const uint32_t *marks =
-        (const uint32_t *)a.marks + ((int64_t)tile * OG_CONSUMERS + thread) * OG_LOST_WORDS;
+        (const uint32_t *)a.marks + ((int64_t)tile * OG_TILE_THREADS + thread) * OG_LOST_WORDS;
     const uint32_t word = marks[OG_LOST_WORDS == 2 ? second : 0];
     return (OG_LOST_WORDS == 2 || !second ? word : word >> 16) &
            (OG_LOST_WORDS == 2 ? ~0u : 0xffffu) & there;
@@ -106,10 +106,10 @@ OG_KERNEL(og_redo_windows, 256)
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
     const int lane = threadIdx.x % 32;
-    for (og_index i = (og_index)blockIdx.x * 8 + threadIdx.x / 32; i < a.items * 8;
+    for (og_index i = (og_index)blockIdx.x * 8 + threadIdx.x / 32; i < a.items * OG_TILE_WARPS;
          i += (og_index)gridDim.x * 8) {
-        const og_index item = i / 8;
-        const int thread = (int)(i % 8) * 32 + lane;
+        const og_index item = i / OG_TILE_WARPS;
+        const int thread = (int)(i % OG_TILE_WARPS) * 32 + lane;
         if (!og_redoes_all(a) && !((const uint8_t *)a.flags)[i])
             continue;
         const og_window_tile tile = og_find_window_tile(a, item);

@@ -14,8 +14,14 @@
  *
  * or, of few channels, as many taps as make 16. Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
  * for places. Thread 4 g + t of a warp holds places g and g + 8 of the warp's 16, and filters 2 t
- * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one;
- * while they work on a tile's first one, pass 0 has the tile before.
+ * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one.
+ * Then pass 0 has the tile (hopper_window_ends.cuh), the next one's first block split already: if
+ * its products were under way meanwhile, their registers would be missing, and a thread that gives
+ * the left factor in registers waits for most of them anyway.
+ *
+ * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
+ * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
+ * others multiply.
  *
  * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
  * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees
@@ -26,6 +32,8 @@
  *   OG_STEP_TAPS taps of a step: 1, or 2 or 4 of 8 or 4 channels, which are all that there are
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
+ *   OG_ALTERNATES   0, or how many groups have tiles of their own; blocks of the grid then are a
+ *                multiple of a.m_tiles, so that a block's tiles have the same filters
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
  *                2 t + 1, 2 t + 8 and 2 t + 9. Whichever has it read from different banks. Of 8
  *                channels, the first two, of either tap
@@ -41,20 +49,25 @@
 #include "cuda/kernels/hopper_chain.cuh"
 
 enum {
-    OG_WINDOW_GROUPS = 2, /* warpgroups that multiply, 64 places each */
-    OG_TILE_PLACES = 64 * OG_WINDOW_GROUPS,
+    OG_WINDOW_GROUPS = OG_ALTERNATES ? OG_ALTERNATES : 2, /* that multiply, 64 places each */
+    OG_RINGS = OG_ALTERNATES ? OG_ALTERNATES : 1,         /* of patches */
+    OG_TILE_GROUPS = OG_WINDOW_GROUPS / OG_RINGS,         /* that work on a tile */
+    OG_TILE_PLACES = 64 * OG_TILE_GROUPS,
+    OG_TILE_THREADS = 128 * OG_TILE_GROUPS,
+    OG_TILE_WARPS = OG_TILE_THREADS / 32,
     OG_CONSUMERS = 128 * OG_WINDOW_GROUPS,
     OG_WINDOW_THREADS = 128 + OG_CONSUMERS,
     OG_PATCH_PITCH = 4 * OG_PATCH_W * OG_PATCH_H * OG_PATCH_D, /* bytes of a channel */
     OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
-    OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_TABLE_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
     OG_SCALES_AT =
         OG_TABLE_AT + 4 * OG_STEPS * OG_STEP_TAPS, /* of a tile's filters, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
-    OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
+    OG_WINDOW_SHARED =
+        OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) + 8 * OG_ALTERNATES,
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
@@ -170,7 +183,7 @@ OG_FN og_window_place og_find_place(int i)
 /* The first of the two that a consumer holds; the other one is 8 further. */
 OG_FN int og_first_place(int thread)
 {
-    return thread / 32 * 16 + thread % 32 / 4;
+    return thread % OG_TILE_THREADS / 32 * 16 + thread % 32 / 4;
 }
 
 /* The number of a place among the columns of pass 0, which may be beyond its line. */
@@ -199,6 +212,7 @@ struct og_window_rings {
     char *memory;
     uint32_t x, patches, table, scales, bounds;
     uint32_t x_full, x_empty, patch_full, patch_empty;
+    uint32_t begun; /* of each group: it has multiplied a tile */
 };
 
 OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
@@ -213,16 +227,40 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.x_full = base + OG_RING_BARRIERS_AT;
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
-    rings.patch_empty = rings.patch_full + 8 * OG_PATCH_STAGES;
+    rings.patch_empty = rings.patch_full + 8 * OG_RINGS * OG_PATCH_STAGES;
+    rings.begun = rings.patch_empty + 8 * OG_RINGS * OG_PATCH_STAGES;
+    for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
+        og_barrier_init(rings.begun + 8 * i, OG_TILE_WARPS);
     for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
         og_barrier_init(rings.x_full + 8 * i, 1);
         og_barrier_init(rings.x_empty + 8 * i, OG_CONSUMERS / 32); /* warps that read */
     }
-    for (int i = 0; threadIdx.x == 0 && i < OG_PATCH_STAGES; i++) {
+    for (int i = 0; threadIdx.x == 0 && i < OG_RINGS * OG_PATCH_STAGES; i++) {
         og_barrier_init(rings.patch_full + 8 * i, 1);
-        og_barrier_init(rings.patch_empty + 8 * i, OG_CONSUMERS / 32);
+        og_barrier_init(rings.patch_empty + 8 * i, OG_TILE_WARPS);
     }
     return rings;
+}
+
+/* The ring of a group's patches. */
+OG_FN void og_take_ring(og_window_rings &rings, int group)
+{
+    if (!OG_ALTERNATES)
+        return;
+    rings.patches += group * OG_PATCH_STAGES * OG_PATCH_STAGE;
+    rings.patch_full += 8 * group * OG_PATCH_STAGES;
+    rings.patch_empty += 8 * group * OG_PATCH_STAGES;
+}
+
+/* The first tile of a group, and how far it is to its next. */
+OG_FN og_index og_first_tile(int group)
+{
+    return (og_index)blockIdx.x + (OG_ALTERNATES ? group * (og_index)gridDim.x : 0);
+}
+
+OG_FN og_index og_tile_step()
+{
+    return OG_RINGS * (og_index)gridDim.x;
 }
 
 /* Where the word of tap `part` of a step is in the table. Thread t of four has one tap of a step, or
@@ -253,13 +291,14 @@ OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
     }
 }
 
-OG_FN void og_produce_patches(const og_args &a, const og_window_rings &rings)
+OG_FN void og_produce_patches(const og_args &a, og_window_rings rings, int group)
 {
+    og_take_ring(rings, group);
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.image_map);
     if (OG_COPIES_IMAGE)
         og_await_launch();
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = og_first_tile(group); i < a.items; i += og_tile_step()) {
         const og_window_tile tile = og_find_window_tile(a, i);
         const int b = (int)(tile.base / a.groups);
         const int first = (int)((tile.base - b * a.groups) * a.channels);
@@ -280,7 +319,8 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
     og_await_launch(); /* og_split */
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = blockIdx.x; i < (OG_ALTERNATES ? (og_index)blockIdx.x + 1 : a.items);
+         i += gridDim.x) {
         const og_window_tile tile = og_find_window_tile(a, i);
         const int plane = 2 * (int)(tile.base % a.groups);
         for (int k = 0; k < (int)a.k_padded; k += 64) {
@@ -310,6 +350,7 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     const og_window_place at = og_find_place(og_first_place(thread));
     const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
     c.rings = rings;
+    og_take_ring(c.rings, thread / 128);
     c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
            og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
     c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
@@ -362,6 +403,16 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
     og_split_block(v, f, c.found);
 }
 
+/* What follows may not overwrite the block's registers earlier. */
+OG_FN void og_hold(const og_fragment &f)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        asm volatile("" ::"r"(f.hi[i]), "r"(f.lo[i]));
+#endif
+}
+
 /* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
  * of hopper_pairs.cuh. */
 OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
@@ -371,11 +422,12 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
         og_read_places(c, next);
         og_ring_turn following = c.x;
         og_advance<OG_X_STAGES>(following);
-        og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, OG_ALTERNATES ? 0 : following.phase);
     }
     og_products_wait<0>();
     og_pin(chain);
-    if (threadIdx.x % 32 == 0)
+    og_hold(f);
+    if (!OG_ALTERNATES && threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.x_empty + 8 * c.x.stage);
     og_advance<OG_X_STAGES>(c.x);
     og_add_scaled_chain(sum, chain, f);
@@ -402,43 +454,41 @@ OG_FN void og_end_findings(og_window_consumer &c, og_findings &found)
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
 {
     const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
+    const og_index first = og_first_tile(thread / 128), step = og_tile_step();
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
     og_fragment f, g;
     og_findings found = {0, 0}; /* in the tile that is multiplied, once all of it is read */
     og_index scales_of = -1;
+    if (first >= a.items)
+        return;
+    if (OG_ALTERNATES && thread >= 128)
+        og_barrier_wait(rings.begun + 8 * (thread / 128 - 1), 0);
     og_clear_sums(chain);
-    og_clear_sums(sum);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        const bool is_last = i + gridDim.x >= a.items;
-        og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
-        if (i != (og_index)blockIdx.x)
-            og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
+    for (og_index i = first; i < a.items; i += step) {
+        const bool is_last = i + step >= a.items;
+        int b = 0;
         og_clear_sums(sum);
-        if (blocks == 1)
-            og_end_findings(c, found);
-        og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
-        int b = 1;
         for (; b + 1 < blocks; b += 2) {
-            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
-            og_end_places(c, sum, chain, g, true, f);
             og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_places(c, sum, chain, f, true, g);
+            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             if (b + 2 == blocks)
                 og_end_findings(c, found);
-            og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
+            og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
         }
         if (b < blocks) {
-            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
             og_end_findings(c, found);
-            og_end_places(c, sum, chain, g, !is_last, f);
-        } else {
+            og_end_places(c, sum, chain, f, !is_last, g);
             f = g;
         }
+        if (OG_ALTERNATES && i < step)
+            og_release_stage(rings.begun + 8 * ((og_thread() - 128) / 128));
+        og_end_places_tile(a, i, rings, og_thread() - 128, found, sum, scales_of);
     }
-    const og_index turns = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
-    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, rings, thread, found, sum, scales_of);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
@@ -453,13 +503,17 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<40>();
+        og_give_registers<OG_WINDOW_GROUPS == 2 ? 40 : 32>();
         if (threadIdx.x == 0)
-            og_produce_patches(a, rings);
+            og_produce_patches(a, rings, 0);
         else if (threadIdx.x == 32)
             og_produce_filters(a, rings);
+        else if (OG_ALTERNATES && threadIdx.x == 64)
+            og_produce_patches(a, rings, 1);
+        else if (OG_ALTERNATES > 2 && threadIdx.x == 96)
+            og_produce_patches(a, rings, 2);
     } else {
-        og_take_registers<232>();
+        og_take_registers<OG_WINDOW_GROUPS == 2 ? 232 : 160>();
         og_consume_patches(a, rings);
     }
 }
