@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { THREADS = 128 + 2 * OG_WINDOW_PLACES, LAY_THREADS = 256, CONSUMERS = 256 };
+enum { LAY_THREADS = 256 };
 
 static const char *const letters = "dhw";
 
@@ -83,6 +83,12 @@ static og_cuda_map filter_map(const og_window_shape *s)
                          .fetches_256 = true};
 }
 
+/* Threads that have a tile's sums. */
+static int64_t tile_threads(const og_window_shape *s)
+{
+    return s->alternates ? 128 : 256;
+}
+
 /* Maps come first: they are aligned more than all others. */
 static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
 {
@@ -95,8 +101,8 @@ static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_region(e, "void", "x_copy", rows * s->k_padded * 4);
     og_cuda_add_region(e, "void", "x_scales", (rows + OG_HOPPER_TILE) * 8);
     og_cuda_add_region(e, "void", "any_redo", 4);
-    og_cuda_add_region(e, "void", "flags", s->items * (CONSUMERS / 32));
-    og_cuda_add_region(e, "void", "marks", s->items * CONSUMERS * (s->rows > 64 ? 8 : 4));
+    og_cuda_add_region(e, "void", "flags", s->items * (tile_threads(s) / 32));
+    og_cuda_add_region(e, "void", "marks", s->items * tile_threads(s) * (s->rows > 64 ? 8 : 4));
     const size_t copy =
         og_cuda_add_region(e, "void", "image_copy", s->copies ? og_times(copy_elements(s), 4) : 0);
     if (s->copies)
@@ -173,6 +179,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_STEPS", s->steps},
                                       {"OG_SPREADS", s->spreads},
                                       {"OG_END_BATCHES", end_batches(e, s)},
+                                      {"OG_ALTERNATES", s->alternates},
                                       {"OG_TILE_D", s->tile[0]},
                                       {"OG_TILE_H", s->tile[1]},
                                       {"OG_TILE_W", s->tile[2]},
@@ -212,6 +219,13 @@ ogive_status og_cuda_refuse_hopper_windows(og_cuda_emitter *e, const char **why)
     return OGIVE_OK;
 }
 
+/* Blocks that keep their filters have tiles of these alone: every so many of the tiles. */
+static int64_t blocks_of(const og_window_shape *s, int64_t processors)
+{
+    const int64_t blocks = og_min(s->items, processors);
+    return s->alternates ? og_max(s->row_tiles, blocks / s->row_tiles * s->row_tiles) : blocks;
+}
+
 static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
 {
     const int64_t rows = s->groups * s->filters, processors = og_max(1, e->limits->multiprocessors);
@@ -222,7 +236,8 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
     OG_TRY(og_cuda_add_launch(e, "og_lay_filters", -1,
                               og_divide_up(rows * s->k_padded, LAY_THREADS), LAY_THREADS));
     OG_TRY(og_cuda_add_split(e, "og_split", rows, s->k_padded));
-    OG_TRY(og_cuda_add_launch(e, "og_multiply_windows", -1, og_min(s->items, processors), THREADS));
+    OG_TRY(og_cuda_add_launch(e, "og_multiply_windows", -1, blocks_of(s, processors),
+                              128 * (1 + (s->alternates ? s->alternates : 2))));
     og_cuda_launch *tensor = og_cuda_overlap_last(e); /* patches come meanwhile */
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;

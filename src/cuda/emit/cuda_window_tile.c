@@ -16,7 +16,7 @@ enum {
     MOST_EXTENT = 1 << 30,
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
-    MOST_PATCH_STAGES = 4,
+    MOST_PATCH_STAGES = 4,                /* of a ring */
     GROUPS = 2,                           /* of warps that multiply */
     SCALE_BYTES = 8,                      /* of a filter: og_row_scale */
     BOUNDED = 32,                         /* filters that have one more in common */
@@ -211,25 +211,47 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
     return og_divide_up(chunk * pitch, 128) * 128;
 }
 
-/* Shared memory of everything but patches. */
+/* Blocks of 64 k of filters that shared memory holds: all of a tile's, where they stay. */
+static int64_t x_stages_of(const og_window_shape *s, int32_t chunk)
+{
+    if (!s->alternates)
+        return s->rows == 128 ? 3 : 4;
+    return og_divide_up(s->channels, chunk) * (steps_of(s, chunk) / 4);
+}
+
+/* Places of a tile. */
+static int32_t places_of(const og_window_shape *s)
+{
+    return s->alternates ? OG_WINDOW_PLACES / GROUPS : OG_WINDOW_PLACES;
+}
+
+/* Rings of patches. */
+static int32_t rings_of(const og_window_shape *s)
+{
+    return s->alternates ? s->alternates : 1;
+}
+
+/* Shared memory of everything but patches and their barriers. */
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
-    return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * steps_of(s, chunk) * s->step_taps +
-           GROUPS * (s->rows + s->rows / BOUNDED) * SCALE_BYTES;
+    return x_stages_of(s, chunk) * (s->rows * X_BOX_ROW + 16) +
+           4 * steps_of(s, chunk) * s->step_taps +
+           (s->alternates ? s->alternates : GROUPS) * (s->rows + s->rows / BOUNDED) * SCALE_BYTES +
+           8 * s->alternates;
 }
 
 static int32_t stages_of(const og_window_shape *s, int32_t chunk)
 {
-    const int64_t barriers = 16 * (s->x_stages + MOST_PATCH_STAGES);
-    const int64_t room = SHARED_BYTES - barriers - other_bytes(s, chunk);
-    return (int32_t)og_min(MOST_PATCH_STAGES, room / patch_bytes(s, chunk));
+    const int64_t room = SHARED_BYTES - other_bytes(s, chunk);
+    const int64_t stages = room / (rings_of(s) * (patch_bytes(s, chunk) + 16));
+    return (int32_t)og_min(MOST_PATCH_STAGES, stages);
 }
 
 static void give_stages(og_window_shape *s)
 {
     s->patch_stages = stages_of(s, s->chunk);
-    s->shared_bytes = other_bytes(s, s->chunk) + s->patch_stages * patch_bytes(s, s->chunk) +
-                      16 * (s->x_stages + s->patch_stages);
+    s->shared_bytes =
+        other_bytes(s, s->chunk) + rings_of(s) * s->patch_stages * (patch_bytes(s, s->chunk) + 16);
 }
 
 /* Channels of a patch: those that leave the least to be padded, then the most. */
@@ -251,6 +273,7 @@ static bool choose_chunk(og_window_shape *s)
     s->steps = steps_of(s, s->chunk);
     s->chunks = all * step / s->chunk;
     s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
+    s->x_stages = (int32_t)x_stages_of(s, s->chunk);
     give_stages(s);
     return true;
 }
@@ -260,7 +283,6 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
 {
     s->rows = rows;
     s->row_tiles = og_divide_up(s->filters, rows);
-    s->x_stages = rows == 128 ? 3 : 4;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const int64_t patch = patch_of(&s->dims[i], tile[i], i == OG_WINDOW_DIMS - 1);
         if (patch > MOST_BOX)
@@ -274,36 +296,47 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
 }
 
 /* Filters of a tile, and what 64 k of it cost: of fewer, threads spend more of their time with
- * places. Units of 10 ns of a multiprocessor (H200). */
+ * places. Units of 10 ns of a multiprocessor (H200). Of so many groups that alternate; of fewer
+ * filters than 32 there are no tiles, and of more their ends are bound by what L2 takes. */
 static const struct {
-    int32_t rows, block;
-} kinds[] = {{128, 90}, {64, 52}, {32, 47}};
+    int32_t rows, block, alternates;
+} kinds[] = {{128, 90, 0}, {64, 52, 0}, {32, 47, 0}, {32, 40, 3}};
 
 /* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
  * width): blocks of 64 k; patches, by their elements; the end of a tile, which takes the longer, the
  * shorter the pieces of lines are that it writes. */
 static double cost_of(const og_window_shape *s, int32_t block)
 {
-    const double share = s->rows / 128.0;
+    const double share = s->rows / 128.0 * (s->alternates ? 0.8 : 1);
     const double end = share * (370 + 5000.0 / s->tile[OG_WINDOW_DIMS - 1]);
     double tiles = (double)s->row_tiles, patch = 0.01 * (double)s->chunks * s->chunk;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         tiles *= (double)s->tiles[i];
         patch *= s->patch[i];
     }
+    tiles *= (double)places_of(s) / OG_WINDOW_PLACES;
     return tiles * ((double)s->k_padded / OG_HOPPER_BLOCK_K * block + patch + end);
+}
+
+/* Where groups alternate, a block keeps its filters: there are few tiles of them. */
+static bool could_alternate(const og_window_shape *s)
+{
+    enum { MOST_ROW_TILES = 4 }; /* more would leave too many multiprocessors without tiles */
+    return s->groups == 1 && s->row_tiles <= MOST_ROW_TILES;
 }
 
 static bool choose_tile(og_window_shape *s)
 {
     og_window_shape best = {0};
     double least = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        for (int32_t width = LEAST_WIDTH; width <= OG_WINDOW_PLACES; width *= 2)
-            for (int32_t height = 1; width * height <= OG_WINDOW_PLACES; height *= 2) {
-                const int32_t tile[] = {OG_WINDOW_PLACES / width / height, height, width};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        s->alternates = kinds[i].alternates;
+        for (int32_t width = LEAST_WIDTH; width <= places_of(s); width *= 2)
+            for (int32_t height = 1; width * height <= places_of(s); height *= 2) {
+                const int32_t tile[] = {places_of(s) / width / height, height, width};
                 og_window_shape tried = *s;
-                if (!take_tile(&tried, kinds[i].rows, tile))
+                if (!take_tile(&tried, kinds[i].rows, tile) ||
+                    (tried.alternates && !could_alternate(&tried)))
                     continue;
                 const double cost = cost_of(&tried, kinds[i].block);
                 if (best.rows && cost >= least)
@@ -311,6 +344,7 @@ static bool choose_tile(og_window_shape *s)
                 best = tried;
                 least = cost;
             }
+    }
     if (best.rows)
         *s = best;
     return best.rows > 0;

@@ -10,7 +10,7 @@
 
 enum {
     OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
-    OG_WINDOW_PLACES = 128, /* of a tile */
+    OG_WINDOW_PLACES = 128, /* of a tile; half of them where groups alternate */
     OG_WINDOW_STEP = 16     /* k that are multiplied at once: channels, or taps of few */
 };
 
@@ -33,6 +33,7 @@ typedef struct {
     int32_t tile[OG_WINDOW_DIMS], patch[OG_WINDOW_DIMS];
     int64_t tiles[OG_WINDOW_DIMS]; /* that the places take */
     int32_t rows;                  /* filters of a tile */
+    int32_t alternates;            /* so many groups of warps have tiles of their own, or 0 */
     int32_t step_taps;             /* taps of 16 k: 1, or 2 or 4 of 8 or 4 channels */
     int32_t chunk;                 /* channels of a patch */
     bool spreads;                  /* in each 16 of k, a thread's channels are 4 apart */

@@ -14,8 +14,14 @@
  *
  * or, of few channels, as many taps as make 16. Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
  * for places. Thread 4 g + t of a warp holds places g and g + 8 of the warp's 16, and filters 2 t
- * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one;
- * while they work on a tile's first one, pass 0 has the tile before.
+ * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one.
+ * Then pass 0 has the tile (hopper_window_ends.cuh), the next one's first block split already: if
+ * its products were under way meanwhile, their registers would be missing, and a thread that gives
+ * the left factor in registers waits for most of them anyway.
+ *
+ * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
+ * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
+ * others multiply.
  *
  * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
  * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees
@@ -26,6 +32,8 @@
  *   OG_STEP_TAPS taps of a step: 1, or 2 or 4 of 8 or 4 channels, which are all that there are
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
+ *   OG_ALTERNATES   0, or how many groups have tiles of their own; blocks of the grid then are a
+ *                multiple of a.m_tiles, so that a block's tiles have the same filters
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
  *                2 t + 1, 2 t + 8 and 2 t + 9. Whichever has it read from different banks. Of 8
  *                channels, the first two, of either tap
@@ -41,20 +49,25 @@
 #include "cuda/kernels/hopper_chain.cuh"
 
 enum {
-    OG_WINDOW_GROUPS = 2, /* warpgroups that multiply, 64 places each */
-    OG_TILE_PLACES = 64 * OG_WINDOW_GROUPS,
+    OG_WINDOW_GROUPS = OG_ALTERNATES ? OG_ALTERNATES : 2, /* that multiply, 64 places each */
+    OG_RINGS = OG_ALTERNATES ? OG_ALTERNATES : 1,         /* of patches */
+    OG_TILE_GROUPS = OG_WINDOW_GROUPS / OG_RINGS,         /* that work on a tile */
+    OG_TILE_PLACES = 64 * OG_TILE_GROUPS,
+    OG_TILE_THREADS = 128 * OG_TILE_GROUPS,
+    OG_TILE_WARPS = OG_TILE_THREADS / 32,
     OG_CONSUMERS = 128 * OG_WINDOW_GROUPS,
     OG_WINDOW_THREADS = 128 + OG_CONSUMERS,
     OG_PATCH_PITCH = 4 * OG_PATCH_W * OG_PATCH_H * OG_PATCH_D, /* bytes of a channel */
     OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
-    OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_TABLE_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
     OG_SCALES_AT =
         OG_TABLE_AT + 4 * OG_STEPS * OG_STEP_TAPS, /* of a tile's filters, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
-    OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
+    OG_WINDOW_SHARED =
+        OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) + 8 * OG_ALTERNATES,
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
@@ -170,7 +183,7 @@ OG_FN og_window_place og_find_place(int i)
 /* The first of the two that a consumer holds; the other one is 8 further. */
 OG_FN int og_first_place(int thread)
 {
-    return thread / 32 * 16 + thread % 32 / 4;
+    return thread % OG_TILE_THREADS / 32 * 16 + thread % 32 / 4;
 }
 
 /* The number of a place among the columns of pass 0, which may be beyond its line. */
@@ -188,133 +201,7 @@ OG_FN bool og_is_there(const og_args &a, const og_window_tile &tile, const og_wi
     return tile.d + at.d < a.depth && tile.h + at.h < a.height && tile.w + at.w + further < a.width;
 }
 
-/* ---- what tensor cores have left ------------------------------------------------------------- */
-
-/* The sum of a block of k. */
-OG_FN float og_find_block(const og_args &a, og_index base, og_index m, og_index n, og_index from)
-{
-    const og_index end = from + 256 < a.k ? from + 256 : a.k;
-    float p = 0.0f;
-#pragma unroll 4
-    for (og_index k = from; k < end; k++)
-        p = fmaf(og_find_term<og_left0>(a, base, m, k), og_find_term<og_right0>(a, base, n, k), p);
-    return p;
-}
-
-/* The sum of blocks of k in plan.h's order. */
-struct og_block_sum {
-    float all, group;
-};
-
-OG_FN void og_add_block(const og_args &a, og_index from, float p, og_block_sum &sum)
-{
-    const og_index end = from + 256;
-    sum.group = sum.group + p;
-    if (end % 4096 == 0 || end >= a.k) {
-        sum.all = sum.all + sum.group;
-        sum.group = -0.0f;
-    }
-}
-
-OG_FN float og_find_sum(const og_args &a, og_index base, og_index m, og_index n)
-{
-    og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index from = 0; from < a.k; from += 256)
-        og_add_block(a, from, og_find_block(a, base, m, n, from), sum);
-    return sum.all;
-}
-
-/* The same, by all threads of a warp, which take a block each: a thread alone waits for memory at
- * each of its terms. */
-OG_FN float og_find_sum_by_warp(const og_args &a, og_index base, og_index m, og_index n)
-{
-    const int lane = threadIdx.x % 32;
-    og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index first = 0; first < a.k; first += 32 * 256) {
-        const float p = og_find_block(a, base, m, n, first + lane * 256);
-        for (int b = 0; b < 32 && first + b * 256 < a.k; b++)
-            og_add_block(a, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
-    }
-    return sum.all;
-}
-
-/* Rows of a thread that are marked, of one of its places: all that are there, or by a.marks. */
-OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int second,
-                             const og_window_tile &at)
-{
-    const uint32_t there = og_rows_there(a.m - at.m - 2 * (thread % 4));
-    if (og_redoes_all(a))
-        return there;
-    const uint32_t *marks =
-        (const uint32_t *)a.marks + ((int64_t)tile * OG_CONSUMERS + thread) * OG_LOST_WORDS;
-    const uint32_t word = marks[OG_LOST_WORDS == 2 ? second : 0];
-    return (OG_LOST_WORDS == 2 || !second ? word : word >> 16) &
-           (OG_LOST_WORDS == 2 ? ~0u : 0xffffu) & there;
-}
-
-/* Pass 0 on a sum that tensor cores have left. */
-OG_FN void og_finish_left(const og_args &a, og_index base, og_index m, og_index n, float sum)
-{
-    og_vector_sums sums[1][1];
-    sums[0][0].e[0] = sum;
-    og_finish_row<1>(a, base, m, n, sums);
-}
-
-/* Row (bit) i of a thread's, from the first of a tile's. */
-OG_FN og_index og_find_marked_row(uint32_t marks, int lane)
-{
-    return 2 * (lane % 4) + og_row_of(__popc((marks & -marks) - 1));
-}
-
-/* Every mark of a warp's threads, one after the other. */
-OG_FN void og_redo_marks(const og_args &a, const og_window_tile &tile, og_index n, uint32_t marks)
-{
-    const int lane = threadIdx.x % 32;
-    for (uint32_t have = __ballot_sync(0xffffffffu, marks != 0); have;
-         have = __ballot_sync(0xffffffffu, marks != 0)) {
-        const int from = __popc((have & -have) - 1);
-        const uint32_t its = __shfl_sync(0xffffffffu, marks, from);
-        const og_index column = __shfl_sync(0xffffffffu, n, from);
-        const og_index m = tile.m + og_find_marked_row(its, from);
-        const float sum = og_find_sum_by_warp(a, tile.base, m, column);
-        if (lane == from) {
-            og_finish_left(a, tile.base, m, column, sum);
-            marks &= marks - 1;
-        }
-    }
-}
-
-/* A warp looks at what a warp of og_multiply_windows has left of a tile. */
-OG_KERNEL(og_redo_windows, 256)
-{
-    og_await_launch();
-    if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
-        return;
-    const int lane = threadIdx.x % 32;
-    for (og_index i = (og_index)blockIdx.x * 8 + threadIdx.x / 32; i < a.items * 8;
-         i += (og_index)gridDim.x * 8) {
-        const og_index item = i / 8;
-        const int thread = (int)(i % 8) * 32 + lane;
-        if (!og_redoes_all(a) && !((const uint8_t *)a.flags)[i])
-            continue;
-        const og_window_tile tile = og_find_window_tile(a, item);
-        const og_window_place at = og_find_place(og_first_place(thread));
-        for (int second = 0; second < 2; second++) {
-            const og_index n = og_find_place_column(a, tile, at) + 8 * second;
-            uint32_t marks = og_is_there(a, tile, at, 8 * second)
-                                 ? og_find_marks(a, item, thread, second, tile)
-                                 : 0;
-            if (!og_redoes_all(a)) {
-                og_redo_marks(a, tile, n, marks);
-                continue;
-            }
-            for (; marks; marks &= marks - 1) { /* all of them: a thread each */
-                const og_index m = tile.m + og_find_marked_row(marks, lane);
-                og_finish_left(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
-            }
-        }
-    }
-}
+#include "cuda/kernels/hopper_window_redo.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -325,6 +212,7 @@ struct og_window_rings {
     char *memory;
     uint32_t x, patches, table, scales, bounds;
     uint32_t x_full, x_empty, patch_full, patch_empty;
+    uint32_t begun; /* of each group: it has multiplied a tile */
 };
 
 OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
@@ -339,16 +227,40 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.x_full = base + OG_RING_BARRIERS_AT;
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
-    rings.patch_empty = rings.patch_full + 8 * OG_PATCH_STAGES;
+    rings.patch_empty = rings.patch_full + 8 * OG_RINGS * OG_PATCH_STAGES;
+    rings.begun = rings.patch_empty + 8 * OG_RINGS * OG_PATCH_STAGES;
+    for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
+        og_barrier_init(rings.begun + 8 * i, OG_TILE_WARPS);
     for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
         og_barrier_init(rings.x_full + 8 * i, 1);
         og_barrier_init(rings.x_empty + 8 * i, OG_CONSUMERS / 32); /* warps that read */
     }
-    for (int i = 0; threadIdx.x == 0 && i < OG_PATCH_STAGES; i++) {
+    for (int i = 0; threadIdx.x == 0 && i < OG_RINGS * OG_PATCH_STAGES; i++) {
         og_barrier_init(rings.patch_full + 8 * i, 1);
-        og_barrier_init(rings.patch_empty + 8 * i, OG_CONSUMERS / 32);
+        og_barrier_init(rings.patch_empty + 8 * i, OG_TILE_WARPS);
     }
     return rings;
+}
+
+/* The ring of a group's patches. */
+OG_FN void og_take_ring(og_window_rings &rings, int group)
+{
+    if (!OG_ALTERNATES)
+        return;
+    rings.patches += group * OG_PATCH_STAGES * OG_PATCH_STAGE;
+    rings.patch_full += 8 * group * OG_PATCH_STAGES;
+    rings.patch_empty += 8 * group * OG_PATCH_STAGES;
+}
+
+/* The first tile of a group, and how far it is to its next. */
+OG_FN og_index og_first_tile(int group)
+{
+    return (og_index)blockIdx.x + (OG_ALTERNATES ? group * (og_index)gridDim.x : 0);
+}
+
+OG_FN og_index og_tile_step()
+{
+    return OG_RINGS * (og_index)gridDim.x;
 }
 
 /* Where the word of tap `part` of a step is in the table. Thread t of four has one tap of a step, or
@@ -379,13 +291,14 @@ OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
     }
 }
 
-OG_FN void og_produce_patches(const og_args &a, const og_window_rings &rings)
+OG_FN void og_produce_patches(const og_args &a, og_window_rings rings, int group)
 {
+    og_take_ring(rings, group);
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.image_map);
     if (OG_COPIES_IMAGE)
         og_await_launch();
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = og_first_tile(group); i < a.items; i += og_tile_step()) {
         const og_window_tile tile = og_find_window_tile(a, i);
         const int b = (int)(tile.base / a.groups);
         const int first = (int)((tile.base - b * a.groups) * a.channels);
@@ -406,7 +319,8 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
     og_await_launch(); /* og_split */
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = blockIdx.x; i < (OG_ALTERNATES ? (og_index)blockIdx.x + 1 : a.items);
+         i += gridDim.x) {
         const og_window_tile tile = og_find_window_tile(a, i);
         const int plane = 2 * (int)(tile.base % a.groups);
         for (int k = 0; k < (int)a.k_padded; k += 64) {
@@ -436,6 +350,7 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     const og_window_place at = og_find_place(og_first_place(thread));
     const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
     c.rings = rings;
+    og_take_ring(c.rings, thread / 128);
     c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
            og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
     c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
@@ -488,6 +403,16 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
     og_split_block(v, f, c.found);
 }
 
+/* What follows may not overwrite the block's registers earlier. */
+OG_FN void og_hold(const og_fragment &f)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        asm volatile("" ::"r"(f.hi[i]), "r"(f.lo[i]));
+#endif
+}
+
 /* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
  * of hopper_pairs.cuh. */
 OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
@@ -497,235 +422,18 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
         og_read_places(c, next);
         og_ring_turn following = c.x;
         og_advance<OG_X_STAGES>(following);
-        og_barrier_wait(c.rings.x_full + 8 * following.stage, following.phase);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, OG_ALTERNATES ? 0 : following.phase);
     }
     og_products_wait<0>();
     og_pin(chain);
-    if (threadIdx.x % 32 == 0)
+    og_hold(f);
+    if (!OG_ALTERNATES && threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.x_empty + 8 * c.x.stage);
     og_advance<OG_X_STAGES>(c.x);
     og_add_scaled_chain(sum, chain, f);
 }
 
-/* ---- pass 0 ---------------------------------------------------------------------------------- */
-
-/* A thread's filters and its two places. */
-struct og_places {
-    og_index m, n;
-    uint32_t scales;   /* where those of its filters are, in shared memory */
-    uint32_t skips[2]; /* of either place: rows (bit i) that are not there, or lost */
-    og_offsets product, columns[2];
-};
-
-/* Row i of a thread. Rows 2 j and 2 j + 1 are neighbours. */
-OG_FN og_row_scale og_scale_of(uint32_t scales, int i)
-{
-    const og_four two = og_load_shared(scales + 8 * og_row_of(i / 2 * 2));
-    return {two.e[i % 2 * 2], two.e[i % 2 * 2 + 1]};
-}
-
-/* The first four rows of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
- * wait in memory: products are under way meanwhile. */
-template <bool is_whole> struct og_places_part {
-    enum { rows = 4, vectors = 2, apart = 8 };
-    static const bool whole = is_whole;
-
-    const og_held &sums;
-    const og_kept (&kept)[2];
-    og_places at;
-    og_index n;
-    float scales[rows];
-
-    OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
-    {
-        og_offsets to = f.at.product;
-        const og_index row = f.at.m + og_row_of(r);
-        og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
-        if (!OG_LINES)
-            og_step_row(a, f.n, to);
-        return to;
-    }
-    OG_FN og_offsets column(const og_places_part &f, const og_args &, int v)
-    {
-        return f.at.columns[v];
-    }
-    OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
-    {
-        return {0, whole || !(f.at.skips[v] >> r & 1)};
-    }
-    OG_FN float sum(const og_places_part &f, int, int r, int v, int)
-    {
-        return f.sums[r / 2 * 4 + 2 * v + r % 2] * f.scales[r];
-    }
-};
-
-/* What a tile's filters have at most. */
-OG_FN og_row_scale og_find_bounds(const og_window_rings &rings, int thread)
-{
-    const uint32_t at = rings.bounds + thread / 128 * (OG_BM / 32 * 8);
-    og_row_scale most = {og_load_shared_one(at), og_load_shared_one(at + 4)};
-#pragma unroll
-    for (int i = 1; i < OG_BM / 32; i++) {
-        most.undo = og_greater(most.undo, og_load_shared_one(at + 8 * i));
-        most.weight = og_greater(most.weight, og_load_shared_one(at + 8 * i + 4));
-    }
-    return most;
-}
-
-/* Could a sum of place v have lost too much, by og_is_lost() of the least and the greatest with what
- * the filters have at most? Where not, which is nearly always, no sum is looked at with its own. */
-OG_FN bool og_could_be_lost(const og_held &sum, int v, const og_column_loss &column,
-                            const og_row_scale &bounds, float least)
-{
-    float low = OG_INF_F32, high = 0.0f;
-#pragma unroll
-    for (int i = 0; i < OG_BM / 4; i += 2) { /* two by two: each waits for the last */
-        const float y = fabsf(sum[i / 2 * 4 + 2 * v]), z = fabsf(sum[i / 2 * 4 + 2 * v + 1]);
-        low = og_lesser(low, og_lesser(y, z));
-        high = og_greater(high, og_greater(y, z));
-    }
-    return !(low >= fmaf(column.most, bounds.weight, column.limit)) | !(low >= least) |
-           !(high * bounds.undo < OG_INF_F32);
-}
-
-/* The rows (bit i) of place v whose sums may have lost too much. */
-OG_FN void og_find_lost(const og_args &a, const og_window_rings &rings, int thread, uint32_t scales,
-                        const og_findings &found, const og_held &sum, const uint32_t (&there)[2],
-                        uint32_t (&lost)[2])
-{
-    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
-    const float least = og_least_sum(a.k_padded);
-    const og_row_scale bounds = og_find_bounds(rings, thread);
-    const bool could = (there[0] && og_could_be_lost(sum, 0, columns[0], bounds, least)) |
-                       (there[1] && og_could_be_lost(sum, 1, columns[1], bounds, least));
-    lost[0] = lost[1] = 0;
-    if (!__ballot_sync(0xffffffffu, could))
-        return;
-#pragma unroll
-    for (int i = 0; i < OG_BM / 4; i++) {
-        const og_row_scale row = og_scale_of(scales, i);
-#pragma unroll
-        for (int v = 0; v < 2; v++) {
-            const float y = sum[i / 2 * 4 + 2 * v + i % 2];
-            lost[v] |= og_is_lost(y, y * row.undo, columns[v], row, least) ? 1u << i : 0u;
-        }
-    }
-    lost[0] &= there[0];
-    lost[1] &= there[1];
-}
-
-/* Leaves word of what is lost for og_redo_windows; is there anything? All of a warp come. */
-OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (&lost)[2])
-{
-    const bool any = __ballot_sync(0xffffffffu, (lost[0] | lost[1]) != 0) != 0;
-    const int64_t at = (int64_t)tile * OG_CONSUMERS + thread;
-    if (thread % 32 == 0)
-        ((uint8_t *)a.flags)[at / 32] = any;
-    if (!any)
-        return false;
-    *(uint32_t *)a.any_redo = 1;
-    if (OG_LOST_WORDS == 2) {
-        ((uint32_t *)a.marks)[2 * at] = lost[0];
-        ((uint32_t *)a.marks)[2 * at + 1] = lost[1];
-    } else {
-        ((uint32_t *)a.marks)[at] = lost[0] | lost[1] << 16;
-    }
-    return true;
-}
-
-/* Pass 0 on all of a thread's rows, four after four: sums move on. What the next four read is on its
- * way meanwhile, but where a loop would have to keep it beside costly functions. */
-template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &at, og_held &sum)
-{
-    typedef og_places_part<whole> part;
-    const int batches = OG_BM / 16;
-    const bool is_ahead = OG_END_UNROLL > 1;
-    og_kept kept[2];
-    og_load_kept<8, whole>(a, at.n, kept);
-    og_reads<part> reads = og_read(a, part{sum, kept, at, at.n});
-#pragma unroll OG_END_UNROLL
-    for (int batch = 0; batch < batches; batch++) {
-        part f = {sum, kept, at, at.n};
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-            f.scales[r] = og_scale_of(at.scales, r).undo;
-        at.m += 16;
-        at.scales += 16 * 8;
-        at.skips[0] >>= 4;
-        at.skips[1] >>= 4;
-        const og_reads<part> now = reads;
-        if (is_ahead && batch + 1 < batches)
-            reads = og_read(a, part{sum, kept, at, at.n});
-        og_finish_fragment(a, f, now);
-        og_pin_memory();
-        if (!is_ahead && batch + 1 < batches)
-            reads = og_read(a, part{sum, kept, at, at.n});
-#pragma unroll
-        for (int i = 0; i + 8 < OG_HELD; i++)
-            sum[i] = sum[i + 8];
-    }
-}
-
-/* Brings the scales of rows from `row` on, of which so many are there, and their bounds into the
- * group's part of shared memory, if they are not there. */
-OG_FN void og_bring_scales(const og_args &a, og_index row, og_index count,
-                           const og_window_rings &rings, int thread, og_index &there)
-{
-    const int group = thread / 128, i = thread % 128;
-    if (row == there)
-        return;
-    there = row;
-    og_await_launch(); /* og_split */
-    og_meet_group(group);
-    if (i < OG_BM) {
-        og_row_scale scale = ((const og_row_scale *)a.x_scales)[row + i];
-        ((og_row_scale *)(rings.memory + OG_SCALES_AT))[group * OG_BM + i] = scale;
-        if (i >= count)
-            scale = {0.0f, 0.0f};
-#pragma unroll
-        for (int by = 1; by < 32; by *= 2) {
-            scale.undo = og_greater(scale.undo, __shfl_xor_sync(0xffffffffu, scale.undo, by));
-            scale.weight = og_greater(scale.weight, __shfl_xor_sync(0xffffffffu, scale.weight, by));
-        }
-        if (i % 32 == 0)
-            ((og_row_scale *)(rings.memory + OG_BOUNDS_AT))[group * (OG_BM / 32) + i / 32] = scale;
-    }
-    og_meet_group(group);
-}
-
-/* Pass 0 on tile i. found: in its places; scales_of: see og_bring_scales(). Of sums nothing is
- * left. */
-OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
-                              int thread, const og_findings &found, og_held &sum,
-                              og_index &scales_of)
-{
-    const og_window_tile tile = og_find_window_tile(a, i);
-    const og_window_place place = og_find_place(og_first_place(thread));
-    og_places at;
-    at.m = tile.m + 2 * (thread % 4);
-    at.n = og_find_place_column(a, tile, place);
-    at.scales = rings.scales + 8 * (thread / 128 * OG_BM + 2 * (thread % 4));
-    const uint32_t rows = og_rows_there(a.m - at.m);
-    const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
-                               og_is_there(a, tile, place, 8) ? rows : 0u};
-    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, a.m - tile.m, rings, thread,
-                    scales_of);
-    og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
-    const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
-                          tile.h + OG_TILE_H <= a.height && tile.w + OG_TILE_W <= a.width;
-    const bool lacks = og_mark(a, i, thread, at.skips);
-    at.product = at.columns[0] = at.columns[1] = og_start();
-    og_seek_product(a, tile.base, at.product);
-    og_step_row(a, og_clamp_column(a, at.n), at.columns[0]);
-    og_step_row(a, og_clamp_column(a, at.n + 8), at.columns[1]);
-    if (is_whole && !lacks) {
-        og_finish_places<true>(a, at, sum);
-        return;
-    }
-    at.skips[0] |= ~there[0];
-    at.skips[1] |= ~there[1];
-    og_finish_places<false>(a, at, sum);
-}
+#include "cuda/kernels/hopper_window_ends.cuh"
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
@@ -746,43 +454,41 @@ OG_FN void og_end_findings(og_window_consumer &c, og_findings &found)
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
 {
     const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
+    const og_index first = og_first_tile(thread / 128), step = og_tile_step();
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
     og_fragment f, g;
     og_findings found = {0, 0}; /* in the tile that is multiplied, once all of it is read */
     og_index scales_of = -1;
+    if (first >= a.items)
+        return;
+    if (OG_ALTERNATES && thread >= 128)
+        og_barrier_wait(rings.begun + 8 * (thread / 128 - 1), 0);
     og_clear_sums(chain);
-    og_clear_sums(sum);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        const bool is_last = i + gridDim.x >= a.items;
-        og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
-        if (i != (og_index)blockIdx.x)
-            og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
+    for (og_index i = first; i < a.items; i += step) {
+        const bool is_last = i + step >= a.items;
+        int b = 0;
         og_clear_sums(sum);
-        if (blocks == 1)
-            og_end_findings(c, found);
-        og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
-        int b = 1;
         for (; b + 1 < blocks; b += 2) {
-            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
-            og_end_places(c, sum, chain, g, true, f);
             og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_end_places(c, sum, chain, f, true, g);
+            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             if (b + 2 == blocks)
                 og_end_findings(c, found);
-            og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
+            og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
         }
         if (b < blocks) {
-            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
             og_end_findings(c, found);
-            og_end_places(c, sum, chain, g, !is_last, f);
-        } else {
+            og_end_places(c, sum, chain, f, !is_last, g);
             f = g;
         }
+        if (OG_ALTERNATES && i < step)
+            og_release_stage(rings.begun + 8 * ((og_thread() - 128) / 128));
+        og_end_places_tile(a, i, rings, og_thread() - 128, found, sum, scales_of);
     }
-    const og_index turns = (a.items - 1 - (og_index)blockIdx.x) / gridDim.x;
-    og_end_places_tile(a, blockIdx.x + turns * gridDim.x, rings, thread, found, sum, scales_of);
 }
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
@@ -797,13 +503,17 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<40>();
+        og_give_registers<OG_WINDOW_GROUPS == 2 ? 40 : 32>();
         if (threadIdx.x == 0)
-            og_produce_patches(a, rings);
+            og_produce_patches(a, rings, 0);
         else if (threadIdx.x == 32)
             og_produce_filters(a, rings);
+        else if (OG_ALTERNATES && threadIdx.x == 64)
+            og_produce_patches(a, rings, 1);
+        else if (OG_ALTERNATES > 2 && threadIdx.x == 96)
+            og_produce_patches(a, rings, 2);
     } else {
-        og_take_registers<232>();
+        og_take_registers<OG_WINDOW_GROUPS == 2 ? 232 : 160>();
         og_consume_patches(a, rings);
     }
 }
