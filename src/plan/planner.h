@@ -34,6 +34,8 @@ typedef enum {
 /* What is asked of a plan besides results. Zeroes: as few kernels as can be. */
 typedef struct {
     og_sharing sharing;
+    bool gathers_phases; /* of a transposed stride in float32: one kernel has all phases, and windows
+                            with divisors; for devices that take such */
     bool keeps_dims; /* neighbouring dims are never made one: for code that serves every size */
 } og_plan_rules;
 

@@ -38,6 +38,7 @@
  */
 #include "cuda/kernels/seen.cuh"
 #include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/hopper_phases.cuh"
 #include "cuda/kernels/hopper_chain.cuh"
 
 enum {
@@ -50,8 +51,9 @@ enum {
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_TABLE_WORDS = OG_STEPS * OG_STEP_TAPS, /* of a phase */
     OG_SCALES_AT =
-        OG_TABLE_AT + 4 * OG_STEPS * OG_STEP_TAPS, /* of a tile's filters, for each group */
+        OG_TABLE_AT + 4 * OG_TILE_PHASES * OG_TABLE_WORDS, /* of a tile's rows, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED = OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_PATCH_STAGES),
@@ -72,20 +74,6 @@ OG_FN bool og_redoes_all(const og_args &a)
 
 /* ---- factors ------------------------------------------------------------------------------- */
 
-/* Element k of row (column) i of product `base`; what a window does not see is 0. */
-template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
-{
-    if constexpr (F::is_seen) {
-        og_seen_place row, by;
-        if (!F::find_row(a, base, i, row))
-            return 0.0f;
-        F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
-    } else {
-        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
-    }
-}
-
 /* The channel that is number i of a step's. */
 OG_FN int og_channel_at(int i)
 {
@@ -99,13 +87,15 @@ OG_KERNEL(og_lay_filters, 256)
     if (number >= a.split_rows * a.k_padded)
         return;
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
+    const og_filter_row of = og_find_filter_row(a, row);
     const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
-    const int i = (int)(k % 16), tap = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
+    const int i = (int)(k % 16), slot = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
+    const int tap = og_find_tap(a, of, slot);
     const og_index channel = chunk * OG_PATCH_CHANNELS + step % OG_TAP_STEPS * OG_STEP_CHANNELS +
                              og_channel_at(i % OG_STEP_CHANNELS);
     float x = 0.0f;
-    if (tap < a.taps && channel < a.channels)
-        x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
+    if (tap >= 0 && channel < a.channels)
+        x = og_find_term<og_left0>(a, of.group, of.filter, channel * a.taps + tap);
     ((float *)a.x_copy)[number] = x;
 }
 
@@ -137,26 +127,6 @@ OG_KERNEL(og_lay_image, 256)
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
-/* Its first filter and place, of product `base`. */
-struct og_window_tile {
-    og_index base, m;
-    int d, h, w;
-};
-
-OG_FN og_window_tile og_find_window_tile(const og_args &a, og_index i)
-{
-    og_window_tile tile;
-    og_index rest = i / a.m_tiles;
-    tile.m = (i - rest * a.m_tiles) * OG_BM;
-    i = rest / a.tiles_w;
-    tile.w = (int)(rest - i * a.tiles_w) * OG_TILE_W;
-    rest = i / a.tiles_h;
-    tile.h = (int)(i - rest * a.tiles_h) * OG_TILE_H;
-    tile.base = rest / a.tiles_d;
-    tile.d = (int)(rest - tile.base * a.tiles_d) * OG_TILE_D;
-    return tile;
-}
-
 /* Place i of a tile. */
 struct og_window_place {
     int d, h, w;
@@ -173,31 +143,43 @@ OG_FN int og_first_place(int thread)
     return thread / 32 * 16 + thread % 32 / 4;
 }
 
-/* The number of a place among the columns of pass 0, which may be beyond its line. */
+/* The number of a place among the columns of pass 0, which may be beyond its line; of rows that are
+ * phases, of the first. */
 OG_FN og_index og_find_place_column(const og_args &a, const og_window_tile &tile,
                                     const og_window_place &at)
 {
-    const og_index line = (og_index)(tile.d + at.d) * a.height + tile.h + at.h;
-    return line * a.line_pitch + tile.w + at.w;
+    const og_index d = og_result_of<OG_PHASES_D>(tile.d + at.d, og_phase_d(tile.phase));
+    const og_index h = og_result_of<OG_PHASES_H>(tile.h + at.h, og_phase_h(tile.phase));
+    const og_index w = og_result_of<OG_STRIDE_W>(tile.w + at.w, og_phase_w(tile.phase));
+    return (d * a.height + h) * a.line_pitch + w;
 }
 
-/* Is a place of the tile, so far from it along W, one of the result's? */
-OG_FN bool og_is_there(const og_args &a, const og_window_tile &tile, const og_window_place &at,
-                       int further)
+/* Which rows (bit i) of a thread's are there, of the place so far from `at` along W? */
+OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
+                                  const og_window_place &at, int further, int thread)
 {
-    return tile.d + at.d < a.depth && tile.h + at.h < a.height && tile.w + at.w + further < a.width;
+    const int first = 2 * (thread % 4);
+    const bool is_line =
+        og_result_of<OG_PHASES_D>(tile.d + at.d, og_phase_d(tile.phase)) < a.depth &&
+        og_result_of<OG_PHASES_H>(tile.h + at.h, og_phase_h(tile.phase)) < a.height;
+    const og_index w =
+        og_result_of<OG_STRIDE_W>(tile.w + at.w + further, og_phase_w(tile.phase)) +
+        first % OG_ROW_PHASES;
+    const uint32_t even = w < a.width ? 0x55555555u : 0u;
+    const uint32_t odd = w + (OG_ROW_PHASES > 1) < a.width ? 0xaaaaaaaau : 0u;
+    return is_line ? og_rows_there(og_count_rows(a) - tile.m - first) & (even | odd) : 0u;
 }
 
 /* ---- what tensor cores have left ------------------------------------------------------------- */
 
-/* The sum of a block of k. */
-OG_FN float og_find_block(const og_args &a, og_index base, og_index m, og_index n, og_index from)
+/* The sum of a block of a result's terms. */
+OG_FN float og_find_block(const og_args &a, const og_terms &of, og_index from)
 {
-    const og_index end = from + 256 < a.k ? from + 256 : a.k;
+    const og_index end = from + 256 < of.k ? from + 256 : of.k;
     float p = 0.0f;
 #pragma unroll 4
     for (og_index k = from; k < end; k++)
-        p = fmaf(og_find_term<og_left0>(a, base, m, k), og_find_term<og_right0>(a, base, n, k), p);
+        p = fmaf(og_find_left(a, of, k), og_find_right(a, of, k), p);
     return p;
 }
 
@@ -206,43 +188,42 @@ struct og_block_sum {
     float all, group;
 };
 
-OG_FN void og_add_block(const og_args &a, og_index from, float p, og_block_sum &sum)
+OG_FN void og_add_block(const og_terms &of, og_index from, float p, og_block_sum &sum)
 {
     const og_index end = from + 256;
     sum.group = sum.group + p;
-    if (end % 4096 == 0 || end >= a.k) {
+    if (end % 4096 == 0 || end >= of.k) {
         sum.all = sum.all + sum.group;
         sum.group = -0.0f;
     }
 }
 
-OG_FN float og_find_sum(const og_args &a, og_index base, og_index m, og_index n)
+OG_FN float og_find_sum(const og_args &a, const og_terms &of)
 {
     og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index from = 0; from < a.k; from += 256)
-        og_add_block(a, from, og_find_block(a, base, m, n, from), sum);
+    for (og_index from = 0; from < of.k; from += 256)
+        og_add_block(of, from, og_find_block(a, of, from), sum);
     return sum.all;
 }
 
 /* The same, by all threads of a warp, which take a block each: a thread alone waits for memory at
  * each of its terms. */
-OG_FN float og_find_sum_by_warp(const og_args &a, og_index base, og_index m, og_index n)
+OG_FN float og_find_sum_by_warp(const og_args &a, const og_terms &of)
 {
     const int lane = threadIdx.x % 32;
     og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index first = 0; first < a.k; first += 32 * 256) {
-        const float p = og_find_block(a, base, m, n, first + lane * 256);
-        for (int b = 0; b < 32 && first + b * 256 < a.k; b++)
-            og_add_block(a, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
+    for (og_index first = 0; first < of.k; first += 32 * 256) {
+        const float p = og_find_block(a, of, first + lane * 256);
+        for (int b = 0; b < 32 && first + b * 256 < of.k; b++)
+            og_add_block(of, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
     }
     return sum.all;
 }
 
-/* Rows of a thread that are marked, of one of its places: all that are there, or by a.marks. */
+/* Of a thread's rows that are there, those that are marked, of one of its places: all, or by a.marks. */
 OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int second,
-                             const og_window_tile &at)
+                             uint32_t there)
 {
-    const uint32_t there = og_rows_there(a.m - at.m - 2 * (thread % 4));
     if (og_redoes_all(a))
         return there;
     const uint32_t *marks =
@@ -252,12 +233,29 @@ OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int se
            (OG_LOST_WORDS == 2 ? ~0u : 0xffffu) & there;
 }
 
+/* One element of a vector, for finish.cuh. */
+struct og_left_part : og_row_part<1> {
+    int element;
+
+    OG_FN og_span span(const og_left_part &f, const og_args &, int, int)
+    {
+        return {f.element, f.element + 1};
+    }
+};
+
 /* Pass 0 on a sum that tensor cores have left. */
-OG_FN void og_finish_left(const og_args &a, og_index base, og_index m, og_index n, float sum)
+OG_FN void og_finish_left(const og_args &a, const og_terms &of, float sum)
 {
-    og_vector_sums sums[1][1];
-    sums[0][0].e[0] = sum;
-    og_finish_row<1>(a, base, m, n, sums);
+    og_left_part f;
+    f.there = true;
+    f.index = of.base * a.m + of.filter;
+    f.element = (int)(of.n % OG_V);
+    f.n = of.n - f.element;
+    og_load_kept<32, false>(a, f.n, f.kept);
+#pragma unroll
+    for (int j = 0; j < OG_V; j++)
+        f.sums[0][0].e[j] = sum;
+    og_finish_fragment(a, f);
 }
 
 /* Row (bit) i of a thread's, from the first of a tile's. */
@@ -275,10 +273,11 @@ OG_FN void og_redo_marks(const og_args &a, const og_window_tile &tile, og_index 
         const int from = __popc((have & -have) - 1);
         const uint32_t its = __shfl_sync(0xffffffffu, marks, from);
         const og_index column = __shfl_sync(0xffffffffu, n, from);
-        const og_index m = tile.m + og_find_marked_row(its, from);
-        const float sum = og_find_sum_by_warp(a, tile.base, m, column);
+        const og_index row = tile.m + og_find_marked_row(its, from);
+        const og_terms of = og_find_terms(a, tile, row, column);
+        const float sum = og_find_sum_by_warp(a, of);
         if (lane == from) {
-            og_finish_left(a, tile.base, m, column, sum);
+            og_finish_left(a, of, sum);
             marks &= marks - 1;
         }
     }
@@ -300,17 +299,18 @@ OG_KERNEL(og_redo_windows, 256)
         const og_window_tile tile = og_find_window_tile(a, item);
         const og_window_place at = og_find_place(og_first_place(thread));
         for (int second = 0; second < 2; second++) {
-            const og_index n = og_find_place_column(a, tile, at) + 8 * second;
-            uint32_t marks = og_is_there(a, tile, at, 8 * second)
-                                 ? og_find_marks(a, item, thread, second, tile)
-                                 : 0;
+            const og_index n = og_find_place_column(a, tile, at) + 8 * OG_STRIDE_W * second;
+            uint32_t marks =
+                og_find_marks(a, item, thread, second,
+                              og_find_rows_there(a, tile, at, 8 * second, thread));
             if (!og_redoes_all(a)) {
                 og_redo_marks(a, tile, n, marks);
                 continue;
             }
             for (; marks; marks &= marks - 1) { /* all of them: a thread each */
-                const og_index m = tile.m + og_find_marked_row(marks, lane);
-                og_finish_left(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
+                const og_terms of =
+                    og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
+                og_finish_left(a, of, og_find_sum(a, of));
             }
         }
     }
@@ -365,16 +365,16 @@ OG_FN int og_find_tap_word(int step, int part)
  * channel. */
 OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
 {
-    for (int i = threadIdx.x; i < OG_STEPS * OG_STEP_TAPS; i += OG_WINDOW_THREADS) {
-        const int step = i / OG_STEP_TAPS, part = i % OG_STEP_TAPS;
-        const int given = step / OG_TAP_STEPS * OG_STEP_TAPS + part;
-        const int tap = given < (int)a.taps ? given : 0;
-        const int w = tap % (int)a.taps_w, h = tap / (int)a.taps_w % (int)a.taps_h;
-        const int d = tap / (int)(a.taps_w * a.taps_h);
-        const int line =
-            (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
-        table[og_find_tap_word(step, part)] =
-            (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
+    for (int i = threadIdx.x; i < OG_TILE_PHASES * OG_TABLE_WORDS; i += OG_WINDOW_THREADS) {
+        const int phase = i / OG_TABLE_WORDS, number = i % OG_TABLE_WORDS;
+        const int step = number / OG_STEP_TAPS, part = number % OG_STEP_TAPS;
+        const og_tap_slot slot =
+            og_find_slot(a, phase, step / OG_TAP_STEPS * OG_STEP_TAPS + part);
+        const int d = (int)(og_back_d(a, og_phase_d(phase)) + slot.d * a.reach_d);
+        const int h = (int)(og_back_h(a, og_phase_h(phase)) + slot.h * a.reach_h);
+        const int w = (int)(og_back_w(a, og_phase_w(phase)) + slot.w * a.reach_w);
+        table[phase * OG_TABLE_WORDS + og_find_tap_word(step, part)] =
+            (uint32_t)(4 * ((d * OG_PATCH_H + h) * OG_PATCH_W + w) +
                        step % OG_TAP_STEPS * OG_STEP_CHANNELS * OG_PATCH_PITCH);
     }
 }
@@ -393,8 +393,10 @@ OG_FN void og_produce_patches(const og_args &a, const og_window_rings &rings)
             og_barrier_wait(rings.patch_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.patch_full + 8 * turn.stage, OG_PATCH_BYTES);
             og_copy_patch(rings.patches + turn.stage * OG_PATCH_STAGE, &a.image_map,
-                          tile.w * OG_STEP_W + (int)a.from_w, tile.h * OG_STEP_H + (int)a.from_h,
-                          tile.d * OG_STEP_D + (int)a.from_d, first + c * OG_PATCH_CHANNELS, b,
+                          tile.w * OG_STEP_W + og_from_w(a, og_phase_w(tile.phase)),
+                          tile.h * OG_STEP_H + og_from_h(a, og_phase_h(tile.phase)),
+                          tile.d * OG_STEP_D + og_from_d(a, og_phase_d(tile.phase)),
+                          first + c * OG_PATCH_CHANNELS, b,
                           rings.patch_full + 8 * turn.stage);
             og_advance<OG_PATCH_STAGES>(turn);
         }
@@ -408,8 +410,8 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
     og_await_launch(); /* og_split */
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         const og_window_tile tile = og_find_window_tile(a, i);
-        const int plane = 2 * (int)(tile.base % a.groups);
-        for (int k = 0; k < (int)a.k_padded; k += 64) {
+        const int plane = 2 * og_find_plane(a, tile), end = 64 * og_count_blocks(a, tile.phase);
+        for (int k = 0; k < end; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
             og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m, plane,
@@ -426,6 +428,7 @@ struct og_window_consumer {
     uint32_t at;    /* where the thread reads in a patch, from its beginning */
     uint32_t table; /* its words */
     int block;      /* of the patch, the next to be read */
+    int blocks;     /* of a patch, if phases of tiles differ in that */
     og_ring_turn patch, x;
     og_findings found; /* in places of the tile that is read */
 };
@@ -439,11 +442,23 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
            og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
     c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
-    c.block = 0;
+    c.block = c.blocks = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
     c.found = {0, 0};
     return c;
+}
+
+/* What is read next is of tile i, if there is such a one. */
+OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og_index i)
+{
+    if (OG_TILE_PHASES == 1 || i >= a.items)
+        return;
+    const int phase = og_find_window_tile(a, i).phase;
+    c.blocks = og_chunk_blocks(a, phase);
+    c.table = c.rings.table +
+              4 * (phase * OG_TABLE_WORDS +
+                   og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS));
 }
 
 /* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
@@ -479,7 +494,7 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
                 v[step][i].e[j] = og_load_shared_one(
                     at + taps[step][j / 2] + 4 * 8 * OG_STEP_W * i +
                     og_channel_at((j / 2 * 8 + j % 2) % OG_STEP_CHANNELS) * OG_PATCH_PITCH);
-    if (++c.block == OG_CHUNK_BLOCKS) {
+    if (++c.block == (OG_TILE_PHASES > 1 ? c.blocks : (int)OG_CHUNK_BLOCKS)) {
         og_finish_loads();
         og_release_stage(c.rings.patch_empty + 8 * stage);
         og_advance<OG_PATCH_STAGES>(c.patch);
@@ -509,12 +524,23 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
 
 /* ---- pass 0 ---------------------------------------------------------------------------------- */
 
-/* A thread's filters and its two places. */
+enum {
+    OG_PAIRED = OG_ROW_PHASES > 1, /* a thread's rows, two by two, are neighbours of a line */
+    OG_PART_VECTORS = OG_PAIRED ? 4 / OG_V : 2
+};
+
+/* Columns from a thread's first to that of vector v. */
+OG_FN constexpr int og_vector_at(int v)
+{
+    return OG_PAIRED ? v * OG_V / 2 * 8 * OG_STRIDE_W + v * OG_V % 2 : v * 8 * OG_STRIDE_W;
+}
+
+/* A thread's rows and its two places. */
 struct og_places {
     og_index m, n;
-    uint32_t scales;   /* where those of its filters are, in shared memory */
+    uint32_t scales;   /* where those of its rows are, in shared memory */
     uint32_t skips[2]; /* of either place: rows (bit i) that are not there, or lost */
-    og_offsets product, columns[2];
+    og_offsets product, columns[OG_PART_VECTORS];
 };
 
 /* Row i of a thread. Rows 2 j and 2 j + 1 are neighbours. */
@@ -524,22 +550,22 @@ OG_FN og_row_scale og_scale_of(uint32_t scales, int i)
     return {two.e[i % 2 * 2], two.e[i % 2 * 2 + 1]};
 }
 
-/* The first four rows of a thread's, for finish.cuh: two places, 8 apart. More at once would have to
- * wait in memory: products are under way meanwhile. */
+/* The first four rows of a thread's, for finish.cuh: two places, 8 apart; or of two filters both
+ * phases of the two. More at once would have to wait in memory: products are under way meanwhile. */
 template <bool is_whole> struct og_places_part {
-    enum { rows = 4, vectors = 2, apart = 8 };
+    enum { rows = OG_PAIRED ? 2 : 4, vectors = OG_PART_VECTORS, apart = 8 * OG_STRIDE_W };
     static const bool whole = is_whole;
 
     const og_held &sums;
-    const og_kept (&kept)[2];
+    const og_kept (&kept)[OG_PART_VECTORS];
     og_places at;
     og_index n;
-    float scales[rows];
+    float scales[4];
 
     OG_FN og_offsets find(const og_places_part &f, const og_args &a, int r)
     {
         og_offsets to = f.at.product;
-        const og_index row = f.at.m + og_row_of(r);
+        const og_index row = (f.at.m + (OG_PAIRED ? 8 * r : og_row_of(r))) / OG_ROW_PHASES;
         og_step_filters(a, whole || row < a.m ? row : a.m - 1, to); /* a row's own is read anyway */
         if (!OG_LINES)
             og_step_row(a, f.n, to);
@@ -551,11 +577,18 @@ template <bool is_whole> struct og_places_part {
     }
     OG_FN og_span span(const og_places_part &f, const og_args &, int r, int v)
     {
-        return {0, whole || !(f.at.skips[v] >> r & 1)};
+        if (whole)
+            return {0, OG_V};
+        if (!OG_PAIRED)
+            return {0, !(f.at.skips[v] >> r & 1)};
+        const uint32_t skips = f.at.skips[v * OG_V / 2] >> (2 * r + v * OG_V % 2);
+        return OG_V == 2 ? og_span{(int)(skips & 1), skips & 2 ? 1 : 2} : og_span{0, !(skips & 1)};
     }
-    OG_FN float sum(const og_places_part &f, int, int r, int v, int)
+    OG_FN float sum(const og_places_part &f, int, int r, int v, int j)
     {
-        return f.sums[r / 2 * 4 + 2 * v + r % 2] * f.scales[r];
+        const int e = v * OG_V + j; /* of the two places' */
+        return OG_PAIRED ? f.sums[4 * r + e] * f.scales[2 * r + e % 2]
+                         : f.sums[r / 2 * 4 + 2 * v + r % 2] * f.scales[r];
     }
 };
 
@@ -640,8 +673,13 @@ template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &a
     typedef og_places_part<whole> part;
     const int batches = OG_BM / 16;
     const bool is_ahead = OG_END_UNROLL > 1;
-    og_kept kept[2];
-    og_load_kept<8, whole>(a, at.n, kept);
+    og_kept kept[OG_PART_VECTORS];
+#pragma unroll
+    for (int v = 0; v < OG_PART_VECTORS; v++) {
+        og_kept one[1];
+        og_load_kept<1, whole>(a, at.n + og_vector_at(v), one);
+        kept[v] = one[0];
+    }
     og_reads<part> reads = og_read(a, part{sum, kept, at, at.n});
 #pragma unroll OG_END_UNROLL
     for (int batch = 0; batch < batches; batch++) {
@@ -693,6 +731,13 @@ OG_FN void og_bring_scales(const og_args &a, og_index row, og_index count,
     og_meet_group(group);
 }
 
+/* Are all vectors of two where one load or store takes them? Those of one are. */
+OG_FN bool og_are_words(const og_args &a, const og_offsets &at)
+{
+    return OG_V == 1 || (og_pass0::is_aligned(a, at) && og_loads0::is_aligned(a, at) &&
+                         og_kept::is_aligned(a, at));
+}
+
 /* Pass 0 on tile i. found: in its places; scales_of: see og_bring_scales(). Of sums nothing is
  * left. */
 OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
@@ -703,22 +748,29 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     const og_window_place place = og_find_place(og_first_place(thread));
     og_places at;
     at.m = tile.m + 2 * (thread % 4);
-    at.n = og_find_place_column(a, tile, place);
+    at.n = og_find_place_column(a, tile, place) + 2 * (thread % 4) % OG_ROW_PHASES;
     at.scales = rings.scales + 8 * (thread / 128 * OG_BM + 2 * (thread % 4));
-    const uint32_t rows = og_rows_there(a.m - at.m);
-    const uint32_t there[2] = {og_is_there(a, tile, place, 0) ? rows : 0u,
-                               og_is_there(a, tile, place, 8) ? rows : 0u};
-    og_bring_scales(a, (tile.base % a.groups) * a.m + tile.m, a.m - tile.m, rings, thread,
+    const og_index rows = og_count_rows(a);
+    const uint32_t there[2] = {og_find_rows_there(a, tile, place, 0, thread),
+                               og_find_rows_there(a, tile, place, 8, thread)};
+    og_bring_scales(a, og_find_plane(a, tile) * rows + tile.m, rows - tile.m, rings, thread,
                     scales_of);
     og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
-    const bool is_whole = tile.m + OG_BM <= a.m && tile.d + OG_TILE_D <= a.depth &&
-                          tile.h + OG_TILE_H <= a.height && tile.w + OG_TILE_W <= a.width;
+    const bool is_whole =
+        tile.m + OG_BM <= rows &&
+        og_result_of<OG_PHASES_D>(tile.d + OG_TILE_D - 1, og_phase_d(tile.phase)) < a.depth &&
+        og_result_of<OG_PHASES_H>(tile.h + OG_TILE_H - 1, og_phase_h(tile.phase)) < a.height &&
+        og_result_of<OG_STRIDE_W>(tile.w + OG_TILE_W - 1, og_phase_w(tile.phase)) +
+                OG_ROW_PHASES <= a.width;
     const bool lacks = og_mark(a, i, thread, at.skips);
-    at.product = at.columns[0] = at.columns[1] = og_start();
+    at.product = og_start();
     og_seek_product(a, tile.base, at.product);
-    og_step_row(a, og_clamp_column(a, at.n), at.columns[0]);
-    og_step_row(a, og_clamp_column(a, at.n + 8), at.columns[1]);
-    if (is_whole && !lacks) {
+#pragma unroll
+    for (int v = 0; v < OG_PART_VECTORS; v++) {
+        at.columns[v] = og_start();
+        og_step_row(a, og_clamp_column(a, at.n + og_vector_at(v)), at.columns[v]);
+    }
+    if (is_whole && !lacks && og_are_words(a, at.columns[0])) {
         og_finish_places<true>(a, at, sum);
         return;
     }
@@ -737,15 +789,17 @@ OG_FN void og_clear_sums(og_held &sum)
 }
 
 /* All of a tile is read: what is found next is in another's. */
-OG_FN void og_end_findings(og_window_consumer &c, og_findings &found)
+OG_FN void og_end_findings(const og_args &a, og_window_consumer &c, int thread, og_index next,
+                           og_findings &found)
 {
     found = c.found;
     c.found = {0, 0};
+    og_enter_tile(a, c, thread, next);
 }
 
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
 {
-    const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
+    const int thread = threadIdx.x - 128;
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
     og_fragment f, g;
@@ -753,16 +807,20 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_index scales_of = -1;
     og_clear_sums(chain);
     og_clear_sums(sum);
+    og_enter_tile(a, c, thread, blockIdx.x);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
-        const bool is_last = i + gridDim.x >= a.items;
+        const og_index next = i + gridDim.x;
+        const bool is_last = next >= a.items;
+        const int blocks =
+            OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
         og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
         og_clear_sums(sum);
         if (blocks == 1)
-            og_end_findings(c, found);
+            og_end_findings(a, c, thread, next, found);
         og_end_places(c, sum, chain, f, blocks > 1 || !is_last, g);
         int b = 1;
         for (; b + 1 < blocks; b += 2) {
@@ -770,12 +828,12 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
             og_end_places(c, sum, chain, g, true, f);
             og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
             if (b + 2 == blocks)
-                og_end_findings(c, found);
+                og_end_findings(a, c, thread, next, found);
             og_end_places(c, sum, chain, f, b + 2 < blocks || !is_last, g);
         }
         if (b < blocks) {
             og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
-            og_end_findings(c, found);
+            og_end_findings(a, c, thread, next, found);
             og_end_places(c, sum, chain, g, !is_last, f);
         } else {
             f = g;
