@@ -158,13 +158,11 @@ static int64_t count_y(const images *of)
     return of->batch * of->filters * of->height * of->width;
 }
 
-static void run_images(const images *of, ogive_precision precision, const float *x, const float *w,
-                       float *y)
+/* y = the formula of x and w, on the device. */
+static void run_formula(const char *text, const int64_t (*shapes)[4], ogive_precision precision,
+                        const float *x, const float *w, float *y)
 {
     const ogive_options options = {.size = sizeof options, .precision = precision};
-    const int64_t shapes[][4] = {{of->batch, of->channels, of->height, of->width},
-                                 {of->filters, of->channels, 3, 3},
-                                 {of->batch, of->filters, of->height, of->width}};
     const float *host[] = {x, w, NULL};
     test_tensor at[3];
     DLTensor *tensors[3];
@@ -181,12 +179,19 @@ static void run_images(const images *of, ogive_precision precision, const float 
         tensors[t] = test_tensor_init(&at[t], memory[t], dlpack_of(OG_FLOAT32), 4, shapes[t], NULL);
         tensors[t]->device = cuda_device;
     }
-    TEST_OK(device_run(find_formula("conv2d(x, w, padding=1)"), tensors, 2, tensors + 2, 1,
-                       &options, &error),
-            error);
+    TEST_OK(device_run(find_formula(text), tensors, 2, tensors + 2, 1, &options, &error), error);
     device_copy(y, memory[2], bytes[2]);
     for (int t = 0; t < 3; t++)
         device_free(memory[t]);
+}
+
+static void run_images(const images *of, ogive_precision precision, const float *x, const float *w,
+                       float *y)
+{
+    const int64_t shapes[][4] = {{of->batch, of->channels, of->height, of->width},
+                                 {of->filters, of->channels, 3, 3},
+                                 {of->batch, of->filters, of->height, of->width}};
+    run_formula("conv2d(x, w, padding=1)", shapes, precision, x, w, y);
 }
 
 /* What place (h, w) of an image's filter is, in float64, and sum |x||w|. */
@@ -322,6 +327,109 @@ static void test_hard(void **unused)
     free(y);
 }
 
+/* ---- a transposed stride ----------------------------------------------------------------- */
+
+/* conv_transpose2d(x, w, stride=2, padding=1) of an image, 3 x 3 taps. */
+enum { T_CHANNELS = 32, T_FILTERS = 33, T_HEIGHT = 6, T_WIDTH = 17 };
+enum { T_OUT_HEIGHT = 2 * T_HEIGHT - 1, T_OUT_WIDTH = 2 * T_WIDTH - 1 };
+enum { T_X = T_CHANNELS * T_HEIGHT * T_WIDTH, T_W = T_CHANNELS * T_FILTERS * 9 };
+enum { T_Y = T_FILTERS * T_OUT_HEIGHT * T_OUT_WIDTH };
+
+static void run_transposed(ogive_precision precision, const float *x, const float *w, float *y)
+{
+    static const int64_t shapes[][4] = {{1, T_CHANNELS, T_HEIGHT, T_WIDTH},
+                                        {T_CHANNELS, T_FILTERS, 3, 3},
+                                        {1, T_FILTERS, T_OUT_HEIGHT, T_OUT_WIDTH}};
+    run_formula("conv_transpose2d(x, w, stride=2, padding=1)", shapes, precision, x, w, y);
+}
+
+/* The greatest error of y, over sum |x||w|. What is 0 must be. */
+static double find_transposed_error(const float *x, const float *w, const float *y)
+{
+    double worst = 0;
+    for (int64_t i = 0; i < T_Y; i++) {
+        const int64_t filter = i / T_OUT_WIDTH / T_OUT_HEIGHT;
+        const int64_t h = i / T_OUT_WIDTH % T_OUT_HEIGHT + 1, v = i % T_OUT_WIDTH + 1;
+        double sum = 0, scale = 0;
+        for (int64_t c = 0; c < T_CHANNELS; c++)
+            for (int64_t tap = 0; tap < 9; tap++) {
+                const int64_t at_h = h - tap / 3, at_w = v - tap % 3;
+                if (at_h < 0 || at_w < 0 || at_h % 2 || at_w % 2 || at_h / 2 >= T_HEIGHT ||
+                    at_w / 2 >= T_WIDTH)
+                    continue;
+                const double term = (double)x[(c * T_HEIGHT + at_h / 2) * T_WIDTH + at_w / 2] *
+                                    w[(c * T_FILTERS + filter) * 9 + tap];
+                sum += term;
+                scale += fabs(term);
+            }
+        const double e = y[i] == sum ? 0 : fabs(y[i] - sum) / scale;
+        worst = e > worst || e != e ? e : worst;
+    }
+    return worst;
+}
+
+/* Numbers of all kinds; peaks that some phases' taps do not meet, next to places that they do; small
+ * filters: the bound of docs/accuracy.md, for each sum by its own terms. */
+static void test_transposed(void **unused)
+{
+    test_random random = test_random_named("transposed");
+    float *x = new_floats(T_X, &random), *w = new_floats(T_W, &random);
+    float *y = new_floats(T_Y, &random);
+    (void)unused;
+    for (int which = 0; which < 4; which++) {
+        for (int64_t i = 0; i < T_X; i++) {
+            x[i] = (float)test_random_range(&random, -1, 1);
+            if (which == 1)
+                x[i] *= i % 2 ? 0x1p30f : 1.0f;
+            if (which == 2)
+                x[i] = i % 5 ? 0.0f : x[i] * 0x1p-40f;
+        }
+        for (int64_t i = 0; i < T_W; i++) {
+            w[i] = (float)test_random_range(&random, -1, 1);
+            if (which == 2)
+                w[i] *= i % 9 == 4 ? 1e-12f : 1.0f;
+            if (which == 3)
+                w[i] = i % 9 % 3 == 1 ? 0.0f : w[i];
+        }
+        run_transposed(OGIVE_FLOAT32, x, w, y);
+        const double worst = device_computes() ? find_transposed_error(x, w, y) : 0;
+        printf("transposed %d: %.2f * 2^-24 of sum |x||w|\n", which, worst * 0x1p24);
+        assert_true(worst <= (87 + 32 * 9 / 64.0) * 0x1p-24);
+    }
+    free(x);
+    free(w);
+    free(y);
+}
+
+/* What is not finite is in the results that meet it, as strictly; others are what they were, or in the
+ * strict order, of their own terms: they keep the bits of one or of the other. */
+static void test_transposed_strangers(void **unused)
+{
+    static const float strange[] = {INFINITY, NAN, 3e38f, -INFINITY};
+    test_random random = test_random_named("transposed strangers");
+    float *x = new_floats(T_X, &random), *w = new_floats(T_W, &random);
+    float *y = new_floats(T_Y, &random), *plain = new_floats(T_Y, &random);
+    float *strict = new_floats(T_Y, &random);
+    int64_t changed = 0;
+    (void)unused;
+    run_transposed(OGIVE_FLOAT32, x, w, plain);
+    for (size_t i = 0; i < TEST_COUNT(strange); i++)
+        x[test_random_below(&random, T_X)] = strange[i];
+    run_transposed(OGIVE_FLOAT32, x, w, y);
+    run_transposed(OGIVE_STRICT, x, w, strict);
+    for (int64_t i = 0; device_computes() && i < T_Y; i++) {
+        changed += memcmp(&y[i], &plain[i], sizeof *y) != 0;
+        if (fabsf(strict[i]) < 1e30f)
+            assert_true(y[i] == strict[i] || y[i] == plain[i]);
+        else
+            assert_true(y[i] == strict[i] || (y[i] != y[i] && strict[i] != strict[i]));
+    }
+    assert_true(!device_computes() || changed < T_Y / 2);
+    float *const all[] = {x, w, y, plain, strict};
+    for (size_t i = 0; i < TEST_COUNT(all); i++)
+        free(all[i]);
+}
+
 /* ---- what is compiled -------------------------------------------------------------------- */
 
 static void test_compile(void **unused)
@@ -336,6 +444,12 @@ static void test_compile(void **unused)
         {"conv1d(x, w)", {SHAPE(32, 64, 131072), SHAPE(128, 64, 3)}},
         {"conv2d(x, w)", {SHAPE(128, 8, 256, 256), SHAPE(64, 8, 3, 3)}},
         {"conv3d(x, w)", {SHAPE(16, 3, 64, 64, 64), SHAPE(64, 3, 3, 5, 7)}},
+        {"conv_transpose2d(x, w, stride=2, padding=1, output_padding=1)",
+         {SHAPE(16, 64, 128, 128), SHAPE(64, 64, 3, 3)}},
+        {"tanh(conv_transpose2d(x, w, stride=2))", {SHAPE(16, 64, 128, 128), SHAPE(64, 64, 3, 3)}},
+        {"conv_transpose3d(x, w, stride=2, padding=1)",
+         {SHAPE(16, 32, 16, 32, 32), SHAPE(32, 64, 3, 3, 3)}},
+        {"conv_transpose2d(x, w, stride=3)", {SHAPE(16, 64, 64, 64), SHAPE(64, 64, 5, 5)}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
@@ -349,6 +463,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_hard),
+        cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_transposed_strangers),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())
