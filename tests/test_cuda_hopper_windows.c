@@ -100,9 +100,15 @@ static const struct {
     {"conv_transpose1d(x, w, stride=2) + s",
      {SHAPE(2, 64, 70), SHAPE(64, 32, 4), SHAPE(142)},
      {SLICED, CONTIGUOUS}},
-    {"conv_transpose2d(x, w, stride=2, dilation=2)", /* phases without taps: kernels of their own */
-     {SHAPE(1, 32, 6, 20), SHAPE(32, 32, 3, 3)},
+    {"conv_transpose2d(x, w, b, stride=2, dilation=2, padding=1)", /* phases without taps */
+     {SHAPE(1, 32, 6, 20), SHAPE(32, 32, 3, 3), SHAPE(32)},
      {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, stride=(3, 5), dilation=(1, 2), padding=1)",
+     {SHAPE(1, 32, 5, 19), SHAPE(32, 20, 2, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose1d(x, w, stride=2, padding=1, dilation=2)",
+     {SHAPE(2, 32, 70), SHAPE(32, 64, 3)},
+     {MISALIGNED, CONTIGUOUS}},
     /* few channels: two taps are 16 k, or four */
     {"relu(conv2d(x, w, b, padding=1))",
      {SHAPE(2, 8, 12, 40), SHAPE(64, 8, 3, 3), SHAPE(64)},

@@ -158,7 +158,7 @@ static void add_phases(og_cuda_emitter *e, const og_window_shape *s)
         for (int32_t r = 0; r < tiles && tiles > 1; r++) {
             from.of[r] = dim->phase[r].from;
             back.of[r] = dim->phase[r].back;
-            slots.of[r] = dim->phase[r].taps;
+            slots.of[r] = og_max(1, dim->phase[r].taps);
         }
         add_letter_choice(e, from, i, tiles);
         add_letter_choice(e, back, i, tiles);
@@ -173,7 +173,8 @@ static void add_phases(og_cuda_emitter *e, const og_window_shape *s)
 /* What it asks of the results of a transposed stride. */
 static void add_results(og_cuda_emitter *e, const og_window_shape *s)
 {
-    enum { TILES_PER_BLOCK = 4 }; /* of a segment: see og_find_window_tile() */
+    /* Of a segment: see og_find_window_tile(). One where phases share what L2 writes at once. */
+    const int64_t turns = og_tile_phases_of(s, OG_WINDOW_DIMS - 1) > 1 ? 1 : 4;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const og_image_dim *dim = &s->dims[i];
         const bool has = dim->phase_count > 1;
@@ -192,7 +193,7 @@ static void add_results(og_cuda_emitter *e, const og_window_shape *s)
         add_letter_index(e, "gather", i, has ? dim->phase_reach : dim->reach);
     }
     og_cuda_add_index(e, "top_w", s->dims[OG_WINDOW_DIMS - 1].start);
-    og_cuda_add_index(e, "segment", og_max(1, e->limits->multiprocessors) * TILES_PER_BLOCK);
+    og_cuda_add_index(e, "segment", og_max(1, e->limits->multiprocessors) * turns);
 }
 
 static void add_image_indices(og_cuda_emitter *e, const og_window_shape *s)
@@ -282,6 +283,9 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_PHASES_H", og_tile_phases_of(s, 1)},
                                       {"OG_PHASES_W", og_tile_phases_of(s, 2)},
                                       {"OG_ROW_PHASES", s->row_phases},
+                                      {"OG_STRIDE_W", s->dims[2].phase_count},
+                                      {"OG_EMPTY_ROWS", (int32_t)s->empty_rows},
+                                      {"OG_EMPTY_TILES", s->has_empty_tiles},
                                       {"OG_SPLIT_PLANES", s->row_phases},
                                       {"OG_SPLIT_SHUFFLES", 0},
                                       {"OG_SPLIT_WIDENS", 0},
@@ -369,7 +373,7 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     char phases[64] = "";
     if (s.gathers)
         snprintf(phases, sizeof phases, ", %d phases at once, %s",
-                 (int)(s.row_phases * s.tile_phases),
+                 (int)(s.dims[0].phase_count * s.dims[1].phase_count * s.dims[2].phase_count),
                  s.row_phases > 1 ? "those of a line beside each other" : "tiles of each");
     OG_TRY(og_cuda_name_body(
         e, "convolution, float32 as pairs of float16 on tensor cores, tiles of %d x (%d, %d, %d)%s",

@@ -106,7 +106,8 @@ static void see_phases(const og_window *window, int64_t taps, og_image_dim *to)
         phase->taps = phase->first_tap < tried
                           ? (taps - 1 - phase->first_tap) / to->tap_step + 1
                           : 0;
-        phase->start = (from - phase->first_tap * dilation) / divisor;
+        phase->first_tap = phase->taps ? phase->first_tap : 0;
+        phase->start = phase->taps ? (from - phase->first_tap * dilation) / divisor : 0;
     }
 }
 
@@ -233,7 +234,7 @@ static void place_patches(og_window_shape *s)
         for (int32_t r = 0; s->gathers && r < og_tile_phases_of(s, i); r++) {
             og_window_phase *phase = &dim->phase[r];
             if (og_tile_phases_of(s, i) > 1)
-                place_patch(phase->start, phase->taps, dim->reach, is_line, &phase->from,
+                place_patch(phase->start, og_max(1, phase->taps), dim->reach, is_line, &phase->from,
                             &phase->back);
         }
     }
@@ -265,7 +266,7 @@ static int32_t steps_of(const og_window_shape *s, int64_t taps, int32_t chunk)
     return (int32_t)og_divide_up(steps, 4) * 4;
 }
 
-/* Taps of phase q of tiles. */
+/* Taps of phase q of tiles; 0: it is empty. */
 static int64_t taps_of(const og_window_shape *s, int32_t q)
 {
     int64_t taps = 1;
@@ -277,12 +278,23 @@ static int64_t taps_of(const og_window_shape *s, int32_t q)
     return taps;
 }
 
-/* Steps of a chunk of all phases of tiles. */
+bool og_is_empty_phase(const og_window_shape *s, int32_t q)
+{
+    return taps_of(s, q) == 0;
+}
+
+/* Steps of a chunk of phase q of tiles: a block of zeros, if it is empty. */
+static int32_t phase_steps(const og_window_shape *s, int32_t q, int32_t chunk)
+{
+    return og_max(4, steps_of(s, taps_of(s, q), chunk));
+}
+
+/* Those of all phases. */
 static int64_t all_steps(const og_window_shape *s, int32_t chunk)
 {
     int64_t steps = 0;
     for (int32_t q = 0; q < s->tile_phases; q++)
-        steps += steps_of(s, taps_of(s, q), chunk);
+        steps += phase_steps(s, q, chunk);
     return steps;
 }
 
@@ -331,7 +343,7 @@ static bool choose_chunk(og_window_shape *s)
         return false;
     s->steps = steps_of(s, s->taps, s->chunk);
     for (int32_t q = 0; q < s->tile_phases; q++)
-        s->phase_steps[q] = steps_of(s, taps_of(s, q), s->chunk);
+        s->phase_steps[q] = phase_steps(s, q, s->chunk);
     s->chunks = all * step / s->chunk;
     s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
     give_stages(s);
@@ -405,24 +417,26 @@ static double choose_tile(og_window_shape *s)
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-/* Phases along a line become rows of the product: places have the taps that any of them meets. False
- * if they cannot: a thread's rows, two neighbours of each eight, must be of one filter. */
+/* Phases along a line become rows of the product: places have the taps that any of them meets. A
+ * thread's rows, two neighbours of each eight, are of one filter: there is padding, if need be. */
 static bool take_rows(og_window_shape *s)
 {
     og_image_dim *line = &s->dims[OG_WINDOW_DIMS - 1];
     int64_t low = INT64_MAX, high = INT64_MIN;
-    if (line->phase_count != 2 && line->phase_count != 4)
-        return false;
+    s->row_phases = line->phase_count > 4 ? 8 : line->phase_count > 2 ? 4 : 2;
+    s->empty_rows = (1u << s->row_phases) - 1;
     for (int32_t r = 0; r < line->phase_count; r++) {
         const og_window_phase *phase = &line->phase[r];
+        if (!phase->taps)
+            continue;
+        s->empty_rows &= ~(1u << r);
         high = og_max(high, phase->start);
         low = og_min(low, phase->start + line->phase_reach * (phase->taps - 1));
     }
-    s->row_phases = line->phase_count;
     line->start = high;
     line->taps = high - low + 1;
     line->reach = -1;
-    return line->taps <= MOST_TAPS;
+    return line->phase_count > 1 && low <= high && line->taps <= MOST_TAPS;
 }
 
 /* Tiles and taps, by how phases along a line are taken. */
@@ -434,10 +448,12 @@ static double try_phases(og_window_shape *s)
     if (s->tile_phases > OG_MOST_TILE_PHASES)
         return 0;
     s->taps = 0;
-    for (int32_t q = 0; q < s->tile_phases; q++)
+    for (int32_t q = 0; q < s->tile_phases; q++) {
         s->taps = og_max(s->taps, taps_of(s, q));
+        s->has_empty_tiles |= og_is_empty_phase(s, q);
+    }
     place_patches(s);
-    return s->taps > MOST_TAPS ? 0 : choose_tile(s);
+    return s->taps < 1 || s->taps > MOST_TAPS ? 0 : choose_tile(s);
 }
 
 /* Are neighbours of a result's line, wherever it is, in one word of eight bytes, if the first line is?
@@ -457,19 +473,16 @@ static bool are_words(const og_kernel *kernel)
 
 static const char *gather_phases(const og_kernel *kernel, og_window_shape *s)
 {
-    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
         if (s->dims[i].phase_count > OG_MOST_PHASES)
             return "more phases than one kernel takes";
-        for (int32_t r = 0; s->dims[i].phase_count > 1 && r < s->dims[i].phase_count; r++)
-            if (s->dims[i].phase[r].taps == 0)
-                return "phases that meet no tap";
-    }
     og_window_shape rows = *s, tiles = *s;
     const double by_rows = take_rows(&rows) ? try_phases(&rows) : 0, by_tiles = try_phases(&tiles);
     if (by_rows == 0 && by_tiles == 0)
-        return "windows larger than shared memory";
+        return "windows larger than shared memory, or too many phases";
     *s = by_rows > 0 && (by_tiles == 0 || by_rows <= by_tiles) ? rows : tiles;
-    s->vector = s->row_phases > 1 && are_words(kernel) ? 2 : 1;
+    const bool are_even = s->row_phases == s->dims[OG_WINDOW_DIMS - 1].phase_count;
+    s->vector = s->row_phases > 1 && are_even && are_words(kernel) ? 2 : 1;
     return NULL;
 }
 

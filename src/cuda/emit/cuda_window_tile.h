@@ -12,8 +12,8 @@ enum {
     OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
     OG_WINDOW_PLACES = 128, /* of a tile */
     OG_WINDOW_STEP = 16,    /* k that are multiplied at once: channels, or taps of few */
-    OG_MOST_PHASES = 4,     /* of a dim */
-    OG_MOST_TILE_PHASES = 16
+    OG_MOST_PHASES = 8,     /* of a dim */
+    OG_MOST_TILE_PHASES = 32
 };
 
 /* A phase of a dim: its results, that are as far apart as there are phases, meet taps first_tap + j *
@@ -48,8 +48,10 @@ typedef struct {
     bool copies;                                  /* TMA cannot fetch the image as it lies */
 
     bool gathers;          /* all phases of a transposed stride are here */
-    int32_t row_phases;    /* rows of a filter: phases along a line, or 1 */
+    int32_t row_phases;    /* rows of a filter: phases along a line, padded to 2, 4 or 8, or 1 */
+    uint32_t empty_rows;   /* those (bit r) that are padding, or meet no tap: sums are 0 */
     int32_t tile_phases;   /* phases that are tiles of their own */
+    bool has_empty_tiles;  /* some of them meet no tap */
     int32_t vector;        /* neighbours that a thread stores at once */
     int64_t taps;          /* the most of a phase's */
     int32_t phase_steps[OG_MOST_TILE_PHASES]; /* steps of a chunk of each */
@@ -64,6 +66,9 @@ typedef struct {
     int64_t row_tiles, chunks, k_padded, items;
     int64_t shared_bytes;
 } og_window_shape;
+
+/* Is there no tap that phase q of tiles meets? */
+bool og_is_empty_phase(const og_window_shape *s, int32_t q);
 
 /* Phases of a dim that are tiles of their own. */
 int32_t og_tile_phases_of(const og_window_shape *s, int dim);

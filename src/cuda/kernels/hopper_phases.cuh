@@ -14,7 +14,10 @@
  * PARAMETERS
  *   OG_GATHERS      1: there is a stride
  *   OG_PHASES_D .. OG_PHASES_W   phases of tiles
- *   OG_ROW_PHASES   phases that are rows: 1, 2 or 4
+ *   OG_STRIDE_W     results of a line from a place to the next
+ *   OG_ROW_PHASES   phases that are rows, padded to 2, 4 or 8; or 1
+ *   OG_EMPTY_ROWS   bit r: row phase r is padding, or meets no tap: its sums are 0
+ *   OG_EMPTY_TILES  1: so do phases of tiles
  * and functions of a phase of tiles: og_from_d() .. og_from_w(), where the patch of place 0 begins;
  * og_back_d() .., what the first tap sees is so far into it; og_slots_d() .., the taps of a place;
  * og_steps_of(), the steps of a chunk. Of a phase of results, where there is a stride:
@@ -22,10 +25,7 @@
  */
 #include "cuda/kernels/seen.cuh"
 
-enum {
-    OG_TILE_PHASES = OG_PHASES_D * OG_PHASES_H * OG_PHASES_W,
-    OG_STRIDE_W = OG_PHASES_W * OG_ROW_PHASES /* results from a place to the next */
-};
+enum { OG_TILE_PHASES = OG_PHASES_D * OG_PHASES_H * OG_PHASES_W };
 
 /* Of phase number `phase` of tiles, those along each dim. */
 OG_FN int og_phase_d(int phase)
@@ -133,6 +133,17 @@ OG_FN og_filter_row og_find_filter_row(const og_args &a, og_index row)
             (int)(rest % OG_ROW_PHASES)};
 }
 
+/* Does a phase of tiles meet no tap? Its filters are 0, and so are its sums. */
+OG_FN bool og_is_empty(const og_args &a, int phase)
+{
+#if OG_EMPTY_TILES
+    return !og_taps_of_d(a, og_phase_d(phase)) || !og_taps_of_h(a, og_phase_h(phase)) ||
+           (OG_PHASES_W > 1 && !og_taps_of_w(a, og_phase_w(phase)));
+#else
+    return false;
+#endif
+}
+
 /* The tap of a filter's row that is slot number i, or -1: there is none. */
 OG_FN int og_find_tap(const og_args &a, const og_filter_row &of, int i)
 {
@@ -142,6 +153,8 @@ OG_FN int og_find_tap(const og_args &a, const og_filter_row &of, int i)
 #if OG_GATHERS
     const int phase_w = og_phase_w(of.phase) + of.row_phase;
     int w = slot.w;
+    if (OG_EMPTY_ROWS >> of.row_phase & 1 || og_is_empty(a, of.phase))
+        return -1;
     if (OG_ROW_PHASES > 1) { /* slots see one element after the other */
         const int further = og_start_w(a, phase_w) - (int)a.top_w + slot.w;
         const int reach = a.gather_w ? -(int)a.gather_w : 1;

@@ -165,8 +165,10 @@ OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
     const og_index w =
         og_result_of<OG_STRIDE_W>(tile.w + at.w + further, og_phase_w(tile.phase)) +
         first % OG_ROW_PHASES;
-    const uint32_t even = w < a.width ? 0x55555555u : 0u;
-    const uint32_t odd = w + (OG_ROW_PHASES > 1) < a.width ? 0xaaaaaaaau : 0u;
+    const int pads = OG_ROW_PHASES > OG_STRIDE_W ? OG_STRIDE_W - first % OG_ROW_PHASES : 2;
+    const uint32_t even = w < a.width && pads > 0 ? 0x55555555u : 0u;
+    const uint32_t odd =
+        w + (OG_ROW_PHASES > 1) < a.width && pads > 1 ? 0xaaaaaaaau : 0u;
     return is_line ? og_rows_there(og_count_rows(a) - tile.m - first) & (even | odd) : 0u;
 }
 
@@ -203,7 +205,7 @@ OG_FN float og_find_sum(const og_args &a, const og_terms &of)
     og_block_sum sum = {-0.0f, -0.0f};
     for (og_index from = 0; from < of.k; from += 256)
         og_add_block(of, from, og_find_block(a, of, from), sum);
-    return sum.all;
+    return of.k ? sum.all : 0.0f;
 }
 
 /* The same, by all threads of a warp, which take a block each: a thread alone waits for memory at
@@ -217,7 +219,7 @@ OG_FN float og_find_sum_by_warp(const og_args &a, const og_terms &of)
         for (int b = 0; b < 32 && first + b * 256 < of.k; b++)
             og_add_block(of, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
     }
-    return sum.all;
+    return of.k ? sum.all : 0.0f;
 }
 
 /* Of a thread's rows that are there, those that are marked, of one of its places: all, or by a.marks. */
@@ -605,15 +607,38 @@ OG_FN og_row_scale og_find_bounds(const og_window_rings &rings, int thread)
     return most;
 }
 
+/* Whether (bits 0 and 1) the even and the odd rows of a thread's have no terms. */
+OG_FN uint32_t og_find_empty(int thread)
+{
+    return OG_EMPTY_ROWS >> 2 * (thread % 4) % OG_ROW_PHASES & 3;
+}
+
+/* Sums without terms are +0, whatever zeros were multiplied with. */
+OG_FN void og_clear_empty(const og_args &a, int phase, int thread, og_held &sum)
+{
+    if (!OG_EMPTY_ROWS && !OG_EMPTY_TILES)
+        return;
+    const uint32_t empty = og_is_empty(a, phase) ? 3 : og_find_empty(thread);
+#pragma unroll
+    for (int i = 0; i < OG_HELD; i++)
+        sum[i] = empty >> i % 2 & 1 ? 0.0f : sum[i];
+}
+
 /* Could a sum of place v have lost too much, by og_is_lost() of the least and the greatest with what
  * the filters have at most? Where not, which is nearly always, no sum is looked at with its own. */
 OG_FN bool og_could_be_lost(const og_held &sum, int v, const og_column_loss &column,
-                            const og_row_scale &bounds, float least)
+                            const og_row_scale &bounds, float least, uint32_t empty)
 {
     float low = OG_INF_F32, high = 0.0f;
+    if (OG_EMPTY_ROWS && empty == 3)
+        return false;
 #pragma unroll
     for (int i = 0; i < OG_BM / 4; i += 2) { /* two by two: each waits for the last */
-        const float y = fabsf(sum[i / 2 * 4 + 2 * v]), z = fabsf(sum[i / 2 * 4 + 2 * v + 1]);
+        float y = fabsf(sum[i / 2 * 4 + 2 * v]), z = fabsf(sum[i / 2 * 4 + 2 * v + 1]);
+        if (OG_EMPTY_ROWS) { /* no sum of these can be lost */
+            y = empty & 1 ? z : y;
+            z = empty & 2 ? y : z;
+        }
         low = og_lesser(low, og_lesser(y, z));
         high = og_greater(high, og_greater(y, z));
     }
@@ -629,8 +654,9 @@ OG_FN void og_find_lost(const og_args &a, const og_window_rings &rings, int thre
     const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
     const float least = og_least_sum(a.k_padded);
     const og_row_scale bounds = og_find_bounds(rings, thread);
-    const bool could = (there[0] && og_could_be_lost(sum, 0, columns[0], bounds, least)) |
-                       (there[1] && og_could_be_lost(sum, 1, columns[1], bounds, least));
+    const uint32_t empty = og_find_empty(thread);
+    const bool could = (there[0] && og_could_be_lost(sum, 0, columns[0], bounds, least, empty)) |
+                       (there[1] && og_could_be_lost(sum, 1, columns[1], bounds, least, empty));
     lost[0] = lost[1] = 0;
     if (!__ballot_sync(0xffffffffu, could))
         return;
@@ -755,13 +781,18 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
                                og_find_rows_there(a, tile, place, 8, thread)};
     og_bring_scales(a, og_find_plane(a, tile) * rows + tile.m, rows - tile.m, rings, thread,
                     scales_of);
-    og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
+    og_clear_empty(a, tile.phase, thread, sum);
+    if (og_is_empty(a, tile.phase))
+        at.skips[0] = at.skips[1] = 0;
+    else
+        og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
     const bool is_whole =
         tile.m + OG_BM <= rows &&
         og_result_of<OG_PHASES_D>(tile.d + OG_TILE_D - 1, og_phase_d(tile.phase)) < a.depth &&
         og_result_of<OG_PHASES_H>(tile.h + OG_TILE_H - 1, og_phase_h(tile.phase)) < a.height &&
         og_result_of<OG_STRIDE_W>(tile.w + OG_TILE_W - 1, og_phase_w(tile.phase)) +
-                OG_ROW_PHASES <= a.width;
+                OG_ROW_PHASES <= a.width &&
+        (OG_ROW_PHASES == 1 || OG_ROW_PHASES == OG_STRIDE_W);
     const bool lacks = og_mark(a, i, thread, at.skips);
     at.product = og_start();
     og_seek_product(a, tile.base, at.product);
