@@ -134,7 +134,7 @@ OG_FN og_filter_row og_find_filter_row(const og_args &a, og_index row)
 }
 
 /* Does a phase of tiles meet no tap? Its filters are 0, and so are its sums. */
-OG_FN bool og_is_empty(const og_args &a, int phase)
+OG_FN bool og_meets_nothing(const og_args &a, int phase)
 {
 #if OG_EMPTY_TILES
     return !og_taps_of_d(a, og_phase_d(phase)) || !og_taps_of_h(a, og_phase_h(phase)) ||
@@ -153,7 +153,7 @@ OG_FN int og_find_tap(const og_args &a, const og_filter_row &of, int i)
 #if OG_GATHERS
     const int phase_w = og_phase_w(of.phase) + of.row_phase;
     int w = slot.w;
-    if (OG_EMPTY_ROWS >> of.row_phase & 1 || og_is_empty(a, of.phase))
+    if (OG_EMPTY_ROWS >> of.row_phase & 1 || og_meets_nothing(a, of.phase))
         return -1;
     if (OG_ROW_PHASES > 1) { /* slots see one element after the other */
         const int further = og_start_w(a, phase_w) - (int)a.top_w + slot.w;

@@ -618,7 +618,7 @@ OG_FN void og_clear_empty(const og_args &a, int phase, int thread, og_held &sum)
 {
     if (!OG_EMPTY_ROWS && !OG_EMPTY_TILES)
         return;
-    const uint32_t empty = og_is_empty(a, phase) ? 3 : og_find_empty(thread);
+    const uint32_t empty = og_meets_nothing(a, phase) ? 3 : og_find_empty(thread);
 #pragma unroll
     for (int i = 0; i < OG_HELD; i++)
         sum[i] = empty >> i % 2 & 1 ? 0.0f : sum[i];
@@ -782,7 +782,7 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
     og_bring_scales(a, og_find_plane(a, tile) * rows + tile.m, rows - tile.m, rings, thread,
                     scales_of);
     og_clear_empty(a, tile.phase, thread, sum);
-    if (og_is_empty(a, tile.phase))
+    if (og_meets_nothing(a, tile.phase))
         at.skips[0] = at.skips[1] = 0;
     else
         og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
