@@ -147,6 +147,29 @@ static void test_exact(void **unused)
     end_cases("exact windows");
 }
 
+/* By the input of one with strides: a transposed one, whose phases are one kernel. */
+static void test_gradient(void **unused)
+{
+    static const case_shape shapes[] = {SHAPE(2, 24, 15, 35), SHAPE(32, 24, 3, 3),
+                                        SHAPE(2, 32, 8, 18)};
+    static const char *const text = "conv2d(x, w, stride=2, padding=1)";
+    static const char *const names[] = {"x"};
+    test_random random = test_random_named("gradient");
+    ogive_formula *gradient;
+    ogive_error error;
+    (void)unused;
+    TEST_OK(ogive_formula_gradient(find_formula(text), names, 1, &gradient, &error), error);
+    formula_case c = {.text = text, .formula = gradient};
+    c.input_count = ogive_formula_input_count(gradient);
+    case_options.precision = OGIVE_FLOAT32;
+    for (size_t t = 0; t < c.input_count; t++)
+        place_exact(&c.inputs[t], OG_FLOAT32, CONTIGUOUS, &shapes[t], &random);
+    run_placed(&c, CONTIGUOUS, &random);
+    case_options.precision = OGIVE_STRICT;
+    ogive_formula_release(gradient);
+    end_cases("gradient");
+}
+
 /* ---- other sums -------------------------------------------------------------------------- */
 
 /* conv2d(x, w, padding=1) of `batch` images, 3 x 3 taps. */
@@ -456,6 +479,10 @@ static void test_compile(void **unused)
         {"conv_transpose3d(x, w, stride=2, padding=1)",
          {SHAPE(16, 32, 16, 32, 32), SHAPE(32, 64, 3, 3, 3)}},
         {"conv_transpose2d(x, w, stride=3)", {SHAPE(16, 64, 64, 64), SHAPE(64, 64, 5, 5)}},
+        {"conv_transpose1d(x, w, stride=2, padding=1, dilation=2)",
+         {SHAPE(16, 32, 131072), SHAPE(32, 64, 3)}},
+        {"conv_transpose2d(x, w, stride=5, padding=1, dilation=2)",
+         {SHAPE(16, 32, 64, 128), SHAPE(32, 64, 3, 3)}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
@@ -466,6 +493,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_hard),

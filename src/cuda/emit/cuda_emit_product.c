@@ -9,6 +9,7 @@
 #include "cuda/emit/cuda_product_tile.h"
 
 #include <math.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -630,6 +631,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
+    assert(!og_kernel_gathers(kernel)); /* the plan has these for og_cuda_takes_phases() alone */
     const og_matrices padded = og_cuda_matrices_of(kernel), *s = &padded;
     if (og_kernel_convolves(kernel)) /* tables depend on it */
         e->wide |= og_cuda_product_needs_wide(kernel, true);

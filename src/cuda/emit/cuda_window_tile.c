@@ -533,6 +533,19 @@ static bool is_beyond(const og_window_shape *s)
     return is || items > 0x1p40;
 }
 
+/* Of a sum; of phases, of the one that has most. */
+static int64_t most_terms(const og_window_shape *s)
+{
+    int64_t terms = s->channels;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        int64_t taps = s->dims[i].phase_count > 1 ? 0 : s->dims[i].taps;
+        for (int32_t r = 0; r < og_min(s->dims[i].phase_count, OG_MOST_PHASES); r++)
+            taps = og_max(taps, s->dims[i].phase[r].taps);
+        terms = og_times(terms, taps);
+    }
+    return terms;
+}
+
 /* Without phases. */
 static const char *take_plain(og_window_shape *s)
 {
@@ -552,7 +565,7 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
     to->step_taps = to->channels > 8 ? 1 : to->channels > 4 ? 2 : 4;
     if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % step_channels(to)))
         return "few channels";
-    if (og_product_terms(&kernel->products[0]) < LEAST_K || kernel->products[0].k > MOST_K)
+    if (most_terms(to) < LEAST_K || most_terms(to) > MOST_K)
         return "too few or too many terms";
     refused = to->gathers ? gather_phases(kernel, to) : take_plain(to);
     if (refused)
