@@ -100,6 +100,9 @@ static const struct {
     {"conv_transpose1d(x, w, stride=2) + s",
      {SHAPE(2, 64, 70), SHAPE(64, 32, 4), SHAPE(142)},
      {SLICED, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, stride=2, padding=2)", /* several chunks, of different lengths */
+     {SHAPE(1, 208, 5, 18), SHAPE(208, 32, 5, 5)},
+     {CONTIGUOUS, CONTIGUOUS}},
     {"conv_transpose2d(x, w, b, stride=2, dilation=2, padding=1)", /* phases without taps */
      {SHAPE(1, 32, 6, 20), SHAPE(32, 32, 3, 3), SHAPE(32)},
      {CONTIGUOUS, CONTIGUOUS}},

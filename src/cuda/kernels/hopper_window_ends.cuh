@@ -8,6 +8,7 @@ enum {
     OG_PAIRED = OG_ROW_PHASES > 1, /* a thread's rows, two by two, are neighbours of a line */
     OG_PART_VECTORS = OG_PAIRED ? 4 / OG_V : 2
 };
+const uint32_t OG_ALL_ROWS = OG_BM == 128 ? ~0u : (1u << OG_BM / 4 % 32) - 1; /* of a thread's */
 
 /* Columns from a thread's first to that of vector v. */
 OG_FN constexpr int og_vector_at(int v)
@@ -264,13 +265,8 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
         at.skips[0] = at.skips[1] = 0;
     else
         og_find_lost(a, rings, thread, at.scales, found, sum, there, at.skips);
-    const bool is_whole =
-        tile.m + OG_BM <= rows &&
-        og_result_of<OG_PHASES_D>(tile.d + OG_TILE_D - 1, og_phase_d(tile.phase)) < a.depth &&
-        og_result_of<OG_PHASES_H>(tile.h + OG_TILE_H - 1, og_phase_h(tile.phase)) < a.height &&
-        og_result_of<OG_STRIDE_W>(tile.w + OG_TILE_W - 1, og_phase_w(tile.phase)) +
-                OG_ROW_PHASES <= a.width &&
-        (OG_ROW_PHASES == 1 || OG_ROW_PHASES == OG_STRIDE_W);
+    const bool is_whole = __ballot_sync(0xffffffffu, there[0] == OG_ALL_ROWS &&
+                                                         there[1] == OG_ALL_ROWS) == 0xffffffffu;
     const bool lacks = og_mark(a, i, thread, at.skips);
     at.product = og_start();
     og_seek_product(a, tile.base, at.product);

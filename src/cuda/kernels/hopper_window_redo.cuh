@@ -39,13 +39,39 @@ OG_FN float og_find_sum(const og_args &a, const og_terms &of)
     return of.k ? sum.all : 0.0f;
 }
 
-/* The same, by all threads of a warp, which take a block each: a thread alone waits for memory at
- * each of its terms. */
+/* The sum of a block, by all threads of a warp: each reads some of its terms, for a thread alone would
+ * wait for memory at each, and all add them up one after the other. */
+OG_FN float og_find_block_by_warp(const og_args &a, const og_terms &of, og_index from)
+{
+    const int lane = threadIdx.x % 32;
+    float left[8], right[8], p = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const og_index k = from + 32 * i + lane;
+        left[i] = k < of.k ? og_find_left(a, of, k) : 0.0f;
+        right[i] = k < of.k ? og_find_right(a, of, k) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+#pragma unroll 8
+        for (int j = 0; j < 32; j++) {
+            const float x = __shfl_sync(0xffffffffu, left[i], j);
+            const float y = __shfl_sync(0xffffffffu, right[i], j);
+            if (from + 32 * i + j < of.k)
+                p = fmaf(x, y, p);
+        }
+    return p;
+}
+
+/* The same sum, by all threads of a warp: of many blocks they take one each. */
 OG_FN float og_find_sum_by_warp(const og_args &a, const og_terms &of)
 {
     const int lane = threadIdx.x % 32;
+    const bool are_few = of.k <= 16 * 256;
     og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index first = 0; first < of.k; first += 32 * 256) {
+    for (og_index from = 0; are_few && from < of.k; from += 256)
+        og_add_block(of, from, og_find_block_by_warp(a, of, from), sum);
+    for (og_index first = 0; !are_few && first < of.k; first += 32 * 256) {
         const float p = og_find_block(a, of, first + lane * 256);
         for (int b = 0; b < 32 && first + b * 256 < of.k; b++)
             og_add_block(of, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);

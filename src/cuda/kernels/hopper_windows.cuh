@@ -88,7 +88,8 @@ OG_KERNEL(og_lay_filters, 256)
         return;
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
     const og_filter_row of = og_find_filter_row(a, row);
-    const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
+    const int steps = OG_TILE_PHASES > 1 ? og_steps_of(a, of.phase) : (int)OG_STEPS;
+    const int chunk = (int)(k / (16 * steps)), step = (int)(k / 16 % steps);
     const int i = (int)(k % 16), slot = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
     const int tap = og_find_tap(a, of, slot);
     const og_index channel = chunk * OG_PATCH_CHANNELS + step % OG_TAP_STEPS * OG_STEP_CHANNELS +
