@@ -263,8 +263,7 @@ static inline bool og_kernel_gathers(const og_kernel *kernel)
 {
     for (int32_t p = 0; p < kernel->product_count; p++)
         for (int side = 0; side < 2; side++) {
-            const og_access *factor =
-                side ? &kernel->products[p].right : &kernel->products[p].left;
+            const og_access *factor = side ? &kernel->products[p].right : &kernel->products[p].left;
             for (int32_t w = 0; w < factor->window_count; w++)
                 if (factor->windows[w].divisor > 1)
                     return true;

@@ -349,8 +349,7 @@ static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
     for (int32_t i = 0; i < kernel->access_count; i++)
         is |= og_cuda_reach_of(&kernel->space, &kernel->accesses[i]) > most;
     return is || image > most || s->items > most / 8 || padded.n > most / 2 ||
-           og_times(padded.batch, padded.m) > most ||
-           og_times(rows_of(s), s->k_padded) > most ||
+           og_times(padded.batch, padded.m) > most || og_times(rows_of(s), s->k_padded) > most ||
            og_cuda_reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
 }
 

@@ -445,11 +445,12 @@ static void add_few_products(og_cuda_emitter *e)
 void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    const og_cuda_number numbers[] = {{"OG_REDUCES", og_cuda_has_row_values(pass)},
-                                      {"OG_TERMS", og_cuda_has_terms(pass)},
-                                      {"OG_LINES", e->kernel->matrices.n_rank > 1 || og_kernel_gathers(e->kernel)},
-                                      {og_cuda_serves(e) ? NULL : "OG_ENDS_ROWS", ends_rows},
-                                      {0}};
+    const og_cuda_number numbers[] = {
+        {"OG_REDUCES", og_cuda_has_row_values(pass)},
+        {"OG_TERMS", og_cuda_has_terms(pass)},
+        {"OG_LINES", e->kernel->matrices.n_rank > 1 || og_kernel_gathers(e->kernel)},
+        {og_cuda_serves(e) ? NULL : "OG_ENDS_ROWS", ends_rows},
+        {0}};
     og_cuda_add_defines(&e->numbers, numbers);
 }
 

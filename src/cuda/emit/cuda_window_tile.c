@@ -103,9 +103,8 @@ static void see_phases(const og_window *window, int64_t taps, og_image_dim *to)
         const int64_t from = window->start + r, tried = og_min(taps, to->tap_step);
         while (phase->first_tap < tried && (from - phase->first_tap * dilation) % divisor)
             phase->first_tap++;
-        phase->taps = phase->first_tap < tried
-                          ? (taps - 1 - phase->first_tap) / to->tap_step + 1
-                          : 0;
+        phase->taps =
+            phase->first_tap < tried ? (taps - 1 - phase->first_tap) / to->tap_step + 1 : 0;
         phase->first_tap = phase->taps ? phase->first_tap : 0;
         phase->start = phase->taps ? (from - phase->first_tap * dilation) / divisor : 0;
     }
@@ -307,7 +306,8 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
 /* Shared memory of everything but patches. */
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
-    return (int64_t)s->x_stages * s->rows * X_BOX_ROW + 4 * s->tile_phases * steps_of(s, s->taps, chunk) * s->step_taps +
+    return (int64_t)s->x_stages * s->rows * X_BOX_ROW +
+           4 * s->tile_phases * steps_of(s, s->taps, chunk) * s->step_taps +
            GROUPS * (s->rows + s->rows / BOUNDED) * SCALE_BYTES;
 }
 

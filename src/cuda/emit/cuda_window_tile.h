@@ -47,13 +47,13 @@ typedef struct {
     int64_t channel_stride, batch_stride, offset; /* of the image, in elements */
     bool copies;                                  /* TMA cannot fetch the image as it lies */
 
-    bool gathers;          /* all phases of a transposed stride are here */
-    int32_t row_phases;    /* rows of a filter: phases along a line, padded to 2, 4 or 8, or 1 */
-    uint32_t empty_rows;   /* those (bit r) that are padding, or meet no tap: sums are 0 */
-    int32_t tile_phases;   /* phases that are tiles of their own */
-    bool has_empty_tiles;  /* some of them meet no tap */
-    int32_t vector;        /* neighbours that a thread stores at once */
-    int64_t taps;          /* the most of a phase's */
+    bool gathers;         /* all phases of a transposed stride are here */
+    int32_t row_phases;   /* rows of a filter: phases along a line, padded to 2, 4 or 8, or 1 */
+    uint32_t empty_rows;  /* those (bit r) that are padding, or meet no tap: sums are 0 */
+    int32_t tile_phases;  /* phases that are tiles of their own */
+    bool has_empty_tiles; /* some of them meet no tap */
+    int32_t vector;       /* neighbours that a thread stores at once */
+    int64_t taps;         /* the most of a phase's */
     int32_t phase_steps[OG_MOST_TILE_PHASES]; /* steps of a chunk of each */
     int32_t tile[OG_WINDOW_DIMS], patch[OG_WINDOW_DIMS];
     int64_t tiles[OG_WINDOW_DIMS]; /* that the places take */

@@ -253,8 +253,8 @@ OG_FN float og_find_right(const og_args &a, const og_terms &of, og_index k)
     const int d = og_start_d(a, of.phase_d) + of.d * OG_STEP_D + t.d * (int)a.gather_d;
     const int h = og_start_h(a, of.phase_h) + of.h * OG_STEP_H + t.h * (int)a.gather_h;
     const int w = og_start_w(a, of.phase_w) + of.w * OG_STEP_W + t.w * (int)a.gather_w;
-    const bool is_seen = d >= 0 && d < a.image_depth && h >= 0 && h < a.image_height && w >= 0 &&
-                         w < a.image_width;
+    const bool is_seen =
+        d >= 0 && d < a.image_depth && h >= 0 && h < a.image_height && w >= 0 && w < a.image_width;
     const int64_t b = of.base / a.groups, channel = of.base % a.groups * a.channels + t.channel;
     return is_seen ? a.image[b * a.image_b + channel * a.image_c + d * (int64_t)a.image_d +
                              h * (int64_t)a.image_h + w * (int64_t)a.image_w]

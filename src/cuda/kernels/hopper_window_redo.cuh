@@ -159,9 +159,8 @@ OG_KERNEL(og_redo_windows, 256)
         const og_window_place at = og_find_place(og_first_place(thread));
         for (int second = 0; second < 2; second++) {
             const og_index n = og_find_place_column(a, tile, at) + 8 * OG_STRIDE_W * second;
-            uint32_t marks =
-                og_find_marks(a, item, thread, second,
-                              og_find_rows_there(a, tile, at, 8 * second, thread));
+            uint32_t marks = og_find_marks(a, item, thread, second,
+                                           og_find_rows_there(a, tile, at, 8 * second, thread));
             if (!og_redoes_all(a)) {
                 og_redo_marks(a, tile, n, marks);
                 continue;

@@ -163,13 +163,11 @@ OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
     const bool is_line =
         og_result_of<OG_PHASES_D>(tile.d + at.d, og_phase_d(tile.phase)) < a.depth &&
         og_result_of<OG_PHASES_H>(tile.h + at.h, og_phase_h(tile.phase)) < a.height;
-    const og_index w =
-        og_result_of<OG_STRIDE_W>(tile.w + at.w + further, og_phase_w(tile.phase)) +
-        first % OG_ROW_PHASES;
+    const og_index w = og_result_of<OG_STRIDE_W>(tile.w + at.w + further, og_phase_w(tile.phase)) +
+                       first % OG_ROW_PHASES;
     const int pads = OG_ROW_PHASES > OG_STRIDE_W ? OG_STRIDE_W - first % OG_ROW_PHASES : 2;
     const uint32_t even = w < a.width && pads > 0 ? 0x55555555u : 0u;
-    const uint32_t odd =
-        w + (OG_ROW_PHASES > 1) < a.width && pads > 1 ? 0xaaaaaaaau : 0u;
+    const uint32_t odd = w + (OG_ROW_PHASES > 1) < a.width && pads > 1 ? 0xaaaaaaaau : 0u;
     return is_line ? og_rows_there(og_count_rows(a) - tile.m - first) & (even | odd) : 0u;
 }
 
@@ -227,8 +225,7 @@ OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
     for (int i = threadIdx.x; i < OG_TILE_PHASES * OG_TABLE_WORDS; i += OG_WINDOW_THREADS) {
         const int phase = i / OG_TABLE_WORDS, number = i % OG_TABLE_WORDS;
         const int step = number / OG_STEP_TAPS, part = number % OG_STEP_TAPS;
-        const og_tap_slot slot =
-            og_find_slot(a, phase, step / OG_TAP_STEPS * OG_STEP_TAPS + part);
+        const og_tap_slot slot = og_find_slot(a, phase, step / OG_TAP_STEPS * OG_STEP_TAPS + part);
         const int d = (int)(og_back_d(a, og_phase_d(phase)) + slot.d * a.reach_d);
         const int h = (int)(og_back_h(a, og_phase_h(phase)) + slot.h * a.reach_h);
         const int w = (int)(og_back_w(a, og_phase_w(phase)) + slot.w * a.reach_w);
@@ -255,8 +252,7 @@ OG_FN void og_produce_patches(const og_args &a, const og_window_rings &rings)
                           tile.w * OG_STEP_W + og_from_w(a, og_phase_w(tile.phase)),
                           tile.h * OG_STEP_H + og_from_h(a, og_phase_h(tile.phase)),
                           tile.d * OG_STEP_D + og_from_d(a, og_phase_d(tile.phase)),
-                          first + c * OG_PATCH_CHANNELS, b,
-                          rings.patch_full + 8 * turn.stage);
+                          first + c * OG_PATCH_CHANNELS, b, rings.patch_full + 8 * turn.stage);
             og_advance<OG_PATCH_STAGES>(turn);
         }
     }
@@ -315,9 +311,8 @@ OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og
         return;
     const int phase = og_find_window_tile(a, i).phase;
     c.blocks = og_chunk_blocks(a, phase);
-    c.table = c.rings.table +
-              4 * (phase * OG_TABLE_WORDS +
-                   og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS));
+    c.table = c.rings.table + 4 * (phase * OG_TABLE_WORDS +
+                                   og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS));
 }
 
 /* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
@@ -417,8 +412,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
         const og_index next = i + gridDim.x;
         const bool is_last = next >= a.items;
-        const int blocks =
-            OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
+        const int blocks = OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
         og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
         if (i != (og_index)blockIdx.x)
             og_end_places_tile(a, i - gridDim.x, rings, thread, found, sum, scales_of);
