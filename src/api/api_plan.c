@@ -207,8 +207,8 @@ static ogive_status check_packed(const ogive_plan *plan, const ogive_options *op
 }
 
 /* Does the backend take all kernels that have two products in float32? */
-static bool takes_plan(const ogive_plan *plan, const og_placement *placement,
-                       const ogive_options *options)
+static bool takes_products(const ogive_plan *plan, const og_placement *placement,
+                           const ogive_options *options)
 {
     for (int32_t i = 0; i < plan->plan.kernel_count; i++) {
         const og_kernel *kernel = &plan->plan.kernels[i];
@@ -219,20 +219,38 @@ static bool takes_plan(const ogive_plan *plan, const og_placement *placement,
     return true;
 }
 
-/* Which products share a kernel is the backend's choice, unless it is strict. */
+/* Does it take all that have gathered phases? */
+static bool takes_phases(const ogive_plan *plan, const og_placement *placement,
+                         const ogive_options *options)
+{
+    for (int32_t i = 0; i < plan->plan.kernel_count; i++)
+        if (og_kernel_gathers(&plan->plan.kernels[i]) &&
+            !plan->backend->takes_phases(&plan->plan.kernels[i], placement, options))
+            return false;
+    return true;
+}
+
+/* Which products share a kernel, and whether the phases of a transposed stride do, is the backend's
+ * choice, unless it is strict. */
 static ogive_status build_plan(const og_graph *graph, const og_making *m,
                                const ogive_options *options, ogive_plan *plan, ogive_error *error)
 {
     const og_placement placement = {.device = m->device};
+    const og_backend *backend = plan->backend;
     bool strict = options && options->precision == OGIVE_STRICT;
-    bool asks = plan->backend->takes_two && !strict;
-    og_plan_rules rules = {.sharing = asks ? OG_SHARE_ALIKE : OG_SHARE_ANY};
-    OG_TRY(og_plan_build(graph, m->types, m->inputs, m->outputs, rules, &plan->plan, error));
-    if (!asks || takes_plan(plan, &placement, options))
-        return OGIVE_OK;
-    og_plan_free(&plan->plan);
-    rules.sharing = OG_SHARE_NONE;
-    return og_plan_build(graph, m->types, m->inputs, m->outputs, rules, &plan->plan, error);
+    og_plan_rules rules = {.sharing = backend->takes_two && !strict ? OG_SHARE_ALIKE : OG_SHARE_ANY,
+                           .gathers_phases = backend->takes_phases && !strict};
+    for (;;) {
+        OG_TRY(og_plan_build(graph, m->types, m->inputs, m->outputs, rules, &plan->plan, error));
+        const bool shares =
+            rules.sharing != OG_SHARE_ALIKE || takes_products(plan, &placement, options);
+        const bool gathers = !rules.gathers_phases || takes_phases(plan, &placement, options);
+        if (shares && gathers)
+            return OGIVE_OK;
+        og_plan_free(&plan->plan);
+        rules.sharing = shares ? rules.sharing : OG_SHARE_NONE;
+        rules.gathers_phases &= gathers;
+    }
 }
 
 static ogive_status make_plan(const og_graph *graph, const DLTensor *const *inputs,

@@ -21,6 +21,10 @@ typedef struct {
      * the plan is made with OG_SHARE_NONE. NULL, or strict: any two may share a kernel. */
     bool (*takes_two)(const og_kernel *kernel, const og_placement *placement,
                       const ogive_options *options);
+    /* Does the device take a kernel with all phases of a transposed stride (og_plan_rules)? If not,
+     * the plan is made with a kernel for each. NULL: never. */
+    bool (*takes_phases)(const og_kernel *kernel, const og_placement *placement,
+                         const ogive_options *options);
     /* Makes *state for plan, which outlives it, and says how many bytes of
      * workspace a run needs in all: plan->temporary_bytes and its own scratch.
      * options is NULL or valid. On failure *state is NULL. */

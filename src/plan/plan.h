@@ -182,7 +182,8 @@ typedef struct {
  * move. Only element instructions of pass 0 are products.
  *
  * Of a convolution k may be several dims, and the taps of its factors' windows are dims of k; what
- * a window does not see is +0, whatever it is multiplied with.
+ * a window does not see is +0, whatever it is multiplied with. But where a window has a divisor,
+ * terms whose place is no multiple of it are none: a sum counts its own terms only, and its k are these.
  *
  * ORDER of the sum (float32 and halves, whose products are exact; for float64 any):
  * k is cut at multiples of OG_PRODUCT_BLOCK. A block: p = +0, then p = fma(left[k],
@@ -264,6 +265,31 @@ typedef struct {
     /* What explain and benchmarks count: every element that an access touches, once. */
     int64_t bytes_read, bytes_written;
 } og_kernel;
+
+/* Is its product a transposed convolution all of whose phases are here (og_plan_rules)? */
+static inline bool og_kernel_gathers(const og_kernel *kernel)
+{
+    for (int32_t p = 0; p < kernel->product_count; p++)
+        for (int side = 0; side < 2; side++) {
+            const og_access *factor = side ? &kernel->products[p].right : &kernel->products[p].left;
+            for (int32_t w = 0; w < factor->window_count; w++)
+                if (factor->windows[w].divisor > 1)
+                    return true;
+        }
+    return false;
+}
+
+/* How many terms a sum of the product has, on the average of phases. */
+static inline double og_product_terms(const og_product *product)
+{
+    double terms = (double)product->k;
+    for (int side = 0; side < 2; side++) {
+        const og_access *factor = side ? &product->right : &product->left;
+        for (int32_t w = 0; w < factor->window_count; w++)
+            terms /= (double)factor->windows[w].divisor;
+    }
+    return terms;
+}
 
 /* One factor of a product of a kernel. */
 typedef struct {

@@ -11,7 +11,8 @@
  *
  * An x whose windows have a stride is several kernels, one for each *phase*: the elements that are
  * stride apart meet the same taps, and no others. So nothing is multiplied with what is not there
- * but at the edges of a tensor.
+ * but at the edges of a tensor. Where og_plan_rules gathers phases they are one kernel, whose windows
+ * have the stride for a divisor; the device then finds each element's own terms.
  */
 #include "plan/planner.h"
 
@@ -25,11 +26,11 @@ typedef struct {
 } tensor;
 
 /* The elements first + u * step of dim i of an x, u below count; and which taps they meet: first_tap
- * + j * tap_step, j below taps, at place start + u - j * reach of g. */
+ * + j * tap_step, j below taps, at place (start + u - j * reach) / divisor of g. */
 typedef struct {
     int64_t first, step, count;
     int64_t first_tap, tap_step, taps;
-    int64_t start, reach;
+    int64_t start, reach, divisor;
 } phase;
 
 /* Where the dims of a result lie in the kernel's space, which has groups apart; -1: it has none. */
@@ -54,7 +55,8 @@ static phase find_phase(const og_convolution *c, int i, int64_t r)
                .step = stride,
                .count = r < extent ? (extent - r - 1) / stride + 1 : 0,
                .tap_step = stride / common,
-               .reach = s->dilation[i] / common};
+               .reach = s->dilation[i] / common,
+               .divisor = 1};
     int64_t from = r + s->padding[i];         /* a multiple of stride, less t dilations */
     int64_t tried = og_min(taps, p.tap_step); /* those after them meet what these do */
     while (p.first_tap < tried && (from - p.first_tap * s->dilation[i]) % stride)
@@ -73,7 +75,8 @@ static int64_t count_phases(const og_convolution *c, int i)
     return og_max(1, og_min(c->sliding.stride[i], extent));
 }
 
-int64_t og_count_phases(const og_planner *b, int32_t node)
+/* Phases of node: elements of the result that meet different taps. */
+static int64_t count_all_phases(const og_planner *b, int32_t node)
 {
     if (node < 0 || !og_node_convolves(b, node) || !og_op_convolves_back(b->graph->nodes[node].op))
         return 1;
@@ -85,6 +88,12 @@ int64_t og_count_phases(const og_planner *b, int32_t node)
             return count;
     }
     return count;
+}
+
+int64_t og_count_phases(const og_planner *b, int32_t node)
+{
+    const bool gathers = b->rules.gathers_phases && node >= 0 && b->types[node].dtype == OG_FLOAT32;
+    return gathers ? 1 : count_all_phases(b, node);
 }
 
 /* ---- the space ------------------------------------------------------------------- */
@@ -141,7 +150,7 @@ static places find_places(const og_node *node, const og_convolution *c)
 bool og_copies_weight(const og_planner *b, int32_t node)
 {
     const og_node *of = &b->graph->nodes[node];
-    return og_op_convolves_back(of->op) && of->numbers[1] == 1 && og_count_phases(b, node) == 1 &&
+    return og_op_convolves_back(of->op) && of->numbers[1] == 1 && count_all_phases(b, node) == 1 &&
            b->types[of->args[1]].shape[1] > 1;
 }
 
@@ -198,7 +207,7 @@ static void add_window(const og_kernel *kernel, og_product *product, int side, o
     int64_t across = (count - 1) * window.step, along = (taps - 1) * window.reach;
     int64_t least = window.start + og_min(0, across) + og_min(0, along);
     int64_t most = window.start + og_max(0, across) + og_max(0, along);
-    if (least < 0 || most >= window.extent) {
+    if (least < 0 || most >= window.extent || window.divisor > 1) {
         access->windows[access->window_count++] = window;
         return;
     }
@@ -272,10 +281,22 @@ static void multiply_gw(const og_kernel *kernel, const og_convolution *c, const 
                                .start = p->start,
                                .step = 1,
                                .reach = -p->reach,
-                               .divisor = 1,
+                               .divisor = p->divisor,
                                .extent = c->g->shape[c->g->rank - c->rank + i],
                                .stride = g->rest[i]});
     }
+}
+
+/* Dim i of all phases as one: every element meets every tap, and most of them see nothing. */
+static phase find_gathered(const og_convolution *c, int i)
+{
+    return (phase){.step = 1,
+                   .count = c->x->shape[c->x->rank - c->rank + i],
+                   .tap_step = 1,
+                   .taps = c->w->shape[2 + i],
+                   .start = c->sliding.padding[i],
+                   .reach = c->sliding.dilation[i],
+                   .divisor = c->sliding.stride[i]};
 }
 
 /* w = sum over (b, p) of x and g. */
@@ -361,8 +382,13 @@ void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel 
     og_convolution c = og_convolution_of(of, b->types, &b->types[node]);
     og_product *to = &kernel->products[0];
     phase phases[OG_MAX_WINDOWS];
+    const bool gathers = og_count_phases(b, node) < count_all_phases(b, node);
     int32_t rank = b->types[node].rank, channel = gives_w(of->op) ? 0 : rank - c.rank - 1;
     for (int i = c.rank - 1; i >= 0 && og_op_convolves_back(of->op); i--) {
+        if (gathers) {
+            phases[i] = find_gathered(&c, i);
+            continue;
+        }
         int64_t count = count_phases(&c, i);
         phases[i] = find_phase(&c, i, number % count);
         take_phase(kernel, rank - c.rank + i, &phases[i]);

@@ -84,7 +84,7 @@ static double count_operations(const og_kernel *kernel, const og_instr *instruct
     double sum = 0;
     for (int32_t i = 0; i < count; i++) {
         if (instructions[i].op == OG_OP_PRODUCT)
-            sum += 2.0 * (double)kernel->products[instructions[i].index].k;
+            sum += 2.0 * og_product_terms(&kernel->products[instructions[i].index]);
         else
             sum += instructions[i].op < OG_FUNCTION_COUNT;
     }

@@ -36,7 +36,10 @@ typedef enum {
 /* What is asked of a plan besides results. Zeroes: as few kernels as can be. */
 typedef struct {
     og_sharing sharing;
-    bool keeps_dims; /* neighbouring dims are never made one: for code that serves every size */
+    bool
+        gathers_phases; /* of a transposed stride in float32: one kernel has all phases, and windows
+                            with divisors; for devices that take such */
+    bool keeps_dims;    /* neighbouring dims are never made one: for code that serves every size */
 } og_plan_rules;
 
 /* inputs and outputs: one layout per input and result of graph, outputs with the

@@ -5,6 +5,7 @@
 #include "cuda/emit/cuda_choose.h"
 
 #include "cuda/emit/cuda_emit.h"
+#include "cuda/emit/cuda_window_tile.h"
 
 #include <stdlib.h>
 
@@ -209,6 +210,14 @@ bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,
 {
     og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
     return !og_cuda_refuse_wgmma(&facts, limits, wishes);
+}
+
+bool og_cuda_takes_phases(const og_kernel *kernel, const og_cuda_limits *limits,
+                          const og_cuda_wishes *wishes)
+{
+    const og_cuda_product_facts facts = og_cuda_product_facts_of(kernel);
+    og_window_shape s;
+    return !og_cuda_refuse_convolution(&facts, limits, wishes) && !og_cuda_see_windows(kernel, &s);
 }
 
 /* ---- rows of the table of choices ------------------------------------------------------- */

@@ -34,6 +34,12 @@ static int64_t copy_elements(const og_window_shape *s)
     return og_times(count, line_of(s));
 }
 
+/* Rows of filters, of all groups and phases. */
+static int64_t rows_of(const og_window_shape *s)
+{
+    return og_times(s->groups * s->filters, (int64_t)s->row_phases * s->tile_phases);
+}
+
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 /* The image, or its copy at `copy`, as TMA has it. */
@@ -73,10 +79,10 @@ static og_cuda_map filter_map(const og_window_shape *s)
     return (og_cuda_map){.buffer = OG_CUDA_SCRATCH,
                          .dtype = OG_FLOAT16,
                          .columns = s->k_padded,
-                         .rows = s->filters,
-                         .depth = 2 * s->groups, /* hi and lo */
+                         .rows = s->filters * s->row_phases,
+                         .depth = 2 * s->groups * s->tile_phases, /* hi and lo */
                          .pitch_bytes = s->k_padded * 2,
-                         .slab_bytes = s->filters * s->k_padded * 2,
+                         .slab_bytes = s->filters * s->row_phases * s->k_padded * 2,
                          .box_columns = OG_HOPPER_BLOCK_K,
                          .box_rows = s->rows,
                          .box_depth = 2,
@@ -93,7 +99,7 @@ static int64_t tile_threads(const og_window_shape *s)
 static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
 {
     const og_cuda_map image = image_map(e, s), filters = filter_map(s);
-    const int64_t rows = s->groups * s->filters;
+    const int64_t rows = rows_of(s);
     og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *image_at = og_cuda_add_map(e, "image_map", &image);
     og_cuda_map *filters_at = og_cuda_add_map(e, "x_map", &filters);
@@ -116,6 +122,86 @@ static void add_letter_index(og_cuda_emitter *e, const char *name, int i, int64_
     og_cuda_add_index(e, full, value);
 }
 
+/* The numbers of a dim's phases, of which one is asked for. */
+typedef struct {
+    const char *name; /* of the function, and of the arguments that it chooses from */
+    int64_t of[OG_MOST_TILE_PHASES];
+} phase_numbers;
+
+/* OG_FN int og_from_w(const og_args &a, int phase) */
+static void add_choice(og_cuda_emitter *e, const phase_numbers *numbers, int32_t count)
+{
+    og_text_add(&e->passes, "\nOG_FN int og_%s(const og_args &a, int phase)\n{\n    return (int)(",
+                numbers->name);
+    for (int32_t r = 0; r < count; r++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s_%d", numbers->name, (int)r);
+        og_cuda_add_index(e, name, numbers->of[r]);
+        if (r + 1 < count)
+            og_text_add(&e->passes, "phase == %d ? a.%s : ", (int)r, name);
+        else
+            og_text_add(&e->passes, "a.%s);\n}\n", name);
+    }
+}
+
+static void add_letter_choice(og_cuda_emitter *e, phase_numbers numbers, int i, int32_t count)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s_%c", numbers.name, letters[i]);
+    numbers.name = name;
+    add_choice(e, &numbers, count);
+}
+
+/* What hopper_phases.cuh asks of phases. */
+static void add_phases(og_cuda_emitter *e, const og_window_shape *s)
+{
+    phase_numbers steps = {.name = "steps_of"};
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const og_image_dim *dim = &s->dims[i];
+        const int32_t tiles = og_tile_phases_of(s, i);
+        phase_numbers from = {"from", {dim->from}}, back = {"back", {dim->back}};
+        phase_numbers slots = {"slots", {dim->taps}};
+        for (int32_t r = 0; r < tiles && tiles > 1; r++) {
+            from.of[r] = dim->phase[r].from;
+            back.of[r] = dim->phase[r].back;
+            slots.of[r] = og_max(1, dim->phase[r].taps);
+        }
+        add_letter_choice(e, from, i, tiles);
+        add_letter_choice(e, back, i, tiles);
+        add_letter_choice(e, slots, i, tiles);
+        add_letter_index(e, "reach", i, dim->reach);
+    }
+    for (int32_t q = 0; q < s->tile_phases; q++)
+        steps.of[q] = s->phase_steps[q];
+    add_choice(e, &steps, s->tile_phases);
+}
+
+/* What it asks of the results of a transposed stride. */
+static void add_results(og_cuda_emitter *e, const og_window_shape *s)
+{
+    /* Of a segment: see og_find_window_tile(). One where phases share what L2 writes at once. */
+    const int64_t turns = og_tile_phases_of(s, OG_WINDOW_DIMS - 1) > 1 ? 1 : 4;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        const og_image_dim *dim = &s->dims[i];
+        const bool has = dim->phase_count > 1;
+        phase_numbers first = {"first_tap", {0}}, taps = {"taps_of", {dim->taps}};
+        phase_numbers start = {"start", {dim->start}};
+        for (int32_t r = 0; has && r < dim->phase_count; r++) {
+            first.of[r] = dim->phase[r].first_tap;
+            taps.of[r] = dim->phase[r].taps;
+            start.of[r] = dim->phase[r].start;
+        }
+        add_letter_choice(e, first, i, dim->phase_count);
+        add_letter_choice(e, taps, i, dim->phase_count);
+        add_letter_choice(e, start, i, dim->phase_count);
+        add_letter_index(e, "tap_step", i, has ? dim->tap_step : 1);
+        add_letter_index(e, "all_taps", i, has ? dim->tap_count : dim->taps);
+        add_letter_index(e, "gather", i, has ? dim->phase_reach : dim->reach);
+    }
+    og_cuda_add_index(e, "top_w", s->dims[OG_WINDOW_DIMS - 1].start);
+    og_cuda_add_index(e, "segment", og_max(1, e->limits->multiprocessors) * turns);
+}
+
 static void add_image_indices(og_cuda_emitter *e, const og_window_shape *s)
 {
     og_cuda_add_index(e, "image_batch", s->batch);
@@ -130,6 +216,15 @@ static void add_image_indices(og_cuda_emitter *e, const og_window_shape *s)
         add_letter_index(e, "image", i, s->dims[i].stride);
 }
 
+/* Of a filter. */
+static int64_t all_taps(const og_window_shape *s)
+{
+    int64_t taps = 1;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        taps *= s->dims[i].phase_count > 1 ? s->dims[i].tap_count : s->dims[i].taps;
+    return taps;
+}
+
 static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
 {
     const og_matrices *of = &e->kernel->matrices;
@@ -141,23 +236,20 @@ static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_index(e, "chunks", s->chunks);
     og_cuda_add_index(e, "channels", s->channels);
     og_cuda_add_index(e, "groups", s->groups);
-    og_cuda_add_index(e, "taps", s->taps);
+    og_cuda_add_index(e, "taps", all_taps(s));
     og_cuda_add_index(e, "items", s->items);
     og_cuda_add_index(e, "m_tiles", s->row_tiles);
-    og_cuda_add_index(e, "depth", s->dims[0].places);
-    og_cuda_add_index(e, "height", s->dims[1].places);
-    og_cuda_add_index(e, "width", s->dims[2].places);
+    og_cuda_add_index(e, "depth", s->dims[0].results);
+    og_cuda_add_index(e, "height", s->dims[1].results);
+    og_cuda_add_index(e, "width", s->dims[2].results);
     og_cuda_add_index(e, "line_pitch", og_cuda_line_of(e->kernel));
-    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
-        const og_image_dim *dim = &s->dims[i];
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
         add_letter_index(e, "tiles", i, s->tiles[i]);
-        add_letter_index(e, "from", i, dim->from);
-        add_letter_index(e, "tap", i, dim->back);
-        add_letter_index(e, "taps", i, dim->taps);
-        add_letter_index(e, "reach", i, dim->reach);
-    }
-    if (s->copies)
+    if (s->copies || s->gathers)
         add_image_indices(e, s);
+    add_phases(e, s);
+    if (s->gathers)
+        add_results(e, s);
     og_cuda_add_product_parts(e);
     og_cuda_add_seek_range(e, "og_seek_product", 0, of->batch_rank);
     og_cuda_add_seek_range(e, "og_step_filters", of->batch_rank, of->batch_rank + of->m_rank);
@@ -193,7 +285,15 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_X_STAGES", s->x_stages},
                                       {"OG_SHARED_BYTES", s->shared_bytes},
                                       {"OG_COPIES_IMAGE", s->copies},
-                                      {"OG_SPLIT_PLANES", 1},
+                                      {"OG_GATHERS", s->gathers},
+                                      {"OG_PHASES_D", og_tile_phases_of(s, 0)},
+                                      {"OG_PHASES_H", og_tile_phases_of(s, 1)},
+                                      {"OG_PHASES_W", og_tile_phases_of(s, 2)},
+                                      {"OG_ROW_PHASES", s->row_phases},
+                                      {"OG_STRIDE_W", s->dims[2].phase_count},
+                                      {"OG_EMPTY_ROWS", (int32_t)s->empty_rows},
+                                      {"OG_EMPTY_TILES", s->has_empty_tiles},
+                                      {"OG_SPLIT_PLANES", s->row_phases},
                                       {"OG_SPLIT_SHUFFLES", 0},
                                       {"OG_SPLIT_WIDENS", 0},
                                       {"OG_SPLIT_PADS", 1},
@@ -228,7 +328,7 @@ static int64_t blocks_of(const og_window_shape *s, int64_t processors)
 
 static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
 {
-    const int64_t rows = s->groups * s->filters, processors = og_max(1, e->limits->multiprocessors);
+    const int64_t rows = rows_of(s), processors = og_max(1, e->limits->multiprocessors);
     OG_TRY(og_cuda_make_launches(e, 5));
     if (s->copies)
         OG_TRY(og_cuda_add_launch(e, "og_lay_image", -1,
@@ -266,8 +366,7 @@ static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
     for (int32_t i = 0; i < kernel->access_count; i++)
         is |= og_cuda_reach_of(&kernel->space, &kernel->accesses[i]) > most;
     return is || image > most || s->items > most / 8 || padded.n > most / 2 ||
-           og_times(padded.batch, padded.m) > most ||
-           og_times(s->groups * s->filters, s->k_padded) > most ||
+           og_times(padded.batch, padded.m) > most || og_times(rows_of(s), s->k_padded) > most ||
            og_cuda_reach_of(&kernel->space, &kernel->products[0].left) > most / 2;
 }
 
@@ -275,11 +374,11 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
 {
     og_window_shape s;
     og_cuda_see_windows(e->kernel, &s);
-    if (og_times(s.groups * s.filters, s.k_padded) > INT64_MAX / 64)
+    if (og_times(rows_of(&s), s.k_padded) > INT64_MAX / 64)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the filters' copy is larger than any memory");
     e->out->tensor_products = 3;
     e->out->units = OG_PAIR_UNITS + s.k_padded / OG_HOPPER_BLOCK_K;
-    e->vector = 1;
+    e->vector = s.vector;
     e->threads = OG_CUDA_SPLIT_THREADS;
     e->wide = needs_wide(e->kernel, &s);
     add_numbers(e, &s);
@@ -287,8 +386,13 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     add_arguments(e, &s);
     og_cuda_include(&e->body, "hopper_windows");
     og_cuda_include(&e->body, "pairs_split");
+    char phases[64] = "";
+    if (s.gathers)
+        snprintf(phases, sizeof phases, ", %d phases at once, %s",
+                 (int)(s.dims[0].phase_count * s.dims[1].phase_count * s.dims[2].phase_count),
+                 s.row_phases > 1 ? "those of a line beside each other" : "tiles of each");
     OG_TRY(og_cuda_name_body(
-        e, "convolution, float32 as pairs of float16 on tensor cores, tiles of %d x (%d, %d, %d)",
-        (int)s.rows, (int)s.tile[0], (int)s.tile[1], (int)s.tile[2]));
+        e, "convolution, float32 as pairs of float16 on tensor cores, tiles of %d x (%d, %d, %d)%s",
+        (int)s.rows, (int)s.tile[0], (int)s.tile[1], (int)s.tile[2], phases));
     return add_launches(e, &s);
 }

@@ -9,6 +9,7 @@
 #include "cuda/emit/cuda_product_tile.h"
 
 #include <math.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -444,11 +445,12 @@ static void add_few_products(og_cuda_emitter *e)
 void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows)
 {
     const og_pass *pass = &e->kernel->passes[0];
-    const og_cuda_number numbers[] = {{"OG_REDUCES", og_cuda_has_row_values(pass)},
-                                      {"OG_TERMS", og_cuda_has_terms(pass)},
-                                      {"OG_LINES", e->kernel->matrices.n_rank > 1},
-                                      {og_cuda_serves(e) ? NULL : "OG_ENDS_ROWS", ends_rows},
-                                      {0}};
+    const og_cuda_number numbers[] = {
+        {"OG_REDUCES", og_cuda_has_row_values(pass)},
+        {"OG_TERMS", og_cuda_has_terms(pass)},
+        {"OG_LINES", e->kernel->matrices.n_rank > 1 || og_kernel_gathers(e->kernel)},
+        {og_cuda_serves(e) ? NULL : "OG_ENDS_ROWS", ends_rows},
+        {0}};
     og_cuda_add_defines(&e->numbers, numbers);
 }
 
@@ -562,7 +564,7 @@ static void add_parts(og_cuda_emitter *e, bool is_across)
     og_cuda_add_index(e, "m", s->m);
     og_cuda_add_index(e, "n", is_across ? s->m : s->n);
     og_cuda_add_index(e, "k", s->k);
-    if (s->n_rank > 1)
+    if (s->n_rank > 1 || og_kernel_gathers(e->kernel))
         og_cuda_add_index(e, "line", e->kernel->space.extent[e->kernel->space.rank - 1]);
     for (int32_t d = 0; d < e->kernel->products[0].k_dims.rank; d++) {
         char name[16];
@@ -583,7 +585,8 @@ static void add_parts(og_cuda_emitter *e, bool is_across)
     for (int32_t p = 0; p < e->kernel->product_count; p++)
         for (int side = 0; side < 2; side++) {
             og_factor f = og_factor_of(e->kernel, p, side);
-            add_factor(e, &f);
+            if (!side || !og_kernel_gathers(e->kernel)) /* which hopper_phases.cuh finds */
+                add_factor(e, &f);
         }
 }
 
@@ -643,6 +646,7 @@ static ogive_status add_entries(og_cuda_emitter *e, const og_matrices *s, const 
 ogive_status og_cuda_emit_product(og_cuda_emitter *e)
 {
     const og_kernel *kernel = e->kernel;
+    assert(!og_kernel_gathers(kernel)); /* the plan has these for og_cuda_takes_phases() alone */
     const og_matrices padded = og_cuda_matrices_of(kernel), *s = &padded;
     if (og_kernel_convolves(kernel)) /* tables depend on it */
         e->wide |= og_cuda_product_needs_wide(kernel, true);

@@ -23,6 +23,11 @@ enum {
     X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
 };
 
+int32_t og_tile_phases_of(const og_window_shape *s, int dim)
+{
+    return dim == OG_WINDOW_DIMS - 1 && s->row_phases > 1 ? 1 : s->dims[dim].phase_count;
+}
+
 /* ---- the image ------------------------------------------------------------------------------- */
 
 /* The window of dim p of the space, or NULL: windows that see all of a dim are strides. */
@@ -80,6 +85,31 @@ static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
     return true;
 }
 
+/* The phases of a dim whose window has a divisor. */
+static void see_phases(const og_window *window, int64_t taps, og_image_dim *to)
+{
+    const int64_t divisor = window->divisor, dilation = window->tap < 0 ? 0 : -window->reach;
+    const int64_t common = og_greatest_divisor(llabs(dilation), divisor);
+    to->extent = window->extent;
+    to->stride = window->stride;
+    to->places = og_divide_up(to->results, divisor);
+    to->phase_count = divisor > INT32_MAX ? INT32_MAX : (int32_t)divisor;
+    to->tap_step = divisor / common;
+    to->tap_count = taps;
+    to->phase_reach = -dilation / common;
+    to->reach = to->phase_reach;
+    for (int32_t r = 0; r < to->phase_count && r < OG_MOST_PHASES; r++) {
+        og_window_phase *phase = &to->phase[r];
+        const int64_t from = window->start + r, tried = og_min(taps, to->tap_step);
+        while (phase->first_tap < tried && (from - phase->first_tap * dilation) % divisor)
+            phase->first_tap++;
+        phase->taps =
+            phase->first_tap < tried ? (taps - 1 - phase->first_tap) / to->tap_step + 1 : 0;
+        phase->first_tap = phase->taps ? phase->first_tap : 0;
+        phase->start = phase->taps ? (from - phase->first_tap * dilation) / divisor : 0;
+    }
+}
+
 /* Dim p of the space, whose taps are dim `tap` of k. */
 static og_image_dim see_dim(const og_kernel *kernel, int32_t p, int32_t tap)
 {
@@ -88,6 +118,12 @@ static og_image_dim see_dim(const og_kernel *kernel, int32_t p, int32_t tap)
     const og_window *window = find_window(image, p);
     const int64_t taps = tap < 0 ? 1 : product->k_dims.extent[tap];
     og_image_dim to = {.places = kernel->space.extent[p], .taps = taps, .step = 1};
+    to.results = to.places;
+    to.phase_count = 1;
+    if (window && window->divisor > 1) {
+        see_phases(window, taps, &to);
+        return to;
+    }
     if (window) {
         to.extent = window->extent;
         to.stride = window->stride;
@@ -131,18 +167,28 @@ const char *og_cuda_see_image(const og_kernel *kernel, og_window_shape *to)
                             .channel_stride = product->k_dims.stride[1][0],
                             .batch_stride = has_batch ? image->stride[0] : 0,
                             .offset = image->offset,
+                            .row_phases = 1,
+                            .tile_phases = 1,
+                            .vector = 1,
                             .taps = 1};
     if ((of->batch_rank == 2 && (!has_groups || product->left.stride[0] != 0)) ||
         (has_groups && image->stride[grouped] != to->channels * to->channel_stride))
         return "batches of several dims";
     for (int32_t i = 0; i < OG_WINDOW_DIMS; i++) {
         const int32_t p = rank - OG_WINDOW_DIMS + i;
-        to->dims[i] = (og_image_dim){.extent = 1, .stride = 1, .places = 1, .taps = 1, .step = 1};
+        to->dims[i] = (og_image_dim){.extent = 1,
+                                     .stride = 1,
+                                     .places = 1,
+                                     .results = 1,
+                                     .phase_count = 1,
+                                     .taps = 1,
+                                     .step = 1};
         if (i < OG_WINDOW_DIMS - of->n_rank)
             continue;
         to->dims[i] = see_dim(kernel, p, tap_of[p]);
         if (!find_window(image, p))
             to->offset -= to->dims[i].start * to->dims[i].stride;
+        to->gathers |= to->dims[i].phase_count > 1;
         to->taps = og_times(to->taps, to->dims[i].taps);
     }
     return NULL;
@@ -167,28 +213,42 @@ static bool is_fetchable(const og_window_shape *s)
     return fits;
 }
 
+static void place_patch(int64_t start, int64_t taps, int64_t reach, bool is_line, int64_t *from,
+                        int64_t *back)
+{
+    *back = reach < 0 ? -reach * (taps - 1) : 0;
+    *from = start - *back;
+    const int64_t lead = is_line ? *from & 3 : 0;
+    *from -= lead;
+    *back += lead;
+}
+
 /* Where patches begin. Along a line that is a multiple of 16 bytes: TMA takes no other (H200). */
 static void place_patches(og_window_shape *s)
 {
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         og_image_dim *dim = &s->dims[i];
-        dim->back = dim->reach < 0 ? -dim->reach * (dim->taps - 1) : 0;
-        dim->from = dim->start - dim->back;
-        if (i < OG_WINDOW_DIMS - 1)
-            continue;
-        const int64_t lead = dim->from & 3;
-        dim->from -= lead;
-        dim->back += lead;
+        const bool is_line = i == OG_WINDOW_DIMS - 1;
+        place_patch(dim->start, dim->taps, dim->reach, is_line, &dim->from, &dim->back);
+        for (int32_t r = 0; s->gathers && r < og_tile_phases_of(s, i); r++) {
+            og_window_phase *phase = &dim->phase[r];
+            if (og_tile_phases_of(s, i) > 1)
+                place_patch(phase->start, og_max(1, phase->taps), dim->reach, is_line, &phase->from,
+                            &phase->back);
+        }
     }
 }
 
 /* What the windows of so many places see. Threads that read at once, of four channels that are one
  * or two apart, should have different banks of shared memory: lines have a number of fours that is
  * no multiple of four, and the number of lines is odd. */
-static int64_t patch_of(const og_image_dim *dim, int32_t places, bool is_line)
+static int64_t patch_of(const og_image_dim *dim, int32_t phases, int32_t places, bool is_line)
 {
     const int64_t ahead = og_max(0, dim->reach) * (dim->taps - 1);
-    const int64_t seen = dim->back + (places - 1) * dim->step + ahead + 1;
+    int64_t back = dim->back;
+    for (int32_t r = 0; r < phases && phases > 1; r++)
+        back = og_max(r ? back : 0, dim->phase[r].back);
+    const int64_t seen = back + (places - 1) * dim->step + ahead + 1;
     const int64_t fours = og_divide_up(seen, 4);
     return is_line ? (fours + (fours % 4 == 0)) * 4 : seen | 1;
 }
@@ -199,10 +259,42 @@ static int32_t step_channels(const og_window_shape *s)
     return OG_WINDOW_STEP / s->step_taps;
 }
 
-static int32_t steps_of(const og_window_shape *s, int32_t chunk)
+static int32_t steps_of(const og_window_shape *s, int64_t taps, int32_t chunk)
 {
-    const int64_t steps = og_divide_up(s->taps, s->step_taps) * (chunk / step_channels(s));
+    const int64_t steps = og_divide_up(taps, s->step_taps) * (chunk / step_channels(s));
     return (int32_t)og_divide_up(steps, 4) * 4;
+}
+
+/* Taps of phase q of tiles; 0: it is empty. */
+static int64_t taps_of(const og_window_shape *s, int32_t q)
+{
+    int64_t taps = 1;
+    for (int i = OG_WINDOW_DIMS - 1; i >= 0; i--) {
+        const int32_t phases = og_tile_phases_of(s, i);
+        taps *= phases > 1 ? s->dims[i].phase[q % phases].taps : s->dims[i].taps;
+        q /= phases;
+    }
+    return taps;
+}
+
+bool og_is_empty_phase(const og_window_shape *s, int32_t q)
+{
+    return taps_of(s, q) == 0;
+}
+
+/* Steps of a chunk of phase q of tiles: a block of zeros, if it is empty. */
+static int32_t phase_steps(const og_window_shape *s, int32_t q, int32_t chunk)
+{
+    return og_max(4, steps_of(s, taps_of(s, q), chunk));
+}
+
+/* Those of all phases. */
+static int64_t all_steps(const og_window_shape *s, int32_t chunk)
+{
+    int64_t steps = 0;
+    for (int32_t q = 0; q < s->tile_phases; q++)
+        steps += phase_steps(s, q, chunk);
+    return steps;
 }
 
 static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
@@ -216,7 +308,7 @@ static int64_t x_stages_of(const og_window_shape *s, int32_t chunk)
 {
     if (!s->alternates)
         return s->rows == 128 ? 3 : 4;
-    return og_divide_up(s->channels, chunk) * (steps_of(s, chunk) / 4);
+    return og_divide_up(s->channels, chunk) * (steps_of(s, s->taps, chunk) / 4);
 }
 
 /* Places of a tile. */
@@ -235,7 +327,7 @@ static int32_t rings_of(const og_window_shape *s)
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
     return x_stages_of(s, chunk) * (s->rows * X_BOX_ROW + 16) +
-           4 * steps_of(s, chunk) * s->step_taps +
+           4 * s->tile_phases * steps_of(s, s->taps, chunk) * s->step_taps +
            (s->alternates ? s->alternates : GROUPS) * (s->rows + s->rows / BOUNDED) * SCALE_BYTES +
            8 * s->alternates;
 }
@@ -262,7 +354,7 @@ static bool choose_chunk(og_window_shape *s)
     int64_t best = 0;
     for (int32_t count = 1; count <= all && count * step <= MOST_BOX; count++) {
         const int32_t chunk = count * step;
-        const int64_t steps = all / count * steps_of(s, chunk);
+        const int64_t steps = all / count * all_steps(s, chunk);
         if (all % count || stages_of(s, chunk) < 2 || (best && steps > best))
             continue;
         best = steps;
@@ -270,7 +362,9 @@ static bool choose_chunk(og_window_shape *s)
     }
     if (!best)
         return false;
-    s->steps = steps_of(s, s->chunk);
+    s->steps = steps_of(s, s->taps, s->chunk);
+    for (int32_t q = 0; q < s->tile_phases; q++)
+        s->phase_steps[q] = phase_steps(s, q, s->chunk);
     s->chunks = all * step / s->chunk;
     s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
     s->x_stages = (int32_t)x_stages_of(s, s->chunk);
@@ -282,9 +376,10 @@ static bool choose_chunk(og_window_shape *s)
 static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS])
 {
     s->rows = rows;
-    s->row_tiles = og_divide_up(s->filters, rows);
+    s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
-        const int64_t patch = patch_of(&s->dims[i], tile[i], i == OG_WINDOW_DIMS - 1);
+        const int64_t patch =
+            patch_of(&s->dims[i], og_tile_phases_of(s, i), tile[i], i == OG_WINDOW_DIMS - 1);
         if (patch > MOST_BOX)
             return false;
         s->tile[i] = tile[i];
@@ -308,24 +403,27 @@ static const struct {
 static double cost_of(const og_window_shape *s, int32_t block)
 {
     const double share = s->rows / 128.0 * (s->alternates ? 0.8 : 1);
-    const double end = share * (370 + 5000.0 / s->tile[OG_WINDOW_DIMS - 1]);
+    const int32_t apart = og_tile_phases_of(s, OG_WINDOW_DIMS - 1); /* stores, if not 1 */
+    const double end = share * (370 + 5000.0 / s->tile[OG_WINDOW_DIMS - 1]) * apart;
     double tiles = (double)s->row_tiles, patch = 0.01 * (double)s->chunks * s->chunk;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         tiles *= (double)s->tiles[i];
         patch *= s->patch[i];
     }
     tiles *= (double)places_of(s) / OG_WINDOW_PLACES;
-    return tiles * ((double)s->k_padded / OG_HOPPER_BLOCK_K * block + patch + end);
+    const double blocks = (double)(s->chunks * all_steps(s, s->chunk)) / 4;
+    return tiles * (blocks * block + s->tile_phases * (patch + end));
 }
 
 /* Where groups alternate, a block keeps its filters: there are few tiles of them. */
 static bool could_alternate(const og_window_shape *s)
 {
     enum { MOST_ROW_TILES = 4 }; /* more would leave too many multiprocessors without tiles */
-    return s->groups == 1 && s->row_tiles <= MOST_ROW_TILES;
+    return s->groups == 1 && s->tile_phases == 1 && s->row_tiles <= MOST_ROW_TILES;
 }
 
-static bool choose_tile(og_window_shape *s)
+/* The tile that takes the least time, which is returned; 0: there is none. */
+static double choose_tile(og_window_shape *s)
 {
     og_window_shape best = {0};
     double least = 0;
@@ -347,7 +445,78 @@ static bool choose_tile(og_window_shape *s)
     }
     if (best.rows)
         *s = best;
-    return best.rows > 0;
+    return best.rows ? least : 0;
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+/* Phases along a line become rows of the product: places have the taps that any of them meets. A
+ * thread's rows, two neighbours of each eight, are of one filter: there is padding, if need be. */
+static bool take_rows(og_window_shape *s)
+{
+    og_image_dim *line = &s->dims[OG_WINDOW_DIMS - 1];
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    s->row_phases = line->phase_count > 4 ? 8 : line->phase_count > 2 ? 4 : 2;
+    s->empty_rows = (1u << s->row_phases) - 1;
+    for (int32_t r = 0; r < line->phase_count; r++) {
+        const og_window_phase *phase = &line->phase[r];
+        if (!phase->taps)
+            continue;
+        s->empty_rows &= ~(1u << r);
+        high = og_max(high, phase->start);
+        low = og_min(low, phase->start + line->phase_reach * (phase->taps - 1));
+    }
+    line->start = high;
+    line->taps = high - low + 1;
+    line->reach = -1;
+    return line->phase_count > 1 && low <= high && line->taps <= MOST_TAPS;
+}
+
+/* Tiles and taps, by how phases along a line are taken. */
+static double try_phases(og_window_shape *s)
+{
+    s->tile_phases = 1;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        s->tile_phases *= og_tile_phases_of(s, i);
+    if (s->tile_phases > OG_MOST_TILE_PHASES)
+        return 0;
+    s->taps = 0;
+    for (int32_t q = 0; q < s->tile_phases; q++) {
+        s->taps = og_max(s->taps, taps_of(s, q));
+        s->has_empty_tiles |= og_is_empty_phase(s, q);
+    }
+    place_patches(s);
+    return s->taps < 1 || s->taps > MOST_TAPS ? 0 : choose_tile(s);
+}
+
+/* Are neighbours of a result's line, wherever it is, in one word of eight bytes, if the first line is?
+ * Of everything that the kernel reads and writes. */
+static bool are_words(const og_kernel *kernel)
+{
+    const int32_t last = kernel->space.rank - 1;
+    bool are = true;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        are &= access->window_count == 0 && og_dtype_bytes(access->dtype) == sizeof(float);
+        for (int32_t d = 0; d < last && access->stride[last] == 1; d++)
+            are &= access->stride[d] % 2 == 0;
+    }
+    return are;
+}
+
+static const char *gather_phases(const og_kernel *kernel, og_window_shape *s)
+{
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        if (s->dims[i].phase_count > OG_MOST_PHASES)
+            return "more phases than one kernel takes";
+    og_window_shape rows = *s, tiles = *s;
+    const double by_rows = take_rows(&rows) ? try_phases(&rows) : 0, by_tiles = try_phases(&tiles);
+    if (by_rows == 0 && by_tiles == 0)
+        return "windows larger than shared memory, or too many phases";
+    *s = by_rows > 0 && (by_tiles == 0 || by_rows <= by_tiles) ? rows : tiles;
+    const bool are_even = s->row_phases == s->dims[OG_WINDOW_DIMS - 1].phase_count;
+    s->vector = s->row_phases > 1 && are_even && are_words(kernel) ? 2 : 1;
+    return NULL;
 }
 
 /* Steps of some elements that are neighbours' can be steps of neighbours: then the image is fetched as
@@ -367,7 +536,7 @@ static void take_neighbours(og_window_shape *s)
     dim->extent = (dim->extent - 1) * dim->stride + 1;
     dim->stride = 1;
     place_patches(&tried);
-    const int64_t patch = patch_of(dim, s->tile[OG_WINDOW_DIMS - 1], true);
+    const int64_t patch = patch_of(dim, 1, s->tile[OG_WINDOW_DIMS - 1], true);
     tried.patch[OG_WINDOW_DIMS - 1] = (int32_t)patch;
     if (patch > MOST_BOX || stages_of(&tried, s->chunk) < 2)
         return;
@@ -386,14 +555,37 @@ static bool fills_tiles(const og_window_shape *s)
 
 static bool is_beyond(const og_window_shape *s)
 {
-    double items = (double)s->batch * (double)s->groups * (double)s->row_tiles;
+    double items =
+        (double)s->batch * (double)s->groups * (double)s->row_tiles * (double)s->tile_phases;
     bool is = s->batch > MOST_EXTENT || (double)s->groups * (double)s->channels > MOST_EXTENT;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         items *= (double)s->tiles[i];
         is |= s->dims[i].extent > MOST_EXTENT || llabs(s->dims[i].start) > MOST_EXTENT ||
-              s->dims[i].places > MOST_EXTENT;
+              s->dims[i].results > MOST_EXTENT;
     }
     return is || items > 0x1p40;
+}
+
+/* Of a sum; of phases, of the one that has most. */
+static int64_t most_terms(const og_window_shape *s)
+{
+    int64_t terms = s->channels;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++) {
+        int64_t taps = s->dims[i].phase_count > 1 ? 0 : s->dims[i].taps;
+        for (int32_t r = 0; r < og_min(s->dims[i].phase_count, OG_MOST_PHASES); r++)
+            taps = og_max(taps, s->dims[i].phase[r].taps);
+        terms = og_times(terms, taps);
+    }
+    return terms;
+}
+
+/* Without phases. */
+static const char *take_plain(og_window_shape *s)
+{
+    if (s->taps > MOST_TAPS)
+        return "too few or too many terms";
+    place_patches(s);
+    return choose_tile(s) > 0 ? NULL : "windows larger than shared memory";
 }
 
 const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
@@ -406,18 +598,19 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
     to->step_taps = to->channels > 8 ? 1 : to->channels > 4 ? 2 : 4;
     if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % step_channels(to)))
         return "few channels";
-    if (kernel->products[0].k < LEAST_K || kernel->products[0].k > MOST_K || to->taps > MOST_TAPS)
+    if (most_terms(to) < LEAST_K || most_terms(to) > MOST_K)
         return "too few or too many terms";
-    place_patches(to);
-    if (!choose_tile(to))
-        return "windows larger than shared memory";
+    refused = to->gathers ? gather_phases(kernel, to) : take_plain(to);
+    if (refused)
+        return refused;
     if (!fills_tiles(to))
         return "few places";
     if (is_beyond(to))
         return "an extent beyond 30 bits";
-    take_neighbours(to);
+    if (!to->gathers)
+        take_neighbours(to);
     to->copies = !is_fetchable(to) || to->offset % 4;
-    to->items = to->batch * to->groups * to->row_tiles;
+    to->items = to->batch * to->groups * to->row_tiles * to->tile_phases;
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
         to->items *= to->tiles[i];
     return NULL;

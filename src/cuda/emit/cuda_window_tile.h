@@ -11,8 +11,17 @@
 enum {
     OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
     OG_WINDOW_PLACES = 128, /* of a tile; half of them where groups alternate */
-    OG_WINDOW_STEP = 16     /* k that are multiplied at once: channels, or taps of few */
+    OG_WINDOW_STEP = 16,    /* k that are multiplied at once: channels, or taps of few */
+    OG_MOST_PHASES = 8,     /* of a dim */
+    OG_MOST_TILE_PHASES = 32
 };
+
+/* A phase of a dim: its results, that are as far apart as there are phases, meet taps first_tap + j *
+ * tap_step, j below taps; result u of them sees element start + u + reach * j. */
+typedef struct {
+    int64_t first_tap, taps, start;
+    int64_t from, back; /* of the patches of its tiles: see og_image_dim */
+} og_window_phase;
 
 /* A dim of the image. Place i and tap j see element start + step * i + reach * j. */
 typedef struct {
@@ -21,6 +30,15 @@ typedef struct {
     int64_t start, step, reach;
     int64_t from; /* where the patch of the first places begins; */
     int64_t back; /* what tap 0 of them sees is so far into it */
+
+    /* Where the window has a divisor: the results, whose phases are places of their own, each with its
+     * own start and taps. Along a line they may be rows of the product instead (row_phases): then
+     * places have the taps that any of them meets, one element apart, and a filter is 0 where its phase
+     * meets none. */
+    int64_t results;     /* elements of the space; places of its largest phase */
+    int32_t phase_count; /* 1: there is no divisor */
+    int64_t tap_step, tap_count, phase_reach; /* of phases; taps of all of them together */
+    og_window_phase phase[OG_MOST_PHASES];
 } og_image_dim;
 
 typedef struct {
@@ -29,7 +47,14 @@ typedef struct {
     int64_t channel_stride, batch_stride, offset; /* of the image, in elements */
     bool copies;                                  /* TMA cannot fetch the image as it lies */
 
-    int64_t taps;
+    bool gathers;         /* all phases of a transposed stride are here */
+    int32_t row_phases;   /* rows of a filter: phases along a line, padded to 2, 4 or 8, or 1 */
+    uint32_t empty_rows;  /* those (bit r) that are padding, or meet no tap: sums are 0 */
+    int32_t tile_phases;  /* phases that are tiles of their own */
+    bool has_empty_tiles; /* some of them meet no tap */
+    int32_t vector;       /* neighbours that a thread stores at once */
+    int64_t taps;         /* the most of a phase's */
+    int32_t phase_steps[OG_MOST_TILE_PHASES]; /* steps of a chunk of each */
     int32_t tile[OG_WINDOW_DIMS], patch[OG_WINDOW_DIMS];
     int64_t tiles[OG_WINDOW_DIMS]; /* that the places take */
     int32_t rows;                  /* filters of a tile */
@@ -45,6 +70,12 @@ typedef struct {
 
 /* What the kernel's product convolves: dims, sizes and strides of *to, and its taps. NULL, or why it is none such. */
 const char *og_cuda_see_image(const og_kernel *kernel, og_window_shape *to);
+
+/* Is there no tap that phase q of tiles meets? */
+bool og_is_empty_phase(const og_window_shape *s, int32_t q);
+
+/* Phases of a dim that are tiles of their own. */
+int32_t og_tile_phases_of(const og_window_shape *s, int dim);
 
 /* NULL, or why hopper_windows.cuh does not take the kernel, whose product is a convolution. The batch
  * never decides, and how the image lies only where it is expanded, or where planning has made one dim

@@ -172,6 +172,15 @@ static bool takes_two(const og_kernel *kernel, const og_placement *placement,
            og_cuda_takes_two(kernel, &s.limits, &s.wishes);
 }
 
+static bool takes_phases(const og_kernel *kernel, const og_placement *placement,
+                         const ogive_options *options)
+{
+    state s = {.placement = *placement};
+    return choose_device(options, &s, NULL) == OGIVE_OK &&
+           read_wishes(options, &s.wishes, NULL) == OGIVE_OK &&
+           og_cuda_takes_phases(kernel, &s.limits, &s.wishes);
+}
+
 static ogive_status prepare_state(const og_plan *plan, const ogive_options *options, state *s,
                                   ogive_error *error)
 {
@@ -676,6 +685,7 @@ const og_backend og_cuda_backend = {
     .name = "cuda",
     .has_streams = true,
     .takes_two = takes_two,
+    .takes_phases = takes_phases,
     .prepare = prepare,
     .release = release,
     .run = run,

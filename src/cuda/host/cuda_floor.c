@@ -7,7 +7,7 @@
 
 double og_cuda_multiplies(const og_kernel *kernel)
 {
-    double count = kernel->product_count ? (double)kernel->products[0].k : 0;
+    double count = kernel->product_count ? og_product_terms(&kernel->products[0]) : 0;
     for (int32_t d = 0; d < kernel->space.rank; d++)
         count *= (double)kernel->space.extent[d];
     return count * kernel->product_count;

@@ -5,14 +5,14 @@
  * hopper_windows.cuh, which includes it.
  */
 
-/* The sum of a block of k. */
-OG_FN float og_find_block(const og_args &a, og_index base, og_index m, og_index n, og_index from)
+/* The sum of a block of a result's terms. */
+OG_FN float og_find_block(const og_args &a, const og_terms &of, og_index from)
 {
-    const og_index end = from + 256 < a.k ? from + 256 : a.k;
+    const og_index end = from + 256 < of.k ? from + 256 : of.k;
     float p = 0.0f;
 #pragma unroll 4
     for (og_index k = from; k < end; k++)
-        p = fmaf(og_find_term<og_left0>(a, base, m, k), og_find_term<og_right0>(a, base, n, k), p);
+        p = fmaf(og_find_left(a, of, k), og_find_right(a, of, k), p);
     return p;
 }
 
@@ -21,43 +21,68 @@ struct og_block_sum {
     float all, group;
 };
 
-OG_FN void og_add_block(const og_args &a, og_index from, float p, og_block_sum &sum)
+OG_FN void og_add_block(const og_terms &of, og_index from, float p, og_block_sum &sum)
 {
     const og_index end = from + 256;
     sum.group = sum.group + p;
-    if (end % 4096 == 0 || end >= a.k) {
+    if (end % 4096 == 0 || end >= of.k) {
         sum.all = sum.all + sum.group;
         sum.group = -0.0f;
     }
 }
 
-OG_FN float og_find_sum(const og_args &a, og_index base, og_index m, og_index n)
+OG_FN float og_find_sum(const og_args &a, const og_terms &of)
 {
     og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index from = 0; from < a.k; from += 256)
-        og_add_block(a, from, og_find_block(a, base, m, n, from), sum);
-    return sum.all;
+    for (og_index from = 0; from < of.k; from += 256)
+        og_add_block(of, from, og_find_block(a, of, from), sum);
+    return of.k ? sum.all : 0.0f;
 }
 
-/* The same, by all threads of a warp, which take a block each: a thread alone waits for memory at
- * each of its terms. */
-OG_FN float og_find_sum_by_warp(const og_args &a, og_index base, og_index m, og_index n)
+/* The sum of a block, by all threads of a warp: each reads some of its terms, for a thread alone would
+ * wait for memory at each, and all add them up one after the other. */
+OG_FN float og_find_block_by_warp(const og_args &a, const og_terms &of, og_index from)
 {
     const int lane = threadIdx.x % 32;
-    og_block_sum sum = {-0.0f, -0.0f};
-    for (og_index first = 0; first < a.k; first += 32 * 256) {
-        const float p = og_find_block(a, base, m, n, first + lane * 256);
-        for (int b = 0; b < 32 && first + b * 256 < a.k; b++)
-            og_add_block(a, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
+    float left[8], right[8], p = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const og_index k = from + 32 * i + lane;
+        left[i] = k < of.k ? og_find_left(a, of, k) : 0.0f;
+        right[i] = k < of.k ? og_find_right(a, of, k) : 0.0f;
     }
-    return sum.all;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+#pragma unroll 8
+        for (int j = 0; j < 32; j++) {
+            const float x = __shfl_sync(0xffffffffu, left[i], j);
+            const float y = __shfl_sync(0xffffffffu, right[i], j);
+            if (from + 32 * i + j < of.k)
+                p = fmaf(x, y, p);
+        }
+    return p;
 }
 
-/* Rows of a thread that are marked, of one of its places: all that are there, or by a.marks. */
-OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int second,
-                             const og_window_tile &at)
+/* The same sum, by all threads of a warp: of many blocks they take one each. */
+OG_FN float og_find_sum_by_warp(const og_args &a, const og_terms &of)
 {
-    const uint32_t there = og_rows_there(a.m - at.m - 2 * (thread % 4));
+    const int lane = threadIdx.x % 32;
+    const bool are_few = of.k <= 16 * 256;
+    og_block_sum sum = {-0.0f, -0.0f};
+    for (og_index from = 0; are_few && from < of.k; from += 256)
+        og_add_block(of, from, og_find_block_by_warp(a, of, from), sum);
+    for (og_index first = 0; !are_few && first < of.k; first += 32 * 256) {
+        const float p = og_find_block(a, of, first + lane * 256);
+        for (int b = 0; b < 32 && first + b * 256 < of.k; b++)
+            og_add_block(of, first + b * 256, __shfl_sync(0xffffffffu, p, b), sum);
+    }
+    return of.k ? sum.all : 0.0f;
+}
+
+/* Of a thread's rows that are there, those that are marked, of one of its places: all, or by a.marks. */
+OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int second,
+                             uint32_t there)
+{
     if (og_redoes_all(a))
         return there;
     const uint32_t *marks =
@@ -67,12 +92,29 @@ OG_FN uint32_t og_find_marks(const og_args &a, og_index tile, int thread, int se
            (OG_LOST_WORDS == 2 ? ~0u : 0xffffu) & there;
 }
 
+/* One element of a vector, for finish.cuh. */
+struct og_left_part : og_row_part<1> {
+    int element;
+
+    OG_FN og_span span(const og_left_part &f, const og_args &, int, int)
+    {
+        return {f.element, f.element + 1};
+    }
+};
+
 /* Pass 0 on a sum that tensor cores have left. */
-OG_FN void og_finish_left(const og_args &a, og_index base, og_index m, og_index n, float sum)
+OG_FN void og_finish_left(const og_args &a, const og_terms &of, float sum)
 {
-    og_vector_sums sums[1][1];
-    sums[0][0].e[0] = sum;
-    og_finish_row<1>(a, base, m, n, sums);
+    og_left_part f;
+    f.there = true;
+    f.index = of.base * a.m + of.filter;
+    f.element = (int)(of.n % OG_V);
+    f.n = of.n - f.element;
+    og_load_kept<32, false>(a, f.n, f.kept);
+#pragma unroll
+    for (int j = 0; j < OG_V; j++)
+        f.sums[0][0].e[j] = sum;
+    og_finish_fragment(a, f);
 }
 
 /* Row (bit) i of a thread's, from the first of a tile's. */
@@ -90,10 +132,11 @@ OG_FN void og_redo_marks(const og_args &a, const og_window_tile &tile, og_index 
         const int from = __popc((have & -have) - 1);
         const uint32_t its = __shfl_sync(0xffffffffu, marks, from);
         const og_index column = __shfl_sync(0xffffffffu, n, from);
-        const og_index m = tile.m + og_find_marked_row(its, from);
-        const float sum = og_find_sum_by_warp(a, tile.base, m, column);
+        const og_index row = tile.m + og_find_marked_row(its, from);
+        const og_terms of = og_find_terms(a, tile, row, column);
+        const float sum = og_find_sum_by_warp(a, of);
         if (lane == from) {
-            og_finish_left(a, tile.base, m, column, sum);
+            og_finish_left(a, of, sum);
             marks &= marks - 1;
         }
     }
@@ -115,17 +158,17 @@ OG_KERNEL(og_redo_windows, 256)
         const og_window_tile tile = og_find_window_tile(a, item);
         const og_window_place at = og_find_place(og_first_place(thread));
         for (int second = 0; second < 2; second++) {
-            const og_index n = og_find_place_column(a, tile, at) + 8 * second;
-            uint32_t marks = og_is_there(a, tile, at, 8 * second)
-                                 ? og_find_marks(a, item, thread, second, tile)
-                                 : 0;
+            const og_index n = og_find_place_column(a, tile, at) + 8 * OG_STRIDE_W * second;
+            uint32_t marks = og_find_marks(a, item, thread, second,
+                                           og_find_rows_there(a, tile, at, 8 * second, thread));
             if (!og_redoes_all(a)) {
                 og_redo_marks(a, tile, n, marks);
                 continue;
             }
             for (; marks; marks &= marks - 1) { /* all of them: a thread each */
-                const og_index m = tile.m + og_find_marked_row(marks, lane);
-                og_finish_left(a, tile.base, m, n, og_find_sum(a, tile.base, m, n));
+                const og_terms of =
+                    og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
+                og_finish_left(a, of, og_find_sum(a, of));
             }
         }
     }

@@ -46,6 +46,7 @@
  */
 #include "cuda/kernels/seen.cuh"
 #include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/hopper_phases.cuh"
 #include "cuda/kernels/hopper_chain.cuh"
 
 enum {
@@ -62,8 +63,9 @@ enum {
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_TABLE_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_TABLE_WORDS = OG_STEPS * OG_STEP_TAPS, /* of a phase */
     OG_SCALES_AT =
-        OG_TABLE_AT + 4 * OG_STEPS * OG_STEP_TAPS, /* of a tile's filters, for each group */
+        OG_TABLE_AT + 4 * OG_TILE_PHASES * OG_TABLE_WORDS, /* of a tile's rows, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED =
@@ -85,20 +87,6 @@ OG_FN bool og_redoes_all(const og_args &a)
 
 /* ---- factors ------------------------------------------------------------------------------- */
 
-/* Element k of row (column) i of product `base`; what a window does not see is 0. */
-template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
-{
-    if constexpr (F::is_seen) {
-        og_seen_place row, by;
-        if (!F::find_row(a, base, i, row))
-            return 0.0f;
-        F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
-    } else {
-        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
-    }
-}
-
 /* The channel that is number i of a step's. */
 OG_FN int og_channel_at(int i)
 {
@@ -112,13 +100,16 @@ OG_KERNEL(og_lay_filters, 256)
     if (number >= a.split_rows * a.k_padded)
         return;
     const og_index row = number / a.k_padded, k = number - row * a.k_padded;
-    const int chunk = (int)(k / (16 * OG_STEPS)), step = (int)(k / 16 % OG_STEPS);
-    const int i = (int)(k % 16), tap = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
+    const og_filter_row of = og_find_filter_row(a, row);
+    const int steps = OG_TILE_PHASES > 1 ? og_steps_of(a, of.phase) : (int)OG_STEPS;
+    const int chunk = (int)(k / (16 * steps)), step = (int)(k / 16 % steps);
+    const int i = (int)(k % 16), slot = step / OG_TAP_STEPS * OG_STEP_TAPS + i / OG_STEP_CHANNELS;
+    const int tap = og_find_tap(a, of, slot);
     const og_index channel = chunk * OG_PATCH_CHANNELS + step % OG_TAP_STEPS * OG_STEP_CHANNELS +
                              og_channel_at(i % OG_STEP_CHANNELS);
     float x = 0.0f;
-    if (tap < a.taps && channel < a.channels)
-        x = og_find_term<og_left0>(a, row / a.m, row % a.m, channel * a.taps + tap);
+    if (tap >= 0 && channel < a.channels)
+        x = og_find_term<og_left0>(a, of.group, of.filter, channel * a.taps + tap);
     ((float *)a.x_copy)[number] = x;
 }
 
@@ -150,26 +141,6 @@ OG_KERNEL(og_lay_image, 256)
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
-/* Its first filter and place, of product `base`. */
-struct og_window_tile {
-    og_index base, m;
-    int d, h, w;
-};
-
-OG_FN og_window_tile og_find_window_tile(const og_args &a, og_index i)
-{
-    og_window_tile tile;
-    og_index rest = i / a.m_tiles;
-    tile.m = (i - rest * a.m_tiles) * OG_BM;
-    i = rest / a.tiles_w;
-    tile.w = (int)(rest - i * a.tiles_w) * OG_TILE_W;
-    rest = i / a.tiles_h;
-    tile.h = (int)(i - rest * a.tiles_h) * OG_TILE_H;
-    tile.base = rest / a.tiles_d;
-    tile.d = (int)(rest - tile.base * a.tiles_d) * OG_TILE_D;
-    return tile;
-}
-
 /* Place i of a tile. */
 struct og_window_place {
     int d, h, w;
@@ -186,19 +157,31 @@ OG_FN int og_first_place(int thread)
     return thread % OG_TILE_THREADS / 32 * 16 + thread % 32 / 4;
 }
 
-/* The number of a place among the columns of pass 0, which may be beyond its line. */
+/* The number of a place among the columns of pass 0, which may be beyond its line; of rows that are
+ * phases, of the first. */
 OG_FN og_index og_find_place_column(const og_args &a, const og_window_tile &tile,
                                     const og_window_place &at)
 {
-    const og_index line = (og_index)(tile.d + at.d) * a.height + tile.h + at.h;
-    return line * a.line_pitch + tile.w + at.w;
+    const og_index d = og_result_of<OG_PHASES_D>(tile.d + at.d, og_phase_d(tile.phase));
+    const og_index h = og_result_of<OG_PHASES_H>(tile.h + at.h, og_phase_h(tile.phase));
+    const og_index w = og_result_of<OG_STRIDE_W>(tile.w + at.w, og_phase_w(tile.phase));
+    return (d * a.height + h) * a.line_pitch + w;
 }
 
-/* Is a place of the tile, so far from it along W, one of the result's? */
-OG_FN bool og_is_there(const og_args &a, const og_window_tile &tile, const og_window_place &at,
-                       int further)
+/* Which rows (bit i) of a thread's are there, of the place so far from `at` along W? */
+OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
+                                  const og_window_place &at, int further, int thread)
 {
-    return tile.d + at.d < a.depth && tile.h + at.h < a.height && tile.w + at.w + further < a.width;
+    const int first = 2 * (thread % 4);
+    const bool is_line =
+        og_result_of<OG_PHASES_D>(tile.d + at.d, og_phase_d(tile.phase)) < a.depth &&
+        og_result_of<OG_PHASES_H>(tile.h + at.h, og_phase_h(tile.phase)) < a.height;
+    const og_index w = og_result_of<OG_STRIDE_W>(tile.w + at.w + further, og_phase_w(tile.phase)) +
+                       first % OG_ROW_PHASES;
+    const int pads = OG_ROW_PHASES > OG_STRIDE_W ? OG_STRIDE_W - first % OG_ROW_PHASES : 2;
+    const uint32_t even = w < a.width && pads > 0 ? 0x55555555u : 0u;
+    const uint32_t odd = w + (OG_ROW_PHASES > 1) < a.width && pads > 1 ? 0xaaaaaaaau : 0u;
+    return is_line ? og_rows_there(og_count_rows(a) - tile.m - first) & (even | odd) : 0u;
 }
 
 #include "cuda/kernels/hopper_window_redo.cuh"
@@ -277,16 +260,15 @@ OG_FN int og_find_tap_word(int step, int part)
  * channel. */
 OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
 {
-    for (int i = threadIdx.x; i < OG_STEPS * OG_STEP_TAPS; i += OG_WINDOW_THREADS) {
-        const int step = i / OG_STEP_TAPS, part = i % OG_STEP_TAPS;
-        const int given = step / OG_TAP_STEPS * OG_STEP_TAPS + part;
-        const int tap = given < (int)a.taps ? given : 0;
-        const int w = tap % (int)a.taps_w, h = tap / (int)a.taps_w % (int)a.taps_h;
-        const int d = tap / (int)(a.taps_w * a.taps_h);
-        const int line =
-            (int)(a.tap_d + d * a.reach_d) * OG_PATCH_H + (int)(a.tap_h + h * a.reach_h);
-        table[og_find_tap_word(step, part)] =
-            (uint32_t)(4 * (line * OG_PATCH_W + (int)(a.tap_w + w * a.reach_w)) +
+    for (int i = threadIdx.x; i < OG_TILE_PHASES * OG_TABLE_WORDS; i += OG_WINDOW_THREADS) {
+        const int phase = i / OG_TABLE_WORDS, number = i % OG_TABLE_WORDS;
+        const int step = number / OG_STEP_TAPS, part = number % OG_STEP_TAPS;
+        const og_tap_slot slot = og_find_slot(a, phase, step / OG_TAP_STEPS * OG_STEP_TAPS + part);
+        const int d = (int)(og_back_d(a, og_phase_d(phase)) + slot.d * a.reach_d);
+        const int h = (int)(og_back_h(a, og_phase_h(phase)) + slot.h * a.reach_h);
+        const int w = (int)(og_back_w(a, og_phase_w(phase)) + slot.w * a.reach_w);
+        table[phase * OG_TABLE_WORDS + og_find_tap_word(step, part)] =
+            (uint32_t)(4 * ((d * OG_PATCH_H + h) * OG_PATCH_W + w) +
                        step % OG_TAP_STEPS * OG_STEP_CHANNELS * OG_PATCH_PITCH);
     }
 }
@@ -306,9 +288,10 @@ OG_FN void og_produce_patches(const og_args &a, og_window_rings rings, int group
             og_barrier_wait(rings.patch_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.patch_full + 8 * turn.stage, OG_PATCH_BYTES);
             og_copy_patch(rings.patches + turn.stage * OG_PATCH_STAGE, &a.image_map,
-                          tile.w * OG_STEP_W + (int)a.from_w, tile.h * OG_STEP_H + (int)a.from_h,
-                          tile.d * OG_STEP_D + (int)a.from_d, first + c * OG_PATCH_CHANNELS, b,
-                          rings.patch_full + 8 * turn.stage);
+                          tile.w * OG_STEP_W + og_from_w(a, og_phase_w(tile.phase)),
+                          tile.h * OG_STEP_H + og_from_h(a, og_phase_h(tile.phase)),
+                          tile.d * OG_STEP_D + og_from_d(a, og_phase_d(tile.phase)),
+                          first + c * OG_PATCH_CHANNELS, b, rings.patch_full + 8 * turn.stage);
             og_advance<OG_PATCH_STAGES>(turn);
         }
     }
@@ -322,8 +305,8 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
     for (og_index i = blockIdx.x; i < (OG_ALTERNATES ? (og_index)blockIdx.x + 1 : a.items);
          i += gridDim.x) {
         const og_window_tile tile = og_find_window_tile(a, i);
-        const int plane = 2 * (int)(tile.base % a.groups);
-        for (int k = 0; k < (int)a.k_padded; k += 64) {
+        const int plane = 2 * og_find_plane(a, tile), end = 64 * og_count_blocks(a, tile.phase);
+        for (int k = 0; k < end; k += 64) {
             og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
             og_barrier_expect(rings.x_full + 8 * turn.stage, OG_X_BOX_BYTES);
             og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, k, (int)tile.m, plane,
@@ -340,6 +323,7 @@ struct og_window_consumer {
     uint32_t at;    /* where the thread reads in a patch, from its beginning */
     uint32_t table; /* its words */
     int block;      /* of the patch, the next to be read */
+    int blocks;     /* of a patch, if phases of tiles differ in that */
     og_ring_turn patch, x;
     og_findings found; /* in places of the tile that is read */
 };
@@ -354,11 +338,22 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
            og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
     c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
-    c.block = 0;
+    c.block = c.blocks = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
     c.found = {0, 0};
     return c;
+}
+
+/* What is read next is of tile i, if there is such a one. */
+OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og_index i)
+{
+    if (OG_TILE_PHASES == 1 || i >= a.items)
+        return;
+    const int phase = og_find_window_tile(a, i).phase;
+    c.blocks = og_chunk_blocks(a, phase);
+    c.table = c.rings.table + 4 * (phase * OG_TABLE_WORDS +
+                                   og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS));
 }
 
 /* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
@@ -394,7 +389,7 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
                 v[step][i].e[j] = og_load_shared_one(
                     at + taps[step][j / 2] + 4 * 8 * OG_STEP_W * i +
                     og_channel_at((j / 2 * 8 + j % 2) % OG_STEP_CHANNELS) * OG_PATCH_PITCH);
-    if (++c.block == OG_CHUNK_BLOCKS) {
+    if (++c.block == (OG_TILE_PHASES > 1 ? c.blocks : (int)OG_CHUNK_BLOCKS)) {
         og_finish_loads();
         og_release_stage(c.rings.patch_empty + 8 * stage);
         og_advance<OG_PATCH_STAGES>(c.patch);
@@ -445,15 +440,17 @@ OG_FN void og_clear_sums(og_held &sum)
 }
 
 /* All of a tile is read: what is found next is in another's. */
-OG_FN void og_end_findings(og_window_consumer &c, og_findings &found)
+OG_FN void og_end_findings(const og_args &a, og_window_consumer &c, int thread, og_index next,
+                           og_findings &found)
 {
     found = c.found;
     c.found = {0, 0};
+    og_enter_tile(a, c, thread, next);
 }
 
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
 {
-    const int thread = threadIdx.x - 128, blocks = (int)(a.k_padded / 64);
+    const int thread = threadIdx.x - 128;
     const og_index first = og_first_tile(thread / 128), step = og_tile_step();
     og_window_consumer c = og_start_window_consumer(rings, thread);
     og_held chain, sum;
@@ -465,10 +462,13 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     if (OG_ALTERNATES && thread >= 128)
         og_barrier_wait(rings.begun + 8 * (thread / 128 - 1), 0);
     og_clear_sums(chain);
+    og_enter_tile(a, c, thread, first);
     og_read_places(c, f);
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = first; i < a.items; i += step) {
         const bool is_last = i + step >= a.items;
+        const int blocks =
+            OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
         int b = 0;
         og_clear_sums(sum);
         for (; b + 1 < blocks; b += 2) {
@@ -476,12 +476,12 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
             og_end_places(c, sum, chain, f, true, g);
             og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
             if (b + 2 == blocks)
-                og_end_findings(c, found);
+                og_end_findings(a, c, og_thread() - 128, i + step, found);
             og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
         }
         if (b < blocks) {
             og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
-            og_end_findings(c, found);
+            og_end_findings(a, c, og_thread() - 128, i + step, found);
             og_end_places(c, sum, chain, f, !is_last, g);
             f = g;
         }

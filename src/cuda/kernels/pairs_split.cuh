@@ -15,7 +15,7 @@
  * PARAMETERS
  *   OG_SPLIT_KEEPS     threads keep so many fours, their part of a row, in registers: 4 or 16;
  *                      0: they read it twice
- *   OG_SPLIT_PLANES    1: the hi of a product's a.m rows come before their lo; else those of a row
+ *   OG_SPLIT_PLANES    p > 0: the hi of a product's p a.m rows come before their lo; 0: those of a row
  *   OG_SPLIT_SHUFFLES  1: in each 16 of k, 4t and 4t+1 are at 2t, 4t+2 and 4t+3 at 2t+8: what
  *                      a thread of a tensor-core product holds is then four neighbours of w.
  *                      2: the same, but from k = 8 on these two pairs have changed places
@@ -153,7 +153,7 @@ OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t m
     og_splitting s;
     s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
     s.weight = 0;
-    const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
+    const og_index rows = OG_SPLIT_PLANES ? OG_SPLIT_PLANES * a.m : 1;
     s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
     s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
     return s;
