@@ -423,7 +423,7 @@ static bool take_rows(og_window_shape *s)
 {
     og_image_dim *line = &s->dims[OG_WINDOW_DIMS - 1];
     int64_t low = INT64_MAX, high = INT64_MIN;
-    s->row_phases = line->phase_count > 4 ? 8 : line->phase_count > 2 ? 4 : 2;
+    s->row_phases = line->phase_count > 2 ? 4 : 2;
     s->empty_rows = (1u << s->row_phases) - 1;
     for (int32_t r = 0; r < line->phase_count; r++) {
         const og_window_phase *phase = &line->phase[r];

@@ -12,7 +12,7 @@ enum {
     OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
     OG_WINDOW_PLACES = 128, /* of a tile */
     OG_WINDOW_STEP = 16,    /* k that are multiplied at once: channels, or taps of few */
-    OG_MOST_PHASES = 8,     /* of a dim */
+    OG_MOST_PHASES = 4,     /* of a dim */
     OG_MOST_TILE_PHASES = 32
 };
 
@@ -48,7 +48,7 @@ typedef struct {
     bool copies;                                  /* TMA cannot fetch the image as it lies */
 
     bool gathers;         /* all phases of a transposed stride are here */
-    int32_t row_phases;   /* rows of a filter: phases along a line, padded to 2, 4 or 8, or 1 */
+    int32_t row_phases;   /* rows of a filter: phases along a line, padded to 2 or 4, or 1 */
     uint32_t empty_rows;  /* those (bit r) that are padding, or meet no tap: sums are 0 */
     int32_t tile_phases;  /* phases that are tiles of their own */
     bool has_empty_tiles; /* some of them meet no tap */

@@ -15,7 +15,7 @@
  *   OG_GATHERS      1: there is a stride
  *   OG_PHASES_D .. OG_PHASES_W   phases of tiles
  *   OG_STRIDE_W     results of a line from a place to the next
- *   OG_ROW_PHASES   phases that are rows, padded to 2, 4 or 8; or 1
+ *   OG_ROW_PHASES   phases that are rows, padded to 2 or 4; or 1
  *   OG_EMPTY_ROWS   bit r: row phase r is padding, or meets no tap: its sums are 0
  *   OG_EMPTY_TILES  1: so do phases of tiles
  * and functions of a phase of tiles: og_from_d() .. og_from_w(), where the patch of place 0 begins;
