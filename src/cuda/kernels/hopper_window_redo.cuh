@@ -43,23 +43,20 @@ OG_FN float og_find_sum(const og_args &a, const og_terms &of)
  * wait for memory at each, and all add them up one after the other. */
 OG_FN float og_find_block_by_warp(const og_args &a, const og_terms &of, og_index from)
 {
-    const int lane = threadIdx.x % 32;
-    float left[8], right[8], p = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const og_index k = from + 32 * i + lane;
-        left[i] = k < of.k ? og_find_left(a, of, k) : 0.0f;
-        right[i] = k < of.k ? og_find_right(a, of, k) : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-#pragma unroll 8
-        for (int j = 0; j < 32; j++) {
-            const float x = __shfl_sync(0xffffffffu, left[i], j);
-            const float y = __shfl_sync(0xffffffffu, right[i], j);
-            if (from + 32 * i + j < of.k)
-                p = fmaf(x, y, p);
+    const og_index end = from + 256 < of.k ? from + 256 : of.k;
+    float p = 0.0f;
+#pragma unroll 1
+    for (; from < end; from += 32) {
+        const og_index k = from + threadIdx.x % 32;
+        const float left = k < end ? og_find_left(a, of, k) : 0.0f;
+        const float right = k < end ? og_find_right(a, of, k) : 0.0f;
+#pragma unroll 4
+        for (int i = 0; i < 32; i++) {
+            const float x = __shfl_sync(0xffffffffu, left, i);
+            const float y = __shfl_sync(0xffffffffu, right, i);
+            p = from + i < end ? fmaf(x, y, p) : p;
         }
+    }
     return p;
 }
 
