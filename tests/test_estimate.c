@@ -90,8 +90,8 @@ static void test_products_that_were_not_measured(void **state)
 }
 
 /* A convolution of float32 as bench/results/2026-11-16-H200-convolution-rates.txt has it, of 8 channels
- * -convolutions-tensor.txt: places of
- * results, filters, channels; milliseconds. */
+ * -convolutions-tensor.txt, with phases 2026-11-17-H200-transposed.txt: places of results, filters,
+ * channels; milliseconds. */
 static const struct {
     ogive_windows_form form;
     int32_t dims, exact;
@@ -108,8 +108,11 @@ static const struct {
     {OGIVE_WINDOWS_PLAIN, 3, 0, {30, 62, 62}, 16, 1, 64, 32, 27, 1, 67e6, 2.00, 1.58},
     {OGIVE_WINDOWS_PLAIN, 3, 0, {13, 29, 29}, 1024, 1, 16, 3, 64, 1, 50e6, 3.81, 9.84},
     {OGIVE_WINDOWS_TRANSPOSED, 3, 0, {32, 128, 128}, 16, 1, 64, 16, 27, 1, 134e6, 4.08, 6.22},
-    {OGIVE_WINDOWS_PHASES, 3, 0, {63, 63, 63}, 16, 1, 64, 32, 125, 8, 16.8e6, 3.62, 40.1},
-    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 128, 128}, 128, 1, 128, 64, 16, 4, 33.5e6, 3.10, 1.51},
+    {OGIVE_WINDOWS_PHASES, 3, 0, {63, 63, 63}, 16, 1, 64, 32, 125, 8, 16.8e6, 2.17, 40.1},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 16, 1, 64, 64, 16, 4, 16.8e6, 0.482, 0.396},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 128, 1, 64, 64, 9, 4, 134e6, 1.72, 2.63},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 128, 128}, 16, 1, 128, 256, 9, 4, 16.8e6, 0.326, 0.275},
+    {OGIVE_WINDOWS_PHASES, 3, 0, {47, 95, 95}, 16, 1, 128, 64, 27, 8, 56.6e6, 5.53, 4.70},
     {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 32, 4, 4, 9, 1, 6.4e6, 0.308, 0.0824},
     {OGIVE_WINDOWS_DEPTHWISE, 2, 0, {1, 56, 56}, 64, 96, 1, 1, 49, 1, 19.3e6, 0.202, 0.636},
 };
