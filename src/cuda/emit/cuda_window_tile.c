@@ -466,10 +466,12 @@ static bool take_rows(og_window_shape *s)
         high = og_max(high, phase->start);
         low = og_min(low, phase->start + line->phase_reach * (phase->taps - 1));
     }
+    if (line->phase_count < 2 || low > high) /* no phases, or none that meets a tap */
+        return false;
     line->start = high;
     line->taps = high - low + 1;
     line->reach = -1;
-    return line->phase_count > 1 && low <= high && line->taps <= MOST_TAPS;
+    return line->taps <= MOST_TAPS;
 }
 
 /* Tiles and taps, by how phases along a line are taken. */
