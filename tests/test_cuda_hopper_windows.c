@@ -462,6 +462,66 @@ static void test_transposed_strangers(void **unused)
         free(all[i]);
 }
 
+/* ---- what is planned --------------------------------------------------------------------- */
+
+static const struct {
+    const char *text;
+    og_dtype dtype;
+    case_shape shapes[2]; /* of x and w */
+    int64_t strides[5];   /* of x; 0: it is contiguous */
+    const char *explained, *source;
+} planned[] = {
+    /* phases: none along lines; more than a kernel takes, of which some meet none of the taps */
+    {"conv_transpose2d(x, w, stride=2)",
+     OG_FLOAT32,
+     {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
+     {0},
+     ", 4 phases at once, those of a line beside each other: ",
+     "og_multiply_windows"},
+    {"conv_transpose2d(x, w, stride=(2, 1))",
+     OG_FLOAT32,
+     {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
+     {0},
+     ", 2 phases at once, tiles of each: ",
+     "og_multiply_windows"},
+    {"conv_transpose1d(x, w, stride=10, dilation=4)",
+     OG_FLOAT32,
+     {SHAPE(2, 64, 200), SHAPE(64, 64, 3)},
+     {0},
+     "kernel 9: product",
+     "typedef"},
+};
+
+static void test_plans(void **unused)
+{
+    static char text[1 << 20];
+    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(planned); i++) {
+        test_tensor at[2];
+        DLTensor *tensors[2];
+        ogive_plan *plan;
+        ogive_error error;
+        for (int t = 0; t < 2; t++) {
+            const case_shape *shape = &planned[i].shapes[t];
+            const int64_t *strides = t == 0 && planned[i].strides[0] ? planned[i].strides : NULL;
+            tensors[t] = test_tensor_init(&at[t], NULL, dlpack_of(planned[i].dtype), shape->rank,
+                                          shape->shape, strides);
+            tensors[t]->device = cuda_device;
+        }
+        TEST_OK(ogive_plan_create(find_formula(planned[i].text), (const DLTensor *const *)tensors,
+                                  2, NULL, 0, &options, &plan, &error),
+                error);
+        ogive_plan_explain(plan, text, sizeof text);
+        if (!strstr(text, planned[i].explained))
+            fail_msg("%s: expected '%s' in\n%s", planned[i].text, planned[i].explained, text);
+        ogive_plan_source(plan, 0, text, sizeof text);
+        if (!strstr(text, planned[i].source))
+            fail_msg("%s, case %zu: no '%s'", planned[i].text, i, planned[i].source);
+        ogive_plan_release(plan);
+    }
+}
+
 /* ---- what is compiled -------------------------------------------------------------------- */
 
 static void test_compile(void **unused)
@@ -503,6 +563,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_hard),
         cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_transposed_strangers),
+        cmocka_unit_test(test_plans),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())

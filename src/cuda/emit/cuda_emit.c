@@ -281,7 +281,7 @@ og_cuda_launch *og_cuda_overlap_last(og_cuda_emitter *e)
 
 ogive_status og_cuda_name_body(og_cuda_emitter *e, const char *format, ...)
 {
-    enum { NAME_BYTES = 96 };
+    enum { NAME_BYTES = 160 };
     char *name = og_arena_alloc(e->arena, NAME_BYTES, 1);
     if (!name)
         return og_fail_memory(e->error, NAME_BYTES);

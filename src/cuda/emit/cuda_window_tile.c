@@ -85,7 +85,8 @@ static bool pair_taps(const og_kernel *kernel, int32_t tap_of[OG_MAX_RANK])
     return true;
 }
 
-/* The phases of a dim whose window has a divisor. */
+/* The phases of a dim whose window has a divisor; of more than OG_MOST_PHASES only their number, since
+ * the first tap of one would be sought among as many. */
 static void see_phases(const og_window *window, int64_t taps, og_image_dim *to)
 {
     const int64_t divisor = window->divisor, dilation = window->tap < 0 ? 0 : -window->reach;
@@ -98,7 +99,7 @@ static void see_phases(const og_window *window, int64_t taps, og_image_dim *to)
     to->tap_count = taps;
     to->phase_reach = -dilation / common;
     to->reach = to->phase_reach;
-    for (int32_t r = 0; r < to->phase_count && r < OG_MOST_PHASES; r++) {
+    for (int32_t r = 0; divisor <= OG_MOST_PHASES && r < to->phase_count; r++) {
         og_window_phase *phase = &to->phase[r];
         const int64_t from = window->start + r, tried = og_min(taps, to->tap_step);
         while (phase->first_tap < tried && (from - phase->first_tap * dilation) % divisor)
@@ -506,11 +507,17 @@ static bool are_words(const og_kernel *kernel)
     return are;
 }
 
+/* Are there phases that see_phases() has not looked at? */
+static bool has_many_phases(const og_window_shape *s)
+{
+    bool has = false;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        has |= s->dims[i].phase_count > OG_MOST_PHASES;
+    return has;
+}
+
 static const char *gather_phases(const og_kernel *kernel, og_window_shape *s)
 {
-    for (int i = 0; i < OG_WINDOW_DIMS; i++)
-        if (s->dims[i].phase_count > OG_MOST_PHASES)
-            return "more phases than one kernel takes";
     og_window_shape rows = *s, tiles = *s;
     const double by_rows = take_rows(&rows) ? try_phases(&rows) : 0, by_tiles = try_phases(&tiles);
     if (by_rows == 0 && by_tiles == 0)
@@ -574,7 +581,7 @@ static int64_t most_terms(const og_window_shape *s)
     int64_t terms = s->channels;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         int64_t taps = s->dims[i].phase_count > 1 ? 0 : s->dims[i].taps;
-        for (int32_t r = 0; r < og_min(s->dims[i].phase_count, OG_MOST_PHASES); r++)
+        for (int32_t r = 0; r < s->dims[i].phase_count; r++)
             taps = og_max(taps, s->dims[i].phase[r].taps);
         terms = og_times(terms, taps);
     }
@@ -600,6 +607,8 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
     to->step_taps = to->channels > 8 ? 1 : to->channels > 4 ? 2 : 4;
     if (to->channels < LEAST_CHANNELS || (to->groups > 1 && to->channels % step_channels(to)))
         return "few channels";
+    if (has_many_phases(to))
+        return "more phases than one kernel takes";
     if (most_terms(to) < LEAST_K || most_terms(to) > MOST_K)
         return "too few or too many terms";
     refused = to->gathers ? gather_phases(kernel, to) : take_plain(to);
