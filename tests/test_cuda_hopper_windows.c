@@ -464,6 +464,9 @@ static void test_transposed_strangers(void **unused)
 
 /* ---- what is planned --------------------------------------------------------------------- */
 
+/* Elements between two that are beyond 31 bits. */
+#define FAR ((int64_t)1 << 32)
+
 static const struct {
     const char *text;
     og_dtype dtype;
@@ -490,6 +493,25 @@ static const struct {
      {0},
      "kernel 9: product",
      "typedef"},
+    /* images that are copied: their steps, and the elements of a line, are indices */
+    {"conv2d(x, w, padding=1)",
+     OG_FLOAT16,
+     {SHAPE(2, 16, 9, 18), SHAPE(32, 16, 3, 3)},
+     {FAR, 162, 18, 1},
+     "convolution on tensor cores",
+     "typedef int64_t og_index;"},
+    {"conv1d(x, w, stride=1024)",
+     OG_FLOAT16,
+     {SHAPE(1, 3, 2 * FAR), SHAPE(16, 3, 16)},
+     {0},
+     "convolution on tensor cores",
+     "typedef int64_t og_index;"},
+    {"conv2d(x, w, padding=1)", /* a line of one element */
+     OG_FLOAT32,
+     {SHAPE(2, 16, 9, 18), SHAPE(32, 16, 3, 3)},
+     {FAR, 162, 18, 0},
+     "convolution, float32",
+     "typedef int64_t og_index;"},
 };
 
 static void test_plans(void **unused)

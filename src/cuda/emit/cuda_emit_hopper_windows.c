@@ -355,12 +355,14 @@ static bool needs_wide(const og_kernel *kernel, const og_window_shape *s)
 {
     const int64_t most = INT32_MAX - (1 << 16);
     const og_matrices padded = og_cuda_matrices_of(kernel);
-    int64_t image = og_times(s->batch - 1, llabs(s->batch_stride)) +
-                    og_times(s->groups * s->channels - 1, llabs(s->channel_stride));
+    int64_t image =
+        og_min(og_times(s->batch - 1, llabs(s->batch_stride)), most + 1) +
+        og_min(og_times(s->groups * s->channels - 1, llabs(s->channel_stride)), most + 1);
     bool is = false;
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const og_image_dim *dim = &s->dims[i];
-        image = og_min(image, most) + og_times(dim->extent, llabs(dim->stride));
+        image =
+            og_min(image, most + 1) + og_min(og_times(dim->extent, llabs(dim->stride)), most + 1);
         is |= dim->extent > most / (1 + llabs(dim->stride));
     }
     for (int32_t i = 0; i < kernel->access_count; i++)

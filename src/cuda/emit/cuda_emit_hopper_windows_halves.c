@@ -309,6 +309,18 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_halves *s)
     return OGIVE_OK;
 }
 
+/* Are there steps through the image, or elements of a line whose taps are folded, beyond 31 bits? What
+ * copies it multiplies these in 64, but has them as indices. */
+static bool has_far_steps(const og_window_halves *s)
+{
+    const int64_t most = INT32_MAX / 4;
+    bool has = llabs(s->of.batch_stride) > most || llabs(s->of.channel_stride) > most ||
+               s->line.extent > most || llabs(s->line.start) > most;
+    for (int i = 0; i < OG_WINDOW_DIMS; i++)
+        has |= llabs(s->of.dims[i].stride) > most;
+    return has;
+}
+
 /* Are there elements, or numbers of tiles, beyond 31 bits? What TMA fetches is not counted. */
 static bool needs_wide(const og_kernel *kernel, const og_window_halves *s)
 {
@@ -321,7 +333,7 @@ static bool needs_wide(const og_kernel *kernel, const og_window_halves *s)
                  og_times(product->k_dims.extent[d], llabs(product->k_dims.stride[0][d]));
     for (int32_t i = 0; i < kernel->access_count; i++)
         is |= og_cuda_reach_of(&kernel->space, &kernel->accesses[i]) > most;
-    return is || filter > most || (!s->copies && image_reach(s) > most);
+    return is || filter > most || (s->copies ? has_far_steps(s) : image_reach(s) > most);
 }
 
 ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e)
