@@ -71,6 +71,10 @@ static const struct {
      {SHAPE(3, 64, 7, 9), SHAPE(40, 64, 1, 1), SHAPE(40), SHAPE(3, 40, 7, 9)},
      {CHANNELS_LAST, CONTIGUOUS},
      CHANNELS_LAST},
+    {"conv2d(x, w)", /* few columns */
+     {SHAPE(2, 64, 9, 12), SHAPE(7, 64, 1, 1)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
     /* places side by side, or neither: copied first */
     {"conv2d(x, w, padding=1)",
      {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
@@ -338,14 +342,15 @@ static void test_strangers(void **unused)
     }
 }
 
-/* ---- what is compiled -------------------------------------------------------------------- */
+/* ---- what is planned --------------------------------------------------------------------- */
 
-/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side. */
-static void compile_last(const char *text, const int64_t x[4], int64_t filters)
+/* A convolution that keeps the image's size, of so many taps along lines and columns. */
+static ogive_plan *plan_images(const char *text, const char *arch, const int64_t x[4],
+                               int64_t filters, int64_t taps, bool is_last)
 {
-    const ogive_options options = {.size = sizeof options, .cuda_arch = "90a"};
+    const ogive_options options = {.size = sizeof options, .cuda_arch = arch};
     const int64_t shapes[][4] = {
-        {x[0], x[1], x[2], x[3]}, {filters, x[1], 3, 3}, {x[0], filters, x[2], x[3]}};
+        {x[0], x[1], x[2], x[3]}, {filters, x[1], taps, taps}, {x[0], filters, x[2], x[3]}};
     int64_t strides[3][4];
     test_tensor at[3];
     DLTensor *tensors[3];
@@ -354,13 +359,47 @@ static void compile_last(const char *text, const int64_t x[4], int64_t filters)
     for (int t = 0; t < 3; t++) {
         const int64_t c = shapes[t][1], h = shapes[t][2], w = shapes[t][3];
         memcpy(strides[t], (int64_t[]){c * h * w, 1, w * c, c}, sizeof strides[t]);
-        tensors[t] =
-            test_tensor_init(&at[t], NULL, dlpack_of(OG_BFLOAT16), 4, shapes[t], strides[t]);
+        tensors[t] = test_tensor_init(&at[t], NULL, dlpack_of(OG_BFLOAT16), 4, shapes[t],
+                                      is_last ? strides[t] : NULL);
         tensors[t]->device = cuda_device;
     }
     TEST_OK(ogive_plan_create(find_formula(text), (const DLTensor *const *)tensors, 2,
                               (const DLTensor *const *)tensors + 2, 1, &options, &plan, &error),
             error);
+    return plan;
+}
+
+/* 1x1 convolutions run on tensor cores however their tensors lie, or do not. */
+static void test_points(void **unused)
+{
+    static const struct {
+        const char *arch;
+        int64_t x[4], filters;
+        const char *body;
+    } kinds[] = {
+        {"90a", {2, 256, 56, 56}, 8, "product on tensor cores"},
+        {"90a", {2, 256, 3, 3}, 64, "product, the CPU's order"},
+        {"80", {2, 256, 56, 56}, 64, "product on tensor cores (mma.sync)"},
+        {"80", {2, 256, 7, 7}, 512, "product, the CPU's order"},
+    };
+    static char text[1 << 16];
+    (void)unused;
+    for (size_t i = 0; i < 2 * TEST_COUNT(kinds); i++) {
+        ogive_plan *plan = plan_images("conv2d(x, w)", kinds[i / 2].arch, kinds[i / 2].x,
+                                       kinds[i / 2].filters, 1, i % 2);
+        ogive_plan_explain(plan, text, sizeof text);
+        if (!strstr(text, kinds[i / 2].body))
+            fail_msg("case %zu: expected '%s' in\n%s", i, kinds[i / 2].body, text);
+        ogive_plan_release(plan);
+    }
+}
+
+/* ---- what is compiled -------------------------------------------------------------------- */
+
+/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side. */
+static void compile_last(const char *text, const int64_t x[4], int64_t filters)
+{
+    ogive_plan *plan = plan_images(text, "90a", x, filters, 3, true);
     size_t length = ogive_plan_source(plan, 0, NULL, 0);
     char *source = malloc(length + 1);
     assert_non_null(source);
@@ -398,10 +437,9 @@ static void test_compile(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_float16),
-        cmocka_unit_test(test_exact_bfloat16),
-        cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_exact_float16), cmocka_unit_test(test_exact_bfloat16),
+        cmocka_unit_test(test_accuracy),      cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_points),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())

@@ -297,7 +297,8 @@ static bool stores_along_rows(const og_kernel *kernel)
     return does;
 }
 
-/* Rows and columns change places, and with them the factors: the images of a batch are more rows. */
+/* Rows and columns change places, and with them the factors: the images of a batch are more rows. The
+ * product's own n remains: what a device chooses by it must not depend on how a result lies. */
 static void turn_matrices(og_kernel *kernel)
 {
     int32_t order[OG_MAX_RANK], rank = kernel->space.rank;
@@ -309,7 +310,6 @@ static void turn_matrices(og_kernel *kernel)
     og_collapse_dims(kernel);
     find_matrices(kernel);
     kernel->products[0].exchanged = false;
-    kernel->products[0].n = kernel->matrices.n;
 }
 
 void og_see_matrices(og_kernel *kernel)
