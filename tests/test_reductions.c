@@ -611,6 +611,42 @@ static void test_variance_ends(void **state)
     free(x);
 }
 
+/* Whether the plan finds a variance of x in the pass of its mean, alone and beside a sum of y: what else
+ * a kernel reads must not change bits. */
+static void check_long(DLDataType x, DLDataType y, int64_t n, bool want)
+{
+    static const char *const texts[] = {"var(x, 1)", "var(x, 1), sum(y, 1)"};
+    float *none = NULL;
+    const DLTensor *inputs[] = {TEST_TENSOR(none, x, 3, n), TEST_TENSOR(none, y, 3, n)};
+    for (size_t i = 0; i < TEST_COUNT(texts); i++) {
+        ogive_formula *formula;
+        ogive_plan *plan;
+        ogive_error error;
+        bool has = false;
+        TEST_OK(ogive_formula_create(texts[i], OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_plan_create(formula, inputs, 1 + i, NULL, 0, NULL, &plan, &error), error);
+        assert_int_equal(plan->plan.kernel_count, 1);
+        const og_pass *pass = plan->plan.kernels[0].passes;
+        for (int32_t r = 0; r < pass->reduction_count; r++)
+            has |= pass->reductions[r].op == OG_OP_sqdev;
+        if (has != want)
+            fail_msg("'%s' of %d elements: %s", texts[i], (int)n, has ? "one pass" : "two passes");
+        ogive_plan_release(plan);
+        ogive_formula_release(formula);
+    }
+}
+
+static void test_long_rows(void **state)
+{
+    (void)state;
+    check_long(test_float32, test_float32, 65536, false);
+    check_long(test_float32, test_float32, 65537, true);
+    check_long(test_float32, test_float64, 40000, false);
+    check_long(test_float64, test_float32, 40000, true);
+    check_long(test_float16, test_float32, 100000, false);
+    check_long(test_float16, test_float32, 131073, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -618,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_rows),          cmocka_unit_test(test_columns),
         cmocka_unit_test(test_middle),        cmocka_unit_test(test_several_dims),
         cmocka_unit_test(test_variances),     cmocka_unit_test(test_variance_ends),
+        cmocka_unit_test(test_long_rows),
     };
     return TEST_RUN(tests);
 }
