@@ -130,7 +130,7 @@ static float sqdev_of_chunk(const float *x, int64_t n, float s)
             b += d * d;
         }
         float u = a / k, v = b - a * u, e = (x[l] - s / (float)n) + u;
-        lanes[l] = (v < 0 ? 0 : v) + (k * e) * e;
+        lanes[l] = (v < 0 ? 0 : isnan(v) ? b : v) + (k * e) * e;
     }
     return fold_chunk(add, lanes, n < OG_LANES ? n : OG_LANES);
 }
@@ -432,22 +432,31 @@ static void check_shape(test_random *random, const reduction_shape *s, values_ki
     free(got);
 }
 
-/* Whether what the library makes of x, rows of n, is within the bounds of the plan's interpreter, and
- * var's relative error below most. */
-static void check_variance(const float *x, int64_t rows, int64_t n, double most)
+/* y = var of x, rows of n. The plan is the caller's. */
+static ogive_plan *run_variance(const float *x, int64_t rows, int64_t n, float *y)
 {
     ogive_formula *formula;
     ogive_plan *plan;
     ogive_error error;
     const DLTensor *inputs[] = {TEST_TENSOR((void *)(uintptr_t)x, test_float32, rows, n)};
-    float *y = malloc((size_t)rows * sizeof *y);
     const void *data[] = {x};
     TEST_OK(ogive_formula_create("var(x, 1)", OGIVE_TEXT, &formula, &error), error);
     TEST_OK(ogive_plan_create(formula, inputs, 1, NULL, 0, NULL, &plan, &error), error);
     assert_int_equal(plan->plan.kernels[0].pass_count, 1);
     void *workspace = aligned_alloc(64, (ogive_plan_workspace(plan) + 127) / 64 * 64);
     TEST_OK(ogive_plan_run(plan, data, (void *const[]){y}, workspace, NULL, &error), error);
-    reference *oracle = reference_run(&plan->plan, data);
+    free(workspace);
+    ogive_formula_release(formula);
+    return plan;
+}
+
+/* Whether what the library makes of x, rows of n, is within the bounds of the plan's interpreter, and
+ * var's relative error below most. */
+static void check_variance(const float *x, int64_t rows, int64_t n, double most)
+{
+    float *y = malloc((size_t)rows * sizeof *y);
+    ogive_plan *plan = run_variance(x, rows, n, y);
+    reference *oracle = reference_run(&plan->plan, (const void *[]){x});
     for (int64_t r = 0; r < rows; r++) {
         long double sum = 0, squares = 0;
         for (int64_t i = 0; i < n; i++)
@@ -463,10 +472,8 @@ static void check_variance(const float *x, int64_t rows, int64_t n, double most)
             fail_msg("row %d of %d: %.9g, want %.9g, off by %.3g", (int)r, (int)n, y[r], want, off);
     }
     reference_free(oracle);
-    free(workspace);
     free(y);
     ogive_plan_release(plan);
-    ogive_formula_release(formula);
 }
 
 /* ---- the tests --------------------------------------------------------------------------- */
@@ -580,13 +587,74 @@ static void test_variances(void **state)
     free(x);
 }
 
+/* Long rows whose squares about a lane's first element are too large for float32, which were NaN, and
+ * rows of which some element is no number: one for each of `ends`, at several places. */
+static void test_variance_ends(void **state)
+{
+    (void)state;
+    enum { N = 4 * OG_CHUNK + 5, PLACES = 4, ENDS = 5 };
+    static const float ends[ENDS] = {0x1p60f, 0x1p62f, 1e30f, INFINITY, NAN};
+    static const int64_t places[PLACES] = {0, OG_LANES, OG_CHUNK + 3, N - 1};
+    float *x = calloc((size_t)(ENDS * PLACES) * N, sizeof *x), y[ENDS * PLACES];
+    for (int r = 0; r < ENDS * PLACES; r++)
+        x[r * N + places[r % PLACES]] = ends[r / PLACES];
+    ogive_plan_release(run_variance(x, ENDS * PLACES, N, y));
+    for (int r = 0; r < ENDS * PLACES; r++) {
+        const float end = ends[r / PLACES];
+        float want;
+        compute_var(OG_ROWS, x + r * N, N, &want);
+        if (isfinite(end) ? !(y[r] > 0 && y[r] == want) : !isnan(y[r]))
+            fail_msg("%g at %d: got %g, want %g", end, (int)places[r % PLACES], y[r], want);
+        if (end == 1e30f)
+            assert_true(isinf(y[r]));
+    }
+    free(x);
+}
+
+/* Whether the plan finds a variance of x in the pass of its mean, alone and beside a sum of y: what else
+ * a kernel reads must not change bits. */
+static void check_long(DLDataType x, DLDataType y, int64_t n, bool want)
+{
+    static const char *const texts[] = {"var(x, 1)", "var(x, 1), sum(y, 1)"};
+    float *none = NULL;
+    const DLTensor *inputs[] = {TEST_TENSOR(none, x, 3, n), TEST_TENSOR(none, y, 3, n)};
+    for (size_t i = 0; i < TEST_COUNT(texts); i++) {
+        ogive_formula *formula;
+        ogive_plan *plan;
+        ogive_error error;
+        bool has = false;
+        TEST_OK(ogive_formula_create(texts[i], OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_plan_create(formula, inputs, 1 + i, NULL, 0, NULL, &plan, &error), error);
+        assert_int_equal(plan->plan.kernel_count, 1);
+        const og_pass *pass = plan->plan.kernels[0].passes;
+        for (int32_t r = 0; r < pass->reduction_count; r++)
+            has |= pass->reductions[r].op == OG_OP_sqdev;
+        if (has != want)
+            fail_msg("'%s' of %d elements: %s", texts[i], (int)n, has ? "one pass" : "two passes");
+        ogive_plan_release(plan);
+        ogive_formula_release(formula);
+    }
+}
+
+static void test_long_rows(void **state)
+{
+    (void)state;
+    check_long(test_float32, test_float32, 65536, false);
+    check_long(test_float32, test_float32, 65537, true);
+    check_long(test_float32, test_float64, 40000, false);
+    check_long(test_float64, test_float32, 40000, true);
+    check_long(test_float16, test_float32, 100000, false);
+    check_long(test_float16, test_float32, 131073, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders_differ), cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_rows),          cmocka_unit_test(test_columns),
         cmocka_unit_test(test_middle),        cmocka_unit_test(test_several_dims),
-        cmocka_unit_test(test_variances),
+        cmocka_unit_test(test_variances),     cmocka_unit_test(test_variance_ends),
+        cmocka_unit_test(test_long_rows),
     };
     return TEST_RUN(tests);
 }

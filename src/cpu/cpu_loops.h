@@ -430,7 +430,8 @@ static void L(settle_some)(REAL *restrict p, REAL mean, int64_t lanes, int64_t k
     const REAL count = (REAL)k;
     LOOP(l, lanes) {
         REAL u = a[l] / count, v = b[l] - a[l] * u, e = (p[l] - mean) + u;
-        p[l] = (v < (REAL)0 ? (REAL)0 : v) + (count * e) * e;
+        REAL w = v < (REAL)0 ? (REAL)0 : v;
+        p[l] = (w == w ? w : b[l]) + (count * e) * e;
     }
 }
 

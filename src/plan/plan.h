@@ -50,10 +50,11 @@
  *               without products, beside the sum of the same value: plan_deviations.c says when.
  *               A lane of a chunk has k elements, p the first of them. d = x - p of each: a = the
  *               sum of d, b = that of d * d, one after the other from +0; u = a / k; v = b - a * u,
- *               or 0 if that is negative. With m_c = s_c / n_c, s_c the chunk's sum and n_c its
- *               elements, and e = (p - m_c) + u, the lane's result is v + (k * e) * e. Lanes meet
- *               as above: t_c. With m = s / n, s the row's sum, and e = m_c - m, the results
- *               t_c + (n_c * e) * e are a row again, summed in the order above.
+ *               or 0 if that is negative, or b if it is NaN: of numbers where b and a * u are too
+ *               large. With m_c = s_c / n_c, s_c the chunk's sum and n_c its elements, and
+ *               e = (p - m_c) + u, the lane's result is v + (k * e) * e. Lanes meet as above: t_c.
+ *               With m = s / n, s the row's sum, and e = m_c - m, the results t_c + (n_c * e) * e
+ *               are a row again, summed in the order above.
  */
 #ifndef OG_PLAN_H
 #define OG_PLAN_H

@@ -11,7 +11,8 @@
  *     pass 1   reduce: q = sum (x - m) * (x - m)
  *
  * sqdev has another order (plan.h), and other bits. Therefore it is taken wherever the pattern is
- * found, whether or not something else keeps the second pass, and by the row's bytes alone.
+ * found, whether or not something else keeps the second pass, and by the bytes of what x is computed
+ * of: what else a kernel reads changes no result.
  *
  * Files for PyTorch serve rows of every length, so theirs stay as they are.
  */
@@ -19,8 +20,8 @@
 
 #include <string.h>
 
-/* A row of more bytes, of the widest tensor that is read along it, is long: shared memory and
- * registers of a GPU's multiprocessor do not hold it (rows_shared.cuh: 65536 float32 on an H200). */
+/* A row of more bytes, of the widest tensor that x is computed of, is long: shared memory and registers
+ * of a GPU's multiprocessor do not hold it (rows_shared.cuh: 65536 float32 on an H200). */
 enum { NEAR_BYTES = 256 * 1024 };
 
 /* A sum of squared deviations, and the sum whose mean they deviate from. */
@@ -34,22 +35,49 @@ typedef struct {
     og_kernel *kernel;
     const og_instr **by_value;
     int32_t *same;
-    int64_t n; /* elements of a row */
+    bool *needed; /* of values, for is_long() and drop_unused() */
+    int64_t n;    /* elements of a row */
 } search;
 
-static bool is_long(const og_kernel *kernel, int64_t n)
+/* Does the access move along a row? */
+static bool moves(const og_kernel *kernel, const og_access *access)
+{
+    bool does = false;
+    for (int32_t d = kernel->space.rank - kernel->space.n_reduced; d < kernel->space.rank; d++)
+        does |= access->stride[d] != 0;
+    return does;
+}
+
+static void forget_needed(const search *s)
+{
+    memset(s->needed, 0, (size_t)s->kernel->value_count * sizeof *s->needed);
+}
+
+static void mark_arguments(const search *s, const og_instr *instr)
+{
+    for (int a = 0; a < OG_MAX_ARGS; a++)
+        if (instr->args[a] >= 0)
+            s->needed[instr->args[a]] = true;
+}
+
+/* Is a row of value, an element's of that pass, long? */
+static bool is_long(const search *s, const og_pass *pass, int32_t value)
 {
     size_t widest = 0;
-    const int32_t kept = kernel->space.rank - kernel->space.n_reduced;
-    for (int32_t a = 0; a < kernel->access_count; a++) {
-        const og_access *at = &kernel->accesses[a];
-        bool moves = false;
-        for (int32_t d = kept; d < kernel->space.rank; d++)
-            moves |= at->stride[d] != 0;
-        if (moves && !at->is_store && og_dtype_bytes(at->dtype) > widest)
-            widest = og_dtype_bytes(at->dtype);
+    forget_needed(s);
+    s->needed[value] = true;
+    for (int32_t i = pass->element_count - 1; i >= 0; i--) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->dst < 0 || !s->needed[instr->dst])
+            continue;
+        mark_arguments(s, instr);
+        if (instr->op != OG_OP_LOAD)
+            continue;
+        const og_access *access = &s->kernel->accesses[instr->index];
+        if (moves(s->kernel, access) && og_dtype_bytes(access->dtype) > widest)
+            widest = og_dtype_bytes(access->dtype);
     }
-    return widest > 0 && n > (int64_t)(NEAR_BYTES / widest);
+    return widest > 0 && s->n > (int64_t)(NEAR_BYTES / widest);
 }
 
 /* The instruction of a row that computes value, or NULL. */
@@ -62,7 +90,7 @@ static const og_instr *find_row_instr(const og_kernel *kernel, int32_t value)
     return NULL;
 }
 
-/* Is value the mean of x? Sets where its sum is. */
+/* Is value the mean of x, whose rows are long? Sets where its sum is. */
 static bool is_mean(const search *s, int32_t value, int32_t x, og_type type, deviation *out)
 {
     const og_kernel *kernel = s->kernel;
@@ -80,7 +108,7 @@ static bool is_mean(const search *s, int32_t value, int32_t x, og_type type, dev
                 continue;
             out->mean_pass = p;
             out->mean_of = r;
-            return s->by_value[sum->source] != NULL;
+            return s->by_value[sum->source] && is_long(s, &kernel->passes[p], sum->source);
         }
     return false;
 }
@@ -112,27 +140,21 @@ static bool find_deviation(const search *s, deviation *out)
 }
 
 /* Takes out of a pass what nothing needs any more: values of elements live for their pass. */
-static ogive_status drop_unused(search *s, og_pass *pass)
+static void drop_unused(const search *s, og_pass *pass)
 {
-    size_t count = (size_t)s->kernel->value_count;
-    bool *needed = OG_ARENA_NEW(&s->b->scratch, bool, count);
     int32_t at = pass->element_count;
-    if (!needed)
-        return og_fail_memory(s->b->error, count);
+    forget_needed(s);
     for (int32_t r = 0; r < pass->reduction_count; r++)
-        needed[pass->reductions[r].source] = true;
+        s->needed[pass->reductions[r].source] = true;
     for (int32_t i = pass->element_count - 1; i >= 0; i--) {
         og_instr instr = pass->elements[i];
-        if (instr.dst >= 0 && !needed[instr.dst])
+        if (instr.dst >= 0 && !s->needed[instr.dst])
             continue;
-        for (int a = 0; a < OG_MAX_ARGS; a++)
-            if (instr.args[a] >= 0)
-                needed[instr.args[a]] = true;
+        mark_arguments(s, &instr);
         pass->elements[--at] = instr;
     }
     pass->elements += at;
     pass->element_count -= at;
-    return OGIVE_OK;
 }
 
 /* A pass that reduces nothing and stores no element ends with the one before it. */
@@ -176,7 +198,7 @@ static ogive_status take(search *s, const deviation *at)
     from->reduction_count--;
     memmove(&from->reductions[at->reduction], &from->reductions[at->reduction + 1],
             (size_t)(from->reduction_count - at->reduction) * sizeof *reductions);
-    OG_TRY(drop_unused(s, from));
+    drop_unused(s, from);
     if (from->reduction_count || from->element_count)
         return OGIVE_OK;
     return join_pass(s, at->pass);
@@ -198,8 +220,11 @@ ogive_status og_find_deviations(og_planner *b, og_kernel *kernel)
     for (int32_t d = kernel->space.rank - kernel->space.n_reduced; d < kernel->space.rank; d++)
         s.n = og_times(s.n, kernel->space.extent[d]);
     if (b->rules.keeps_dims || kernel->order != OG_ROWS || kernel->product_count ||
-        kernel->pass_count < 2 || s.n <= OG_CHUNK || !is_long(kernel, s.n))
+        kernel->pass_count < 2 || s.n <= OG_CHUNK)
         return OGIVE_OK;
+    s.needed = OG_ARENA_NEW(&b->scratch, bool, (size_t)kernel->value_count);
+    if (!s.needed)
+        return og_fail_memory(b->error, (size_t)kernel->value_count);
     for (;;) { /* taking one moves instructions */
         OG_TRY(og_find_same(kernel, &b->scratch, &s.by_value, &s.same, b->error));
         if (!find_deviation(&s, &at))

@@ -81,6 +81,18 @@ def test_other_sizes(device):
             compare(call(x), block(x), torch.float32)
 
 
+def test_log_says_why_not(device, monkeypatch):
+    """Once: PyTorch's reasons are whole sentences."""
+    if device != "cpu":
+        pytest.skip("a GPU records this")
+    block, inputs = make(device, torch.float32)
+    said = []
+    monkeypatch.setattr(torch._inductor.cudagraph_utils, "log_cudagraph_skip_and_bump_counter", said.append)
+    with torch.no_grad():
+        torch.compile(block, backend=ot.backend, mode="reduce-overhead")(inputs[0])
+    assert len(said) == 1 and said[0].count("skipping cudagraphs") == 1 and "cpu device" in said[0], said
+
+
 def test_recorded(device):
     """What runs in the end is a graph: besides it the input is copied, and nothing launched."""
     if device != "cuda":

@@ -42,7 +42,7 @@ class _Graphs:
         fixed = range(count_tangents(module)) if fixed is None else fixed
         skip = cudagraphs.check_for_skip(module, 0)
         if skip:
-            log_cudagraph_skip_and_bump_counter(f"skipping cudagraphs due to {skip}")
+            log_cudagraph_skip_and_bump_counter(skip)
             return None
         known = {"stack_traces": cudagraphs.get_stack_traces(module),
                  "placeholders": get_placeholder_info(module.graph),

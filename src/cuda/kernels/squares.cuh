@@ -37,7 +37,7 @@ struct og_square : og_reduction<r, OG_SUM, T, from, to> {
     {
         const T count = (T)k, u = m.sum / count, v = m.square - m.sum * u;
         const T e = (m.first - og_sum_of(sums) / (T)n) + u;
-        return (v < (T)0 ? (T)0 : v) + (count * e) * e;
+        return (v < (T)0 ? (T)0 : v == v ? v : m.square) + (count * e) * e;
     }
 
     /* A chunk's result about the row's mean: its n_c elements have the sums `own`, the row's n
