@@ -5614,7 +5614,7 @@ OG_FN og_splitting og_start_splitting(const og_args &a, og_index row, uint32_t m
     og_splitting s;
     s.scale = holds && most ? og_float_bits(0x86000000u - exponent) : 1.0f;
     s.weight = 0;
-    const og_index rows = OG_SPLIT_PLANES ? a.m : 1;
+    const og_index rows = OG_SPLIT_PLANES ? OG_SPLIT_PLANES * a.m : 1;
     s.hi = (uint32_t *)a.x_pairs + ((int64_t)row + row / rows * rows) * (a.k_padded / 2);
     s.lo = s.hi + rows * (int64_t)(a.k_padded / 2);
     return s;
