@@ -68,7 +68,8 @@ typedef struct {
     int64_t shared_bytes;
 } og_window_shape;
 
-/* What the kernel's product convolves: dims, sizes and strides of *to, and its taps. NULL, or why it is none such. */
+/* What the kernel's product convolves: dims, sizes and strides of *to, and its taps. NULL, or why it is
+ * none such. */
 const char *og_cuda_see_image(const og_kernel *kernel, og_window_shape *to);
 
 /* Is there no tap that phase q of tiles meets? */

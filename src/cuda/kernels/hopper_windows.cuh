@@ -6,18 +6,18 @@
  *
  * Of OG_PATCH_CHANNELS channels at a time, all that the windows of a tile's places see is a
  * *patch*: one box that TMA brings into shared memory, zeros where the image ends. A tap is an
- * offset into the patch. Threads read 64 k of their places there, and split them in registers: hopper_chain.cuh.
- * Filters were laid out in the order that this takes k in (og_lay_filters), and split
+ * offset into the patch. Threads read 64 k of their places there, and split them in registers:
+ * hopper_chain.cuh. Filters were laid out in the order that this takes k in (og_lay_filters), and split
  * (pairs_split.cuh):
  *
  *     k    chunks of channels; taps; channels of the chunk, 16 of them are a step
  *
- * or, of few channels, as many taps as make 16. Steps of a chunk are padded to whole blocks of 64 k, with zeros for filters and what tap 0 sees
- * for places. Thread 4 g + t of a warp holds places g and g + 8 of the warp's 16, and filters 2 t
- * and 2 t + 1 of each 8. While the tensor cores work on one block, a thread splits the next one.
- * Then pass 0 has the tile (hopper_window_ends.cuh), the next one's first block split already: if
- * its products were under way meanwhile, their registers would be missing, and a thread that gives
- * the left factor in registers waits for most of them anyway.
+ * or, of few channels, as many taps as make 16. Steps of a chunk are padded to whole blocks of 64 k,
+ * with zeros for filters and what tap 0 sees for places. Thread 4 g + t of a warp holds places g and
+ * g + 8 of the warp's 16, and filters 2 t and 2 t + 1 of each 8. While the tensor cores work on one
+ * block, a thread splits the next one. Then pass 0 has the tile (hopper_window_ends.cuh), the next
+ * one's first block split already: if its products were under way meanwhile, their registers would be
+ * missing, and a thread that gives the left factor in registers waits for most of them anyway.
  *
  * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
  * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
