@@ -41,8 +41,8 @@ static void dump(FILE *out, const json_t *value, size_t flags)
     lost |= json_dumpf(value, out, flags) != 0;
 }
 
-/* Where a stream in memory cannot grow, fputs() says so; the blanks of a "%*s" are lost without a word
- * (glibc 2.36: ferror() is 0 then). */
+/* Where a stream in memory cannot grow, fputs() says so; the blanks of a "%*s" are lost without a
+ * word (glibc 2.36: ferror() is 0 then). */
 static void put(FILE *out, const char *text)
 {
     lost |= fputs(text, out) < 0;

@@ -447,8 +447,8 @@ OGIVE_API ogive_status ogive_plan_warm(const ogive_plan *plan, ogive_warm_info *
 /* ---- estimates ------------------------------------------------------------ */
 
 /* What a piece of work is: of elements; of rows (sums, maxima), softmax and the like, norms and
- * variances; a matrix product; poolings and convolutions. (A pooling with one window, which sees all of
- * the dims that are pooled, is one of rows to Ogive.) */
+ * variances; a matrix product; poolings and convolutions. (A pooling with one window, which sees all
+ * of the dims that are pooled, is one of rows to Ogive.) */
 typedef enum {
     OGIVE_WORK_ELEMENTS = 0,
     OGIVE_WORK_ROWS = 1,

@@ -3,9 +3,9 @@
  * planner.h - from a typed graph to kernels, for given layouts. plan_build.c
  * decides which nodes share a kernel, by what plan_visit.c finds that they need;
  * plan_emit.c writes its passes, plan_space.c orders and collapses its dims, plan_deviations.c
- * takes a pass away, plan_traffic.c finds where in place is legal. plan_mapping.c knows how
- * nodes read their arguments, plan_product.c products, plan_convolution.c those over windows,
- * plan_small.c what is computed once for them.
+ * takes a pass away, plan_traffic.c finds where in place is legal. plan_mapping.c knows how nodes
+ * read their arguments, plan_product.c products, plan_convolution.c those over windows,
+ * plan_small.c what is computed once for them. Before all of these plan_lower.c replaces nodes.
  */
 #ifndef OG_PLANNER_H
 #define OG_PLANNER_H
@@ -35,7 +35,7 @@ typedef enum {
 /* What is asked of a plan besides results. Zeroes: as few kernels as can be. */
 typedef struct {
     og_sharing sharing;
-    /* Of a transposed stride in float32, one kernel has all phases, and windows with divisors: for
+    /* Of a transposed stride in float32: one kernel has all phases, and windows with divisors; for
      * devices that take such. */
     bool gathers_phases;
     bool keeps_dims; /* neighbouring dims are never made one: for code that serves every size */
