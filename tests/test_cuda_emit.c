@@ -10,18 +10,12 @@
  */
 #define _GNU_SOURCE /* memmem */
 #include "plan_case.h"
+#include "cuda_limits.h"
 
 #include "cuda_nvrtc_library.h"
 #include "function_call.h"
 
 #include "cuda/emit/cuda_emit.h"
-
-static const og_cuda_limits limits = {.arch = 90,
-                                      .multiprocessors = 132,
-                                      .threads_per_multiprocessor = 2048,
-                                      .shared_per_block = 232448,
-                                      .shared_per_multiprocessor = 233472,
-                                      .l2_bytes = 50 << 20};
 
 /* ---- emitting ------------------------------------------------------------------------ */
 
@@ -52,7 +46,7 @@ static const char *find_entry(const og_cuda_work *work, int32_t launch, og_text 
 
 static og_cuda_work emit(const char *formula, const char *shapes, og_arena *arena)
 {
-    return emit_for(&limits, formula, shapes, arena);
+    return emit_for(&hopper, formula, shapes, arena);
 }
 
 static void print_work(const og_cuda_work *work, og_text *out)
@@ -206,7 +200,7 @@ static void test_overlaps(void **state)
                  {"linear(x, w)", "1x65536 64x65536"},
                  {"linear(x, w)", "8192x8192 64x8192"}};
     static const char none[] = "sum(linear(x, w), 1)", no_columns[] = "3x70 0x70"; /* one launch */
-    og_cuda_limits ampere = limits;
+    og_cuda_limits ampere = hopper;
     ampere.arch = 80;
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
         og_arena arena = {0};
@@ -271,12 +265,12 @@ static void test_derived(void **state)
 static void test_table_pays(void **state)
 {
     (void)state;
-    og_cuda_limits few = limits, small = limits;
+    og_cuda_limits few = hopper, small = hopper;
     few.multiprocessors = 2;
     small.shared_per_block = 99 << 10;
-    assert_true(og_cuda_table_pays(3 * 65536 * 132, &limits));
-    assert_false(og_cuda_table_pays(3 * 65536 * 132 - 1, &limits));
-    assert_true(og_cuda_table_pays(INT64_MAX, &limits));
+    assert_true(og_cuda_table_pays(3 * 65536 * 132, &hopper));
+    assert_false(og_cuda_table_pays(3 * 65536 * 132 - 1, &hopper));
+    assert_true(og_cuda_table_pays(INT64_MAX, &hopper));
     assert_true(og_cuda_table_pays(3 * 65536 * 2, &few));
     assert_false(og_cuda_table_pays(INT64_MAX, &small));
 }
@@ -345,7 +339,7 @@ static void test_refusals(void **state)
             og_text_add(&shapes, "%s%s", i ? " " : "", cases[c].shapes);
         }
         make_plan(formula.data, shapes.data, &graph, &plan);
-        assert_int_equal(og_cuda_emit(&plan, 0, &limits, &(og_cuda_wishes){.strict = true}, &arena,
+        assert_int_equal(og_cuda_emit(&plan, 0, &hopper, &(og_cuda_wishes){.strict = true}, &arena,
                                       &work, &error),
                          OGIVE_UNSUPPORTED);
         assert_non_null(strstr(error.message, cases[c].message));
@@ -732,20 +726,13 @@ static void test_masked_products_compile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_overlaps),
-        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_table_pays),
-        cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_division),
-        cmocka_unit_test(test_functions_compile),
-        cmocka_unit_test(test_bodies_compile),
-        cmocka_unit_test(test_big_bodies_compile),
-        cmocka_unit_test(test_masked_products_compile),
-        cmocka_unit_test(test_vast_windows),
-        cmocka_unit_test(test_windows_compile),
+        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_overlaps),           cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
+        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_big_bodies_compile), cmocka_unit_test(test_masked_products_compile),
+        cmocka_unit_test(test_vast_windows),       cmocka_unit_test(test_windows_compile),
     };
     return TEST_RUN(tests);
 }

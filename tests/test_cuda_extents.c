@@ -3,15 +3,9 @@
  * test_cuda_extents.c - og_cuda_emit() of kernels that no GPU could run. See test_cuda_emit.c.
  */
 #include "plan_case.h"
+#include "cuda_limits.h"
 
 #include "cuda/emit/cuda_emit.h"
-
-static const og_cuda_limits limits = {.arch = 90,
-                                      .multiprocessors = 132,
-                                      .threads_per_multiprocessor = 2048,
-                                      .shared_per_block = 232448,
-                                      .shared_per_multiprocessor = 233472,
-                                      .l2_bytes = 50 << 20};
 
 /* Extents near 2^63, of tensors that are broadcast or empty: nothing overflows (UBSan), and what no
  * launch or memory can have is refused. */
@@ -61,7 +55,7 @@ static void test_absurd_extents(void **state)
             ogive_status status = OGIVE_OK;
             for (int32_t k = 0; k < plan.kernel_count && !status; k++) {
                 og_cuda_work work;
-                status = og_cuda_emit(&plan, k, &limits, &(og_cuda_wishes){.strict = i % 2}, &arena,
+                status = og_cuda_emit(&plan, k, &hopper, &(og_cuda_wishes){.strict = i % 2}, &arena,
                                       &work, &error);
             }
             if ((status == OGIVE_OK) != absurd[c].fits ||

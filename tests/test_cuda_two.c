@@ -9,18 +9,12 @@
  * that no register is spilt.
  */
 #include "cuda_case.h"
+#include "cuda_limits.h"
 #include "cuda_compiled.h"
 #include "plan_case.h"
 
 #include "cuda/emit/cuda_choose.h"
 #include "cuda/emit/cuda_half_tile.h"
-
-static const og_cuda_limits hopper = {.arch = 90,
-                                      .multiprocessors = 132,
-                                      .threads_per_multiprocessor = 2048,
-                                      .shared_per_block = 232448,
-                                      .shared_per_multiprocessor = 233472,
-                                      .l2_bytes = 50 << 20};
 
 static const og_dtype dtypes[] = {OG_BFLOAT16, OG_FLOAT16};
 
