@@ -43,6 +43,7 @@
  */
 #include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/tiles.cuh"
+#include "cuda/kernels/hopper_order.cuh"
 #include "cuda/kernels/hopper_ring.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 #include "cuda/kernels/redo.cuh"
@@ -189,33 +190,10 @@ struct og_halves_consumer {
     uint32_t order;  /* parity of the next turn's phase */
 };
 
-/* The number of the thread's warpgroup, of those that multiply. */
-OG_FN int og_own_group()
-{
-    return threadIdx.x / 128 - 1;
-}
-
-/* Waits until the other warpgroup has come to its tile's last stage: before, a
- * stage's barrier may be
- * two phases behind the one to wait for, which looks like its end. */
-OG_FN void og_await_other(og_halves_consumer &c)
-{
-    og_barrier_wait(c.rings.order + 8 * og_own_group(), c.order);
-    c.order ^= 1;
-}
-
-OG_FN void og_let_other(const og_halves_consumer &c)
-{
-    if (threadIdx.x % 32 == 0)
-        og_barrier_arrive(c.rings.order + 8 * (1 - og_own_group()));
-}
-
 /* Leaves out so many tiles, the other warpgroup's. */
 OG_FN void og_skip_tiles(const og_args &a, og_halves_consumer &c, int tiles)
 {
-    const uint32_t to = c.turn.stage + (uint32_t)tiles * (uint32_t)((a.k + 63) / 64);
-    c.turn.stage = to % OG_STAGES;
-    c.turn.phase ^= to / OG_STAGES & 1;
+    og_skip_stages<OG_STAGES>(c.turn, (uint32_t)tiles * (uint32_t)((a.k + 63) / 64));
 }
 
 /* Tells whoever brings something into a stage that this warp has read it. */
@@ -257,7 +235,7 @@ template <bool is_first> OG_FN void og_multiply_stage(og_halves_consumer &c, og_
 OG_FN void og_end_stages(og_halves_consumer &c)
 {
     if constexpr (OG_ALTERNATES)
-        og_let_other(c);
+        og_let_other(c.rings.order);
     og_products_wait<0>();
     og_release(c, c.before);
 }
@@ -683,7 +661,7 @@ OG_FN void og_consume_tiles(const og_args &a, og_halves_consumer &c, char *share
         if (OG_EARLY)
             columns = og_load_kept_columns(a, tile.n); /* on its way meanwhile */
         if (OG_ALTERNATES)
-            og_await_other(c);
+            og_await_other(c.rings.order, c.order);
         og_multiply_halves_tile(a, c, z);
         if (OG_ALTERNATES)
             og_skip_tiles(a, c, 1);

@@ -12,6 +12,8 @@
  *                in registers
  *   OG_ACROSS    with OG_MMA_TYPE, "0, 0": is left across k, is right? See og_describe()
  */
+#include "cuda/kernels/pairs.cuh"
+
 enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];

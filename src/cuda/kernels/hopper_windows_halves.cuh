@@ -40,8 +40,8 @@
  * filters.
  */
 #include "cuda/kernels/finish.cuh"
+#include "cuda/kernels/hopper_order.cuh"
 #include "cuda/kernels/hopper_ring.cuh"
-#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/hopper_ptx.cuh"
 #include "cuda/kernels/hopper_lay_halves.cuh"
 
@@ -349,32 +349,10 @@ struct og_convolve_consumer {
     uint32_t order;  /* parity of the next turn's phase */
 };
 
-/* The number of the thread's warpgroup, of those that multiply. */
-OG_FN int og_box_group()
-{
-    return threadIdx.x / 128 - 1;
-}
-
-/* Waits until the other warpgroup has come to its tile's last stage: before, a stage's barrier may be
- * two phases behind the one to wait for, which looks like its end. */
-OG_FN void og_await_turn(og_convolve_consumer &c)
-{
-    og_barrier_wait(c.ring.order + 8 * og_box_group(), c.order);
-    c.order ^= 1;
-}
-
-OG_FN void og_give_turn(const og_convolve_consumer &c)
-{
-    if (threadIdx.x % 32 == 0)
-        og_barrier_arrive(c.ring.order + 8 * (1 - og_box_group()));
-}
-
 /* Leaves out so many tiles, the other warpgroup's. */
 OG_FN void og_skip_box_tiles(const og_args &a, og_convolve_consumer &c, int tiles)
 {
-    const uint32_t to = c.turn.stage + (uint32_t)tiles * (uint32_t)(a.k_padded / 64);
-    c.turn.stage = to % OG_STAGES;
-    c.turn.phase ^= to / OG_STAGES & 1;
+    og_skip_stages<OG_STAGES>(c.turn, (uint32_t)tiles * (uint32_t)(a.k_padded / 64));
 }
 
 OG_FN void og_release_boxes(const og_convolve_consumer &c, uint32_t stage)
@@ -433,7 +411,7 @@ OG_FN void og_multiply_blocks(og_convolve_consumer &c, int k, int end, bool is_l
     for (k++; k < end; k++)
         og_multiply_boxes<false>(c, k, d, true);
     if (OG_ALTERNATES && is_last)
-        og_give_turn(c);
+        og_let_other(c.ring.order);
     og_products_wait<0>();
     og_release_boxes(c, c.before);
 #pragma unroll
@@ -628,7 +606,7 @@ OG_FN void og_finish_box_tile(const og_args &a, const og_box_tile &tile, const o
                               char *shared)
 {
     const int warp = threadIdx.x / 32 - 4;
-    const int places = OG_ALTERNATES ? 0 : og_box_group() * OG_PART_PLACES;
+    const int places = OG_ALTERNATES ? 0 : og_own_group() * OG_PART_PLACES;
     float *staged = (float *)(shared + OG_BOX_STAGING_AT + warp * OG_STAGED_BYTES);
 #pragma unroll 1
     for (int i = 0; i < OG_HEIGHT * OG_COLUMN_PARTS; i++) {
@@ -654,12 +632,12 @@ OG_FN void og_consume_boxes(const og_args &a, const og_convolve_ring &ring, char
     og_index i = blockIdx.x;
     c.ring = ring;
     c.turn = {0, 0};
-    c.part = OG_ALTERNATES ? 0 : og_box_group() * OG_PART_PLACES * OG_LINE_BYTES;
+    c.part = OG_ALTERNATES ? 0 : og_own_group() * OG_PART_PLACES * OG_LINE_BYTES;
     c.before = 0;
-    c.order = og_box_group() == 0 ? 1 : 0;
+    c.order = og_own_group() == 0 ? 1 : 0;
     if (OG_ALTERNATES) {
-        i += og_box_group() * (og_index)gridDim.x;
-        og_skip_box_tiles(a, c, og_box_group());
+        i += og_own_group() * (og_index)gridDim.x;
+        og_skip_box_tiles(a, c, og_own_group());
     }
     og_await_launch(); /* what pass 0 touches is nobody else's any more */
     if (OG_KEEPS)
@@ -667,7 +645,7 @@ OG_FN void og_consume_boxes(const og_args &a, const og_convolve_ring &ring, char
     for (; i < a.items; i += OG_ALTERNATES ? 2 * gridDim.x : gridDim.x) {
         og_box_sums z;
         if (OG_ALTERNATES)
-            og_await_turn(c);
+            og_await_other(c.ring.order, c.order);
         og_convolve_tile(a, c, z);
         if (OG_ALTERNATES)
             og_skip_box_tiles(a, c, 1);

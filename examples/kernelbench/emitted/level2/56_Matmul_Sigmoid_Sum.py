@@ -8439,7 +8439,9 @@ template <int stages> OG_FN void og_advance(og_ring_turn &turn)
     }
 }
 ''',
-    "cuda/kernels/hopper_ptx.cuh": r'''enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
+    "cuda/kernels/hopper_ptx.cuh": r'''#include "cuda/kernels/pairs.cuh"
+
+enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
 
