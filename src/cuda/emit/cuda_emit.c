@@ -108,18 +108,19 @@ int32_t og_cuda_best_vector(const og_cuda_emitter *e)
     return vector;
 }
 
-int32_t og_cuda_load_registers(const og_cuda_emitter *e)
+int32_t og_cuda_load_registers(const og_cuda_emitter *e, int32_t vector)
 {
     int32_t most = 1;
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         const og_pass *pass = &e->kernel->passes[p];
         int32_t size = 0;
-        for (int32_t i = 0; i < pass->element_count; i++)
-            if (pass->elements[i].op == OG_OP_LOAD && !e->is_kept[pass->elements[i].index])
-                size +=
-                    (int32_t)(og_dtype_bytes(e->kernel->accesses[pass->elements[i].index].dtype) +
-                              3) /
-                    4;
+        for (int32_t i = 0; i < pass->element_count; i++) {
+            if (pass->elements[i].op != OG_OP_LOAD || e->is_kept[pass->elements[i].index])
+                continue;
+            const og_access *access = &e->kernel->accesses[pass->elements[i].index];
+            int32_t count = og_cuda_motion_of(e, access) == OG_CUDA_STILL ? 1 : vector;
+            size += count * (int32_t)((og_dtype_bytes(access->dtype) + 3) / 4);
+        }
         most = size > most ? size : most;
     }
     return most;

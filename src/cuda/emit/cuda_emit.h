@@ -102,8 +102,9 @@ bool og_cuda_moves_far(const og_kernel *kernel, const og_window *window);
  * range is left for what is counted beyond the space: partial vectors, steps and tiles. */
 bool og_cuda_needs_wide(const og_kernel *kernel, int32_t rank);
 int32_t og_cuda_power_above(int64_t n); /* the least power of two >= n */
-/* Registers that one element of all loads takes which are not kept, in the pass that has the most. */
-int32_t og_cuda_load_registers(const og_cuda_emitter *e);
+/* Registers that one element of all loads takes which are not kept, in the pass that has the most: of
+ * `vector` neighbours, what does not move along them once. */
+int32_t og_cuda_load_registers(const og_cuda_emitter *e, int32_t vector);
 /* The widest vector along e->vector_dim by which all contiguous operands are moved at once,
  * of kernels that reduce. */
 int32_t og_cuda_best_vector(const og_cuda_emitter *e);
@@ -135,6 +136,8 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
 /* Copies all maps into the arena, for launches, which outlive the emitter. */
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
+/* The same, called name_d, name_h or name_w: of depth, height or width, dim i of three. */
+void og_cuda_add_dim_index(og_cuda_emitter *e, const char *name, int i, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* a.<name>, as many og_cut as there are extents: divisors of numbers of 31 bits, or of 63 (far). */
 void og_cuda_add_cuts(og_cuda_emitter *e, const char *name, const int64_t *extents, int32_t count,

@@ -47,6 +47,8 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
 {
     static const unsigned char none[OG_CUDA_MAP_BYTES];
     og_cuda_arguments *to = &e->arguments;
+    if (to->map_count == 0)
+        og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *own = &to->maps[to->map_count++];
     add_bytes(e, none, sizeof none);
     og_text_add(&to->members, "    og_map %s;\n", name);
@@ -85,6 +87,13 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
 {
     add_index_bytes(e, value);
     og_text_add(&e->arguments.members, "    og_index %s;\n", name);
+}
+
+void og_cuda_add_dim_index(og_cuda_emitter *e, const char *name, int i, int64_t value)
+{
+    char full[16];
+    snprintf(full, sizeof full, "%s_%c", name, "dhw"[i]);
+    og_cuda_add_index(e, full, value);
 }
 
 static void add_division_bytes(og_cuda_emitter *e, int64_t extent, bool wide)

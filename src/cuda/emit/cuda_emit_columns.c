@@ -26,27 +26,7 @@ enum {
 static og_reduced_facts see_facts(const og_cuda_emitter *e)
 {
     return (og_reduced_facts){.all_bytes = og_cuda_all_sum_bytes(e->kernel),
-                              .loads = og_cuda_load_registers(e)};
-}
-
-/* Registers that a pass's loads of one element of a thread's columns take, the most of any: what is the
- * same for all columns is there once. */
-static int32_t element_registers(const og_cuda_emitter *e, int32_t vector)
-{
-    int32_t most = 1;
-    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
-        const og_pass *pass = &e->kernel->passes[p];
-        int32_t size = 0;
-        for (int32_t i = 0; i < pass->element_count; i++) {
-            if (pass->elements[i].op != OG_OP_LOAD)
-                continue;
-            const og_access *access = &e->kernel->accesses[pass->elements[i].index];
-            int32_t count = og_cuda_motion_of(e, access) == OG_CUDA_STILL ? 1 : vector;
-            size += count * (int32_t)((og_dtype_bytes(access->dtype) + 3) / 4);
-        }
-        most = size > most ? size : most;
-    }
-    return most;
+                              .loads = og_cuda_load_registers(e, 1)};
 }
 
 /* Elements whose loads are under way at once; og_shape_columns() knows only how many loads there are.
@@ -57,7 +37,7 @@ static int32_t choose_flight(const og_cuda_emitter *e, const og_columns_shape *s
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         if (og_cuda_is_costly_pass(&e->kernel->passes[p]))
             return s->flight;
-    const int32_t each = element_registers(e, s->vector);
+    const int32_t each = og_cuda_load_registers(e, s->vector);
     const int32_t sums = s->vector * e->out->facts.reduced.all_bytes / 4;
     while (flight > s->flight && flight * each + sums > MOST_REGISTERS)
         flight /= 2;
@@ -91,7 +71,7 @@ static og_columns_shape choose_shape(og_cuda_emitter *e)
 static int32_t wanted_blocks(const og_cuda_emitter *e)
 {
     enum { SIMPLE = 8 }; /* instructions of a pass that leave registers to spare */
-    bool terms = false, simple = og_cuda_load_registers(e) == 1;
+    bool terms = false, simple = og_cuda_load_registers(e, 1) == 1;
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         terms |= og_cuda_has_terms(&e->kernel->passes[p]);
         simple &= e->kernel->passes[p].element_count <= SIMPLE;

@@ -76,7 +76,6 @@ static void add_maps(og_cuda_emitter *e, const og_hopper_shape *s)
     struct {
         size_t w_copy, x_pairs, x_copy, segments, findings, x_scales, redo, any_redo;
     } at;
-    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *w_map =
         add_map(e, "w_map", &w, turns ? OG_CUDA_SCRATCH : e->kernel->products[0].right.buffer);
     og_cuda_map *x_map = add_map(e, "x_map", &x, OG_CUDA_SCRATCH);

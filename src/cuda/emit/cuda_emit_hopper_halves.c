@@ -229,7 +229,6 @@ static ogive_status add_arguments(og_cuda_emitter *e, const halves *h)
 {
     const og_matrices *s = h->of;
     int64_t groups = og_divide_up(s->m, OG_CUDA_REDO_GROUP), runs = og_divide_up(s->n, OG_RUN);
-    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *x = add_map(e, h, &h->x, "x_map"), *w[2];
     for (int32_t p = 0; p < h->products; p++)
         w[p] = add_map(e, h, &h->w[p], p ? "v_map" : "w_map");

@@ -18,8 +18,6 @@
 
 enum { LAY_THREADS = 256 };
 
-static const char *const letters = "dhw";
-
 /* Elements of a line of the image's copy: whole fours. */
 static int64_t line_of(const og_window_shape *s)
 {
@@ -100,7 +98,6 @@ static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
 {
     const og_cuda_map image = image_map(e, s), filters = filter_map(s);
     const int64_t rows = rows_of(s);
-    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *image_at = og_cuda_add_map(e, "image_map", &image);
     og_cuda_map *filters_at = og_cuda_add_map(e, "x_map", &filters);
     filters_at->offset = og_cuda_add_region(e, "void", "x_pairs", rows * s->k_padded * 4);
@@ -113,13 +110,6 @@ static void add_maps(og_cuda_emitter *e, const og_window_shape *s)
         og_cuda_add_region(e, "void", "image_copy", s->copies ? og_times(copy_elements(s), 4) : 0);
     if (s->copies)
         image_at->offset = copy;
-}
-
-static void add_letter_index(og_cuda_emitter *e, const char *name, int i, int64_t value)
-{
-    char full[16];
-    snprintf(full, sizeof full, "%s_%c", name, letters[i]);
-    og_cuda_add_index(e, full, value);
 }
 
 /* The numbers of a dim's phases, of which one is asked for. */
@@ -147,7 +137,7 @@ static void add_choice(og_cuda_emitter *e, const phase_numbers *numbers, int32_t
 static void add_letter_choice(og_cuda_emitter *e, phase_numbers numbers, int i, int32_t count)
 {
     char name[32];
-    snprintf(name, sizeof name, "%s_%c", numbers.name, letters[i]);
+    snprintf(name, sizeof name, "%s_%c", numbers.name, "dhw"[i]);
     numbers.name = name;
     add_choice(e, &numbers, count);
 }
@@ -169,7 +159,7 @@ static void add_phases(og_cuda_emitter *e, const og_window_shape *s)
         add_letter_choice(e, from, i, tiles);
         add_letter_choice(e, back, i, tiles);
         add_letter_choice(e, slots, i, tiles);
-        add_letter_index(e, "reach", i, dim->reach);
+        og_cuda_add_dim_index(e, "reach", i, dim->reach);
     }
     for (int32_t q = 0; q < s->tile_phases; q++)
         steps.of[q] = s->phase_steps[q];
@@ -194,9 +184,9 @@ static void add_results(og_cuda_emitter *e, const og_window_shape *s)
         add_letter_choice(e, first, i, dim->phase_count);
         add_letter_choice(e, taps, i, dim->phase_count);
         add_letter_choice(e, start, i, dim->phase_count);
-        add_letter_index(e, "tap_step", i, has ? dim->tap_step : 1);
-        add_letter_index(e, "all_taps", i, has ? dim->tap_count : dim->taps);
-        add_letter_index(e, "gather", i, has ? dim->phase_reach : dim->reach);
+        og_cuda_add_dim_index(e, "tap_step", i, has ? dim->tap_step : 1);
+        og_cuda_add_dim_index(e, "all_taps", i, has ? dim->tap_count : dim->taps);
+        og_cuda_add_dim_index(e, "gather", i, has ? dim->phase_reach : dim->reach);
     }
     og_cuda_add_index(e, "top_w", s->dims[OG_WINDOW_DIMS - 1].start);
     og_cuda_add_index(e, "segment", og_max(1, e->limits->multiprocessors) * turns);
@@ -213,7 +203,7 @@ static void add_image_indices(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_index(e, "image_b", s->batch_stride);
     og_cuda_add_index(e, "image_c", s->channel_stride);
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
-        add_letter_index(e, "image", i, s->dims[i].stride);
+        og_cuda_add_dim_index(e, "image", i, s->dims[i].stride);
 }
 
 /* Of a filter. */
@@ -244,7 +234,7 @@ static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_index(e, "width", s->dims[2].results);
     og_cuda_add_index(e, "line_pitch", og_cuda_line_of(e->kernel));
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
-        add_letter_index(e, "tiles", i, s->tiles[i]);
+        og_cuda_add_dim_index(e, "tiles", i, s->tiles[i]);
     if (s->copies || s->gathers)
         add_image_indices(e, s);
     add_phases(e, s);

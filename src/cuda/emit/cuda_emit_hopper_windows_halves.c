@@ -24,8 +24,6 @@ enum {
     LAY_SHARED_BYTES = LAY_CHANNELS * (LAY_PLACES + 2) * 2
 };
 
-static const char *const letters = "dhw";
-
 /* Elements of the image's copy, and blocks that make it. */
 static int64_t copy_lines(const og_window_halves *s)
 {
@@ -119,7 +117,6 @@ static og_cuda_map filter_map(const og_window_halves *s)
 static void add_maps(og_cuda_emitter *e, const og_window_halves *s)
 {
     const og_cuda_map image = image_map(e, s), filters = filter_map(s);
-    og_text_add(&e->numbers, "struct alignas(64) og_map {\n    uint64_t opaque[16];\n};\n");
     og_cuda_map *image_at = og_cuda_add_map(e, "image_map", &image);
     og_cuda_map *filters_at = og_cuda_add_map(e, "filter_map", &filters);
     filters_at->offset =
@@ -128,13 +125,6 @@ static void add_maps(og_cuda_emitter *e, const og_window_halves *s)
         og_cuda_add_region(e, "void", "image_copy", s->copies ? og_times(copy_elements(s), 2) : 0);
     if (s->copies)
         image_at->offset = copy;
-}
-
-static void add_letter_index(og_cuda_emitter *e, const char *name, int i, int64_t value)
-{
-    char full[16];
-    snprintf(full, sizeof full, "%s_%c", name, letters[i]);
-    og_cuda_add_index(e, full, value);
 }
 
 static void add_copy_indices(og_cuda_emitter *e, const og_window_halves *s)
@@ -151,7 +141,7 @@ static void add_copy_indices(og_cuda_emitter *e, const og_window_halves *s)
     og_cuda_add_index(e, "image_b", s->of.batch_stride);
     og_cuda_add_index(e, "image_c", s->of.channel_stride);
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
-        add_letter_index(e, "image", i, s->of.dims[i].stride);
+        og_cuda_add_dim_index(e, "image", i, s->of.dims[i].stride);
 }
 
 /* og_step_depth() and so on: moves along each dim of the result. */
@@ -196,10 +186,10 @@ static void add_arguments(og_cuda_emitter *e, const og_window_halves *s)
     og_cuda_add_index(e, "tiles_b", s->tiles_b);
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const og_image_dim *dim = &of->dims[i];
-        add_letter_index(e, "tiles", i, s->tiles[i]);
-        add_letter_index(e, "start", i, dim->start);
-        add_letter_index(e, "taps", i, dim->taps);
-        add_letter_index(e, "reach", i, dim->reach);
+        og_cuda_add_dim_index(e, "tiles", i, s->tiles[i]);
+        og_cuda_add_dim_index(e, "start", i, dim->start);
+        og_cuda_add_dim_index(e, "taps", i, dim->taps);
+        og_cuda_add_dim_index(e, "reach", i, dim->reach);
     }
     if (s->copies)
         add_copy_indices(e, s);

@@ -103,9 +103,9 @@ static og_reduced_facts see_facts(og_cuda_emitter *e, int32_t kept)
                           .loads_more = loads_more(e),
                           .sum_bytes = 4 * sum_registers(e),
                           .all_bytes = og_cuda_all_sum_bytes(e->kernel),
-                          .loads_beside = og_cuda_load_registers(e)};
+                          .loads_beside = og_cuda_load_registers(e, 1)};
     e->is_kept = e->none_kept;
-    f.loads = og_cuda_load_registers(e);
+    f.loads = og_cuda_load_registers(e, 1);
     e->is_kept = is_kept;
     return f;
 }
@@ -228,7 +228,7 @@ static void add_part(og_cuda_emitter *e, int32_t p)
  * 6.05; of 4096x131072 bfloat16 0.914 and, with 5 to 12, 0.89. */
 static size_t room_for_chunks(const og_cuda_emitter *e, const og_pass *pass)
 {
-    enum { LEAST = 2, BLOCK_BYTES = 1024 }; /* blocks; what the driver takes of each */
+    enum { LEAST = 2 }; /* blocks */
     const og_cuda_limits *limits = e->limits;
     size_t bytes = 0;
     for (int32_t i = 0; i < pass->element_count; i++)
@@ -242,7 +242,8 @@ static size_t room_for_chunks(const og_cuda_emitter *e, const og_pass *pass)
     if (blocks >= most)
         return 0;
     size_t room = limits->shared_per_multiprocessor / (blocks < LEAST ? LEAST : blocks);
-    return room - BLOCK_BYTES < limits->shared_per_block ? room - BLOCK_BYTES : 0;
+    room -= OG_CUDA_BLOCK_BYTES;
+    return room < limits->shared_per_block ? room : 0;
 }
 
 static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t n)

@@ -16,8 +16,7 @@ enum {
                               4096x65536 float32 on an H200 583 us, with 64 608; but layer_norm
                               of 4096x20000, by half as many threads, 239, with 64 228 */
     REGISTERS = 80,        /* that a thread is expected to need */
-    ALL_REGISTERS = 65536, /* of a multiprocessor */
-    BLOCK_BYTES = 1024     /* shared memory that the driver takes of each block */
+    ALL_REGISTERS = 65536  /* of a multiprocessor */
 };
 
 typedef struct {
@@ -93,7 +92,7 @@ static int32_t element_registers(const og_cuda_emitter *e)
     for (int32_t a = 0; a < e->kernel->access_count; a++)
         if (e->is_kept[a])
             registers += og_dtype_bytes(e->kernel->accesses[a].dtype) == 8 ? 2 : 1;
-    return registers + og_cuda_load_registers(e) - 1;
+    return registers + og_cuda_load_registers(e, 1) - 1;
 }
 
 /* Shared memory for the sums of warps and of chunks. */
@@ -143,8 +142,8 @@ static bool choose_shape(og_cuda_emitter *e, int64_t n, shared_shape *s)
         return false;
     s->quarter = (int32_t)og_divide_up(s->shelved / s->flight, 4) * s->flight;
     s->shared_bytes = (size_t)s->shelved * step_bytes;
-    int64_t blocks =
-        (int64_t)(e->limits->shared_per_multiprocessor / (s->shared_bytes + fixed + BLOCK_BYTES));
+    int64_t blocks = (int64_t)(e->limits->shared_per_multiprocessor /
+                               (s->shared_bytes + fixed + OG_CUDA_BLOCK_BYTES));
     s->blocks = (int32_t)og_max(og_min(blocks, ALL_REGISTERS / (e->threads * REGISTERS)), 1);
     return true;
 }

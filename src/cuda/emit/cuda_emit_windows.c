@@ -577,7 +577,7 @@ static int64_t count_values(const columns *c)
 static int32_t wanted_blocks(const og_cuda_emitter *e, const columns *c)
 {
     enum { SIMPLE = 8, FITS = 52 }; /* instructions of a pass, and values, that 64 registers hold */
-    const int32_t loads = og_cuda_load_registers(e);
+    const int32_t loads = og_cuda_load_registers(e, 1);
     const bool simple = e->kernel->passes[0].element_count <= SIMPLE && loads <= 2;
     if (c->tall == 1)
         return 1;

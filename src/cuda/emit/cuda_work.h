@@ -64,6 +64,7 @@ typedef struct {
 } og_cuda_wishes;
 
 enum { OG_CUDA_ARGUMENT_BYTES = 4096 }; /* the most a parameter may take before CUDA 12.1 */
+enum { OG_CUDA_BLOCK_BYTES = 1024 };    /* shared memory that the driver takes of each block */
 enum { OG_CUDA_SCRATCH = -1 };
 
 /* An address that a run writes into a launch's argument. */

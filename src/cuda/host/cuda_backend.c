@@ -162,22 +162,27 @@ static ogive_status read_wishes(const ogive_options *options, og_cuda_wishes *ou
     return OGIVE_OK;
 }
 
-/* Whatever is wrong here, prepare() finds and tells. */
+/* What emission chooses by. Whatever is wrong here, prepare() finds and tells. */
+static bool see_limits(const og_placement *placement, const ogive_options *options, state *s)
+{
+    *s = (state){.placement = *placement};
+    return choose_device(options, s, NULL) == OGIVE_OK &&
+           read_wishes(options, &s->wishes, NULL) == OGIVE_OK;
+}
+
 static bool takes_two(const og_kernel *kernel, const og_placement *placement,
                       const ogive_options *options)
 {
-    state s = {.placement = *placement};
-    return choose_device(options, &s, NULL) == OGIVE_OK &&
-           read_wishes(options, &s.wishes, NULL) == OGIVE_OK &&
+    state s;
+    return see_limits(placement, options, &s) &&
            og_cuda_takes_two(kernel, &s.limits, &s.wishes);
 }
 
 static bool takes_phases(const og_kernel *kernel, const og_placement *placement,
                          const ogive_options *options)
 {
-    state s = {.placement = *placement};
-    return choose_device(options, &s, NULL) == OGIVE_OK &&
-           read_wishes(options, &s.wishes, NULL) == OGIVE_OK &&
+    state s;
+    return see_limits(placement, options, &s) &&
            og_cuda_takes_phases(kernel, &s.limits, &s.wishes);
 }
 
