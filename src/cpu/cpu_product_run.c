@@ -34,6 +34,44 @@ static void see_factors(const og_kernel *kernel, int32_t index, int32_t m_dim, i
     out->places[index] = -1;
 }
 
+/* Do dims d and d + 1 move everything as one dim would? */
+static bool are_one(const og_cpu_line *line, int32_t windows, int32_t d)
+{
+    int64_t extent = line->extent[d + 1];
+    bool one = line->stride[d] == extent * line->stride[d + 1];
+    for (int32_t w = 0; w < windows; w++)
+        one &= line->step[w][d] == extent * line->step[w][d + 1];
+    return one;
+}
+
+/* Longer dims, fewer of them: lines are cut where the last ends. */
+static void join_dims(og_cpu_line *line, int32_t windows)
+{
+    for (int32_t d = line->rank - 2; d >= 0; d--) {
+        if (!are_one(line, windows, d))
+            continue;
+        line->extent[d] *= line->extent[d + 1];
+        line->rank--;
+        for (int32_t e = d; e < line->rank; e++) {
+            line->extent[e] = e > d ? line->extent[e + 1] : line->extent[e];
+            line->stride[e] = line->stride[e + 1];
+            for (int32_t w = 0; w < windows; w++)
+                line->step[w][e] = line->step[w][e + 1];
+        }
+    }
+}
+
+/* A factor of joined dims, seen through no window, may be a matrix. */
+static void see_matrix(og_cpu_factor *factor)
+{
+    const og_cpu_line *rows = &factor->view->rows, *k = &factor->view->k;
+    if (factor->view->window_count || rows->rank > 1 || k->rank > 1)
+        return;
+    factor->stride = rows->rank ? rows->stride[0] : 0;
+    factor->k_stride = k->rank ? k->stride[0] : 0;
+    factor->view = NULL;
+}
+
 /* A convolution's factor, whose rows are dims [first, first + rank) of the space. */
 static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t rank,
                      og_cpu_product *out)
@@ -69,6 +107,9 @@ static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t r
             view->k.step[w][window->tap] = window->reach;
         }
     }
+    join_dims(&view->rows, view->window_count);
+    join_dims(&view->k, view->window_count);
+    see_matrix(to);
 }
 
 /* Rows of several dims are many products: m is the last of them. Columns may be several. */
@@ -272,11 +313,19 @@ typedef struct {
     _Atomic int64_t next; /* tile that no thread has yet */
 } product_run;
 
-/* An operand without elements may be NULL, which must not be moved, not even by 0. */
-static char *find_factor(const og_cpu_job *job, int32_t buffer, int64_t offset)
+/* Points a factor at its elements, which begin `offset` after what it says. */
+static void find_factor(const og_cpu_job *job, int32_t buffer, int64_t offset, bool prepacked,
+                        og_cpu_factor *factor)
 {
     char *data = og_cpu_find_buffer(job, buffer);
-    return data ? data + offset : NULL;
+    factor->data = data;
+    factor->offset += offset;
+    if (factor->view) /* what windows do not see may lie before the first element */
+        return;
+    offset = factor->offset * (int64_t)og_dtype_bytes(factor->dtype);
+    offset += prepacked ? OG_CPU_PACKED_HEADER : 0;
+    /* An operand without elements may be NULL, which must not be moved, not even by 0. */
+    factor->data = data ? data + offset : NULL;
 }
 
 /* Points the factors of product p at index base. */
@@ -285,31 +334,19 @@ static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_
     const og_cpu_product *product = job->kernel->product;
     int64_t offset[2] = {0, 0};
     *factors = product->factors[p];
+    bool seen = factors->left.view || factors->right.view;
     for (int32_t d = product->base_rank - 1; d >= 0; d--) {
         int64_t at = base % product->base_extent[d];
         offset[0] += at * product->base_stride[p][0][d];
         offset[1] += at * product->base_stride[p][1][d];
         base /= product->base_extent[d];
-        for (int32_t w = 0; factors->left.view && w < OG_MAX_WINDOWS; w++) {
+        for (int32_t w = 0; seen && w < OG_MAX_WINDOWS; w++) {
             factors->left.places[w] += at * product->base_step[0][w][d];
             factors->right.places[w] += at * product->base_step[1][w][d];
         }
     }
-    if (factors->left.view) { /* what windows do not see may lie before the first element */
-        factors->left.data = og_cpu_find_buffer(job, product->buffers[p][0]);
-        factors->right.data = og_cpu_find_buffer(job, product->buffers[p][1]);
-        factors->left.offset += offset[0];
-        factors->right.offset += offset[1];
-        return;
-    }
-    offset[0] += factors->left.offset;
-    offset[1] += factors->right.offset;
-    offset[0] *= (int64_t)og_dtype_bytes(factors->left.dtype);
-    offset[1] *= (int64_t)og_dtype_bytes(factors->right.dtype);
-    if (factors->prepacked)
-        offset[1] += OG_CPU_PACKED_HEADER;
-    factors->left.data = find_factor(job, product->buffers[p][0], offset[0]);
-    factors->right.data = find_factor(job, product->buffers[p][1], offset[1]);
+    find_factor(job, product->buffers[p][0], offset[0], false, &factors->left);
+    find_factor(job, product->buffers[p][1], offset[1], factors->prepacked, &factors->right);
 }
 
 static char *find_sums(const og_cpu_worker *w, int32_t p)

@@ -313,6 +313,34 @@ OG_FN void turn_f64(const og_dtype dtype, const char *const rows[F64_LANES], int
     transpose_f64(rows, element, t);
 }
 
+/* Every second element, of LANES from here and of as many from the last of these on. */
+#define SECOND_OF_2 0, 3
+#define SECOND_OF_4 0, 2, 5, 7
+#define SECOND_OF_8 0, 2, 4, 6, 9, 11, 13, 15
+#define SECOND_OF_16 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
+#if defined(__AVX512F__)
+#define SECOND_F32 SECOND_OF_16
+#define SECOND_F64 SECOND_OF_8
+#elif defined(__FMA__)
+#define SECOND_F32 SECOND_OF_8
+#define SECOND_F64 SECOND_OF_4
+#else
+#define SECOND_F32 SECOND_OF_4
+#define SECOND_F64 SECOND_OF_2
+#endif
+
+OG_FN vector_f32 load_second_f32(const float *from)
+{
+    return SHUFFLE(*(const unaligned_f32 *)from, *(const unaligned_f32 *)(from + F32_LANES - 1),
+                   SECOND_F32);
+}
+
+OG_FN vector_f64 load_second_f64(const double *from)
+{
+    return SHUFFLE(*(const unaligned_f64 *)from, *(const unaligned_f64 *)(from + F64_LANES - 1),
+                   SECOND_F64);
+}
+
 /* ---- copying operands into the order of the micro-kernel ------------------------ */
 
 /* Rows of a panel for which turning vectors pays: fewer are copied one by one. */
@@ -425,6 +453,8 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
 #define REAL float
 #define P(name) name##_f32
 #define LINE_DTYPES(X) X(OG_FLOAT32) X(OG_FLOAT16) X(OG_BFLOAT16)
+#define LINE_VECTOR unaligned_f32
+#define LINE_LANES F32_LANES
 #define MOST_SLIVER F32_SLIVER
 #define PACK_MATRIX(matrix, columns, count, to)                                                    \
     pack_sliver_of(OG_FLOAT32, matrix, 0, columns, 0, count, to)
@@ -468,6 +498,8 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
 #define REAL double
 #define P(name) name##_f64
 #define LINE_DTYPES(X) X(OG_FLOAT64)
+#define LINE_VECTOR unaligned_f64
+#define LINE_LANES F64_LANES
 #define MOST_SLIVER F64_SLIVER
 #define PACK_MATRIX(matrix, columns, count, to)                                                    \
     pack_sliver_f64(matrix, 0, columns, 0, count, to)
