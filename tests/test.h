@@ -52,6 +52,13 @@
 #define TEST_SANITIZED 0
 #endif
 
+/* Is it gcc's thread sanitizer, which looks at threads alone? */
+#ifdef __SANITIZE_THREAD__
+#define TEST_LOOKS_FOR_RACES 1
+#else
+#define TEST_LOOKS_FOR_RACES 0
+#endif
+
 /* Whether to take the long way: every float instead of a sample. CTest runs such
  * a test a second time, under the label "full", when asked to. */
 static inline bool test_full(void)

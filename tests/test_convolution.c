@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_TENSORS = 4, ROUNDS = 120 };
+enum { MOST_TENSORS = 4 };
 
 typedef struct {
     int rank;
@@ -215,9 +215,10 @@ static void check_levels(const convolution *c, ogive_formula *formula)
 static void test_convolutions(void **state)
 {
     static const char *const names[] = {"x", "w", "b"};
+    const int rounds = test_rounds(120, 2400);
     (void)state;
-    for (uint64_t i = 0; i < ROUNDS; i++) {
-        test_random random = {test_seed() + i};
+    for (int i = 0; i < rounds; i++) {
+        test_random random = {test_seed() + (uint64_t)i};
         convolution c;
         ogive_error error;
         ogive_formula *formula, *gradient;

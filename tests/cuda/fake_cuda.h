@@ -96,8 +96,11 @@ typedef struct {
 /* Runs all blocks, or none of an idle module's; a CUresult. What went wrong is on standard error. */
 int fake_launch(fake_function *function, const fake_launch_shape *shape);
 
-/* What tensor cores add: see shim_link.h. */
+/* What tensor cores do: see shim_link.h. */
 float fake_add_products(float sum, const float *x, const float *w, int least);
+void fake_multiply(float *d, int n, int adds, int least, const float (*left)[16],
+                   const float (*right)[16], int lane);
+void fake_read_row(const struct shim_factor *from, int row, float *to);
 
 /* ---- checks ---------------------------------------------------------------------------- */
 

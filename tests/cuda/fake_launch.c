@@ -84,11 +84,17 @@ typedef struct {
     unsigned long long value; /* given, then taken */
 } fiber;
 
+/* Lanes of a warp, as bits: who waits for others, and whom nobody waits for. */
+typedef struct {
+    unsigned met, absent;
+} warp_lanes;
+
 static struct {
     fiber fibers[MOST_THREADS]; /* of the blocks of a cluster */
-    unsigned count;             /* threads of a block */
-    unsigned first, current;    /* fiber: of the block that runs, and that one */
-    char *away;                 /* shared memory of the block that does not run */
+    warp_lanes warps[MOST_THREADS / LANES];
+    unsigned count;          /* threads of a block */
+    unsigned first, current; /* fiber: of the block that runs, and that one */
+    char *away;              /* shared memory of the block that does not run */
     char *stacks;
     void *scheduler;
     int result;      /* CUresult of the launch */
@@ -211,6 +217,9 @@ static bool release_meeting(unsigned first, unsigned mask, int kind)
 {
     unsigned long long given[LANES], ballot = 0;
     unsigned present = 0;
+    warp_lanes *warp = &run.warps[first / LANES];
+    if (mask & ~(warp->met | warp->absent)) /* what follows, most lanes need not find out */
+        return false;
     for (unsigned lane = 0; lane < LANES && first + lane < run.first + run.count; lane++) {
         const fiber *f = &run.fibers[first + lane];
         if (!(mask >> lane & 1) || f->state == EXITED)
@@ -221,6 +230,7 @@ static bool release_meeting(unsigned first, unsigned mask, int kind)
         ballot |= (unsigned long long)(f->value != 0) << lane;
         present |= 1u << lane;
     }
+    warp->met &= ~present;
     for (unsigned lane = 0; lane < LANES; lane++) {
         if (!(present >> lane & 1))
             continue;
@@ -246,6 +256,7 @@ static unsigned long long wait_meeting(int kind, unsigned mask, int source,
     if (!(mask >> lane & 1))
         fail_fiber("is not in the mask it gives");
     f->state = AT_MEETING;
+    run.warps[run.current / LANES].met |= 1u << lane;
     f->kind = kind;
     f->mask = mask;
     f->source = source;
@@ -260,6 +271,7 @@ static void leave_warp(void)
 {
     unsigned first = run.current - run.current % LANES;
     run.fibers[run.current].state = EXITED;
+    run.warps[first / LANES].absent |= 1u << run.current % LANES;
     for (unsigned i = first; i < first + LANES && i < run.first + run.count; i++)
         if (run.fibers[i].state == AT_MEETING)
             release_meeting(first, run.fibers[i].mask, run.fibers[i].kind);
@@ -427,6 +439,9 @@ static void run_cluster(void)
         draw_order(order + run.first);
         for (unsigned i = 0; i < run.count; i++)
             run.fibers[run.first + i].state = FRESH;
+        for (unsigned i = 0; i < run.count; i += LANES)
+            run.warps[(run.first + i) / LANES] =
+                (warp_lanes){.absent = run.count - i < LANES ? ~0u << (run.count - i) : 0};
         poison_shared(m, run.shape->shared_bytes);
         if (blocks > 1)
             switch_block();
@@ -552,7 +567,9 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
                                   .pause = pause_fiber,
                                   .settle = fake_check_barrier,
                                   .await_launch = await_launch,
-                                  .add_products = fake_add_products};
+                                  .add_products = fake_add_products,
+                                  .multiply = fake_multiply,
+                                  .read_row = fake_read_row};
     fake_check_launch(shape->overlaps);
     *function->module->link = &run.link;
     for (int i = 0; i < 4; i++)

@@ -315,17 +315,16 @@ template <int n> static inline void og_pin(float (&)[n])
 {
 }
 
-/* Element (row, k) of a described factor: og_describe() of hopper_ptx.cuh. */
-template <bool is_bfloat>
-static inline float shim_described(unsigned long long description, bool across, int row, int k)
+/* Rows of a described factor: og_describe() of hopper_ptx.cuh. */
+static inline shim_factor shim_described(unsigned long long description, bool across,
+                                         bool is_bfloat)
 {
-    const unsigned start = (unsigned)(description & 0x3fff) << 4;
-    const unsigned swizzle = 4 - (unsigned)(description >> 62), line = 16u << swizzle;
-    const unsigned at =
-        across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2 : start + row * line + k * 2;
-    unsigned short bits;
-    __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at, swizzle)), 2);
-    return shim_half<is_bfloat>(bits, 0);
+#ifdef OG_SHIM_CHECK
+    const bool checks = true;
+#else
+    const bool checks = false;
+#endif
+    return {og_shim_link, og_dynamic_shared, description, across, is_bfloat, checks};
 }
 
 /* A warp's factors as numbers: 16 rows of left, 2 n columns of right, 16 k of each. */
@@ -335,33 +334,28 @@ struct shim_factors {
 /* Of each warp of each block of a cluster: those run in turn. */
 static shim_factors shim_factors_of[2][32];
 
-/* Each lane of the warp reads a part of the factors, for all of them. */
+/* Each lane of the warp reads a part of the factors, for all of them: they have met since what was
+ * here before was used. */
 template <int n, class Left, class Right>
 static inline const shim_factors &shim_read_factors(Left left, Right right)
 {
     static_assert(2 * n <= 256, "a product of a warpgroup has at most 256 columns");
     shim_factors &f = shim_factors_of[og_shim_link->rank][og_shim_link->thread.x / 32];
-    __syncwarp();
-    for (int i = shim_lane(); i < 16 * 16; i += 32)
-        f.left[i / 16][i % 16] = left(i / 16, i % 16);
-    for (int i = shim_lane(); i < 2 * n * 16; i += 32)
-        f.right[i / 16][i % 16] = right(i / 16, i % 16);
+    for (int row = shim_lane(); row < 16; row += 32)
+        left(row, f.left[row]);
+    for (int column = shim_lane(); column < 2 * n; column += 32)
+        right(column, f.right[column]);
     __syncwarp();
     return f;
 }
 
-/* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, k) is of the 16 rows of the
- * warp; right(column, k). Lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and
- * g + 8. least: see shim_link.h. */
+/* d (64 x 2 n) = or += left (64 x 16) right (16 x 2 n). left(row, to) writes 16 k of a row of the
+ * warp's 16; right(column, to). least: see shim_link.h. */
 template <int n, class Left, class Right>
 static inline void shim_multiply(float (&d)[n], bool adds, int least, Left left, Right right)
 {
     const shim_factors &f = shim_read_factors<n>(left, right);
-    const int g = shim_lane() / 4, t = shim_lane() % 4;
-    for (int i = 0; i < n; i++) {
-        const float *x = f.left[g + i / 2 % 2 * 8], *w = f.right[i / 4 * 8 + 2 * t + i % 2];
-        d[i] = shim_add_products(adds ? d[i] : 0.0f, x, w, least);
-    }
+    og_shim_link->multiply(d, n, adds, least, f.left, f.right, shim_lane());
 }
 
 /* The left factor in registers, as for mma.sync; float16. */
@@ -369,13 +363,15 @@ template <int adds, int n>
 static inline void og_multiply_16(float (&d)[n], const unsigned *left, unsigned long long right)
 {
     const shim_lanes<4> &lanes = shim_exchange<4>(left);
+    const shim_factor factor = shim_described(right, false, false);
     shim_multiply(
         d, adds != 0, -14,
-        [&](int row, int k) {
-            return shim_half<false>(lanes.of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k % 2);
+        [&](int row, float *to) {
+            for (int k = 0; k < 16; k++)
+                to[k] =
+                    shim_half<false>(lanes.of[row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8], k % 2);
         },
-        [&](int column, int k) { return shim_described<false>(right, false, column, k); });
-    __syncwarp();
+        [&](int column, float *to) { og_shim_link->read_row(&factor, column, to); });
 }
 
 /* The same of 8 k of TF32, of which tensor cores see 19 bits: a lane has k t and t + 4. */
@@ -387,19 +383,19 @@ static inline void og_multiply_8(float (&d)[n], const unsigned *left, unsigned l
     auto see = [](unsigned bits) { return __uint_as_float(bits & 0xffffe000u); };
     shim_multiply(
         d, adds != 0, -126,
-        [&](int row, int k) {
-            return k < 8 ? see(lanes.of[row % 8 * 4 + k % 4][k / 4 * 2 + row / 8]) : 0.0f;
+        [&](int row, float *to) {
+            for (int k = 0; k < 16; k++)
+                to[k] = k < 8 ? see(lanes.of[row % 8 * 4 + k % 4][k / 4 * 2 + row / 8]) : 0.0f;
         },
-        [&](int column, int k) {
-            unsigned bits = 0;
-            if (k < 8)
-                __builtin_memcpy(&bits,
-                                 shim_shared_at(shim_swizzle(start + column / 8 * 1024 +
-                                                             column % 8 * 128 + k * 4)),
-                                 4);
-            return see(bits);
+        [&](int column, float *to) {
+            for (int k = 0; k < 16; k++) {
+                const unsigned at = start + column / 8 * 1024 + column % 8 * 128 + k * 4;
+                unsigned bits = 0;
+                if (k < 8)
+                    __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at)), 4);
+                to[k] = see(bits);
+            }
         });
-    __syncwarp();
 }
 
 /* Both described; type: "f16" or "bf16", across: "0, 1" and so on. */
@@ -409,14 +405,12 @@ static inline void shim_multiply_described(float (&d)[n], unsigned long long lef
                                            const char *type, const char *across)
 {
     const int first = og_shim_link->thread.x / 32 % 4 * 16;
-    const bool is_bfloat = type[0] == 'b', x_across = across[0] == '1', w_across = across[3] == '1';
-    auto read = [&](unsigned long long from, bool is_across, int row, int k) {
-        return is_bfloat ? shim_described<true>(from, is_across, row, k)
-                         : shim_described<false>(from, is_across, row, k);
-    };
+    const bool is_bfloat = type[0] == 'b';
+    const shim_factor x = shim_described(left, across[0] == '1', is_bfloat);
+    const shim_factor w = shim_described(right, across[3] == '1', is_bfloat);
+    __syncwarp();
     shim_multiply(
         d, adds != 0, is_bfloat ? -126 : -14,
-        [&](int row, int k) { return read(left, x_across, first + row, k); },
-        [&](int column, int k) { return read(right, w_across, column, k); });
-    __syncwarp();
+        [&](int row, float *to) { og_shim_link->read_row(&x, first + row, to); },
+        [&](int column, float *to) { og_shim_link->read_row(&w, column, to); });
 }

@@ -35,6 +35,8 @@ struct shim_index {
     unsigned x, y, z;
 };
 
+struct shim_factor;
+
 struct shim_link {
     struct shim_index thread, block, block_size, grid_size; /* of whom runs now */
     unsigned rank;      /* of the block in its cluster of two; 0 if there is none */
@@ -58,6 +60,21 @@ struct shim_link {
      * sum are aligned to the greatest of their exponents and truncated 25 bits below it, added
      * exactly, and truncated to float32. least: the exponent that a factor's type ends with. */
     float (*add_products)(float sum, const float *x, const float *w, int least);
+    /* A lane's n numbers of d (16 x 2 n) = or += left (16 x 16) right (2 n x 16), 16 k along each:
+     * lane 4 g + t has of each 8 columns 2 t and 2 t + 1, of rows g and g + 8. */
+    void (*multiply)(float *d, int n, int adds, int least, const float (*left)[16],
+                     const float (*right)[16], int lane);
+    /* 16 k of a row of a factor in shared memory, as numbers. */
+    void (*read_row)(const struct shim_factor *from, int row, float *to);
+};
+
+/* A factor of halves in shared memory, which og_describe() of hopper_ptx.cuh describes. */
+struct shim_factor {
+    const struct shim_link *link;
+    const char *shared; /* dynamic shared memory */
+    unsigned long long description;
+    int across, is_bfloat;
+    int checks; /* is every load looked at? */
 };
 
 /* What cuTensorMapEncodeTiled() leaves in a map's 128 bytes. */

@@ -9,7 +9,9 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 
 import torch
 
@@ -171,6 +173,19 @@ def load(path):
     return module
 
 
+COMPILER = [os.environ.get("CXX", "g++"), "-std=c++17", "-O0", "-w", "-fPIC"]
+
+
+@functools.lru_cache(maxsize=None)
+def precompile_shim():
+    """A folder with torch_shim.h and what the compiler makes of it, once: for most files that is
+    more than the rest of them."""
+    folder = tempfile.TemporaryDirectory(prefix="ogive-shim-")
+    header = shutil.copy(HERE / "torch_shim.h", folder.name)
+    subprocess.run([*COMPILER, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
+    return folder
+
+
 class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
         self.module, self.folder = load(path), pathlib.Path(folder)
@@ -180,6 +195,7 @@ class Emulated:
                 self.module.KERNELS[path] = (ROOT / "src" / path).read_text()
         self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
         self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
+        precompile_shim()
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
             self.functions = dict(zip(parts, built))
@@ -220,9 +236,8 @@ class Emulated:
             }
             extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
         library, source = folder / f"{part}.so", folder / f"{part}.cpp"
-        source.write_text(f'#include "{HERE}/torch_shim.h"\n' + host + glue)
-        subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-o",
-                        library, source], check=True)
+        source.write_text(f'#include "{precompile_shim().name}/torch_shim.h"\n' + host + glue)
+        subprocess.run([*COMPILER, "-shared", "-o", library, source], check=True)
         library = ctypes.CDLL(str(library))
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library
