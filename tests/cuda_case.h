@@ -165,15 +165,26 @@ static inline DLTensor *device_tensor(placed *p)
 
 /* ---- values -------------------------------------------------------------------------- */
 
-typedef enum { ORDINARY, SPECIAL, ANY_BITS } case_values;
+/* MAGNITUDES: stretches of elements that are as large or small as float32 has them, or zeros. */
+typedef enum { ORDINARY, SPECIAL, ANY_BITS, MAGNITUDES } case_values;
 
 static inline void fill(placed *p, test_random *random, case_values values)
 {
     static const double specials[] = {NAN,    INFINITY,  -INFINITY, 0.0,    -0.0, 0x1p-149, -1e-40,
                                       3.0e38, -3.4e38,   65504,     -65520, 6e-8, 1e-30,    88.7,
                                       -104,   0x1.8p127, 0x1p-126,  1,      -1,   0.5};
+    static const int exponents[] = {-148, -130, -100, -80, -45, 0, 0, 55, 63, 80, 100, 118};
+    static const int64_t stretches[] = {1, 7, 33, 1000, INT64_MAX};
+    const int64_t stretch =
+        stretches[values == MAGNITUDES ? test_random_below(random, TEST_COUNT(stretches)) : 0];
+    double magnitude = 1;
     for (int64_t i = 0; i < p->elements; i++) {
         double value = test_random_range(random, -3, 3);
+        if (values == MAGNITUDES && i % stretch == 0)
+            magnitude = test_random_below(random, 8) == 0
+                            ? 0
+                            : ldexp(1, exponents[test_random_below(random, TEST_COUNT(exponents))]);
+        value *= magnitude;
         if (values == SPECIAL && test_random_below(random, 8) == 0)
             value = specials[test_random_below(random, (int64_t)TEST_COUNT(specials))];
         else if (values == ANY_BITS)

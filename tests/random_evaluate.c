@@ -219,8 +219,8 @@ static double evaluate_element(const random_formula *f, const formula_node *node
 
 /* What the functions over rows make of a row: its sum, spread and so on. */
 typedef struct {
-    double most, least, sum, mean, squares, sumexp; /* squares: of x - mean */
-    double mean_square;
+    double most, least, sum, mean, sumexp;
+    long double squares, mean_square; /* squares: of x - mean; neither is rounded */
 } row_summary;
 
 static row_summary summarise(const double *x, int64_t n, og_dtype type)
@@ -233,7 +233,7 @@ static row_summary summarise(const double *x, int64_t n, og_dtype type)
         s.least = fmin(s.least, x[i]);
         nan |= isnan(x[i]);
         sum += x[i];
-        own_squares += reference_round(x[i] * x[i], type);
+        own_squares += (long double)x[i] * x[i];
     }
     s.most = nan ? NAN : s.most;
     s.least = nan ? NAN : s.least;
@@ -241,12 +241,12 @@ static row_summary summarise(const double *x, int64_t n, og_dtype type)
     s.mean = reference_round(s.sum / (double)n, type);
     for (int64_t i = 0; i < n; i++) {
         double d = reference_round(x[i] - s.mean, type);
-        squares += reference_round(d * d, type);
+        squares += (long double)d * d;
         exps += reference_round(exp(x[i] - (isinf(s.most) ? 0 : s.most)), type);
     }
-    s.squares = reference_round((double)squares, type);
+    s.squares = squares;
     s.sumexp = reference_round((double)exps, type);
-    s.mean_square = reference_round(reference_round((double)own_squares, type) / (double)n, type);
+    s.mean_square = own_squares / (long double)n;
     return s;
 }
 
@@ -254,7 +254,7 @@ static double finish_reduction(const formula_node *node, const row_summary *s, i
 {
     og_dtype type = computed_in(node);
     double correction = node->numbers[0] < 0 ? 1 : node->numbers[0];
-    double variance = reference_round(s->squares / fmax((double)n - correction, 0), type);
+    long double variance = s->squares / fmaxl((long double)n - correction, 0);
     switch ((int)node->op) {
     case OG_OP_sum:
         return s->sum;
@@ -265,9 +265,9 @@ static double finish_reduction(const formula_node *node, const row_summary *s, i
     case OG_OP_amin:
         return s->least;
     case OG_OP_var:
-        return variance;
+        return reference_round((double)variance, type);
     case OG_OP_std:
-        return reference_round(sqrt(variance), type);
+        return reference_round((double)sqrtl(variance), type);
     default:
         assert(node->op == OG_OP_logsumexp);
         return reference_round(
@@ -296,12 +296,12 @@ static double finish_normalisation(const random_formula *f, const formula_node *
     case OG_OP_log_softmax:
         return ROUND(below_most - ROUND(log(s->sumexp + infinite)));
     case OG_OP_layer_norm: {
-        double scale = ROUND(1 / sqrt(ROUND(s->squares + eps)));
+        double scale = ROUND((double)(1 / sqrtl(s->squares + eps)));
         return ROUND(ROUND(ROUND(ROUND(x - s->mean) * scale) * weight) + bias);
     }
     default:
         assert(node->op == OG_OP_rms_norm);
-        return ROUND(ROUND(x * ROUND(1 / sqrt(ROUND(s->mean_square + eps)))) * weight);
+        return ROUND(ROUND(x * ROUND((double)(1 / sqrtl(s->mean_square + eps)))) * weight);
     }
 #undef ROUND
 }
@@ -340,7 +340,7 @@ static void evaluate_rows(const random_formula *f, formula_node *node)
             node->values[written++] = finish_reduction(node, &summary, row.count);
             continue;
         }
-        summary.squares = reference_round(summary.squares / (double)row.count, computed_in(node));
+        summary.squares /= (long double)row.count;
         memset(inside, 0, sizeof inside);
         for (int64_t i = 0; i < row.count; i++, step_index(&row, inside)) {
             for (int d = 0; d < 8; d++)

@@ -130,7 +130,7 @@ static bool grow_unary(test_random *random, random_formula *f, formula_node *nod
     do {
         op = (og_op)below(random, OG_FUNCTION_COUNT);
         function = og_function_of(op);
-    } while (!(function->kind == OG_SCALAR && function->args == 1 && op != OG_OP_add_eps) &&
+    } while (!(function->kind == OG_SCALAR && function->args == 1 && op != OG_OP_square_scale) &&
              !(function->kind == OG_COMPOSITE && function->group &&
                !strcmp(function->group, "activation") && op != OG_OP_prelu));
     *node = new_node(function->kind == OG_SCALAR ? NODE_SCALAR : NODE_ACTIVATION, op);

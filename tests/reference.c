@@ -11,6 +11,9 @@
  */
 #include "reference.h"
 
+#include "math/scalar_f32.h"
+#include "math/scalar_f64.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -90,7 +93,8 @@ static reference_value round_to(reference_value x, og_dtype dtype)
 static bool rounds_once(og_op op)
 {
     const og_function *function = og_function_of(op);
-    return function->cost != OG_COST_CURVE && function->max_ulp <= 0.5;
+    bool has_steps = op == OG_OP_scaled_rsqrt || op == OG_OP_scaled_square || op == OG_OP_unscaled;
+    return function->cost != OG_COST_CURVE && function->max_ulp <= 0.5 && !has_steps;
 }
 
 /* The error of op itself. A function with constants is measured for their defaults
@@ -139,6 +143,28 @@ static bool turns_back(og_op op, const reference_value *args, int a, const doubl
     return rises && falls;
 }
 
+/* square_scale, whose numbers are the type's. */
+static reference_value compute_scale(og_type type, reference_value s, double eps)
+{
+    double least = s.value - s.bound, most = s.value + s.bound;
+    if (isinf(s.bound))
+        return undecided;
+    if (type == OG_F64) {
+        least = og_square_scale_f64(least, eps);
+        most = og_square_scale_f64(most, eps);
+    } else {
+        least = og_square_scale_f32((float)least, (float)eps);
+        most = og_square_scale_f32((float)most, (float)eps);
+    }
+    return least == most ? exactly(least) : undecided;
+}
+
+static reference_value compute_rescaled(og_type type, const reference_value *args, double eps)
+{
+    reference_value scale = compute_scale(type, args[0], eps);
+    return !is_exact(scale) ? undecided : scale.value == 1 ? args[0] : args[1];
+}
+
 /* A SCALAR row of functions.def. */
 static reference_value compute_scalar(og_op op, og_type type, const reference_value *args,
                                       const double *numbers)
@@ -147,8 +173,12 @@ static reference_value compute_scalar(og_op op, og_type type, const reference_va
     double constants[OG_MAX_NUMBERS] = {0};
     for (int c = 0; c < function->constants; c++)
         constants[c] = reference_round(numbers[c], held_in(type));
-    if (op == OG_OP_add_eps && isnan(constants[0])) /* the machine epsilon of the type */
+    if (op == OG_OP_scaled_rsqrt && isnan(constants[0])) /* the machine epsilon of the type */
         constants[0] = type == OG_F64 ? DBL_EPSILON : FLT_EPSILON;
+    if (op == OG_OP_square_scale)
+        return compute_scale(type, args[0], constants[0]);
+    if (op == OG_OP_rescaled || op == OG_OP_rescaled_once)
+        return compute_rescaled(type, args, constants[0]);
 
     double corners[2][MOST_CORNERS] = {{0}, {0}};
     int counts[2] = {1, 1};

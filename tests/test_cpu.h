@@ -186,6 +186,7 @@ typedef union {
 #define CALL_1_1(f) f(x, k[0])
 #define CALL_1_2(f) f(x, k[0], k[1])
 #define CALL_2_0(f) f(x, y)
+#define CALL_2_1(f) f(x, y, k[0])
 
 static inline cell compute_f32(og_op op, float x, float y, const double *constants)
 {

@@ -116,6 +116,31 @@ static void test_derived(void **unused)
     end_cases("derived");
 }
 
+/* Rows whose squares overflow or vanish: passes with a guard, of kept rows. */
+static void test_magnitudes(void **unused)
+{
+    static const char *const texts[] = {"std(x, dim=-1)",
+                                        "layer_norm(x, LENGTH, eps=1e-30)",
+                                        "rms_norm(x + y, LENGTH)",
+                                        "std(x, dim=-1), amax(x, dim=-1)",
+                                        "x / norm(x, 2, -1, true)",
+                                        "softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)",
+                                        "layer_norm(tanh(x) * y, LENGTH)"};
+    static const int64_t lengths[] = {1000, 16384, 16640, 20002, 40000, 65536};
+    test_random random = test_random_named("magnitudes of kept rows");
+    char text[128];
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(texts); f++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
+            case_shape shape = SHAPE(8, lengths[i]);
+            if (test_full() || f < 2 || (f + i) % 2)
+                check_formula(with_length(texts[f], lengths[i], text), &shape,
+                              (f + i) % 4 ? OG_FLOAT32 : OG_BFLOAT16,
+                              i % 3 ? CONTIGUOUS : MISALIGNED, CONTIGUOUS, MAGNITUDES, &random);
+        }
+    end_cases("magnitudes");
+}
+
 /* More of them than there are blocks, of an H200 and of the fake device. */
 static void test_many_rows(void **unused)
 {
@@ -133,9 +158,9 @@ static void test_many_rows(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_halves),    cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_lengths),    cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_halves),     cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_magnitudes), cmocka_unit_test(test_many_rows),
     };
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
     return CASE_RUN(tests);

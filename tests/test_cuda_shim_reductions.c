@@ -172,6 +172,59 @@ static void test_norms(void **unused)
     end_cases("norms");
 }
 
+/* Rows whose squares overflow or vanish, in every body: passes with a guard run for some of them. */
+static void test_magnitudes(void **unused)
+{
+    static const char *const texts[] = {"std(x, dim=-1)", "norm(x, dim=-1)",
+                                        "x / norm(x, 2, -1, true)", "var_mean(x, dim=-1)",
+                                        "cosine_similarity(x, y, dim=-1)"};
+    static const int64_t widths[] = {2,    3,    17,    33,    100,   513,
+                                     1024, 5000, 16384, 16385, 20000, 70001};
+    static const struct {
+        const char *text;
+        case_shape shape;
+    } cases[] = {
+        {"layer_norm(x, 7, eps=1e-30)", SHAPE(40, 7)},
+        {"layer_norm(x, 1025)", SHAPE(9, 1025)},
+        {"layer_norm(x, 4096, eps=0)", SHAPE(3, 4096)},
+        {"layer_norm(x, 20000, eps=1e-30)", SHAPE(4, 20000)},
+        {"layer_norm(x, 70001)", SHAPE(3, 70001)},
+        {"rms_norm(x, 16400, eps=0)", SHAPE(3, 16400)},
+        {"rms_norm(x, 300)", SHAPE(19, 300)},
+        {"std(x, dim=0)", SHAPE(30, 70)},
+        {"std(x, dim=0), var(x, dim=0), norm(x, dim=0)", SHAPE(5000, 9)},
+        {"norm(x, dim=1)", SHAPE(2, 70000, 3)},
+        {"std(x, dim=0) + softmax(x, dim=0)", SHAPE(9000, 2)},
+        {"batch_norm(x, training=true)", SHAPE(40, 2, 1700)},
+        {"batch_norm(x, training=true)", SHAPE(50, 7)},
+        {"instance_norm(x)", SHAPE(1, 2, 70100)},
+        {"instance_norm(x, eps=1e-30)", SHAPE(3, 5, 190)},
+        {"group_norm(x, 2)", SHAPE(2, 6, 230)},
+        {"group_norm(x, 2)", SHAPE(1, 6, 23000)},
+        {"softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)", SHAPE(2, 20001)},
+        {"normalize(x)", SHAPE(30, 40)},
+        {"pairwise_distance(x, y, eps=0)", SHAPE(11, 90)},
+        {"std(x), norm(x)", SHAPE(600, 150)},
+        {"norm(linear(x, y), dim=1)", SHAPE(20, 20)},
+    };
+    test_random random = test_random_named("magnitudes");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(widths); i++)
+        for (size_t f = 0; f < TEST_COUNT(texts); f++) {
+            case_shape shape = SHAPE(widths[i] > 9999 ? 5 : 70, widths[i]);
+            if (f % 2 == i % 2 || widths[i] > 9999)
+                check_formula(texts[f], &shape, f == i % 5 ? OG_BFLOAT16 : OG_FLOAT32, CONTIGUOUS,
+                              CONTIGUOUS, MAGNITUDES, &random);
+        }
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        check_formula(cases[i].text, &cases[i].shape, OG_FLOAT32, CONTIGUOUS, CONTIGUOUS,
+                      MAGNITUDES, &random);
+        check_formula(cases[i].text, &cases[i].shape, i % 3 ? OG_FLOAT32 : OG_BFLOAT16,
+                      i % 2 ? STRIDED : PADDED, CONTIGUOUS, MAGNITUDES, &random);
+    }
+    end_cases("magnitudes");
+}
+
 /* What comes after a product's reduction, per element or where there is but one: a second
  * pass, which a kernel with a product does not make. */
 static void test_after_products(void **unused)
@@ -208,9 +261,10 @@ static void test_after_products(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_deviations),
-        cmocka_unit_test(test_norms),      cmocka_unit_test(test_after_products),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_reductions),     cmocka_unit_test(test_deviations),
+        cmocka_unit_test(test_norms),          cmocka_unit_test(test_magnitudes),
+        cmocka_unit_test(test_after_products),
     };
     return CASE_RUN(tests);
 }

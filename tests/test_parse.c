@@ -226,12 +226,18 @@ static const struct {
                 "n3 = div n1 n2 [mean]; results n3"},
     {"std(x, 1)", "n0 = input x; n1 = sum n0 dim=(1) keepdim [std]; n2 = count n0 dim=(1) 0 [std]; "
                   "n3 = div n1 n2 [std]; n4 = sub n0 n3 [std]; n5 = mul n4 n4 [std]; "
-                  "n6 = sum n5 dim=(1) [std]; n7 = count n0 dim=(1) 1 [std]; n8 = div n6 n7 [std]; "
-                  "n9 = sqrt n8 [std]; results n9"},
+                  "n6 = sum n5 dim=(1) [std]; n7 = square_scale n6 0 [std]; "
+                  "n8 = expand n7 n4 dim=(1) [std]; n9 = scaled_square n4 n8 [std]; "
+                  "n10 = sum n9 dim=(1) [std]; n11 = rescaled n6 n10 0 [std]; "
+                  "n12 = count n0 dim=(1) 1 [std]; n13 = div n11 n12 [std]; n14 = sqrt n13 [std]; "
+                  "n15 = div n14 n7 [std]; results n15"},
     {"var(x, 1, correction=0, keepdim=true)",
      "n0 = input x; n1 = sum n0 dim=(1) keepdim [var]; n2 = count n0 dim=(1) 0 [var]; "
      "n3 = div n1 n2 [var]; n4 = sub n0 n3 [var]; n5 = mul n4 n4 [var]; "
-     "n6 = sum n5 dim=(1) keepdim [var]; n7 = div n6 n2 [var]; results n7"},
+     "n6 = sum n5 dim=(1) keepdim [var]; n7 = square_scale n6 inf [var]; "
+     "n8 = expand n7 n4 dim=(1) keepdim [var]; n9 = scaled_square n4 n8 [var]; "
+     "n10 = sum n9 dim=(1) keepdim [var]; n11 = rescaled_once n6 n10 inf [var]; "
+     "n12 = div n11 n2 [var]; n13 = unscaled n12 n7 [var]; results n13"},
     {"logsumexp(x, 1)",
      "n0 = input x; n1 = row_max n0 dim=(1) [logsumexp]; n2 = sumexp n0 dim=(1) [logsumexp]; "
      "n3 = log n2 [logsumexp]; n4 = abs n1 [logsumexp]; n5 = number inf; "
@@ -248,30 +254,30 @@ static const struct {
      "n4 = sub n1 n1 [log_softmax]; n5 = add n3 n4 [log_softmax]; n6 = log n5 [log_softmax]; "
      "n7 = sub n2 n6 [log_softmax]; results n7"},
     {"layer_norm(x, [2, 3])",
-     "n0 = input x; n1 = sum n0 dim=(-2, -1) sizes=(2, 3) keepdim [layer_norm]; "
-     "n2 = count n0 dim=(-2, -1) sizes=(2, 3) 0 [layer_norm]; n3 = div n1 n2 [layer_norm]; "
-     "n4 = sub n0 n3 [layer_norm]; n5 = mul n4 n4 [layer_norm]; "
-     "n6 = sum n5 dim=(-2, -1) sizes=(2, 3) keepdim [layer_norm]; "
-     "n7 = count n5 dim=(-2, -1) sizes=(2, 3) 0 [layer_norm]; n8 = div n6 n7 [layer_norm]; "
-     "n9 = number 1e-05; n10 = add n8 n9 [layer_norm]; n11 = rsqrt n10 [layer_norm]; "
-     "n12 = mul n4 n11 [layer_norm]; results n12"},
+     "n0 = input x; n1 = sum n0 dim=(-2, -1) sizes=(2, 3) keepdim [layer_norm]; n2 = count n0 "
+     "dim=(-2, -1) sizes=(2, 3) 0 [layer_norm]; n3 = div n1 n2 [layer_norm]; n4 = sub n0 n3 "
+     "[layer_norm]; n5 = mul n4 n4 [layer_norm]; n6 = sum n5 dim=(-2, -1) sizes=(2, 3) "
+     "keepdim [layer_norm]; n7 = square_scale n6 1e-05 [layer_norm]; n8 = scaled_square n4 n7 "
+     "[layer_norm]; n9 = sum n8 dim=(-2, -1) sizes=(2, 3) keepdim [layer_norm]; n10 = "
+     "rescaled n6 n9 1e-05 [layer_norm]; n11 = div n10 n2 [layer_norm]; n12 = scaled_rsqrt "
+     "n11 n7 1e-05 [layer_norm]; n13 = mul n4 n12 [layer_norm]; results n13"},
     {"layer_norm(x, 4, w, b) + mean(x, -1, true)",
-     "n0 = input x; n1 = input w; n2 = input b; "
-     "n3 = sum n0 dim=(-1) sizes=(4) keepdim [layer_norm]; "
-     "n4 = count n0 dim=(-1) sizes=(4) 0 [layer_norm]; n5 = div n3 n4 [layer_norm]; "
-     "n6 = sub n0 n5 [layer_norm]; n7 = mul n6 n6 [layer_norm]; "
-     "n8 = sum n7 dim=(-1) sizes=(4) keepdim [layer_norm]; "
-     "n9 = count n7 dim=(-1) sizes=(4) 0 [layer_norm]; n10 = div n8 n9 [layer_norm]; "
-     "n11 = number 1e-05; n12 = add n10 n11 [layer_norm]; n13 = rsqrt n12 [layer_norm]; "
-     "n14 = mul n6 n13 [layer_norm]; n15 = mul n14 n1 [layer_norm]; "
-     "n16 = add n15 n2 [layer_norm]; n17 = add n16 n5; check weight n1 (4,); "
-     "check bias n2 (4,); results n17"},
+     "n0 = input x; n1 = input w; n2 = input b; n3 = sum n0 dim=(-1) sizes=(4) keepdim "
+     "[layer_norm]; n4 = count n0 dim=(-1) sizes=(4) 0 [layer_norm]; n5 = div n3 n4 "
+     "[layer_norm]; n6 = sub n0 n5 [layer_norm]; n7 = mul n6 n6 [layer_norm]; n8 = sum n7 "
+     "dim=(-1) sizes=(4) keepdim [layer_norm]; n9 = square_scale n8 1e-05 [layer_norm]; n10 = "
+     "scaled_square n6 n9 [layer_norm]; n11 = sum n10 dim=(-1) sizes=(4) keepdim "
+     "[layer_norm]; n12 = rescaled n8 n11 1e-05 [layer_norm]; n13 = div n12 n4 [layer_norm]; "
+     "n14 = scaled_rsqrt n13 n9 1e-05 [layer_norm]; n15 = mul n6 n14 [layer_norm]; n16 = mul "
+     "n15 n1 [layer_norm]; n17 = add n16 n2 [layer_norm]; n18 = add n17 n5; check weight n1 "
+     "(4,); check bias n2 (4,); results n18"},
     {"rms_norm(x, (4,), w)",
-     "n0 = input x; n1 = input w; n2 = square n0 [rms_norm]; "
-     "n3 = sum n2 dim=(-1) sizes=(4) keepdim [rms_norm]; "
-     "n4 = count n2 dim=(-1) sizes=(4) 0 [rms_norm]; n5 = div n3 n4 [rms_norm]; "
-     "n6 = add_eps n5 nan [rms_norm]; n7 = rsqrt n6 [rms_norm]; n8 = mul n0 n7 [rms_norm]; "
-     "n9 = mul n8 n1 [rms_norm]; check weight n1 (4,); results n9"},
+     "n0 = input x; n1 = input w; n2 = square n0 [rms_norm]; n3 = sum n2 dim=(-1) sizes=(4) "
+     "keepdim [rms_norm]; n4 = square_scale n3 nan [rms_norm]; n5 = scaled_square n0 n4 "
+     "[rms_norm]; n6 = sum n5 dim=(-1) sizes=(4) keepdim [rms_norm]; n7 = rescaled n3 n6 nan "
+     "[rms_norm]; n8 = count n0 dim=(-1) sizes=(4) 0 [rms_norm]; n9 = div n7 n8 [rms_norm]; "
+     "n10 = scaled_rsqrt n9 n4 nan [rms_norm]; n11 = mul n0 n10 [rms_norm]; n12 = mul n11 n1 "
+     "[rms_norm]; check weight n1 (4,); results n12"},
 };
 
 static void test_graphs(void **state)
@@ -649,9 +655,9 @@ static void test_public_meanings(void **state)
     static const struct {
         og_op op;
         bool is_public;
-    } rows[] = {{OG_OP_hardswish, true},  {OG_OP_softmin, true}, {OG_OP_std, true},
-                {OG_OP_layer_norm, true}, {OG_OP_mean, false},   {OG_OP_softmax, false},
-                {OG_OP_linear, false},    {OG_OP_sigmoid, false}};
+    } rows[] = {{OG_OP_hardswish, true},   {OG_OP_softmin, true}, {OG_OP_std_mean, true},
+                {OG_OP_layer_norm, false}, {OG_OP_mean, false},   {OG_OP_softmax, false},
+                {OG_OP_linear, false},     {OG_OP_sigmoid, false}};
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
         const og_function *function = og_function_of(rows[i].op);
         const char *meaning = og_function_public_meaning(function);

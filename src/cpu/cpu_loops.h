@@ -39,6 +39,13 @@
     MAP(name, 1, R, REAL, REAL, REAL, REAL y0 = y[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], y0);)   \
     MAP(name, 2, R, REAL, REAL, REAL, REAL x0 = x[0]; LOOP(i, n) r[i] = F(og_##name)(x0, y[i]);)
 #define MAP_2_0(name) MAP_2(name, REAL)
+#define MAP_2_1(name)                                                                              \
+    MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0];                                           \
+        LOOP(i, n) r[i] = F(og_##name)(x[i], y[i], k0);)                                           \
+    MAP(name, 1, REAL, REAL, REAL, REAL, REAL k0 = k[0]; REAL y0 = y[0];                           \
+        LOOP(i, n) r[i] = F(og_##name)(x[i], y0, k0);)                                             \
+    MAP(name, 2, REAL, REAL, REAL, REAL, REAL k0 = k[0]; REAL x0 = x[0];                           \
+        LOOP(i, n) r[i] = F(og_##name)(x0, y[i], k0);)
 
 #define SCALAR(name, args, constants, ...) MAP_##args##_##constants(name)
 #define MASK(name, ...) MAP_2(name, uint32_t)
@@ -462,6 +469,7 @@ static void L(square_shift)(void *t, const void *sums, const void *sum, int64_t 
 #define ROW_1_1(name) [OG_OP_##name] = {L(name##_0)},
 #define ROW_1_2(name) [OG_OP_##name] = {L(name##_0)},
 #define ROW_2_0(name) [OG_OP_##name] = {L(name##_0), L(name##_1), L(name##_2)},
+#define ROW_2_1(name) ROW_2_0(name)
 #define FOLD_ROW(name, neutral, empty)                                                             \
     {neutral,          empty,             L(name##_lanes), L(name##_tree),                          \
      L(name##_pairs), L(name##_columns), L(name##_taps)}

@@ -73,12 +73,14 @@ static bool choose_pointwise(const og_kernel *kernel, og_cpu_geometry *g)
     return transposed >= 0;
 }
 
-/* One pass that leaves nothing but row values, and no sumexp: several rows may be a
- * block, for no row value has to be repeated along them. */
+/* One pass that leaves nothing but row values, and no sumexp, besides those that few rows need:
+ * several rows may be a block, for no row value has to be repeated along them. */
 static bool only_reduces(const og_kernel *kernel)
 {
     const og_pass *pass = &kernel->passes[0];
-    bool only = kernel->pass_count == 1;
+    bool only = true;
+    for (int32_t p = 1; p < kernel->pass_count; p++)
+        only &= kernel->passes[p].guard_count > 0;
     for (int32_t i = 0; i < pass->element_count; i++)
         only &= pass->elements[i].op != OG_OP_STORE;
     for (int32_t r = 0; r < pass->reduction_count; r++)
@@ -142,6 +144,8 @@ static int64_t guess_work(const og_kernel *kernel)
     int64_t cost = 0, count = 1;
     for (int32_t p = 0; p < kernel->pass_count; p++) {
         const og_pass *pass = &kernel->passes[p];
+        if (pass->guard_count)
+            continue;
         for (int32_t i = 0; i < pass->element_count; i++)
             cost += guess_cost(&pass->elements[i]);
         for (int32_t r = 0; r < pass->reduction_count; r++)

@@ -158,10 +158,18 @@ typedef struct {
     int64_t outer_step;             /* columns: steps along outer of a piece */
 } og_cpu_program;
 
+/* A row value that is 1 where its pass is not needed (plan.h). */
+typedef struct {
+    int32_t place;
+    bool is_double;
+} og_cpu_guard;
+
 typedef struct {
     /* [1]: safe when outputs are inputs. */
     og_cpu_program *elements[2], *rows[2];
     size_t stages; /* offset of the first in the thread's memory */
+    og_cpu_guard *guards;
+    int32_t guard_count;
 } og_cpu_pass;
 
 typedef enum { OG_CPU_POINTWISE, OG_CPU_ROWS, OG_CPU_COLUMNS, OG_CPU_PRODUCT } og_cpu_layout;

@@ -355,6 +355,21 @@ static ogive_status allocate_compiler(og_cpu_compiler *c)
     return OGIVE_OK;
 }
 
+/* Where the guards of a pass are: values that its elements read, so that they have places. */
+static ogive_status find_guards(og_cpu_compiler *c, int32_t p)
+{
+    const og_pass *pass = &c->kernel->passes[p];
+    og_cpu_pass *to = &c->out->passes[p];
+    to->guards = OG_ARENA_NEW(c->arena, og_cpu_guard, (size_t)pass->guard_count + 1);
+    if (!to->guards)
+        return og_fail_memory(c->error, (size_t)pass->guard_count * sizeof *to->guards);
+    for (int32_t g = 0; g < pass->guard_count; g++)
+        to->guards[g] = (og_cpu_guard){c->row_places[pass->guards[g]],
+                                       c->kernel->values[pass->guards[g]].type == OG_F64};
+    to->guard_count = pass->guard_count;
+    return OGIVE_OK;
+}
+
 static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
                                    const og_cpu_geometry *elements, const og_cpu_geometry *rows)
 {
@@ -371,8 +386,10 @@ static ogive_status compile_passes(og_cpu_compiler *c, const og_plan *plan,
     out->passes = OG_ARENA_NEW(c->arena, og_cpu_pass, (size_t)out->pass_count + 1);
     if (!out->passes)
         return og_fail_memory(c->error, (size_t)out->pass_count * sizeof *out->passes);
-    for (int32_t p = 0; p < out->pass_count; p++)
+    for (int32_t p = 0; p < out->pass_count; p++) {
         OG_TRY(compile_pass(c, p, elements, rows, aliases));
+        OG_TRY(find_guards(c, p));
+    }
     out->register_count = c->register_count;
     out->place_count = (int32_t)c->place_count;
     out->places = OG_ARENA_NEW(c->arena, og_cpu_place, c->place_count + 1);

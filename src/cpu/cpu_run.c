@@ -262,15 +262,34 @@ static void run_part(og_cpu_worker *w, int32_t p, int64_t tile, int64_t part)
     }
 }
 
-/* The row values of a pass. */
-static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile)
+/* Do rows of the tile need what the pass reduces? */
+static bool is_needed(const og_cpu_worker *w, int32_t p, int64_t tile)
+{
+    const og_cpu_pass *pass = &w->kernel->passes[p];
+    if (!pass->guard_count)
+        return true;
+    og_cpu_piece piece = find_tile(w->kernel, tile);
+    int64_t rows = w->kernel->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
+    for (int32_t g = 0; g < pass->guard_count; g++)
+        for (int64_t row = 0; row < rows; row++) {
+            const void *guard = w->places[pass->guards[g].place];
+            if (pass->guards[g].is_double ? ((const double *)guard)[row] != 1
+                                          : ((const float *)guard)[row] != 1)
+                return true;
+        }
+    return false;
+}
+
+/* The row values of a pass; needed: its reductions have been made. */
+static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile, bool needed)
 {
     const og_cpu_kernel *k = w->kernel;
     const og_cpu_pass *pass = &k->passes[p];
     og_cpu_piece piece = find_tile(k, tile), rows = {piece.base, 0, 1, 0, 0};
     rows.inner = k->layout == OG_CPU_ROWS ? piece.outer : piece.inner;
     rows.inner_count = k->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
-    og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
+    if (needed)
+        og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
     og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
 }
 
@@ -347,9 +366,10 @@ static void run_tiles(void *context, int thread, int threads)
     }
     for (int64_t tile = begin; tile < end; tile++)
         for (int32_t p = 0; p < w.kernel->pass_count; p++) {
-            for (int64_t part = 0; part < w.kernel->part_count; part++)
+            bool needed = is_needed(&w, p, tile);
+            for (int64_t part = 0; needed && part < w.kernel->part_count; part++)
                 run_part(&w, p, tile, part);
-            finish_pass(&w, p, tile);
+            finish_pass(&w, p, tile, needed);
         }
 }
 
@@ -366,19 +386,33 @@ static void run_parts(void *context, int thread, int threads)
         if (tile != current)
             set_tile(&w, find_tile_memory(job, tile));
         current = tile;
-        run_part(&w, job->pass, tile, unit % k->part_count);
+        if (is_needed(&w, job->pass, tile))
+            run_part(&w, job->pass, tile, unit % k->part_count);
     }
+}
+
+/* Does some tile need the pass? If not, no thread is woken for it. */
+static bool is_needed_somewhere(const og_cpu_job *job)
+{
+    og_cpu_worker w = og_cpu_start_worker(job, 0);
+    bool any = false;
+    for (int64_t tile = 0; tile < job->kernel->tile_count && !any; tile++) {
+        set_tile(&w, find_tile_memory(job, tile));
+        any = is_needed(&w, job->pass, tile);
+    }
+    return any;
 }
 
 static void run_split(og_cpu_job *job)
 {
     const og_cpu_kernel *k = job->kernel;
     for (job->pass = 0; job->pass < k->pass_count; job->pass++) {
-        og_cpu_parallel(k->threads, run_parts, job);
+        if (is_needed_somewhere(job))
+            og_cpu_parallel(k->threads, run_parts, job);
         og_cpu_worker w = og_cpu_start_worker(job, 0);
         for (int64_t tile = 0; tile < k->tile_count; tile++) {
             set_tile(&w, find_tile_memory(job, tile));
-            finish_pass(&w, job->pass, tile);
+            finish_pass(&w, job->pass, tile, is_needed(&w, job->pass, tile));
         }
     }
 }

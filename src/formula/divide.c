@@ -139,8 +139,6 @@ static uint8_t share_of_extremes(const walk *w, const og_node *node, const argum
     switch ((int)node->op) {
     case OG_OP_neg:
         return other;
-    case OG_OP_add_eps:
-        return kind;
     case OG_OP_add:
         return is_alone ? kind : NEITHER;
     case OG_OP_sub:

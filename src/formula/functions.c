@@ -261,6 +261,7 @@ double og_function_value(og_op op, const double *args, const double *constants)
 #define CALL_1_1(f) f(args[0], constants[0])
 #define CALL_1_2(f) f(args[0], constants[0], constants[1])
 #define CALL_2_0(f) f(args[0], args[1])
+#define CALL_2_1(f) f(args[0], args[1], constants[0])
     switch (op) {
 #define SCALAR(name, count, constant_count, ...)                                                   \
     case OG_OP_##name:                                                                             \

@@ -170,9 +170,37 @@ OG_FN double og_softshrink_f64(double x, double lambd)
     return x == x ? y : x;
 }
 
-OG_FN double og_add_eps_f64(double x, double eps)
+/* As in scalar_f32.h. */
+OG_FN double og_square_scale_f64(double s, double eps)
 {
-    return x + (eps != eps ? 0x1p-52 : eps);
+    double least = eps < 0x1p-800 ? 0x1p-900 : 0.0;
+    return s <= 0x1p960 ? (s < least ? 0x1p560 : 1.0) : 0x1p-560;
+}
+
+OG_FN double og_rescaled_f64(double once, double again, double eps)
+{
+    return og_square_scale_f64(once, eps) == 1.0 ? once : again;
+}
+
+OG_FN double og_rescaled_once_f64(double once, double again, double eps)
+{
+    return og_rescaled_f64(once, again, eps);
+}
+
+OG_FN double og_scaled_square_f64(double x, double scale)
+{
+    return (x * scale) * (x * scale);
+}
+
+OG_FN double og_unscaled_f64(double x, double scale)
+{
+    return (x / scale) / scale;
+}
+
+OG_FN double og_scaled_rsqrt_f64(double x, double scale, double eps)
+{
+    double more = ((eps != eps ? 0x1p-52 : eps) * scale) * scale;
+    return scale * og_rsqrt_f64(x + more);
 }
 
 OG_FN double og_exp_f64(double x)

@@ -13,6 +13,9 @@
  * instructions once. Values of element instructions live for their pass;
  * values of reductions and row instructions (level OG_ROW) live on to the
  * kernel's end and may be arguments of later element and row instructions.
+ * A pass may have guards, values of the row before it: where all of them are 1, what it
+ * reduces is not read (plan_guards.c), so that a backend leaves it out there, but for
+ * its row instructions, and as a rule it is left out everywhere.
  * Whether the row stays in a cache or is read again for the next pass is the
  * backend's affair; what it computes is not:
  *
@@ -241,6 +244,8 @@ typedef struct {
     int32_t reduction_count;
     og_instr *rows;
     int32_t row_count;
+    int32_t *guards; /* row values of earlier passes: where all of a row's are 1, nobody reads */
+    int32_t guard_count; /* what the pass reduces, and it need not, nor compute elements. 0: none */
 } og_pass;
 
 typedef struct {

@@ -575,6 +575,7 @@ static ogive_status finish(og_planner *b)
             if (kernel->product_count)
                 og_see_matrices(kernel);
             OG_TRY(og_find_deviations(b, kernel));
+            OG_TRY(og_find_guards(b, kernel));
         }
     OG_TRY(og_measure_traffic(plan, &b->scratch, b->error));
     return og_find_aliases(plan, &b->scratch, b->error);

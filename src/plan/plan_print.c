@@ -236,8 +236,13 @@ void og_kernel_print(const og_plan *plan, int32_t index, const char *const *name
         og_text_add(text, "\n");
     }
     for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
         if (kernel->pass_count > 1)
-            og_text_add(text, "  pass %d\n", (int)p);
+            og_text_add(text, "  pass %d", (int)p);
+        for (int32_t g = 0; g < pass->guard_count; g++)
+            og_text_add(text, "%s%%%d is not 1", g ? " or " : ", where ", (int)pass->guards[g]);
+        if (kernel->pass_count > 1)
+            og_text_add(text, "\n");
         print_pass(plan, names, kernel, &kernel->passes[p], text);
     }
 }

@@ -97,8 +97,9 @@ double og_kernel_operations(const og_kernel *kernel)
     double rows = (double)og_space_count(&kernel->space, true), sum = 0;
     for (int32_t p = 0; p < kernel->pass_count; p++) {
         const og_pass *pass = &kernel->passes[p];
-        sum += elements * (count_operations(kernel, pass->elements, pass->element_count) +
-                           pass->reduction_count);
+        if (!pass->guard_count)
+            sum += elements * (count_operations(kernel, pass->elements, pass->element_count) +
+                               pass->reduction_count);
         sum += rows * count_operations(kernel, pass->rows, pass->row_count);
     }
     return sum;

@@ -260,6 +260,8 @@ void og_order_space(const og_plan *plan, og_kernel *kernel, uint32_t reduced, bo
 /* plan_deviations.c: sums of squared deviations from a long row's mean become sqdev, and a pass
  * less. */
 ogive_status og_find_deviations(og_planner *b, og_kernel *kernel);
+/* Sets the guards of its passes (plan_guards.c). */
+ogive_status og_find_guards(og_planner *b, og_kernel *kernel);
 
 /* plan_traffic.c: fill the kernels' bytes_read and bytes_written, and may_alias. */
 ogive_status og_measure_traffic(og_plan *plan, og_arena *scratch, ogive_error *error);

@@ -142,6 +142,9 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
     case OG_OP_count:
     case OG_OP_part_size: /* of adaptive_avg_pool(x, 1): all others are refused before */
         return OGIVE_OK;
+    case OG_OP_expand:
+        memcpy(f->sizes[n], f->sizes[node->args[1]], sizeof f->sizes[n]);
+        return OGIVE_OK;
     case OG_OP_t:
     case OG_OP_transpose:
         find_swapped(f, n, node->args[0]);

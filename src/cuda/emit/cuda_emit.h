@@ -202,6 +202,9 @@ int32_t og_cuda_square_count(const og_pass *pass);
 size_t og_cuda_square_bytes(const og_pass *pass);
 bool og_cuda_any_squares(const og_kernel *kernel);
 bool og_cuda_any_terms(const og_kernel *kernel);
+bool og_cuda_any_guards(const og_kernel *kernel);
+/* The pass after p that every row needs. */
+int32_t og_cuda_next_pass(const og_kernel *kernel, int32_t p);
 /* Does the pass end with anything that is a row's? */
 bool og_cuda_has_row_values(const og_pass *pass);
 /* Finds terms of sumexp that later passes use. keep: has them kept, for which rows must be

@@ -320,6 +320,17 @@ static void add_rows(og_cuda_emitter *e, const og_pass *pass, int32_t p)
     og_text_add(to, "}\n");
 }
 
+static void add_guards(const og_pass *pass, int32_t p, og_text *to)
+{
+    og_text_add(to,
+                "\n/* Does a row need og_sums%d? */\n"
+                "OG_FN bool og_again%d(const og_row &row)\n{\n    return ",
+                (int)p, (int)p);
+    for (int32_t g = 0; g < pass->guard_count; g++)
+        og_text_add(to, "%srow.v%d != 1", g ? " || " : "", (int)pass->guards[g]);
+    og_text_add(to, ";\n}\n");
+}
+
 void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
 {
     const og_pass *pass = &e->kernel->passes[p];
@@ -344,4 +355,6 @@ void og_cuda_add_pass(og_cuda_emitter *e, int32_t p)
         og_cuda_add_sums(e, p);
     if (pass->row_count)
         add_rows(e, pass, p);
+    if (pass->guard_count)
+        add_guards(pass, p, to);
 }

@@ -6,7 +6,8 @@
  *     enough columns for all multiprocessors, or
  *     n <= 4096, one tile         one launch for all passes
  *     else                        a launch of tiles and one that combines them, for
- *                                 sums and again for terms, pass by pass
+ *                                 sums and again for terms, pass by pass; passes with a
+ *                                 guard are the combining launch's before them
  *
  * Most kernels ask for one block a multiprocessor: ptxas (13.4) would rather spill than take
  * more than 64 registers.
@@ -96,6 +97,18 @@ static void add_sums(og_cuda_emitter *e, int32_t p, const char *first, const cha
                 n, n, n, n, n, n, first, end, n);
 }
 
+/* The same of a pass with a guard, by the whole column's block. */
+static void add_again(og_cuda_emitter *e, int32_t p)
+{
+    const int n = (int)p;
+    og_text_add(&e->body,
+                "    og_sums%d::sums s%d[OG_V];\n    bool again%d = false;\n"
+                "    for (int i = 0; i < OG_V; i++)\n"
+                "        again%d |= i < c.span.end && og_again%d(row[i]);\n"
+                "    og_reduce_columns_again<og_sums%d>(a, c, row, again%d, s%d);\n",
+                n, n, n, n, n, n, n, n);
+}
+
 /* The same of terms, t<p>, where s<p> is that of the whole column. */
 static void add_terms(og_cuda_emitter *e, int32_t p, const char *first, const char *end)
 {
@@ -133,7 +146,9 @@ static ogive_status add_columns_entry(og_cuda_emitter *e, const og_columns_shape
                           "    og_row row[OG_V];\n");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         const int n = (int)p;
-        if (has_terms(e, p) && s->tiles <= 1) {
+        if (e->kernel->passes[p].guard_count) {
+            add_again(e, p);
+        } else if (has_terms(e, p) && s->tiles <= 1) {
             og_text_add(&e->body,
                         "    og_sums%d::sums s%d[OG_V];\n    og_terms%d::sums t%d[OG_V];\n"
                         "    og_reduce_with_terms<og_sums%d, og_terms%d>(a, c, row, s%d, t%d);\n",
@@ -156,8 +171,9 @@ static ogive_status add_columns_entry(og_cuda_emitter *e, const og_columns_shape
 static void begin_split(og_cuda_emitter *e, int32_t p, bool part, bool terms)
 {
     og_text *to = &e->body;
-    bool is_last = part ? !og_cuda_has_row_values(&e->kernel->passes[p])
-                        : p + 1 == e->kernel->pass_count && terms == has_terms(e, p);
+    bool is_last =
+        part ? !og_cuda_has_row_values(&e->kernel->passes[p])
+             : og_cuda_next_pass(e->kernel, p) == e->kernel->pass_count && terms == has_terms(e, p);
     og_text_add(to, "\nOG_KERNEL(og_%s%s%d, OG_THREADS, OG_BLOCKS)\n{\n", part ? "part" : "combine",
                 terms ? "_terms" : "", (int)p);
     if (part)
@@ -209,6 +225,7 @@ static void add_combined(og_cuda_emitter *e, int32_t p, const char *kind, const 
 static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
 {
     const int n = (int)p;
+    const int32_t next = og_cuda_next_pass(e->kernel, p);
     bool last = terms || !has_terms(e, p);
     begin_split(e, p, false, terms);
     if (terms)
@@ -220,7 +237,11 @@ static void add_combine(og_cuda_emitter *e, int32_t p, bool terms)
         og_text_add(&e->body, "    og_store_columns(a.totals%d, c, 0, s%d);\n", n, n);
     else
         add_finish(e, p);
-    if (last && p + 1 < e->kernel->pass_count)
+    for (int32_t again = p + 1; last && again < next; again++) {
+        add_again(e, again);
+        add_finish(e, again);
+    }
+    if (last && next < e->kernel->pass_count)
         og_text_add(&e->body, "    og_store_columns(a.row_values, c, 0, row);\n");
     og_text_add(&e->body, "}\n");
 }
@@ -234,7 +255,7 @@ static ogive_status add_split_entries(og_cuda_emitter *e, const og_columns_shape
     og_cuda_include(&e->body, "columns_split");
     e->out->body = "columns, a block a tile";
     OG_TRY(og_cuda_make_launches(e, 4 * e->kernel->pass_count));
-    for (int32_t p = 0; p < e->kernel->pass_count; p++)
+    for (int32_t p = 0; p < e->kernel->pass_count; p = og_cuda_next_pass(e->kernel, p))
         for (int terms = 0; terms <= has_terms(e, p); terms++) {
             add_part(e, p, terms);
             OG_TRY(og_cuda_add_launch(e, terms ? "og_part_terms" : "og_part", p,

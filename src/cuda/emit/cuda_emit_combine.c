@@ -30,6 +30,17 @@ void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts)
     og_cuda_include(&e->body, "combine");
 }
 
+/* A pass with a guard, after the one before it has been finished. */
+static void add_again(og_cuda_emitter *e, int32_t p)
+{
+    const int n = (int)p;
+    og_text_add(&e->body,
+                "    og_sums%d::sums s%d = og_combine_again<og_sums%d>(a, g, row, a.sums%d, "
+                "og_again%d(row));\n",
+                n, n, n, n, n);
+    og_cuda_add_finish(e, p);
+}
+
 /* u<p>: the squares of a row, from those of its chunks. */
 static void add_squares(og_cuda_emitter *e, int32_t p)
 {
@@ -48,14 +59,16 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
     const og_pass *pass = &e->kernel->passes[p];
     og_text *to = &e->body;
     const int n = (int)p;
-    /* ptxas 13.4 spills 4 bytes of instance_norm in float64 on sm_100, for more blocks. */
-    bool wide = og_cuda_square_bytes(pass) > sizeof(float) * (size_t)og_cuda_square_count(pass);
+    const int32_t next = og_cuda_next_pass(e->kernel, p);
+    /* ptxas 13.4 spills 4 bytes of instance_norm in float64 on sm_100, for more blocks, and 16 of two
+     * variances of halves with a guard on sm_90a. */
+    bool wide = og_cuda_square_bytes(pass) > sizeof(float) * (size_t)og_cuda_square_count(pass) ||
+                next > p + 1;
     og_text_add(to,
                 "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS%s)\n{\n"
                 "    og_combined g = og_find_combined(a);\n    og_row row;\n%s"
                 "    og_await_launch();\n",
-                n, wide ? ", 1" : "",
-                p + 1 < e->kernel->pass_count ? "    og_admit_next();\n" : "");
+                n, wide ? ", 1" : "", next < e->kernel->pass_count ? "    og_admit_next();\n" : "");
     if (p > 0)
         og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
     og_text_add(
@@ -75,7 +88,9 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
     if (og_cuda_square_count(pass))
         add_squares(e, p);
     og_cuda_add_finish(e, p);
-    if (p + 1 < e->kernel->pass_count)
+    for (int32_t again = p + 1; again < next; again++)
+        add_again(e, again);
+    if (next < e->kernel->pass_count)
         og_text_add(to, "    if (g.writes)\n        ((og_row *)a.row_values)[g.row] = row;\n");
     og_text_add(to, "}\n");
 }

@@ -24,7 +24,7 @@ bool og_cuda_is_costly_pass(const og_pass *pass)
 
 int32_t og_cuda_traversals(const og_pass *pass)
 {
-    return og_cuda_has_terms(pass) ? 2 : 1;
+    return pass->guard_count ? 0 : og_cuda_has_terms(pass) ? 2 : 1;
 }
 
 int32_t og_cuda_kept_registers(bool is_double)

@@ -4,7 +4,8 @@
  * what stays in registers, and the entry points around rows.cuh.
  *
  *     n <= 16384   one launch for all passes
- *     longer       for each pass a launch of chunks, and one that combines them
+ *     longer       for each pass a launch of chunks, and one that combines them; passes with a
+ *                  guard are the combining launch's before them
  */
 #include "cuda/emit/cuda_emit.h"
 
@@ -61,7 +62,8 @@ static bool loads_more(const og_cuda_emitter *e)
     for (int32_t p = 0; p < e->kernel->pass_count; p++)
         for (int32_t i = 0; i < e->kernel->passes[p].element_count; i++) {
             const og_instr *at = &e->kernel->passes[p].elements[i];
-            any |= at->op == OG_OP_LOAD && !e->is_kept[at->index];
+            any |=
+                at->op == OG_OP_LOAD && !e->is_kept[at->index] && !e->kernel->passes[p].guard_count;
         }
     return any;
 }
@@ -142,6 +144,14 @@ static og_rows_shape choose_shape(og_cuda_emitter *e, int64_t n, bool may_keep)
 static void add_reduce(og_cuda_emitter *e, int32_t p)
 {
     const int n = (int)p;
+    if (e->kernel->passes[p].guard_count) {
+        og_text_add(&e->body,
+                    "    og_sums%d::sums s%d = og_sums%d::neutral();\n"
+                    "    if (og_any_again(og_again%d(row)))\n"
+                    "        s%d = og_reduce<og_sums%d>(a, g, row, og_none(), kept);\n",
+                    n, n, n, n, n, n);
+        return;
+    }
     if (og_cuda_square_count(&e->kernel->passes[p]))
         og_text_add(
             &e->body,
@@ -252,9 +262,11 @@ static ogive_status add_split_entries(og_cuda_emitter *e, int64_t rows, int64_t 
     OG_TRY(og_cuda_check_blocks(e, og_times(rows, chunks)));
     og_cuda_begin_combine(e, rows, chunks);
     og_cuda_include(&e->body, og_cuda_any_squares(e->kernel) ? "rows_squares" : "rows_split");
+    if (og_cuda_any_guards(e->kernel))
+        og_cuda_include(&e->body, "rows_again");
     e->out->body = "rows, a block a chunk";
     OG_TRY(og_cuda_make_launches(e, 2 * e->kernel->pass_count));
-    for (int32_t p = 0; p < e->kernel->pass_count; p++) {
+    for (int32_t p = 0; p < e->kernel->pass_count; p = og_cuda_next_pass(e->kernel, p)) {
         add_part(e, p);
         OG_TRY(og_cuda_add_launch(e, "og_part", p, rows * chunks, e->threads));
         og_cuda_overlap_last(e)->shared_bytes = room_for_chunks(e, &e->kernel->passes[p]);

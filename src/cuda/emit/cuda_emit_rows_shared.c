@@ -162,7 +162,16 @@ static void add_reduce(og_cuda_emitter *e, int32_t p)
 {
     const int n = (int)p;
     bool terms = og_cuda_has_terms(&e->kernel->passes[p]);
-    const char *last = p + 1 == e->kernel->pass_count ? "true" : "false";
+    const char *last = og_cuda_next_pass(e->kernel, p) == e->kernel->pass_count ? "true" : "false";
+    if (e->kernel->passes[p].guard_count) {
+        og_text_add(&e->body,
+                    "        og_sums%d::sums s%d = og_sums%d::neutral();\n"
+                    "        if (og_again%d(row))\n"
+                    "            s%d = og_join_chunks<og_sums%d>(g, "
+                    "og_reduce_part_again<og_sums%d>(a, g, row));\n",
+                    n, n, n, n, n, n, n);
+        return;
+    }
     og_text_add(&e->body,
                 "        og_sums%d::sums c%d = og_reduce_part<og_sums%d, %s, %s>(a, g, row, "
                 "og_none(), held, shelves, next);\n",

@@ -64,6 +64,22 @@ bool og_cuda_any_terms(const og_kernel *kernel)
     return any;
 }
 
+bool og_cuda_any_guards(const og_kernel *kernel)
+{
+    bool any = false;
+    for (int32_t p = 0; p < kernel->pass_count; p++)
+        any |= kernel->passes[p].guard_count > 0;
+    return any;
+}
+
+int32_t og_cuda_next_pass(const og_kernel *kernel, int32_t p)
+{
+    do
+        p++;
+    while (p < kernel->pass_count && kernel->passes[p].guard_count);
+    return p;
+}
+
 bool og_cuda_has_row_values(const og_pass *pass)
 {
     return pass->reduction_count || pass->row_count;

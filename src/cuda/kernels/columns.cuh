@@ -253,6 +253,19 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
     }
 }
 
+/* The sums of a pass with a guard, where some column of the block needs them. */
+template <class P>
+OG_FN void og_reduce_columns_again(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
+                                   bool again, typename P::sums (&total)[OG_V])
+{
+    og_plain_run<P> by;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        total[i] = P::neutral();
+    if (__syncthreads_or(again))
+        og_reduce_columns<P>(a, c, row, by, a.n, 0, a.tiles, total);
+}
+
 /* Sums and terms of a column of one tile, together: what the terms are scaled to is
  * known before they are added. */
 template <class P, class T>

@@ -171,6 +171,14 @@ OG_FN void og_reduce_steps(const og_args &a, const og_group &g, const og_row &ro
     }
 }
 
+/* Does some row of those that share a warp need a pass with a guard? Threads of a group agree. */
+OG_FN bool og_any_again(bool again)
+{
+    if constexpr (OG_GROUP < 32)
+        return __any_sync(0xffffffffu, again);
+    return again;
+}
+
 template <class P, bool aligned>
 OG_FN void og_reduce_all(const og_args &a, const og_group &g, const og_row &row,
                          const typename P::peaks &peaks, og_kept_row &kept,

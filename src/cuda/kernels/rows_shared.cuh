@@ -260,6 +260,34 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
     }
 }
 
+/* The same from memory, of a pass with a guard: what is kept may be the next row's by now. */
+template <class P>
+OG_FN typename P::sums og_reduce_part_again(const og_args &a, const og_group &g, const og_row &row)
+{
+    typename P::sums lanes[OG_V];
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        lanes[i] = P::neutral();
+#pragma unroll 1
+    for (int step = 0; step * OG_WIDTH < g.n; step++) {
+        og_kept kept;
+        typename P::sweep::loads x;
+        typename P::sweep::values y[1][OG_V];
+        og_fetch(a, g, step, 0, false, kept);
+        og_fetch(a, g, step, 0, false, x);
+        og_compute_all<typename P::sweep, 1>(a, &row, 0, &kept, 0, &x, y);
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            if (og_element(g, step, 0) + i < g.n)
+                P::add(lanes[i], row, og_none(), y[0][i]);
+    }
+    og_grow_tree<P, OG_V>(lanes);
+    og_grow_over_warp<P, 32>(lanes[0]);
+    typename P::sums s = og_grow_over_block<P, OG_GROUP / 32, OG_PARTS>(lanes[0]);
+    P::mend(s, og_none());
+    return s;
+}
+
 /* The sums of all chunks, from those of the thread's own. */
 template <class P>
 OG_FN typename P::sums og_join_chunks(const og_group &g, const typename P::sums &s)

@@ -1,8 +1,8 @@
 // layer_norm(x, 140000)  [40x140000b]
-// rows, a block a chunk, scratch 4672
-// og_part0<<<360, 64>>>, 112 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200
-// og_combine0<<<10, 128>>>, 112 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200
-// og_part1<<<360, 64>>>, 112 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200
+// rows, a block a chunk, scratch 6272
+// og_part0<<<360, 64>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
+// og_combine0<<<10, 128>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
+// og_part2<<<360, 64>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
 #endif
@@ -26,12 +26,14 @@ struct og_args {
     float c0;
     float c1;
     float c2;
+    float c3;
     og_index n;
     og_index rows;
     og_divisor chunks;
     og_index partials;
     void *sums0;
     void *squares0;
+    void *sums1;
     void *row_values;
 };
 #include "cuda/kernels/reduce.cuh"
@@ -64,10 +66,10 @@ struct og_row {
     float v3;
     float v7;
     float v8;
-    float v9;
-    float v10;
-    float v11;
     float v12;
+    float v13;
+    float v14;
+    float v15;
 };
 
 /* What is read or computed once for several passes. */
@@ -107,37 +109,69 @@ OG_FN void og_rows0(const og_args &a, const og_offsets &at, int i, bool writes, 
 {
     row.v2 = a.c0;
     row.v3 = row.v1 / row.v2;
-    row.v8 = a.c1;
-    row.v9 = row.v7 / row.v8;
-    row.v10 = a.c2;
-    row.v11 = row.v9 + row.v10;
-    row.v12 = og_rsqrt_f32(row.v11);
+    row.v8 = og_square_scale_f32(row.v7, a.c1);
 }
 
 struct og_values1 {
-    float v15;
+    float v11;
 };
 
-struct og_pass1 : og_results<og_values1, og_result<1, &og_values1::v15>> {
+struct og_pass1 : og_results<og_values1> {
     typedef og_loads<0> loads;
 
     OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
                        int i, og_values1 &y)
     {
-        const float v13 = og_get<0>(x, i);
-        const float v14 = v13 - row.v3;
-        const float v15 = v14 * row.v12;
-        y.v15 = v15;
+        const float v9 = og_get<0>(x, i);
+        const float v10 = v9 - row.v3;
+        const float v11 = og_scaled_square_f32(v10, row.v8);
+        y.v11 = v11;
     }
 };
 typedef og_pass1::loads og_loads1;
 
-typedef og_all_sums<og_pass1, og_none, true>
+typedef og_all_sums<og_pass1, og_none, false,
+    og_reduction<0, OG_SUM, float, &og_values1::v11, &og_row::v12>>
     og_sums1;
+
+OG_FN void og_rows1(const og_args &a, const og_offsets &at, int i, bool writes, og_row &row)
+{
+    row.v13 = og_rescaled_f32(row.v7, row.v12, a.c2);
+    row.v14 = row.v13 / row.v2;
+    row.v15 = og_scaled_rsqrt_f32(row.v14, row.v8, a.c3);
+}
+
+/* Does a row need og_sums1? */
+OG_FN bool og_again1(const og_row &row)
+{
+    return row.v8 != 1;
+}
+
+struct og_values2 {
+    float v18;
+};
+
+struct og_pass2 : og_results<og_values2, og_result<1, &og_values2::v18>> {
+    typedef og_loads<0> loads;
+
+    OG_FN void compute(const og_args &a, const og_row &row, const og_kept &kept, const loads &x,
+                       int i, og_values2 &y)
+    {
+        const float v16 = og_get<0>(x, i);
+        const float v17 = v16 - row.v3;
+        const float v18 = v17 * row.v15;
+        y.v18 = v18;
+    }
+};
+typedef og_pass2::loads og_loads2;
+
+typedef og_all_sums<og_pass2, og_none, true>
+    og_sums2;
 
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/combine.cuh"
 #include "cuda/kernels/rows_squares.cuh"
+#include "cuda/kernels/rows_again.cuh"
 
 OG_KERNEL(og_part0, OG_THREADS)
 {
@@ -156,7 +190,7 @@ OG_KERNEL(og_part0, OG_THREADS)
         ((og_squares0::sums *)a.squares0)[chunk] = u0;
 }
 
-OG_KERNEL(og_combine0, OG_COMBINE_THREADS)
+OG_KERNEL(og_combine0, OG_COMBINE_THREADS, 1)
 {
     og_combined g = og_find_combined(a);
     og_row row;
@@ -174,11 +208,14 @@ OG_KERNEL(og_combine0, OG_COMBINE_THREADS)
     og_sums0::finish(a, s0, row);
     og_squares0::finish(a, u0, row);
     og_rows0(a, g.at, 0, g.writes, row);
+    og_sums1::sums s1 = og_combine_again<og_sums1>(a, g, row, a.sums1, og_again1(row));
+    og_sums1::finish(a, s1, row);
+    og_rows1(a, g.at, 0, g.writes, row);
     if (g.writes)
         ((og_row *)a.row_values)[g.row] = row;
 }
 
-OG_KERNEL(og_part1, OG_THREADS)
+OG_KERNEL(og_part2, OG_THREADS)
 {
     og_index chunk;
     og_group g = og_find_chunk(a, chunk);
@@ -187,5 +224,5 @@ OG_KERNEL(og_part1, OG_THREADS)
     row = ((const og_row *)a.row_values)[g.row];
     og_kept_row kept;
     og_keep(a, g, kept);
-    og_sums1::sums s1 = og_reduce<og_sums1>(a, g, row, og_none(), kept);
+    og_sums2::sums s2 = og_reduce<og_sums2>(a, g, row, og_none(), kept);
 }

@@ -9343,12 +9343,10 @@ OG_FN typename P::sums og_combine(const Partials &from, int thread, og_index cou
 ''',
     "cuda/kernels/rows_split.cuh": r'''#include "cuda/kernels/rows.cuh"
 
-/* The chunk that a block reduces. chunk: its place among the scratch's sums. */
-OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
+OG_FN og_group og_chunk_of(const og_args &a, og_index row, og_index chunk)
 {
     og_group g;
-    g.row = og_divide((og_index)blockIdx.x, a.chunks);
-    chunk = (og_index)blockIdx.x - g.row * a.chunks.extent;
+    g.row = row;
     g.from = chunk * OG_CHUNK;
     g.n = a.n - g.from < OG_CHUNK ? (int)(a.n - g.from) : OG_CHUNK;
     g.at = og_start();
@@ -9357,9 +9355,18 @@ OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
         og_step_row(a, g.from, g.at);
         g.from = 0;
     }
-    chunk += g.row * a.partials;
     g.thread = threadIdx.x;
     g.writes = g.thread == 0;
+    return g;
+}
+
+/* The chunk that a block reduces. chunk: its place among the scratch's sums. */
+OG_FN og_group og_find_chunk(const og_args &a, og_index &chunk)
+{
+    const og_index row = og_divide((og_index)blockIdx.x, a.chunks);
+    chunk = (og_index)blockIdx.x - row * a.chunks.extent;
+    og_group g = og_chunk_of(a, row, chunk);
+    chunk += row * a.partials;
     return g;
 }
 ''',
