@@ -241,12 +241,45 @@ static void test_windows_that_were_not_measured(void **state)
     assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
     work.windows.channels_last = 0;
     work.dtype = bfloat16;
-    work.windows.form = OGIVE_WINDOWS_BY_WEIGHT;
+    work.windows.form = OGIVE_WINDOWS_DEPTHWISE;
     assert_true(ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) == 0);
     assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) > 0);
     work.dtype = float32;
     work.windows.form = (ogive_windows_form)99;
     assert_true(ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) == 0);
+}
+
+/* Gradients by the weight of 64 x 64 filters of 3 x 3, 64 images of 56 x 56, in ms, with channels last and
+ * without: 2026-11-17-H200-weights.txt. cuDNN's of float32 without TF32. */
+static void test_gradients_by_weight(void **state)
+{
+    static const struct {
+        int bits, channels_last;
+        double ogive, pytorch;
+    } kinds[] = {{16, 1, 0.0376, 0.0496},
+                 {16, 0, 0.0778, 0.0965},
+                 {32, 1, 0.301, 0.56},
+                 {32, 0, 0.248, 0.564}};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        ogive_work work = measured_windows(0);
+        work.dtype = kinds[i].bits == 16 ? bfloat16 : float32;
+        work.batch = 1;
+        work.m = 64 * 56 * 56;
+        work.n = 64;
+        work.k = 64 * 9;
+        work.bytes = 2.0 * 64 * 64 * 56 * 56 * kinds[i].bits / 8;
+        work.windows.form = OGIVE_WINDOWS_BY_WEIGHT;
+        work.windows.channels = 64;
+        work.windows.taps = 9;
+        work.windows.exact = 1;
+        work.windows.channels_last = kinds[i].channels_last;
+        const double ours = ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) * 1e3;
+        const double theirs = ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work) * 1e3;
+        assert_true(ours > kinds[i].ogive / 2 && ours < kinds[i].ogive * 2);
+        assert_true(theirs > kinds[i].pytorch / 2 && theirs < kinds[i].pytorch * 2);
+        assert_true(ours < theirs);
+    }
 }
 
 /* Of the CPU's no convolution is faster alone; maxima of windows are. */
@@ -322,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_measured_windows),
         cmocka_unit_test(test_measured_halves),
         cmocka_unit_test(test_windows_that_were_not_measured),
+        cmocka_unit_test(test_gradients_by_weight),
         cmocka_unit_test(test_windows_on_a_cpu),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_recording),

@@ -198,6 +198,8 @@ typedef struct {
     int64_t k, left_k_stride, right_k_stride;
     og_k_dims k_dims;
     bool exchanged; /* left is the formula's right factor, and right its left */
+    bool by_places; /* of a convolution: k are images and places, and the result is its weight's
+                     * gradient, or that of a transposed one's */
     int64_t n;      /* columns of the formula's right factor, whatever the space's dims are; of a
                      * convolution that is a product of matrices, those of a contiguous result */
     og_dtype dtype;

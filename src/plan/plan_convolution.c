@@ -404,6 +404,7 @@ void og_emit_convolution(og_planner *b, int32_t node, int64_t number, og_kernel 
     const og_typed *types[] = {&b->types[of->args[0]], &b->types[of->args[1]]};
     strides one = see_strides(&c, &first, types[0], false);
     strides two = see_strides(&c, &second, types[1], !gives_w(of->op));
+    to->by_places = gives_w(of->op);
     if (gives_w(of->op))
         multiply_xg(kernel, &c, &at, &one, &two, to);
     else if (og_op_convolves_back(of->op))

@@ -68,6 +68,7 @@ og_cuda_product_facts og_cuda_product_facts_of(const og_kernel *kernel)
                                    .products = kernel->product_count,
                                    .passes = kernel->pass_count,
                                    .convolves = og_kernel_convolves(kernel),
+                                   .by_places = product->by_places,
                                    .of = kernel->matrices,
                                    .own_n = product->n,
                                    .right_k_stride = product->right_k_stride,
@@ -190,10 +191,11 @@ const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
     return NULL;
 }
 
-const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
-                                       const og_cuda_limits *limits, const og_cuda_wishes *wishes)
+/* What no kernel for convolutions takes. */
+static const char *refuse_windows(const og_cuda_product_facts *facts, const og_cuda_limits *limits,
+                                  const og_cuda_wishes *wishes)
 {
-    const char *refused = facts->convolves ? refuse_any(facts, wishes) : "";
+    const char *refused = refuse_any(facts, wishes);
     if (refused)
         return refused;
     if (wishes->units == OG_CUDA_MMA)
@@ -203,6 +205,19 @@ const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
     if (limits->shared_per_block < SHARED_BYTES)
         return "too little shared memory";
     return NULL;
+}
+
+const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
+                                       const og_cuda_limits *limits, const og_cuda_wishes *wishes)
+{
+    return facts->convolves && !facts->by_places ? refuse_windows(facts, limits, wishes) : "";
+}
+
+const char *og_cuda_refuse_by_places(const og_cuda_product_facts *facts,
+                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes)
+{
+    const bool takes = facts->by_places && (facts->convolves || facts->right != OG_FLOAT32);
+    return takes ? refuse_windows(facts, limits, wishes) : "";
 }
 
 bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,

@@ -13,7 +13,7 @@
 typedef struct {
     og_dtype left, right;
     int32_t products, passes;
-    bool convolves;
+    bool convolves, by_places; /* see og_product */
     og_matrices of;
     bool has_columns; /* the last dim is that of the formula's right factor, and not its left's */
     int64_t own_n;    /* of one product; of one row of x, of.n may be that of several */
@@ -42,9 +42,13 @@ const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
 /* The same of hopper_windows.cuh and hopper_windows_halves.cuh, but for what cuda_window_tile.h and
- * cuda_window_halves.h say; "" if it is no convolution. */
+ * cuda_window_halves.h say; "" if it is no convolution, or sums over places. */
 const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
                                        const og_cuda_limits *limits, const og_cuda_wishes *wishes);
+/* The same of hopper_weights.cuh, but for what cuda_weight_tile.h says; "" if it is no convolution that
+ * sums over places, nor, of halves, a product of matrices that was one. */
+const char *og_cuda_refuse_by_places(const og_cuda_product_facts *facts,
+                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
 /* Does hopper_windows.cuh take the kernel, which has all phases of a transposed stride? No other
  * kernel does. */

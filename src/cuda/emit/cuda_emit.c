@@ -385,6 +385,7 @@ static const struct {
     {COLUMNS, "columns", NULL, og_cuda_emit_columns, true},
     {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared, false},
     {ROWS, "rows", NULL, og_cuda_emit_rows, true},
+    {PRODUCT, "tensor cores", og_cuda_refuse_hopper_weights, og_cuda_emit_hopper_weights, true},
     {PRODUCT, "tensor cores", og_cuda_refuse_hopper_windows, og_cuda_emit_hopper_windows, true},
     {PRODUCT, "tensor cores", og_cuda_refuse_hopper_windows_halves,
      og_cuda_emit_hopper_windows_halves, true},

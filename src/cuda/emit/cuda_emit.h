@@ -136,7 +136,10 @@ og_cuda_map *og_cuda_add_map(og_cuda_emitter *e, const char *name, const og_cuda
 /* Copies all maps into the arena, for launches, which outlive the emitter. */
 ogive_status og_cuda_copy_maps(const og_cuda_emitter *e, const og_cuda_map **out);
 void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value);
-/* The same, called name_d, name_h or name_w: of depth, height or width, dim i of three. */
+/* The same, an array of so many. */
+void og_cuda_add_indices(og_cuda_emitter *e, const char *name, const int64_t *values,
+                         int32_t count);
+/* An index called name_d, name_h or name_w: of depth, height or width, dim i of three. */
 void og_cuda_add_dim_index(og_cuda_emitter *e, const char *name, int i, int64_t value);
 void og_cuda_add_divisor(og_cuda_emitter *e, const char *name, int64_t extent);
 /* a.<name>, as many og_cut as there are extents: divisors of numbers of 31 bits, or of 63 (far). */
@@ -268,6 +271,7 @@ bool og_cuda_is_contiguous(const og_cuda_emitter *e);
 typedef ogive_status og_cuda_refuse(og_cuda_emitter *e, const char **why);
 og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_refuse_table,
     og_cuda_refuse_windows;
+og_cuda_refuse og_cuda_refuse_hopper_weights;
 og_cuda_refuse og_cuda_refuse_hopper_windows, og_cuda_refuse_hopper_windows_halves;
 og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
 
@@ -281,6 +285,7 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
+ogive_status og_cuda_emit_hopper_weights(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_float32(og_cuda_emitter *e);

@@ -89,6 +89,13 @@ void og_cuda_add_index(og_cuda_emitter *e, const char *name, int64_t value)
     og_text_add(&e->arguments.members, "    og_index %s;\n", name);
 }
 
+void og_cuda_add_indices(og_cuda_emitter *e, const char *name, const int64_t *values, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        add_index_bytes(e, values[i]);
+    og_text_add(&e->arguments.members, "    og_index %s[%d];\n", name, (int)count);
+}
+
 void og_cuda_add_dim_index(og_cuda_emitter *e, const char *name, int i, int64_t value)
 {
     char full[16];

@@ -565,7 +565,8 @@ static void explain_multiplies(const og_plan *plan, const state *s, int32_t kern
     if (seconds > 0)
         og_text_add(text, "\n  %.4g G multiply-adds%s take at least %.4g us at %.4g GHz",
                     og_cuda_multiplies(&plan->kernels[kernel]) / 1e9,
-                    each == 3   ? ", three each on tensor cores,"
+                    each == 6   ? ", six each on tensor cores,"
+                    : each == 3 ? ", three each on tensor cores,"
                     : each == 1 ? " on tensor cores"
                                 : " on CUDA cores",
                     seconds * 1e6, s->limits.clock_hz / 1e9);

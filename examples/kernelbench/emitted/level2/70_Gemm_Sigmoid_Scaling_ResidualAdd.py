@@ -8566,6 +8566,9 @@ OG_FN void og_pin(og_held &d)
 #define OG_D64                                                                                     \
     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                             \
     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define OG_D96                                                                                     \
+    "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"                             \
+    "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define OG_D128                                                                                    \
     "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"                             \
     "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"                             \
@@ -8583,6 +8586,14 @@ OG_FN void og_pin(og_held &d)
         OG_SIXTEEN(d, 64), OG_SIXTEEN(d, 80), OG_SIXTEEN(d, 96), OG_SIXTEEN(d, 112)
 #define OG_DESCRIBED "%128, %129"
 #define OG_DESCRIBED_ADDS "%130"
+#elif OG_WIDTH == 192
+#define OG_SHAPE "m64n192"
+#define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "," OG_D96 "}"
+#define OG_D_OPERANDS(d)                                                                           \
+    OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48),                     \
+        OG_SIXTEEN(d, 64), OG_SIXTEEN(d, 80)
+#define OG_DESCRIBED "%96, %97"
+#define OG_DESCRIBED_ADDS "%98"
 #elif OG_WIDTH == 128
 #define OG_SHAPE "m64n128"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "}"
