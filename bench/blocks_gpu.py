@@ -4,14 +4,19 @@
 
 Forward and in training, Ogive's backend at both of its levels, in turns in one process:
 
-    python bench/blocks_gpu.py [--seconds 0.6] [--dtype bfloat16] [NAME...]
+    python bench/blocks_gpu.py [--seconds 0.6] [--dtype bfloat16] [--kernels 12] [NAME...]
 
 A training step is the block, a loss and the gradients by all parameters and the input. Medians in
 milliseconds, the L2 cache flushed before each call; err is the greatest difference of the result
-from eager mode's over its greatest element.
+from eager mode's over its greatest element. --kernels: for each way also how long the host takes to
+queue a call, and the kernels, so many of them, that take longest, in microseconds of a call.
 """
 import argparse
+import collections
 import gc
+import re
+import statistics
+import time
 
 import torch
 import torch.nn.functional as F
@@ -96,9 +101,39 @@ def steps(block, inputs, training):
     return calls
 
 
-def measure(name, dtype, seconds):
+def host_time(call, rounds=30):
+    """Microseconds until call returns, the GPU being idle before it."""
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e6)
+    torch.cuda.synchronize()
+    return statistics.median(times)
+
+
+def show_kernels(way, call, most, rounds=5):
+    host = host_time(call)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(rounds):
+            call()
+        torch.cuda.synchronize()
+    found = collections.defaultdict(list)
+    for event in profile.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            found[event.name].append(event.device_time)
+    total = {name: sum(times) / rounds for name, times in found.items()}
+    count = sum(map(len, found.values())) / rounds
+    print(f"    {way}: host {host:.0f}, {count:.0f} kernels {sum(total.values()):.0f} us", flush=True)
+    for name, time_ in sorted(total.items(), key=lambda each: -each[1])[:most]:
+        short = re.sub(r"^void |at::native::|\s+", " ", name).strip()[:110]
+        print(f"      {time_:8.1f} {len(found[name]) / rounds:3.0f}x {short}", flush=True)
+
+
+def measure(name, dtype, args):
     make, inputs_of, trained = BLOCKS[name]
-    for training in (False, True)[:1 + trained]:
+    for training in (True,) if trained and args.training else (False, True)[:1 + trained]:
         torch.manual_seed(0)
         block, inputs = make().to("cuda", dtype).train(training), inputs_of(dtype)
         inputs[0].requires_grad_(training)
@@ -106,10 +141,12 @@ def measure(name, dtype, seconds):
         want = calls["eager"]()
         errors = [float((call() - want).detach().abs().max() / want.detach().abs().max())
                   for call in list(calls.values())[2:]]
-        times = timing.medians(timing.on_gpu(calls, seconds=seconds, least=7))
+        times = timing.medians(timing.on_gpu(calls, seconds=args.seconds, least=7))
         print(f"{name:32} {str(dtype)[6:]:9} {'training' if training else 'forward':9}"
               + "".join(f"{times[way]:9.4f}" for way in WAYS)
               + "".join(f"  {error:.1e}" for error in errors), flush=True)
+        for way, call in calls.items() if args.kernels else ():
+            show_kernels(way, call, args.kernels)
         del block, inputs, calls, want
         gc.collect()
         torch.cuda.empty_cache()
@@ -119,6 +156,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=0.6, help="for each line")
     parser.add_argument("--dtype", action="append", choices=["bfloat16", "float16", "float32"])
+    parser.add_argument("--kernels", type=int, default=0, help="how many to list")
+    parser.add_argument("--training", action="store_true", help="nothing but training")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ms")
@@ -126,7 +165,7 @@ def main():
     for dtype in args.dtype or ["bfloat16", "float32"]:
         for name in BLOCKS:
             if not args.names or any(each in name for each in args.names):
-                measure(name, getattr(torch, dtype), args.seconds)
+                measure(name, getattr(torch, dtype), args)
 
 
 if __name__ == "__main__":

@@ -391,6 +391,7 @@ typedef struct {
      * clock; 0: it has none, or that is not known, as on the CPU */
     double multiply_seconds;
     double operations; /* functions and sums of elements, each one; a product of k is 2 k */
+    int32_t slides;    /* it reads through windows; one that sees all there is counts as none */
 } ogive_kernel_info;
 
 OGIVE_API size_t ogive_plan_kernel_count(const ogive_plan *plan);
@@ -495,7 +496,8 @@ typedef struct {
     /* of a product, batch times x (m, k) by w; of a convolution groups, places of all images, filters
      * of a group, terms that a result has (with phases: on average); else 0 */
     int64_t batch, m, n, k;
-    int32_t across;        /* w's neighbours in memory lie along n, as in x @ w, not along k */
+    int32_t across;        /* w's neighbours in memory lie along n, as in x @ w, not along k; of
+                            * OGIVE_WORK_ROWS: what is summed are no neighbours */
     int32_t follows;       /* it is not the first kernel of its run */
     int32_t records;       /* PyTorch records its gradient, in place of one function's */
     ogive_windows windows; /* of poolings and convolutions */

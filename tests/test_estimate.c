@@ -47,6 +47,32 @@ static const struct {
     {"cpu-bf16", {kDLBfloat, 16, 1}, 1, 1, 4096, 4096, 0, 0.729, 1.246},
 };
 
+/* Sums over columns of rows x columns, microseconds (bench/results/2026-11-17-H200-backend.txt). */
+static void test_sums_across_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        double rows, columns, ogive, pytorch;
+    } sums[] = {{16384, 1024, 19.6, 38.5},
+                {4096, 2048, 13.2, 18.4},
+                {4096, 8192, 32.5, 35.9},
+                {16384, 4096, 46.6, 57.0}};
+    for (size_t i = 0; i < TEST_COUNT(sums); i++) {
+        ogive_work work = {.size = sizeof work,
+                           .kind = OGIVE_WORK_ROWS,
+                           .dtype = bfloat16,
+                           .bytes = 2 * (sums[i].rows + 1) * sums[i].columns,
+                           .across = 1};
+        double ours = 1e6 * ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work);
+        double theirs = 1e6 * ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work);
+        assert_true(ours < theirs && ours > sums[i].ogive / 2 && ours < sums[i].ogive * 2 &&
+                    theirs > sums[i].pytorch / 2 && theirs < sums[i].pytorch * 2);
+        work.across = 0; /* along memory PyTorch's are as fast */
+        assert_true(ogive_estimate("sm_90", OGIVE_BY_OGIVE, &work) >=
+                    ogive_estimate("sm_90", OGIVE_BY_PYTORCH, &work));
+    }
+}
+
 static void test_measured_products(void **state)
 {
     (void)state;
@@ -351,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_products),
+        cmocka_unit_test(test_sums_across_memory),
         cmocka_unit_test(test_products_that_were_not_measured),
         cmocka_unit_test(test_measured_windows),
         cmocka_unit_test(test_measured_halves),

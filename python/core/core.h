@@ -184,7 +184,7 @@ PyObject *core_ask(PyObject *self, PyObject *const *args, Py_ssize_t count, core
 int core_dtype_of(PyObject *name, DLDataType *type);
 /* _infer(*layouts): the results' (shape, dtype) for inputs'. */
 PyObject *core_infer(PyObject *self, PyObject *const *args, Py_ssize_t count);
-/* Its plan's kernels for such inputs, as a list of (name, bytes, operations). */
+/* Its plan's kernels for such inputs, as a list of (name, bytes, operations, slides). */
 PyObject *core_kernels(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *core_orders(PyObject *self, PyObject *const *args, Py_ssize_t count);
 /* ogive_estimate() of (machine, by, kind, dtype, bytes, operations, follows, records, batch, m, n,

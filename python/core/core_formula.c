@@ -454,7 +454,7 @@ static PyMethodDef methods[] = {
     {"_infer", (PyCFunction)(void (*)(void))core_infer, METH_FASTCALL,
      "_infer(*layouts): the results' (shape, dtype) for inputs' (shape, dtype)."},
     {"_kernels", (PyCFunction)(void (*)(void))core_kernels, METH_FASTCALL,
-     "_kernels(*layouts): (name, bytes, operations) of its plan's kernels on the CPU."},
+     "_kernels(*layouts): (name, bytes, operations, slides) of its plan's kernels on the CPU."},
     {"placements", (PyCFunction)(void (*)(void))core_placements, METH_FASTCALL | METH_KEYWORDS,
      placements_doc},
     {"_divisions", (PyCFunction)(void (*)(void))core_divisions, METH_FASTCALL,

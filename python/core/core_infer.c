@@ -130,14 +130,14 @@ static PyObject *describe_all(core_formula *self, const DLTensor *const *inputs,
     return list;
 }
 
-/* (name, bytes, operations) */
+/* (name, bytes, operations, slides) */
 static PyObject *describe_work(const ogive_plan *plan, size_t kernel)
 {
     ogive_kernel_info info;
     if (ogive_plan_kernel(plan, kernel, &info, NULL) != OGIVE_OK)
         return PyErr_NoMemory();
-    return Py_BuildValue("(sdd)", info.name, (double)info.bytes_read + (double)info.bytes_written,
-                         info.operations);
+    return Py_BuildValue("(sddi)", info.name, (double)info.bytes_read + (double)info.bytes_written,
+                         info.operations, (int)info.slides);
 }
 
 /* (order, lead, extents, exponentials, products, k): ogive_plan_sums() */

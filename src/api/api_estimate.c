@@ -95,13 +95,19 @@ static bool fits_product(const rate *r, const ogive_work *work)
            k >= (is == BATCH ? r->nk_least / 2 : r->nk_least);
 }
 
+/* Whether the rate holds for what a reduction walks along: neighbours in memory, or others. */
+static bool fits_sum(const rate *r, const ogive_work *work)
+{
+    return r->form == ANY || r->form == (work->across ? ACROSS : ALONG);
+}
+
 static const rate *find_rate(const char *machine, ogive_worker by, const ogive_work *work)
 {
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         const rate *r = &rates[i];
         if (r->by == by && r->kind == work->kind && is_machine(machine, r->machine) &&
             has_dtype(r->of, work->dtype) &&
-            (work->kind != OGIVE_WORK_PRODUCT || fits_product(r, work)))
+            (work->kind == OGIVE_WORK_PRODUCT ? fits_product(r, work) : fits_sum(r, work)))
             return r;
     }
     return NULL;

@@ -489,6 +489,7 @@ ogive_status ogive_plan_kernel(const ogive_plan *plan, size_t index, ogive_kerne
     info->elements = og_space_count(&kernel->space, false);
     info->passes = kernel->pass_count;
     info->operations = og_kernel_operations(kernel);
+    info->slides = kernel->slides;
     info->threads = plan->backend->threads(&plan->plan, plan->state, (int32_t)index);
     if (plan->backend->multiply_seconds)
         info->multiply_seconds =

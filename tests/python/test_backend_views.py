@@ -2,6 +2,7 @@
 """Graphs of ATen's operators in which views stand between calls that are one formula."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -152,3 +153,75 @@ def test_the_gradient_of_gelu_stays_pytorchs_where_it_is_faster():
                                     ("cuda", torch.float32, False), ("cpu", torch.bfloat16, False)):
             x = torch.empty(4, device=device, dtype=dtype)
             assert (decompose(x, x) is NotImplemented) == left
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_dim_given_by_name(strided, data, device, monkeypatch):
+    """aten.cat(parts, dim=1): graphs of passes, and of other tools, have it so. Parts are written where
+    they belong, or joined by a formula."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from ogive.torch import _backend, _wrapper
+    joins = _wrapper._joins_strided
+    monkeypatch.setattr(_wrapper, "_joins_strided", lambda cat: joins(cat, device))
+
+    def function(x, y):
+        parts = (x.t(), y.t()) if strided else (torch.sigmoid(x) * y + 1, y)
+        return [torch.ops.aten.cat.default(parts, dim=-1)]
+
+    x, y = data(6, 4), data(6, 4)
+    module = make_fx(function, tracing_mode="fake")(x, y)
+    cat, = (node for node in module.graph.nodes if node.target is torch.ops.aten.cat.default)
+    cat.args, cat.kwargs = cat.args[:1], {"dim": 1 if strided else -1}
+    got, = _backend._compile_aten(module, ())([x, y])
+    torch.testing.assert_close(got, function(x, y)[0])
+
+
+def test_sums_of_what_a_product_gives(data):
+    """A bias's gradient reads the gradient that it sums; it does not compute it from the product
+    again."""
+    given = [each.requires_grad_() for each in (data(256, 128), data(128, 64), data(64))]
+
+    class Two(nn.Module):
+        def forward(self, x, w, b, v):
+            return torch.tanh(torch.sigmoid(x @ w + b) @ v)
+
+    text = gradient_of(Two(), *given, data(64, 128).requires_grad_())
+    lines = [line.strip() for line in text.splitlines() if "@" in line]
+    assert lines and not any("sum(" in line for line in lines), text
+
+
+def test_parts_are_read_once(data):
+    """Rotated halves: each half of x is one input of the formula, though the graph slices it twice."""
+    def model(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat((-b, a), -1) * sin
+
+    x, cos, sin = data(2, 3, 8, 64), data(8, 64), data(8, 64)
+    text = ot.explain(model, x, cos, sin, options={"level": "aten"})
+    formula, = (line for line in text.splitlines() if line.startswith("    "))
+    assert len(set(re.findall(r"slice\w*", formula))) == 6, text
+    got = torch.compile(model, backend=ot.backend, options={"level": "aten"})(x, cos, sin)
+    torch.testing.assert_close(got, model(x, cos, sin))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_sigmoid(dtype, data):
+    """silu and its gradient of the same values have one curve between them."""
+    class Gate(nn.Module):
+        def forward(self, x, y):
+            return F.silu(x) * y
+
+    x, y = (data(4, 64, dtype=dtype).requires_grad_() for _ in range(2))
+    text = ot.explain(Gate(), x, y, options={"level": "aten"}).partition("its gradient:")[2]
+    assert text.count("sigmoid(") == 1 and "silu(" not in text, text
+    call = torch.compile(Gate(), backend=ot.backend, options={"level": "aten"})
+    grad = data(4, 64, dtype=dtype)
+    got = torch.autograd.grad(call(x, y), (x, y), grad)
+    want = torch.autograd.grad(F.silu(x.double()) * y.double(), (x, y), grad.double())
+    wide = x.detach().double()  # whose sigmoid in float32 is another curve
+    other = torch.compile(lambda z: (F.silu(z) * 2, torch.sigmoid(z.float()) * 2), backend=ot.backend,
+                          options={"level": "aten"})
+    torch.testing.assert_close(other(wide)[0], F.silu(wide) * 2, rtol=1e-13, atol=1e-14)
+    for mine, theirs in zip(got, want):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5,
+                                   atol=1e-2 if dtype == torch.bfloat16 else 1e-6)

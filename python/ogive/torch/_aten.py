@@ -37,7 +37,7 @@ _DECOMPOSED = (
     "_softmax_backward_data", "_log_softmax_backward_data", "log_sigmoid_forward",
     "log_sigmoid_backward", "elu_backward", "gelu_backward", "glu", "glu_backward",
     "hardsigmoid_backward", "hardswish", "hardswish_backward", "hardtanh_backward",
-    "leaky_relu_backward", "mish_backward", "sigmoid_backward", "silu_backward",
+    "leaky_relu_backward", "mish_backward", "sigmoid_backward",
     "softplus_backward", "tanh_backward", "threshold_backward", "softshrink", "hardshrink",
     "softshrink_backward", "hardshrink_backward", "selu", "celu", "addcmul", "addcdiv",
     "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
@@ -69,6 +69,13 @@ def _unless_halves(decompose: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _derive_silu(grad: Tensor, x: Tensor) -> Tensor:
+    """By sigmoid, which some versions of PyTorch write as a quotient of exponentials."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    s = torch.sigmoid(wide)
+    return (grad.to(wide.dtype) * s * (1 + wide * (1 - s))).to(grad.dtype)
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """gelu's gradient, an erf and an exp for each element, takes longer in a formula than halves do
@@ -77,7 +84,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     found = dict(get_decompositions([getattr(aten, name) for name in _DECOMPOSED
                                      if hasattr(aten, name)]))
     gelu = aten.gelu_backward.default
-    return {**found, gelu: _unless_halves(found[gelu])}
+    return {**found, gelu: _unless_halves(found[gelu]), aten.silu_backward.default: _derive_silu}
 
 
 def packet_of(node: Node) -> str:
@@ -86,6 +93,12 @@ def packet_of(node: Node) -> str:
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
         return ""
     return str(target._schema.name.partition("::")[2])
+
+
+def joined_dim(cat: Node) -> int:
+    """The dim along which a cat joins, by position or by name."""
+    dim: Any = cat.args[1] if len(cat.args) > 1 else cat.kwargs.get("dim", 0)
+    return int(dim % max(1, _value(cat).dim()))
 
 
 def is_view(node: Node) -> bool:
@@ -403,7 +416,7 @@ def _divide_cats(graph: Graph) -> None:
         if node.target is not aten.cat.default or len(node.args[0]) > _MOST_PIECES or len(
                 set(node.args[0])) < len(node.args[0]):
             continue
-        dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, _value(node).dim())
+        dim = joined_dim(node)
         sizes = [_value(each).shape[dim] for each in node.args[0]]
         reached = _reaches(node)
         if not reached or len(reached) > _MOST_REACHED or len(reached) < len(node.users) or not all(
@@ -452,6 +465,48 @@ def _slice_early(graph: Graph) -> None:
             _replace(user, made)
 
 
+def _share_views(graph: Graph) -> None:
+    """Slices of the same part of a tensor become one, which a formula then reads once."""
+    found: dict[Any, Node] = {}
+    for node in list(graph.nodes):
+        part = _sliced(node) if node.target is aten.slice.Tensor else None
+        if part is not None and not any(user.op == "output" for user in node.users):
+            first = found.setdefault((node.args[0], part), node)
+            if first is not node:
+                _replace(node, first)
+
+
+def _wide_of(x: Node) -> Node | None:
+    """x, or what halves are in float32; None: nothing has them so."""
+    if _value(x).element_size() > 2:
+        return x
+    return next((user for user in x.users if packet_of(user) in ("convert_element_type", "_to_copy")
+                 and _value(user).dtype == torch.float32), None)
+
+
+def _share_sigmoids(graph: Graph) -> None:
+    """silu(x) as x * sigmoid(x), where a gradient has sigmoid(x), too: of two curves, which take longer
+    than halves do to be moved, one is left."""
+    for node in [each for each in graph.nodes if packet_of(each) == "silu"]:
+        x, dtype = node.args[0], _value(node).dtype
+        wide = _wide_of(x)
+        curve = None if wide is None else next(
+            (user for user in wide.users if packet_of(user) == "sigmoid"), None)
+        if wide is None or curve is None:
+            continue
+        first = next(each for each in graph.nodes if each in (node, curve))
+        with graph.inserting_before(first):
+            argument = x if wide is x else _call(graph, wide.target, tuple(wide.args), wide)
+            if argument is not x:
+                argument.kwargs = wide.kwargs
+            shared = _call(graph, curve.target, (argument,), curve)
+            made = _call(graph, aten.mul.Tensor, (argument, shared), curve)
+            if wide is not x:
+                made = _call(graph, torch.ops.prims.convert_element_type.default, (made, dtype), node)
+        _replace(curve, shared)
+        _replace(node, made)
+
+
 def _is_needed(node: Node) -> bool:
     """Though nobody reads it: what draws random numbers does so for those that follow, too."""
     target: Any = node.target
@@ -474,6 +529,8 @@ def prepare(graph: Graph, takes: Callable[[Node], bool]) -> None:
     _divide_cats(graph)
     graph.eliminate_dead_code(_is_needed)  # the cats that were divided
     _slice_early(graph)
+    _share_views(graph)
+    _share_sigmoids(graph)
     _lift_products(graph, takes)
     graph.eliminate_dead_code(_is_needed)
     graph.lint()

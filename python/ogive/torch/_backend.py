@@ -10,6 +10,7 @@ another backend: options={"rest": "inductor"}.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import operator
 import weakref
@@ -29,6 +30,7 @@ from .. import _core
 from ._aten import decompositions, prepare
 from ._batch_norm import insert_update, statistics_of
 from ._cost import add_estimates
+from ._direct import Direct, Once, leaves_of
 from ._graphs import compilers
 from ._identities import drop_identities
 from ._lifted import lift
@@ -120,33 +122,6 @@ def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     return module
 
 
-class _Once(torch.autograd.Function):
-    """A gradient that has none itself; others are tensors that it depends on."""
-
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, *others: Tensor) -> Tensor:
-        return grad.view_as(grad)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError("a model compiled with backend='ogive' at the level 'aten' has no second "
-                           "derivatives: torch.compile(model, backend='ogive', options={'level': "
-                           "'torch'}) has")
-
-
-def _leaves(function: Any) -> list[Tensor]:
-    """What function, of a recorded graph, derives by in the end."""
-    pending, seen, found = [function], {function}, []
-    while pending:
-        each = pending.pop()
-        if hasattr(each, "variable"):
-            found.append(each.variable)
-        new = {next for next, _ in each.next_functions if next is not None} - seen
-        pending += new
-        seen |= new
-    return found
-
-
 def _refuse_second(results: Sequence[Any], inputs: Sequence[Any]) -> None:
     """Of AOTAutograd's function, which computed results of inputs, gradients can be had once. Its
     own refusal comes only where the second one happens to pass by it."""
@@ -161,8 +136,8 @@ def _refuse_second(results: Sequence[Any], inputs: Sequence[Any]) -> None:
         ties = list(direct)
         for reference, function in others:
             alive = reference()
-            ties += _leaves(function) if alive is None else [alive]
-        return tuple(_Once.apply(grad, *ties) if isinstance(grad, Tensor) else grad
+            ties += leaves_of(function) if alive is None else [alive]
+        return tuple(Once.apply(grad, *ties) if isinstance(grad, Tensor) else grad
                      for grad in grads)
 
     functions = {each.grad_fn for each in results if isinstance(each, Tensor) and each.requires_grad}
@@ -177,6 +152,14 @@ def _compile_aten(module: GraphModule, inputs: Sequence[Any]) -> Callable[[list[
     """Of AOTAutograd's graphs: a model's, and its gradient's."""
     prepare(module.graph, takes_product)
     return write(module, Analysis(module, strided=True))
+
+
+def _compile_gradients_at_once(wanted: bool) -> Any:
+    """AOTAutograd otherwise compiles a gradient when it is first computed (in older versions always)."""
+    from torch._functorch import config
+    if not wanted or not hasattr(config, "force_non_lazy_backward_lowering"):
+        return contextlib.nullcontext()
+    return config.patch(force_non_lazy_backward_lowering=True)
 
 
 def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
@@ -197,13 +180,18 @@ def _at_aten(module: GraphModule, example_inputs: Sequence[Any],
             look_at_gradient(backward)
         return forward, backward
 
+    direct = Direct(compilers(compile_graph, graphs), example_inputs)
     # What draws random numbers that nobody reads stays where it is only with this setting.
-    with config.patch(fallback_random=True):
-        compiled = aot_autograd(
-            **compilers(compile_graph, graphs), partition_fn=partition,
-            decompositions=decompositions())(module, example_inputs)
+    with config.patch(fallback_random=True), _compile_gradients_at_once(look_at_gradient is None):
+        compiled = aot_autograd(**direct.compilers(), partition_fn=partition,
+                                decompositions=decompositions())(module, example_inputs)
+
+    if direct.call is not None:
+        return direct.call
 
     def call(*inputs: Any) -> Any:
+        if direct.call is not None:  # by now
+            return direct.call(*inputs)
         results = compiled(*inputs)
         if torch.is_grad_enabled():
             _refuse_second(results, inputs)

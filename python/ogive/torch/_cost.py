@@ -123,6 +123,10 @@ def works_by_element(name: str) -> bool:
     return _kind(name) == _ELEMENTS
 
 
+def works_by_rows(name: str) -> bool:
+    return _kind(name) == _ROWS
+
+
 class _Product(NamedTuple):
     batch: int
     m: int
@@ -141,6 +145,9 @@ def _product(name: str, node: Node, parts: Sequence[Any]) -> _Product:
                         not along)
     m, n = result[-2:] if len(left) > 1 else (1, result[-1])
     return _Product(math.prod(result) // max(1, m * n), m, n, k, not along)
+
+
+_ACROSS = _Product(0, 0, 0, 0, True)  # of a reduction
 
 
 class _Windows(NamedTuple):
@@ -215,17 +222,24 @@ def _windows(name: str, node: Node) -> _Windows:
     return made._replace(phases=strides) if form == _PHASES else made
 
 
-def _sees_all(name: str, node: Node) -> bool:
-    """Whether node is a pooling with one window, which sees all of the dims it pools: it is planned as a
+@functools.lru_cache(maxsize=1024)
+def _slides(text: str, layout: tuple[tuple[int, ...], str]) -> bool:
+    """Whether a formula of one tensor is planned with windows."""
+    return any([slides for *_, slides in _core.compile(text)._kernels(layout)])
+
+
+def _sees_all(name: str, node: Node, parts: Sequence[Any]) -> bool:
+    """Whether node is a pooling with one window, which sees all of the dims it pools: the plan has it as a
     reduction over these."""
-    if _groups().get(name) != "pooling":
+    tensors = [part for part in parts if isinstance(part, Node)]
+    if _groups().get(name) != "pooling" or len(tensors) != 1:
         return False
-    given, dims = arguments_of(name, node), int(name[-2])
-    if any(size != 1 for size in _shape(value_of(node))[-dims:]):
+    value = value_of(tensors[0])
+    text = "".join("x" if isinstance(part, Node) else part for part in parts)
+    try:
+        return not _slides(text, (_shape(value), str(value.dtype).removeprefix("torch.")))
+    except (ValueError, TypeError, NotImplementedError):
         return False
-    return "kernel_size" not in given or (
-        _each(given["kernel_size"], dims) == list(_shape(value_of(given["input"]))[-dims:])
-        and not any(_each(given.get("padding", 0), dims)))
 
 
 def _tensors_of(node: Node, parts: Sequence[Any]) -> list[Tensor]:
@@ -253,11 +267,25 @@ def estimate_call(name: str, node: Node, parts: Sequence[Any]) -> Estimate:
     dtype = result.dtype if product else _dtype([*tensors, result])
     operations = _seen(product, result) if product else _operations(name, node)
     moved = _bytes([*tensors, result])
+    if kind == _ROWS and _is_across(name, node):
+        product = _ACROSS
     work = (kind, dtype, moved, operations, False, product)
-    theirs = ours = (_ROWS, dtype, moved, 0.0, False, None) if _sees_all(name, node) else work
+    theirs = ours = (_ROWS, dtype, moved, 0.0, False, None) if _sees_all(name, node, parts) else work
     if kind == _WINDOWS and not name.startswith("adaptive_avg"):  # of which PyTorch makes a mean, too
         theirs = work
     return Estimate(_ask(machine, _OGIVE, *ours), _ask(machine, _PYTORCH, *theirs))
+
+
+def _is_across(name: str, node: Node) -> bool:
+    """Whether a reduction's elements are no neighbours in memory: it has not the dim whose are."""
+    given = arguments_of(name, node)
+    source, dim = given.get("input"), given.get("dim")
+    value = value_of(source) if isinstance(source, Node) else None
+    dims = list(dim) if isinstance(dim, (tuple, list)) else [dim]
+    if not isinstance(value, Tensor) or value.dim() == 0 or not all(
+            isinstance(each, int) for each in dims):
+        return False
+    return not any(value.stride(each) == 1 for each in dims)
 
 
 def _factors(name: str, node: Node, parts: Sequence[Any]) -> _Product | _Windows | None:
@@ -328,7 +356,7 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
     counted: set[Node] = set()
     for node in nodes:
         found = _factors(names[node], node, parts[node])
-        if found is not None and not _sees_all(names[node], node):
+        if found is not None and not _sees_all(names[node], node, parts[node]):
             behind = [each for each in _behind(node, inside, parts) if each not in counted] if (
                 names[node] in CONVOLUTIONS) else []
             counted.update(behind)
@@ -338,7 +366,7 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
     norm = any(names[node] in _NORMS for node in nodes)
     dtype = _dtype([value for value in values if isinstance(value, Tensor)])
     total, follows = 0.0, False
-    kernels = [(kernel, bytes_) for kernel, bytes_, _ in _core.compile(text)._kernels(*layouts)]
+    kernels = [(kernel, bytes_) for kernel, bytes_, *_ in _core.compile(text)._kernels(*layouts)]
     for kernel, bytes_ in _join_phases(kernels, queue.products):
         works: list[_Work] = [
             (_kind_of(product), value.dtype, bytes_ if i == 0 else 0.0,
@@ -349,7 +377,8 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
         if not works:
             kind = (_ELEMENTS if kernel.startswith("pointwise") else _SOFTMAX if "sumexp" in kernel
                     else _NORM if norm else _ROWS)
-            works = [(kind, dtype, bytes_, operations, follows, None)]
+            across = _ACROSS if kind == _ROWS and kernel.startswith("columns") else None
+            works = [(kind, dtype, bytes_, operations, follows, across)]
         for kind, of, moved, computed, later, product in works:
             seconds = _ask(machine, _OGIVE, kind, of, moved, computed, later, product,
                            records and not later)

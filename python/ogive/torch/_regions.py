@@ -29,7 +29,7 @@ from ._autocast import signatures
 from ._batch_norm import OF_BATCH, is_of_batch, running_of, statistics_of, translate_of_batch
 from ._operator import attributes_among, run
 from ._cost import (Estimate, add_estimates, estimate_call, estimate_formula, estimate_gradients,
-                    works_by_element)
+                    works_by_element, works_by_rows)
 from ._identities import SAME_MEMORY, storage_of
 from ._lifted import is_dtensor
 from ._precision import precision
@@ -346,7 +346,8 @@ class Analysis:
             if self.names[node] in _BEGINNINGS:
                 continue
             for part in self.parts[node]:
-                if part in self.parts and self._may_join(self._unit[part], self._unit[node]):
+                if part in self.parts and not self._sums_rows(part, node) and self._may_join(
+                        self._unit[part], self._unit[node]):
                     self._join(part, node)
         for node in self.nodes:  # what is written side by side
             pieces = [each for each in node.args[0] if each in self.parts] if (
@@ -358,6 +359,17 @@ class Analysis:
                     self._join(first, last)
         if self.strided:
             self._join_siblings()
+
+    def _sums_rows(self, part: Node, node: Node) -> bool:
+        """Whether node sums part, which is a result too, over rows of a product: that is a kernel of
+        its own, which would have to keep the product and compute part of it again, instead of reading
+        part. (At the level "torch" a gradient would be recorded for each.)"""
+        value, result = value_of(part), value_of(node)
+        if not self.strided or not works_by_rows(self.names[node]) or result.dim() == 0 or (
+                result.shape[-1] != value.shape[-1] or value.shape[-1] == 1):
+            return False
+        is_result = any(user not in self.parts or self.names[user] in _BEGINNINGS for user in part.users)
+        return is_result and any(self.names[each] in PRODUCTS for each in self._unit[part])
 
     def _join_siblings(self) -> None:
         """Calls that work element by element on the same tensor, which is then read once. Only at

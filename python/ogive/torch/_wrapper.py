@@ -24,7 +24,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._aten import aten, is_view
+from ._aten import aten, is_view, joined_dim
+from ._direct import leave_alone
 from ._precision import precision
 from ._regions import Analysis, Region
 from ._translate import FLOATS, is_number, value_of
@@ -123,7 +124,7 @@ class _Writer:
             if node.target is not aten.cat.default or outputs.isdisjoint(node.args[0]):
                 continue
             value, first = value_of(node), 0
-            dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, value.dim())
+            dim = joined_dim(node)
             good = self.has_sizes(value) and len(set(node.args[0])) == len(node.args[0])
             for piece in node.args[0]:
                 part = value_of(piece)
@@ -146,7 +147,7 @@ class _Writer:
     def join(self, node: Node) -> None:
         """The rest of what is joined."""
         value, first = value_of(node), 0
-        dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, value.dim())
+        dim = joined_dim(node)
         for piece in node.args[0]:
             part = value_of(piece)
             if self.placed.get(piece, (None,))[0] is not node:
@@ -158,7 +159,7 @@ class _Writer:
         """By a formula that copies all parts at once (dQKV of a bert-large layer on an H200: torch.cat
         takes 121 us)."""
         value, first = value_of(node), 0
-        dim = (node.args[1] if len(node.args) > 1 else 0) % max(1, value.dim())
+        dim = joined_dim(node)
         self.allocate(node)
         names, outs = [f"x{i}" for i in range(len(node.args[0]))], []
         for piece in node.args[0]:
@@ -220,6 +221,19 @@ class _Writer:
             self.exact.add(node)
         return node in self.exact
 
+    def is_shared(self, node: Node, root: Node) -> bool:
+        """Whether node is a result and has to be a tensor of its own: its memory is an input's, or
+        something else returns it, too."""
+        if not any(user.op == "output" for user in node.users):
+            return False
+        results = [each for user in node.users if user.op == "output" for each in user.args[0]
+                   if isinstance(each, Node)]
+        pending, family = [root], {root}
+        for each in pending:
+            pending += [user for user in each.users if is_view(user) and user not in family]
+            family.update(pending)
+        return root.op != "call_function" or sum(each in family for each in results) > 1
+
     def view(self, node: Node) -> None:
         """Memory of another node, with other sizes and strides."""
         base: Any = node.args[0]
@@ -228,8 +242,7 @@ class _Writer:
             self.call(node)
             return
         whole = value_of(root)
-        returned = any(user.op == "output" for user in node.users)  # a tensor of its own
-        if not returned and value.stride() == whole.stride() and (
+        if not self.is_shared(node, root) and value.stride() == whole.stride() and (
                 tuple(value.shape) == tuple(whole.shape)
                 and value.storage_offset() == whole.storage_offset()):
             code = self.names[root]
@@ -248,6 +261,10 @@ class _Writer:
         arguments = [*map(self.value, node.args), *named]
         if target in _INTO and self.has_sizes(value_of(node)) and not named:
             function = self.object(_INTO[target])
+            if value_of(node).is_contiguous() and target is not aten.cat.default:
+                self.lines.append(f"{self.name(node)} = {function}({', '.join(arguments)})")
+                self.exact.add(node)
+                return
             out = self.allocate(node)
             self.lines.append(f"{function}({', '.join(arguments)}, out={out})")
             return
@@ -336,5 +353,6 @@ def write(module: GraphModule, analysis: Analysis) -> Callable[[list[Any]], Any]
     text = writer.text()
     exec(compile(text, "<ogive>", "exec"), writer.globals)
     call: Any = writer.globals["call"]
+    leave_alone(call)
     call.text, call._boxed_call = text, True
     return call  # type: ignore[no-any-return]
