@@ -316,6 +316,29 @@ static void add_formula_comment(const file *f)
     }
 }
 
+/* What a file holds, in its order. */
+static const char long_contents[] =
+    "# What is here, in this order (where home cannot be written to, set "
+    "TORCH_EXTENSIONS_DIR):\n"
+    "#   HOST_*                      C++: checks tensors, binds them, chooses kernels\n"
+    "#   UNITS                       the formula and its derivative, kernel by kernel: each "
+    "is\n"
+    "#                               built for the dtype and layout that it first meets;\n"
+    "#                               kernels() says what served\n"
+    "#   KERNELS                     Ogive's kernels and functions, which units include\n"
+    "#   _build, _Formula            what compiles them, and records gradients\n"
+    "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
+    "#\n";
+static const char short_contents[] =
+    "# What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):\n"
+    "#   ARGS                        what kernels are given\n"
+    "#   MATH                        functions of Ogive's that the formula calls\n"
+    "#   KERNELS                     loops over tensors; the formula and its derivative\n"
+    "#   HOST                        C++: checks tensors, binds them, launches kernels\n"
+    "#   _build, _Formula            what compiles them, and records gradients\n"
+    "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
+    "#\n";
+
 static void add_opening(const file *f)
 {
     char kind[64];
@@ -338,18 +361,9 @@ static void add_opening(const file *f)
         "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
         "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
         "#\n"
-        "# What is here, in this order (where home cannot be written to, set "
-        "TORCH_EXTENSIONS_DIR):\n"
-        "#   HOST_*                      C++: checks tensors, binds them, chooses kernels\n"
-        "#   UNITS                       the formula and its derivative, kernel by kernel: each "
-        "is\n"
-        "#                               built for the dtype and layout that it first meets;\n"
-        "#                               kernels() says what served\n"
-        "#   KERNELS                     Ogive's kernels and functions, which units include\n"
-        "#   _build, _Formula            what compiles them, and records gradients\n"
-        "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
-        "#\n"
-        "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
+        "%s"
+        "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
+        f->forward.is_short ? short_contents : long_contents);
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -357,16 +371,18 @@ static void add_opening(const file *f)
             og_text_add(f->text, "#   %s%-3d %s\n", p->name, (int)k, kind);
         }
     }
-    og_text_add(f->text,
-                "import ctypes\nimport functools\nimport hashlib\nimport inspect\nimport math\n"
-                "import os\nimport re\nimport shutil\n"
-                "\n"
-                "import torch\n"
-                "import torch.nn as nn\n"
-                "import torch.nn.functional as F\n"
-                "from torch.autograd import forward_ad\n"
-                "from torch.autograd.function import once_differentiable\n"
-                "from torch.utils import cpp_extension\n");
+    og_text_add(f->text, f->forward.is_short
+                             ? "import functools\nimport hashlib\nimport inspect\nimport math\n"
+                               "import os\nimport shutil\n"
+                             : "import ctypes\nimport functools\nimport hashlib\nimport inspect\n"
+                               "import math\nimport os\nimport re\nimport shutil\n");
+    og_text_add(f->text, "\n"
+                         "import torch\n"
+                         "import torch.nn as nn\n"
+                         "import torch.nn.functional as F\n"
+                         "from torch.autograd import forward_ad\n"
+                         "from torch.autograd.function import once_differentiable\n"
+                         "from torch.utils import cpp_extension\n");
 }
 
 /* A template's text without its own first line, the licence's. */
@@ -451,9 +467,12 @@ static void add_sources(file *f)
     host_source of = {0};
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     static const char *const names[] = {"FORWARD", "BACKWARD"};
-    for (int i = 0; i < 2; i++) {
-        og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
+    if (f->forward.is_short) {
+        og_pytorch_add_pointwise(programs, f->roles, f->cpp_names, f->text);
+        return;
     }
+    for (int i = 0; i < 2; i++)
+        og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     write_host(f, &of);
     add_string(f, "C++, of PyTorch's tensors.", "HOST", "_SHARED", of.host.data, of.host.failed);
     for (int i = 0; i < 2; i++)
@@ -526,18 +545,18 @@ static const char unit_builders[] =
     "        return results\n"
     "    return call\n";
 
+/* What builds C++, and looks for nvcc before. */
+static const char builder_opening[] =
+    "    home = cpp_extension.CUDA_HOME\n"
+    "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
+    "        raise RuntimeError(\n"
+    "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: "
+    "\"\n"
+    "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed\")\n";
+
 static void add_extensions(const file *f)
 {
-    static const char extensions[] =
-        "\n\n"
-        "def _build(host, function):\n"
-        "    home = cpp_extension.CUDA_HOME\n"
-        "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
-        "        raise RuntimeError(\n"
-        "            \"tensors on a GPU need nvcc to build this file's kernels, and none was "
-        "found: \"\n"
-        "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
-        "needed\")\n"
+    static const char long_form[] =
         "    cpp = _inline(HOST_SHARED + host, set())\n"
         "    extension = cpp_extension.load_inline(\n"
         "        name=\"ogive_\" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],\n"
@@ -553,7 +572,27 @@ static void add_extensions(const file *f)
         "@functools.lru_cache(maxsize=None)\n"
         "def _backward():\n"
         "    return _build(HOST_BACKWARD, \"backward\")\n";
-    og_text_add(f->text, "%s%s", unit_builders, extensions);
+    static const char short_form[] =
+        "    cpp, cuda = ARGS + HOST, ARGS + MATH + KERNELS\n"
+        "    lean = \"no_implicit_headers\" in inspect.signature("
+        "cpp_extension.load_inline).parameters\n"
+        "    return cpp_extension.load_inline(\n"
+        "        name=\"ogive_\" + hashlib.sha256((cpp + cuda).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=cpp, cuda_sources=cuda, functions=[\"forward\", \"backward\"],\n"
+        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
+        "        **({\"no_implicit_headers\": True} if lean else {}))\n"
+        "\n\n"
+        "def _forward():\n"
+        "    return _build().forward\n"
+        "\n\n"
+        "def _backward():\n"
+        "    return _build().backward\n";
+    if (f->forward.is_short)
+        og_text_add(f->text, "\n\n@functools.lru_cache(maxsize=None)\ndef _build():\n%s%s",
+                    builder_opening, short_form);
+    else
+        og_text_add(f->text, "%s\n\ndef _build(host, function):\n%s%s", unit_builders,
+                    builder_opening, long_form);
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */
@@ -607,19 +646,18 @@ static void add_function(const file *f)
         add_arguments(f, f->arguments, false, true);
         og_text_add(f->text, ", = ctx.scalars\n        ");
     }
-    og_text_add(f->text, "needs = [");
-    bool any = false;
-    for (int32_t i = 0; i < graph->input_count; i++)
+    bool any = f->forward.is_short; /* one kernel has all of them */
+    og_text_add(f->text, any ? "" : "needs = [");
+    for (int32_t i = 0; i < graph->input_count && !f->forward.is_short; i++)
         if (f->roles[i] != OG_PYTORCH_SCALAR) {
             og_text_add(f->text, "%sctx.needs_input_grad[%d]", any ? ", " : "", (int)i);
             any = true;
         }
-    og_text_add(f->text, "]\n        grads = _backward()(");
+    og_text_add(f->text, "%sgrads = _backward()(", f->forward.is_short ? "" : "]\n        ");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, ", ");
     for (int32_t r = 0; r < graph->result_count; r++)
-        og_text_add(f->text, "grad%d, ", (int)r);
-    og_text_add(f->text, "needs)\n        return (");
+        og_text_add(f->text, ", grad%d", (int)r);
+    og_text_add(f->text, "%s)\n        return (", f->forward.is_short ? "" : ", needs");
     for (int32_t i = 0, t = 0; i < graph->input_count; i++)
         if (f->roles[i] == OG_PYTORCH_SCALAR)
             og_text_add(f->text, "None, ");
@@ -708,6 +746,8 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
     /* Any shape is taken by both, or by neither. */
     f->forward.is_uniform &= f->backward.is_uniform;
     f->backward.is_uniform &= f->forward.is_uniform;
+    f->forward.is_short = f->backward.is_short = og_pytorch_is_pointwise(&f->forward, f->roles) &&
+                                                 og_pytorch_is_pointwise(&f->backward, f->roles);
     add_opening(f);
     add_sources(f);
     add_extensions(f);

@@ -48,6 +48,7 @@ typedef struct {
     og_pytorch_count *counts;
     int32_t count_count;
     bool is_uniform;               /* pointwise, every tensor of one shape: any rank will do */
+    bool is_short;                 /* all of the file's kernels are pointwise: it has no units */
     struct og_pytorch_unit *units; /* [kernel] */
 } og_pytorch_program;
 
@@ -108,6 +109,12 @@ void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const ch
 /* The same; apart: of each source by itself, into out[source]. */
 void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
                     og_text *out);
+/* pytorch_pointwise.c: can a file of such programs be a short one? Its CUDA source and C++, as
+ * strings of Python's. names: [tensor] in C++. */
+bool og_pytorch_is_pointwise(const og_pytorch_program *program, const og_pytorch_role *roles);
+void og_pytorch_add_pointwise(const og_pytorch_program *const programs[2],
+                              const og_pytorch_role *roles, const char *const *names,
+                              og_text *text);
 /* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
  * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
 ogive_status og_pytorch_hopper_unit(const og_pytorch_program *program,
@@ -120,6 +127,8 @@ ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pyt
                                  ogive_error *error);
 /* A number that a unit's source defines. */
 int og_pytorch_unit_number(const char *source, const char *name);
+/* A text without long comments, and without the blanks and empty lines that they leave. */
+void og_pytorch_add_without_comments(const char *source, og_text *text);
 /* The files that units include, as entries of a dict in Python. */
 void og_pytorch_add_unit_files(const char *units, og_text *text);
 /* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.

@@ -20,7 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "pytorch"), str(ROOT / "bench")]
 from emitted_cases import CASES  # noqa: E402
 from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
-from emulated import BODIES, LIBRARIES, NVRTC, Emulated, compile_unit, numbers_of  # noqa: E402
+from emulated import (BODIES, LIBRARIES, NVRTC, Emulated, compile_source, compile_unit,  # noqa: E402
+                      numbers_of, pointwise_source)
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -63,6 +64,7 @@ def test_nothing_is_unused(tmp_path):
                            r"__forceinline__) [^(]*?(\w+)\(", text, re.M)
         assert len(names) > 20
         called = {"missing", "add_unit", "kernels"}  # by Python
+        called |= {f"{name}_{real}" for name in re.findall(r"^EITHER\((\w+)\)", text, re.M) for real in ("f32", "f64")}
         assert not [name for name in set(names) - called if len(re.findall(rf"\b{name}\b", text)) == 1], formula
 
 
@@ -173,12 +175,11 @@ def test_names(name, tmp_path):
     a, b = torch.rand(3, 4, requires_grad=True), torch.rand(3, 4, requires_grad=True)
     torch.testing.assert_close(module.ModelNew(2.0)(a, b), a * 2 + b)
     module._forward = lambda: lambda first, s, second: [first * s + second]
-    module._backward = lambda: lambda first, s, second, grad, needs: [grad * s, grad]
+    module._backward = lambda: lambda first, s, second, grad: [grad * s, grad]
     module._Formula.apply(a, 2.0, b).sum().backward()
     assert (a.grad == 2).all() and (b.grad == 1).all()
     for part in ("FORWARD", "BACKWARD"):
-        signature = re.search(rf"^std::vector<at::Tensor> {part.lower()}\(.*\)",
-                              getattr(module, f"HOST_{part}"), re.M)[0]
+        signature = re.search(rf"^std::vector<at::Tensor> {part.lower()}\(.*\)", module.HOST, re.M)[0]
         words = re.findall(r"(\w+)[,)]", signature)
         assert len(set(words)) == len(words), words
 
@@ -247,7 +248,7 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     nvcc.write_text("")
     nvcc.chmod(0o755)
     names = []
-    for formula in ("sigmoid(x)", "tanh(x)", "sigmoid(x)"):
+    for formula in ("softmax(x, 1)", "softmin(x, 1)", "softmax(x, 1)"):
         module = emit_module(tmp_path, formula)
         monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
         for part in ("forward", "backward"):
@@ -262,9 +263,40 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     assert len(set(names)) == 4 and names[:2] == names[4:]
 
 
+def test_a_file_without_units_is_one_extension(tmp_path, monkeypatch):
+    """Both directions and all dtypes: nvcc sees nothing of PyTorch, whose headers take it a minute."""
+    nvcc, built = tmp_path / "bin" / "nvcc", []
+    nvcc.parent.mkdir()
+    nvcc.write_text("")
+    nvcc.chmod(0o755)
+
+    def load_inline(name, cpp_sources, cuda_sources, functions, extra_cflags, extra_cuda_cflags,
+                    no_implicit_headers):
+        built.append(name)
+        assert functions == ["forward", "backward"] and no_implicit_headers
+        assert not re.search("at::|c10|torch", cuda_sources) and "--fmad=false" in extra_cuda_cflags
+        return type("extension", (), {"forward": 1, "backward": 2})
+    for formula in ("sigmoid(x)", "tanh(x)", "sigmoid(x)"):
+        module = emit_module(tmp_path, formula)
+        monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
+        monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
+        assert (module._forward(), module._backward()) == (1, 2)
+    assert len(built) == 3 and built[0] == built[2] != built[1]
+
+
+# The most lines of a file: what a reader can follow.
+LINES = {"sigmoid(x)": 600, "hardsigmoid(x)": 570}
+
+
+@pytest.mark.parametrize("formula", LINES)
+def test_length(formula, tmp_path):
+    module = emit_module(tmp_path, formula)
+    assert len(pathlib.Path(module.__file__).read_text().splitlines()) <= LINES[formula]
+
+
 def test_units_have_names_of_their_own(tmp_path, monkeypatch):
     """A unit is built once for its numbers, without PyTorch's headers, which take nvcc a minute."""
-    module, built = emit_module(tmp_path, "sigmoid(x)"), []
+    module, built = emit_module(tmp_path, "softmax(x, 1)"), []
 
     def load_inline(name, cpp_sources, cuda_sources, is_python_module, extra_cuda_cflags,
                     no_implicit_headers):
@@ -276,7 +308,7 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
     for dtype, unit in (("og_float32", "Forward0"), ("og_float16", "Forward0"), ("og_float32", "Backward0"),
                         ("og_float32", "Forward0")):
         with pytest.raises(AttributeError, match="ogive_run"):
-            module._unit(unit, numbers_of("vectors", dtype, 3))
+            module._unit(unit, numbers_of("rows", dtype, 3))
     assert len({name for name, _ in built}) == 3 and built[0] == built[3]
 
 
@@ -475,6 +507,11 @@ def test_units_compile(name, tmp_path):
     """Every body of every unit, for some dtype and GPU; for all of them with OGIVE_TEST_FULL."""
     formula, shapes = CASES[name][:2]
     module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    if not hasattr(module, "UNITS"):
+        for arch in ("75", "90", "100"):
+            compile_source(NVRTC, pointwise_source(module, True), b"--fmad=false", b"--std=c++17",
+                           f"--gpu-architecture=sm_{arch}".encode())
+        return
     forms, archs, turn = ["float32", "float16", "bfloat16", "float64"], ["80", "90", "100"], 0
     for unit, text in module.UNITS.items():
         operands = int(re.search(r"OG_OPERANDS = (\d+)", text)[1])

@@ -61,7 +61,7 @@ def start_driver():
 class Unit:
     """A unit's source, compiled for the CPU: `address` is that of its ogive_run()."""
 
-    def __init__(self, source, folder, name):
+    def __init__(self, source, folder, name, entry="ogive_run"):
         image = compile_source(LIBRARIES["nvrtc"], source, b"--fmad=false", b"--gpu-architecture=sm_90a")
         path = folder / f"{name}.so"
         path.write_bytes(image)
@@ -71,7 +71,7 @@ class Unit:
         self.callbacks = LAUNCH(self.launch), MAP(self.map)
         host = (ctypes.c_void_p * 2).in_dll(self.library, "og_shim_host")
         host[:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self.callbacks]
-        self.address = ctypes.cast(self.library.ogive_run, ctypes.c_void_p).value
+        self.address = ctypes.cast(self.library[entry], ctypes.c_void_p).value
         self.launched = []
 
     def launch(self, kernel, blocks, threads, shared, overlaps, argument):
@@ -159,6 +159,35 @@ def compile_source(library, source, *options):
     return image.raw
 
 
+# What launches a kernel of a file without units, here.
+LAUNCH_HERE = """const char *const names[] = {#formula "_float32", #formula "_float16", #formula "_bfloat16",        \\
+                                     #formula "_float64"};                                         \\
+        return og_shim_host.launch(names[dtype], blocks, THREADS, 0, 0, (void *)&a);               \\
+    }
+"""
+
+
+def pointwise_source(module, for_device=False):
+    """The CUDA source of a file without units: for NVRTC, or for what stands in for it."""
+    include = re.compile(r'^#include "(math/\w+\.h)"$', re.M)
+    kernels = re.sub(r"void \(\*const kernels.*?\n    }\n", LAUNCH_HERE.replace("\\", r"\\"), module.KERNELS,
+                     flags=re.S)
+    if for_device:
+        kernels = re.sub(r'    extern "C" int launch_.*?\n    }\n', "\n", module.KERNELS, flags=re.S)
+        types = "typedef int int32_t;\ntypedef long long int64_t;\ntypedef unsigned short uint16_t;\n" \
+                "typedef unsigned int uint32_t;\ntypedef unsigned long long uint64_t;\n"
+        return types + (module.ARGS + module.MATH + kernels).replace("#include <stdint.h>\n", "")
+    kernels = re.sub(r'asm volatile\("st.*?\);\n', "*(uint4 *)p = w;\n", kernels, flags=re.S)
+    kernels = kernels.replace('extern "C" int', 'extern "C" __attribute__((visibility("default"))) int')
+    math, texts = ["math/scalar_base.h", "math/half.h", "math/scalar_f32.h", "math/scalar_f64.h"], []
+    for path in math:
+        text = (ROOT / "src" / path).read_text()
+        whole = lambda of: (ROOT / "src" / of[1]).read_text() if of[1] not in math else ""  # noqa: E731
+        texts.append(include.sub("", include.sub(whole, text)))
+    return ("".join(texts) + (HERE / "unit_shim.h").read_text()
+            + module.ARGS.replace("#include <stdint.h>\n", "") + kernels)
+
+
 class View(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int64), ("rank", ctypes.c_int64),
                 ("sizes", ctypes.c_int64 * 8), ("strides", ctypes.c_int64 * 8)]
@@ -175,20 +204,28 @@ class Emulated:
     def __init__(self, path, folder, parts=("forward", "backward")):
         self.module, self.folder = load(path), pathlib.Path(folder)
         self.units = {}
-        for path in self.module.KERNELS:  # which for a GPU alone are shorter
+        self.is_short = not hasattr(self.module, "UNITS")
+        if self.is_short:
+            source = pointwise_source(self.module)
+            entries = re.findall(r"^KERNELS\((\w+)\)", self.module.KERNELS, re.M)
+            self.entries = {name: Unit(source, self.folder, name, f"launch_{name}") for name in entries}
+        for path in () if self.is_short else self.module.KERNELS:  # which for a GPU alone are shorter
             if path.startswith("math/"):
                 self.module.KERNELS[path] = (ROOT / "src" / path).read_text()
-        self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
-        self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
+        if not self.is_short:
+            self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+            self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
             self.functions = dict(zip(parts, built))
 
     def build(self, part, folder):
         m = self.module
-        host = m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
+        host = m.HOST if self.is_short else m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
         signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
-        host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", m._inline(host, set()))
+        host = re.sub(r'extern "C" int (launch_\w+)(\(.*\));', r'extern "C" { int (*\1)\2; }', host)
+        host = m.ARGS + host if self.is_short else m._inline(host, set())
+        host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
@@ -212,7 +249,7 @@ class Emulated:
                     strncpy(error, e.what(), 999);
                 }}
             }}"""
-        glue += """
+        glue += "" if self.is_short else """
             extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
             extern "C" void add(const char *name, const char *numbers, int64_t run)
             {
@@ -224,6 +261,11 @@ class Emulated:
         subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-o",
                         library, source], check=True)
         library = ctypes.CDLL(str(library))
+        if self.is_short:
+            for name, unit in self.entries.items():
+                if f"(*launch_{name})" in host:
+                    ctypes.c_void_p.in_dll(library, f"launch_{name}").value = unit.address
+            return library
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library
 
@@ -235,6 +277,8 @@ class Emulated:
         library.add(name.encode(), numbers.encode(), ctypes.c_int64(unit.address))
 
     def served_by(self, part, kernel):
+        if self.is_short:
+            return "vectors"
         return self.functions[part].served_by(kernel.encode()).decode()
 
     def call(self, part, tensors, scalars=(), needs=()):
