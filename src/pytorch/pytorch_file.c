@@ -112,77 +112,6 @@ static ogive_status name_inputs(file *f)
     return OGIVE_OK;
 }
 
-/* ---- shapes ----------------------------------------------------------------------------- */
-
-static int32_t find_input_node(const og_graph *graph, int32_t input)
-{
-    int32_t n = 0;
-    while (graph->nodes[n].op != OG_OP_INPUT || graph->nodes[n].index != input)
-        n++;
-    return n;
-}
-
-/* What is not given: the weight of linear(x, ..) is (size, x's last), what is added to a linear
- * (size,), anything else (size, size). */
-static void guess_shape(const file *f, int32_t input, int64_t size, og_pytorch_shape *shapes)
-{
-    const og_graph *graph = f->graph;
-    int32_t node = find_input_node(graph, input);
-    og_pytorch_shape *shape = &shapes[input];
-    *shape = (og_pytorch_shape){.rank = 2, .shape = {size, size}};
-    for (int32_t n = 0; n < graph->node_count; n++) {
-        const og_node *of = &graph->nodes[n];
-        if (of->op == OG_OP_linear_product && of->args[1] == node) {
-            const og_node *x = &graph->nodes[of->args[0]];
-            const og_pytorch_shape *given = x->op == OG_OP_INPUT ? &shapes[x->index] : NULL;
-            if (given && given->rank > 0)
-                shape->shape[1] = given->shape[given->rank - 1];
-            return;
-        }
-        if (of->op == OG_OP_add && of->args[1] == node &&
-            graph->nodes[of->args[0]].op == OG_OP_linear_product) {
-            shape->rank = 1;
-            return;
-        }
-    }
-}
-
-/* Tries size for what is not given. */
-static ogive_status try_size(file *f, const og_pytorch_shape *given, int64_t size)
-{
-    size_t count = (size_t)f->graph->input_count;
-    og_pytorch_shape *shapes = OG_ARENA_NEW(&f->arena, og_pytorch_shape, count);
-    if (!shapes)
-        return og_fail_memory(f->error, count * sizeof *shapes);
-    memcpy(shapes, given, count * sizeof *shapes);
-    for (int32_t i = 0; i < f->graph->input_count; i++) {
-        if (f->roles[i] == OG_PYTORCH_SCALAR)
-            shapes[i].rank = 0;
-        else if (shapes[i].rank < 0)
-            guess_shape(f, i, size, shapes);
-    }
-    memset(&f->sizes, 0, sizeof f->sizes);
-    return og_pytorch_find_sizes(f->graph, shapes, &f->arena, &f->sizes, f->error);
-}
-
-/* Sizes that are not given are new ones, or else the last of some shape that is. */
-static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
-{
-    enum { NEW = 5 };
-    ogive_status status = try_size(f, given, NEW);
-    ogive_error first = {.status = OGIVE_OK};
-    if (f->error)
-        first = *f->error;
-    for (int32_t i = 0; status == OGIVE_SHAPE && i < f->graph->input_count; i++)
-        if (given[i].rank > 0)
-            status = try_size(f, given, given[i].shape[given[i].rank - 1]);
-    if (status != OGIVE_OK && f->error)
-        *f->error = first;
-    else
-        og_error_clear(f->error);
-    return status;
-}
-
 /* ---- programs ----------------------------------------------------------------------------- */
 
 /* Shapes with larger sizes, for which tensor cores are used. */
@@ -736,21 +665,8 @@ static void add_model(const file *f)
     og_text_add(f->text, ")\n");
 }
 
-static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
+static ogive_status finish_file(file *f)
 {
-    OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
-    OG_TRY(name_inputs(f));
-    OG_TRY(find_shapes(f, shapes));
-    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
-    OG_TRY(make_programs(f));
-    /* Any shape is taken by both, or by neither. */
-    f->forward.is_uniform &= f->backward.is_uniform;
-    f->backward.is_uniform &= f->forward.is_uniform;
-    f->forward.is_short = f->backward.is_short = og_pytorch_is_pointwise(&f->forward, f->roles) &&
-                                                 og_pytorch_is_pointwise(&f->backward, f->roles);
-    add_opening(f);
-    add_sources(f);
-    add_extensions(f);
     add_function(f);
     add_plain(f);
     add_call(f);
@@ -764,6 +680,61 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
                 "another name",
                 word);
     return OGIVE_OK;
+}
+
+/* ---- a file for some shapes -------------------------------------------------------------------- */
+
+/* Gradients by all tensors; their shapes: the inputs', then the results'. */
+static ogive_status make_gradient(file *f, const og_typed *types, og_pytorch_shape *shapes)
+{
+    const char *names[MAX_INPUTS];
+    size_t count = 0;
+    const int32_t inputs = f->graph->input_count;
+    for (int32_t i = 0; i < inputs; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR)
+            names[count++] = f->graph->inputs[i].name;
+    for (int32_t r = 0; r < f->graph->result_count; r++) {
+        const og_typed *type = &types[f->graph->results[r]];
+        shapes[inputs + r] = (og_pytorch_shape){.rank = type->rank, .dtype = shapes[0].dtype};
+        memcpy(shapes[inputs + r].shape, type->shape, sizeof type->shape);
+    }
+    return og_graph_gradient(f->graph, names, count, &f->gradient_graph, f->error);
+}
+
+static ogive_status write_shaped_file(file *f, const og_pytorch_shape *given)
+{
+    og_pytorch_shape shapes[MAX_INPUTS + OG_MAX_RESULTS];
+    og_typed *types;
+    OG_TRY(og_pytorch_check_shapes(f->graph, f->roles, given, shapes, &f->arena, &types, f->error));
+    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
+    OG_TRY(make_gradient(f, types, shapes));
+    og_text_add(f->text,
+                "# SPDX-License-Identifier: MIT\n# Made by `ogive emit --pytorch` %s from\n#\n",
+                ogive_version());
+    add_formula_comment(f);
+    const og_graph *const graphs[] = {f->graph, &f->gradient_graph};
+    OG_TRY(og_pytorch_add_shaped(graphs, shapes, f->roles, &f->arena, f->text, f->error));
+    return finish_file(f);
+}
+
+static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
+{
+    OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
+    OG_TRY(name_inputs(f));
+    if (og_pytorch_needs_shapes(f->graph))
+        return write_shaped_file(f, shapes);
+    OG_TRY(og_pytorch_guess_sizes(f->graph, f->roles, shapes, &f->arena, &f->sizes, f->error));
+    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
+    OG_TRY(make_programs(f));
+    /* Any shape is taken by both, or by neither. */
+    f->forward.is_uniform &= f->backward.is_uniform;
+    f->backward.is_uniform &= f->forward.is_uniform;
+    f->forward.is_short = f->backward.is_short = og_pytorch_is_pointwise(&f->forward, f->roles) &&
+                                                 og_pytorch_is_pointwise(&f->backward, f->roles);
+    add_opening(f);
+    add_sources(f);
+    add_extensions(f);
+    return finish_file(f);
 }
 
 ogive_status og_pytorch_emit(const og_graph *graph, const og_pytorch_shape *shapes,

@@ -32,6 +32,18 @@ const char *og_pytorch_size_text(const og_pytorch_sizes *sizes, int64_t value,
 ogive_status og_pytorch_find_sizes(const og_graph *graph, const og_pytorch_shape *examples,
                                    og_arena *arena, og_pytorch_sizes *sizes, ogive_error *error);
 
+/* The same, where some shapes are not given. */
+ogive_status og_pytorch_guess_sizes(const og_graph *graph, const og_pytorch_role *roles,
+                                    const og_pytorch_shape *given, og_arena *arena,
+                                    og_pytorch_sizes *sizes, ogive_error *error);
+
+/* Is a file of the formula made for its shapes? They are then checked, all of one dtype, and those
+ * of the inputs copied, scalars being tensors without dims. */
+bool og_pytorch_needs_shapes(const og_graph *graph);
+ogive_status og_pytorch_check_shapes(const og_graph *graph, const og_pytorch_role *roles,
+                                     const og_pytorch_shape *given, og_pytorch_shape *shapes,
+                                     og_arena *arena, og_typed **types, ogive_error *error);
+
 /* How many elements a reduction takes, less a correction: a number at run time. */
 typedef struct {
     int32_t rank;
@@ -138,6 +150,13 @@ void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorc
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
                              const og_pytorch_role *roles, const char *const *names,
                              bool is_gradient, og_text *text);
+/* pytorch_launch.c: bit r of needs[kernel]: it has to run for result r. */
+void og_pytorch_find_needs(const og_plan *plan, uint64_t *needs);
+/* pytorch_shapes.c: all of a file that is made for its shapes up to what records gradients; graphs:
+ * the formula and its gradient, shapes: of the inputs of the latter. */
+ogive_status og_pytorch_add_shaped(const og_graph *const graphs[2], const og_pytorch_shape *shapes,
+                                   const og_pytorch_role *roles, og_arena *arena, og_text *text,
+                                   ogive_error *error);
 /* pytorch_formula.c: the formula in Python, as lines of a function's body. names: [input]
  * in Python; is_number: [input] not a tensor there. */
 ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,

@@ -18,10 +18,10 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "pytorch"), str(ROOT / "bench")]
-from emitted_cases import CASES  # noqa: E402
+from emitted_cases import CASES, SHAPED  # noqa: E402
 from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
-from emulated import (BODIES, LIBRARIES, NVRTC, Emulated, compile_source, compile_unit,  # noqa: E402
-                      numbers_of, pointwise_source)
+from emulated import (BODIES, LIBRARIES, NVRTC, Emulated, EmulatedShapes, compile_source,  # noqa: E402
+                      compile_unit, numbers_of, pointwise_source)
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -130,7 +130,7 @@ def test_functions_of_two_tensors(tmp_path, formula, want):
 
 @pytest.mark.parametrize("formula, message", [
     ("max(x, 1)", "write amax or maximum"), ("std_mean(x)", "write var or std, and mean"),
-    ("prelu(x, w)", "a PyTorch file cannot hold prelu")])
+    ("unfold(x, 0, 2, 1)", "ogive.torch has it")])
 def test_functions_that_a_file_cannot_hold(formula, message):
     done = subprocess.run([COMMAND, "emit", "--pytorch", formula], capture_output=True, text=True)
     assert done.returncode == 4 and message in done.stderr
@@ -314,10 +314,12 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments, message", [
     (["float16(x)"], "one dtype"),
-    (["adaptive_avg_pool2d(x, 2)", "x=1x4x4"], "no windows"),
-    (["adaptive_avg_pool2d(x, (1, 4))", "x=1x4x4"], "no windows"),
-    (["adaptive_max_pool1d(x, 1)", "x=4x4"], "no windows"),
-    (["avg_pool1d(x, 4)", "x=4x4"], "no windows"),  # the file serves other sizes, too
+    (["unfold(x, 0, 2, 1)", "x=4x4"], "cannot call unfold"),
+    (["avg_pool1d(x, 4)"], "the shape of 'x' is not given"),
+    (["conv2d(x, w)", "x=1x4x4x4"], "the shape of 'w' is not given"),
+    (["conv2d(x, w)", "x=1x4x4x4", "w=4x4x3x3:float16"], "of another dtype"),
+    (["conv2d(x, w)", "x=1x4x4x4", "w=4x3x3x3"], "channels"),
+    (["float16(avg_pool1d(x, 4))", "x=4x4"], "one dtype"),
     (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
     (["x * s", "--scalar", "s"], "not a parameter of the constructor"),
     (["x + fc.weight", "--module", "fc"], "expected a name"),
@@ -352,7 +354,7 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
 ])
 def test_refused(arguments, message):
     done = emit(*arguments)
-    unsupported = message in ("one dtype", "give a tensor", "no windows")
+    unsupported = message in ("one dtype", "give a tensor", "cannot call unfold")
     assert done.returncode == (4 if unsupported else 2) and message in done.stderr, done.stderr
 
 
@@ -524,6 +526,71 @@ def test_units_compile(name, tmp_path):
             for form in fits if full else [fits[turn % len(fits)]]:
                 for arch in archs if full else [archs[turn % 3]]:
                     compile_unit(module, unit, numbers_of(body, f"og_{form}", operands), arch)
+
+
+# ---- files that are made for their shapes ----------------------------------------------------
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped_cpu(name, tmp_path):
+    """On the CPU any shape will do."""
+    formula, shapes, reference, _ = SHAPED[name]
+    model = emit_module(tmp_path, formula, *shape_arguments(shapes)).ModelNew()
+    inputs = [torch.rand(s, dtype=torch.float64) for s in shapes.values()]
+    inputs[0] = torch.cat([inputs[0], inputs[0]])
+    for got, want in zip(as_tuple(model(*inputs)), as_tuple(reference(*inputs)), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped(name, tmp_path, monkeypatch):
+    """Results and gradients, for Hopper and for any GPU; on Hopper results have the library's bits."""
+    formula, shapes, reference, served = SHAPED[name]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
+    assert (served in pathlib.Path(module.__file__).read_text()) and (len(module.FORWARD) == 2) == bool(served)
+    torch.manual_seed(8)
+    inputs = [torch.rand(s) + (0.1 if name == "batch_norm" else -0.4) for s in shapes.values()]
+    exact = [x.double().requires_grad_() for x in inputs]
+    wants = as_tuple(reference(*exact))
+    grads = [torch.rand_like(w).float() for w in wants]
+    theirs = torch.autograd.grad(wants, exact, [g.double() for g in grads], allow_unused=True)
+    monkeypatch.setenv("OGIVE_SHIM_MULTIPROCESSORS", "132")
+    for is_hopper in ((True, False) if served else (True,)):
+        got = emulated.call("forward", inputs, is_hopper=is_hopper)
+        for i, (g, w) in enumerate(zip(got, wants, strict=True)):
+            compare(g, w, torch.float32, f"{name} result {i}")
+        if len(got) == 1 and is_hopper:
+            assert torch.equal(got[0], call_library(COMMAND, formula, dict(zip(shapes, inputs)), tmp_path))
+        mine = emulated.call("backward", [*inputs, *grads], is_hopper=is_hopper)
+        for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
+            compare(g, w if w is not None else torch.zeros_like(g), torch.float32, f"{name} gradient {i}")
+    with pytest.raises(ValueError, match="made for"):
+        emulated.call("forward", [x[:1] for x in inputs])
+
+
+def test_shaped_gradients_that_are_needed(tmp_path):
+    """A gradient that nobody asks for costs no kernel of its own."""
+    formula, shapes, _, _ = SHAPED["conv2d"]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    plan, run = module.BACKWARD[0], []
+    module._unit = lambda name: lambda places, stream: run.append(name) or 0
+    tensors = [torch.zeros(1)] * len(plan["inputs"])
+    for needs in ([True] * 3, [False, False, True]):
+        module._launch(plan, tensors, [torch.zeros(1)] * 3, torch.zeros(1), None, needs)
+    assert 0 < run.count(run[-1]) <= 2 and len(run) < 2 * len(plan["units"])
+
+
+@pytest.mark.skipif(not NVRTC, reason="OGIVE_TEST_NVRTC does not name NVRTC's library")
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped_compile(name, tmp_path):
+    formula, shapes = SHAPED[name][:2]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    for unit, text in module.UNITS.items():
+        source = module._inline(text[:text.index('#include "pytorch/')], set())
+        arch = b"90a" if unit.endswith("_hopper") else b"80"
+        compile_source(NVRTC, source, b"--fmad=false", b"--std=c++17", b"-diag-suppress=177,179,39",
+                       b"--gpu-architecture=sm_" + arch)
 
 
 # ---- the library's kernels for Hopper -------------------------------------------------------

@@ -27,6 +27,13 @@ class Map(ctypes.Structure):
         (name, ctypes.c_int32) for name in ("bytes", "box_columns", "box_rows", "box_depth")]
 
 
+class Tiles(ctypes.Structure):
+    """og_tiles of shapes_maps.cuh"""
+    _fields_ = [("at", ctypes.c_int), ("bytes", ctypes.c_int), ("rank", ctypes.c_int), ("extents", ctypes.c_uint64 * 5),
+                ("pitches", ctypes.c_uint64 * 4), ("box", ctypes.c_uint32 * 5), ("steps", ctypes.c_uint32 * 5),
+                ("swizzle", ctypes.c_int), ("promotion", ctypes.c_int)]
+
+
 class Launch(ctypes.Structure):
     """CUlaunchConfig"""
     _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
@@ -42,6 +49,7 @@ class Attribute(ctypes.Structure):
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64,
                           ctypes.c_int, ctypes.c_void_p)
 MAP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Map), ctypes.c_void_p)
+TILES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Tiles), ctypes.c_void_p)
 
 
 def check(result):
@@ -68,8 +76,8 @@ class Unit:
         self.cuda, self.module = start_driver(), ctypes.c_void_p()
         check(self.cuda.cuModuleLoadDataEx(ctypes.byref(self.module), image, 0, None, None))
         self.library = ctypes.CDLL(str(path))
-        self.callbacks = LAUNCH(self.launch), MAP(self.map)
-        host = (ctypes.c_void_p * 2).in_dll(self.library, "og_shim_host")
+        self.callbacks = LAUNCH(self.launch), MAP(self.map), TILES(self.tiles)
+        host = (ctypes.c_void_p * 3).in_dll(self.library, "og_shim_host")
         host[:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self.callbacks]
         self.address = ctypes.cast(self.library[entry], ctypes.c_void_p).value
         self.launched = []
@@ -92,6 +100,27 @@ class Unit:
             (ctypes.c_uint64 * 3)(m.columns, m.rows, m.depth), (ctypes.c_uint64 * 2)(m.pitch, m.slab),
             (ctypes.c_uint32 * 3)(m.box_columns, m.box_rows, m.box_depth), (ctypes.c_uint32 * 3)(1, 1, 1),
             0, 3, 3, 0)
+
+
+    def tiles(self, to, of, address):
+        m = of[0]
+        return self.cuda.cuTensorMapEncodeTiled(
+            ctypes.c_void_p(to + m.at), 6 if m.bytes == 2 else 7, m.rank, ctypes.c_void_p(address), m.extents, m.pitches,
+            m.box, m.steps, 0, m.swizzle, m.promotion, 0)
+
+
+# Tensor maps of a file that is made for its shapes, here.
+TILES_HERE = """struct og_tiles {
+    int at, bytes, rank;
+    uint64_t extents[5], pitches[4];
+    uint32_t box[5], steps[5];
+    int swizzle, promotion;
+};
+static int og_add_map(og_args &a, const og_tiles &of, const char *address)
+{
+    return og_shim_host.tiles(&a, &of, address);
+}
+"""
 
 
 # A body's own numbers, of some size.
@@ -198,6 +227,38 @@ def load(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class EmulatedShapes:
+    """A file that is made for its shapes."""
+
+    def __init__(self, path, folder):
+        self.module, self.folder, self.units = load(path), pathlib.Path(folder), {}
+        kernels = self.module.KERNELS
+        for path in kernels:  # which for a GPU alone are shorter
+            if path.startswith("math/"):
+                kernels[path] = (ROOT / "src" / path).read_text()
+        kernels["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+        kernels["pytorch/shapes_maps.cuh"] = TILES_HERE
+        self.module._unit = self.unit
+
+    def unit(self, name):
+        if name not in self.units:
+            source = self.module._inline(self.module.UNITS[name], set())
+            self.units[name] = Unit(source, self.folder, name)
+        run = self.units[name].library.ogive_run
+        run.restype, run.argtypes = ctypes.c_int64, [ctypes.c_void_p, ctypes.c_void_p]
+        return run
+
+    def call(self, part, tensors, needs=None, is_hopper=True):
+        plan = getattr(self.module, part.upper())[0 if is_hopper else -1]
+        dtype = self.module.DTYPE
+        tensors = [self.module._check(*one, torch.device("cpu")) for one in zip(tensors, "abcdefgh", plan["inputs"])]
+        results = [torch.full(shape, float("nan"), dtype=dtype) for shape in plan["results"]]
+        space = torch.full((plan["workspace"] + 64,), 255, dtype=torch.uint8)
+        space = space[-space.data_ptr() % 64:]
+        self.module._launch(plan, tensors, results, space, None, needs or [True] * len(results))
+        return results
 
 
 class Emulated:
