@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * pytorch_pointwise.c - the CUDA source of a file whose kernels are all pointwise: the functions of
- * src/math that it needs, the templates of pointwise.cuh, and the formula as a struct a kernel. It
+ * src/math that it needs, the templates of pointwise_vectors.cuh, and the formula as a struct a kernel. It
  * is built once, for every dtype and layout. Files with reductions or products have units instead
  * (pytorch_unit.c).
  */
@@ -244,14 +244,14 @@ void og_pytorch_add_pointwise(const og_pytorch_program *const programs[2],
     for (int i = 0; i < 2; i++)
         list_called(programs[i], &all);
     og_text_add(text, "\n# What kernels are given.\nARGS = r'''\n%s'''\n",
-                body_of("pytorch/pointwise_args.cuh"));
+                body_of("pytorch/pointwise_call.cuh"));
     og_text_add(text, "\n# Ogive's functions that the formula calls.\nMATH = r'''\n"
                       "#define OG_FN static __device__ __forceinline__\n");
     add_math(&all, text);
     og_text_add(text,
                 "'''\n\n# Loops over tensors, then the formula and its derivative.\n"
                 "KERNELS = r'''\n%s\n",
-                body_of("pytorch/pointwise.cuh"));
+                body_of("pytorch/pointwise_vectors.cuh"));
     for (int op = 0; op < OG_OP_COUNT; op++)
         if (all.is_called[op])
             og_text_add(text, "EITHER(og_%s)\n", og_function_of((og_op)op)->name);
