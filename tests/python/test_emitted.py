@@ -569,6 +569,24 @@ def test_shaped(name, tmp_path, monkeypatch):
         emulated.call("forward", [x[:1] for x in inputs])
 
 
+@needs_stand_ins
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_shaped_dtypes(dtype, tmp_path):
+    """Sums of small integers are exact in any order."""
+    name = str(dtype)[6:]
+    emit_module(tmp_path, "conv2d(x, w, padding=1) * s", f"x=2x64x8x8:{name}", f"w=64x64x3x3:{name}", "--init", "s",
+                "--scalar", "s")
+    emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
+    torch.manual_seed(9)
+    x, w = (torch.randint(-1, 2, s).to(dtype) * (torch.rand(s) < 0.1) for s in ((2, 64, 8, 8), (64, 64, 3, 3)))
+    want = F.conv2d(x.double(), w.double(), padding=1) * 0.5
+    for is_hopper in (True, False):
+        got = emulated.call("forward", [x, w, 0.5], is_hopper=is_hopper)[0]
+        assert got.dtype == dtype and torch.equal(got.double(), want)
+    with pytest.raises(TypeError, match=f"made for torch.{name}"):
+        emulated.call("forward", [x.float(), w, 0.5])
+
+
 def test_shaped_gradients_that_are_needed(tmp_path):
     """A gradient that nobody asks for costs no kernel of its own."""
     formula, shapes, _, _ = SHAPED["conv2d"]

@@ -426,7 +426,7 @@ static at::Tensor new_result(const Tensors &likes)
 }
 
 /* Dims in the order of the first result in memory; those that all tensors walk as one are one. */
-static void bind(Args &a, const Tensors &tensors, const at::Tensor &lead)
+static void place(Args &a, const Tensors &tensors, const at::Tensor &lead)
 {
     std::vector<int64_t> order;
     for (int64_t d = 0; d < lead.dim(); d++)
@@ -480,7 +480,7 @@ static Tensors run(Launch launch, bool is_costly, int results, const Tensors &gi
     for (int r = 0; r < results; r++)
         made.push_back(new_result(given));
     tensors.insert(tensors.end(), made.begin(), made.end());
-    bind(a, tensors, made[0]);
+    place(a, tensors, made[0]);
     std::copy(numbers.begin(), numbers.end(), a.number);
     const int64_t count = dtype == 3 ? 2 : dtype == 0 ? 4 : 8;
     const int64_t blocks = count_blocks(a, tensors.size(), count, is_costly);
