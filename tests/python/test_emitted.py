@@ -428,6 +428,19 @@ def test_emulated(name, emulate):
                 emulated.call("forward", bad)
 
 
+@needs_stand_ins
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+def test_several_vectors_a_thread(dtype, tmp_path):
+    """Which large tensors have: here those of 1024 elements, with and without a rest."""
+    emit_module(tmp_path, "x * sigmoid(x) + y * s", "--init", "s", "--scalar", "s")
+    emulated = Emulated(tmp_path / "emitted.py", tmp_path, ["forward"], ("n >> 22", "n >> 10"))
+    torch.manual_seed(7)
+    for size in ((4096,), (3, 2049), (1500,)):
+        x, y = torch.randn(2, *size).to(dtype)
+        want = x.double() * torch.sigmoid(x.double()) + y.double() * 0.5
+        compare(emulated.call("forward", [x, y], [0.5])[0], want, dtype, f"{size} {dtype}")
+
+
 # Of kernels without products: a case, sizes, a dtype, how tensors lie, and the body that serves.
 SAME = [("softmax", (40, 257), torch.float32, "contiguous", "rows"),
         ("softmax", (40, 257), torch.bfloat16, "transposed", "columns"),

@@ -262,8 +262,12 @@ class EmulatedShapes:
 
 
 class Emulated:
-    def __init__(self, path, folder, parts=("forward", "backward")):
+    def __init__(self, path, folder, parts=("forward", "backward"), change=None):
+        """change: of the C++ of a file without units, (text, its replacement)."""
         self.module, self.folder = load(path), pathlib.Path(folder)
+        if change:
+            assert change[0] in self.module.HOST
+            self.module.HOST = self.module.HOST.replace(*change)
         self.units = {}
         self.is_short = not hasattr(self.module, "UNITS")
         if self.is_short:
