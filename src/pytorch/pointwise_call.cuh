@@ -9,5 +9,5 @@ struct Args {
     void *data[MAX_OPERANDS];                                 /* tensors, then results */
     double number[MAX_NUMBERS];                               /* that are no tensors */
     int64_t vectors, per_row; /* of 16 bytes: all, and of the last dim */
-    int batch, whole_blocks;  /* vectors a thread; blocks whose vectors are aligned and full */
+    int64_t whole_blocks; /* whose vectors are aligned and full */
 };

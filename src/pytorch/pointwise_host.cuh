@@ -13,7 +13,7 @@
 #include <vector>
 
 typedef std::vector<at::Tensor> Tensors;
-typedef int (*Launch)(const Args &a, int dtype, int64_t blocks, void *stream);
+typedef int (*Launch)(const Args &a, int dtype, int kind, int64_t blocks, void *stream);
 
 static int dtype_number(at::ScalarType dtype)
 {
@@ -69,19 +69,24 @@ static void place(Args &a, const Tensors &tensors, const at::Tensor &lead)
         a.data[t] = tensors[t].data_ptr();
 }
 
-/* Blocks of 128 threads, each of which takes a vector, or of a large tensor some. */
-static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly)
+/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two (but
+ * of halves, whose 8 elements are work enough); *kind: which kernel. */
+static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly, int *kind)
 {
+    enum { ONE, MANY, ANY };
     const int64_t n = a.extent[a.dims - 1];
-    bool is_whole = a.dims == 1;
+    bool is_flat = a.dims == 1;
     for (size_t t = 0; t < tensors; t++)
-        is_whole = is_whole && a.stride[t][0] == 1 && (uint64_t)a.data[t] % 16 == 0;
+        is_flat = is_flat && a.stride[t][0] == 1 && (uint64_t)a.data[t] % 16 == 0;
     a.per_row = a.vectors = (n + count - 1) / count;
     for (int d = 0; d + 1 < a.dims; d++)
         a.vectors *= a.extent[d];
-    a.batch = is_whole && is_costly && n >> 22 ? (count == 8 ? 4 : 2) : 1;
-    a.whole_blocks = is_whole ? (int)(n / count / (128 * a.batch)) : 0;
-    return (a.vectors + 128 * a.batch - 1) / (128 * a.batch);
+    *kind = !is_flat ? ANY : is_costly && count < 8 && n >> 22 ? MANY : ONE;
+    const int64_t block = *kind == MANY ? 256 : 128; /* vectors */
+    a.whole_blocks = n / count / block;
+    TORCH_CHECK_VALUE(is_flat || a.vectors >> 32 == 0, "a tensor that is not contiguous, of ",
+                      a.vectors * 16, " bytes: expected less than 64 GiB");
+    return (a.vectors + block - 1) / block;
 }
 
 /* Runs a kernel on its tensors' device and current stream. reads: which of those given, in order. */
@@ -103,8 +108,10 @@ static Tensors run(Launch launch, bool is_costly, int results, const Tensors &gi
     place(a, tensors, made[0]);
     std::copy(numbers.begin(), numbers.end(), a.number);
     const int64_t count = dtype == 3 ? 2 : dtype == 0 ? 4 : 8;
-    const int64_t blocks = count_blocks(a, tensors.size(), count, is_costly);
+    int kind;
+    const int64_t blocks = count_blocks(a, tensors.size(), count, is_costly, &kind);
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (blocks)
-        C10_CUDA_CHECK((cudaError_t)launch(a, dtype, blocks, c10::cuda::getCurrentCUDAStream()));
+        C10_CUDA_CHECK((cudaError_t)launch(a, dtype, kind, blocks, stream));
     return made;
 }

@@ -212,7 +212,7 @@ static void add_function(const og_pytorch_program *program, const og_pytorch_rol
                          const char *const *names, bool is_gradient, og_text *text)
 {
     og_text_add(text,
-                "\nextern \"C\" int launch_%s(const Args &a, int dtype, int64_t blocks, "
+                "\nextern \"C\" int launch_%s(const Args &a, int dtype, int kind, int64_t blocks, "
                 "void *stream);\n\n",
                 program->name);
     og_pytorch_add_signature(program, roles, names, is_gradient, text);

@@ -189,9 +189,9 @@ def compile_source(library, source, *options):
 
 
 # What launches a kernel of a file without units, here.
-LAUNCH_HERE = """const char *const names[] = {#formula "_float32", #formula "_float16", #formula "_bfloat16",        \\
-                                     #formula "_float64"};                                         \\
-        return og_shim_host.launch(names[dtype], blocks, THREADS, 0, 0, (void *)&a);               \\
+LAUNCH_HERE = """const char *const names[] = {SHIM_NAMES(formula, float32), SHIM_NAMES(formula, float16), \\
+                                     SHIM_NAMES(formula, bfloat16), SHIM_NAMES(formula, float64)};  \\
+        return og_shim_host.launch(names[3 * dtype + kind], blocks, THREADS, 0, 0, (void *)&a);               \\
     }
 """
 
@@ -213,6 +213,8 @@ def pointwise_source(module, for_device=False):
         text = (ROOT / "src" / path).read_text()
         whole = lambda of: (ROOT / "src" / of[1]).read_text() if of[1] not in math else ""  # noqa: E731
         texts.append(include.sub("", include.sub(whole, text)))
+    names = "".join(f' #formula "_" #T "_{kind}",' for kind in ("one", "many", "any"))[:-1]
+    kernels = f"#define SHIM_NAMES(formula, T){names}\n" + kernels
     return ("".join(texts) + (HERE / "unit_shim.h").read_text()
             + module.ARGS.replace("#include <stdint.h>\n", "") + kernels)
 

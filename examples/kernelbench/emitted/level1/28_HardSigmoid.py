@@ -49,7 +49,7 @@ struct Args {
     void *data[MAX_OPERANDS];                                 /* tensors, then results */
     double number[MAX_NUMBERS];                               /* that are no tensors */
     int64_t vectors, per_row; /* of 16 bytes: all, and of the last dim */
-    int batch, whole_blocks;  /* vectors a thread; blocks whose vectors are aligned and full */
+    int64_t whole_blocks; /* whose vectors are aligned and full */
 };
 '''
 
@@ -152,8 +152,7 @@ KERNELS = r'''
 /* Kernels of a file that has none but pointwise ones: one template for every dtype and layout. The
  * library's own (cuda/kernels/pointwise.cuh, which says what was measured) is compiled for a layout;
  * what an element is does not depend on who visits it. */
-enum { THREADS = 128 };
-#define MANY(T) (sizeof(T) == 2 ? 4 : 2)
+enum { THREADS = 128, MANY = 2 }; /* vectors a thread */
 
 /* Halves: computed with as float32, rounded once. */
 struct float16 {
@@ -221,32 +220,30 @@ template <class T> OG_FN void store(T *p, const Vector<T> &x)
                  : "memory");
 }
 
-OG_FN int64_t divide(int64_t n, int64_t by)
-{
-    return (n | by) >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by);
-}
+/* How a vector lies: neighbours, aligned and all there; neighbours; anyhow. */
+enum { WHOLE, FLAT, ANY };
 
-/* A vector of every operand. whole: it is aligned, and all there. */
-template <class Formula, class T, bool whole> struct Work {
+/* A vector of every operand. */
+template <class Formula, class T, int mode> struct Work {
     int64_t at[Formula::operands];
     Vector<T> x[Formula::operands];
-    int n;
+    int n; /* elements */
 
     __device__ void seek(const Args &a, int64_t vector)
     {
         const int last = a.dims - 1;
-        int64_t row = whole ? 0 : divide(vector, a.per_row);
+        uint32_t row = mode == ANY ? (uint32_t)vector / (uint32_t)a.per_row : 0;
         const int64_t first = (vector - row * a.per_row) * Vector<T>::count;
         const int64_t left = vector < a.vectors ? a.extent[last] - first : 0;
         n = left < Vector<T>::count ? (int)left : Vector<T>::count;
 #pragma unroll
         for (int t = 0; t < Formula::operands; t++)
-            at[t] = whole ? first : first * a.stride[t][last];
-        for (int d = whole ? -1 : last - 1; d >= 0; d--) {
-            const int64_t rest = divide(row, a.extent[d]);
+            at[t] = mode == ANY ? first * a.stride[t][last] : first;
+        for (int d = mode == ANY ? last - 1 : -1; d >= 0; d--) {
+            const uint32_t rest = row / (uint32_t)a.extent[d], i = row - rest * (uint32_t)a.extent[d];
 #pragma unroll
             for (int t = 0; t < Formula::operands; t++)
-                at[t] += (row - rest * a.extent[d]) * a.stride[t][d];
+                at[t] += i * a.stride[t][d];
             row = rest;
         }
     }
@@ -256,8 +253,8 @@ template <class Formula, class T, bool whole> struct Work {
 #pragma unroll
         for (int t = 0; t < Formula::loads; t++) {
             const T *p = (const T *)a.data[t] + at[t];
-            const int64_t step = a.stride[t][a.dims - 1];
-            if (whole || is_vector(p, step, n))
+            const int64_t step = mode == ANY ? a.stride[t][a.dims - 1] : 1;
+            if (mode == WHOLE || is_vector(p, step, n))
                 x[t] = *(const Vector<T> *)p;
             else if (n > 0)
                 x[t] = gather(p, step, n);
@@ -284,8 +281,8 @@ template <class Formula, class T, bool whole> struct Work {
 #pragma unroll
         for (int t = Formula::loads; t < Formula::operands; t++) {
             T *p = (T *)a.data[t] + at[t];
-            const int64_t step = a.stride[t][a.dims - 1];
-            if (whole || is_vector(p, step, n))
+            const int64_t step = mode == ANY ? a.stride[t][a.dims - 1] : 1;
+            if (mode == WHOLE || is_vector(p, step, n))
                 store(p, x[t]);
             else
                 scatter(p, step, n, x[t]);
@@ -294,10 +291,10 @@ template <class Formula, class T, bool whole> struct Work {
 };
 
 /* Vectors of a thread, all of them read before the first is computed. */
-template <class Formula, class T, bool whole, int batch>
+template <class Formula, class T, int mode, int batch>
 OG_FN void apply(const Args &a, int64_t first)
 {
-    Work<Formula, T, whole> work[batch];
+    Work<Formula, T, mode> work[batch];
 #pragma unroll
     for (int i = 0; i < batch; i++) {
         work[i].seek(a, first + i * THREADS);
@@ -311,33 +308,46 @@ OG_FN void apply(const Args &a, int64_t first)
     }
 }
 
-#define KERNEL(formula, T)                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-        formula##_##T(const __grid_constant__ Args a)                                              \
-    {                                                                                              \
-        const int64_t first = (int64_t)blockIdx.x * (a.batch * THREADS) + threadIdx.x;             \
-        if (blockIdx.x >= a.whole_blocks)                                                          \
-            for (int i = 0; i < a.batch; i++)                                                      \
-                apply<formula, T, false, 1>(a, first + i * THREADS);                               \
-        else if (a.batch == 1)                                                                     \
-            apply<formula, T, true, 1>(a, first);                                                  \
-        else                                                                                       \
-            apply<formula, T, true, MANY(T)>(a, first);                                            \
-    }
+/* Tensors whose elements are all neighbours; most blocks have whole vectors only. */
+template <class Formula, class T, int batch> OG_FN void apply_flat(const Args &a)
+{
+    const int64_t first = (int64_t)blockIdx.x * (batch * THREADS) + threadIdx.x;
+    if (blockIdx.x < a.whole_blocks)
+        apply<Formula, T, WHOLE, batch>(a, first);
+    else
+#pragma unroll 1
+        for (int i = 0; i < batch; i++)
+            apply<Formula, T, FLAT, 1>(a, first + i * THREADS);
+}
 
-/* A formula's kernels, and what launches that of a dtype. */
-#define KERNELS(formula)                                                                           \
-    KERNEL(formula, float32)                                                                       \
-    KERNEL(formula, float16)                                                                       \
-    KERNEL(formula, bfloat16)                                                                      \
-    KERNEL(formula, float64)                                                                       \
-    extern "C" int launch_##formula(const Args &a, int dtype, int64_t blocks, void *stream)        \
+#define KERNEL(formula, T, kind, ...)                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
+        formula##_##T##_##kind(const __grid_constant__ Args a)                                     \
     {                                                                                              \
-        void (*const kernels[])(Args) = {formula##_float32, formula##_float16, formula##_bfloat16, \
-                                         formula##_float64};                                       \
+        __VA_ARGS__;                                                                               \
+    }
+#define KERNELS_OF(formula, T)                                                                     \
+    KERNEL(formula, T, one, apply_flat<formula, T, 1>(a))                                          \
+    KERNEL(formula, T, many, apply_flat<formula, T, MANY>(a))                                      \
+    KERNEL(formula, T, any,                                                                        \
+           apply<formula, T, ANY, 1>(a, (int64_t)blockIdx.x * THREADS + threadIdx.x))
+#define LIST_OF(formula, T) formula##_##T##_one, formula##_##T##_many, formula##_##T##_any
+
+/* A formula's kernels, and what launches one: of a dtype, flat with one vector a thread or two,
+ * or any. */
+#define KERNELS(formula)                                                                           \
+    KERNELS_OF(formula, float32)                                                                   \
+    KERNELS_OF(formula, float16)                                                                   \
+    KERNELS_OF(formula, bfloat16)                                                                  \
+    KERNELS_OF(formula, float64)                                                                   \
+    extern "C" int launch_##formula(const Args &a, int dtype, int kind, int64_t blocks,            \
+                                    void *stream)                                                  \
+    {                                                                                              \
+        void (*const kernels[])(Args) = {LIST_OF(formula, float32), LIST_OF(formula, float16),     \
+                                         LIST_OF(formula, bfloat16), LIST_OF(formula, float64)};   \
         void *given[] = {(void *)&a};                                                              \
-        return cudaLaunchKernel((const void *)kernels[dtype], dim3(blocks), dim3(THREADS), given,  \
-                                0, (cudaStream_t)stream);                                          \
+        return cudaLaunchKernel((const void *)kernels[3 * dtype + kind], dim3(blocks),             \
+                                dim3(THREADS), given, 0, (cudaStream_t)stream);                    \
     }
 
 EITHER(og_hardsigmoid)
@@ -393,7 +403,7 @@ HOST = r'''
 #include <vector>
 
 typedef std::vector<at::Tensor> Tensors;
-typedef int (*Launch)(const Args &a, int dtype, int64_t blocks, void *stream);
+typedef int (*Launch)(const Args &a, int dtype, int kind, int64_t blocks, void *stream);
 
 static int dtype_number(at::ScalarType dtype)
 {
@@ -449,19 +459,24 @@ static void place(Args &a, const Tensors &tensors, const at::Tensor &lead)
         a.data[t] = tensors[t].data_ptr();
 }
 
-/* Blocks of 128 threads, each of which takes a vector, or of a large tensor some. */
-static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly)
+/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two (but
+ * of halves, whose 8 elements are work enough); *kind: which kernel. */
+static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly, int *kind)
 {
+    enum { ONE, MANY, ANY };
     const int64_t n = a.extent[a.dims - 1];
-    bool is_whole = a.dims == 1;
+    bool is_flat = a.dims == 1;
     for (size_t t = 0; t < tensors; t++)
-        is_whole = is_whole && a.stride[t][0] == 1 && (uint64_t)a.data[t] % 16 == 0;
+        is_flat = is_flat && a.stride[t][0] == 1 && (uint64_t)a.data[t] % 16 == 0;
     a.per_row = a.vectors = (n + count - 1) / count;
     for (int d = 0; d + 1 < a.dims; d++)
         a.vectors *= a.extent[d];
-    a.batch = is_whole && is_costly && n >> 22 ? (count == 8 ? 4 : 2) : 1;
-    a.whole_blocks = is_whole ? (int)(n / count / (128 * a.batch)) : 0;
-    return (a.vectors + 128 * a.batch - 1) / (128 * a.batch);
+    *kind = !is_flat ? ANY : is_costly && count < 8 && n >> 22 ? MANY : ONE;
+    const int64_t block = *kind == MANY ? 256 : 128; /* vectors */
+    a.whole_blocks = n / count / block;
+    TORCH_CHECK_VALUE(is_flat || a.vectors >> 32 == 0, "a tensor that is not contiguous, of ",
+                      a.vectors * 16, " bytes: expected less than 64 GiB");
+    return (a.vectors + block - 1) / block;
 }
 
 /* Runs a kernel on its tensors' device and current stream. reads: which of those given, in order. */
@@ -483,20 +498,22 @@ static Tensors run(Launch launch, bool is_costly, int results, const Tensors &gi
     place(a, tensors, made[0]);
     std::copy(numbers.begin(), numbers.end(), a.number);
     const int64_t count = dtype == 3 ? 2 : dtype == 0 ? 4 : 8;
-    const int64_t blocks = count_blocks(a, tensors.size(), count, is_costly);
+    int kind;
+    const int64_t blocks = count_blocks(a, tensors.size(), count, is_costly, &kind);
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     if (blocks)
-        C10_CUDA_CHECK((cudaError_t)launch(a, dtype, blocks, c10::cuda::getCurrentCUDAStream()));
+        C10_CUDA_CHECK((cudaError_t)launch(a, dtype, kind, blocks, stream));
     return made;
 }
 
-extern "C" int launch_Forward(const Args &a, int dtype, int64_t blocks, void *stream);
+extern "C" int launch_Forward(const Args &a, int dtype, int kind, int64_t blocks, void *stream);
 
 std::vector<at::Tensor> forward(const at::Tensor &x_)
 {
     return run(launch_Forward, false, 1, {x_}, {"x"}, {0}, {});
 }
 
-extern "C" int launch_Backward(const Args &a, int dtype, int64_t blocks, void *stream);
+extern "C" int launch_Backward(const Args &a, int dtype, int kind, int64_t blocks, void *stream);
 
 std::vector<at::Tensor> backward(const at::Tensor &x_, const at::Tensor &grad0_)
 {
