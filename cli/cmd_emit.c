@@ -21,7 +21,8 @@ static const char help[] =
     "--pytorch writes a Python file that needs PyTorch but not Ogive: CUDA source, gradients and\n"
     "class ModelNew. Its kernels take any size, stride and dtype; of the shapes it is made for,\n"
     "only the number of dims counts, and which sizes are 1. Without a shape an input has 2 dims,\n"
-    "or what linear() wants.\n"
+    "or what linear() wants. With windows (convolutions, poolings), parts of tensors or a vector\n"
+    "of a channel a file is made for the shapes and dtype that are given, and takes no others.\n"
     "\n"
     "inputs are those of ogive run; for shapes alone, x=4096x4096:float32 is enough\n"
     "\n"
@@ -44,7 +45,9 @@ static const char help[] =
     "  ogive emit --cuda 'x * sigmoid(x) + y' x=4096x4096 y=4096x4096 > kernel.cu\n"
     "  ogive emit --cuda 'softmax(x, dim=-1)' x=64x4096:float16 --arch 80\n"
     "  ogive emit --pytorch 'sum(sigmoid(linear(x, fc.weight, fc.bias)), dim=1)' x=128x512 \\\n"
-    "      --init 'inputs, outputs' --module 'fc=nn.Linear(inputs, outputs)' -o model.py\n";
+    "      --init 'inputs, outputs' --module 'fc=nn.Linear(inputs, outputs)' -o model.py\n"
+    "  ogive emit --pytorch 'relu(conv2d(x, c.weight, c.bias, padding=1))' x=16x64x56x56 \\\n"
+    "      c.weight=128x64x3x3 c.bias=128:float32 --module 'c=nn.Conv2d(64, 128, 3)' -o conv.py\n";
 
 static bool print_sources(const ogive_plan *plan, failure *why)
 {

@@ -27,6 +27,11 @@ static const file_case cases[] = {
     {.formula = "silu(linear(x, w)) * linear(x, v)", .sizes = {"ab", "cb", "cb"}},
     {.formula = "tanh(a @ b)", .sizes = {"abc", "acd"}},
     {.formula = "max(x, min(input=y, other=1 - x))", .sizes = {"ab", "ab"}},
+    {.formula = "adaptive_avg_pool2d(x, 1)"},
+    {.formula = "adaptive_avg_pool1d(x, 1) * s", .sizes = {"abc", "1"}},
+    {.formula = "sum(max_pool2d(x, 2), dim=1)", .sizes = {"abcd"}},
+    {.formula = "conv1d(x, w, padding='same')", .sizes = {"abg", "cbc"}},
+    {.formula = "glu(x, 1) + prelu(y, w)", .sizes = {"abc", "a1c", "1"}},
 };
 
 static ogive_status emit(const file_case *of, const ogive_pytorch_options *options, char **text,
@@ -120,6 +125,12 @@ static void test_refused(void **state)
         {{.formula = "linear(x, w)", .sizes = {"ab", "dc"}}, OGIVE_SHAPE, "linear"},
         {{.formula = "x + x_y + x.y"}, OGIVE_ARGUMENT, "one name in Python"},
         {{.formula = "linear(x, w, 0.5)"}, OGIVE_UNSUPPORTED, "give a tensor"},
+        {{.formula = "max_pool2d(x, 2)"}, OGIVE_ARGUMENT, "the shape of 'x' is not given"},
+        {{.formula = "max_pool2d(x, 9)", .sizes = {"abcd"}}, OGIVE_SHAPE, "max_pool2d"},
+        {{.formula = "sum(x, dim=3)"}, OGIVE_SHAPE, "the shape of 'x' is not given"},
+        {{.formula = "float16(max_pool2d(x, 2))", .sizes = {"abcd"}},
+         OGIVE_UNSUPPORTED,
+         "one dtype"},
     };
     for (size_t i = 0; i < TEST_COUNT(refused); i++) {
         ogive_error error;

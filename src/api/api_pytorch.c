@@ -16,16 +16,22 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK || (tensor->ndim && !tensor->shape))
         OG_FAIL(error, OGIVE_SHAPE, -1, "input '%.200s' has %d dims: expected 0 to %d", name,
                 (int)tensor->ndim, OG_MAX_RANK);
+    char unused[32];
+    if (!og_dtype_from_dlpack(tensor->dtype, &shape->dtype, unused))
+        shape->dtype = OG_FLOAT32; /* not given */
     shape->rank = tensor->ndim;
     for (int32_t d = 0; d < tensor->ndim; d++)
         shape->shape[d] = tensor->shape[d];
     return OGIVE_OK;
 }
 
-/* What a file cannot take: functions of another meaning in PyTorch, tensors of bool, and views that
- * serve one size alone. */
+/* What a file cannot take: functions of another meaning in PyTorch, tensors of bool. */
 static ogive_status check_functions(const og_graph *graph, ogive_error *error)
 {
+    if (graph->calls[OG_OP_unfold])
+        OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
+                "a PyTorch file cannot call unfold, which is another function in PyTorch (a method "
+                "of tensors has this meaning); ogive.torch has it");
     for (int op = 0; op < OG_FUNCTION_COUNT; op++)
         if (graph->calls[op] && !og_function_module((og_op)op))
             OG_FAIL(error, OGIVE_UNSUPPORTED, -1,
@@ -41,10 +47,6 @@ static ogive_status check_functions(const og_graph *graph, ogive_error *error)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
                     "a PyTorch file reads no tensor of bool and gives none; a comparison goes into "
                     "where()");
-        if (node->op == OG_OP_channel_like || node->op == OG_OP_broadcast_like ||
-            node->op == OG_OP_full_like)
-            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset, "a PyTorch file cannot hold %s",
-                    og_node_label(graph, node));
     }
     return OGIVE_OK;
 }

@@ -16,8 +16,10 @@ typedef enum {
 } og_pytorch_role;
 
 /* Shapes are examples: only their ranks count, which sizes are 1, and which the formula
- * wants to be equal. rank < 0: not given. */
+ * wants to be equal; but files with windows are made for them, and for the dtype. rank < 0: not
+ * given. */
 typedef struct {
+    og_dtype dtype;
     int32_t rank;
     int64_t shape[OG_MAX_RANK];
 } og_pytorch_shape;

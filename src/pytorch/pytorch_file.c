@@ -112,77 +112,6 @@ static ogive_status name_inputs(file *f)
     return OGIVE_OK;
 }
 
-/* ---- shapes ----------------------------------------------------------------------------- */
-
-static int32_t find_input_node(const og_graph *graph, int32_t input)
-{
-    int32_t n = 0;
-    while (graph->nodes[n].op != OG_OP_INPUT || graph->nodes[n].index != input)
-        n++;
-    return n;
-}
-
-/* What is not given: the weight of linear(x, ..) is (size, x's last), what is added to a linear
- * (size,), anything else (size, size). */
-static void guess_shape(const file *f, int32_t input, int64_t size, og_pytorch_shape *shapes)
-{
-    const og_graph *graph = f->graph;
-    int32_t node = find_input_node(graph, input);
-    og_pytorch_shape *shape = &shapes[input];
-    *shape = (og_pytorch_shape){.rank = 2, .shape = {size, size}};
-    for (int32_t n = 0; n < graph->node_count; n++) {
-        const og_node *of = &graph->nodes[n];
-        if (of->op == OG_OP_linear_product && of->args[1] == node) {
-            const og_node *x = &graph->nodes[of->args[0]];
-            const og_pytorch_shape *given = x->op == OG_OP_INPUT ? &shapes[x->index] : NULL;
-            if (given && given->rank > 0)
-                shape->shape[1] = given->shape[given->rank - 1];
-            return;
-        }
-        if (of->op == OG_OP_add && of->args[1] == node &&
-            graph->nodes[of->args[0]].op == OG_OP_linear_product) {
-            shape->rank = 1;
-            return;
-        }
-    }
-}
-
-/* Tries size for what is not given. */
-static ogive_status try_size(file *f, const og_pytorch_shape *given, int64_t size)
-{
-    size_t count = (size_t)f->graph->input_count;
-    og_pytorch_shape *shapes = OG_ARENA_NEW(&f->arena, og_pytorch_shape, count);
-    if (!shapes)
-        return og_fail_memory(f->error, count * sizeof *shapes);
-    memcpy(shapes, given, count * sizeof *shapes);
-    for (int32_t i = 0; i < f->graph->input_count; i++) {
-        if (f->roles[i] == OG_PYTORCH_SCALAR)
-            shapes[i].rank = 0;
-        else if (shapes[i].rank < 0)
-            guess_shape(f, i, size, shapes);
-    }
-    memset(&f->sizes, 0, sizeof f->sizes);
-    return og_pytorch_find_sizes(f->graph, shapes, &f->arena, &f->sizes, f->error);
-}
-
-/* Sizes that are not given are new ones, or else the last of some shape that is. */
-static ogive_status find_shapes(file *f, const og_pytorch_shape *given)
-{
-    enum { NEW = 5 };
-    ogive_status status = try_size(f, given, NEW);
-    ogive_error first = {.status = OGIVE_OK};
-    if (f->error)
-        first = *f->error;
-    for (int32_t i = 0; status == OGIVE_SHAPE && i < f->graph->input_count; i++)
-        if (given[i].rank > 0)
-            status = try_size(f, given, given[i].shape[given[i].rank - 1]);
-    if (status != OGIVE_OK && f->error)
-        *f->error = first;
-    else
-        og_error_clear(f->error);
-    return status;
-}
-
 /* ---- programs ----------------------------------------------------------------------------- */
 
 /* Shapes with larger sizes, for which tensor cores are used. */
@@ -316,6 +245,29 @@ static void add_formula_comment(const file *f)
     }
 }
 
+/* What a file holds, in its order. */
+static const char long_contents[] =
+    "# What is here, in this order (where home cannot be written to, set "
+    "TORCH_EXTENSIONS_DIR):\n"
+    "#   HOST_*                      C++: checks tensors, binds them, chooses kernels\n"
+    "#   UNITS                       the formula and its derivative, kernel by kernel: each "
+    "is\n"
+    "#                               built for the dtype and layout that it first meets;\n"
+    "#                               kernels() says what served\n"
+    "#   KERNELS                     Ogive's kernels and functions, which units include\n"
+    "#   _build, _Formula            what compiles them, and records gradients\n"
+    "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
+    "#\n";
+static const char short_contents[] =
+    "# What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):\n"
+    "#   ARGS                        what kernels are given\n"
+    "#   MATH                        functions of Ogive's that the formula calls\n"
+    "#   KERNELS                     loops over tensors; the formula and its derivative\n"
+    "#   HOST                        C++: checks tensors, binds them, launches kernels\n"
+    "#   _build, _Formula            what compiles them, and records gradients\n"
+    "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
+    "#\n";
+
 static void add_opening(const file *f)
 {
     char kind[64];
@@ -338,18 +290,9 @@ static void add_opening(const file *f)
         "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
         "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
         "#\n"
-        "# What is here, in this order (where home cannot be written to, set "
-        "TORCH_EXTENSIONS_DIR):\n"
-        "#   HOST_*                      C++: checks tensors, binds them, chooses kernels\n"
-        "#   UNITS                       the formula and its derivative, kernel by kernel: each "
-        "is\n"
-        "#                               built for the dtype and layout that it first meets;\n"
-        "#                               kernels() says what served\n"
-        "#   KERNELS                     Ogive's kernels and functions, which units include\n"
-        "#   _build, _Formula            what compiles them, and records gradients\n"
-        "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
-        "#\n"
-        "# Kernels, and those of the gradient, which is computed from the inputs again:\n");
+        "%s"
+        "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
+        f->forward.is_short ? short_contents : long_contents);
     for (int i = 0; i < 2; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
@@ -357,16 +300,18 @@ static void add_opening(const file *f)
             og_text_add(f->text, "#   %s%-3d %s\n", p->name, (int)k, kind);
         }
     }
-    og_text_add(f->text,
-                "import ctypes\nimport functools\nimport hashlib\nimport inspect\nimport math\n"
-                "import os\nimport re\nimport shutil\n"
-                "\n"
-                "import torch\n"
-                "import torch.nn as nn\n"
-                "import torch.nn.functional as F\n"
-                "from torch.autograd import forward_ad\n"
-                "from torch.autograd.function import once_differentiable\n"
-                "from torch.utils import cpp_extension\n");
+    og_text_add(f->text, f->forward.is_short
+                             ? "import functools\nimport hashlib\nimport inspect\nimport math\n"
+                               "import os\nimport shutil\n"
+                             : "import ctypes\nimport functools\nimport hashlib\nimport inspect\n"
+                               "import math\nimport os\nimport re\nimport shutil\n");
+    og_text_add(f->text, "\n"
+                         "import torch\n"
+                         "import torch.nn as nn\n"
+                         "import torch.nn.functional as F\n"
+                         "from torch.autograd import forward_ad\n"
+                         "from torch.autograd.function import once_differentiable\n"
+                         "from torch.utils import cpp_extension\n");
 }
 
 /* A template's text without its own first line, the licence's. */
@@ -451,9 +396,12 @@ static void add_sources(file *f)
     host_source of = {0};
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     static const char *const names[] = {"FORWARD", "BACKWARD"};
-    for (int i = 0; i < 2; i++) {
-        og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
+    if (f->forward.is_short) {
+        og_pytorch_add_pointwise(programs, f->roles, f->cpp_names, f->text);
+        return;
     }
+    for (int i = 0; i < 2; i++)
+        og_pytorch_add_launches(programs[i], &f->sizes, f->roles, f->cpp_names, i, &of.launches[i]);
     write_host(f, &of);
     add_string(f, "C++, of PyTorch's tensors.", "HOST", "_SHARED", of.host.data, of.host.failed);
     for (int i = 0; i < 2; i++)
@@ -526,18 +474,18 @@ static const char unit_builders[] =
     "        return results\n"
     "    return call\n";
 
+/* What builds C++, and looks for nvcc before. */
+static const char builder_opening[] =
+    "    home = cpp_extension.CUDA_HOME\n"
+    "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
+    "        raise RuntimeError(\n"
+    "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: "
+    "\"\n"
+    "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed\")\n";
+
 static void add_extensions(const file *f)
 {
-    static const char extensions[] =
-        "\n\n"
-        "def _build(host, function):\n"
-        "    home = cpp_extension.CUDA_HOME\n"
-        "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
-        "        raise RuntimeError(\n"
-        "            \"tensors on a GPU need nvcc to build this file's kernels, and none was "
-        "found: \"\n"
-        "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is "
-        "needed\")\n"
+    static const char long_form[] =
         "    cpp = _inline(HOST_SHARED + host, set())\n"
         "    extension = cpp_extension.load_inline(\n"
         "        name=\"ogive_\" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],\n"
@@ -553,7 +501,27 @@ static void add_extensions(const file *f)
         "@functools.lru_cache(maxsize=None)\n"
         "def _backward():\n"
         "    return _build(HOST_BACKWARD, \"backward\")\n";
-    og_text_add(f->text, "%s%s", unit_builders, extensions);
+    static const char short_form[] =
+        "    cpp, cuda = ARGS + HOST, ARGS + MATH + KERNELS\n"
+        "    lean = \"no_implicit_headers\" in inspect.signature("
+        "cpp_extension.load_inline).parameters\n"
+        "    return cpp_extension.load_inline(\n"
+        "        name=\"ogive_\" + hashlib.sha256((cpp + cuda).encode()).hexdigest()[:16],\n"
+        "        cpp_sources=cpp, cuda_sources=cuda, functions=[\"forward\", \"backward\"],\n"
+        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
+        "        **({\"no_implicit_headers\": True} if lean else {}))\n"
+        "\n\n"
+        "def _forward():\n"
+        "    return _build().forward\n"
+        "\n\n"
+        "def _backward():\n"
+        "    return _build().backward\n";
+    if (f->forward.is_short)
+        og_text_add(f->text, "\n\n@functools.lru_cache(maxsize=None)\ndef _build():\n%s%s",
+                    builder_opening, short_form);
+    else
+        og_text_add(f->text, "%s\n\ndef _build(host, function):\n%s%s", unit_builders,
+                    builder_opening, long_form);
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */
@@ -607,19 +575,18 @@ static void add_function(const file *f)
         add_arguments(f, f->arguments, false, true);
         og_text_add(f->text, ", = ctx.scalars\n        ");
     }
-    og_text_add(f->text, "needs = [");
-    bool any = false;
-    for (int32_t i = 0; i < graph->input_count; i++)
+    bool any = f->forward.is_short; /* one kernel has all of them */
+    og_text_add(f->text, any ? "" : "needs = [");
+    for (int32_t i = 0; i < graph->input_count && !f->forward.is_short; i++)
         if (f->roles[i] != OG_PYTORCH_SCALAR) {
             og_text_add(f->text, "%sctx.needs_input_grad[%d]", any ? ", " : "", (int)i);
             any = true;
         }
-    og_text_add(f->text, "]\n        grads = _backward()(");
+    og_text_add(f->text, "%sgrads = _backward()(", f->forward.is_short ? "" : "]\n        ");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, ", ");
     for (int32_t r = 0; r < graph->result_count; r++)
-        og_text_add(f->text, "grad%d, ", (int)r);
-    og_text_add(f->text, "needs)\n        return (");
+        og_text_add(f->text, ", grad%d", (int)r);
+    og_text_add(f->text, "%s)\n        return (", f->forward.is_short ? "" : ", needs");
     for (int32_t i = 0, t = 0; i < graph->input_count; i++)
         if (f->roles[i] == OG_PYTORCH_SCALAR)
             og_text_add(f->text, "None, ");
@@ -698,19 +665,8 @@ static void add_model(const file *f)
     og_text_add(f->text, ")\n");
 }
 
-static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
+static ogive_status finish_file(file *f)
 {
-    OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
-    OG_TRY(name_inputs(f));
-    OG_TRY(find_shapes(f, shapes));
-    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
-    OG_TRY(make_programs(f));
-    /* Any shape is taken by both, or by neither. */
-    f->forward.is_uniform &= f->backward.is_uniform;
-    f->backward.is_uniform &= f->forward.is_uniform;
-    add_opening(f);
-    add_sources(f);
-    add_extensions(f);
     add_function(f);
     add_plain(f);
     add_call(f);
@@ -724,6 +680,61 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
                 "another name",
                 word);
     return OGIVE_OK;
+}
+
+/* ---- a file for some shapes -------------------------------------------------------------------- */
+
+/* Gradients by all tensors; their shapes: the inputs', then the results'. */
+static ogive_status make_gradient(file *f, const og_typed *types, og_pytorch_shape *shapes)
+{
+    const char *names[MAX_INPUTS];
+    size_t count = 0;
+    const int32_t inputs = f->graph->input_count;
+    for (int32_t i = 0; i < inputs; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR)
+            names[count++] = f->graph->inputs[i].name;
+    for (int32_t r = 0; r < f->graph->result_count; r++) {
+        const og_typed *type = &types[f->graph->results[r]];
+        shapes[inputs + r] = (og_pytorch_shape){.rank = type->rank, .dtype = shapes[0].dtype};
+        memcpy(shapes[inputs + r].shape, type->shape, sizeof type->shape);
+    }
+    return og_graph_gradient(f->graph, names, count, &f->gradient_graph, f->error);
+}
+
+static ogive_status write_shaped_file(file *f, const og_pytorch_shape *given)
+{
+    og_pytorch_shape shapes[MAX_INPUTS + OG_MAX_RESULTS];
+    og_typed *types;
+    OG_TRY(og_pytorch_check_shapes(f->graph, f->roles, given, shapes, &f->arena, &types, f->error));
+    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
+    OG_TRY(make_gradient(f, types, shapes));
+    og_text_add(f->text,
+                "# SPDX-License-Identifier: MIT\n# Made by `ogive emit --pytorch` %s from\n#\n",
+                ogive_version());
+    add_formula_comment(f);
+    const og_graph *const graphs[] = {f->graph, &f->gradient_graph};
+    OG_TRY(og_pytorch_add_shaped(graphs, shapes, f->roles, &f->arena, f->text, f->error));
+    return finish_file(f);
+}
+
+static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
+{
+    OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
+    OG_TRY(name_inputs(f));
+    if (og_pytorch_needs_shapes(f->graph))
+        return write_shaped_file(f, shapes);
+    OG_TRY(og_pytorch_guess_sizes(f->graph, f->roles, shapes, &f->arena, &f->sizes, f->error));
+    OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
+    OG_TRY(make_programs(f));
+    /* Any shape is taken by both, or by neither. */
+    f->forward.is_uniform &= f->backward.is_uniform;
+    f->backward.is_uniform &= f->forward.is_uniform;
+    f->forward.is_short = f->backward.is_short = og_pytorch_is_pointwise(&f->forward, f->roles) &&
+                                                 og_pytorch_is_pointwise(&f->backward, f->roles);
+    add_opening(f);
+    add_sources(f);
+    add_extensions(f);
+    return finish_file(f);
 }
 
 ogive_status og_pytorch_emit(const og_graph *graph, const og_pytorch_shape *shapes,

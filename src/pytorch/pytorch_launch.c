@@ -156,6 +156,12 @@ static uint64_t find_needs(const og_plan *plan, int32_t k, const uint64_t *of)
     return needs;
 }
 
+void og_pytorch_find_needs(const og_plan *plan, uint64_t *needs)
+{
+    for (int32_t k = plan->kernel_count - 1; k >= 0; k--)
+        needs[k] = find_needs(plan, k, needs);
+}
+
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
 static void add_buffer_name(const writer *w, int32_t index)
@@ -412,9 +418,10 @@ void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorc
 {
     og_text_add(text, "std::vector<at::Tensor> %s(", is_gradient ? "backward" : "forward");
     for (int32_t i = 0; i < program->tensor_count; i++)
-        og_text_add(text, "%s%s %s", i ? ", " : "",
-                    roles[i] == OG_PYTORCH_SCALAR ? "double" : "const at::Tensor &", names[i]);
-    og_text_add(text, is_gradient ? ", const std::vector<bool> &needs)" : ")");
+        og_text_add(text, "%s%s%s", i ? ", " : "",
+                    roles[i] == OG_PYTORCH_SCALAR ? "double " : "const at::Tensor &", names[i]);
+    og_text_add(text,
+                is_gradient && !program->is_short ? ", const std::vector<bool> &needs)" : ")");
 }
 
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
@@ -436,8 +443,7 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
         text->failed = true;
         return;
     }
-    for (int32_t k = plan->kernel_count - 1; k >= 0; k--)
-        w.needs[k] = find_needs(plan, k, w.needs);
+    og_pytorch_find_needs(plan, w.needs);
     og_text_add(text, "\n");
     og_pytorch_add_signature(program, roles, names, is_gradient, text);
     og_text_add(text, "\n{\n");

@@ -32,6 +32,18 @@ const char *og_pytorch_size_text(const og_pytorch_sizes *sizes, int64_t value,
 ogive_status og_pytorch_find_sizes(const og_graph *graph, const og_pytorch_shape *examples,
                                    og_arena *arena, og_pytorch_sizes *sizes, ogive_error *error);
 
+/* The same, where some shapes are not given. */
+ogive_status og_pytorch_guess_sizes(const og_graph *graph, const og_pytorch_role *roles,
+                                    const og_pytorch_shape *given, og_arena *arena,
+                                    og_pytorch_sizes *sizes, ogive_error *error);
+
+/* Is a file of the formula made for its shapes? They are then checked, all of one dtype, and those
+ * of the inputs copied, scalars being tensors without dims. */
+bool og_pytorch_needs_shapes(const og_graph *graph);
+ogive_status og_pytorch_check_shapes(const og_graph *graph, const og_pytorch_role *roles,
+                                     const og_pytorch_shape *given, og_pytorch_shape *shapes,
+                                     og_arena *arena, og_typed **types, ogive_error *error);
+
 /* How many elements a reduction takes, less a correction: a number at run time. */
 typedef struct {
     int32_t rank;
@@ -48,6 +60,7 @@ typedef struct {
     og_pytorch_count *counts;
     int32_t count_count;
     bool is_uniform;               /* pointwise, every tensor of one shape: any rank will do */
+    bool is_short;                 /* all of the file's kernels are pointwise: it has no units */
     struct og_pytorch_unit *units; /* [kernel] */
 } og_pytorch_program;
 
@@ -108,6 +121,12 @@ void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const ch
 /* The same; apart: of each source by itself, into out[source]. */
 void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
                     og_text *out);
+/* pytorch_pointwise.c: can a file of such programs be a short one? Its CUDA source and C++, as
+ * strings of Python's. names: [tensor] in C++. */
+bool og_pytorch_is_pointwise(const og_pytorch_program *program, const og_pytorch_role *roles);
+void og_pytorch_add_pointwise(const og_pytorch_program *const programs[2],
+                              const og_pytorch_role *roles, const char *const *names,
+                              og_text *text);
 /* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
  * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
 ogive_status og_pytorch_hopper_unit(const og_pytorch_program *program,
@@ -120,6 +139,8 @@ ogive_status og_pytorch_any_unit(const og_pytorch_program *program, const og_pyt
                                  ogive_error *error);
 /* A number that a unit's source defines. */
 int og_pytorch_unit_number(const char *source, const char *name);
+/* A text without long comments, and without the blanks and empty lines that they leave. */
+void og_pytorch_add_without_comments(const char *source, og_text *text);
 /* The files that units include, as entries of a dict in Python. */
 void og_pytorch_add_unit_files(const char *units, og_text *text);
 /* pytorch_launch.c: the C++ function that runs all kernels, and what it is declared as.
@@ -129,6 +150,13 @@ void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorc
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,
                              const og_pytorch_role *roles, const char *const *names,
                              bool is_gradient, og_text *text);
+/* pytorch_launch.c: bit r of needs[kernel]: it has to run for result r. */
+void og_pytorch_find_needs(const og_plan *plan, uint64_t *needs);
+/* pytorch_shapes.c: all of a file that is made for its shapes up to what records gradients; graphs:
+ * the formula and its gradient, shapes: of the inputs of the latter. */
+ogive_status og_pytorch_add_shaped(const og_graph *const graphs[2], const og_pytorch_shape *shapes,
+                                   const og_pytorch_role *roles, og_arena *arena, og_text *text,
+                                   ogive_error *error);
 /* pytorch_formula.c: the formula in Python, as lines of a function's body. names: [input]
  * in Python; is_number: [input] not a tensor there. */
 ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,

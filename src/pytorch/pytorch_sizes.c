@@ -166,14 +166,6 @@ static ogive_status find_node(finding *f, int32_t n, ogive_error *error)
             find_taps(f, n, node->args[0]);
             return OGIVE_OK;
         }
-        if (node->sliding.rank || node->op == OG_OP_index)
-            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
-                    "%s: PyTorch files have no windows; ogive.torch has",
-                    og_node_label(f->graph, node));
-        if (og_op_slices(node->op))
-            OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
-                    "%s: PyTorch files have no parts of tensors; ogive.torch has",
-                    og_node_label(f->graph, node));
         if (og_function_of(node->op)->kind == OG_SPECIAL)
             OG_FAIL(error, OGIVE_UNSUPPORTED, node->offset,
                     "%s: a PyTorch file computes in one dtype, that of its inputs",
@@ -270,6 +262,164 @@ ogive_status og_pytorch_find_sizes(const og_graph *graph, const og_pytorch_shape
     for (int32_t n = 0; n < graph->node_count; n++)
         OG_TRY(find_node(&f, n, error));
     number_classes(&f, sizes);
+    return OGIVE_OK;
+}
+
+/* ---- what is not given --------------------------------------------------------------------- */
+
+static int32_t find_input_node(const og_graph *graph, int32_t input)
+{
+    int32_t n = 0;
+    while (graph->nodes[n].op != OG_OP_INPUT || graph->nodes[n].index != input)
+        n++;
+    return n;
+}
+
+/* The weight of linear(x, ..) is (size, x's last), what is added to a linear (size,), what windows
+ * slide over has a batch and channels, anything else is (size, size). */
+static void guess_shape(const og_graph *graph, int32_t input, int64_t size,
+                        og_pytorch_shape *shapes)
+{
+    int32_t node = find_input_node(graph, input);
+    og_pytorch_shape *shape = &shapes[input];
+    *shape = (og_pytorch_shape){.rank = 2, .shape = {size, size}};
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *of = &graph->nodes[n];
+        if (of->op == OG_OP_linear_product && of->args[1] == node) {
+            const og_node *x = &graph->nodes[of->args[0]];
+            const og_pytorch_shape *given = x->op == OG_OP_INPUT ? &shapes[x->index] : NULL;
+            if (given && given->rank > 0)
+                shape->shape[1] = given->shape[given->rank - 1];
+            return;
+        }
+        if (of->op == OG_OP_add && of->args[1] == node &&
+            graph->nodes[of->args[0]].op == OG_OP_linear_product) {
+            shape->rank = 1;
+            return;
+        }
+        if (of->sliding.rank && of->args[0] == node)
+            while (shape->rank < of->sliding.rank + 2)
+                shape->shape[shape->rank++] = size;
+    }
+}
+
+/* Tries size for what is not given. */
+static ogive_status try_size(const og_graph *graph, const og_pytorch_role *roles,
+                             const og_pytorch_shape *given, int64_t size, og_arena *arena,
+                             og_pytorch_sizes *sizes, ogive_error *error)
+{
+    size_t count = (size_t)graph->input_count;
+    og_pytorch_shape *shapes = OG_ARENA_NEW(arena, og_pytorch_shape, count);
+    if (!shapes)
+        return og_fail_memory(error, count * sizeof *shapes);
+    memcpy(shapes, given, count * sizeof *shapes);
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        if (roles[i] == OG_PYTORCH_SCALAR)
+            shapes[i].rank = 0;
+        else if (shapes[i].rank < 0)
+            guess_shape(graph, i, size, shapes);
+    }
+    memset(sizes, 0, sizeof *sizes);
+    return og_pytorch_find_sizes(graph, shapes, arena, sizes, error);
+}
+
+/* The first tensor whose shape is not given, or -1. */
+static int32_t find_guessed(const og_graph *graph, const og_pytorch_role *roles,
+                            const og_pytorch_shape *given)
+{
+    for (int32_t i = 0; i < graph->input_count; i++)
+        if (given[i].rank < 0 && roles[i] != OG_PYTORCH_SCALAR)
+            return i;
+    return -1;
+}
+
+/* Sizes that are not given are new ones, or else the last of some shape that is. */
+ogive_status og_pytorch_guess_sizes(const og_graph *graph, const og_pytorch_role *roles,
+                                    const og_pytorch_shape *given, og_arena *arena,
+                                    og_pytorch_sizes *sizes, ogive_error *error)
+{
+    enum { NEW = 5 };
+    const int32_t guessed = find_guessed(graph, roles, given);
+    ogive_status status = try_size(graph, roles, given, NEW, arena, sizes, error);
+    ogive_error first = {.status = OGIVE_OK};
+    if (error)
+        first = *error;
+    for (int32_t i = 0; status == OGIVE_SHAPE && i < graph->input_count; i++)
+        if (given[i].rank > 0)
+            status = try_size(graph, roles, given, given[i].shape[given[i].rank - 1], arena, sizes,
+                              error);
+    if (status == OGIVE_OK)
+        og_error_clear(error);
+    else if (error)
+        *error = first;
+    if (status == OGIVE_SHAPE && guessed >= 0) /* of what nobody gave nothing is said */
+        OG_FAIL(error, OGIVE_SHAPE, first.offset,
+                "the shape of '%.200s' is not given, and cannot be guessed: give one, such as "
+                "%.200s=2x3x8x8",
+                graph->inputs[guessed].name, graph->inputs[guessed].name);
+    return status;
+}
+
+/* ---- files for some shapes ----------------------------------------------------------------- */
+
+static bool is_cast(const og_node *node)
+{
+    const char *group = og_function_of(node->op)->group;
+    return group && strcmp(group, "cast") == 0;
+}
+
+bool og_pytorch_needs_shapes(const og_graph *graph)
+{
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const og_node *node = &graph->nodes[n];
+        const og_op op = node->op;
+        const bool serves_all = op == OG_OP_INPUT || op == OG_OP_NUMBER || op == OG_OP_count ||
+                                op == OG_OP_part_size || op == OG_OP_t || op == OG_OP_transpose ||
+                                op == OG_OP_linear_product || op == OG_OP_matmul ||
+                                op == OG_OP_where || og_op_is_reduction(op) || is_mean(node);
+        if (!serves_all && (node->sliding.rank || op == OG_OP_index || og_op_slices(op) ||
+                            (og_function_of(op)->kind == OG_SPECIAL && !is_cast(node))))
+            return true;
+    }
+    return false;
+}
+
+ogive_status og_pytorch_check_shapes(const og_graph *graph, const og_pytorch_role *roles,
+                                     const og_pytorch_shape *given, og_pytorch_shape *shapes,
+                                     og_arena *arena, og_typed **types, ogive_error *error)
+{
+    const int32_t missing = find_guessed(graph, roles, given);
+    og_input_type *inputs = OG_ARENA_NEW(arena, og_input_type, (size_t)graph->input_count);
+    *types = OG_ARENA_NEW(arena, og_typed, (size_t)graph->node_count);
+    if (!inputs || !*types)
+        return og_fail_memory(error, (size_t)graph->node_count * sizeof **types);
+    if (missing >= 0)
+        OG_FAIL(error, OGIVE_ARGUMENT, graph->inputs[missing].offset,
+                "the shape of '%.200s' is not given: a file with windows, parts of tensors or "
+                "vectors of a channel is made for its shapes; give it, such as %.200s=2x3x8x8",
+                graph->inputs[missing].name, graph->inputs[missing].name);
+    og_dtype dtype = OG_FLOAT32;
+    for (int32_t i = graph->input_count; i-- > 0;)
+        if (given[i].rank >= 0)
+            dtype = given[i].dtype;
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        shapes[i] = given[i];
+        shapes[i].rank = given[i].rank < 0 ? 0 : given[i].rank; /* scalars */
+        if (given[i].rank >= 0 && given[i].dtype != dtype)
+            OG_FAIL(error, OGIVE_DTYPE, graph->inputs[i].offset,
+                    "'%.200s' is of another dtype than the tensors before it: a PyTorch file "
+                    "computes in one dtype",
+                    graph->inputs[i].name);
+        shapes[i].dtype = dtype;
+        inputs[i] = (og_input_type){.dtype = dtype, .rank = shapes[i].rank};
+        memcpy(inputs[i].shape, shapes[i].shape, sizeof inputs[i].shape);
+    }
+    OG_TRY(og_infer(graph, inputs, *types, error));
+    for (int32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].op < OG_FUNCTION_COUNT && is_cast(&graph->nodes[n]))
+            OG_FAIL(error, OGIVE_UNSUPPORTED, graph->nodes[n].offset,
+                    "%s: a PyTorch file computes in one dtype, that of its inputs",
+                    og_node_label(graph, &graph->nodes[n]));
     return OGIVE_OK;
 }
 

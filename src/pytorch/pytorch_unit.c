@@ -404,8 +404,7 @@ static bool is_short(const char *at, const char *end)
     return !og_pytorch_find_refused(line);
 }
 
-/* The text without long comments, and without the blanks and empty lines that they leave. */
-static void add_without_comments(const char *source, og_text *text)
+void og_pytorch_add_without_comments(const char *source, og_text *text)
 {
     og_text line = {0};
     bool is_after_blank = true;
@@ -471,7 +470,7 @@ void og_pytorch_add_unit_files(const char *units, og_text *text)
         og_pytorch_cut(sources, list.count, roots.data, true, cut);
     for (int i = 0; i < list.count; i++) {
         og_text_add(text, "    \"%s\": r'''", list.paths[i]);
-        add_without_comments(cut[i].data ? cut[i].data : "\n", text);
+        og_pytorch_add_without_comments(cut[i].data ? cut[i].data : "\n", text);
         og_text_add(text, "''',\n");
         text->failed |= cut[i].failed;
         og_text_free(&cut[i]);

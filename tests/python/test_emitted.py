@@ -18,9 +18,10 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "pytorch"), str(ROOT / "bench")]
-from emitted_cases import CASES  # noqa: E402
+from emitted_cases import CASES, SHAPED  # noqa: E402
 from emitted_gpu import TOLERANCE, as_tuple, compare, layouts, load  # noqa: E402
-from emulated import BODIES, LIBRARIES, NVRTC, Emulated, compile_unit, numbers_of  # noqa: E402
+from emulated import (BODIES, LIBRARIES, NVRTC, Emulated, EmulatedShapes, compile_source,  # noqa: E402
+                      compile_unit, numbers_of, pointwise_source)
 
 COMMAND = os.environ.get("OGIVE_COMMAND")  # scripts/test-python builds it
 pytestmark = pytest.mark.skipif(not COMMAND, reason="OGIVE_COMMAND does not name the ogive command")
@@ -63,6 +64,7 @@ def test_nothing_is_unused(tmp_path):
                            r"__forceinline__) [^(]*?(\w+)\(", text, re.M)
         assert len(names) > 20
         called = {"missing", "add_unit", "kernels"}  # by Python
+        called |= {f"{name}_{real}" for name in re.findall(r"^EITHER\((\w+)\)", text, re.M) for real in ("f32", "f64")}
         assert not [name for name in set(names) - called if len(re.findall(rf"\b{name}\b", text)) == 1], formula
 
 
@@ -95,7 +97,7 @@ def test_every_function_of_one_tensor(tmp_path):
              "clamp": "-1, 0.5"}
     x = torch.rand(5, 7, dtype=torch.float64) + 0.1
     for name in names:
-        # Files have no windows, and no vectors a channel.
+        # SHAPED has those whose files are made for their shapes.
         if "_pool" in name or name in ("glu", "narrow", "unfold", "batch_norm", "instance_norm",
                                        "group_norm"):
             continue
@@ -128,7 +130,7 @@ def test_functions_of_two_tensors(tmp_path, formula, want):
 
 @pytest.mark.parametrize("formula, message", [
     ("max(x, 1)", "write amax or maximum"), ("std_mean(x)", "write var or std, and mean"),
-    ("prelu(x, w)", "a PyTorch file cannot hold prelu")])
+    ("unfold(x, 0, 2, 1)", "ogive.torch has it")])
 def test_functions_that_a_file_cannot_hold(formula, message):
     done = subprocess.run([COMMAND, "emit", "--pytorch", formula], capture_output=True, text=True)
     assert done.returncode == 4 and message in done.stderr
@@ -173,12 +175,11 @@ def test_names(name, tmp_path):
     a, b = torch.rand(3, 4, requires_grad=True), torch.rand(3, 4, requires_grad=True)
     torch.testing.assert_close(module.ModelNew(2.0)(a, b), a * 2 + b)
     module._forward = lambda: lambda first, s, second: [first * s + second]
-    module._backward = lambda: lambda first, s, second, grad, needs: [grad * s, grad]
+    module._backward = lambda: lambda first, s, second, grad: [grad * s, grad]
     module._Formula.apply(a, 2.0, b).sum().backward()
     assert (a.grad == 2).all() and (b.grad == 1).all()
     for part in ("FORWARD", "BACKWARD"):
-        signature = re.search(rf"^std::vector<at::Tensor> {part.lower()}\(.*\)",
-                              getattr(module, f"HOST_{part}"), re.M)[0]
+        signature = re.search(rf"^std::vector<at::Tensor> {part.lower()}\(.*\)", module.HOST, re.M)[0]
         words = re.findall(r"(\w+)[,)]", signature)
         assert len(set(words)) == len(words), words
 
@@ -247,7 +248,7 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     nvcc.write_text("")
     nvcc.chmod(0o755)
     names = []
-    for formula in ("sigmoid(x)", "tanh(x)", "sigmoid(x)"):
+    for formula in ("softmax(x, 1)", "softmin(x, 1)", "softmax(x, 1)"):
         module = emit_module(tmp_path, formula)
         monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
         for part in ("forward", "backward"):
@@ -262,9 +263,40 @@ def test_extensions_have_names_of_their_own(tmp_path, monkeypatch):
     assert len(set(names)) == 4 and names[:2] == names[4:]
 
 
+def test_a_file_without_units_is_one_extension(tmp_path, monkeypatch):
+    """Both directions and all dtypes: nvcc sees nothing of PyTorch, whose headers take it a minute."""
+    nvcc, built = tmp_path / "bin" / "nvcc", []
+    nvcc.parent.mkdir()
+    nvcc.write_text("")
+    nvcc.chmod(0o755)
+
+    def load_inline(name, cpp_sources, cuda_sources, functions, extra_cflags, extra_cuda_cflags,
+                    no_implicit_headers):
+        built.append(name)
+        assert functions == ["forward", "backward"] and no_implicit_headers
+        assert not re.search("at::|c10|torch", cuda_sources) and "--fmad=false" in extra_cuda_cflags
+        return type("extension", (), {"forward": 1, "backward": 2})
+    for formula in ("sigmoid(x)", "tanh(x)", "sigmoid(x)"):
+        module = emit_module(tmp_path, formula)
+        monkeypatch.setattr(module.cpp_extension, "CUDA_HOME", str(tmp_path))
+        monkeypatch.setattr(module.cpp_extension, "load_inline", load_inline)
+        assert (module._forward(), module._backward()) == (1, 2)
+    assert len(built) == 3 and built[0] == built[2] != built[1]
+
+
+# The most lines of a file: what a reader can follow.
+LINES = {"sigmoid(x)": 620, "hardsigmoid(x)": 590}
+
+
+@pytest.mark.parametrize("formula", LINES)
+def test_length(formula, tmp_path):
+    module = emit_module(tmp_path, formula)
+    assert len(pathlib.Path(module.__file__).read_text().splitlines()) <= LINES[formula]
+
+
 def test_units_have_names_of_their_own(tmp_path, monkeypatch):
     """A unit is built once for its numbers, without PyTorch's headers, which take nvcc a minute."""
-    module, built = emit_module(tmp_path, "sigmoid(x)"), []
+    module, built = emit_module(tmp_path, "softmax(x, 1)"), []
 
     def load_inline(name, cpp_sources, cuda_sources, is_python_module, extra_cuda_cflags,
                     no_implicit_headers):
@@ -276,16 +308,18 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
     for dtype, unit in (("og_float32", "Forward0"), ("og_float16", "Forward0"), ("og_float32", "Backward0"),
                         ("og_float32", "Forward0")):
         with pytest.raises(AttributeError, match="ogive_run"):
-            module._unit(unit, numbers_of("vectors", dtype, 3))
+            module._unit(unit, numbers_of("rows", dtype, 3))
     assert len({name for name, _ in built}) == 3 and built[0] == built[3]
 
 
 @pytest.mark.parametrize("arguments, message", [
     (["float16(x)"], "one dtype"),
-    (["adaptive_avg_pool2d(x, 2)", "x=1x4x4"], "no windows"),
-    (["adaptive_avg_pool2d(x, (1, 4))", "x=1x4x4"], "no windows"),
-    (["adaptive_max_pool1d(x, 1)", "x=4x4"], "no windows"),
-    (["avg_pool1d(x, 4)", "x=4x4"], "no windows"),  # the file serves other sizes, too
+    (["unfold(x, 0, 2, 1)", "x=4x4"], "cannot call unfold"),
+    (["avg_pool1d(x, 4)"], "the shape of 'x' is not given"),
+    (["conv2d(x, w)", "x=1x4x4x4"], "the shape of 'w' is not given"),
+    (["conv2d(x, w)", "x=1x4x4x4", "w=4x4x3x3:float16"], "of another dtype"),
+    (["conv2d(x, w)", "x=1x4x4x4", "w=4x3x3x3"], "channels"),
+    (["float16(avg_pool1d(x, 4))", "x=4x4"], "one dtype"),
     (["x * s", "--scalar", "t", "--init", "t"], "no input 't'"),
     (["x * s", "--scalar", "s"], "not a parameter of the constructor"),
     (["x + fc.weight", "--module", "fc"], "expected a name"),
@@ -320,7 +354,7 @@ def test_units_have_names_of_their_own(tmp_path, monkeypatch):
 ])
 def test_refused(arguments, message):
     done = emit(*arguments)
-    unsupported = message in ("one dtype", "give a tensor", "no windows")
+    unsupported = message in ("one dtype", "give a tensor", "cannot call unfold")
     assert done.returncode == (4 if unsupported else 2) and message in done.stderr, done.stderr
 
 
@@ -392,6 +426,19 @@ def test_emulated(name, emulate):
         if name != "unary_a":  # which takes any shape
             with pytest.raises(ValueError, match="dims|size"):
                 emulated.call("forward", bad)
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+def test_several_vectors_a_thread(dtype, tmp_path):
+    """Which large tensors have: here those of 1024 elements, with and without a rest."""
+    emit_module(tmp_path, "x * sigmoid(x) + y * s", "--init", "s", "--scalar", "s")
+    emulated = Emulated(tmp_path / "emitted.py", tmp_path, ["forward"], ("n >> 22", "n >> 10"))
+    torch.manual_seed(7)
+    for size in ((4096,), (3, 2049), (1500,)):
+        x, y = torch.randn(2, *size).to(dtype)
+        want = x.double() * torch.sigmoid(x.double()) + y.double() * 0.5
+        compare(emulated.call("forward", [x, y], [0.5])[0], want, dtype, f"{size} {dtype}")
 
 
 # Of kernels without products: a case, sizes, a dtype, how tensors lie, and the body that serves.
@@ -475,6 +522,11 @@ def test_units_compile(name, tmp_path):
     """Every body of every unit, for some dtype and GPU; for all of them with OGIVE_TEST_FULL."""
     formula, shapes = CASES[name][:2]
     module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    if not hasattr(module, "UNITS"):
+        for arch in ("75", "90", "100"):
+            compile_source(NVRTC, pointwise_source(module, True), b"--fmad=false", b"--std=c++17",
+                           f"--gpu-architecture=sm_{arch}".encode())
+        return
     forms, archs, turn = ["float32", "float16", "bfloat16", "float64"], ["80", "90", "100"], 0
     for unit, text in module.UNITS.items():
         operands = int(re.search(r"OG_OPERANDS = (\d+)", text)[1])
@@ -487,6 +539,89 @@ def test_units_compile(name, tmp_path):
             for form in fits if full else [fits[turn % len(fits)]]:
                 for arch in archs if full else [archs[turn % 3]]:
                     compile_unit(module, unit, numbers_of(body, f"og_{form}", operands), arch)
+
+
+# ---- files that are made for their shapes ----------------------------------------------------
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped_cpu(name, tmp_path):
+    """On the CPU any shape will do."""
+    formula, shapes, reference, _ = SHAPED[name]
+    model = emit_module(tmp_path, formula, *shape_arguments(shapes)).ModelNew()
+    inputs = [torch.rand(s, dtype=torch.float64) for s in shapes.values()]
+    inputs[0] = torch.cat([inputs[0], inputs[0]])
+    for got, want in zip(as_tuple(model(*inputs)), as_tuple(reference(*inputs)), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped(name, tmp_path, monkeypatch):
+    """Results and gradients, for Hopper and for any GPU; on Hopper results have the library's bits."""
+    formula, shapes, reference, served = SHAPED[name]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
+    assert (served in pathlib.Path(module.__file__).read_text()) and (len(module.FORWARD) == 2) == bool(served)
+    torch.manual_seed(8)
+    inputs = [torch.rand(s) + (0.1 if name == "batch_norm" else -0.4) for s in shapes.values()]
+    exact = [x.double().requires_grad_() for x in inputs]
+    wants = as_tuple(reference(*exact))
+    grads = [torch.rand_like(w).float() for w in wants]
+    theirs = torch.autograd.grad(wants, exact, [g.double() for g in grads], allow_unused=True)
+    monkeypatch.setenv("OGIVE_SHIM_MULTIPROCESSORS", "132")
+    for is_hopper in ((True, False) if served else (True,)):
+        got = emulated.call("forward", inputs, is_hopper=is_hopper)
+        for i, (g, w) in enumerate(zip(got, wants, strict=True)):
+            compare(g, w, torch.float32, f"{name} result {i}")
+        if len(got) == 1 and is_hopper:
+            assert torch.equal(got[0], call_library(COMMAND, formula, dict(zip(shapes, inputs)), tmp_path))
+        mine = emulated.call("backward", [*inputs, *grads], is_hopper=is_hopper)
+        for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
+            compare(g, w if w is not None else torch.zeros_like(g), torch.float32, f"{name} gradient {i}")
+    with pytest.raises(ValueError, match="made for"):
+        emulated.call("forward", [x[:1] for x in inputs])
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_shaped_dtypes(dtype, tmp_path):
+    """Sums of small integers are exact in any order."""
+    name = str(dtype)[6:]
+    emit_module(tmp_path, "conv2d(x, w, padding=1) * s", f"x=2x64x8x8:{name}", f"w=64x64x3x3:{name}", "--init", "s",
+                "--scalar", "s")
+    emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
+    torch.manual_seed(9)
+    x, w = (torch.randint(-1, 2, s).to(dtype) * (torch.rand(s) < 0.1) for s in ((2, 64, 8, 8), (64, 64, 3, 3)))
+    want = F.conv2d(x.double(), w.double(), padding=1) * 0.5
+    for is_hopper in (True, False):
+        got = emulated.call("forward", [x, w, 0.5], is_hopper=is_hopper)[0]
+        assert got.dtype == dtype and torch.equal(got.double(), want)
+    with pytest.raises(TypeError, match=f"made for torch.{name}"):
+        emulated.call("forward", [x.float(), w, 0.5])
+
+
+def test_shaped_gradients_that_are_needed(tmp_path):
+    """A gradient that nobody asks for costs no kernel of its own."""
+    formula, shapes, _, _ = SHAPED["conv2d"]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    plan, run = module.BACKWARD[0], []
+    module._unit = lambda name: lambda places, stream: run.append(name) or 0
+    tensors = [torch.zeros(1)] * len(plan["inputs"])
+    for needs in ([True] * 3, [False, False, True]):
+        module._launch(plan, tensors, [torch.zeros(1)] * 3, torch.zeros(1), None, needs)
+    assert 0 < run.count(run[-1]) <= 2 and len(run) < 2 * len(plan["units"])
+
+
+@pytest.mark.skipif(not NVRTC, reason="OGIVE_TEST_NVRTC does not name NVRTC's library")
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped_compile(name, tmp_path):
+    formula, shapes = SHAPED[name][:2]
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    for unit, text in module.UNITS.items():
+        source = module._inline(text[:text.index('#include "pytorch/')], set())
+        arch = b"90a" if unit.endswith("_hopper") else b"80"
+        compile_source(NVRTC, source, b"--fmad=false", b"--std=c++17", b"-diag-suppress=177,179,39",
+                       b"--gpu-architecture=sm_" + arch)
 
 
 # ---- the library's kernels for Hopper -------------------------------------------------------

@@ -97,3 +97,32 @@ case("vectors", "a @ b, (a @ b) * (b @ c)", {"a": (3, 4), "b": (4,), "c": (4, 3)
      [{"a": (70, 40), "b": (40,), "c": (40, 70)}], lambda a, b, c: (a @ b, (a @ b) * (b @ c)))
 case("transposed", "t(a) @ t(b)", {"a": (4, 3), "b": (5, 4)}, [{"a": (100, 70), "b": (90, 100)}],
      lambda a, b: a.t() @ b.t())
+
+
+# Files that are made for their shapes: name -> formula, shapes, PyTorch's own, what serves on Hopper.
+SHAPED = {
+    "max_pool": ("sum(tanh(max_pool2d(relu(x), 2)), dim=1)", {"x": (2, 3, 9, 8)},
+                 lambda x: torch.tanh(F.max_pool2d(F.relu(x), 2)).sum(1), ""),
+    "avg_pool": ("avg_pool1d(x, 3, stride=2, padding=1)", {"x": (2, 5, 17)},
+                 lambda x: F.avg_pool1d(x, 3, stride=2, padding=1), ""),
+    "adaptive": ("adaptive_max_pool2d(x, 3), adaptive_avg_pool2d(x, (1, 4))", {"x": (2, 3, 7, 9)},
+                 lambda x: (F.adaptive_max_pool2d(x, 3), F.adaptive_avg_pool2d(x, (1, 4))), ""),
+    "conv2d": ("relu(conv2d(x, w, b, padding=1))", {"x": (2, 32, 12, 12), "w": (64, 32, 3, 3), "b": (64,)},
+               lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), "tensor cores"),
+    "conv1d": ("conv1d(x, w, stride=2)", {"x": (2, 5, 20), "w": (7, 5, 3)},
+               lambda x, w: F.conv1d(x, w, stride=2), ""),
+    "conv3d": ("conv3d(x, w, b)", {"x": (2, 3, 5, 6, 7), "w": (4, 3, 2, 3, 3), "b": (4,)}, F.conv3d, ""),
+    "depthwise": ("silu(conv2d(x, w, groups=6))", {"x": (2, 6, 9, 8), "w": (6, 1, 3, 3)},
+                  lambda x, w: F.silu(F.conv2d(x, w, groups=6)), ""),
+    "transposed": ("conv_transpose2d(x, w, b, stride=2, padding=1)",
+                   {"x": (2, 64, 8, 8), "w": (64, 32, 4, 4), "b": (32,)},
+                   lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1), "tensor cores"),
+    "group_norm": ("group_norm(x, 2, w, b)", {"x": (3, 4, 5, 6), "w": (4,), "b": (4,)},
+                   lambda x, w, b: F.group_norm(x, 2, w, b), ""),
+    "batch_norm": ("batch_norm(x, m, v, w, b)",
+                   {"x": (3, 4, 5, 6), "m": (4,), "v": (4,), "w": (4,), "b": (4,)},
+                   lambda x, m, v, w, b: ((x.mT.transpose(1, 3) - m) / torch.sqrt(v + 1e-5) * w + b).transpose(1, 3).mT,
+                   ""),
+    "prelu": ("prelu(x, w)", {"x": (3, 4, 5), "w": (4,)}, F.prelu, ""),
+    "glu": ("glu(x, 1)", {"x": (3, 4, 5)}, lambda x: F.glu(x, 1), ""),
+}

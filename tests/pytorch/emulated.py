@@ -29,6 +29,13 @@ class Map(ctypes.Structure):
         (name, ctypes.c_int32) for name in ("bytes", "box_columns", "box_rows", "box_depth")]
 
 
+class Tiles(ctypes.Structure):
+    """og_tiles of shapes_maps.cuh"""
+    _fields_ = [("at", ctypes.c_int), ("bytes", ctypes.c_int), ("rank", ctypes.c_int), ("extents", ctypes.c_uint64 * 5),
+                ("pitches", ctypes.c_uint64 * 4), ("box", ctypes.c_uint32 * 5), ("steps", ctypes.c_uint32 * 5),
+                ("swizzle", ctypes.c_int), ("promotion", ctypes.c_int)]
+
+
 class Launch(ctypes.Structure):
     """CUlaunchConfig"""
     _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
@@ -44,6 +51,7 @@ class Attribute(ctypes.Structure):
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64,
                           ctypes.c_int, ctypes.c_void_p)
 MAP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Map), ctypes.c_void_p)
+TILES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Tiles), ctypes.c_void_p)
 
 
 def check(result):
@@ -63,17 +71,17 @@ def start_driver():
 class Unit:
     """A unit's source, compiled for the CPU: `address` is that of its ogive_run()."""
 
-    def __init__(self, source, folder, name):
+    def __init__(self, source, folder, name, entry="ogive_run"):
         image = compile_source(LIBRARIES["nvrtc"], source, b"--fmad=false", b"--gpu-architecture=sm_90a")
         path = folder / f"{name}.so"
         path.write_bytes(image)
         self.cuda, self.module = start_driver(), ctypes.c_void_p()
         check(self.cuda.cuModuleLoadDataEx(ctypes.byref(self.module), image, 0, None, None))
         self.library = ctypes.CDLL(str(path))
-        self.callbacks = LAUNCH(self.launch), MAP(self.map)
-        host = (ctypes.c_void_p * 2).in_dll(self.library, "og_shim_host")
+        self.callbacks = LAUNCH(self.launch), MAP(self.map), TILES(self.tiles)
+        host = (ctypes.c_void_p * 3).in_dll(self.library, "og_shim_host")
         host[:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in self.callbacks]
-        self.address = ctypes.cast(self.library.ogive_run, ctypes.c_void_p).value
+        self.address = ctypes.cast(self.library[entry], ctypes.c_void_p).value
         self.launched = []
 
     def launch(self, kernel, blocks, threads, shared, overlaps, argument):
@@ -94,6 +102,27 @@ class Unit:
             (ctypes.c_uint64 * 3)(m.columns, m.rows, m.depth), (ctypes.c_uint64 * 2)(m.pitch, m.slab),
             (ctypes.c_uint32 * 3)(m.box_columns, m.box_rows, m.box_depth), (ctypes.c_uint32 * 3)(1, 1, 1),
             0, 3, 3, 0)
+
+
+    def tiles(self, to, of, address):
+        m = of[0]
+        return self.cuda.cuTensorMapEncodeTiled(
+            ctypes.c_void_p(to + m.at), 6 if m.bytes == 2 else 7, m.rank, ctypes.c_void_p(address), m.extents, m.pitches,
+            m.box, m.steps, 0, m.swizzle, m.promotion, 0)
+
+
+# Tensor maps of a file that is made for its shapes, here.
+TILES_HERE = """struct og_tiles {
+    int at, bytes, rank;
+    uint64_t extents[5], pitches[4];
+    uint32_t box[5], steps[5];
+    int swizzle, promotion;
+};
+static int og_add_map(og_args &a, const og_tiles &of, const char *address)
+{
+    return og_shim_host.tiles(&a, &of, address);
+}
+"""
 
 
 # A body's own numbers, of some size.
@@ -161,6 +190,37 @@ def compile_source(library, source, *options):
     return image.raw
 
 
+# What launches a kernel of a file without units, here.
+LAUNCH_HERE = """const char *const names[] = {SHIM_NAMES(formula, float32), SHIM_NAMES(formula, float16), \\
+                                     SHIM_NAMES(formula, bfloat16), SHIM_NAMES(formula, float64)};  \\
+        return og_shim_host.launch(names[3 * dtype + kind], blocks, THREADS, 0, 0, (void *)&a);               \\
+    }
+"""
+
+
+def pointwise_source(module, for_device=False):
+    """The CUDA source of a file without units: for NVRTC, or for what stands in for it."""
+    include = re.compile(r'^#include "(math/\w+\.h)"$', re.M)
+    kernels = re.sub(r"void \(\*const kernels.*?\n    }\n", LAUNCH_HERE.replace("\\", r"\\"), module.KERNELS,
+                     flags=re.S)
+    if for_device:
+        kernels = re.sub(r'    extern "C" int launch_.*?\n    }\n', "\n", module.KERNELS, flags=re.S)
+        types = "typedef int int32_t;\ntypedef long long int64_t;\ntypedef unsigned short uint16_t;\n" \
+                "typedef unsigned int uint32_t;\ntypedef unsigned long long uint64_t;\n"
+        return types + (module.ARGS + module.MATH + kernels).replace("#include <stdint.h>\n", "")
+    kernels = re.sub(r'asm volatile\("st.*?\);\n', "*(uint4 *)p = w;\n", kernels, flags=re.S)
+    kernels = kernels.replace('extern "C" int', 'extern "C" __attribute__((visibility("default"))) int')
+    math, texts = ["math/scalar_base.h", "math/half.h", "math/scalar_f32.h", "math/scalar_f64.h"], []
+    for path in math:
+        text = (ROOT / "src" / path).read_text()
+        whole = lambda of: (ROOT / "src" / of[1]).read_text() if of[1] not in math else ""  # noqa: E731
+        texts.append(include.sub("", include.sub(whole, text)))
+    names = "".join(f' #formula "_" #T "_{kind}",' for kind in ("one", "many", "any"))[:-1]
+    kernels = f"#define SHIM_NAMES(formula, T){names}\n" + kernels
+    return ("".join(texts) + (HERE / "unit_shim.h").read_text()
+            + module.ARGS.replace("#include <stdint.h>\n", "") + kernels)
+
+
 class View(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int64), ("rank", ctypes.c_int64),
                 ("sizes", ctypes.c_int64 * 8), ("strides", ctypes.c_int64 * 8)]
@@ -186,15 +246,57 @@ def precompile_shim():
     return folder
 
 
+class EmulatedShapes:
+    """A file that is made for its shapes."""
+
+    def __init__(self, path, folder):
+        self.module, self.folder, self.units = load(path), pathlib.Path(folder), {}
+        kernels = self.module.KERNELS
+        for path in kernels:  # which for a GPU alone are shorter
+            if path.startswith("math/"):
+                kernels[path] = (ROOT / "src" / path).read_text()
+        kernels["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+        kernels["pytorch/shapes_maps.cuh"] = TILES_HERE
+        self.module._unit = self.unit
+
+    def unit(self, name):
+        if name not in self.units:
+            source = self.module._inline(self.module.UNITS[name], set())
+            self.units[name] = Unit(source, self.folder, name)
+        run = self.units[name].library.ogive_run
+        run.restype, run.argtypes = ctypes.c_int64, [ctypes.c_void_p, ctypes.c_void_p]
+        return run
+
+    def call(self, part, tensors, needs=None, is_hopper=True):
+        plan = getattr(self.module, part.upper())[0 if is_hopper else -1]
+        dtype = self.module.DTYPE
+        tensors = [self.module._check(*one, torch.device("cpu")) for one in zip(tensors, "abcdefgh", plan["inputs"])]
+        results = [torch.full(shape, float("nan"), dtype=dtype) for shape in plan["results"]]
+        space = torch.full((plan["workspace"] + 64,), 255, dtype=torch.uint8)
+        space = space[-space.data_ptr() % 64:]
+        self.module._launch(plan, tensors, results, space, None, needs or [True] * len(results))
+        return results
+
+
 class Emulated:
-    def __init__(self, path, folder, parts=("forward", "backward")):
+    def __init__(self, path, folder, parts=("forward", "backward"), change=None):
+        """change: of the C++ of a file without units, (text, its replacement)."""
         self.module, self.folder = load(path), pathlib.Path(folder)
+        if change:
+            assert change[0] in self.module.HOST
+            self.module.HOST = self.module.HOST.replace(*change)
         self.units = {}
-        for path in self.module.KERNELS:  # which for a GPU alone are shorter
+        self.is_short = not hasattr(self.module, "UNITS")
+        if self.is_short:
+            source = pointwise_source(self.module)
+            entries = re.findall(r"^KERNELS\((\w+)\)", self.module.KERNELS, re.M)
+            self.entries = {name: Unit(source, self.folder, name, f"launch_{name}") for name in entries}
+        for path in () if self.is_short else self.module.KERNELS:  # which for a GPU alone are shorter
             if path.startswith("math/"):
                 self.module.KERNELS[path] = (ROOT / "src" / path).read_text()
-        self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
-        self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
+        if not self.is_short:
+            self.module.KERNELS["pytorch/launch.cuh"] = (HERE / "unit_shim.h").read_text()
+            self.module.KERNELS["pytorch/launch_maps.cuh"] = ""
         precompile_shim()
         with concurrent.futures.ThreadPoolExecutor() as threads:  # each waits for a compiler
             built = threads.map(lambda part: self.build(part, pathlib.Path(folder)), parts)
@@ -202,9 +304,11 @@ class Emulated:
 
     def build(self, part, folder):
         m = self.module
-        host = m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
+        host = m.HOST if self.is_short else m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
         signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
-        host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", m._inline(host, set()))
+        host = re.sub(r'extern "C" int (launch_\w+)(\(.*\));', r'extern "C" { int (*\1)\2; }', host)
+        host = m.ARGS + host if self.is_short else m._inline(host, set())
+        host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
         kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
@@ -228,7 +332,7 @@ class Emulated:
                     strncpy(error, e.what(), 999);
                 }}
             }}"""
-        glue += """
+        glue += "" if self.is_short else """
             extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
             extern "C" void add(const char *name, const char *numbers, int64_t run)
             {
@@ -239,6 +343,11 @@ class Emulated:
         source.write_text(f'#include "{precompile_shim().name}/torch_shim.h"\n' + host + glue)
         subprocess.run([*COMPILER, "-shared", "-o", library, source], check=True)
         library = ctypes.CDLL(str(library))
+        if self.is_short:
+            for name, unit in self.entries.items():
+                if f"(*launch_{name})" in host:
+                    ctypes.c_void_p.in_dll(library, f"launch_{name}").value = unit.address
+            return library
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library
 
@@ -250,6 +359,8 @@ class Emulated:
         library.add(name.encode(), numbers.encode(), ctypes.c_int64(unit.address))
 
     def served_by(self, part, kernel):
+        if self.is_short:
+            return "vectors"
         return self.functions[part].served_by(kernel.encode()).decode()
 
     def call(self, part, tensors, scalars=(), needs=()):

@@ -7,6 +7,7 @@ struct shim_host {
     int (*launch)(const char *kernel, int64_t blocks, int threads, int64_t shared_bytes,
                   int overlaps, void *argument);
     int (*map)(void *to, const void *map, const void *address);
+    int (*tiles)(void *to, const void *tiles, const void *address); /* og_tiles */
 };
 extern "C" {
 __attribute__((visibility("default"))) shim_host og_shim_host;

@@ -50,14 +50,4 @@ const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
 const char *og_cuda_refuse_by_places(const og_cuda_product_facts *facts,
                                      const og_cuda_limits *limits, const og_cuda_wishes *wishes);
 
-/* Does hopper_windows.cuh take the kernel, which has all phases of a transposed stride? No other
- * kernel does. */
-bool og_cuda_takes_phases(const og_kernel *kernel, const og_cuda_limits *limits,
-                          const og_cuda_wishes *wishes);
-
-/* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
- * of one after the other. */
-bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,
-                       const og_cuda_wishes *wishes);
-
 #endif

@@ -147,6 +147,16 @@ typedef struct {
     og_cuda_facts facts;  /* of a body that was asked for */
 } og_cuda_work;
 
+/* Does hopper_windows.cuh take the kernel, which has all phases of a transposed stride? No other
+ * kernel does. */
+bool og_cuda_takes_phases(const og_kernel *kernel, const og_cuda_limits *limits,
+                          const og_cuda_wishes *wishes);
+
+/* Not strict: does hopper_halves.cuh take the kernel's two products at once? The bits are those
+ * of one after the other. */
+bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,
+                       const og_cuda_wishes *wishes);
+
 /* Emits one kernel of plan. Everything in *out lives in arena. */
 ogive_status og_cuda_emit(const og_plan *plan, int32_t kernel, const og_cuda_limits *limits,
                           const og_cuda_wishes *wishes, og_arena *arena, og_cuda_work *out,

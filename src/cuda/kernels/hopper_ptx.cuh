@@ -32,7 +32,7 @@ template <int across> OG_FN uint64_t og_describe(uint32_t address)
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
-#if defined(__CUDA_ARCH__)
+#ifndef OG_CUDA_SHIM /* its stand-ins are in tests/cuda/shim_hopper.h */
 
 /* Of two numbers of 16 bits, without signs: the greater ones, the smaller ones, the sums. */
 OG_FN uint32_t og_max_halves(uint32_t a, uint32_t b)

@@ -814,7 +814,7 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
 
 HOST_FORWARD = r'''
 
-std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_weight_, const at::Tensor & gemm_bias_, double scaling_factor_)
+std::vector<at::Tensor> forward(const at::Tensor &x_, const at::Tensor &gemm_weight_, const at::Tensor &gemm_bias_, double scaling_factor_)
 {
     check_tensor(x_, "x", 2, x_);
     const int64_t n0 = x_.size(0);
@@ -858,7 +858,7 @@ std::vector<at::Tensor> forward(const at::Tensor & x_, const at::Tensor & gemm_w
 
 HOST_BACKWARD = r'''
 
-std::vector<at::Tensor> backward(const at::Tensor & x_, const at::Tensor & gemm_weight_, const at::Tensor & gemm_bias_, double scaling_factor_, const at::Tensor & grad0_, const std::vector<bool> &needs)
+std::vector<at::Tensor> backward(const at::Tensor &x_, const at::Tensor &gemm_weight_, const at::Tensor &gemm_bias_, double scaling_factor_, const at::Tensor &grad0_, const std::vector<bool> &needs)
 {
     check_tensor(x_, "x", 2, x_);
     const int64_t n0 = x_.size(0);
@@ -3005,46 +3005,17 @@ OG_FN uint64_t og_bits_f64(double x)
     return (uint64_t)__double_as_longlong(x);
 }
 
-OG_FN double og_double_bits(uint64_t u)
-{
-    return __longlong_as_double((long long)u);
-}
-
-OG_FN float og_fma_emulated_f32(float a, float b, float c)
-{
-    double p = (double)a * (double)b;
-    double d = (double)c;
-    double s = p + d;
-    double t = s - p;
-    double e = (p - (s - t)) + (d - t);
-    uint64_t u = og_bits_f64(s);
-    uint64_t v = og_bits_f64(e);
-    uint64_t magnitude = v << 1;
-    uint64_t special = ((u & 0x7ff0000000000000u) + 0x0010000000000000u) >> 63;
-    uint64_t inexact = ((magnitude | (0 - magnitude)) >> 63) & (special ^ 1);
-    uint64_t opposite = ((u ^ v) >> 63) & inexact;
-    return (float)og_double_bits((u - opposite) | inexact);
-}
-
 #define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
 
 /* a*b + c rounded once, on every machine. */
 OG_FN float og_fma_f32(float a, float b, float c)
 {
-#ifdef OG_FMA_INSTRUCTION_F32
     return OG_FMA_INSTRUCTION_F32(a, b, c);
-#else
-    return og_fma_emulated_f32(a, b, c);
-#endif
 }
 
 OG_FN float og_fma_near_f32(float a, float b, float c)
 {
-#ifdef OG_FMA_INSTRUCTION_F32
     return OG_FMA_INSTRUCTION_F32(a, b, c);
-#else
-    return (float)((double)a * (double)b + (double)c);
-#endif
 }
 
 OG_FN float og_magnitude_f32(float x, float limit)
@@ -8350,7 +8321,7 @@ template <int across> OG_FN uint64_t og_describe(uint32_t address)
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
-#if defined(__CUDA_ARCH__)
+#ifndef OG_CUDA_SHIM /* its stand-ins are in tests/cuda/shim_hopper.h */
 
 /* Of two numbers of 16 bits, without signs: the greater ones, the smaller ones, the sums. */
 OG_FN uint32_t og_max_halves(uint32_t a, uint32_t b)
