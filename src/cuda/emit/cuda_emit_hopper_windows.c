@@ -215,6 +215,18 @@ static int64_t all_taps(const og_window_shape *s)
     return taps;
 }
 
+/* Bits of all steps of the result but those along lines: which powers of two divide all of them. */
+static int64_t result_steps(const og_kernel *kernel)
+{
+    const og_pass *pass = &kernel->passes[0];
+    int64_t steps = 0;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        for (int32_t d = 0; d < kernel->space.rank - 1; d++)
+            if (pass->elements[i].op == OG_OP_STORE)
+                steps |= kernel->accesses[pass->elements[i].index].stride[d];
+    return steps & 3;
+}
+
 static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
 {
     const og_matrices *of = &e->kernel->matrices;
@@ -235,6 +247,8 @@ static void add_arguments(og_cuda_emitter *e, const og_window_shape *s)
     og_cuda_add_index(e, "line_pitch", og_cuda_line_of(e->kernel));
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
         og_cuda_add_dim_index(e, "tiles", i, s->tiles[i]);
+    if (s->pieces)
+        og_cuda_add_index(e, "result_steps", result_steps(e->kernel));
     if (s->copies || s->gathers)
         add_image_indices(e, s);
     add_phases(e, s);
@@ -271,6 +285,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_PATCH_D", s->patch[0]},
                                       {"OG_PATCH_H", s->patch[1]},
                                       {"OG_PATCH_W", s->patch[2]},
+                                      {"OG_PIECES", s->pieces},
                                       {"OG_PATCH_STAGES", s->patch_stages},
                                       {"OG_X_STAGES", s->x_stages},
                                       {"OG_SHARED_BYTES", s->shared_bytes},
@@ -371,6 +386,7 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     e->out->tensor_products = 3;
     e->out->units = OG_PAIR_UNITS + s.k_padded / OG_HOPPER_BLOCK_K;
     e->vector = s.vector;
+    e->packs = s.pieces > 0;
     e->threads = OG_CUDA_SPLIT_THREADS;
     e->wide = needs_wide(e->kernel, &s);
     add_numbers(e, &s);

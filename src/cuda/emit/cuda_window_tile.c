@@ -16,11 +16,14 @@ enum {
     MOST_EXTENT = 1 << 30,
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
-    MOST_PATCH_STAGES = 4,                /* of a ring */
-    GROUPS = 2,                           /* of warps that multiply */
-    SCALE_BYTES = 8,                      /* of a filter: og_row_scale */
-    BOUNDED = 32,                         /* filters that have one more in common */
-    X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K /* bytes of a filter's 64 k, hi and lo */
+    MOST_PATCH_STAGES = 4,                 /* of a ring */
+    GROUPS = 2,                            /* of warps that multiply */
+    SCALE_BYTES = 8,                       /* of a filter: og_row_scale */
+    BOUNDED = 32,                          /* filters that have one more in common */
+    X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K, /* bytes of a filter's 64 k, hi and lo */
+    PIECE_ROWS = 16,                       /* OG_PIECE_ROWS, OG_ENDS_PIECE_BYTES */
+    PIECE_BYTES = 4 * PIECE_ROWS * (64 + 4),
+    ORDER_BYTES = 16 /* two barriers: whose turn it is */
 };
 
 int32_t og_tile_phases_of(const og_window_shape *s, int dim)
@@ -597,6 +600,48 @@ static const char *take_plain(og_window_shape *s)
     return choose_tile(s) > 0 ? NULL : "windows larger than shared memory";
 }
 
+/* Does pass 0 store one result, of float32, whose lines' elements are neighbours, two of them in one
+ * word wherever the line is? */
+static bool stores_lines(const og_kernel *kernel)
+{
+    const og_pass *pass = &kernel->passes[0];
+    int32_t stores = 0;
+    bool are_lines = kernel->space.n_reduced == 0;
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_access *access = &kernel->accesses[pass->elements[i].index];
+        if (pass->elements[i].op != OG_OP_STORE)
+            continue;
+        are_lines &= access->dtype == OG_FLOAT32 && access->stride[kernel->space.rank - 1] == 1;
+        for (int32_t d = 0; d < kernel->space.rank - 1; d++)
+            are_lines &= access->stride[d] % 2 == 0;
+        stores++;
+    }
+    return are_lines && stores == 1;
+}
+
+/* Where k is short, the end of a tile takes more time than its products: other warps then write the
+ * results, if shared memory has room for all of a tile's beside two patches. The products of two groups
+ * come one after the other there. H200, ms: L1-63 (3 blocks of 64 k) 7.03, 6.50; 3x3 of 8 channels (2)
+ * 2.06, 1.87; L1-54 (2) 1.10, 0.96; but of L1-62 (23) 2.59, 2.87, where nothing waits for ends; with half
+ * a tile's room L1-67 (3) 1.75, 1.79. Neither tiles nor bits depend on it. */
+static void give_pieces(const og_kernel *kernel, og_window_shape *s)
+{
+    enum { MOST_BLOCKS = 3 };
+    const int64_t patch = patch_bytes(s, s->chunk) + 16;
+    const int32_t pieces = s->rows / PIECE_ROWS;
+    const int64_t bytes = ORDER_BYTES + GROUPS * pieces * (PIECE_BYTES + 16);
+    if (s->alternates || s->gathers || s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS ||
+        !stores_lines(kernel))
+        return;
+    const int64_t other = s->shared_bytes - s->patch_stages * patch;
+    const int64_t stages = (SHARED_BYTES - other - bytes) / patch;
+    if (stages < 2)
+        return;
+    s->pieces = pieces;
+    s->patch_stages = (int32_t)og_min(s->patch_stages, stages);
+    s->shared_bytes = other + bytes + s->patch_stages * patch;
+}
+
 const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
 {
     const char *refused = og_cuda_see_image(kernel, to);
@@ -620,6 +665,7 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
         return "an extent beyond 30 bits";
     if (!to->gathers)
         take_neighbours(to);
+    give_pieces(kernel, to);
     to->copies = !is_fetchable(to) || to->offset % 4;
     to->items = to->batch * to->groups * to->row_tiles * to->tile_phases;
     for (int i = 0; i < OG_WINDOW_DIMS; i++)

@@ -64,6 +64,7 @@ typedef struct {
     bool spreads;                  /* in each 16 of k, a thread's channels are 4 apart */
     int32_t steps;                 /* of 16 k, of a chunk */
     int32_t patch_stages, x_stages;
+    int32_t pieces; /* of a group's results on their way to memory; 0: threads write their own */
     int64_t row_tiles, chunks, k_padded, items;
     int64_t shared_bytes;
 } og_window_shape;

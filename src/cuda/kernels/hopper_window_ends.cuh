@@ -173,7 +173,9 @@ OG_FN bool og_mark(const og_args &a, og_index tile, int thread, const uint32_t (
 
 /* Pass 0 on all of a thread's rows, four after four: sums move on. What the next four read is on its
  * way meanwhile, but where a loop would have to keep it beside costly functions. */
-template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &at, og_held &sum)
+template <bool whole>
+OG_FN void og_finish_places(const og_args &a, const og_window_rings &rings, og_places &at,
+                            og_held &sum)
 {
     typedef og_places_part<whole> part;
     const int batches = OG_BM / 16;
@@ -186,6 +188,7 @@ template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &a
         kept[v] = one[0];
     }
     og_reads<part> reads = og_read(a, part{sum, kept, at, at.n});
+    const uint32_t phase = og_take_phase(rings, og_thread() - 128);
 #pragma unroll OG_END_UNROLL
     for (int batch = 0; batch < batches; batch++) {
         part f = {sum, kept, at, at.n};
@@ -199,7 +202,13 @@ template <bool whole> OG_FN void og_finish_places(const og_args &a, og_places &a
         const og_reads<part> now = reads;
         if (is_ahead && batch + 1 < batches)
             reads = og_read(a, part{sum, kept, at, at.n});
-        og_finish_fragment(a, f, now);
+        float *piece = OG_PIECES ? og_take_piece(rings, phase, og_thread() - 128, batch) : 0;
+        if (OG_PIECES && whole)
+            og_stage_fragment(a, f, now, piece);
+        else
+            og_finish_fragment(a, f, now);
+        if (OG_PIECES)
+            og_hand_piece(rings, phase, og_thread() - 128, batch, whole);
         og_pin_memory();
         if (!is_ahead && batch + 1 < batches)
             reads = og_read(a, part{sum, kept, at, at.n});
@@ -236,9 +245,12 @@ OG_FN void og_bring_scales(const og_args &a, og_index row, og_index count,
     og_meet_group(group);
 }
 
-/* Are all vectors of two where one load or store takes them? Those of one are. */
+/* Are all vectors of two where one load or store takes them? Those of one are; of what other warps
+ * store, two neighbours are such a vector. */
 OG_FN bool og_are_words(const og_args &a, const og_offsets &at)
 {
+    if (OG_PIECES)
+        return og_find_alignment(a) % 2 == 0;
     return OG_V == 1 || (og_pass0::is_aligned(a, at) && og_loads0::is_aligned(a, at) &&
                          og_kept::is_aligned(a, at));
 }
@@ -276,10 +288,10 @@ OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_ring
         og_step_row(a, og_clamp_column(a, at.n + og_vector_at(v)), at.columns[v]);
     }
     if (is_whole && !lacks && og_are_words(a, at.columns[0])) {
-        og_finish_places<true>(a, at, sum);
+        og_finish_places<true>(a, rings, at, sum);
         return;
     }
     at.skips[0] |= ~there[0];
     at.skips[1] |= ~there[1];
-    og_finish_places<false>(a, at, sum);
+    og_finish_places<false>(a, rings, at, sum);
 }

@@ -21,7 +21,7 @@
  *
  * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
  * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
- * others multiply.
+ * others multiply. Elsewhere two warps write what pass 0 has left in shared memory (OG_PIECES).
  *
  * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
  * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees
@@ -41,6 +41,9 @@
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
  *   OG_PATCH_STAGES, OG_X_STAGES  that shared memory has room for
+ *   OG_PIECES    of a group's results that shared memory has room for, before other warps write them
+ *                (hopper_window_stores.cuh): 0, or so many that all of a tile are a multiple. Two groups
+ *                then multiply one after the other
  *   OG_END_BATCHES  of four filters, that are written out at the end of a tile: all, or 1 in a loop,
  *                where so many copies of pass 0 would not stay in the instruction cache
  */
@@ -48,10 +51,12 @@
 #include "cuda/kernels/finish.cuh"
 #include "cuda/kernels/hopper_phases.cuh"
 #include "cuda/kernels/hopper_chain.cuh"
+#include "cuda/kernels/hopper_order.cuh"
 
 enum {
     OG_WINDOW_GROUPS = OG_ALTERNATES ? OG_ALTERNATES : 2, /* that multiply, 64 places each */
     OG_RINGS = OG_ALTERNATES ? OG_ALTERNATES : 1,         /* of patches */
+    OG_ORDERS = OG_PIECES > 0,                            /* groups multiply one after the other */
     OG_TILE_GROUPS = OG_WINDOW_GROUPS / OG_RINGS,         /* that work on a tile */
     OG_TILE_PLACES = 64 * OG_TILE_GROUPS,
     OG_TILE_THREADS = 128 * OG_TILE_GROUPS,
@@ -62,14 +67,20 @@ enum {
     OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
-    OG_TABLE_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_GROUP_PLACES = 64,
+    OG_PIECE_ROWS = 16,
+    OG_PIECE_PITCH = OG_GROUP_PLACES + 4, /* words: a warp's rows, two apart, have their own banks */
+    OG_ENDS_PIECE_BYTES = 4 * OG_PIECE_ROWS * OG_PIECE_PITCH,
+    OG_PIECES_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_TABLE_AT = OG_PIECES_AT + OG_WINDOW_GROUPS * OG_PIECES * OG_ENDS_PIECE_BYTES,
     OG_TABLE_WORDS = OG_STEPS * OG_STEP_TAPS, /* of a phase */
     OG_SCALES_AT =
         OG_TABLE_AT + 4 * OG_TILE_PHASES * OG_TABLE_WORDS, /* of a tile's rows, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED =
-        OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) + 8 * OG_ALTERNATES,
+        OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) +
+        16 * OG_WINDOW_GROUPS * OG_PIECES + 8 * OG_ALTERNATES + 16 * OG_ORDERS,
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
@@ -193,9 +204,10 @@ OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_window_rings {
     char *memory;
-    uint32_t x, patches, table, scales, bounds;
-    uint32_t x_full, x_empty, patch_full, patch_empty;
+    uint32_t x, patches, pieces, table, scales, bounds;
+    uint32_t x_full, x_empty, patch_full, patch_empty, piece_full, piece_empty;
     uint32_t begun; /* of each group: it has multiplied a tile */
+    uint32_t order; /* of each group: it is its turn */
 };
 
 OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
@@ -204,6 +216,7 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.memory = memory;
     rings.x = base;
     rings.patches = base + OG_PATCHES_AT;
+    rings.pieces = base + OG_PIECES_AT;
     rings.table = base + OG_TABLE_AT;
     rings.scales = base + OG_SCALES_AT;
     rings.bounds = base + OG_BOUNDS_AT;
@@ -211,7 +224,12 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.x_empty = rings.x_full + 8 * OG_X_STAGES;
     rings.patch_full = rings.x_empty + 8 * OG_X_STAGES;
     rings.patch_empty = rings.patch_full + 8 * OG_RINGS * OG_PATCH_STAGES;
-    rings.begun = rings.patch_empty + 8 * OG_RINGS * OG_PATCH_STAGES;
+    rings.piece_full = rings.patch_empty + 8 * OG_RINGS * OG_PATCH_STAGES;
+    rings.piece_empty = rings.piece_full + 8 * OG_WINDOW_GROUPS * OG_PIECES;
+    rings.begun = rings.piece_empty + 8 * OG_WINDOW_GROUPS * OG_PIECES;
+    rings.order = rings.begun + 8 * OG_ALTERNATES;
+    for (int i = 0; threadIdx.x == 0 && i < 2 * OG_ORDERS; i++)
+        og_barrier_init(rings.order + 8 * i, 4);
     for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
         og_barrier_init(rings.begun + 8 * i, OG_TILE_WARPS);
     for (int i = 0; threadIdx.x == 0 && i < OG_X_STAGES; i++) {
@@ -221,6 +239,10 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     for (int i = 0; threadIdx.x == 0 && i < OG_RINGS * OG_PATCH_STAGES; i++) {
         og_barrier_init(rings.patch_full + 8 * i, 1);
         og_barrier_init(rings.patch_empty + 8 * i, OG_TILE_WARPS);
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_WINDOW_GROUPS * OG_PIECES; i++) {
+        og_barrier_init(rings.piece_full + 8 * i, 4); /* warps of a group */
+        og_barrier_init(rings.piece_empty + 8 * i, 1);
     }
     return rings;
 }
@@ -325,6 +347,7 @@ struct og_window_consumer {
     int block;      /* of the patch, the next to be read */
     int blocks;     /* of a patch, if phases of tiles differ in that */
     og_ring_turn patch, x;
+    uint32_t turn;     /* parity of the phase in which it is the group's next */
     og_findings found; /* in places of the tile that is read */
 };
 
@@ -341,6 +364,7 @@ OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, 
     c.block = c.blocks = 0;
     c.patch = {0, 0};
     c.x = {0, 0};
+    c.turn = thread < 128; /* the first group begins */
     c.found = {0, 0};
     return c;
 }
@@ -408,6 +432,18 @@ OG_FN void og_hold(const og_fragment &f)
 #endif
 }
 
+/* Starts the products of block f, where groups have turns (OG_ORDERS) when the other has started its own:
+ * one multiplies while the other reads, or is at the end of a tile. */
+OG_FN void og_start_products(const og_window_rings &rings, og_window_consumer &c, og_held &chain,
+                             const og_fragment &f)
+{
+    if (OG_ORDERS)
+        og_await_other(rings.order, c.turn);
+    og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+    if (OG_ORDERS)
+        og_let_other(rings.order);
+}
+
 /* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
  * of hopper_pairs.cuh. */
 OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
@@ -428,6 +464,7 @@ OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, co
     og_add_scaled_chain(sum, chain, f);
 }
 
+#include "cuda/kernels/hopper_window_stores.cuh"
 #include "cuda/kernels/hopper_window_ends.cuh"
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
@@ -472,15 +509,15 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         int b = 0;
         og_clear_sums(sum);
         for (; b + 1 < blocks; b += 2) {
-            og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_start_products(rings, c, chain, f);
             og_end_places(c, sum, chain, f, true, g);
-            og_multiply_block<false>(chain, g, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_start_products(rings, c, chain, g);
             if (b + 2 == blocks)
                 og_end_findings(a, c, og_thread() - 128, i + step, found);
             og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
         }
         if (b < blocks) {
-            og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+            og_start_products(rings, c, chain, f);
             og_end_findings(a, c, og_thread() - 128, i + step, found);
             og_end_places(c, sum, chain, f, !is_last, g);
             f = g;
@@ -500,6 +537,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
         __trap(); /* the swizzle is by address */
     const og_window_rings rings = og_start_window_rings(og_shared, base);
     og_fill_step_table(a, (uint32_t *)(og_shared + OG_TABLE_AT));
+    og_start_pieces(rings);
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
@@ -512,6 +550,8 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
             og_produce_patches(a, rings, 1);
         else if (OG_ALTERNATES > 2 && threadIdx.x == 96)
             og_produce_patches(a, rings, 2);
+        else if (OG_PIECES && threadIdx.x >= 64)
+            og_store_tiles(a, rings, threadIdx.x / 32 - 2);
     } else {
         og_take_registers<OG_WINDOW_GROUPS == 2 ? 232 : 160>();
         og_consume_patches(a, rings);
