@@ -244,6 +244,17 @@ def test_copies_stay_copies(data, formulas):
     assert got[0].data_ptr() != got[2].data_ptr() != got[1].data_ptr()
 
 
+def test_clones_end_no_formula(data, formulas):
+    """As KernelBench writes a residual."""
+    def function(x, y):
+        z = torch.sigmoid(x)
+        first = z.clone().detach()
+        return ((z + y) + first) * torch.clone(first) + first
+
+    check(function, data(5, 7), data(7), grad=False)
+    assert len(formulas) == 1 and formulas[0].count("sigmoid") == 1
+
+
 def test_no_region_waits_for_itself(data, formulas):
     """tanh and the sum cannot be one formula: the cumulative sum lies between them."""
     def function(x):

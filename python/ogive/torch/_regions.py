@@ -542,7 +542,7 @@ def is_hopeless(module: GraphModule) -> bool:
     names = [name for node in module.graph.nodes if is_call(node)
              and (name := name_of(node)) is not None]
     lone = {name for name, _, group, _ in _core.functions()
-            if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")}
+            if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")} | {COPY}
     return len(names) <= 1 and lone.issuperset(names) and not any(
         isinstance(each, GraphModule) for each in module.children())
 
