@@ -189,4 +189,21 @@ OG_FN float og_reciprocal_normal_f32(float x)
 #endif
 }
 
+/*
+ * a / b rounded to nearest, where 2^-60 < |b| < 2^60 and a is +0 or 2^-60 < |a| < 2^60 (or one is
+ * NaN).  What a GPU's own division does there, without the branch to all else, across which nothing
+ * is computed at once: that counts where few warps run, as at the end of a convolution's tile.
+ */
+OG_FN float og_divide_normal_f32(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+    float r = og_reciprocal_normal_f32(b);
+    float y = a * r;
+    y = __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+    return __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+#else
+    return a / b;
+#endif
+}
+
 #endif
