@@ -507,6 +507,15 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
     return z > threshold ? x : y;
 }
 
+/* The same where beta is 1, bit for bit: z is x. */
+OG_FN float og_softplus_plain_f32(float x, float beta, float threshold)
+{
+    (void)beta;
+    float most = x > 0.0f ? x : 0.0f;
+    float y = most + og_log1p_exp_f32(fabsf(x));
+    return x > threshold ? x : y;
+}
+
 /* ---- sigmoid and what is x times a sigmoid ---- */
 
 /* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */

@@ -53,14 +53,17 @@ static void print_convert(const og_kernel *kernel, const og_instr *instr, og_tex
     og_text_add(text, is_half ? "))" : ")");
 }
 
-/* What a function is called in src/math. Bounds are arguments, of which NVRTC does not know that they
- * are no NaN: asking took a third of a clamp. */
+/* What a function is called in src/math. Its numbers are arguments: NVRTC does not know that bounds are
+ * no NaN, which to ask takes a third of a clamp, or that a beta is 1. */
 static const char *name_of(const og_kernel *kernel, const og_instr *instr)
 {
     const double *of = kernel->constants;
-    const bool is_ordered =
-        instr->op == OG_OP_clamp && !isnan(of[instr->index]) && !isnan(of[instr->index + 1]);
-    return is_ordered ? "clamp_ordered" : og_function_of(instr->op)->name;
+    const int32_t first = instr->index;
+    if (instr->op == OG_OP_clamp && !isnan(of[first]) && !isnan(of[first + 1]))
+        return "clamp_ordered";
+    if (instr->op == OG_OP_softplus && of[first] == 1 && instr->type == OG_F32)
+        return "softplus_plain";
+    return og_function_of(instr->op)->name;
 }
 
 /* A function of functions.def. A mask's type is that of what it compares. */
@@ -69,6 +72,13 @@ static void print_call(const og_cuda_emitter *e, const og_instr *instr, og_text 
     const og_kernel *kernel = e->kernel;
     const og_function *function = og_function_of(instr->op);
     const char *infix = function->kind == OG_SCALAR ? og_op_infix(instr->op) : NULL;
+    int32_t by = -1;
+    if (og_cuda_divides_by(e, instr, &by)) {
+        og_text_add(text, "og_divide_by_f32(");
+        print_value(kernel, instr->args[0], text);
+        og_text_add(text, ", a.c%d, a.c%d_high, a.c%d_low)", (int)by, (int)by, (int)by);
+        return;
+    }
     if (infix) {
         print_value(kernel, instr->args[0], text);
         og_text_add(text, " %s ", infix);
