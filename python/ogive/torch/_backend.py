@@ -28,7 +28,9 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._aten import decompositions, prepare
 from ._batch_norm import insert_update, statistics_of
+from ._behind_views import move_views
 from ._cost import add_estimates
+from ._extrema import replace_extrema
 from ._graphs import compilers
 from ._identities import drop_identities
 from ._lifted import lift
@@ -109,6 +111,8 @@ def _may_skip() -> bool:
 
 def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     drop_identities(module)
+    replace_extrema(module)
+    move_views(module)
     analysis = Analysis(lift(module))
     if analysis.regions:
         module = rewrite(module, analysis)
@@ -296,6 +300,8 @@ def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
 
 def _report(module: GraphModule) -> list[str]:
     dropped = drop_identities(module)
+    replace_extrema(module)
+    move_views(module)
     lines = _describe(Analysis(lift(module)), dropped)
     return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]
 

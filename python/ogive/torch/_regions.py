@@ -151,7 +151,7 @@ def order_of(value: Tensor) -> tuple[int, ...] | None:
             isinstance(size, int) and size == 1 for size in value.shape):
         return plain
     strides, count = value.stride(), 1
-    order = sorted(range(value.dim()), key=lambda dim: (-strides[dim], value.shape[dim] == 1))
+    order = sorted(range(value.dim()), key=lambda dim: (-strides[dim], bool(value.shape[dim] == 1)))
     for dim in reversed(order):
         if strides[dim] != count:
             return plain
