@@ -214,7 +214,8 @@ OG_FN float og_divide_normal_f32(float a, float b)
  */
 OG_FN float og_divide_by_f32(float a, float b, double high, double low)
 {
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+#if defined(__CUDA_ARCH__) &&                                                                      \
+    (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
     (void)b;
     return (float)__fma_rn((double)a, high, __dmul_rn((double)a, low));
 #else

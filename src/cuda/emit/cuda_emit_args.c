@@ -188,7 +188,7 @@ static og_type constant_type(const og_kernel *kernel, int32_t c)
 {
     const og_instr *instr;
     for (int32_t i = 0; (instr = find_instr(kernel, i)) != NULL; i++) {
-        int32_t constants = instr->op == OG_OP_CONSTANT      ? 1
+        int32_t constants = instr->op == OG_OP_CONSTANT     ? 1
                             : instr->op < OG_FUNCTION_COUNT ? og_function_of(instr->op)->constants
                                                             : 0;
         if (instr->index <= c && c < instr->index + constants)

@@ -156,8 +156,7 @@ OG_FN void og_redo_part(const og_args &a, og_index i)
             continue;
         }
         for (; marks; marks &= marks - 1) { /* all of them: a thread each */
-            const og_terms of =
-                og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
+            const og_terms of = og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
             og_finish_left(a, of, og_find_sum(a, of));
         }
     }

@@ -718,6 +718,21 @@ OG_FN float og_float_bits(uint32_t u)
 {
     return __int_as_float((int)u);
 }
+
+OG_FN float og_reciprocal_normal_f32(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return __fmaf_rn(y, __fmaf_rn(-x, y, 1.0f), y);
+}
+
+OG_FN float og_divide_normal_f32(float a, float b)
+{
+    float r = og_reciprocal_normal_f32(b);
+    float y = a * r;
+    y = __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+    return __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+}
 ''',
     "math/half.h": r'''#include "math/scalar_base.h"
 
@@ -799,7 +814,7 @@ OG_FN float og_hardsigmoid_f32(float x)
     float y = x + 3.0f;
     y = y < 0.0f ? 0.0f : y;
     y = y > 6.0f ? 6.0f : y;
-    return y / 6.0f;
+    return og_divide_normal_f32(y, 6.0f); /* y is 0 or at least 2^-22 */
 }
 
 #include "math/scalar_whole_f32.h"
