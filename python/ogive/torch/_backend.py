@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._aten import decompositions, prepare
 from ._batch_norm import insert_update, statistics_of
-from ._behind_views import move_views
+from ._behind_views import MADE, move_views
 from ._cost import add_estimates
 from ._extrema import replace_extrema
 from ._graphs import compilers
@@ -276,6 +276,7 @@ def _count(number: int, what: str) -> str:
 def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
     """An account of every call; of those that were dropped before, too."""
     taken, left = analysis.account()
+    left = {node: reason for node, reason in left.items() if MADE not in node.meta}
     left.update(dict.fromkeys(dropped, "it gives its argument itself"))
     lines: list[str] = []
     for region, nodes in taken:
@@ -299,8 +300,7 @@ def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
 
 
 def _report(module: GraphModule) -> list[str]:
-    dropped = drop_identities(module)
-    replace_extrema(module)
+    dropped = drop_identities(module) + replace_extrema(module)
     move_views(module)
     lines = _describe(Analysis(lift(module)), dropped)
     return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from ._lifted import is_dtensor, is_pointwise
 from ._translate import FLOATS, may_write, name_of, value_of
 
+MADE = "ogive_made"  # of a node's meta data: it is none of the model's
 _BROADCASTING = {"add", "sub", "mul", "div", "maximum", "minimum"}  # all of their tensors
 
 
@@ -84,7 +85,7 @@ def _move(module: GraphModule, view: Node) -> Node | None:
     with graph.inserting_before(user):
         for other, shape in operands.items():
             places[other] = graph.call_method("reshape", (other, shape))
-            places[other].meta = {**other.meta, "example_value": value_of(other).reshape(shape)}
+            places[other].meta = {**other.meta, "example_value": value_of(other).reshape(shape), MADE: True}
         made = graph.node_copy(user, lambda node: places.get(node, node))
         made.meta = {**user.meta, "example_value": value_of(user).reshape(before.shape)}
         result = graph.call_method("view", (made, list(after.shape)))

@@ -32,50 +32,54 @@ def _number_of(node: Any) -> float | None:
     if not isinstance(node, Node) or node.target is not torch.tensor or len(node.args) != 1:
         return None
     number, value = node.args[0], value_of(node)
-    if node.kwargs or type(number) not in (int, float) or not isinstance(value, Tensor) or (
+    if set(node.kwargs) - {"device"} or type(number) not in (int, float) or not isinstance(value, Tensor) or (
             value.dtype != torch.float32 or number != number):
         return None
     return float(torch.tensor(float(number), dtype=torch.float32, device="cpu").item())
 
 
-def _replace_values(module: GraphModule, node: Node, function: Any) -> bool:
+def _replace_values(module: GraphModule, node: Node, function: Any) -> list[Node]:
     """Of max and min along a dim, whose indices nobody reads."""
     dim, keepdim = argument(node, 1, "dim"), argument(node, 2, "keepdim", False)
     if function is None or type(dim) is not int or not isinstance(keepdim, bool) or not node.users or (
             set(node.kwargs) - {"input", "dim", "keepdim"}) or len(node.args) > 3:
-        return False
-    if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
-        return False
-    for user in list(node.users):
+        return []
+    users = list(node.users)
+    if any(user.target is not operator.getitem or user.args[1] != 0 for user in users):
+        return []
+    for user in users:
         with module.graph.inserting_before(user):
             made = module.graph.call_function(function, (argument(node, 0, "input"), dim, keepdim))
         made.meta = dict(user.meta)
         user.replace_all_uses_with(made)
         module.graph.erase_node(user)
     module.graph.erase_node(node)
-    return True
+    return users
 
 
-def _replace_number(module: GraphModule, node: Node, bound: str) -> bool:
+def _replace_number(module: GraphModule, node: Node, bound: str) -> list[Node]:
     """Of max and min with a number."""
     given, other = argument(node, 0, "input"), argument(node, 1, "other")
     number = _number_of(other)
     if number is None or len(node.args) + len(node.kwargs) != 2 or (
             value_of(given).dtype != torch.float32 or value_of(given).dim() == 0):
-        return False
+        return []
     with module.graph.inserting_before(node):
         made = module.graph.call_function(torch.clamp, (given,), {bound: number})
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)
     module.graph.erase_node(node)
-    if not other.users:
-        module.graph.erase_node(other)
-    return True
+    if other.users:
+        return []
+    module.graph.erase_node(other)
+    return [other]
 
 
-def replace_extrema(module: GraphModule) -> None:
-    changed = False
-    for node in list(module.graph.nodes):
+def replace_extrema(module: GraphModule) -> list[Node]:
+    """The calls that have none in their place."""
+    dropped: list[Node] = []
+    nodes = list(module.graph.nodes)
+    for node in nodes:
         if node.op not in ("call_function", "call_method") or node.target not in _EXTREMA or (
                 may_write(node)):
             continue
@@ -83,7 +87,8 @@ def replace_extrema(module: GraphModule) -> None:
         if not isinstance(given, Node) or not _is_plain(value_of(given)):
             continue
         function, bound = _EXTREMA[node.target]
-        changed |= (_replace_values(module, node, function)
+        dropped += (_replace_values(module, node, function)
                     or _replace_number(module, node, bound))
-    if changed:
+    if nodes != list(module.graph.nodes):
         module.recompile()
+    return dropped
