@@ -5,14 +5,14 @@ asked for, Inductor, all of one problem in one process.
 
     python bench/kernelbench_sweep.py FOLDER [--level 2] [--only REGEX] [--inductor] [--seconds S]
                                       [--warm PROCESSES] [--record FILE] [--aten] [--explain]
-                                      [--float32]
+                                      [--float32] [--timeline] [--rounds N]
 
 FOLDER holds the benchmark's level1, level2, ... (github.com/ScalingIntelligence/KernelBench, its
 folder KernelBench). A line each: milliseconds, medians, the L2 cache flushed before each call; eager's
 over ogive's and the best peer's over ogive's; the greatest distance from eager's float32 result, over
 its greatest element, of ogive and of eager with TF32. Inputs are KernelBench's own, without gradients.
---float32 times eager without TF32, too. --warm has kernels compiled by so many processes first.
---record appends JSON lines.
+--float32 times eager without TF32, too. --warm has kernels compiled by so many processes first,
+Inductor's too. --timeline shows the kernels of a call, with microseconds. --record appends JSON lines.
 """
 import argparse
 import functools
@@ -27,6 +27,7 @@ import warnings
 
 import timing
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import ogive.torch as ot
 
@@ -61,6 +62,17 @@ def compile_model(model, options):
                          options={"level": "aten" if options.aten else "torch"})
 
 
+def timeline(call):
+    """What runs on the GPU in a call, in order, without what takes next to nothing."""
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        call()
+        torch.cuda.synchronize()
+    return ", ".join(f"{event.name[:48]} {event.device_time_total:.0f}" for event in profiled.events()
+                     if event.device_time_total >= 4)
+
+
 def run(path, options):
     model, inputs = load(path)
     row = {"problem": path.stem}
@@ -80,7 +92,10 @@ def run(path, options):
         calls["float32"] = lambda *given: exactly(model, given)
     row.update(timing.medians(timing.on_gpu(
         {name: functools.partial(call, *inputs) for name, call in calls.items()},
-        rounds=9, seconds=0.15, least=5)))
+        rounds=options.rounds, seconds=0.15, least=min(5, options.rounds))))
+    if options.timeline:
+        row["kernels"] = {name: timeline(functools.partial(call, *inputs))
+                          for name, call in calls.items() if name in ("ogive", "inductor")}
     return row
 
 
@@ -90,6 +105,8 @@ def show(row):
                     for name in ("eager", "float32", "inductor", "ogive"))
     print(f"{row['problem'][:48]:48}{times}{row['eager'] / row['ogive']:7.2f}"
           f"{best / row['ogive']:7.2f}  {row['error']:.1e} {row['eager_error']:.1e}", flush=True)
+    for name, kernels in row.get("kernels", {}).items():
+        print(f"    {name}: {kernels}", flush=True)
 
 
 def warm(paths, options):
@@ -112,6 +129,8 @@ def main():
     parser.add_argument("--aten", action="store_true")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--float32", action="store_true")
+    parser.add_argument("--timeline", action="store_true")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--installed", action="store_true", help="the backend by its registered name")
     parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
     options = parser.parse_args()
@@ -138,6 +157,8 @@ def main():
                 if options.part:
                     model, inputs = load(path)
                     compile_model(model, options)(*inputs)
+                    if options.inductor:
+                        torch.compile(model)(*inputs)
                     model = inputs = None
                 else:
                     row = run(path, options)

@@ -57,7 +57,8 @@ static inline builder *begin(og_order order, int32_t rank, const int64_t *extent
     k->values = b->values;
     k->constants = b->constants;
     for (int p = 0; p < MAX_PASSES; p++)
-        b->passes[p] = (og_pass){b->elements[p], 0, b->reductions[p], 0, b->rows[p], 0};
+        b->passes[p] = (og_pass){
+            .elements = b->elements[p], .reductions = b->reductions[p], .rows = b->rows[p]};
     k->pass_count = 1;
     return b;
 }

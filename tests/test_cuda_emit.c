@@ -520,6 +520,31 @@ static void compile_functions(const char *format, const char *shapes, const char
     compile_unit(&u);
 }
 
+/* What og_divide_by_f32() computes on a GPU is the quotient, bit for bit. */
+static void test_float_division(void **state)
+{
+    (void)state;
+    static const float divisors[] = {6.0f,  3.0f,     -7.0f,     0.1f,    8.0f,  0x1.fffffep0f,
+                                     1e20f, 0x1p126f, 0x1p-149f, -3e-39f, 3e38f, 0x1.8p-60f};
+    for (size_t d = 0; d < sizeof divisors / sizeof *divisors; d++) {
+        const float by = divisors[d];
+        double high, low;
+        og_cuda_find_inverse(by, &high, &low);
+        for (uint32_t i = 0; i < 1u << 18; i++) {
+            /* of all sizes; of small ones, whose quotients are subnormal and often in the middle */
+            uint32_t bits = i % 2 ? i * 2654435761u : i / 2 | i << 31;
+            float x, got, want;
+            memcpy(&x, &bits, sizeof x);
+            x = i % 4 == 2 ? x * by : x;
+            got = (float)fma(x, high, (double)x * low);
+            want = x / by;
+            if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want)))
+                fail_msg("%a / %a: got %a, want %a", (double)x, (double)by, (double)got,
+                         (double)want);
+        }
+    }
+}
+
 static void test_functions_compile(void **state)
 {
     (void)state;
@@ -726,13 +751,21 @@ static void test_masked_products_compile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_overlaps),           cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
-        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
-        cmocka_unit_test(test_big_bodies_compile), cmocka_unit_test(test_masked_products_compile),
-        cmocka_unit_test(test_vast_windows),       cmocka_unit_test(test_windows_compile),
+        cmocka_unit_test(test_golden_sources),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_overlaps),
+        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_table_pays),
+        cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_division),
+        cmocka_unit_test(test_float_division),
+        cmocka_unit_test(test_functions_compile),
+        cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_big_bodies_compile),
+        cmocka_unit_test(test_masked_products_compile),
+        cmocka_unit_test(test_vast_windows),
+        cmocka_unit_test(test_windows_compile),
     };
     return TEST_RUN(tests);
 }

@@ -59,8 +59,18 @@ static const struct {
      "n0 = input x; n1 = input y; n2 = sub n0 n1; n3 = input z; n4 = sub n2 n3; results n4"},
     {"x - (y - z)",
      "n0 = input x; n1 = input y; n2 = input z; n3 = sub n1 n2; n4 = sub n0 n3; results n4"},
-    {"x / 2 * 3",
-     "n0 = input x; n1 = number 2; n2 = div n0 n1; n3 = number 3; n4 = mul n2 n3; results n4"},
+    {"x / 3 * 3", "n0 = input x; n1 = number 3; n2 = div n0 n1; n3 = mul n2 n1; results n3"},
+    /* by a power of two: a multiplication */
+    {"x / 2 + x / -0.25", "n0 = input x; n1 = number 0.5; n2 = mul n0 n1 [div]; n3 = number -4 (a "
+                          "float); n4 = mul n0 n3 [div]; n5 = add n2 n4; results n5"},
+    {"x / 1.0 + x / inf",
+     "n0 = input x; n1 = number 1 (a float); n2 = mul n0 n1 [div]; n3 = number inf; "
+     "n4 = div n0 n3; n5 = add n2 n4; results n5"},
+    {"2 / x + x / 0", "n0 = input x; n1 = number 2; n2 = div n1 n0; n3 = number 0; n4 = div n0 n3; "
+                      "n5 = add n2 n4; results n5"},
+    {"x / 2**-126 + x / 2**126",
+     "n0 = input x; n1 = number 1.1754943508222875e-38; n2 = div n0 n1; n3 = number "
+     "8.507059173023462e+37; n4 = div n0 n3; n5 = add n2 n4; results n5"},
     {"x + y * z",
      "n0 = input x; n1 = input y; n2 = input z; n3 = mul n1 n2; n4 = add n0 n3; results n4"},
     {"x @ y @ z", "n0 = input x; n1 = input y; n2 = matmul n0 n1; n3 = input z; n4 = matmul n2 n3; "

@@ -355,6 +355,15 @@ static const og_operand *find_unchanged(og_op op, const og_operand *args)
     }
 }
 
+/* A division by a power of two is the multiplication by its inverse, bit for bit, as long as both are
+ * normal numbers of float32; a GPU divides many times slower. */
+static bool is_power_of_two(const og_operand *operand)
+{
+    int exponent;
+    return operand->kind == OG_OPERAND_NUMBER && isfinite(operand->number) &&
+           fabs(frexp(operand->number, &exponent)) == 0.5 && exponent > -125 && exponent < 127;
+}
+
 ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *args,
                              const og_constants *constants, og_op called, int64_t offset,
                              og_operand *out)
@@ -378,6 +387,12 @@ ogive_status og_build_scalar(og_builder *builder, og_op op, const og_operand *ar
     if (unchanged) {
         *out = *unchanged;
         return OGIVE_OK;
+    }
+    if (op == OG_OP_div && is_power_of_two(&args[1])) {
+        og_operand factors[2] = {args[0], args[1]};
+        factors[1].number = 1 / args[1].number;
+        factors[1].is_real = true; /* a division gives floats */
+        return og_build_scalar(builder, OG_OP_mul, factors, constants, called, offset, out);
     }
     og_node node = {.op = op, .is_real = constants->is_real};
     for (int i = 0; i < function->constants; i++)

@@ -189,4 +189,40 @@ OG_FN float og_reciprocal_normal_f32(float x)
 #endif
 }
 
+/*
+ * a / b rounded to nearest, where 2^-60 < |b| < 2^60 and a is +0 or 2^-60 < |a| < 2^60 (or one is
+ * NaN).  What a GPU's own division does there, without the branch to all else, across which nothing
+ * is computed at once: that counts where few warps run, as at the end of a convolution's tile.
+ */
+OG_FN float og_divide_normal_f32(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+    float r = og_reciprocal_normal_f32(b);
+    float y = a * r;
+    y = __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+    return __fmaf_rn(r, __fmaf_rn(-b, y, a), y);
+#else
+    return a / b;
+#endif
+}
+
+/*
+ * a / b rounded to nearest, high + low being 1 / b to 105 bits, |high| < 1 / |b| and low not 0: x (high +
+ * low) is rounded to a double, whose error of 2^-52 no quotient of floats is that near to where
+ * rounding to float changes (2^-49), but for those that are there, and exact.  Infinities and zeros have the
+ * sign of either part.  On GPUs that compute in double at half the speed of float: no branch.
+ */
+OG_FN float og_divide_by_f32(float a, float b, double high, double low)
+{
+#if defined(__CUDA_ARCH__) &&                                                                      \
+    (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+    (void)b;
+    return (float)__fma_rn((double)a, high, __dmul_rn((double)a, low));
+#else
+    (void)high;
+    (void)low;
+    return a / b;
+#endif
+}
+
 #endif

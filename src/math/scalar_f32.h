@@ -147,6 +147,13 @@ OG_FN float og_clamp_f32(float x, float lo, float hi)
     return hi == hi ? y : hi;
 }
 
+/* The same of bounds that are no NaN. */
+OG_FN float og_clamp_ordered_f32(float x, float lo, float hi)
+{
+    float y = x < lo ? lo : x;
+    return y > hi ? hi : y;
+}
+
 /* The same of one bound that is a tensor's. */
 OG_FN float og_at_least_f32(float x, float lo)
 {
@@ -166,7 +173,7 @@ OG_FN float og_hardsigmoid_f32(float x)
     float y = x + 3.0f;
     y = y < 0.0f ? 0.0f : y;
     y = y > 6.0f ? 6.0f : y;
-    return y / 6.0f;
+    return og_divide_normal_f32(y, 6.0f); /* y is 0 or at least 2^-22 */
 }
 
 OG_FN float og_leaky_relu_f32(float x, float slope)
@@ -541,6 +548,15 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
     return z > threshold ? x : y;
 }
 
+/* The same where beta is 1, bit for bit: z is x. */
+OG_FN float og_softplus_plain_f32(float x, float beta, float threshold)
+{
+    (void)beta;
+    float most = x > 0.0f ? x : 0.0f;
+    float y = most + og_log1p_exp_f32(fabsf(x));
+    return x > threshold ? x : y;
+}
+
 /* ---- sigmoid and what is x times a sigmoid ---- */
 
 /* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
@@ -634,8 +650,9 @@ OG_FN float og_mish_f32(float x)
     float n2 = x < 0.0f ? -0.75f : -1.5f;
     float d0 = x < 0.0f ? 2.0f : 1.0f;
     float d2 = x < 0.0f ? 1.0f : 2.0f;
-    float g = og_fma_near_f32(e, og_fma_near_f32(e, n2, n1), n0) /
-              og_fma_near_f32(e, og_fma_near_f32(e, d2, 2.0f), d0);
+    /* What is divided is a multiple of 2^-52: e is, where it can be next to 0, 2^-24's. */
+    float g = og_divide_normal_f32(og_fma_near_f32(e, og_fma_near_f32(e, n2, n1), n0),
+                                   og_fma_near_f32(e, og_fma_near_f32(e, d2, 2.0f), d0));
     float zt = z * t;
     float c = x < 0.0f ? zt : x;
     float cl = x < 0.0f ? og_fma_near_f32(z, tl, og_fma_near_f32(z, t, -zt)) : 0.0f;

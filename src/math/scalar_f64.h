@@ -128,6 +128,13 @@ OG_FN double og_clamp_f64(double x, double lo, double hi)
     return hi == hi ? y : hi;
 }
 
+/* The same of bounds that are no NaN. */
+OG_FN double og_clamp_ordered_f64(double x, double lo, double hi)
+{
+    double y = x < lo ? lo : x;
+    return y > hi ? hi : y;
+}
+
 OG_FN double og_at_least_f64(double x, double lo)
 {
     double y = x < lo ? lo : x;

@@ -244,6 +244,74 @@ def test_copies_stay_copies(data, formulas):
     assert got[0].data_ptr() != got[2].data_ptr() != got[1].data_ptr()
 
 
+def test_clones_end_no_formula(data, formulas):
+    """As KernelBench writes a residual."""
+    def function(x, y):
+        z = torch.sigmoid(x)
+        first = z.clone().detach()
+        return ((z + y) + first) * torch.clone(first) + first
+
+    check(function, data(5, 7), data(7), grad=False)
+    assert len(formulas) == 1 and formulas[0].count("sigmoid") == 1
+
+
+@pytest.mark.parametrize("behind, shape, joins", [
+    (lambda y, s: y * s, (1, 4, 1, 1), True), (lambda y, s: torch.sub(s, y), (4, 1, 1), True),
+    (lambda y, s: torch.relu(y) + s, (), True), (lambda y, s: y / s, (2, 1, 1, 1), True),
+    (lambda y, s: y * s, (1, 4, 1, 6), False), (lambda y, s: y * s, (6,), False),
+    (lambda y, s: F.prelu(y, s), (4,), False), (lambda y, s: torch.cumsum(y, 1) * s, (4, 1, 1), False)])
+def test_views_that_divide_dims_end_no_formula(behind, shape, joins, data, formulas):
+    """As KernelBench has softmax of an image's places; what moves along divided dims stays behind."""
+    def function(x, s):
+        y = torch.softmax(torch.tanh(x).view(2, 4, -1) * 2, dim=2)
+        return behind(y.view(2, 4, 5, 6), s)
+
+    check(function, data(2, 4, 5, 6).requires_grad_(), data(*shape).requires_grad_())
+    if LEVEL == "torch" and joins:
+        assert len(formulas) == 1 and "tanh" not in formulas[0] or len(formulas) == 2
+
+
+@pytest.mark.parametrize("extreme", [
+    lambda x: torch.min(x, dim=1, keepdim=True)[0], lambda x: x.max(-1)[0], lambda x: x.min(1)[0],
+    lambda x: torch.max(input=x, dim=0, keepdim=False)[0], lambda x: torch.min(x, torch.tensor(0.1)),
+    lambda x: torch.maximum(x, torch.tensor(-1)) if LEVEL == "aten" else x.maximum(torch.tensor(-0.2))])
+def test_greatest_values_are_part_of_formulas(extreme, data, formulas):
+    """Of what requires no grad: of equal elements gradients would differ."""
+    def function(x):
+        return torch.tanh(extreme(torch.sigmoid(x * 2) - 0.5)) + 1
+
+    x = data(5, 7)
+    x[2, 3] = float("nan")
+    got, want = compiled(function)(x), function(x)
+    torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+    if LEVEL == "torch":
+        assert len(formulas) == 1 and "sigmoid" in formulas[0] and "tanh" in formulas[0]
+    equal = torch.ones(3, 4, requires_grad=True)
+    a, b = (torch.autograd.grad(f(equal).sum(), equal)[0] for f in (compiled(function), function))
+    torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_indices_that_are_read_stay(data):
+    def function(x):
+        values, indices = torch.max(torch.sigmoid(x) * 2, dim=1)
+        return torch.tanh(values) * 2, indices
+
+    check(function, data(5, 7), grad=False)
+
+
+def test_views_of_what_is_written_stay(data):
+    def function(x, s):
+        y = torch.softmax(x * 2, dim=2).view(2, 4, 5, 6)
+        s.add_(1)
+        return y * s
+
+    for level in ("torch", "aten"):
+        x, s = data(2, 4, 30), data(1, 4, 1, 1)
+        want = function(x, s.clone())
+        got = torch.compile(function, backend=ot.backend, options={"level": level})(x, s.clone())
+        torch.testing.assert_close(got, want)
+
+
 def test_no_region_waits_for_itself(data, formulas):
     """tanh and the sum cannot be one formula: the cumulative sum lies between them."""
     def function(x):
@@ -507,7 +575,7 @@ def _attention(x):
 
 @pytest.mark.parametrize("model, named", [
     (_rope, ["neg", "cat", "chunk", "transpose"]),
-    (_several_results, ["sort", "topk", "max", "std_mean", "relu"]),
+    (_several_results, ["sort", "topk", "amax", "std_mean", "relu"]),
     (_writes, ["add_", "iadd", "setitem", "sigmoid"]),
     (_attention, ["multi_head_attention_forward"]),
 ])
@@ -535,7 +603,7 @@ def test_explain_accounts_for_every_call(model, named, data):
 
 def test_explain_does_not_deny_what_the_language_has(data):
     """max and conv2d are in it; what is left is left for another reason."""
-    text = ot.explain(_several_results, data(4, 6))
+    text = ot.explain(_several_results, data(4, 6).requires_grad_())
     assert "left: max, std_mean: it gives several tensors at once" in text, text
     text = ot.explain(nn.Conv2d(3, 4, 3).to(data(1).device), data(2, 3, 8, 8))
     assert "left: conv2d: nothing beside it" in text, text

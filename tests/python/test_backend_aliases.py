@@ -39,6 +39,28 @@ def written_behind_dropout(x, y):
     return a, b
 
 
+def cloned(x, y):
+    """A copy in a formula is one: neither of the two is written to by way of the other."""
+    a = torch.sigmoid(x) * 2
+    b = a.clone()
+    a.mul_(0.5)
+    return a, b, torch.clone(b) + y
+
+
+def clone_of_what_changes(x, y):
+    a = x.clone()
+    x.mul_(0.5).add_(y.detach())
+    return torch.sigmoid(a) * y + x
+
+
+def detached(x, y):
+    """Of what requires no grad: the argument itself, which is written to."""
+    a = x.detach() * 2
+    b = a.detach()
+    b.mul_(0.5)
+    return torch.sigmoid(a) * y + 1, a, a.detach()
+
+
 def copied(x, y):
     a = x * 1
     a.copy_(y)
@@ -89,7 +111,8 @@ def part_written(x, y):
     return a, a[1] + y, a.t()
 
 
-PROGRAMS = [dropout_written, dropout_of_nothing, written_behind_dropout, copied, copied_into_view,
+PROGRAMS = [dropout_written, dropout_of_nothing, written_behind_dropout, cloned,
+            clone_of_what_changes, detached, copied, copied_into_view,
             input_written, input_copied_into, inputs_returned, results_share_memory,
             detached_beside_itself, pieces_returned, part_written]
 # Whose gradient PyTorch's AOTAutograd refuses.

@@ -29,8 +29,10 @@ from torch.utils.checkpoint import checkpoint
 from .. import _core
 from ._aten import decompositions, prepare
 from ._batch_norm import insert_update, statistics_of
+from ._behind_views import MADE, move_views
 from ._cost import add_estimates
 from ._direct import Direct, Once, leaves_of
+from ._extrema import replace_extrema
 from ._graphs import compilers
 from ._identities import drop_identities
 from ._lifted import lift
@@ -111,6 +113,8 @@ def _may_skip() -> bool:
 
 def _with_formulas(module: GraphModule, eagerly: bool) -> GraphModule:
     drop_identities(module)
+    replace_extrema(module)
+    move_views(module)
     analysis = Analysis(lift(module))
     if analysis.regions:
         module = rewrite(module, analysis)
@@ -260,6 +264,7 @@ def _count(number: int, what: str) -> str:
 def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
     """An account of every call; of those that were dropped before, too."""
     taken, left = analysis.account()
+    left = {node: reason for node, reason in left.items() if MADE not in node.meta}
     left.update(dict.fromkeys(dropped, "it gives its argument itself"))
     lines: list[str] = []
     for region, nodes in taken:
@@ -283,7 +288,8 @@ def _describe(analysis: Analysis, dropped: Sequence[Node] = ()) -> list[str]:
 
 
 def _report(module: GraphModule) -> list[str]:
-    dropped = drop_identities(module)
+    dropped = drop_identities(module) + replace_extrema(module)
+    move_views(module)
     lines = _describe(Analysis(lift(module)), dropped)
     return lines + [line for _, _, body in _checkpoints(module) for line in _report(body)]
 

@@ -310,17 +310,16 @@ def _behind(node: Node, names: dict[Node, str], parts: dict[Node, list[Any]]) ->
     return found[1:]
 
 
-def _behind_costs(factors: _Product | _Windows, behind: Sequence[Node], names: dict[Node, str],
-                  parts: dict[Node, list[Any]]) -> float:
-    """Functions of elements behind a convolution; a batch_norm's root is one for each channel there.
-    Behind one whose kernels are phases also the elements of other tensors, which they read one by one."""
-    total = sum(_operations(names[node], node) for node in behind if names[node] != "batch_norm")
-    if isinstance(factors, _Windows) and factors.form == _PHASES:
-        for node in behind:
-            others = [value_of(part) for part in parts[node] if isinstance(part, Node) and part not in names]
-            total += math.prod(_shape(value_of(node))) * sum(
-                isinstance(each, Tensor) and math.prod(_shape(each)) > 1 for each in others)
-    return float(total)
+def _is_reduced(nodes: Sequence[Node], names: dict[Node, str]) -> bool:
+    """Whether the formula reduces what one of these gives, in a kernel of its own: what that reads is
+    kept as the convolution gives it, and functions are computed there."""
+    return any(user in names and (_kind(names[user]) in (_ROWS, _SOFTMAX, _NORM) or
+                                  _sees_all(names[user], user)) for node in nodes for user in node.users)
+
+
+def _behind_costs(behind: Sequence[Node], names: dict[Node, str]) -> float:
+    """Functions of elements behind a convolution; a batch_norm's root is one for each channel there."""
+    return sum(_operations(names[node], node) for node in behind if names[node] != "batch_norm")
 
 
 def estimate_gradients(name: str, node: Node, parts: Sequence[Any]) -> list[Estimate]:
@@ -359,8 +358,10 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
         if found is not None and not _sees_all(names[node], node, parts[node]):
             behind = [each for each in _behind(node, inside, parts) if each not in counted] if (
                 names[node] in CONVOLUTIONS) else []
+            if _is_reduced([node, *behind], inside):
+                behind = []
             counted.update(behind)
-            factors.append((found, value_of(node), _behind_costs(found, behind, inside, parts)))
+            factors.append((found, value_of(node), _behind_costs(behind, inside)))
     queue = _Queue(factors)
     operations = sum(_operations(names[node], node) for node in nodes if node not in counted)
     norm = any(names[node] in _NORMS for node in nodes)

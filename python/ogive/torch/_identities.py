@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Calls that give their argument itself: dropout while it is not training, a cast to the dtype that
-a tensor has, contiguous() of what is so. They leave a graph of Dynamo's before anything else is
-made of it.
+a tensor has, contiguous() of what is so, detach() of what requires no gradient. They leave a graph of
+Dynamo's before anything else is made of it.
 
 PyTorch's own tracing makes a clone of such a dropout, so that what is written to it afterwards
 would not be written to its argument, as it is eagerly.
@@ -32,6 +32,8 @@ def _changes_nothing(node: Node) -> bool:
     given, result = value_of(node.args[0]), value_of(node)
     if not isinstance(given, Tensor) or not isinstance(result, Tensor):
         return False
+    if node.target == "detach":  # a result is a tensor of its own: it may require grad later
+        return not given.requires_grad and all(user.op != "output" for user in node.users)
     if node.target == "contiguous":
         return len(node.args) == 1 and not node.kwargs and given.is_contiguous()
     return (name_of(node) in FLOATS.values() and given.dtype == result.dtype

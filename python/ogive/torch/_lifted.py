@@ -28,6 +28,10 @@ def _pointwise() -> frozenset[str]:
     return frozenset([name for name, _, group, _ in _core.functions() if group in groups])
 
 
+def is_pointwise(node: Node) -> bool:
+    return name_of(node) in _pointwise() and not may_write(node)
+
+
 def is_dtensor(value: Any) -> bool:
     """Without importing torch.distributed.tensor: whoever has one has done so."""
     module = sys.modules.get("torch.distributed.tensor")
@@ -87,7 +91,7 @@ def _lift_call(graph: Any, node: Node, lifted: dict[Node, Node]) -> Node | None:
     """node's call on the DTensors whose parts it reads, followed by to_local(); None: it is not
     element by element, or reads something else, too."""
     tensors = [each for each in node.all_input_nodes if isinstance(value_of(each), Tensor)]
-    if (name_of(node) not in _pointwise() or may_write(node) or not tensors
+    if (not is_pointwise(node) or not tensors
             or not all(each in lifted for each in tensors)
             or len({_place_of(lifted[each]) for each in tensors}) > 1
             or not isinstance(value_of(node), Tensor)):

@@ -151,7 +151,7 @@ def order_of(value: Tensor) -> tuple[int, ...] | None:
             isinstance(size, int) and size == 1 for size in value.shape):
         return plain
     strides, count = value.stride(), 1
-    order = sorted(range(value.dim()), key=lambda dim: (-strides[dim], value.shape[dim] == 1))
+    order = sorted(range(value.dim()), key=lambda dim: (-strides[dim], bool(value.shape[dim] == 1)))
     for dim in reversed(order):
         if strides[dim] != count:
             return plain
@@ -554,7 +554,7 @@ def is_hopeless(module: GraphModule) -> bool:
     names = [name for node in module.graph.nodes if is_call(node)
              and (name := name_of(node)) is not None]
     lone = {name for name, _, group, _ in _core.functions()
-            if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")}
+            if group in ("activation", "mathematics", "arithmetic", "cast", "comparison", "view")} | {COPY}
     return len(names) <= 1 and lone.issuperset(names) and not any(
         isinstance(each, GraphModule) for each in module.children())
 

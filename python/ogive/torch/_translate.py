@@ -106,6 +106,8 @@ def name_of(node: Node) -> str | None:
     """The language's name for what node calls; None: it has none."""
     if isinstance(node.target, OpOverload):
         return _aten.name_of(node, FLOATS)
+    if node.target in ("clone", torch.clone) and len(node.args) == 1 and not node.kwargs:
+        return _aten.COPY
     if node.op == "call_function":
         return _functions().get(node.target)
     if node.op != "call_method" or not isinstance(node.target, str):

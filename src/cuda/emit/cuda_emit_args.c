@@ -6,6 +6,7 @@
  */
 #include "cuda/emit/cuda_emit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -174,24 +175,75 @@ og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *acce
     return stride == 0 ? OG_CUDA_STILL : stride == 1 ? OG_CUDA_UNIT : OG_CUDA_STRIDED;
 }
 
+/* Instruction number i of a kernel's, or NULL: it has no more. */
+static const og_instr *find_instr(const og_kernel *kernel, int32_t i)
+{
+    for (int32_t p = 0; p < kernel->pass_count; p++) {
+        const og_pass *pass = &kernel->passes[p];
+        if (i < pass->element_count)
+            return &pass->elements[i];
+        i -= pass->element_count;
+        if (i < pass->row_count)
+            return &pass->rows[i];
+        i -= pass->row_count;
+    }
+    return NULL;
+}
+
 /* The type of constant c, by the only instruction that uses it. */
 static og_type constant_type(const og_kernel *kernel, int32_t c)
 {
-    for (int32_t p = 0; p < kernel->pass_count; p++)
-        for (int level = 0; level < 2; level++) {
-            const og_pass *pass = &kernel->passes[p];
-            const og_instr *instrs = level ? pass->rows : pass->elements;
-            int32_t count = level ? pass->row_count : pass->element_count;
-            for (int32_t i = 0; i < count; i++) {
-                int32_t constants = instrs[i].op == OG_OP_CONSTANT ? 1
-                                    : instrs[i].op < OG_FUNCTION_COUNT
-                                        ? og_function_of(instrs[i].op)->constants
-                                        : 0;
-                if (instrs[i].index <= c && c < instrs[i].index + constants)
-                    return instrs[i].type;
-            }
-        }
+    const og_instr *instr;
+    for (int32_t i = 0; (instr = find_instr(kernel, i)) != NULL; i++) {
+        int32_t constants = instr->op == OG_OP_CONSTANT     ? 1
+                            : instr->op < OG_FUNCTION_COUNT ? og_function_of(instr->op)->constants
+                                                            : 0;
+        if (instr->index <= c && c < instr->index + constants)
+            return instr->type;
+    }
     return OG_F32;
+}
+
+bool og_cuda_divides_by(const og_cuda_emitter *e, const og_instr *division, int32_t *constant)
+{
+    const og_instr *instr;
+    if (division->op != OG_OP_div || division->type != OG_F32 || og_cuda_serves(e) ||
+        e->kernel->values[division->dst].level == OG_ROW)
+        return false;
+    for (int32_t i = 0; (instr = find_instr(e->kernel, i)) != NULL; i++)
+        if (instr->op == OG_OP_CONSTANT && instr->dst == division->args[1]) {
+            const float by = (float)e->kernel->constants[instr->index];
+            *constant = instr->index;
+            return isfinite(by) && by != 0;
+        }
+    return false;
+}
+
+/* Is something divided by constant c? */
+static bool is_divisor(const og_cuda_emitter *e, int32_t c)
+{
+    const og_instr *instr;
+    int32_t by = -1;
+    for (int32_t i = 0; (instr = find_instr(e->kernel, i)) != NULL; i++)
+        if (og_cuda_divides_by(e, instr, &by) && by == c)
+            return true;
+    return false;
+}
+
+void og_cuda_find_inverse(float by, double *high, double *low)
+{
+    *high = nextafter(1 / (double)by, 0);
+    *low = fma(-*high, by, 1) / by;
+}
+
+static void add_inverse(og_cuda_emitter *e, int32_t c)
+{
+    double high, low;
+    og_cuda_find_inverse((float)e->kernel->constants[c], &high, &low);
+    add_bytes(e, &high, sizeof high);
+    add_bytes(e, &low, sizeof low);
+    og_text_add(&e->arguments.members, "    double c%d_high, c%d_low; /* 1 / c%d */\n", (int)c,
+                (int)c, (int)c);
 }
 
 static void add_constants(og_cuda_emitter *e)
@@ -206,6 +258,8 @@ static void add_constants(og_cuda_emitter *e)
             add_bytes(e, &narrow, sizeof narrow);
         og_text_add(&e->arguments.members, "    %s c%d;\n", og_cuda_number_type(e, is_double),
                     (int)c);
+        if (is_divisor(e, c))
+            add_inverse(e, c);
     }
 }
 

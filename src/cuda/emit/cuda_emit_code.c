@@ -8,6 +8,7 @@
  */
 #include "cuda/emit/cuda_emit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,12 +53,32 @@ static void print_convert(const og_kernel *kernel, const og_instr *instr, og_tex
     og_text_add(text, is_half ? "))" : ")");
 }
 
+/* What a function is called in src/math. Its numbers are arguments: NVRTC does not know that bounds are
+ * no NaN, which to ask takes a third of a clamp, or that a beta is 1. */
+static const char *name_of(const og_kernel *kernel, const og_instr *instr)
+{
+    const double *of = kernel->constants;
+    const int32_t first = instr->index;
+    if (instr->op == OG_OP_clamp && !isnan(of[first]) && !isnan(of[first + 1]))
+        return "clamp_ordered";
+    if (instr->op == OG_OP_softplus && of[first] == 1 && instr->type == OG_F32)
+        return "softplus_plain";
+    return og_function_of(instr->op)->name;
+}
+
 /* A function of functions.def. A mask's type is that of what it compares. */
 static void print_call(const og_cuda_emitter *e, const og_instr *instr, og_text *text)
 {
     const og_kernel *kernel = e->kernel;
     const og_function *function = og_function_of(instr->op);
     const char *infix = function->kind == OG_SCALAR ? og_op_infix(instr->op) : NULL;
+    int32_t by = -1;
+    if (og_cuda_divides_by(e, instr, &by)) {
+        og_text_add(text, "og_divide_by_f32(");
+        print_value(kernel, instr->args[0], text);
+        og_text_add(text, ", a.c%d, a.c%d_high, a.c%d_low)", (int)by, (int)by, (int)by);
+        return;
+    }
     if (infix) {
         print_value(kernel, instr->args[0], text);
         og_text_add(text, " %s ", infix);
@@ -67,7 +88,8 @@ static void print_call(const og_cuda_emitter *e, const og_instr *instr, og_text 
     if (og_cuda_serves(e))
         og_text_add(text, "OG_REAL(%s)(", function->name);
     else
-        og_text_add(text, "og_%s_%s(", function->name, instr->type == OG_F64 ? "f64" : "f32");
+        og_text_add(text, "og_%s_%s(", name_of(kernel, instr),
+                    instr->type == OG_F64 ? "f64" : "f32");
     for (int a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++) {
         og_text_add(text, a ? ", " : "");
         print_value(kernel, instr->args[a], text);

@@ -45,6 +45,22 @@ static int32_t choose_flight(const og_cuda_emitter *e, const og_columns_shape *s
     return flight;
 }
 
+/* Shall what peaks have computed of an element wait for terms, in shared memory? It pays where that are
+ * costly functions, of columns of one run; a thread then has one, lest few threads fit. */
+static bool holds_values(const og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    const og_pass *pass = &kernel->passes[0];
+    if (og_cuda_serves(e) || kernel->pass_count != 1 || !og_cuda_has_terms(pass) ||
+        !og_cuda_is_costly_pass(pass) ||
+        og_cuda_count(&kernel->space, e->vector_dim + 1, kernel->space.rank) > OG_RUN)
+        return false;
+    for (int32_t i = 0; i < pass->element_count; i++)
+        if (pass->elements[i].type != OG_F32 || pass->elements[i].op == OG_OP_STORE)
+            return false;
+    return pass->reduction_count == 2;
+}
+
 /* Sets e->vector and e->threads. */
 static og_columns_shape choose_shape(og_cuda_emitter *e)
 {
@@ -54,7 +70,7 @@ static og_columns_shape choose_shape(og_cuda_emitter *e)
     og_columns_shape s =
         og_shape_columns(&e->out->facts.reduced, og_cuda_count(space, last + 1, space->rank),
                          last < 0 ? 1 : space->extent[last], og_cuda_count(space, 0, last),
-                         og_cuda_best_vector(e), e->limits->multiprocessors);
+                         holds_values(e) ? 1 : og_cuda_best_vector(e), e->limits->multiprocessors);
     if (og_cuda_serves(e)) {
         s.tiles = body == OG_CUDA_COLUMNS ? 1 : 2;
         s.split = body == OG_CUDA_COLUMNS_SPLIT;
@@ -298,6 +314,8 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e)
                {"OG_SHARED_BYTES", og_columns_shared_bytes(&e->out->facts.reduced, &s)},
                {"OG_BLOCKS", e->out->facts.wanted_blocks},
                {0}});
+    if (holds_values(e))
+        og_cuda_add_defines(&e->numbers, (const og_cuda_number[]){{"OG_HOLDS", 1}, {0}});
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", s.n);

@@ -12,8 +12,14 @@
  *   OG_SHARED_BYTES  what the runs' sums take, a multiple of 8
  *   OG_FLIGHT    elements of a run whose loads are under way at once
  *   OG_BLOCKS    blocks that a multiprocessor should hold
+ *   OG_HOLDS     1: of one run, what sums have computed waits in shared memory for terms; 0, or not
+ *                defined
  */
 #include "cuda/kernels/sums.cuh"
+
+#ifndef OG_HOLDS
+#define OG_HOLDS 0
+#endif
 
 enum {
     OG_BLOCK_COLUMNS = OG_X * OG_V,
@@ -113,6 +119,60 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         P::mend(s[i], peaks[i]);
+}
+
+/* What a thread has computed of element e of its columns: nobody else looks at it. */
+template <class P> OG_FN typename P::sweep::values *og_find_held(int e)
+{
+    __shared__ typename P::sweep::values held[OG_RUN][OG_THREADS][OG_V];
+    return held[e][threadIdx.x];
+}
+
+/* The sums P and terms T of a run that is all of a column: each element is computed once. */
+template <class P, class T>
+OG_FN void og_reduce_held(const og_args &a, const og_column &c, const og_row (&row)[OG_V], int count,
+                          typename P::sums (&s)[OG_V], typename T::sums (&terms)[OG_V])
+{
+    const bool whole = og_is_full(c.span) && P::sweep::loads::is_aligned(a, c.at);
+    og_kept kept;
+    og_none none;
+#pragma unroll
+    for (int i = 0; i < OG_V; i++) {
+        s[i] = P::neutral();
+        terms[i] = T::neutral();
+    }
+#pragma unroll 1
+    for (int e = 0; e < count; e += OG_FLIGHT) {
+        typename P::sweep::loads x[OG_FLIGHT];
+        if (whole)
+            og_load_flight<P, true>(a, c, 0, e, count, x);
+        else
+            og_load_flight<P, false>(a, c, 0, e, count, x);
+        OG_AFTER_LOADS();
+#pragma unroll
+        for (int f = 0; f < OG_FLIGHT; f++) {
+            typename P::sweep::values y[1][OG_V];
+            if (e + f >= count)
+                break;
+            og_compute_all<typename P::sweep, 1>(a, row, 1, &kept, 0, x + f, y);
+#pragma unroll
+            for (int i = 0; i < OG_V; i++) {
+                P::add(s[i], row[i], none, y[0][i]);
+                og_find_held<P>(e + f)[i] = y[0][i];
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        P::mend(s[i], none);
+#pragma unroll 4
+    for (int e = 0; e < count; e++)
+#pragma unroll
+        for (int i = 0; i < OG_V; i++)
+            T::add(terms[i], row[i], s[i], og_find_held<P>(e)[i]);
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        T::mend(terms[i], s[i]);
 }
 
 /* ---- what a run's sums are ----------------------------------------------------------- */
@@ -277,6 +337,10 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
     og_runs<P> &runs = *(og_runs<P> *)(&terms + 1);
     int count = (int)((a.n + OG_RUN - 1) / OG_RUN);
     og_none none[OG_V];
+    if constexpr (OG_HOLDS) {
+        og_reduce_held<P, T>(a, c, row, (int)a.n, total, terms_total);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < OG_V; i++) {
         total[i] = P::neutral();

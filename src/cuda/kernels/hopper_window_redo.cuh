@@ -139,34 +139,43 @@ OG_FN void og_redo_marks(const og_args &a, const og_window_tile &tile, og_index 
     }
 }
 
-/* A warp looks at what a warp of og_multiply_windows has left of a tile. */
+/* What a warp of og_multiply_windows has left of a tile: number i of all of them. */
+OG_FN void og_redo_part(const og_args &a, og_index i)
+{
+    const int lane = threadIdx.x % 32;
+    const og_index item = i / OG_TILE_WARPS;
+    const int thread = (int)(i % OG_TILE_WARPS) * 32 + lane;
+    const og_window_tile tile = og_find_window_tile(a, item);
+    const og_window_place at = og_find_place(og_first_place(thread));
+    for (int second = 0; second < 2; second++) {
+        const og_index n = og_find_place_column(a, tile, at) + 8 * OG_STRIDE_W * second;
+        uint32_t marks = og_find_marks(a, item, thread, second,
+                                       og_find_rows_there(a, tile, at, 8 * second, thread));
+        if (!og_redoes_all(a)) {
+            og_redo_marks(a, tile, n, marks);
+            continue;
+        }
+        for (; marks; marks &= marks - 1) { /* all of them: a thread each */
+            const og_terms of = og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
+            og_finish_left(a, of, og_find_sum(a, of));
+        }
+    }
+}
+
+/* A warp looks at 32 flags at a time, of parts that are as far apart as there are warps: few are set,
+ * and neighbours often are together. */
 OG_KERNEL(og_redo_windows, 256)
 {
     og_await_launch();
     if (!og_redoes_all(a) && !*(const uint32_t *)a.any_redo)
         return;
     const int lane = threadIdx.x % 32;
-    for (og_index i = (og_index)blockIdx.x * 8 + threadIdx.x / 32; i < a.items * OG_TILE_WARPS;
-         i += (og_index)gridDim.x * 8) {
-        const og_index item = i / OG_TILE_WARPS;
-        const int thread = (int)(i % OG_TILE_WARPS) * 32 + lane;
-        if (!og_redoes_all(a) && !((const uint8_t *)a.flags)[i])
-            continue;
-        const og_window_tile tile = og_find_window_tile(a, item);
-        const og_window_place at = og_find_place(og_first_place(thread));
-        for (int second = 0; second < 2; second++) {
-            const og_index n = og_find_place_column(a, tile, at) + 8 * OG_STRIDE_W * second;
-            uint32_t marks = og_find_marks(a, item, thread, second,
-                                           og_find_rows_there(a, tile, at, 8 * second, thread));
-            if (!og_redoes_all(a)) {
-                og_redo_marks(a, tile, n, marks);
-                continue;
-            }
-            for (; marks; marks &= marks - 1) { /* all of them: a thread each */
-                const og_terms of =
-                    og_find_terms(a, tile, tile.m + og_find_marked_row(marks, lane), n);
-                og_finish_left(a, of, og_find_sum(a, of));
-            }
-        }
+    const int64_t warps = (int64_t)gridDim.x * 8, end = (int64_t)a.items * OG_TILE_WARPS;
+    for (int64_t first = (int64_t)blockIdx.x * 8 + threadIdx.x / 32; first < end;
+         first += 32 * warps) {
+        const int64_t own = first + lane * warps;
+        const bool is_set = own < end && (og_redoes_all(a) || ((const uint8_t *)a.flags)[own]);
+        for (uint32_t have = __ballot_sync(0xffffffffu, is_set); have; have &= have - 1)
+            og_redo_part(a, (og_index)(first + (__popc((have & -have) - 1)) * warps));
     }
 }
