@@ -321,8 +321,9 @@ static inline float shim_described(unsigned long long description, bool across, 
 {
     const unsigned start = (unsigned)(description & 0x3fff) << 4;
     const unsigned swizzle = 4 - (unsigned)(description >> 62), line = 16u << swizzle;
-    const unsigned at =
-        across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2 : start + row * line + k * 2;
+    const unsigned apart = (unsigned)(description >> 32 & 0x3fff) << 4; /* 8 lines and the next */
+    const unsigned at = across ? start + row / 64 * 8192 + k * 128 + row % 64 * 2
+                               : start + row / 8 * apart + row % 8 * line + k * 2;
     unsigned short bits;
     __builtin_memcpy(&bits, shim_shared_at(shim_swizzle(at, swizzle)), 2);
     return shim_half<is_bfloat>(bits, 0);

@@ -16,6 +16,12 @@
  * Filters were laid out in this order (og_lay_half_filters), and come with the stages, or stay in shared
  * memory (OG_KEEPS). Where channels are few, the taps along a line are channels, too (OG_FOLDS).
  *
+ * A box for each tap is much to fetch where filters are few. Without strides all that a tile's windows
+ * see of a chunk of channels comes once instead, as a patch (OG_PATCHES): a tap is then an offset, since
+ * an operand of wgmma is any 8 lines that lie one after the other, and others OG_APART lines after these.
+ * Either that is a patch's own width, and a tile is 8 places wide; or it is 8, places of the operand are
+ * those of the patch in order, and what lies between the tile's lines is nobody's.
+ *
  * Two warpgroups multiply. They share a tile, half of its places each; or they take turns
  * (OG_ALTERNATES): one finishes its tile while the other multiplies. A warp passes its sums through
  * shared memory, so that pass 0 reads and writes memory in whole sectors.
@@ -33,6 +39,9 @@
  *   OG_LONG        1: tensor cores do not sum all of k, but OG_CHAIN, and float32 these sums;
  *                  OG_HEIGHT * OG_WIDTH is 128 at most, since registers hold both
  *   OG_STAGES      that shared memory has room for
+ *   OG_FIRST, OG_TAIL  boxes of a tile's first and last stage; others have OG_PIECES
+ *   OG_PATCHES     patches that it has room for, of OG_PATCH_D x OG_PATCH_H x OG_PATCH_W places; 0: boxes
+ *   OG_APART       lines from 8 of an operand to the next 8
  *   OG_BLOCKS      of 64 k, where filters stay in shared memory
  *   OG_QUADS_AT_ONCE  of four neighbours, that a thread finishes: 8, or 2 where pass 0 is costly
  *   OG_COPIES_IMAGE  1: the image is copied
@@ -54,14 +63,22 @@ enum {
     OG_PIECES = 64 / OG_LINE,                                      /* boxes of a stage */
     OG_LINE_BYTES = 2 * OG_LINE,
     OG_PIECE_BYTES = OG_BOXED_PLACES * OG_LINE_BYTES,
-    OG_IMAGE_BYTES = OG_PIECES * OG_PIECE_BYTES, /* of a stage */
+    OG_IMAGE_BYTES = OG_PATCHES ? 0 : OG_PIECES * OG_PIECE_BYTES, /* of a stage */
     OG_FILTER_BYTES = OG_FILTERS * 64 * 2,
     OG_STAGE_BYTES = OG_IMAGE_BYTES + (OG_KEEPS ? 0 : OG_FILTER_BYTES),
     OG_KEPT_AT = OG_STAGES * OG_STAGE_BYTES,
-    OG_BOX_STAGING_AT = OG_KEPT_AT + (OG_KEEPS ? OG_BLOCKS * OG_FILTER_BYTES : 0),
+    OG_PATCHES_AT = OG_KEPT_AT + (OG_KEEPS ? OG_BLOCKS * OG_FILTER_BYTES : 0),
+    OG_PATCH_PLACES = OG_TILE_B * OG_PATCH_D * OG_PATCH_H * OG_PATCH_W,
+    /* What is read of it: by the last tap, also where that is nobody's. */
+    OG_PATCH_LINES = OG_BOXED_PLACES / 8 * OG_APART - OG_APART + 8 +
+                     (OG_PATCH_D * OG_PATCH_H - OG_TILE_H + 1) * OG_PATCH_W - OG_TILE_W,
+    OG_PATCH_ROOM = OG_PATCH_LINES > OG_PATCH_PLACES ? OG_PATCH_LINES : OG_PATCH_PLACES,
+    OG_PATCH_BYTES = (OG_PATCH_ROOM * OG_LINE_BYTES + 1023) / 1024 * 1024,
+    OG_BOX_STAGING_AT = OG_PATCHES_AT + OG_PATCHES * OG_PATCH_BYTES,
     OG_STAGED_BYTES = 16 * 64 * 4, /* what a warp passes through shared memory at a time */
     OG_BOX_BARRIERS_AT = OG_BOX_STAGING_AT + 8 * OG_STAGED_BYTES,
-    OG_CONVOLVE_SHARED = OG_BOX_BARRIERS_AT + 8 * (2 * OG_STAGES + 3),
+    OG_CONVOLVE_SHARED = OG_BOX_BARRIERS_AT + 8 * (2 * OG_STAGES + 2 * OG_PATCHES + 3),
+    OG_HAS_STAGES = !OG_PATCHES || !OG_KEEPS,
     OG_CONVOLVE_THREADS = 128 * 3,
     OG_COLUMN_PARTS = OG_WIDTH / 64, /* 64 columns of 16 rows are staged at a time */
     OG_THREAD_QUADS = 16 * 64 / 4 / 32,
@@ -104,12 +121,18 @@ struct og_box_place {
 OG_FN og_box_place og_find_box_place(const og_args &a, const og_box_tile &tile, int i)
 {
     og_box_place to;
+#if OG_PATCHES
+    const int at = i / 8 * OG_APART + i % 8, line = at / OG_PATCH_W;
+    const int b = line / OG_PATCH_H, h = line % OG_PATCH_H, w = at % OG_PATCH_W;
+    to = {tile.b + b, tile.d, tile.h + h, tile.w + w, w < OG_TILE_W && h < OG_TILE_H && b < OG_TILE_B};
+#else
     to.w = tile.w + i % OG_TILE_W;
     to.h = tile.h + i / OG_TILE_W % OG_TILE_H;
     to.d = tile.d + i / (OG_TILE_W * OG_TILE_H) % OG_TILE_D;
     to.b = tile.b + i / (OG_TILE_W * OG_TILE_H * OG_TILE_D);
-    to.is_there =
-        i < OG_BOX_PLACES && to.b < a.batch && to.d < a.depth && to.h < a.height && to.w < a.width;
+    to.is_there = i < OG_BOX_PLACES;
+#endif
+    to.is_there &= to.b < a.batch && to.d < a.depth && to.h < a.height && to.w < a.width;
     return to;
 }
 
@@ -245,9 +268,9 @@ OG_KERNEL(og_redo_convolution, 256)
 /* ---- rings --------------------------------------------------------------------------------- */
 
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty; it is the turn of
- * warpgroup 0, of 1; filters that stay are there. */
+ * warpgroup 0, of 1; filters that stay are there; a patch is there, a patch is empty. */
 struct og_convolve_ring {
-    uint32_t stages, full, empty, order, kept;
+    uint32_t stages, full, empty, order, kept, patch, no_patch;
 };
 
 OG_FN og_convolve_ring og_start_convolve_ring(uint32_t base)
@@ -258,9 +281,15 @@ OG_FN og_convolve_ring og_start_convolve_ring(uint32_t base)
     ring.empty = ring.full + 8 * OG_STAGES;
     ring.order = ring.empty + 8 * OG_STAGES;
     ring.kept = ring.order + 16;
+    ring.patch = ring.kept + 8;
+    ring.no_patch = ring.patch + 8 * OG_PATCHES;
     for (int i = 0; threadIdx.x == 0 && i < OG_STAGES; i++) {
         og_barrier_init(ring.full + 8 * i, 1);
         og_barrier_init(ring.empty + 8 * i, 4 * OG_PARTS); /* warps that read */
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_PATCHES; i++) {
+        og_barrier_init(ring.patch + 8 * i, 1);
+        og_barrier_init(ring.no_patch + 8 * i, 4 * OG_PARTS);
     }
     if (threadIdx.x == 0) {
         og_barrier_init(ring.order, 4);
@@ -291,21 +320,38 @@ OG_FN void og_pass_piece(const og_args &a, og_next_piece &at)
     at.chunk++;
 }
 
-/* Boxes of a stage; after a tile's last one come zeros, from before the first image. */
+/* Boxes of a stage; the tile's last one may have fewer. */
+template <int pieces>
 OG_FN void og_bring_pieces(const og_args &a, const og_box_tile &tile, og_next_piece &at,
                            uint32_t to, uint32_t full)
 {
 #pragma unroll
-    for (int i = 0; i < OG_PIECES; i++) {
-        const bool is_there = at.chunk < (int)a.chunks;
+    for (int i = 0; i < pieces; i++) {
         og_copy_patch(to + i * OG_PIECE_BYTES, &a.image_map,
                       (int)(tile.group * a.map_group) + at.chunk * OG_LINE,
                       tile.w * OG_STEP_W + (int)a.start_w + at.w * (int)a.reach_w,
                       tile.h * OG_STEP_H + (int)a.start_h + at.h * (int)a.reach_h,
-                      tile.d * OG_STEP_D + (int)a.start_d + at.d * (int)a.reach_d,
-                      is_there ? tile.b : -OG_TILE_B, full);
+                      tile.d * OG_STEP_D + (int)a.start_d + at.d * (int)a.reach_d, tile.b, full);
         og_pass_piece(a, at);
     }
+}
+
+/* A stage: boxes, unless there are patches, and filters, unless they stay. */
+template <int pieces>
+OG_FN void og_bring_stage(const og_args &a, const og_convolve_ring &ring, const og_box_tile &tile,
+                          og_ring_turn &turn, og_next_piece &at, int k)
+{
+    const uint32_t to = ring.stages + turn.stage * OG_STAGE_BYTES;
+    const uint32_t full = ring.full + 8 * turn.stage;
+    og_barrier_wait(ring.empty + 8 * turn.stage, turn.phase);
+    og_barrier_expect(full, (OG_PATCHES ? 0 : pieces * OG_BOX_PLACES * OG_LINE_BYTES) +
+                                (OG_KEEPS ? 0 : OG_FILTER_BYTES));
+    if (!OG_KEEPS)
+        og_copy_box(to + OG_IMAGE_BYTES, &a.filter_map, 64 * k, (int)tile.m, (int)tile.group, full,
+                    OG_READ_OFTEN);
+    if (!OG_PATCHES)
+        og_bring_pieces<pieces>(a, tile, at, to, full);
+    og_advance<OG_STAGES>(turn);
 }
 
 OG_FN void og_produce_boxes(const og_args &a, const og_convolve_ring &ring)
@@ -321,23 +367,44 @@ OG_FN void og_produce_boxes(const og_args &a, const og_convolve_ring &ring)
             og_copy_box(ring.stages + OG_KEPT_AT + i * OG_FILTER_BYTES, &a.filter_map, 64 * i, 0, 0,
                         ring.kept, OG_READ_OFTEN);
     }
-    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+    for (og_index i = blockIdx.x; OG_HAS_STAGES && i < a.items; i += gridDim.x) {
         const og_box_tile tile = og_find_box_tile(a, i);
         og_next_piece at = {0, 0, 0, 0};
-        for (int k = 0; k < blocks; k++) {
-            const uint32_t to = ring.stages + turn.stage * OG_STAGE_BYTES;
-            const uint32_t full = ring.full + 8 * turn.stage;
-            og_barrier_wait(ring.empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(full, OG_PIECES * OG_BOX_PLACES * OG_LINE_BYTES +
-                                        (OG_KEEPS ? 0 : OG_FILTER_BYTES));
-            if (!OG_KEEPS)
-                og_copy_box(to + OG_IMAGE_BYTES, &a.filter_map, 64 * k, (int)tile.m,
-                            (int)tile.group, full, OG_READ_OFTEN);
-            og_bring_pieces(a, tile, at, to, full);
-            og_advance<OG_STAGES>(turn);
+        for (int k = 0; k < blocks - 1; k++)
+            og_bring_stage<OG_PIECES>(a, ring, tile, turn, at, k);
+        og_bring_stage<OG_TAIL>(a, ring, tile, turn, at, blocks - 1);
+    }
+}
+
+#if OG_PATCHES
+/* The first element of a dim that the windows of its first place see. */
+OG_FN int og_first_seen(og_index start, og_index taps, og_index reach)
+{
+    return (int)(start + (reach < 0 ? (taps - 1) * reach : 0));
+}
+
+/* A thread of its own: patches of the next tile come while filters of this one do. */
+OG_FN void og_produce_patches(const og_args &a, const og_convolve_ring &ring)
+{
+    const int d = og_first_seen(a.start_d, a.taps_d, a.reach_d);
+    const int h = og_first_seen(a.start_h, a.taps_h, a.reach_h);
+    const int w = og_first_seen(a.start_w, a.taps_w, a.reach_w);
+    og_ring_turn turn = {0, 1};
+    og_await_launch(); /* og_lay_half_image */
+    for (og_index i = blockIdx.x; i < a.items; i += gridDim.x) {
+        const og_box_tile tile = og_find_box_tile(a, i);
+        for (int chunk = 0; chunk < (int)a.chunks; chunk++) {
+            const uint32_t full = ring.patch + 8 * turn.stage;
+            og_barrier_wait(ring.no_patch + 8 * turn.stage, turn.phase);
+            og_barrier_expect(full, OG_PATCH_PLACES * OG_LINE_BYTES);
+            og_copy_patch(ring.stages + OG_PATCHES_AT + turn.stage * OG_PATCH_BYTES, &a.image_map,
+                          (int)(tile.group * a.map_group) + chunk * OG_LINE, tile.w + w, tile.h + h,
+                          tile.d + d, tile.b, full);
+            og_advance<OG_PATCHES>(turn);
         }
     }
 }
+#endif
 
 /* ---- the consumers --------------------------------------------------------------------------- */
 
@@ -347,51 +414,108 @@ struct og_convolve_consumer {
     uint32_t part;   /* of the warpgroup's places, from a box's beginning */
     uint32_t before; /* the stage that was multiplied last */
     uint32_t order;  /* parity of the next turn's phase */
+#if OG_PATCHES
+    og_ring_turn patch;
+    og_next_piece at;
+    int left; /* the patch that no product needs but the last ones, or -1 */
+#endif
 };
 
 /* Leaves out so many tiles, the other warpgroup's. */
 OG_FN void og_skip_box_tiles(const og_args &a, og_convolve_consumer &c, int tiles)
 {
     og_skip_stages<OG_STAGES>(c.turn, (uint32_t)tiles * (uint32_t)(a.k_padded / 64));
+#if OG_PATCHES
+    og_skip_stages<OG_PATCHES>(c.patch, (uint32_t)(tiles * (int)a.chunks));
+#endif
 }
 
 OG_FN void og_release_boxes(const og_convolve_consumer &c, uint32_t stage)
 {
-    if (threadIdx.x % 32 == 0)
+    if (OG_HAS_STAGES && threadIdx.x % 32 == 0)
         og_barrier_arrive(c.ring.empty + 8 * stage);
 }
 
-/* Lines of so many bytes along k, swizzled over as many: see og_describe(). */
-template <int bytes> OG_FN uint64_t og_describe_lines(uint32_t address)
+#if OG_PATCHES
+OG_FN void og_release_patch(og_convolve_consumer &c)
+{
+    if (c.left >= 0 && threadIdx.x % 32 == 0)
+        og_barrier_arrive(c.ring.no_patch + 8 * c.left);
+    c.left = -1;
+}
+
+OG_FN void og_leave_patch(og_convolve_consumer &c)
+{
+    c.left = (int)c.patch.stage;
+    og_advance<OG_PATCHES>(c.patch);
+}
+
+/* Along a dim: what tap i of a patch is apart from the first that lies there. */
+OG_FN int og_shift_of(int i, og_index taps, og_index reach)
+{
+    return (i - (reach < 0 ? (int)taps - 1 : 0)) * (int)reach;
+}
+
+/* Where the next tap's first line is, and the next one's turn. */
+OG_FN uint32_t og_find_piece(const og_args &a, og_convolve_consumer &c)
+{
+    const og_next_piece at = c.at;
+    if (at.w + at.h + at.d == 0) {
+        if (at.chunk > 0)
+            og_leave_patch(c);
+        og_barrier_wait(c.ring.patch + 8 * c.patch.stage, c.patch.phase);
+    }
+    const int line = (og_shift_of(at.d, a.taps_d, a.reach_d) * OG_PATCH_H +
+                      og_shift_of(at.h, a.taps_h, a.reach_h)) *
+                         OG_PATCH_W +
+                     og_shift_of(at.w, a.taps_w, a.reach_w);
+    og_pass_piece(a, c.at);
+    return c.ring.stages + OG_PATCHES_AT + c.patch.stage * OG_PATCH_BYTES + line * OG_LINE_BYTES;
+}
+#else
+OG_FN uint32_t og_find_piece(const og_args &, og_convolve_consumer &)
+{
+    return 0;
+}
+#endif
+
+/* Lines of so many bytes along k, swizzled over as many, `apart` lines from 8 to the next 8: see
+ * og_describe(). The swizzle is by address, so that any line may be the first. */
+template <int bytes, int apart> OG_FN uint64_t og_describe_lines(uint32_t address)
 {
     const uint64_t swizzle = bytes == 128 ? 1 : bytes == 64 ? 2 : 3;
-    return swizzle << 62 | (uint64_t)(8 * bytes / 16) << 32 | (uint64_t)1 << 16 |
+    return swizzle << 62 | (uint64_t)(apart * bytes / 16) << 32 | (uint64_t)1 << 16 |
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
 typedef og_held og_box_sums[OG_HEIGHT];
 
-/* d = the sums of the next stage's 64 k, block k of filters; adds: d += these. When it returns, what
+/* d = the sums of the next stage's k, block k of filters; adds: d += these. When it returns, what
  * was multiplied before has ended, and the stage before, unless this is the tile's first, is
  * released. */
-template <bool is_first>
-OG_FN void og_multiply_boxes(og_convolve_consumer &c, int k, og_box_sums &d, bool adds)
+template <bool is_first, int pieces>
+OG_FN void og_multiply_boxes(const og_args &a, og_convolve_consumer &c, int k, og_box_sums &d,
+                             bool adds)
 {
     const uint32_t at = c.ring.stages + c.turn.stage * OG_STAGE_BYTES;
     const uint32_t filters =
         OG_KEEPS ? c.ring.stages + OG_KEPT_AT + k * OG_FILTER_BYTES : at + OG_IMAGE_BYTES;
-    og_barrier_wait(c.ring.full + 8 * c.turn.stage, c.turn.phase);
-    og_products_fence();
-    const uint64_t x = og_describe_lines<OG_LINE_BYTES>(at + c.part),
-                   w = og_describe_lines<128>(filters);
+    const uint64_t w = og_describe_lines<128, 8>(filters);
+    uint64_t x[pieces];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < pieces; i++)
+        x[i] = og_describe_lines<OG_LINE_BYTES, OG_APART>(
+            c.part + (OG_PATCHES ? og_find_piece(a, c) : at + i * OG_PIECE_BYTES));
+    if (OG_HAS_STAGES)
+        og_barrier_wait(c.ring.full + 8 * c.turn.stage, c.turn.phase);
+    og_products_fence();
+#pragma unroll
+    for (int i = 0; i < pieces * OG_LINE / 16; i++)
 #pragma unroll
         for (int j = 0; j < OG_HEIGHT; j++) {
-            const int piece = i * 16 / OG_LINE, inner = i * 16 % OG_LINE;
-            const uint64_t places = x + (piece * OG_PIECE_BYTES + inner * 2) / 16;
+            const uint64_t places = x[i * 16 / OG_LINE] + i * 16 % OG_LINE * 2 / 16;
             if (!OG_FILTER_ROWS)
-                og_multiply_16(d[j], places + j * (64 * OG_LINE_BYTES / 16), w + 2 * i,
+                og_multiply_16(d[j], places + j * (8 * OG_APART * OG_LINE_BYTES / 16), w + 2 * i,
                                adds || i > 0);
             else
                 og_multiply_16(d[j], w + 2 * i + j * (64 * 128 / 16), places, adds || i > 0);
@@ -400,20 +524,38 @@ OG_FN void og_multiply_boxes(og_convolve_consumer &c, int k, og_box_sums &d, boo
     og_products_wait<1>();
     if (!is_first)
         og_release_boxes(c, c.before);
+#if OG_PATCHES
+    og_release_patch(c);
+#endif
     c.before = c.turn.stage;
     og_advance<OG_STAGES>(c.turn);
 }
 
-/* Multiplies blocks [k, end) of a tile. */
-OG_FN void og_multiply_blocks(og_convolve_consumer &c, int k, int end, bool is_last, og_box_sums &d)
+/* Multiplies blocks [k, end) of a tile; is_last: with its last one, which may have fewer k. */
+OG_FN void og_multiply_blocks(const og_args &a, og_convolve_consumer &c, int k, int end,
+                              bool is_last, og_box_sums &d)
 {
-    og_multiply_boxes<true>(c, k, d, false);
-    for (k++; k < end; k++)
-        og_multiply_boxes<false>(c, k, d, true);
+    const bool has_tail = OG_TAIL < OG_PIECES && is_last;
+    const int whole = end - has_tail;
+    if (OG_LONG && has_tail && k == whole)
+        og_multiply_boxes<true, OG_TAIL>(a, c, k, d, false);
+    else
+        og_multiply_boxes<true, OG_FIRST>(a, c, k, d, false);
+    for (k++; k < whole; k++)
+        og_multiply_boxes<false, OG_PIECES>(a, c, k, d, true);
+    if (OG_TAIL < OG_PIECES && k < end)
+        og_multiply_boxes<false, OG_TAIL>(a, c, k, d, true);
     if (OG_ALTERNATES && is_last)
         og_let_other(c.ring.order);
     og_products_wait<0>();
     og_release_boxes(c, c.before);
+#if OG_PATCHES
+    if (is_last) {
+        og_leave_patch(c);
+        og_release_patch(c);
+        c.at = {0, 0, 0, 0};
+    }
+#endif
 #pragma unroll
     for (int j = 0; j < OG_HEIGHT; j++)
         og_pin(d[j]);
@@ -431,7 +573,7 @@ OG_FN void og_convolve_tile(const og_args &a, og_convolve_consumer &c, og_box_su
 #pragma unroll 1
     for (int k = 0; k < blocks; k += chain) {
         const bool is_last = blocks - k <= chain;
-        og_multiply_blocks(c, k, is_last ? blocks : k + chain, is_last, d);
+        og_multiply_blocks(a, c, k, is_last ? blocks : k + chain, is_last, d);
 #pragma unroll
         for (int i = 0; i < OG_HEIGHT * OG_HELD; i++)
             z[i / OG_HELD][i % OG_HELD] += d[i / OG_HELD][i % OG_HELD];
@@ -442,7 +584,7 @@ OG_FN void og_convolve_tile(const og_args &a, og_convolve_consumer &c, og_box_su
 
 OG_FN void og_convolve_tile(const og_args &a, og_convolve_consumer &c, og_box_sums &z)
 {
-    og_multiply_blocks(c, 0, (int)(a.k_padded / 64), true, z);
+    og_multiply_blocks(a, c, 0, (int)(a.k_padded / 64), true, z);
 }
 
 #endif
@@ -613,7 +755,7 @@ OG_FN void og_finish_box_tile(const og_args &a, const og_box_tile &tile, const o
         const int row = 64 * (i / OG_COLUMN_PARTS) + warp % 4 * 16 + (OG_FILTER_ROWS ? 0 : places);
         const int column = 64 * (i % OG_COLUMN_PARTS) + (OG_FILTER_ROWS ? places : 0);
         if (tile.m + (OG_FILTER_ROWS ? row : column) >= a.m ||
-            (OG_FILTER_ROWS ? column : row) >= OG_BOX_PLACES)
+            (!OG_PATCHES && (OG_FILTER_ROWS ? column : row) >= OG_BOX_PLACES))
             continue;
         __syncwarp(); /* what was there has been read */
         og_stage_sums(staged, z, i);
@@ -632,8 +774,13 @@ OG_FN void og_consume_boxes(const og_args &a, const og_convolve_ring &ring, char
     og_index i = blockIdx.x;
     c.ring = ring;
     c.turn = {0, 0};
-    c.part = OG_ALTERNATES ? 0 : og_own_group() * OG_PART_PLACES * OG_LINE_BYTES;
+    c.part = OG_ALTERNATES ? 0 : og_own_group() * OG_PART_PLACES / 8 * OG_APART * OG_LINE_BYTES;
     c.before = 0;
+#if OG_PATCHES
+    c.patch = {0, 0};
+    c.at = {0, 0, 0, 0};
+    c.left = -1;
+#endif
     c.order = og_own_group() == 0 ? 1 : 0;
     if (OG_ALTERNATES) {
         i += og_own_group() * (og_index)gridDim.x;
@@ -667,6 +814,10 @@ extern "C" __global__ void __launch_bounds__(OG_CONVOLVE_THREADS, 1)
         og_give_registers<40>();
         if (threadIdx.x == 0)
             og_produce_boxes(a, ring);
+#if OG_PATCHES
+        if (threadIdx.x == 32)
+            og_produce_patches(a, ring);
+#endif
     } else {
         og_take_registers<232>();
         og_consume_boxes(a, ring, og_shared);
