@@ -75,6 +75,10 @@ static const struct {
      {SHAPE(2, 64, 9, 12), SHAPE(7, 64, 1, 1)},
      {CHANNELS_LAST, CONTIGUOUS},
      CHANNELS_LAST},
+    {"conv2d(relu(x), w, padding=1)", /* which is kept */
+     {SHAPE(2, 32, 9, 17), SHAPE(40, 32, 3, 3)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
     /* places side by side, or neither: copied first */
     {"conv2d(x, w, padding=1)",
      {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
@@ -394,6 +398,33 @@ static void test_points(void **unused)
     }
 }
 
+/* What functions select of halves is kept as halves before a product, so that tensor cores take it; what
+ * they compute is not. */
+static void test_selected(void **unused)
+{
+    static const struct {
+        const char *text;
+        bool is_half;
+    } kinds[] = {
+        {"conv2d(relu(x), w, padding=1)", true},
+        {"conv2d(clamp(-abs(x), -6, 0.5), w, padding=1)", true},
+        {"conv2d(where(x > 2, x, maximum(x, 0)), w, padding=1)", true},
+        {"conv2d(max_pool2d(relu(x), 3, 1, 1), w, padding=1)", true},
+        {"conv2d(clamp(x, 0, 0.3), w, padding=1)", false}, /* which is no half */
+        {"conv2d(x * x, w, padding=1)", false},
+    };
+    static char text[1 << 16];
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        ogive_plan *plan =
+            plan_images(kinds[i].text, "90a", (int64_t[]){2, 64, 16, 16}, 64, 3, i % 2);
+        ogive_plan_explain(plan, text, sizeof text);
+        if (!strstr(text, "convolution on tensor cores") == kinds[i].is_half)
+            fail_msg("%s:\n%s", kinds[i].text, text);
+        ogive_plan_release(plan);
+    }
+}
+
 /* ---- what is compiled -------------------------------------------------------------------- */
 
 /* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side. */
@@ -439,7 +470,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_float16), cmocka_unit_test(test_exact_bfloat16),
         cmocka_unit_test(test_accuracy),      cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_points),
+        cmocka_unit_test(test_points),        cmocka_unit_test(test_selected),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())

@@ -20,6 +20,7 @@
  * much that is computed for others already, or too many passes, it begins a kernel of its own,
  * and what it reads is kept.
  */
+#include "math/half.h"
 #include "plan/planner.h"
 
 #include <stdlib.h>
@@ -53,24 +54,76 @@ static ogive_status add_buffer(og_planner *b, og_buffer_kind kind, int32_t index
     return OGIVE_OK;
 }
 
-/* Is the value of node one of its dtype, a half say, whatever it is computed in? So are casts
- * and what is read from a tensor. */
+/* Is number one of the dtype? */
+static bool is_number_of(og_dtype dtype, double number)
+{
+    const float narrow = (float)number;
+    const float half = dtype == OG_FLOAT16 ? og_f32_from_f16(og_f16_from_f32(narrow))
+                                           : og_f32_from_bf16(og_bf16_from_f32(narrow));
+    return dtype != OG_FLOAT16 && dtype != OG_BFLOAT16 ? true : (double)half == number;
+}
+
+/* Which arguments of a function are its only results, maybe with another sign, besides its numbers: a
+ * bit each; 0: it computes. */
+static uint32_t find_selected(const og_node *node)
+{
+    switch (node->op) {
+    case OG_OP_relu:
+    case OG_OP_abs:
+    case OG_OP_neg:
+    case OG_OP_clamp:
+    case OG_OP_amax:
+    case OG_OP_amin:
+    case OG_OP_max_of_dim:
+    case OG_OP_min_of_dim:
+    case OG_OP_first_amax:
+        return 1;
+    case OG_OP_maximum:
+    case OG_OP_minimum:
+    case OG_OP_at_least:
+    case OG_OP_at_most:
+        return 3;
+    case OG_OP_where:
+        return 6;
+    default:
+        return 0;
+    }
+}
+
+enum { MOST_SELECTED = 6 }; /* functions of functions that are looked at */
+
+/* Is the value of node one of dtype, a half say, whatever it is computed in? So are casts, what is read
+ * from a tensor, and what functions like relu select of these. */
+static bool is_rounded_to(const og_planner *b, int32_t node, og_dtype dtype, int32_t most)
+{
+    const og_node *of = &b->graph->nodes[node];
+    if (of->op == OG_OP_NUMBER)
+        return is_number_of(dtype, of->numbers[0]);
+    if (b->types[node].dtype != dtype)
+        return false;
+    if (b->buffer[node] >= 0)
+        return b->buffers[b->buffer[node]].dtype == dtype;
+    if (og_node_is_view(b, node))
+        return is_rounded_to(b, of->args[0], dtype, most);
+    if (of->op == OG_OP_float16 || of->op == OG_OP_bfloat16)
+        return true;
+    const uint32_t selected = find_selected(of);
+    bool is = selected && most > 0;
+    if (of->op == OG_OP_clamp)
+        is &= is_number_of(dtype, of->numbers[0]) && is_number_of(dtype, of->numbers[1]);
+    for (int32_t i = 0; is && i < of->arg_count; i++)
+        is = !(selected >> i & 1) || is_rounded_to(b, of->args[i], dtype, most - 1);
+    return is;
+}
+
 static bool is_rounded(const og_planner *b, int32_t node)
 {
-    og_dtype dtype = b->types[node].dtype;
-    while (b->buffer[node] < 0 && og_node_is_view(b, node)) {
-        node = b->graph->nodes[node].args[0];
-        if (b->types[node].dtype != dtype)
-            return false;
-    }
-    og_op op = b->graph->nodes[node].op;
-    return b->buffer[node] >= 0 ? b->buffers[b->buffer[node]].dtype == dtype
-                                : op == OG_OP_float16 || op == OG_OP_bfloat16;
+    return is_rounded_to(b, node, b->types[node].dtype, MOST_SELECTED);
 }
 
 /* A place in the workspace for the value of node, unrounded: fusion never changes
- * a result. What is rounded already, as autocast's casts before a product are, is kept as it
- * is: products of halves are faster. */
+ * a result. What is rounded already, as autocast's casts before a product are, or relu of a half, is
+ * kept as it is: products of halves are faster. */
 static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
