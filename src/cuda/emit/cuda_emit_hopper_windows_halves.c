@@ -232,6 +232,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
                                       {"OG_PATCH_H", s->patch[1]},
                                       {"OG_PATCH_W", s->patch[2]},
                                       {"OG_APART", s->apart},
+                                      {"OG_PACKS", s->packs},
                                       {"OG_BLOCKS", s->keeps ? s->k_padded / 64 : 0},
                                       {"OG_QUADS_AT_ONCE", is_costly ? 2 : 8},
                                       {"OG_COPIES_IMAGE", s->copies},
@@ -344,6 +345,7 @@ ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e)
     e->out->tensor_products = 1;
     e->vector = 4;
     e->threads = LAY_THREADS;
+    e->packs = s.packs;
     e->wide = needs_wide(e->kernel, &s);
     if (s.is_last) {
         e->vector_dim = e->kernel->matrices.batch_rank;

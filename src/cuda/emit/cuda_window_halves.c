@@ -17,6 +17,7 @@ enum {
     MOST_EXTENT = 1 << 30,
     TMA_UNIT = 8, /* elements of 16 bytes */
     BLOCK_K = 64,
+    BLOCK_CYCLES = 420, /* that a warpgroup needs for a block at least, however small its tile is */
     SHARED_BYTES = 227 * 1024,
     STAGING_BYTES = 8 * 16 * 64 * 4,
     LEAST_STAGES = 3,
@@ -33,6 +34,25 @@ static bool is_last(const og_kernel *kernel)
     for (int32_t i = 0; i < kernel->access_count; i++)
         is &= !kernel->accesses[i].is_store || kernel->accesses[i].stride[filters] == 1;
     return is;
+}
+
+/* Does pass 0 store one result of halves whose lines of filters are whole vectors, and read nothing but
+ * what is the same for all places? */
+static bool may_pack(const og_kernel *kernel, const og_window_halves *s)
+{
+    const int32_t filters = kernel->matrices.batch_rank;
+    int32_t stores = 0;
+    bool may = s->is_last && s->of.filters % TMA_UNIT == 0;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        stores += access->is_store;
+        may &= access->is_store ? og_dtype_bytes(access->dtype) == 2
+                                : og_access_is_plain(access) && !og_kernel_stores(kernel, i);
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            may &= d == filters || kernel->space.extent[d] == 1 ||
+                   access->stride[d] % (access->is_store ? TMA_UNIT : INT64_MAX) == 0;
+    }
+    return may && stores == 1;
 }
 
 /* Few channels are those of all taps along a line: of the copy, whose places are the result's. */
@@ -168,7 +188,13 @@ static double end_of(const og_window_halves *s)
 {
     const double results = 64.0 * s->height * s->width;
     const double shortness = s->is_last ? 0 : 8.0 / s->tile[OG_WINDOW_DIMS - 1];
-    return results * (0.15 + 0.1 * shortness);
+    const double each = s->packs ? 0.15 : s->is_last == s->filter_rows ? 0.5 : 0.35;
+    return results * (each + 0.1 * shortness);
+}
+
+static double more_of(double a, double b)
+{
+    return a > b ? a : b;
 }
 
 /* Bytes that come from L2 for a tile. */
@@ -196,12 +222,12 @@ static double cost_of(const og_window_halves *s, double tiles, int32_t multiproc
     const double items = tiles * (double)s->row_tiles * (double)s->of.groups;
     const double waves =
         (double)og_divide_up((int64_t)og_min((int64_t)items, INT32_MAX), multiprocessors);
-    const double both = s->alternates ? multiplies : 2 * multiplies;
-    const double busy = both > fetches ? both : fetches;
+    const double issued = (double)s->k_padded / BLOCK_K * BLOCK_CYCLES;
+    const double both = more_of(s->alternates ? multiplies : 2 * multiplies, issued);
+    const double busy = more_of(both, fetches);
     if (!s->alternates)
         return waves * (busy + end);
-    const double each = (multiplies + end) / 2 > busy ? (multiplies + end) / 2 : busy;
-    return waves * each + (multiplies + end) / 2;
+    return waves * more_of((both + end) / 2, busy) + (both + end) / 2;
 }
 
 /* Takes the tile, if it fits and costs less than the best one. */
@@ -232,7 +258,7 @@ static void choose_places(og_window_halves *s, int32_t multiprocessors, og_windo
             const int32_t deep = (int32_t)og_min(places / width / height, dims[0].places);
             const double tiles = count_tiles(s, (int32_t[]){deep, height, width});
             /* of alike ones, lines and planes that lie together */
-            const double apart = 0.1 / width + 0.02 / height + (s->tile_b > 1 ? 0.005 : 0);
+            const double apart = 0.1 / width + 0.02 / height + (s->tile_b > 1 ? 0.02 : 0);
             try_places(s, tiles, apart, multiprocessors, best, least);
         }
 }
@@ -308,6 +334,7 @@ static bool choose_tile(og_window_halves *s, int32_t multiprocessors)
             tried.row_tiles = og_divide_up(s->of.filters, tried.filters);
             tried.alternates = kind % 2 == 0;
             tried.keeps = kind / 2 % 2 == 0;
+            tried.packs = tried.filter_rows && s->may_pack;
             tried.apart = 8;
             tried.patches = kind / 8;
             if (tried.keeps && (tried.row_tiles > 1 || s->of.groups > 1))
@@ -356,6 +383,7 @@ const char *og_cuda_see_window_halves(const og_kernel *kernel, int32_t multiproc
         if (to->of.dims[i].step < 1 || to->of.dims[i].step > MOST_STEP)
             return to->of.dims[i].step < 1 ? "an expanded image" : "a stride beyond 8";
     to->is_last = is_last(kernel);
+    to->may_pack = may_pack(kernel, to);
     to->copies = !is_fetchable(to);
     to->copy_group = og_divide_up(to->channels, TMA_UNIT) * TMA_UNIT;
     if (to->of.groups > 1)

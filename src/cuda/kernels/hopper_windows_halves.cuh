@@ -43,6 +43,9 @@
  *   OG_PATCHES     patches that it has room for, of OG_PATCH_D x OG_PATCH_H x OG_PATCH_W places; 0: boxes
  *   OG_APART       lines from 8 of an operand to the next 8
  *   OG_BLOCKS      of 64 k, where filters stay in shared memory
+ *   OG_PACKS       1: pass 0 has one result, of halves, and reads nothing but what filters share; steps
+ *                  between its places are multiples of 16 bytes, and so are filters. Filters are rows,
+ *                  and go to memory 8 at a time
  *   OG_QUADS_AT_ONCE  of four neighbours, that a thread finishes: 8, or 2 where pass 0 is costly
  *   OG_COPIES_IMAGE  1: the image is copied
  * No bit depends on any but OG_MMA_TYPE, OG_FOLDS, OG_LINE, OG_LONG and OG_CHAIN, which follow from the
@@ -86,6 +89,7 @@ enum {
 };
 static_assert(OG_SHARED_BYTES == OG_CONVOLVE_SHARED, "the launch gives it");
 static_assert(OG_BOX_PLACES <= OG_BOXED_PLACES && OG_V == 4, "");
+static_assert(!OG_PACKS || (OG_LAST && OG_FILTER_ROWS), "");
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
@@ -744,6 +748,106 @@ OG_FN void og_finish_some(const og_args &a, const og_box_tile &tile, int row, in
     og_finish_quads(a, f, is_whole);
 }
 
+#if OG_PACKS
+
+/* ---- results that are packed ----------------------------------------------------------------- */
+
+enum {
+    OG_PACKED_PLACES = OG_WIDTH < 128 ? OG_WIDTH : 128, /* places of 64 filters that a warpgroup stages */
+    OG_PACKED_LINE = 64 * 2,                     /* bytes of a place there */
+    OG_PACKED_STEPS = OG_PACKED_PLACES / 16
+};
+static_assert(OG_PACKED_PLACES * OG_PACKED_LINE <= 4 * OG_STAGED_BYTES, "");
+static_assert(__is_empty(og_loads0), "nothing is read but what is kept");
+
+/* Leaves what pass 0 makes of columns `first` on of a warp's 16 filters in lines of places, whose
+ * 16-byte parts change places by the line: no two lanes in the same bank. kept: of a thread's two
+ * filters. */
+OG_FN void og_pack_places(const og_args &a, const og_held &z, int first,
+                          const og_kept (&kept)[2][1], uint32_t to)
+{
+    const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
+    const int part = threadIdx.x / 32 % 4 * 2 + matrix % 2;
+    const uint32_t at = to + (matrix / 2 * 8 + line) * OG_PACKED_LINE + ((part ^ line) << 4);
+    const og_loads0 nothing = {};
+    og_row none;
+#pragma unroll
+    for (int i = 0; i < OG_PACKED_STEPS; i++) {
+        uint32_t four[4];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            og_pass0::values y[OG_V];
+#pragma unroll
+            for (int j = 0; j < OG_V; j++) { /* places, of one filter */
+                og_kept of = kept[h][0];
+                of.product[0] = z[(first / 8 + 2 * i + j / 2) * 4 + 2 * h + j % 2];
+                og_pass0::compute(a, none, of, nothing, 0, y[j]);
+            }
+            const auto pack = og_pass0::pack(y);
+            four[h] = pack.e[0] | (uint32_t)pack.e[1] << 16;
+            four[h + 2] = pack.e[2] | (uint32_t)pack.e[3] << 16;
+        }
+        og_store_matrices_across(at + i * 16 * OG_PACKED_LINE, four);
+    }
+}
+
+/* Writes what was packed of filters m on, at places `first` on of the tile: a thread 8 filters of a
+ * place at a time. A lane finds where one of its warp's places is. */
+OG_FN void og_write_places(const og_args &a, const og_box_tile &tile, og_index m, int first,
+                           uint32_t from)
+{
+    const int lane = threadIdx.x % 32, part = lane % 8, line = threadIdx.x / 32 % 4 * 4;
+    const og_box_place place =
+        og_find_box_place(a, tile, first + line + lane % 4 + lane / 4 % OG_PACKED_STEPS * 16);
+    og_offsets at = og_find_box_offsets(a, tile.group, place);
+    og_step_filters(a, m, at);
+    const uint64_t own = place.is_there ? (uint64_t)og_pass0::place(a, at) : 0;
+    const uint32_t staged =
+        from + (line + lane / 8) * OG_PACKED_LINE + ((part ^ ((line + lane / 8) & 7)) << 4);
+    const bool is_there = m + 8 * part < a.m;
+#pragma unroll
+    for (int i = 0; i < OG_PACKED_STEPS; i++) {
+        const uint64_t begin = __shfl_sync(0xffffffffu, own, 4 * i + lane / 8);
+        const og_four_words eight = og_load_shared_words(staged + i * 16 * OG_PACKED_LINE);
+        og_half *to = (og_half *)begin + 8 * part;
+        if (begin && is_there && begin % 16 == 0)
+            *(og_four_words *)to = eight;
+        else if (begin && is_there)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                to[j] = (og_half)(eight.e[j / 2] >> 16 * (j % 2));
+    }
+}
+
+OG_FN void og_finish_box_tile(const og_args &a, const og_box_tile &tile, const og_box_sums &z,
+                              char *shared)
+{
+    const int group = og_own_group(), places = OG_ALTERNATES ? 0 : group * OG_PART_PLACES;
+    const int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    const uint32_t staged = (uint32_t)__cvta_generic_to_shared(shared + OG_BOX_STAGING_AT +
+                                                               group * 4 * OG_STAGED_BYTES);
+#pragma unroll
+    for (int j = 0; j < OG_HEIGHT; j++) {
+        const og_index m = tile.m + 64 * j;
+        og_kept kept[2][1];
+        if (m >= a.m)
+            continue;
+        for (int h = 0; h < 2; h++)
+            og_load_filters_kept(a, m + row + 8 * h, kept[h]);
+#pragma unroll
+        for (int first = 0; first < OG_WIDTH; first += OG_PACKED_PLACES) {
+            if (!OG_PATCHES && places + first >= OG_BOX_PLACES)
+                continue;
+            og_meet_group(group); /* what was there has been read */
+            og_pack_places(a, z[j], first, kept, staged);
+            og_meet_group(group);
+            og_write_places(a, tile, m, places + first, staged);
+        }
+    }
+}
+
+#else
+
 OG_FN void og_finish_box_tile(const og_args &a, const og_box_tile &tile, const og_box_sums &z,
                               char *shared)
 {
@@ -765,6 +869,8 @@ OG_FN void og_finish_box_tile(const og_args &a, const og_box_tile &tile, const o
             og_finish_some(a, tile, row, column, q, staged);
     }
 }
+
+#endif
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
