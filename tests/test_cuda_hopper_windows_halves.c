@@ -427,8 +427,9 @@ static void test_selected(void **unused)
 
 /* ---- what is compiled -------------------------------------------------------------------- */
 
-/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side. */
-static void compile_last(const char *text, const int64_t x[4], int64_t filters)
+/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side; packs: whose
+ * results are packed. */
+static void compile_last(const char *text, const int64_t x[4], int64_t filters, bool packs)
 {
     ogive_plan *plan = plan_images(text, "90a", x, filters, 3, true);
     size_t length = ogive_plan_source(plan, 0, NULL, 0);
@@ -437,6 +438,7 @@ static void compile_last(const char *text, const int64_t x[4], int64_t filters)
     ogive_plan_source(plan, 0, source, length + 1);
     assert_non_null(strstr(source, "#define OG_LAST 1\n"));
     assert_non_null(strstr(source, "#define OG_COPIES_IMAGE 0\n"));
+    assert_true(!strstr(source, "#define OG_PACKS 1\n") == !packs);
     compile_source(text, source, "90a", 0);
     free(source);
     ogive_plan_release(plan);
@@ -458,11 +460,13 @@ static void test_compile(void **unused)
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
         compile_spilt(kinds[i].text, kinds[i].shapes, OG_BFLOAT16, "90a", "og_convolve_halves", 0);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 64, 56, 56}, 64);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 256, 14, 14}, 256);
-    compile_last("tanh(conv2d(x, w, padding=1))", (int64_t[]){8, 64, 512, 1024}, 128);
-    compile_last("gelu(conv2d(x, w, padding=1))", (int64_t[]){64, 64, 56, 56}, 64);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){4, 1280, 32, 32}, 640);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 64, 56, 56}, 64, true);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 256, 14, 14}, 256, true);
+    compile_last("tanh(conv2d(x, w, padding=1))", (int64_t[]){8, 64, 512, 1024}, 128, false);
+    compile_last("gelu(conv2d(x, w, padding=1))", (int64_t[]){64, 64, 56, 56}, 64, false);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){4, 1280, 32, 32}, 640, true);
+    compile_last("relu(conv2d(x, w, padding=1) + x)", (int64_t[]){64, 64, 56, 56}, 64, false);
+    compile_last("relu(conv2d(x, w, padding=1) * 2 + x)", (int64_t[]){64, 128, 28, 28}, 128, false);
 }
 
 int main(int argc, char **argv)

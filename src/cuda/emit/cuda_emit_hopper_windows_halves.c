@@ -201,10 +201,22 @@ static void add_arguments(og_cuda_emitter *e, const og_window_halves *s)
     add_steps(e, s);
 }
 
+/* Quads of a thread that pass 0 has at once: fewer where it is costly, or reads at each place and sums
+ * leave few registers. */
+static int64_t count_quads(const og_cuda_emitter *e, const og_window_halves *s)
+{
+    const og_kernel *kernel = e->kernel;
+    bool reads = false;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        reads |= !kernel->accesses[i].is_store && !e->is_kept[i];
+    if (og_cuda_is_costly_pass(&kernel->passes[0]))
+        return 2;
+    return reads && s->height * s->width > 128 ? 4 : 8;
+}
+
 static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
 {
     const char *type = e->kernel->products[0].right.dtype == OG_BFLOAT16 ? "bf16" : "f16";
-    const bool is_costly = og_cuda_is_costly_pass(&e->kernel->passes[0]);
     const int64_t pieces = 64 / s->line_channels;
     const og_cuda_number numbers[] = {{"OG_PRODUCTS", 1},
                                       {"OG_LAST", s->is_last},
@@ -234,7 +246,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
                                       {"OG_APART", s->apart},
                                       {"OG_PACKS", s->packs},
                                       {"OG_BLOCKS", s->keeps ? s->k_padded / 64 : 0},
-                                      {"OG_QUADS_AT_ONCE", is_costly ? 2 : 8},
+                                      {"OG_QUADS_AT_ONCE", count_quads(e, s)},
                                       {"OG_COPIES_IMAGE", s->copies},
                                       {"OG_SHARED_BYTES", s->shared_bytes},
                                       {"OG_LAY_SHARED_BYTES", LAY_SHARED_BYTES},

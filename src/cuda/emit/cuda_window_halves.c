@@ -4,6 +4,8 @@
  */
 #include "cuda/emit/cuda_window_halves.h"
 
+#include "cuda/emit/cuda_emit.h"
+
 #include <stdlib.h>
 
 enum {
@@ -37,12 +39,14 @@ static bool is_last(const og_kernel *kernel)
 }
 
 /* Does pass 0 store one result of halves whose lines of filters are whole vectors, and read nothing but
- * what is the same for all places? */
+ * what is the same for all places? Costly functions, of all of a thread's sums in a row, would be more
+ * code than its cache holds. */
 static bool may_pack(const og_kernel *kernel, const og_window_halves *s)
 {
     const int32_t filters = kernel->matrices.batch_rank;
     int32_t stores = 0;
-    bool may = s->is_last && s->of.filters % TMA_UNIT == 0;
+    bool may =
+        s->is_last && s->of.filters % TMA_UNIT == 0 && !og_cuda_is_costly_pass(&kernel->passes[0]);
     for (int32_t i = 0; i < kernel->access_count; i++) {
         const og_access *access = &kernel->accesses[i];
         stores += access->is_store;
@@ -308,7 +312,8 @@ static void choose_patch(og_window_halves *s, int32_t multiprocessors, og_window
         const int64_t height = og_min((places - width) / line + 1, dims[1].places);
         const int64_t used = (height - 1) * line + width;
         const int64_t image = (height + og_min(halo_of(&dims[1]), MOST_BOX)) * line;
-        const int64_t images = is_flat && height == dims[1].places ? (places - used) / image + 1 : 1;
+        const int64_t images =
+            is_flat && height == dims[1].places ? (places - used) / image + 1 : 1;
         tiles = count_patches(s, (int32_t)height, width, images);
         try_places(s, tiles, 0.02 + 0.1 / width, multiprocessors, best, least);
     }

@@ -28,11 +28,11 @@ typedef struct {
     int32_t height, width; /* of a warpgroup's product: 64 rows, columns */
     bool filter_rows;      /* rows of it are filters; else places */
     bool alternates, keeps;
-    bool packs; /* results are halves, which go to memory 8 at a time */
+    bool packs;                           /* results are halves, which go to memory 8 at a time */
     int32_t filters;                      /* of a tile */
     int32_t tile_b, tile[OG_WINDOW_DIMS]; /* places */
     int64_t tiles_b, tiles[OG_WINDOW_DIMS], row_tiles, items;
-    int32_t patches; /* that shared memory has room for; 0: a box for each tap */
+    int32_t patches;               /* that shared memory has room for; 0: a box for each tap */
     int32_t patch[OG_WINDOW_DIMS]; /* places of one */
     int32_t apart;                 /* lines from 8 of an operand to the next 8 */
     int32_t stages;
