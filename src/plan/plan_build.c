@@ -20,9 +20,9 @@
  * much that is computed for others already, or too many passes, it begins a kernel of its own,
  * and what it reads is kept.
  */
-#include "math/half.h"
 #include "plan/planner.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,13 +54,19 @@ static ogive_status add_buffer(og_planner *b, og_buffer_kind kind, int32_t index
     return OGIVE_OK;
 }
 
-/* Is number one of the dtype? */
+/* Is number one of the dtype, a half? */
 static bool is_number_of(og_dtype dtype, double number)
 {
-    const float narrow = (float)number;
-    const float half = dtype == OG_FLOAT16 ? og_f32_from_f16(og_f16_from_f32(narrow))
-                                           : og_f32_from_bf16(og_bf16_from_f32(narrow));
-    return dtype != OG_FLOAT16 && dtype != OG_BFLOAT16 ? true : (double)half == number;
+    const bool is_wide = dtype == OG_BFLOAT16; /* 8 bits, and float32's exponents; else 11 */
+    const int bits = is_wide ? 8 : 11, least = is_wide ? -133 : -24;
+    int exponent;
+    if (number == 0 || isinf(number))
+        return true;
+    if (!(fabs(number) <= (is_wide ? 0x1.fep127 : 65504.0)))
+        return false;
+    frexp(number, &exponent);
+    const double scaled = ldexp(number, -(exponent - bits > least ? exponent - bits : least));
+    return scaled == floor(scaled);
 }
 
 /* Which arguments of a function are its only results, maybe with another sign, besides its numbers: a
@@ -127,7 +133,8 @@ static bool is_rounded(const og_planner *b, int32_t node)
 static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
-    bool is_kept_as_it_is = og_dtype_is_float(type->dtype) && is_rounded(b, node);
+    bool is_kept_as_it_is =
+        og_dtype_bytes(type->dtype) == 2 && og_dtype_is_float(type->dtype) && is_rounded(b, node);
     og_layout layout = {.dtype = is_kept_as_it_is                         ? type->dtype
                                  : og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64
                                                                           : OG_FLOAT32,
@@ -300,6 +307,26 @@ static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapp
     return d == draft->rank && (draft->product_count || draft->reduction_count);
 }
 
+/* The same of a convolution's result with its dims in another order, as channels-last has them. */
+static bool permuted_mapping(const og_planner *b, const og_draft *draft, int32_t node,
+                             og_mapping *mapping)
+{
+    if (!draft->product_count || !og_node_convolves(b, draft->products[0]))
+        return false;
+    *mapping = og_identity_mapping(&b->types[node]);
+    for (; b->graph->nodes[node].op == OG_OP_transpose; node = b->graph->nodes[node].args[0]) {
+        const og_node *of = &b->graph->nodes[node];
+        const int32_t rank = b->types[node].rank;
+        const int32_t i = of->dims[0] + (of->dims[0] < 0 ? rank : 0);
+        const int32_t j = of->dims[1] + (of->dims[1] < 0 ? rank : 0);
+        for (int32_t d = 0; d < rank; d++)
+            mapping->at[d] = (int8_t)(mapping->at[d] == i   ? j
+                                      : mapping->at[d] == j ? i
+                                                            : mapping->at[d]);
+    }
+    return same_shape(draft, &b->types[node]);
+}
+
 static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)
 {
     int32_t index;
@@ -322,7 +349,8 @@ static ogive_status try_draft(og_planner *b, int32_t draft, og_root *root, bool 
     root->row = true;
     if (b->drafts[draft].reduction_count && row_mapping(&b->drafts[draft], type, &root->mapping))
         OG_TRY(try_root(b, draft, root, valid));
-    if (!*valid && element_mapping(&b->drafts[draft], type, &root->mapping)) {
+    if (!*valid && (element_mapping(&b->drafts[draft], type, &root->mapping) ||
+                    permuted_mapping(b, &b->drafts[draft], root->node, &root->mapping))) {
         root->row = false;
         OG_TRY(try_root(b, draft, root, valid));
     }

@@ -128,11 +128,12 @@ OG_FN void og_copy_patch(uint32_t to, const og_map *map, int w, int h, int d, in
 OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
                                uint32_t barrier, uint64_t policy)
 {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster.L2::cache_hint [%0], [%1, {%2,%3,%4}], [%5], %6, %7;" ::"r"(to),
-        "l"(map), "r"(column), "r"(row), "r"(base), "r"(barrier), "h"((uint16_t)3), "l"(policy)
-        : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%2,%3,%4}], [%5], %6, %7;" ::"r"(
+                     to),
+                 "l"(map), "r"(column), "r"(row), "r"(base), "r"(barrier), "h"((uint16_t)3),
+                 "l"(policy)
+                 : "memory");
 }
 
 /* Arrives at the barrier that is there in block `rank` of the cluster. With .release.cluster
@@ -273,14 +274,15 @@ OG_FN void og_pin(og_held &d)
 #define OG_SHAPE "m64n256"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "," OG_D128 "}"
 #define OG_D_OPERANDS(d)                                                                           \
-    OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48), OG_SIXTEEN(d, 64),  \
-        OG_SIXTEEN(d, 80), OG_SIXTEEN(d, 96), OG_SIXTEEN(d, 112)
+    OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48),                     \
+        OG_SIXTEEN(d, 64), OG_SIXTEEN(d, 80), OG_SIXTEEN(d, 96), OG_SIXTEEN(d, 112)
 #define OG_DESCRIBED "%128, %129"
 #define OG_DESCRIBED_ADDS "%130"
 #elif OG_WIDTH == 128
 #define OG_SHAPE "m64n128"
 #define OG_D "{" OG_D16 "," OG_D32 "," OG_D64 "}"
-#define OG_D_OPERANDS(d) OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48)
+#define OG_D_OPERANDS(d)                                                                           \
+    OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16), OG_SIXTEEN(d, 32), OG_SIXTEEN(d, 48)
 #define OG_REGISTERS "{%64,%65,%66,%67}, %68"
 #define OG_REGISTERS_ADDS "%69"
 #define OG_DESCRIBED "%64, %65"
@@ -328,8 +330,8 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
 template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D ", " OG_REGISTERS
-                 ", p, 1, 1;\n}"
+                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D
+                 ", " OG_REGISTERS ", p, 1, 1;\n}"
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }

@@ -216,7 +216,7 @@ OG_FN int og_first_seen(og_index start, og_index taps, og_index reach)
 }
 
 /* A thread of its own: patches of the next tile come while filters of this one do. */
-OG_FN void og_produce_patches(const og_args &a, const og_convolve_ring &ring)
+OG_FN void og_produce_box_patches(const og_args &a, const og_convolve_ring &ring)
 {
     const int d = og_first_seen(a.start_d, a.taps_d, a.reach_d);
     const int h = og_first_seen(a.start_h, a.taps_h, a.reach_h);
@@ -229,7 +229,7 @@ OG_FN void og_produce_patches(const og_args &a, const og_convolve_ring &ring)
             const uint32_t full = ring.patch + 8 * turn.stage;
             og_barrier_wait(ring.no_patch + 8 * turn.stage, turn.phase);
             og_barrier_expect(full, OG_PATCH_PLACES * OG_LINE_BYTES);
-            og_copy_patch(ring.stages + OG_PATCHES_AT + turn.stage * OG_PATCH_BYTES, &a.image_map,
+            og_copy_patch(ring.stages + OG_BOX_PATCHES_AT + turn.stage * OG_BOX_PATCH_BYTES, &a.image_map,
                           (int)(tile.group * a.map_group) + chunk * OG_LINE, tile.w + w, tile.h + h,
                           tile.d + d, tile.b, full);
             og_advance<OG_PATCHES>(turn);
@@ -302,7 +302,7 @@ OG_FN uint32_t og_find_piece(const og_args &a, og_convolve_consumer &c)
                          OG_PATCH_W +
                      og_shift_of(at.w, a.taps_w, a.reach_w);
     og_pass_piece(a, c.at);
-    return c.ring.stages + OG_PATCHES_AT + c.patch.stage * OG_PATCH_BYTES + line * OG_LINE_BYTES;
+    return c.ring.stages + OG_BOX_PATCHES_AT + c.patch.stage * OG_BOX_PATCH_BYTES + line * OG_LINE_BYTES;
 }
 #else
 OG_FN uint32_t og_find_piece(const og_args &, og_convolve_consumer &)
@@ -469,7 +469,7 @@ extern "C" __global__ void __launch_bounds__(OG_CONVOLVE_THREADS, 1)
             og_produce_boxes(a, ring);
 #if OG_PATCHES
         if (threadIdx.x == 32)
-            og_produce_patches(a, ring);
+            og_produce_box_patches(a, ring);
 #endif
     } else {
         og_take_registers<232>();
