@@ -192,8 +192,8 @@ static double end_of(const og_window_halves *s)
 {
     const double results = 64.0 * s->height * s->width;
     const double shortness = s->is_last ? 0 : 8.0 / s->tile[OG_WINDOW_DIMS - 1];
-    const double each = s->packs ? 0.15 : s->is_last == s->filter_rows ? 0.5 : 0.35;
-    return results * (each + 0.1 * shortness);
+    const double each = s->packs ? 0.22 : s->is_last == s->filter_rows ? 0.5 : 0.35;
+    return results * (each + 0.2 * shortness);
 }
 
 static double more_of(double a, double b)
@@ -201,37 +201,38 @@ static double more_of(double a, double b)
     return a > b ? a : b;
 }
 
-/* Bytes that come from L2 for a tile. */
+/* Cycles in which a tile's boxes or patches, and filters, come from L2: of the image 40 bytes each, less
+ * of short lines; of filters, which all multiprocessors read at once, three times as many. */
 static double fetches_of(const og_window_halves *s)
 {
-    const double blocks = (double)s->k_padded / BLOCK_K;
-    const double filters = s->keeps ? 0 : blocks * s->filters * BLOCK_K * 2;
+    const double filters = s->keeps ? 0 : (double)s->k_padded * s->filters * 2;
     const double line = s->line_channels * 2.0;
-    if (!s->patches)
-        return filters + (double)s->pieces * places_of(s) * line;
-    return filters + (double)s->chunks * s->tile_b * s->patch[0] * s->patch[1] * s->patch[2] * line;
+    const double rate = s->line_channels == 64 ? 40 : s->line_channels == 32 ? 34 : 25;
+    const double places =
+        s->patches ? (double)s->chunks * s->tile_b * s->patch[0] * s->patch[1] * s->patch[2]
+                   : (double)s->pieces * places_of(s);
+    return (places * line + 0.3 * filters) / rate;
 }
 
 /* Cycles of a multiprocessor for its share of all tiles: multiplying 2048 elements a cycle, less where
- * products are narrow and wait for shared memory; fetching from L2, of which a multiprocessor gets
- * 64 bytes a cycle at most, less of short lines; and the ends, which one warpgroup has while the other
- * multiplies. */
+ * products are small and wait for shared memory; fetching; and the ends, which one warpgroup has while
+ * the other multiplies. An image that is read for several tiles of filters comes from memory at times. */
 static double cost_of(const og_window_halves *s, double tiles, int32_t multiprocessors)
 {
-    const double speed = s->width == 256 ? 1.0 : s->width == 128 ? 0.9 : s->width == 64 ? 0.7 : 0.4;
+    const double speed = s->height * s->width == 256 ? 1.0 : s->width == 128 ? 0.9 : 0.7;
     const double k = (double)s->pieces * s->line_channels;
     const double multiplies = k * 64 * s->height * s->width / (2048 * speed);
-    const double rate = s->line_channels == 64 ? 50 : s->line_channels == 32 ? 40 : 25;
-    const double fetches = fetches_of(s) / rate, end = end_of(s);
+    const double fetches = fetches_of(s), end = end_of(s);
     const double items = tiles * (double)s->row_tiles * (double)s->of.groups;
     const double waves =
         (double)og_divide_up((int64_t)og_min((int64_t)items, INT32_MAX), multiprocessors);
     const double issued = (double)s->k_padded / BLOCK_K * BLOCK_CYCLES;
     const double both = more_of(s->alternates ? multiplies : 2 * multiplies, issued);
-    const double busy = more_of(both, fetches);
+    const double busy = more_of(both, fetches), beside = 0.06 * fetches;
+    const double again = s->row_tiles > 1 ? 1.04 : 1;
     if (!s->alternates)
-        return waves * (busy + end);
-    return waves * more_of((both + end) / 2, busy) + (both + end) / 2;
+        return again * waves * (busy + beside + end);
+    return again * (waves * (more_of((both + end) / 2, busy) + beside) + (both + end) / 2);
 }
 
 /* Takes the tile, if it fits and costs less than the best one. */
@@ -262,7 +263,8 @@ static void choose_places(og_window_halves *s, int32_t multiprocessors, og_windo
             const int32_t deep = (int32_t)og_min(places / width / height, dims[0].places);
             const double tiles = count_tiles(s, (int32_t[]){deep, height, width});
             /* of alike ones, lines and planes that lie together */
-            const double apart = 0.1 / width + 0.02 / height + (s->tile_b > 1 ? 0.02 : 0);
+            const double images = s->tile_b == 1 ? 0 : s->is_last ? 0.005 : 0.08;
+            const double apart = 0.1 / width + 0.02 / height + images;
             try_places(s, tiles, apart, multiprocessors, best, least);
         }
 }
