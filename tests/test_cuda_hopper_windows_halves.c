@@ -79,6 +79,18 @@ static const struct {
      {SHAPE(2, 32, 9, 17), SHAPE(40, 32, 3, 3)},
      {CHANNELS_LAST, CONTIGUOUS},
      CHANNELS_LAST},
+    {"transpose(transpose(relu(conv2d(x, w, b)), 1, 2), 2, 3)", /* stored so */
+     {SHAPE(2, 64, 12, 20), SHAPE(72, 64, 3, 3), SHAPE(72)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CONTIGUOUS},
+    {"conv2d(x, w) + 1", /* more filters than a tile, and lines of places that wrap */
+     {SHAPE(3, 32, 7, 9), SHAPE(200, 32, 3, 2)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
+    {"conv2d(x, w, padding=1)", /* chunks of channels that have patches each */
+     {SHAPE(1, 136, 33, 9), SHAPE(64, 136, 3, 3)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
     /* places side by side, or neither: copied first */
     {"conv2d(x, w, padding=1)",
      {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
