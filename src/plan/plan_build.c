@@ -307,11 +307,13 @@ static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapp
     return d == draft->rank && (draft->product_count || draft->reduction_count);
 }
 
-/* The same of a convolution's result with its dims in another order, as channels-last has them. */
+/* The same of a convolution of halves whose result has its dims in another order, as channels-last has
+ * them: tensor cores' kernel stores whole lines of either. Of float32 it would store single elements. */
 static bool permuted_mapping(const og_planner *b, const og_draft *draft, int32_t node,
                              og_mapping *mapping)
 {
-    if (!draft->product_count || !og_node_convolves(b, draft->products[0]))
+    if (!draft->product_count || !og_node_convolves(b, draft->products[0]) ||
+        og_dtype_bytes(b->types[node].dtype) != 2)
         return false;
     *mapping = og_identity_mapping(&b->types[node]);
     for (; b->graph->nodes[node].op == OG_OP_transpose; node = b->graph->nodes[node].args[0]) {
