@@ -344,6 +344,17 @@ OG_FN void og_finish_some(const og_args &a, const og_box_tile &tile, int row, in
 
 /* ---- results that are packed ----------------------------------------------------------------- */
 
+#if defined(__CUDA_ARCH__) /* shim_hopper.h has it for a CPU */
+/* Four matrices of 8 x 8 halves, as products leave them: of each a register has two neighbours of row
+ * lane / 4. Their columns become lines of 16 bytes, column i of matrix j at the address of lane 8 j + i. */
+OG_FN void og_store_matrices_across(uint32_t at, const uint32_t (&four)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
+                 "r"(four[0]), "r"(four[1]), "r"(four[2]), "r"(four[3])
+                 : "memory");
+}
+#endif
+
 enum {
     OG_PACKED_PLACES =
         OG_WIDTH < 128 ? OG_WIDTH : 128, /* places of 64 filters that a warpgroup stages */

@@ -197,15 +197,6 @@ OG_FN og_four_words og_load_shared_words(uint32_t at)
     return v;
 }
 
-/* Four matrices of 8 x 8 halves, as products leave them: of each a register has two neighbours of row
- * lane / 4. Their columns become lines of 16 bytes, column i of matrix j at the address of lane 8 j + i. */
-OG_FN void og_store_matrices_across(uint32_t at, const uint32_t (&four)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(at),
-                 "r"(four[0]), "r"(four[1]), "r"(four[2]), "r"(four[3])
-                 : "memory");
-}
-
 /* What this thread has read from shared memory is read before TMA may overwrite it. An
  * arrival alone does not wait for the loads: some schedules gave wrong rows (H200). */
 OG_FN void og_finish_loads()
