@@ -193,7 +193,7 @@ static double end_of(const og_window_halves *s)
     const double results = 64.0 * s->height * s->width;
     const double shortness = s->is_last ? 0 : 8.0 / s->tile[OG_WINDOW_DIMS - 1];
     const double each = s->packs ? 0.22 : s->is_last == s->filter_rows ? 0.5 : 0.35;
-    return results * (each + 0.2 * shortness);
+    return results * (each + 0.6 * shortness);
 }
 
 static double more_of(double a, double b)
@@ -229,7 +229,7 @@ static double cost_of(const og_window_halves *s, double tiles, int32_t multiproc
     const double issued = (double)s->k_padded / BLOCK_K * BLOCK_CYCLES;
     const double both = more_of(s->alternates ? multiplies : 2 * multiplies, issued);
     const double busy = more_of(both, fetches), beside = 0.06 * fetches;
-    const double again = s->row_tiles > 1 ? 1.04 : 1;
+    const double again = (s->row_tiles > 1 ? 1.04 : 1) * (s->packs ? 1 : 1.02);
     if (!s->alternates)
         return again * waves * (busy + beside + end);
     return again * (waves * (more_of((both + end) / 2, busy) + beside) + (both + end) / 2);
