@@ -239,7 +239,7 @@ OG_FN og_vector_sums og_read_quad(const float *staged, int row, int column)
 #if OG_LAST
 /* Where a place of a tile is, which its lane finds for those that finish filters there: quads of
  * filters are aligned as the place is. */
-struct og_spot {
+struct alignas(16) og_spot { /* which is copied at once */
     og_offsets at;
     int is_there, is_aligned;
 };

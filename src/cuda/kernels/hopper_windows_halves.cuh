@@ -134,7 +134,7 @@ OG_FN og_convolve_ring og_start_convolve_ring(uint32_t base)
 /* ---- the producer ---------------------------------------------------------------------------- */
 
 /* The box that is brought next: a tap's, of a chunk of channels. */
-struct og_next_piece {
+struct alignas(16) og_next_piece { /* which is copied at once */
     int chunk, d, h, w;
 };
 
