@@ -75,6 +75,22 @@ static const struct {
      {SHAPE(2, 64, 9, 12), SHAPE(7, 64, 1, 1)},
      {CHANNELS_LAST, CONTIGUOUS},
      CHANNELS_LAST},
+    {"conv2d(relu(x), w, padding=1)", /* which is kept */
+     {SHAPE(2, 32, 9, 17), SHAPE(40, 32, 3, 3)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
+    {"transpose(transpose(relu(conv2d(x, w, b)), 1, 2), 2, 3)", /* stored so */
+     {SHAPE(2, 64, 12, 20), SHAPE(72, 64, 3, 3), SHAPE(72)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CONTIGUOUS},
+    {"conv2d(x, w) + 1", /* more filters than a tile, and lines of places that wrap */
+     {SHAPE(3, 32, 7, 9), SHAPE(200, 32, 3, 2)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
+    {"conv2d(x, w, padding=1)", /* chunks of channels that have patches each */
+     {SHAPE(1, 136, 33, 9), SHAPE(64, 136, 3, 3)},
+     {CHANNELS_LAST, CONTIGUOUS},
+     CHANNELS_LAST},
     /* places side by side, or neither: copied first */
     {"conv2d(x, w, padding=1)",
      {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)},
@@ -394,10 +410,38 @@ static void test_points(void **unused)
     }
 }
 
+/* What functions select of halves is kept as halves before a product, so that tensor cores take it; what
+ * they compute is not. */
+static void test_selected(void **unused)
+{
+    static const struct {
+        const char *text;
+        bool is_half;
+    } kinds[] = {
+        {"conv2d(relu(x), w, padding=1)", true},
+        {"conv2d(clamp(-abs(x), -6, 0.5), w, padding=1)", true},
+        {"conv2d(where(x > 2, x, maximum(x, 0)), w, padding=1)", true},
+        {"conv2d(max_pool2d(relu(x), 3, 1, 1), w, padding=1)", true},
+        {"conv2d(clamp(x, 0, 0.3), w, padding=1)", false}, /* which is no half */
+        {"conv2d(x * x, w, padding=1)", false},
+    };
+    static char text[1 << 16];
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        ogive_plan *plan =
+            plan_images(kinds[i].text, "90a", (int64_t[]){2, 64, 16, 16}, 64, 3, i % 2);
+        ogive_plan_explain(plan, text, sizeof text);
+        if (!strstr(text, "convolution on tensor cores") == kinds[i].is_half)
+            fail_msg("%s:\n%s", kinds[i].text, text);
+        ogive_plan_release(plan);
+    }
+}
+
 /* ---- what is compiled -------------------------------------------------------------------- */
 
-/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side. */
-static void compile_last(const char *text, const int64_t x[4], int64_t filters)
+/* Compiles conv2d(x, w, padding=1) and a tail of tensors whose channels lie side by side; packs: whose
+ * results are packed. */
+static void compile_last(const char *text, const int64_t x[4], int64_t filters, bool packs)
 {
     ogive_plan *plan = plan_images(text, "90a", x, filters, 3, true);
     size_t length = ogive_plan_source(plan, 0, NULL, 0);
@@ -406,6 +450,7 @@ static void compile_last(const char *text, const int64_t x[4], int64_t filters)
     ogive_plan_source(plan, 0, source, length + 1);
     assert_non_null(strstr(source, "#define OG_LAST 1\n"));
     assert_non_null(strstr(source, "#define OG_COPIES_IMAGE 0\n"));
+    assert_true(!strstr(source, "#define OG_PACKS 1\n") == !packs);
     compile_source(text, source, "90a", 0);
     free(source);
     ogive_plan_release(plan);
@@ -427,11 +472,13 @@ static void test_compile(void **unused)
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)
         compile_spilt(kinds[i].text, kinds[i].shapes, OG_BFLOAT16, "90a", "og_convolve_halves", 0);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 64, 56, 56}, 64);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 256, 14, 14}, 256);
-    compile_last("tanh(conv2d(x, w, padding=1))", (int64_t[]){8, 64, 512, 1024}, 128);
-    compile_last("gelu(conv2d(x, w, padding=1))", (int64_t[]){64, 64, 56, 56}, 64);
-    compile_last("conv2d(x, w, padding=1)", (int64_t[]){4, 1280, 32, 32}, 640);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 64, 56, 56}, 64, true);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){64, 256, 14, 14}, 256, true);
+    compile_last("tanh(conv2d(x, w, padding=1))", (int64_t[]){8, 64, 512, 1024}, 128, false);
+    compile_last("gelu(conv2d(x, w, padding=1))", (int64_t[]){64, 64, 56, 56}, 64, false);
+    compile_last("conv2d(x, w, padding=1)", (int64_t[]){4, 1280, 32, 32}, 640, true);
+    compile_last("relu(conv2d(x, w, padding=1) + x)", (int64_t[]){64, 64, 56, 56}, 64, false);
+    compile_last("relu(conv2d(x, w, padding=1) * 2 + x)", (int64_t[]){64, 128, 28, 28}, 128, false);
 }
 
 int main(int argc, char **argv)
@@ -439,7 +486,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_float16), cmocka_unit_test(test_exact_bfloat16),
         cmocka_unit_test(test_accuracy),      cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_points),
+        cmocka_unit_test(test_points),        cmocka_unit_test(test_selected),
     };
     const struct CMUnitTest compiled[] = {cmocka_unit_test(test_compile)};
     if (only_compiles())

@@ -104,6 +104,11 @@ static const plan_case cases[] = {
     {"linear(linear(x, w), v)", "4x5 7x5 3x7", 2},
     {"linear(bfloat16(x), bfloat16(t(w)))", "4x5 5x7", 3},
     {"linear(float16(sigmoid(linear(x, w))), v)", "4x5h 7x5h 3x7h", 2},
+    {"linear(relu(x), w)", "4x5h 7x5h", 2},
+    /* a convolution of halves stores its result in another order of dims */
+    {"transpose(conv1d(x, w), 1, 2)", "2x3x5 4x3x2", 2},
+    {"transpose(transpose(relu(conv2d(x, w)), 1, 2), 2, 3)", "2x3x5x6h 4x3x2x2h", 1},
+    {"transpose(conv1d(x, w), 0, -1)", "2x3x5b 4x3x2b", 1},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},

@@ -22,6 +22,7 @@
  */
 #include "plan/planner.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,28 +54,87 @@ static ogive_status add_buffer(og_planner *b, og_buffer_kind kind, int32_t index
     return OGIVE_OK;
 }
 
-/* Is the value of node one of its dtype, a half say, whatever it is computed in? So are casts
- * and what is read from a tensor. */
+/* Is number one of the dtype, a half? */
+static bool is_number_of(og_dtype dtype, double number)
+{
+    const bool is_wide = dtype == OG_BFLOAT16; /* 8 bits, and float32's exponents; else 11 */
+    const int bits = is_wide ? 8 : 11, least = is_wide ? -133 : -24;
+    int exponent;
+    if (number == 0 || isinf(number))
+        return true;
+    if (!(fabs(number) <= (is_wide ? 0x1.fep127 : 65504.0)))
+        return false;
+    frexp(number, &exponent);
+    const double scaled = ldexp(number, -(exponent - bits > least ? exponent - bits : least));
+    return scaled == floor(scaled);
+}
+
+/* Which arguments of a function are its only results, maybe with another sign, besides its numbers: a
+ * bit each; 0: it computes. */
+static uint32_t find_selected(const og_node *node)
+{
+    switch (node->op) {
+    case OG_OP_relu:
+    case OG_OP_abs:
+    case OG_OP_neg:
+    case OG_OP_clamp:
+    case OG_OP_amax:
+    case OG_OP_amin:
+    case OG_OP_max_of_dim:
+    case OG_OP_min_of_dim:
+    case OG_OP_first_amax:
+        return 1;
+    case OG_OP_maximum:
+    case OG_OP_minimum:
+    case OG_OP_at_least:
+    case OG_OP_at_most:
+        return 3;
+    case OG_OP_where:
+        return 6;
+    default:
+        return 0;
+    }
+}
+
+enum { MOST_SELECTED = 6 }; /* functions of functions that are looked at */
+
+/* Is the value of node one of dtype, a half say, whatever it is computed in? So are casts, what is read
+ * from a tensor, and what functions like relu select of these. */
+static bool is_rounded_to(const og_planner *b, int32_t node, og_dtype dtype, int32_t most)
+{
+    const og_node *of = &b->graph->nodes[node];
+    if (of->op == OG_OP_NUMBER)
+        return is_number_of(dtype, of->numbers[0]);
+    if (b->types[node].dtype != dtype)
+        return false;
+    if (b->buffer[node] >= 0)
+        return b->buffers[b->buffer[node]].dtype == dtype;
+    if (og_node_is_view(b, node))
+        return is_rounded_to(b, of->args[0], dtype, most);
+    if (of->op == OG_OP_float16 || of->op == OG_OP_bfloat16)
+        return true;
+    const uint32_t selected = find_selected(of);
+    bool is = selected && most > 0;
+    if (of->op == OG_OP_clamp)
+        is &= is_number_of(dtype, of->numbers[0]) && is_number_of(dtype, of->numbers[1]);
+    for (int32_t i = 0; is && i < of->arg_count; i++)
+        is = !(selected >> i & 1) || is_rounded_to(b, of->args[i], dtype, most - 1);
+    return is;
+}
+
 static bool is_rounded(const og_planner *b, int32_t node)
 {
-    og_dtype dtype = b->types[node].dtype;
-    while (b->buffer[node] < 0 && og_node_is_view(b, node)) {
-        node = b->graph->nodes[node].args[0];
-        if (b->types[node].dtype != dtype)
-            return false;
-    }
-    og_op op = b->graph->nodes[node].op;
-    return b->buffer[node] >= 0 ? b->buffers[b->buffer[node]].dtype == dtype
-                                : op == OG_OP_float16 || op == OG_OP_bfloat16;
+    return is_rounded_to(b, node, b->types[node].dtype, MOST_SELECTED);
 }
 
 /* A place in the workspace for the value of node, unrounded: fusion never changes
- * a result. What is rounded already, as autocast's casts before a product are, is kept as it
- * is: products of halves are faster. */
+ * a result. What is rounded already, as autocast's casts before a product are, or relu of a half, is
+ * kept as it is: products of halves are faster. */
 static ogive_status keep_node(og_planner *b, int32_t node, int32_t *buffer)
 {
     const og_typed *type = &b->types[node];
-    bool is_kept_as_it_is = og_dtype_is_float(type->dtype) && is_rounded(b, node);
+    bool is_kept_as_it_is =
+        og_dtype_bytes(type->dtype) == 2 && og_dtype_is_float(type->dtype) && is_rounded(b, node);
     og_layout layout = {.dtype = is_kept_as_it_is                         ? type->dtype
                                  : og_compute_type(type->dtype) == OG_F64 ? OG_FLOAT64
                                                                           : OG_FLOAT32,
@@ -247,6 +307,28 @@ static bool element_mapping(const og_draft *draft, const og_typed *type, og_mapp
     return d == draft->rank && (draft->product_count || draft->reduction_count);
 }
 
+/* The same of a convolution of halves whose result has its dims in another order, as channels-last has
+ * them: tensor cores' kernel stores whole lines of either. Of float32 it would store single elements. */
+static bool permuted_mapping(const og_planner *b, const og_draft *draft, int32_t node,
+                             og_mapping *mapping)
+{
+    if (!draft->product_count || !og_node_convolves(b, draft->products[0]) ||
+        og_dtype_bytes(b->types[node].dtype) != 2)
+        return false;
+    *mapping = og_identity_mapping(&b->types[node]);
+    for (; b->graph->nodes[node].op == OG_OP_transpose; node = b->graph->nodes[node].args[0]) {
+        const og_node *of = &b->graph->nodes[node];
+        const int32_t rank = b->types[node].rank;
+        const int32_t i = of->dims[0] + (of->dims[0] < 0 ? rank : 0);
+        const int32_t j = of->dims[1] + (of->dims[1] < 0 ? rank : 0);
+        for (int32_t d = 0; d < rank; d++)
+            mapping->at[d] = (int8_t)(mapping->at[d] == i   ? j
+                                      : mapping->at[d] == j ? i
+                                                            : mapping->at[d]);
+    }
+    return same_shape(draft, &b->types[node]);
+}
+
 static ogive_status try_root(og_planner *b, int32_t draft, og_root *root, bool *valid)
 {
     int32_t index;
@@ -269,7 +351,8 @@ static ogive_status try_draft(og_planner *b, int32_t draft, og_root *root, bool 
     root->row = true;
     if (b->drafts[draft].reduction_count && row_mapping(&b->drafts[draft], type, &root->mapping))
         OG_TRY(try_root(b, draft, root, valid));
-    if (!*valid && element_mapping(&b->drafts[draft], type, &root->mapping)) {
+    if (!*valid && (element_mapping(&b->drafts[draft], type, &root->mapping) ||
+                    permuted_mapping(b, &b->drafts[draft], root->node, &root->mapping))) {
         root->row = false;
         OG_TRY(try_root(b, draft, root, valid));
     }

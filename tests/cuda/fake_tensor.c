@@ -164,9 +164,11 @@ void fake_read_row(const struct shim_factor *from, int row, float *to)
     const unsigned start = (unsigned)(from->description & 0x3fff) << 4;
     const unsigned swizzle = 4 - (unsigned)(from->description >> 62), line = 16u << swizzle;
     const unsigned bytes = from->across ? 2 : 16, step = from->across ? 128 : 16;
-    const unsigned apart = (unsigned)(from->description >> 16 & 0x3fff) << 4; /* 64 rows, across */
+    const unsigned across = (unsigned)(from->description >> 16 & 0x3fff) << 4; /* 64 rows on */
+    const unsigned along = (unsigned)(from->description >> 32 & 0x3fff) << 4;  /* 8 lines on */
     const unsigned r = (unsigned)row;
-    const unsigned first = start + (from->across ? r / 64 * apart + r % 64 * 2 : r * line);
+    const unsigned first =
+        start + (from->across ? r / 64 * across + r % 64 * 2 : r / 8 * along + r % 8 * line);
     uint16_t halves[K];
     for (unsigned k = 0; k < K; k += bytes / 2) {
         const unsigned at = swizzle_at(first + k / (bytes / 2) * step, swizzle);

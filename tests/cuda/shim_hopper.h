@@ -315,6 +315,21 @@ template <int n> static inline void og_pin(float (&)[n])
 {
 }
 
+/* stmatrix.trans: lane 8 j + i writes column i of matrix j. */
+static inline void og_store_matrices_across(unsigned at, const unsigned (&four)[4])
+{
+    const shim_lanes<4> &lanes = shim_exchange<4>(four);
+    const int matrix = shim_lane() / 8, column = shim_lane() % 8;
+    if (at % 16)
+        og_shim_link->fail("a line of a matrix is not aligned");
+    for (int row = 0; row < 8; row++) {
+        const unsigned both = lanes.of[row * 4 + column / 2][matrix];
+        const unsigned short half = (unsigned short)(both >> 16 * (column % 2));
+        __builtin_memcpy(shim_shared_at(at + 2 * row), &half, 2);
+    }
+    __syncwarp();
+}
+
 /* Rows of a described factor: og_describe() of hopper_ptx.cuh. */
 static inline shim_factor shim_described(unsigned long long description, bool across,
                                          bool is_bfloat)

@@ -268,6 +268,20 @@ static size_t redo_bytes(const halves *h)
     return OG_CUDA_REDO_BYTES + (size_t)(h->products - 1) * sums;
 }
 
+/* Does pass 0 read what moves along rows, and is there room to read it for several at once? */
+static bool reads_all(const og_cuda_emitter *e, const halves *h)
+{
+    const og_pass *pass = &e->kernel->passes[0];
+    size_t bytes = 0;
+    for (int32_t i = 0; i < pass->element_count; i++) {
+        const og_instr *instr = &pass->elements[i];
+        if (instr->op == OG_OP_LOAD && !e->is_kept[instr->index])
+            bytes += og_dtype_bytes(e->kernel->accesses[instr->index].dtype);
+    }
+    return bytes > 0 && bytes <= 4 && h->products == 1 && !e->wide && h->of->k <= LONG &&
+           !e->kernel->space.n_reduced && !og_cuda_is_costly_pass(pass);
+}
+
 static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes)
 {
     const char *type = h->x.factor.access->dtype == OG_BFLOAT16 ? "bf16" : "f16";
@@ -292,6 +306,7 @@ static void add_numbers(og_cuda_emitter *e, const halves *h, size_t shared_bytes
                                    {"OG_LONG", h->of->k > LONG},
                                    {"OG_LATER", h->is_later},
                                    {"OG_AHEAD", h->ahead},
+                                   {"OG_READS_ALL", reads_all(e, h)},
                                    {0}};
     og_text_add(&e->numbers, "typedef float og_number;\ntypedef uint16_t og_element;\n");
     og_cuda_add_enum(&e->numbers, sizes);

@@ -71,6 +71,7 @@ static og_cuda_map image_map(const og_cuda_emitter *e, const og_window_halves *s
 {
     const og_window_shape *of = &s->of;
     const og_image_dim *dims = of->dims;
+    const int32_t *box = s->patches ? s->patch : s->tile;
     const int64_t batch = s->copies       ? step_of(s, 0) * dims[0].extent
                           : of->batch > 1 ? of->batch_stride
                                           : 8;
@@ -84,15 +85,15 @@ static og_cuda_map image_map(const og_cuda_emitter *e, const og_window_halves *s
                          .pitch_bytes = step_of(s, 2) * 2,
                          .slab_bytes = step_of(s, 1) * 2,
                          .box_columns = s->line_channels,
-                         .box_rows = s->tile[2],
-                         .box_depth = s->tile[1],
+                         .box_rows = box[2],
+                         .box_depth = box[1],
                          .rows_between = (int32_t)dims[2].step - 1,
                          .depth_between = (int32_t)dims[1].step - 1,
                          .more_between = (int32_t)dims[0].step - 1,
                          .more = 2,
                          .more_extent = {dims[0].extent, of->batch},
                          .more_bytes = {step_of(s, 0) * 2, batch * 2},
-                         .more_box = s->tile[0],
+                         .more_box = box[0],
                          .last_box = s->tile_b,
                          .swizzle_bytes = s->line_channels * 2,
                          .fetches_256 = true};
@@ -200,10 +201,23 @@ static void add_arguments(og_cuda_emitter *e, const og_window_halves *s)
     add_steps(e, s);
 }
 
+/* Quads of a thread that pass 0 has at once: fewer where it is costly, or reads at each place and sums
+ * leave few registers. */
+static int64_t count_quads(const og_cuda_emitter *e, const og_window_halves *s)
+{
+    const og_kernel *kernel = e->kernel;
+    bool reads = false;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        reads |= !kernel->accesses[i].is_store && !e->is_kept[i];
+    if (og_cuda_is_costly_pass(&kernel->passes[0]))
+        return 2;
+    return reads && s->height * s->width > 128 ? 4 : 8;
+}
+
 static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
 {
     const char *type = e->kernel->products[0].right.dtype == OG_BFLOAT16 ? "bf16" : "f16";
-    const bool is_costly = og_cuda_is_costly_pass(&e->kernel->passes[0]);
+    const int64_t pieces = 64 / s->line_channels;
     const og_cuda_number numbers[] = {{"OG_PRODUCTS", 1},
                                       {"OG_LAST", s->is_last},
                                       {"OG_FILTER_ROWS", s->filter_rows},
@@ -223,8 +237,16 @@ static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
                                       {"OG_LONG", s->is_long},
                                       {"OG_CHAIN", CHAIN},
                                       {"OG_STAGES", s->stages},
+                                      {"OG_FIRST", og_min(s->pieces, pieces)},
+                                      {"OG_TAIL", (s->pieces - 1) % pieces + 1},
+                                      {"OG_PATCHES", s->patches},
+                                      {"OG_PATCH_D", s->patch[0]},
+                                      {"OG_PATCH_H", s->patch[1]},
+                                      {"OG_PATCH_W", s->patch[2]},
+                                      {"OG_APART", s->apart},
+                                      {"OG_PACKS", s->packs},
                                       {"OG_BLOCKS", s->keeps ? s->k_padded / 64 : 0},
-                                      {"OG_QUADS_AT_ONCE", is_costly ? 2 : 8},
+                                      {"OG_QUADS_AT_ONCE", count_quads(e, s)},
                                       {"OG_COPIES_IMAGE", s->copies},
                                       {"OG_SHARED_BYTES", s->shared_bytes},
                                       {"OG_LAY_SHARED_BYTES", LAY_SHARED_BYTES},
@@ -335,6 +357,7 @@ ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e)
     e->out->tensor_products = 1;
     e->vector = 4;
     e->threads = LAY_THREADS;
+    e->packs = s.packs;
     e->wide = needs_wide(e->kernel, &s);
     if (s.is_last) {
         e->vector_dim = e->kernel->matrices.batch_rank;
@@ -343,9 +366,9 @@ ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e)
     add_numbers(e, &s);
     add_arguments(e, &s);
     og_cuda_include(&e->body, "hopper_windows_halves");
-    OG_TRY(og_cuda_name_body(e, "convolution on tensor cores, tiles of %d x (%d, %d, %d, %d)%s%s",
+    OG_TRY(og_cuda_name_body(e, "convolution on tensor cores, tiles of %d x (%d, %d, %d, %d)%s%s%s",
                              (int)s.filters, (int)s.tile_b, (int)s.tile[0], (int)s.tile[1],
                              (int)s.tile[2], s.alternates ? ", two alternating" : "",
-                             s.copies ? ", copied" : ""));
+                             s.patches ? ", patches" : "", s.copies ? ", copied" : ""));
     return add_launches(e, &s);
 }

@@ -11,6 +11,7 @@
 typedef struct {
     og_window_shape of; /* what og_cuda_see_image() has; if lines are folded, dims[2] has one tap */
     bool is_last;       /* neighbours of the result are filters */
+    bool may_pack;      /* there is one, of halves, and no operand but those of filters */
     bool copies;        /* the image goes to the scratch, its channels side by side */
     int64_t folded;     /* taps along a line, which are channels of the copy; 1: they are not */
     og_image_dim line;  /* dims[2] before */
@@ -27,9 +28,13 @@ typedef struct {
     int32_t height, width; /* of a warpgroup's product: 64 rows, columns */
     bool filter_rows;      /* rows of it are filters; else places */
     bool alternates, keeps;
+    bool packs;                           /* results are halves, which go to memory 8 at a time */
     int32_t filters;                      /* of a tile */
     int32_t tile_b, tile[OG_WINDOW_DIMS]; /* places */
     int64_t tiles_b, tiles[OG_WINDOW_DIMS], row_tiles, items;
+    int32_t patches;               /* that shared memory has room for; 0: a box for each tap */
+    int32_t patch[OG_WINDOW_DIMS]; /* places of one */
+    int32_t apart;                 /* lines from 8 of an operand to the next 8 */
     int32_t stages;
     int64_t shared_bytes;
 } og_window_halves;

@@ -39,6 +39,8 @@
  *   OG_AHEAD       with OG_LATER, steps of 16 columns whose operands are on their way: 1 to 4
  *   OG_EARLY       1: there are registers for reading ahead: indices have 32 bits
  *   OG_QUADS_AT_ONCE   that a thread finishes, of 8: OG_QUADS or more
+ *   OG_READS_ALL   1: what pass 0 reads at each place is read for 8 quads before one is finished; it is
+ *                  cheap, reduces nothing and has one product
  * No bit depends on any but OG_MMA_TYPE, OG_LONG and OG_CHAIN.
  */
 #include "cuda/kernels/finish.cuh"
@@ -571,6 +573,33 @@ template <class Part> OG_FN void og_set_row(Part &f, og_index index, og_index r,
     f.index = index + (f.there ? r : rows > 0 ? rows - 1 : 0);
 }
 
+#if OG_READS_ALL
+/* The same of rows that are whole, of which all is read before the first is finished: a warp that waits
+ * for memory row by row waits 8 times as long. */
+OG_FN void og_finish_read(const og_args &a, og_index base, og_index m, og_index n,
+                          const og_kept_columns &c, const float *staged)
+{
+    typedef og_row_part<1, true> part;
+    const int count = OG_STAGED / OG_WARP_ROWS, column = threadIdx.x % OG_ROW_THREADS * 4;
+    og_reads<part> reads[count];
+    part f;
+    f.n = og_quad_column(n);
+    f.kept[0] = c.kept[0];
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+        og_set_row(f, base * a.m + m, og_first_row() + i * OG_WARP_ROWS, OG_STAGED);
+        reads[i] = og_read(a, f);
+    }
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+        const int r = og_first_row() + i * OG_WARP_ROWS;
+        og_set_row(f, base * a.m + m, r, OG_STAGED);
+        f.sums[0][0] = *(const og_vector_sums *)&staged[og_staged(r, column)];
+        og_finish_fragment(a, f, reads[i]);
+    }
+}
+#endif
+
 /* Finishes 64 columns from n on of OG_STAGED rows, the first of which is row m of its product. With
  * OG_EARLY, what a row reads is on its way while the one before is finished. */
 template <bool whole>
@@ -638,8 +667,13 @@ OG_FN void og_finish_tile(const og_args &a, const og_tile &tile, og_sums &z,
         og_kept_columns next = c;
         if (OG_EARLY && part + 1 < OG_STAGED_PARTS && part % OG_PRODUCTS == OG_PRODUCTS - 1)
             next = og_load_kept_columns(a, n + 64);
+#if OG_READS_ALL
+        if (whole && n + 64 <= a.n)
+            og_finish_read(a, tile.base, row, n, c, staged);
+#else
         if (whole && n + 64 <= a.n)
             og_finish_staged<true>(a, tile.base, row, n, c, staged);
+#endif
         else if (row < a.m)
             og_finish_staged<false>(a, tile.base, row, n, c, staged);
         c = next;
