@@ -8811,9 +8811,7 @@ static int og_make_map(og_map &to, const og_hopper_map &map, const void *address
                : cudaSuccess;
 }
 ''',
-    "cuda/kernels/columns.cuh": r'''#include "cuda/kernels/sums.cuh"
-
-enum {
+    "cuda/kernels/columns.cuh": r'''enum {
     OG_BLOCK_COLUMNS = OG_X * OG_V,
     /* columns whose runs a thread adds */
     OG_OWNED = (OG_BLOCK_COLUMNS + OG_THREADS - 1) / OG_THREADS,
