@@ -232,6 +232,9 @@ void og_cuda_add_finish(og_cuda_emitter *e, int32_t p);
  * row * a.partials + part; then, for each pass, the launch that makes row values of them. */
 void og_cuda_begin_combine(og_cuda_emitter *e, int64_t rows, int64_t parts);
 ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts);
+/* May several blocks combine a row, because the pass after p has a guard? Not if they read row values,
+ * which the first to end replaces, or have two such passes, where each would wait for the others. */
+bool og_cuda_shares_combining(const og_cuda_emitter *e, int32_t p);
 
 /* ---- products on tensor cores ---- */
 

@@ -66,9 +66,12 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
                 next > p + 1;
     og_text_add(to,
                 "\nOG_KERNEL(og_combine%d, OG_COMBINE_THREADS%s)\n{\n"
-                "    og_combined g = og_find_combined(a);\n    og_row row;\n%s"
+                "    %s;\n    og_row row;\n%s"
                 "    og_await_launch();\n",
-                n, wide ? ", 1" : "", next < e->kernel->pass_count ? "    og_admit_next();\n" : "");
+                n, wide ? ", 1" : "",
+                next > p + 1 ? "og_shared_row g = og_find_shared_row(a)"
+                             : "og_combined g = og_find_combined(a)",
+                next < e->kernel->pass_count ? "    og_admit_next();\n" : "");
     if (p > 0)
         og_text_add(to, "    row = ((const og_row *)a.row_values)[g.row];\n");
     og_text_add(
@@ -95,11 +98,27 @@ static void add_entry(og_cuda_emitter *e, int32_t p)
     og_text_add(to, "}\n");
 }
 
+bool og_cuda_shares_combining(const og_cuda_emitter *e, int32_t p)
+{
+    return p == 0 && og_cuda_next_pass(e->kernel, p) == p + 2;
+}
+
+/* How many times the blocks that the rows take. Beyond 16384 parts, sums of chunks of chunks are where
+ * the blocks count themselves (og_count_of). */
+static int64_t count_helpers(const og_cuda_emitter *e, int32_t p, int64_t blocks, int64_t parts)
+{
+    enum { BLOCKS = 2 }; /* a multiprocessor */
+    if (!og_cuda_shares_combining(e, p) || parts > OG_CHUNK || blocks < 1)
+        return 1;
+    return og_max(og_min(BLOCKS * (int64_t)e->limits->multiprocessors / blocks, parts), 1);
+}
+
 ogive_status og_cuda_add_combine(og_cuda_emitter *e, int32_t p, int64_t rows, int64_t parts)
 {
     int64_t each = og_combine_threads(parts) / og_combiners_of(parts);
+    int64_t blocks = (rows + each - 1) / each;
     add_entry(e, p);
-    OG_TRY(og_cuda_add_launch(e, "og_combine", p, (rows + each - 1) / each,
+    OG_TRY(og_cuda_add_launch(e, "og_combine", p, blocks * count_helpers(e, p, blocks, parts),
                               og_combine_threads(parts)));
     og_cuda_overlap_last(e);
     return OGIVE_OK;

@@ -229,6 +229,9 @@ static void add_part(og_cuda_emitter *e, int32_t p)
                     "    if (g.writes)\n"
                     "        ((og_squares%d::sums *)a.squares%d)[chunk] = u%d;\n",
                     (int)p, (int)p, (int)p);
+    if (og_cuda_shares_combining(e, p))
+        og_text_add(to, "    og_begin_count<og_sums%d>(a, g, chunk, a.sums%d);\n", (int)p + 1,
+                    (int)p + 1);
     og_text_add(to, "}\n");
 }
 

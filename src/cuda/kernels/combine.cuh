@@ -17,11 +17,11 @@ struct og_combined {
     bool writes;   /* is this the thread that writes what is the row's? */
 };
 
-OG_FN og_combined og_find_combined(const og_args &a)
+OG_FN og_combined og_find_combined(const og_args &a, uint32_t block = blockIdx.x)
 {
     og_combined g;
     og_index row =
-        (og_index)blockIdx.x * (OG_COMBINE_THREADS / OG_COMBINERS) + threadIdx.x / OG_COMBINERS;
+        (og_index)block * (OG_COMBINE_THREADS / OG_COMBINERS) + threadIdx.x / OG_COMBINERS;
     g.row = row < a.rows ? row : a.rows - 1;
     g.at = og_start();
     og_seek_rows(a, g.row, g.at);

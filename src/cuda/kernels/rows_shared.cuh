@@ -264,22 +264,29 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
 template <class P>
 OG_FN typename P::sums og_reduce_part_again(const og_args &a, const og_group &g, const og_row &row)
 {
+    enum { FLIGHT = 2 * OG_FLIGHT };
+    const bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at);
     typename P::sums lanes[OG_V];
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         lanes[i] = P::neutral();
 #pragma unroll 1
-    for (int step = 0; step * OG_WIDTH < g.n; step++) {
-        og_kept kept;
-        typename P::sweep::loads x;
-        typename P::sweep::values y[1][OG_V];
-        og_fetch(a, g, step, 0, false, kept);
-        og_fetch(a, g, step, 0, false, x);
-        og_compute_all<typename P::sweep, 1>(a, &row, 0, &kept, 0, &x, y);
+    for (int first = 0; first * OG_WIDTH < g.n; first += FLIGHT) {
+        og_kept kept[FLIGHT];
+        typename P::sweep::loads x[FLIGHT];
+        typename P::sweep::values y[FLIGHT][OG_V];
 #pragma unroll
-        for (int i = 0; i < OG_V; i++)
-            if (og_element(g, step, 0) + i < g.n)
-                P::add(lanes[i], row, og_none(), y[0][i]);
+        for (int f = 0; f < FLIGHT; f++) {
+            og_fetch(a, g, first + f, 0, aligned, kept[f]);
+            og_fetch(a, g, first + f, 0, aligned, x[f]);
+        }
+        og_compute_all<typename P::sweep, FLIGHT>(a, &row, 0, kept, 1, x, y);
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+            for (int i = 0; i < OG_V; i++)
+                if (og_element(g, first + f, 0) + i < g.n)
+                    P::add(lanes[i], row, og_none(), y[f][i]);
     }
     og_grow_tree<P, OG_V>(lanes);
     og_grow_over_warp<P, 32>(lanes[0]);

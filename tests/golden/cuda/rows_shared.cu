@@ -132,7 +132,7 @@ typedef og_all_sums<og_pass1, og_none, true>
 
 OG_KERNEL(og_rows, OG_THREADS, OG_BLOCKS)
 {
-    extern __shared__ uint4 og_shared[];
+    extern __shared__ __align__(128) uint4 og_shared[];
     og_shelf *shelves = (og_shelf *)og_shared;
     og_group g = og_find_part(a, blockIdx.x);
     og_held_row held;

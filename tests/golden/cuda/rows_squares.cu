@@ -1,7 +1,7 @@
 // layer_norm(x, 140000)  [40x140000b]
 // rows, a block a chunk, scratch 6272
 // og_part0<<<360, 64>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
-// og_combine0<<<10, 128>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
+// og_combine0<<<90, 128>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
 // og_part2<<<360, 64>>>, 120 bytes of arguments, pointers at 0:0+0 8:1+0 88:-1+0 96:-1+1600 104:-1+3200 112:-1+4800
 #ifdef __CUDACC_RTC__
 #pragma nv_diag_suppress 177 /* a function is not used */
@@ -188,11 +188,12 @@ OG_KERNEL(og_part0, OG_THREADS)
         ((og_sums0::sums *)a.sums0)[chunk] = s0;
     if (g.writes)
         ((og_squares0::sums *)a.squares0)[chunk] = u0;
+    og_begin_count<og_sums1>(a, g, chunk, a.sums1);
 }
 
 OG_KERNEL(og_combine0, OG_COMBINE_THREADS, 1)
 {
-    og_combined g = og_find_combined(a);
+    og_shared_row g = og_find_shared_row(a);
     og_row row;
     og_admit_next();
     og_await_launch();
