@@ -545,6 +545,27 @@ static void test_float_division(void **state)
     }
 }
 
+/* Inverses of what is divided by take room among arguments: of many numbers none has one, so that no
+ * formula is refused for them. */
+static void test_many_divisions(void **state)
+{
+    (void)state;
+    static const struct {
+        int count;
+        bool has_inverses;
+    } cases[] = {{2, true}, {70, true}, {300, false}, {900, false}};
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_arena arena = {0};
+        og_text formula = {0};
+        for (int i = 0; i < cases[c].count; i++)
+            og_text_add(&formula, "%sx / %d.3", i ? " + " : "", i + 2);
+        og_cuda_work work = emit(formula.data, "1000", &arena);
+        assert_int_equal(strstr(work.source, "= og_divide_by_f32(") != NULL, cases[c].has_inverses);
+        og_text_free(&formula);
+        og_arena_free(&arena);
+    }
+}
+
 static void test_functions_compile(void **state)
 {
     (void)state;
@@ -751,21 +772,14 @@ static void test_masked_products_compile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_sources),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_overlaps),
-        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_table_pays),
-        cmocka_unit_test(test_shapes_share_a_source),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_division),
-        cmocka_unit_test(test_float_division),
-        cmocka_unit_test(test_functions_compile),
-        cmocka_unit_test(test_bodies_compile),
-        cmocka_unit_test(test_big_bodies_compile),
-        cmocka_unit_test(test_masked_products_compile),
-        cmocka_unit_test(test_vast_windows),
-        cmocka_unit_test(test_windows_compile),
+        cmocka_unit_test(test_golden_sources),     cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_overlaps),           cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_table_pays),         cmocka_unit_test(test_shapes_share_a_source),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_division),
+        cmocka_unit_test(test_float_division),     cmocka_unit_test(test_many_divisions),
+        cmocka_unit_test(test_functions_compile),  cmocka_unit_test(test_bodies_compile),
+        cmocka_unit_test(test_big_bodies_compile), cmocka_unit_test(test_masked_products_compile),
+        cmocka_unit_test(test_vast_windows),       cmocka_unit_test(test_windows_compile),
     };
     return TEST_RUN(tests);
 }

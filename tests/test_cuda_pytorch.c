@@ -90,6 +90,24 @@ static void test_files(void **state)
     }
 }
 
+/* Of reductions and norms a file serves every size: none need be given. */
+static void test_every_size(void **state)
+{
+    (void)state;
+    static const char *const formulas[] = {"std(x, dim=1)",  "x - std(x)",   "var(x, dim=0)",
+                                           "norm(x, dim=0)", "normalize(x)", "softmax(x, 1)",
+                                           "mean(x, dim=1)"};
+    for (size_t i = 0; i < TEST_COUNT(formulas); i++) {
+        ogive_error error;
+        char *text;
+        if (emit(&(file_case){.formula = formulas[i]}, NULL, &text, &error))
+            fail_msg("%s: %s", formulas[i], error.message);
+        if (strstr(text, "of these shapes"))
+            fail_msg("%s: made for shapes that nobody gave", formulas[i]);
+        free(text);
+    }
+}
+
 static void test_text_is_cut(void **state)
 {
     (void)state;
@@ -146,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_every_size),
         cmocka_unit_test(test_text_is_cut),
         cmocka_unit_test(test_refused),
     };

@@ -177,7 +177,7 @@ OG_FN double og_softshrink_f64(double x, double lambd)
     return x == x ? y : x;
 }
 
-/* As in scalar_f32.h. */
+/* As in scalar_squares_f32.h. */
 OG_FN double og_square_scale_f64(double s, double eps)
 {
     double least = eps < 0x1p-800 ? 0x1p-900 : 0.0;

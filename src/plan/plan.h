@@ -246,8 +246,10 @@ typedef struct {
     int32_t reduction_count;
     og_instr *rows;
     int32_t row_count;
-    int32_t *guards; /* row values of earlier passes: where all of a row's are 1, nobody reads */
-    int32_t guard_count; /* what the pass reduces, and it need not, nor compute elements. 0: none */
+    /* Row values of earlier passes. Where all of a row's are 1, nobody reads what the pass reduces: it
+     * need compute no elements there. 0: the pass is needed everywhere. */
+    int32_t *guards;
+    int32_t guard_count;
 } og_pass;
 
 typedef struct {

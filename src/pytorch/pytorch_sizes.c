@@ -376,7 +376,8 @@ bool og_pytorch_needs_shapes(const og_graph *graph)
         const bool serves_all = op == OG_OP_INPUT || op == OG_OP_NUMBER || op == OG_OP_count ||
                                 op == OG_OP_part_size || op == OG_OP_t || op == OG_OP_transpose ||
                                 op == OG_OP_linear_product || op == OG_OP_matmul ||
-                                op == OG_OP_where || og_op_is_reduction(op) || is_mean(node);
+                                op == OG_OP_where || op == OG_OP_expand || og_op_is_reduction(op) ||
+                                is_mean(node);
         if (!serves_all && (node->sliding.rank || op == OG_OP_index || og_op_slices(op) ||
                             (og_function_of(op)->kind == OG_SPECIAL && !is_cast(node))))
             return true;

@@ -167,7 +167,7 @@ void og_cuda_add_seek_between(og_cuda_emitter *e, const char *name, og_cuda_boun
 og_cuda_motion og_cuda_motion_of(const og_cuda_emitter *e, const og_access *access);
 const char *og_cuda_type_of(og_dtype dtype);
 /* Does instr divide floats, elements, by a number? Its constant then has its inverse beside it, for
- * og_divide_by_f32(). */
+ * og_divide_by_f32(). false, too, where numbers and operands are many. */
 bool og_cuda_divides_by(const og_cuda_emitter *e, const og_instr *instr, int32_t *constant);
 void og_cuda_find_inverse(float by, double *high, double *low);
 

@@ -204,11 +204,20 @@ static og_type constant_type(const og_kernel *kernel, int32_t c)
     return OG_F32;
 }
 
+/* Is there room for an inverse of every number? Half of it is left to what bodies add. */
+static bool has_room_for_inverses(const og_kernel *kernel)
+{
+    enum { NUMBER_BYTES = 3 * 8, OPERAND_BYTES = 128 }; /* pointer and strides */
+    return (int64_t)kernel->constant_count * NUMBER_BYTES +
+               (int64_t)kernel->access_count * OPERAND_BYTES <=
+           OG_CUDA_ARGUMENT_BYTES / 2;
+}
+
 bool og_cuda_divides_by(const og_cuda_emitter *e, const og_instr *division, int32_t *constant)
 {
     const og_instr *instr;
     if (division->op != OG_OP_div || division->type != OG_F32 || og_cuda_serves(e) ||
-        e->kernel->values[division->dst].level == OG_ROW)
+        e->kernel->values[division->dst].level == OG_ROW || !has_room_for_inverses(e->kernel))
         return false;
     for (int32_t i = 0; (instr = find_instr(e->kernel, i)) != NULL; i++)
         if (instr->op == OG_OP_CONSTANT && instr->dst == division->args[1]) {

@@ -50,8 +50,7 @@ static bool may_pack(const og_kernel *kernel, const og_window_halves *s)
     for (int32_t i = 0; i < kernel->access_count; i++) {
         const og_access *access = &kernel->accesses[i];
         stores += access->is_store;
-        may &= access->is_store ? og_dtype_bytes(access->dtype) == 2
-                                : og_access_is_plain(access) && !og_kernel_stores(kernel, i);
+        may &= access->is_store ? og_dtype_bytes(access->dtype) == 2 : og_access_is_plain(access);
         for (int32_t d = 0; d < kernel->space.rank; d++)
             may &= d == filters || kernel->space.extent[d] == 1 ||
                    access->stride[d] % (access->is_store ? TMA_UNIT : INT64_MAX) == 0;

@@ -3206,7 +3206,10 @@ OG_FN float og_sigmoid_f32(float x)
     return x < 0.0f ? p.f * s : above;
 }
 
+#include "math/scalar_squares_f32.h"
 #include "math/scalar_whole_f32.h"
+''',
+    "math/scalar_squares_f32.h": r'''#include "math/scalar_base.h"
 ''',
     "math/scalar_whole_f32.h": r'''#include "math/scalar_base.h"
 ''',
