@@ -271,6 +271,15 @@ def test_views_that_divide_dims_end_no_formula(behind, shape, joins, data, formu
         assert len(formulas) == 1 and "tanh" not in formulas[0] or len(formulas) == 2
 
 
+@pytest.mark.parametrize("dtype, other", [(torch.float32, torch.float64), (torch.bfloat16, torch.float32)])
+def test_a_number_behind_a_view_decides_no_dtype(dtype, other, data):
+    def function(x, s):
+        return torch.softmax(x * 2, dim=2).view(2, 4, 5, 6) * s
+
+    x, s = data(2, 4, 30, dtype=dtype), data(1, dtype=other)[0]
+    torch.testing.assert_close(compiled(function)(x, s), function(x, s))
+
+
 @pytest.mark.parametrize("extreme", [
     lambda x: torch.min(x, dim=1, keepdim=True)[0], lambda x: x.max(-1)[0], lambda x: x.min(1)[0],
     lambda x: torch.max(input=x, dim=0, keepdim=False)[0], lambda x: torch.min(x, torch.tensor(0.1)),

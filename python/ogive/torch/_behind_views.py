@@ -51,13 +51,15 @@ def _shape_before(value: Tensor, dims: int, divided: list[slice]) -> list[int] |
 
 
 def _operands_before(user: Node, view: Node, divided: list[slice]) -> dict[Node, list[int]] | None:
-    """The other tensors that user reads, with their shapes before the view."""
+    """The other tensors that user reads, but numbers, with their shapes before the view."""
     found: dict[Node, list[int]] = {}
     for other in user.all_input_nodes:
         if other is view:
             continue
         if not _is_static(value_of(other)):
             return None
+        if value_of(other).dim() == 0:  # it fits as it is; with dims it would decide the result's dtype
+            continue
         shape = _shape_before(value_of(other), value_of(view).dim(), divided)
         if shape is None or other.op not in ("placeholder", "get_attr"):
             return None

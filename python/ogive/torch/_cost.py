@@ -310,11 +310,13 @@ def _behind(node: Node, names: dict[Node, str], parts: dict[Node, list[Any]]) ->
     return found[1:]
 
 
-def _is_reduced(nodes: Sequence[Node], names: dict[Node, str]) -> bool:
+def _is_reduced(nodes: Sequence[Node], names: dict[Node, str],
+                parts: dict[Node, list[Any]]) -> bool:
     """Whether the formula reduces what one of these gives, in a kernel of its own: what that reads is
     kept as the convolution gives it, and functions are computed there."""
     return any(user in names and (_kind(names[user]) in (_ROWS, _SOFTMAX, _NORM) or
-                                  _sees_all(names[user], user)) for node in nodes for user in node.users)
+                                  _sees_all(names[user], user, parts[user]))
+               for node in nodes for user in node.users)
 
 
 def _behind_costs(behind: Sequence[Node], names: dict[Node, str]) -> float:
@@ -358,7 +360,7 @@ def estimate_formula(text: str, inputs: Sequence[Node], nodes: Sequence[Node],
         if found is not None and not _sees_all(names[node], node, parts[node]):
             behind = [each for each in _behind(node, inside, parts) if each not in counted] if (
                 names[node] in CONVOLUTIONS) else []
-            if _is_reduced([node, *behind], inside):
+            if _is_reduced([node, *behind], inside, parts):
                 behind = []
             counted.update(behind)
             factors.append((found, value_of(node), _behind_costs(behind, inside)))
