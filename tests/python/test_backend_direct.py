@@ -153,7 +153,13 @@ def test_what_is_kept(made, data):
         model.down.weight.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
-    assert made[0].call is not None
+    product, w = compiled(lambda x, w: torch.sigmoid(x @ w) * 2), data(8, 8).requires_grad_()
+    total = product(x, w).sum()  # keeps w transposed
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+    assert all(each.call is not None for each in made)
     result = call(x * 1)
     alive = weakref.ref(result)
     result.sum().backward()
