@@ -61,8 +61,8 @@ def _joins_strided(cat: Node, device: str = "cuda") -> bool:
         and (value.dim() > 4 or not any(each.is_contiguous() for each in pieces)))
 
 
-def _view(x: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    """Of an input, kept for a gradient: unlike what `at` gives it counts writes to x, so that autograd
+def _keep(x: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+    """A view of an input, kept for a gradient: unlike what `at` gives it counts writes to x, so that autograd
     finds those that come before the gradient."""
     return x.as_strided(sizes, strides, x.storage_offset() + offset)
 
@@ -74,7 +74,7 @@ class _Writer:
         self.module, self.analysis = module, analysis
         self.names: dict[Node, str] = {}
         self.lines: list[str] = []
-        self.globals: dict[str, Any] = {"at": guards._reinterpret_tensor, "view": _view, "fit": _fit}
+        self.globals: dict[str, Any] = {"at": guards._reinterpret_tensor, "keep": _keep, "fit": _fit}
         self.objects: dict[int, str] = {}
         self.symbols: set[str] = set()
         self.exact: set[Node] = set()  # whose strides are known to be the graph's
@@ -255,7 +255,7 @@ class _Writer:
         else:
             offset = self.size(value.storage_offset() - whole.storage_offset())
             kept = root.op == "placeholder" and any(user.op == "output" for user in node.users)
-            code = (f"{'view' if kept else 'at'}({self.names[root]}, {self.sizes(value.shape)}, "
+            code = (f"{'keep' if kept else 'at'}({self.names[root]}, {self.sizes(value.shape)}, "
                     f"{self.sizes(value.stride())}, {offset})")
         self.views[node] = root, code
 
