@@ -69,8 +69,8 @@ static void place(Args &a, const Tensors &tensors, const at::Tensor &lead)
         a.data[t] = tensors[t].data_ptr();
 }
 
-/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two (but
- * of halves, whose 8 elements are work enough); *kind: which kernel. */
+/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two, of
+ * halves four; *kind: which kernel. */
 static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly, int *kind)
 {
     enum { ONE, MANY, ANY };
@@ -81,8 +81,8 @@ static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_cost
     a.per_row = a.vectors = (n + count - 1) / count;
     for (int d = 0; d + 1 < a.dims; d++)
         a.vectors *= a.extent[d];
-    *kind = !is_flat ? ANY : is_costly && count < 8 && n >> 22 ? MANY : ONE;
-    const int64_t block = *kind == MANY ? 256 : 128; /* vectors */
+    *kind = !is_flat ? ANY : is_costly && n >> 22 ? MANY : ONE;
+    const int64_t block = 128 * (*kind != MANY ? 1 : count < 8 ? 2 : 4); /* vectors */
     a.whole_blocks = n / count / block;
     TORCH_CHECK_VALUE(is_flat || a.vectors >> 32 == 0, "a tensor that is not contiguous, of ",
                       a.vectors * 16, " bytes: expected less than 64 GiB");

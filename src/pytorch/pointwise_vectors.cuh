@@ -2,7 +2,10 @@
 /* Kernels of a file that has none but pointwise ones: one template for every dtype and layout. The
  * library's own (cuda/kernels/pointwise.cuh, which says what was measured) is compiled for a layout;
  * what an element is does not depend on who visits it. */
-enum { THREADS = 128, MANY = 2 }; /* vectors a thread */
+enum { THREADS = 128 };
+
+/* Vectors that a thread takes of large tensors, as the library's own does. */
+template <class T> constexpr int many = sizeof(T) == 2 ? 4 : 2;
 
 /* Halves: computed with as float32, rounded once. */
 struct float16 {
@@ -178,13 +181,13 @@ template <class Formula, class T, int batch> OG_FN void apply_flat(const Args &a
     }
 #define KERNELS_OF(formula, T)                                                                     \
     KERNEL(formula, T, one, apply_flat<formula, T, 1>(a))                                          \
-    KERNEL(formula, T, many, apply_flat<formula, T, MANY>(a))                                      \
+    KERNEL(formula, T, many, (apply_flat<formula, T, many<T>>(a)))                                 \
     KERNEL(formula, T, any,                                                                        \
            apply<formula, T, ANY, 1>(a, (int64_t)blockIdx.x * THREADS + threadIdx.x))
 #define LIST_OF(formula, T) formula##_##T##_one, formula##_##T##_many, formula##_##T##_any
 
-/* A formula's kernels, and what launches one: of a dtype, flat with one vector a thread or two,
- * or any. */
+/* A formula's kernels, and what launches one: of a dtype, flat with one vector a thread or
+ * many, or any. */
 #define KERNELS(formula)                                                                           \
     KERNELS_OF(formula, float32)                                                                   \
     KERNELS_OF(formula, float16)                                                                   \

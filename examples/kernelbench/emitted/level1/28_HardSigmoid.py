@@ -167,7 +167,10 @@ KERNELS = r'''
 /* Kernels of a file that has none but pointwise ones: one template for every dtype and layout. The
  * library's own (cuda/kernels/pointwise.cuh, which says what was measured) is compiled for a layout;
  * what an element is does not depend on who visits it. */
-enum { THREADS = 128, MANY = 2 }; /* vectors a thread */
+enum { THREADS = 128 };
+
+/* Vectors that a thread takes of large tensors, as the library's own does. */
+template <class T> constexpr int many = sizeof(T) == 2 ? 4 : 2;
 
 /* Halves: computed with as float32, rounded once. */
 struct float16 {
@@ -343,13 +346,13 @@ template <class Formula, class T, int batch> OG_FN void apply_flat(const Args &a
     }
 #define KERNELS_OF(formula, T)                                                                     \
     KERNEL(formula, T, one, apply_flat<formula, T, 1>(a))                                          \
-    KERNEL(formula, T, many, apply_flat<formula, T, MANY>(a))                                      \
+    KERNEL(formula, T, many, (apply_flat<formula, T, many<T>>(a)))                                 \
     KERNEL(formula, T, any,                                                                        \
            apply<formula, T, ANY, 1>(a, (int64_t)blockIdx.x * THREADS + threadIdx.x))
 #define LIST_OF(formula, T) formula##_##T##_one, formula##_##T##_many, formula##_##T##_any
 
-/* A formula's kernels, and what launches one: of a dtype, flat with one vector a thread or two,
- * or any. */
+/* A formula's kernels, and what launches one: of a dtype, flat with one vector a thread or
+ * many, or any. */
 #define KERNELS(formula)                                                                           \
     KERNELS_OF(formula, float32)                                                                   \
     KERNELS_OF(formula, float16)                                                                   \
@@ -474,8 +477,8 @@ static void place(Args &a, const Tensors &tensors, const at::Tensor &lead)
         a.data[t] = tensors[t].data_ptr();
 }
 
-/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two (but
- * of halves, whose 8 elements are work enough); *kind: which kernel. */
+/* Blocks of 128 threads, each of which takes a vector of count elements, or of large tensors two, of
+ * halves four; *kind: which kernel. */
 static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_costly, int *kind)
 {
     enum { ONE, MANY, ANY };
@@ -486,8 +489,8 @@ static int64_t count_blocks(Args &a, size_t tensors, int64_t count, bool is_cost
     a.per_row = a.vectors = (n + count - 1) / count;
     for (int d = 0; d + 1 < a.dims; d++)
         a.vectors *= a.extent[d];
-    *kind = !is_flat ? ANY : is_costly && count < 8 && n >> 22 ? MANY : ONE;
-    const int64_t block = *kind == MANY ? 256 : 128; /* vectors */
+    *kind = !is_flat ? ANY : is_costly && n >> 22 ? MANY : ONE;
+    const int64_t block = 128 * (*kind != MANY ? 1 : count < 8 ? 2 : 4); /* vectors */
     a.whole_blocks = n / count / block;
     TORCH_CHECK_VALUE(is_flat || a.vectors >> 32 == 0, "a tensor that is not contiguous, of ",
                       a.vectors * 16, " bytes: expected less than 64 GiB");
