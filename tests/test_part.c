@@ -77,21 +77,26 @@ static void test_graphs(void **state)
         {"x @ w", "0,<0", "n0 = input value.0\nresults n0\n"},
         /* Checks stay with what they check. */
         {"layer_norm(linear(x, w), 4, a) * layer_norm(y, 4, b)", "0,<1",
-         "n0 = input value.0\nn1 = input a\nn2 = sum n0 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
+         "n0 = input value.0\nn1 = input a\n"
+         "n2 = sum n0 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
          "n3 = count n0 dim=(-1) sizes=(4) 0 [layer_norm]\nn4 = div n2 n3 [layer_norm]\n"
          "n5 = sub n0 n4 [layer_norm]\nn6 = mul n5 n5 [layer_norm]\n"
          "n7 = sum n6 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
-         "n8 = count n6 dim=(-1) sizes=(4) 0 [layer_norm]\nn9 = div n7 n8 [layer_norm]\n"
-         "n10 = number 1e-05\nn11 = add n9 n10 [layer_norm]\nn12 = rsqrt n11 [layer_norm]\n"
-         "n13 = mul n5 n12 [layer_norm]\nn14 = mul n13 n1 [layer_norm]\nn15 = input y\n"
-         "n16 = input b\nn17 = sum n15 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
-         "n18 = count n15 dim=(-1) sizes=(4) 0 [layer_norm]\nn19 = div n17 n18 [layer_norm]\n"
-         "n20 = sub n15 n19 [layer_norm]\nn21 = mul n20 n20 [layer_norm]\n"
-         "n22 = sum n21 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
-         "n23 = count n21 dim=(-1) sizes=(4) 0 [layer_norm]\nn24 = div n22 n23 [layer_norm]\n"
-         "n25 = add n24 n10 [layer_norm]\nn26 = rsqrt n25 [layer_norm]\n"
-         "n27 = mul n20 n26 [layer_norm]\nn28 = mul n27 n16 [layer_norm]\nn29 = mul n14 n28\n"
-         "check weight n1 (4,)\ncheck weight n16 (4,)\nresults n29\n"},
+         "n8 = square_scale n7 1e-05 [layer_norm]\nn9 = scaled_square n5 n8 [layer_norm]\n"
+         "n10 = sum n9 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
+         "n11 = rescaled n7 n10 1e-05 [layer_norm]\nn12 = div n11 n3 [layer_norm]\n"
+         "n13 = scaled_rsqrt n12 n8 1e-05 [layer_norm]\nn14 = mul n5 n13 [layer_norm]\n"
+         "n15 = mul n14 n1 [layer_norm]\nn16 = input y\nn17 = input b\n"
+         "n18 = sum n16 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
+         "n19 = count n16 dim=(-1) sizes=(4) 0 [layer_norm]\nn20 = div n18 n19 [layer_norm]\n"
+         "n21 = sub n16 n20 [layer_norm]\nn22 = mul n21 n21 [layer_norm]\n"
+         "n23 = sum n22 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
+         "n24 = square_scale n23 1e-05 [layer_norm]\nn25 = scaled_square n21 n24 [layer_norm]\n"
+         "n26 = sum n25 dim=(-1) sizes=(4) keepdim [layer_norm]\n"
+         "n27 = rescaled n23 n26 1e-05 [layer_norm]\nn28 = div n27 n19 [layer_norm]\n"
+         "n29 = scaled_rsqrt n28 n24 1e-05 [layer_norm]\nn30 = mul n21 n29 [layer_norm]\n"
+         "n31 = mul n30 n17 [layer_norm]\nn32 = mul n15 n31\ncheck weight n1 (4,)\n"
+         "check weight n17 (4,)\nresults n32\n"},
         {"layer_norm(x, 4, a) @ w, y", "1", "n0 = input y\nresults n0\n"},
     };
     check_graphs(cases, TEST_COUNT(cases));

@@ -79,7 +79,7 @@ OG_FN og_shared_row og_find_shared_row(const og_args &a)
 
 /* How many blocks have ended, of those that share a row: behind the sums of its chunks, where sums of
  * chunks of chunks would be. */
-template <class P> OG_FN uint32_t *og_count_of(const og_args &a, void *scratch, og_index row)
+template <class P> OG_FN uint32_t *og_tally_of(const og_args &a, void *scratch, og_index row)
 {
     return (uint32_t *)((typename P::sums *)scratch + row * a.partials + a.chunks.extent);
 }
@@ -89,7 +89,7 @@ template <class P>
 OG_FN void og_begin_count(const og_args &a, const og_group &g, og_index chunk, void *scratch)
 {
     if (g.writes && chunk == g.row * a.partials && a.chunks.extent < a.partials)
-        *og_count_of<P>(a, scratch, g.row) = 0;
+        *og_tally_of<P>(a, scratch, g.row) = 0;
 }
 
 /* Is this the last of the blocks that share rows? What they have written is seen then. */
@@ -98,7 +98,7 @@ template <class P> OG_FN bool og_ends_last(const og_args &a, const og_shared_row
     bool last = true;
     if (g.helpers > 1 && threadIdx.x == 0) {
         __threadfence();
-        last = atomicInc(og_count_of<P>(a, scratch, g.first), g.helpers - 1) == g.helpers - 1;
+        last = atomicInc(og_tally_of<P>(a, scratch, g.first), g.helpers - 1) == g.helpers - 1;
         __threadfence();
     }
     return __syncthreads_and(last);
