@@ -64,7 +64,7 @@ static void add_constant(og_text *text, double number)
     else if (isinf(number))
         og_text_add(text,
                     number < 0 ? "R(og_float_bits(0xff800000u))" : "R(og_float_bits(0x7f800000u))");
-    else if (number == (double)(int)number && !signbit(number))
+    else if (!signbit(number) && number <= INT32_MAX && number == floor(number))
         og_text_add(text, "R(%d)", (int)number);
     else
         og_text_add(text, "R(%a)", number);
