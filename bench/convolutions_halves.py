@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import ogive.torch as ot
+import timing
 
 # name, transposed, channels, filters, taps, stride, padding, dilation, groups, batch and extents
 CASES = [
@@ -79,21 +80,6 @@ class Case:
         return [((result[:1].double() - want).abs() / unit).max().item() for result in results]
 
 
-def milliseconds(call):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    call()
-    end.record()
-    end.synchronize()
-    count = max(1, min(10, int(3 / max(begin.elapsed_time(end), 1e-3))))
-    begin.record()
-    for _ in range(count):
-        call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / count
-
-
 def measure(case, rounds):
     calls = case.calls()
     results = [call() for call in calls]
@@ -102,7 +88,7 @@ def measure(case, rounds):
     times = [[] for _ in calls]
     for _ in range(rounds):
         for call, taken in zip(calls, times):
-            taken.append(milliseconds(call))
+            taken.append(timing.several_on_gpu(call, most=10))
     ours, theirs, ours_plain, theirs_plain = found = [statistics.median(taken) for taken in times]
     print(f"{case.label:8}" + "".join(f"{each:9.4f}" for each in found)
           + f"  {theirs / ours:6.2f}{theirs_plain / ours_plain:6.2f}"

@@ -19,6 +19,7 @@ import sys
 import torch
 
 import ogive
+import timing
 
 # name, transposed, channels, filters, taps, stride, padding, dilation, groups, batch and extents of x
 CASES = [
@@ -106,21 +107,6 @@ class Case:
                 for result in results]
 
 
-def milliseconds(call):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    call()
-    end.record()
-    end.synchronize()
-    count = max(1, min(20, int(3 / max(begin.elapsed_time(end), 1e-3))))
-    begin.record()
-    for _ in range(count):
-        call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / count
-
-
 def show_kernels(call):
     from torch.profiler import ProfilerActivity, profile
     call()
@@ -141,7 +127,7 @@ def measure(case, rounds, kernels):
     times = [[] for _ in calls]
     for _ in range(rounds):
         for call, taken in zip(calls, times):
-            taken.append(milliseconds(call))
+            taken.append(timing.several_on_gpu(call, most=20))
     found = [statistics.median(taken) for taken in times]
     ratios = [found[1] / found[0], *(each / found[2] for each in found[3:])]
     print(f"{case.label:8}" + "".join(f"{each:9.4f}" for each in found) + " "

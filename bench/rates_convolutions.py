@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 import ogive.torch as ot
+import timing
 
 # transposed, channels, filters, taps, stride, padding, output padding, dilation, groups, batch and
 # extents; whether its gradients are measured, too
@@ -148,19 +149,7 @@ class Case:
 def seconds(call, device):
     """Of a call, several in a row."""
     if device == "cuda":
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        once = begin.elapsed_time(end)
-        count = max(1, min(10, int(5 / max(once, 1e-3))))
-        begin.record()
-        for _ in range(count):
-            call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / count / 1e3
+        return timing.several_on_gpu(call, most=10, milliseconds=5) / 1e3
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     begin, count = clock(), 0
     while count == 0 or clock() - begin < 0.02:

@@ -35,6 +35,23 @@ def on_gpu(calls, rounds=10**9, seconds=0.0, least=20, queued=False):
     return times
 
 
+def several_on_gpu(call, most, milliseconds=3):
+    """The mean of calls in a row, by CUDA events: as many as take so many milliseconds, `most` at
+    most, after one call."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    count = max(1, min(most, int(milliseconds / max(begin.elapsed_time(end), 1e-3))))
+    begin.record()
+    for _ in range(count):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / count
+
+
 def on_cpu(calls, rounds, repeats=None, pause=0.0):
     """By the clock; a time is the mean of repeats ({name: count}, default 1) after a pause of
     so many seconds, in which idle threads go to sleep, and a call that wakes them."""

@@ -412,16 +412,8 @@ static void add_sources(file *f)
     og_text_free(&of.host);
 }
 
-/* What builds units, and calls what may need them. */
-static const char unit_builders[] =
-    "\n\n"
-    "_extensions = []\n"
-    "_lean = {name: True for name in (\"no_implicit_headers\",)\n"
-    "         if name in inspect.signature(cpp_extension.load_inline).parameters}\n"
-    "\n\n"
-    "def kernels():\n"
-    "    # What served each kernel last.\n"
-    "    return [line for extension in _extensions for line in extension.kernels()]\n"
+/* What a file does with its texts of kernels: as the library's resolver of includes. */
+const char og_pytorch_inline[] =
     "\n\n"
     "def _inline(text, seen):\n"
     "    lines = []\n"
@@ -432,7 +424,20 @@ static const char unit_builders[] =
     "        elif name in KERNELS and name not in seen:\n"
     "            seen.add(name)\n"
     "            lines.append(_inline(KERNELS[name], seen))\n"
-    "    return \"\\n\".join(lines) + \"\\n\"\n"
+    "    return \"\\n\".join(lines) + \"\\n\"\n";
+
+static const char unit_list[] =
+    "\n\n"
+    "_extensions = []\n"
+    "_lean = {name: True for name in (\"no_implicit_headers\",)\n"
+    "         if name in inspect.signature(cpp_extension.load_inline).parameters}\n"
+    "\n\n"
+    "def kernels():\n"
+    "    # What served each kernel last.\n"
+    "    return [line for extension in _extensions for line in extension.kernels()]\n";
+
+/* What builds units, and calls what may need them. */
+static const char unit_builders[] =
     "\n\n"
     "def _source(name, numbers):\n"
     "    # A unit whose numbers are these. Behind a line \"#for ...\" comes what some bodies "
@@ -520,8 +525,8 @@ static void add_extensions(const file *f)
         og_text_add(f->text, "\n\n@functools.lru_cache(maxsize=None)\ndef _build():\n%s%s",
                     builder_opening, short_form);
     else
-        og_text_add(f->text, "%s\n\ndef _build(host, function):\n%s%s", unit_builders,
-                    builder_opening, long_form);
+        og_text_add(f->text, "%s%s%s\n\ndef _build(host, function):\n%s%s", unit_list,
+                    og_pytorch_inline, unit_builders, builder_opening, long_form);
 }
 
 /* names of inputs of some kind, by commas: tensors, scalars or both. */

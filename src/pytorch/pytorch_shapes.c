@@ -267,17 +267,6 @@ static void add_plan(const shaped *of, const uint64_t *needs, og_text *text)
 
 static const char runner[] =
     "\n\n"
-    "def _inline(text, seen):\n"
-    "    lines = []\n"
-    "    for line in text.splitlines():\n"
-    "        name = line[10:-1] if line.startswith('#include \"') else None\n"
-    "        if name is None:\n"
-    "            lines.append(line)\n"
-    "        elif name in KERNELS and name not in seen:\n"
-    "            seen.add(name)\n"
-    "            lines.append(_inline(KERNELS[name], seen))\n"
-    "    return \"\\n\".join(lines) + \"\\n\"\n"
-    "\n\n"
     "@functools.lru_cache(maxsize=None)\n"
     "def _unit(name):\n"
     "    # What launches it: nothing of PyTorch is compiled.\n"
@@ -460,7 +449,7 @@ static ogive_status add_plans(const og_graph *const graphs[2], const shaped prog
         }
         og_text_add(text, "]\n");
     }
-    og_text_add(text, "%s", runner);
+    og_text_add(text, "%s%s", og_pytorch_inline, runner);
     for (int i = 0; i < 2; i++) {
         og_text_add(text, "\n\ndef _%s():\n    names = [", i ? "backward" : "forward");
         for (int32_t n = 0; n < graphs[i]->input_count; n++)

@@ -175,20 +175,6 @@ OG_FN int og_find_tap(const og_args &a, const og_filter_row &of, int i)
 
 /* ---- terms --------------------------------------------------------------------------------- */
 
-/* Element k of row (column) i of product `base`; what a window does not see is 0. */
-template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
-{
-    if constexpr (F::is_seen) {
-        og_seen_place row, by;
-        if (!F::find_row(a, base, i, row))
-            return 0.0f;
-        F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
-    } else {
-        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
-    }
-}
-
 /* The terms of the result of a filter in column n, in plan.h's order: k of them. */
 struct og_terms {
     og_index base, filter, n, k;

@@ -119,21 +119,6 @@ OG_FN og_weight og_find_weight(const og_args &a, int column)
 
 /* ---- what is computed again ---------------------------------------------------------------------- */
 
-/* Element k of row (column) i of product `base`; what a window does not see is 0. */
-template <class F>
-OG_FN float og_find_weight_term(const og_args &a, og_index base, og_index i, og_index k)
-{
-    if constexpr (F::is_seen) {
-        og_seen_place row, by;
-        if (!F::find_row(a, base, i, row))
-            return 0.0f;
-        F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
-    } else {
-        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
-    }
-}
-
 /* A thread's share of a result's sum, every 256th term, in blocks and groups of plan.h's size. */
 OG_FN float og_sum_share(const og_args &a, const og_weight &of)
 {
@@ -143,8 +128,8 @@ OG_FN float og_sum_share(const og_args &a, const og_weight &of)
         for (int block = 0; block < 16 && k < a.k; block++) {
             float p = 0.0f;
             for (int i = 0; i < 256 && k < a.k; i++, k += 256)
-                p = fmaf(og_find_weight_term<og_left0>(a, of.group, of.filter, k),
-                         og_find_weight_term<og_right0>(a, of.group, of.column, k), p);
+                p = fmaf(og_find_term<og_left0>(a, of.group, of.filter, k),
+                         og_find_term<og_right0>(a, of.group, of.column, k), p);
             group += p;
         }
         sum += group;

@@ -3,6 +3,7 @@
  * seen.cuh - where an element of a convolution's factor is, and whether its windows see one.
  *
  * PARAMETERS
+ *   F::is_seen       is factor F seen through windows?
  *   F::windows       how many windows factor F is seen through
  *   F::extent(a, w)  of the dim that window w slides along
  */
@@ -23,4 +24,18 @@ OG_FN bool og_sees(const og_args &a, const og_seen_place &row, const og_seen_pla
         all = all && place >= 0 && place < F::extent(a, w);
     }
     return all;
+}
+
+/* Element k of row (column) i of product `base`; what a window does not see is 0. */
+template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
+{
+    if constexpr (F::is_seen) {
+        og_seen_place row, by;
+        if (!F::find_row(a, base, i, row))
+            return 0.0f;
+        F::find_k(a, k, by);
+        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
+    } else {
+        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
+    }
 }
