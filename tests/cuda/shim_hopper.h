@@ -267,6 +267,8 @@ struct shim_read {
     template <class T> operator T() const
     {
         T value;
+        if (at % sizeof value)
+            og_shim_link->fail("what is read of shared memory is not aligned");
         __builtin_memcpy(&value, shim_shared_at(at), sizeof value);
         return value;
     }
@@ -286,6 +288,10 @@ static inline shim_read og_load_shared_one(unsigned at)
 static inline shim_read og_load_shared_words(unsigned at)
 {
     return {at};
+}
+static inline void og_load_matrices_at(unsigned *to, unsigned row)
+{
+    og_load_matrices(to, shim_shared_at(row));
 }
 static inline void og_finish_loads()
 {

@@ -288,6 +288,7 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_PIECES", s->pieces},
                                       {"OG_PATCH_STAGES", s->patch_stages},
                                       {"OG_X_STAGES", s->x_stages},
+                                      {"OG_CELLS", s->cell_stages},
                                       {"OG_SHARED_BYTES", s->shared_bytes},
                                       {"OG_COPIES_IMAGE", s->copies},
                                       {"OG_GATHERS", s->gathers},
@@ -384,7 +385,8 @@ ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e)
     if (og_times(rows_of(&s), s.k_padded) > INT64_MAX / 64)
         OG_FAIL(e->error, OGIVE_MEMORY, -1, "the filters' copy is larger than any memory");
     e->out->tensor_products = 3;
-    e->out->units = OG_PAIR_UNITS + s.k_padded / OG_HOPPER_BLOCK_K;
+    e->out->units =
+        OG_PAIR_UNITS + s.k_padded / (s.cell_stages ? OG_CELL_CHANNELS : OG_HOPPER_BLOCK_K);
     e->vector = s.vector;
     e->packs = s.pieces > 0;
     e->threads = OG_CUDA_SPLIT_THREADS;

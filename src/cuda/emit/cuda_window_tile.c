@@ -17,6 +17,8 @@ enum {
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
     MOST_PATCH_STAGES = 4,                 /* of a ring */
+    CELL_BYTES = 4 * OG_CELL_CHANNELS + 16,
+    CELL_STAGES = 2,
     GROUPS = 2,                            /* of warps that multiply */
     SCALE_BYTES = 8,                       /* of a filter: og_row_scale */
     BOUNDED = 32,                          /* filters that have one more in common */
@@ -245,8 +247,9 @@ static void place_patches(og_window_shape *s)
 
 /* What the windows of so many places see. Threads that read at once, of four channels that are one
  * or two apart, should have different banks of shared memory: lines have a number of fours that is
- * no multiple of four, and the number of lines is odd. */
-static int64_t patch_of(const og_image_dim *dim, int32_t phases, int32_t places, bool is_line)
+ * no multiple of four, and the number of lines is odd. Those that make cells read neighbours. */
+static int64_t patch_of(const og_image_dim *dim, int32_t phases, int32_t places, bool is_line,
+                        bool has_cells)
 {
     const int64_t ahead = og_max(0, dim->reach) * (dim->taps - 1);
     int64_t back = dim->back;
@@ -254,6 +257,8 @@ static int64_t patch_of(const og_image_dim *dim, int32_t phases, int32_t places,
         back = og_max(r ? back : 0, dim->phase[r].back);
     const int64_t seen = back + (places - 1) * dim->step + ahead + 1;
     const int64_t fours = og_divide_up(seen, 4);
+    if (has_cells)
+        return is_line ? fours * 4 : seen;
     return is_line ? (fours + (fours % 4 == 0)) * 4 : seen | 1;
 }
 
@@ -266,7 +271,7 @@ static int32_t step_channels(const og_window_shape *s)
 static int32_t steps_of(const og_window_shape *s, int64_t taps, int32_t chunk)
 {
     const int64_t steps = og_divide_up(taps, s->step_taps) * (chunk / step_channels(s));
-    return (int32_t)og_divide_up(steps, 4) * 4;
+    return (int32_t)(s->cell_stages ? steps : og_divide_up(steps, 4) * 4);
 }
 
 /* Taps of phase q of tiles; 0: it is empty. */
@@ -289,7 +294,7 @@ bool og_is_empty_phase(const og_window_shape *s, int32_t q)
 /* Steps of a chunk of phase q of tiles: a block of zeros, if it is empty. */
 static int32_t phase_steps(const og_window_shape *s, int32_t q, int32_t chunk)
 {
-    return og_max(4, steps_of(s, taps_of(s, q), chunk));
+    return og_max(s->cell_stages ? 2 : 4, steps_of(s, taps_of(s, q), chunk));
 }
 
 /* Those of all phases. */
@@ -307,11 +312,17 @@ static int64_t patch_bytes(const og_window_shape *s, int32_t chunk)
     return og_divide_up(chunk * pitch, 128) * 128;
 }
 
+/* Of a patch whose places are cells. */
+static int64_t cells_bytes(const og_window_shape *s)
+{
+    return (int64_t)s->patch[0] * s->patch[1] * s->patch[2] * CELL_BYTES;
+}
+
 /* Blocks of 64 k of filters that shared memory holds: all of a tile's, where they stay. */
 static int64_t x_stages_of(const og_window_shape *s, int32_t chunk)
 {
     if (!s->alternates)
-        return s->rows == 128 ? 3 : 4;
+        return s->rows < 128 ? 4 : 3;
     return og_divide_up(s->channels, chunk) * (steps_of(s, s->taps, chunk) / 4);
 }
 
@@ -330,8 +341,10 @@ static int32_t rings_of(const og_window_shape *s)
 /* Shared memory of everything but patches and their barriers. */
 static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
 {
-    return x_stages_of(s, chunk) * (s->rows * X_BOX_ROW + 16) +
-           4 * s->tile_phases * steps_of(s, s->taps, chunk) * s->step_taps +
+    const int32_t steps = steps_of(s, s->taps, chunk);
+    const int32_t words = s->cell_stages ? (steps / 2 + 3) / 4 * 4 : steps * s->step_taps;
+    return x_stages_of(s, chunk) * (s->rows * X_BOX_ROW + 16) + 4 * s->tile_phases * words +
+           s->cell_stages * (cells_bytes(s) + 16) +
            (s->alternates ? s->alternates : GROUPS) * (s->rows + s->rows / BOUNDED) * SCALE_BYTES +
            8 * s->alternates;
 }
@@ -340,7 +353,7 @@ static int32_t stages_of(const og_window_shape *s, int32_t chunk)
 {
     const int64_t room = SHARED_BYTES - other_bytes(s, chunk);
     const int64_t stages = room / (rings_of(s) * (patch_bytes(s, chunk) + 16));
-    return (int32_t)og_min(MOST_PATCH_STAGES, stages);
+    return (int32_t)og_min(s->cell_stages ? CELL_STAGES : MOST_PATCH_STAGES, stages);
 }
 
 static void give_stages(og_window_shape *s)
@@ -356,10 +369,12 @@ static bool choose_chunk(og_window_shape *s)
     const int32_t step = step_channels(s);
     const int64_t all = og_divide_up(s->channels, step);
     int64_t best = 0;
+    const int32_t least = s->cell_stages ? 1 : 2; /* patches that there is room for */
     for (int32_t count = 1; count <= all && count * step <= MOST_BOX; count++) {
         const int32_t chunk = count * step;
         const int64_t steps = all / count * all_steps(s, chunk);
-        if (all % count || stages_of(s, chunk) < 2 || (best && steps > best))
+        if (all % count || stages_of(s, chunk) < least || (best && steps > best) ||
+            (s->cell_stages && chunk != OG_CELL_CHANNELS))
             continue;
         best = steps;
         s->chunk = chunk;
@@ -370,7 +385,7 @@ static bool choose_chunk(og_window_shape *s)
     for (int32_t q = 0; q < s->tile_phases; q++)
         s->phase_steps[q] = phase_steps(s, q, s->chunk);
     s->chunks = all * step / s->chunk;
-    s->k_padded = s->chunks * s->steps * OG_WINDOW_STEP;
+    s->k_padded = og_divide_up(s->chunks * s->steps, 4) * OG_HOPPER_BLOCK_K;
     s->x_stages = (int32_t)x_stages_of(s, s->chunk);
     give_stages(s);
     return true;
@@ -383,14 +398,15 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
     s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
         const int64_t patch =
-            patch_of(&s->dims[i], og_tile_phases_of(s, i), tile[i], i == OG_WINDOW_DIMS - 1);
+            patch_of(&s->dims[i], og_tile_phases_of(s, i), tile[i],
+                                       i == OG_WINDOW_DIMS - 1, s->cell_stages > 0);
         if (patch > MOST_BOX)
             return false;
         s->tile[i] = tile[i];
         s->patch[i] = (int32_t)patch;
         s->tiles[i] = og_divide_up(s->dims[i].places, tile[i]);
     }
-    s->spreads = s->step_taps < 4 && s->patch[OG_WINDOW_DIMS - 1] % 8 == 0;
+    s->spreads = !s->cell_stages && s->step_taps < 4 && s->patch[OG_WINDOW_DIMS - 1] % 8 == 0;
     return choose_chunk(s);
 }
 
@@ -398,8 +414,8 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
  * places. Units of 10 ns of a multiprocessor (H200). Of so many groups that alternate; of fewer
  * filters than 32 there are no tiles, and of more their ends are bound by what L2 takes. */
 static const struct {
-    int32_t rows, block, alternates;
-} kinds[] = {{128, 90, 0}, {64, 52, 0}, {32, 47, 0}, {32, 40, 3}};
+    int32_t rows, block, cells, alternates; /* cells: of a block whose places are cells; 0: not so */
+} kinds[] = {{128, 90, 0, 0}, {64, 52, 42, 0}, {32, 47, 0, 0}, {32, 40, 0, 3}};
 
 /* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
  * width): blocks of 64 k; patches, by their elements; the end of a tile, which takes the longer, the
@@ -426,13 +442,33 @@ static bool could_alternate(const og_window_shape *s)
     return s->groups == 1 && s->tile_phases == 1 && s->row_tiles <= MOST_ROW_TILES;
 }
 
+/* Do other warps split its patches? Where channels fill cells and a place is seen by several taps, but
+ * for few filters, of which groups alternate, and short k, where ends of tiles matter more. Every
+ * tile of 8 lines, say, must have room for them: bits depend on it, and not on a tile. */
+static bool could_have_cells(const og_window_shape *s)
+{
+    enum { LEAST_BLOCKS = 4 };
+    const int32_t tile[] = {1, 8, LEAST_WIDTH};
+    const int64_t rows = s->filters * s->row_phases;
+    og_window_shape tried = *s;
+    tried.cell_stages = CELL_STAGES;
+    return s->channels % OG_CELL_CHANNELS == 0 && rows > 32 && rows <= 64 &&
+           take_tile(&tried, 64, tile) &&
+           tried.chunks * all_steps(&tried, tried.chunk) / 4 >= LEAST_BLOCKS * s->tile_phases;
+}
+
 /* The tile that takes the least time, which is returned; 0: there is none. */
 static double choose_tile(og_window_shape *s)
 {
     og_window_shape best = {0};
     double least = 0;
+    s->alternates = 0;
+    s->cell_stages = could_have_cells(s) ? CELL_STAGES : 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const int32_t block = s->cell_stages ? kinds[i].cells : kinds[i].block;
         s->alternates = kinds[i].alternates;
+        if (!block)
+            continue;
         for (int32_t width = LEAST_WIDTH; width <= places_of(s); width *= 2)
             for (int32_t height = 1; width * height <= places_of(s); height *= 2) {
                 const int32_t tile[] = {places_of(s) / width / height, height, width};
@@ -440,7 +476,7 @@ static double choose_tile(og_window_shape *s)
                 if (!take_tile(&tried, kinds[i].rows, tile) ||
                     (tried.alternates && !could_alternate(&tried)))
                     continue;
-                const double cost = cost_of(&tried, kinds[i].block);
+                const double cost = cost_of(&tried, block);
                 if (best.rows && cost >= least)
                     continue;
                 best = tried;
@@ -539,7 +575,7 @@ static void take_neighbours(og_window_shape *s)
     enum { MOST = 4 };
     og_window_shape tried = *s;
     og_image_dim *dim = &tried.dims[OG_WINDOW_DIMS - 1];
-    if (dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT / MOST ||
+    if (s->cell_stages || dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT / MOST ||
         llabs(dim->start) > MOST_EXTENT / MOST)
         return;
     dim->start *= dim->stride;
@@ -548,7 +584,7 @@ static void take_neighbours(og_window_shape *s)
     dim->extent = (dim->extent - 1) * dim->stride + 1;
     dim->stride = 1;
     place_patches(&tried);
-    const int64_t patch = patch_of(dim, 1, s->tile[OG_WINDOW_DIMS - 1], true);
+    const int64_t patch = patch_of(dim, 1, s->tile[OG_WINDOW_DIMS - 1], true, s->cell_stages > 0);
     tried.patch[OG_WINDOW_DIMS - 1] = (int32_t)patch;
     if (patch > MOST_BOX || stages_of(&tried, s->chunk) < 2)
         return;
@@ -630,7 +666,7 @@ static void give_pieces(const og_kernel *kernel, og_window_shape *s)
     const int64_t patch = patch_bytes(s, s->chunk) + 16;
     const int32_t pieces = s->rows / PIECE_ROWS;
     const int64_t bytes = ORDER_BYTES + GROUPS * pieces * (PIECE_BYTES + 16);
-    if (s->alternates || s->gathers || s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS ||
+    if (s->alternates || s->cell_stages || s->gathers || s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS ||
         !stores_lines(kernel))
         return;
     const int64_t other = s->shared_bytes - s->patch_stages * patch;

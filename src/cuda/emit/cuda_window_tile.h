@@ -12,6 +12,7 @@ enum {
     OG_WINDOW_DIMS = 3,     /* depth, height and width; those that are not there have extent 1 */
     OG_WINDOW_PLACES = 128, /* of a tile; half of them where groups alternate */
     OG_WINDOW_STEP = 16,    /* k that are multiplied at once: channels, or taps of few */
+    OG_CELL_CHANNELS = 32,  /* of a cell: hopper_window_cells.cuh */
     OG_MOST_PHASES = 8,     /* of a dim */
     OG_MOST_TILE_PHASES = 32
 };
@@ -64,6 +65,7 @@ typedef struct {
     bool spreads;                  /* in each 16 of k, a thread's channels are 4 apart */
     int32_t steps;                 /* of 16 k, of a chunk */
     int32_t patch_stages, x_stages;
+    int32_t cell_stages; /* patches that are split once for all taps, by warps of their own; or 0 */
     int32_t pieces; /* of a group's results on their way to memory; 0: threads write their own */
     int64_t row_tiles, chunks, k_padded, items;
     int64_t shared_bytes;

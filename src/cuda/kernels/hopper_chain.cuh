@@ -226,13 +226,16 @@ OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_frag
         sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
 }
 
-/* What the four threads of a column have found in it. */
+/* What has been found in a column, of which each of four threads has its own k, or all. */
+template <bool has_parts = true>
 OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
 {
     const uint32_t count = found.quarters >> 16 * h & 0xffff;
     float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    if (has_parts) {
+        quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+        quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    }
     return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 

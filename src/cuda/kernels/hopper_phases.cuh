@@ -60,7 +60,7 @@ OG_FN int og_chunk_blocks(const og_args &a, int phase)
 }
 OG_FN int og_count_blocks(const og_args &a, int phase)
 {
-    return (int)a.chunks * og_chunk_blocks(a, phase);
+    return ((int)a.chunks * og_steps_of(a, phase) + 3) / 4;
 }
 
 /* ---- tiles --------------------------------------------------------------------------------- */

@@ -197,6 +197,15 @@ OG_FN og_four_words og_load_shared_words(uint32_t at)
     return v;
 }
 
+/* Four matrices of 8 rows of 16 bytes, as og_load_matrices() of mma_ptx.cuh. */
+OG_FN void og_load_matrices_at(uint32_t *to, uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(row)
+                 : "memory");
+}
+
 /* What this thread has read from shared memory is read before TMA may overwrite it. An
  * arrival alone does not wait for the loads: some schedules gave wrong rows (H200). */
 OG_FN void og_finish_loads()

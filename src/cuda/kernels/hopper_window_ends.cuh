@@ -130,7 +130,8 @@ OG_FN void og_find_lost(const og_args &a, const og_window_rings &rings, int thre
                         const og_findings &found, const og_held &sum, const uint32_t (&there)[2],
                         uint32_t (&lost)[2])
 {
-    const og_column_loss columns[] = {og_weigh_found(found, 0), og_weigh_found(found, 1)};
+    const og_column_loss columns[] = {og_weigh_found<!OG_CELLS>(found, 0),
+                                      og_weigh_found<!OG_CELLS>(found, 1)};
     const float least = og_least_sum(a.k_padded);
     const og_row_scale bounds = og_find_bounds(rings, thread);
     const uint32_t empty = og_find_empty(thread);

@@ -19,6 +19,9 @@
  * one's first block split already: if its products were under way meanwhile, their registers would be
  * missing, and a thread that gives the left factor in registers waits for most of them anyway.
  *
+ * Of many channels and taps (OG_CELLS) other warps split a patch when it comes, once for all taps:
+ * hopper_window_cells.cuh. What follows, and the end of a tile, is the same.
+ *
  * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
  * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
  * others multiply. Elsewhere two warps write what pass 0 has left in shared memory (OG_PIECES).
@@ -31,7 +34,8 @@
  *   OG_BM        filters of a tile: 32, 64 or 128
  *   OG_STEP_TAPS taps of a step: 1, or 2 or 4 of 8 or 4 channels, which are all that there are
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
- *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4
+ *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4; of cells, of which only the last block
+ *                has padding, of 2
  *   OG_ALTERNATES   0, or how many groups have tiles of their own; blocks of the grid then are a
  *                multiple of a.m_tiles, so that a block's tiles have the same filters
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
@@ -41,6 +45,7 @@
  *   OG_STEP_D .. OG_STEP_W    what a place is in the image
  *   OG_PATCH_D .. OG_PATCH_W  of the image's elements
  *   OG_PATCH_STAGES, OG_X_STAGES  that shared memory has room for
+ *   OG_CELLS     split patches that it has room for, or 0: threads that multiply split what they read
  *   OG_PIECES    of a group's results that shared memory has room for, before other warps write them
  *                (hopper_window_stores.cuh): 0, or so many that all of a tile are a multiple. Two groups
  *                then multiply one after the other
@@ -66,25 +71,29 @@ enum {
     OG_PATCH_PITCH = 4 * OG_PATCH_W * OG_PATCH_H * OG_PATCH_D, /* bytes of a channel */
     OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
+    OG_CELL_PITCH = 4 * 32 + 16, /* hi and lo of 32 channels; what was found in them */
+    OG_CELLS_STAGE = OG_PATCH_PITCH / 4 * OG_CELL_PITCH,
     OG_PATCHES_AT = OG_X_STAGES * OG_X_BOX_BYTES,
     OG_GROUP_PLACES = 64,
     OG_PIECE_ROWS = 16,
     OG_PIECE_PITCH = OG_GROUP_PLACES + 4, /* words: a warp's rows, two apart, have their own banks */
     OG_ENDS_PIECE_BYTES = 4 * OG_PIECE_ROWS * OG_PIECE_PITCH,
-    OG_PIECES_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_CELLS_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
+    OG_PIECES_AT = OG_CELLS_AT + OG_CELLS * OG_CELLS_STAGE,
     OG_TABLE_AT = OG_PIECES_AT + OG_WINDOW_GROUPS * OG_PIECES * OG_ENDS_PIECE_BYTES,
-    OG_TABLE_WORDS = OG_STEPS * OG_STEP_TAPS, /* of a phase */
+    OG_TABLE_WORDS = OG_CELLS ? (OG_STEPS / 2 + 3) / 4 * 4 : OG_STEPS * OG_STEP_TAPS, /* of a phase */
     OG_SCALES_AT =
         OG_TABLE_AT + 4 * OG_TILE_PHASES * OG_TABLE_WORDS, /* of a tile's rows, for each group */
     OG_BOUNDS_AT = OG_SCALES_AT + OG_WINDOW_GROUPS * OG_BM * 8, /* of these, by 32 filters */
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED =
         OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) +
-        16 * OG_WINDOW_GROUPS * OG_PIECES + 8 * OG_ALTERNATES + 16 * OG_ORDERS,
+        16 * OG_WINDOW_GROUPS * OG_PIECES + 8 * OG_ALTERNATES + 16 * OG_ORDERS + 16 * OG_CELLS,
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
     OG_END_UNROLL = OG_END_BATCHES,                      /* in a pragma no macro is seen */
+    OG_SPLIT_WARPS = 3, /* that make cells of patches */
     OG_LOST_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
 };
 static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
@@ -204,8 +213,9 @@ OG_FN uint32_t og_find_rows_there(const og_args &a, const og_window_tile &tile,
 /* Shared memory of a block, and its barriers: a stage is full, a stage is empty. */
 struct og_window_rings {
     char *memory;
-    uint32_t x, patches, pieces, table, scales, bounds;
+    uint32_t x, patches, cells, pieces, table, scales, bounds;
     uint32_t x_full, x_empty, patch_full, patch_empty, piece_full, piece_empty;
+    uint32_t cells_full, cells_empty;
     uint32_t begun; /* of each group: it has multiplied a tile */
     uint32_t order; /* of each group: it is its turn */
 };
@@ -216,6 +226,7 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.memory = memory;
     rings.x = base;
     rings.patches = base + OG_PATCHES_AT;
+    rings.cells = base + OG_CELLS_AT;
     rings.pieces = base + OG_PIECES_AT;
     rings.table = base + OG_TABLE_AT;
     rings.scales = base + OG_SCALES_AT;
@@ -228,6 +239,8 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.piece_empty = rings.piece_full + 8 * OG_WINDOW_GROUPS * OG_PIECES;
     rings.begun = rings.piece_empty + 8 * OG_WINDOW_GROUPS * OG_PIECES;
     rings.order = rings.begun + 8 * OG_ALTERNATES;
+    rings.cells_full = rings.order + 16 * OG_ORDERS;
+    rings.cells_empty = rings.cells_full + 8 * OG_CELLS;
     for (int i = 0; threadIdx.x == 0 && i < 2 * OG_ORDERS; i++)
         og_barrier_init(rings.order + 8 * i, 4);
     for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
@@ -238,7 +251,11 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     }
     for (int i = 0; threadIdx.x == 0 && i < OG_RINGS * OG_PATCH_STAGES; i++) {
         og_barrier_init(rings.patch_full + 8 * i, 1);
-        og_barrier_init(rings.patch_empty + 8 * i, OG_TILE_WARPS);
+        og_barrier_init(rings.patch_empty + 8 * i, OG_CELLS ? OG_SPLIT_WARPS : OG_TILE_WARPS);
+    }
+    for (int i = 0; threadIdx.x == 0 && i < OG_CELLS; i++) {
+        og_barrier_init(rings.cells_full + 8 * i, OG_SPLIT_WARPS);
+        og_barrier_init(rings.cells_empty + 8 * i, OG_TILE_WARPS);
     }
     for (int i = 0; threadIdx.x == 0 && i < OG_WINDOW_GROUPS * OG_PIECES; i++) {
         og_barrier_init(rings.piece_full + 8 * i, 4); /* warps of a group */
@@ -282,17 +299,37 @@ OG_FN int og_find_tap_word(int step, int part)
  * channel. */
 OG_FN void og_fill_step_table(const og_args &a, uint32_t *table)
 {
+    const int slot_words = OG_CELLS ? 1 : OG_STEP_TAPS;
     for (int i = threadIdx.x; i < OG_TILE_PHASES * OG_TABLE_WORDS; i += OG_WINDOW_THREADS) {
         const int phase = i / OG_TABLE_WORDS, number = i % OG_TABLE_WORDS;
-        const int step = number / OG_STEP_TAPS, part = number % OG_STEP_TAPS;
-        const og_tap_slot slot = og_find_slot(a, phase, step / OG_TAP_STEPS * OG_STEP_TAPS + part);
+        const int step = number / slot_words, part = number % slot_words;
+        const og_tap_slot slot = og_find_slot(
+            a, phase, OG_CELLS ? number : step / OG_TAP_STEPS * OG_STEP_TAPS + part);
         const int d = (int)(og_back_d(a, og_phase_d(phase)) + slot.d * a.reach_d);
         const int h = (int)(og_back_h(a, og_phase_h(phase)) + slot.h * a.reach_h);
         const int w = (int)(og_back_w(a, og_phase_w(phase)) + slot.w * a.reach_w);
-        table[phase * OG_TABLE_WORDS + og_find_tap_word(step, part)] =
-            (uint32_t)(4 * ((d * OG_PATCH_H + h) * OG_PATCH_W + w) +
-                       step % OG_TAP_STEPS * OG_STEP_CHANNELS * OG_PATCH_PITCH);
+        const int place = (d * OG_PATCH_H + h) * OG_PATCH_W + w;
+        table[phase * OG_TABLE_WORDS + (OG_CELLS ? number : og_find_tap_word(step, part))] =
+            OG_CELLS ? (uint32_t)(OG_CELL_PITCH * place)
+                     : (uint32_t)(4 * place +
+                                  step % OG_TAP_STEPS * OG_STEP_CHANNELS * OG_PATCH_PITCH);
     }
+}
+
+/* The patch of chunk c of a tile, when its stage is empty. */
+OG_FN void og_bring_patch(const og_args &a, const og_window_rings &rings,
+                          const og_window_tile &tile, int c, og_ring_turn &turn)
+{
+    const int b = (int)(tile.base / a.groups);
+    const int first = (int)((tile.base - b * a.groups) * a.channels);
+    og_barrier_wait(rings.patch_empty + 8 * turn.stage, turn.phase);
+    og_barrier_expect(rings.patch_full + 8 * turn.stage, OG_PATCH_BYTES);
+    og_copy_patch(rings.patches + turn.stage * OG_PATCH_STAGE, &a.image_map,
+                  tile.w * OG_STEP_W + og_from_w(a, og_phase_w(tile.phase)),
+                  tile.h * OG_STEP_H + og_from_h(a, og_phase_h(tile.phase)),
+                  tile.d * OG_STEP_D + og_from_d(a, og_phase_d(tile.phase)),
+                  first + c * OG_PATCH_CHANNELS, b, rings.patch_full + 8 * turn.stage);
+    og_advance<OG_PATCH_STAGES>(turn);
 }
 
 OG_FN void og_produce_patches(const og_args &a, og_window_rings rings, int group)
@@ -304,18 +341,8 @@ OG_FN void og_produce_patches(const og_args &a, og_window_rings rings, int group
         og_await_launch();
     for (og_index i = og_first_tile(group); i < a.items; i += og_tile_step()) {
         const og_window_tile tile = og_find_window_tile(a, i);
-        const int b = (int)(tile.base / a.groups);
-        const int first = (int)((tile.base - b * a.groups) * a.channels);
-        for (int c = 0; c < (int)a.chunks; c++) {
-            og_barrier_wait(rings.patch_empty + 8 * turn.stage, turn.phase);
-            og_barrier_expect(rings.patch_full + 8 * turn.stage, OG_PATCH_BYTES);
-            og_copy_patch(rings.patches + turn.stage * OG_PATCH_STAGE, &a.image_map,
-                          tile.w * OG_STEP_W + og_from_w(a, og_phase_w(tile.phase)),
-                          tile.h * OG_STEP_H + og_from_h(a, og_phase_h(tile.phase)),
-                          tile.d * OG_STEP_D + og_from_d(a, og_phase_d(tile.phase)),
-                          first + c * OG_PATCH_CHANNELS, b, rings.patch_full + 8 * turn.stage);
-            og_advance<OG_PATCH_STAGES>(turn);
-        }
+        for (int c = 0; c < (int)a.chunks; c++)
+            og_bring_patch(a, rings, tile, c, turn);
     }
 }
 
@@ -340,12 +367,24 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
 
 /* ---- consumers ------------------------------------------------------------------------------- */
 
+/* What place i of a tile is in its patch, as far as tap 0 does not move it. */
+OG_FN int og_find_patch_place(int i)
+{
+    const og_window_place at = og_find_place(i);
+    return (at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H) * OG_PATCH_W + at.w * OG_STEP_W;
+}
+
 struct og_window_consumer {
     og_window_rings rings;
     uint32_t at;    /* where the thread reads in a patch, from its beginning */
     uint32_t table; /* its words */
     int block;      /* of the patch, the next to be read */
-    int blocks;     /* of a patch, if phases of tiles differ in that */
+#if OG_CELLS
+    uint32_t word; /* where that of its first place's cell is, from the beginning of the cells */
+    int slot;      /* the next tap to be read, */
+    uint32_t tap;  /* and how far it moves a place */
+#endif
+    int blocks;     /* of a patch, or taps that see its cells, if phases of tiles differ in that */
     og_ring_turn patch, x;
     uint32_t turn;     /* parity of the phase in which it is the group's next */
     og_findings found; /* in places of the tile that is read */
@@ -354,12 +393,16 @@ struct og_window_consumer {
 OG_FN og_window_consumer og_start_window_consumer(const og_window_rings &rings, int thread)
 {
     og_window_consumer c;
-    const og_window_place at = og_find_place(og_first_place(thread));
-    const int line = at.d * OG_STEP_D * OG_PATCH_H + at.h * OG_STEP_H;
+    const int place = og_find_patch_place(og_first_place(thread));
     c.rings = rings;
     og_take_ring(c.rings, thread / 128);
-    c.at = 4 * (line * OG_PATCH_W + at.w * OG_STEP_W) +
-           og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
+#if OG_CELLS /* lane 16 h + i of a warp gives rows of matrices: 8 k of place i */
+    c.at = og_find_patch_place(thread / 32 * 16 + thread % 16) * OG_CELL_PITCH + thread % 32 / 16 * 16;
+    c.word = place * OG_CELL_PITCH + 4 * OG_PATCH_CHANNELS;
+    c.slot = 0;
+#else
+    c.at = 4 * place + og_channel_at(2 * (thread % 4) % OG_STEP_CHANNELS) * OG_PATCH_PITCH;
+#endif
     c.table = rings.table + 4 * og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS);
     c.block = c.blocks = 0;
     c.patch = {0, 0};
@@ -375,93 +418,9 @@ OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og
     if (OG_TILE_PHASES == 1 || i >= a.items)
         return;
     const int phase = og_find_window_tile(a, i).phase;
-    c.blocks = og_chunk_blocks(a, phase);
+    c.blocks = OG_CELLS ? og_steps_of(a, phase) / 2 : og_chunk_blocks(a, phase);
     c.table = c.rings.table + 4 * (phase * OG_TABLE_WORDS +
                                    og_find_tap_word(0, 2 * (thread % 4) / OG_STEP_CHANNELS));
-}
-
-/* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
-OG_FN void og_read_taps(const og_window_consumer &c, uint32_t (&taps)[4][2])
-{
-    const int words = OG_STEP_TAPS == 1 ? 1 : 2; /* of a thread's, of a step */
-    const uint32_t at = c.table + 16 * words * c.block;
-    const og_four_words first = og_load_shared_words(at);
-    const og_four_words second = words == 1 ? first : og_load_shared_words(at + 16);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int word = words == 1 ? i / 2 : i;
-        taps[i / 2][i % 2] = word < 4 ? first.e[word % 4] : second.e[word % 4];
-    }
-}
-
-/* Reads the next block of places. All of it is in registers before the first conversion. */
-OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
-{
-    og_four v[4][2]; /* [step][place] */
-    const uint32_t stage = c.patch.stage;
-    if (c.block == 0)
-        og_barrier_wait(c.rings.patch_full + 8 * stage, c.patch.phase);
-    uint32_t taps[4][2];
-    og_read_taps(c, taps);
-    const uint32_t at = c.rings.patches + stage * OG_PATCH_STAGE + c.at;
-#pragma unroll
-    for (int step = 0; step < 4; step++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                v[step][i].e[j] = og_load_shared_one(
-                    at + taps[step][j / 2] + 4 * 8 * OG_STEP_W * i +
-                    og_channel_at((j / 2 * 8 + j % 2) % OG_STEP_CHANNELS) * OG_PATCH_PITCH);
-    if (++c.block == (OG_TILE_PHASES > 1 ? c.blocks : (int)OG_CHUNK_BLOCKS)) {
-        og_finish_loads();
-        og_release_stage(c.rings.patch_empty + 8 * stage);
-        og_advance<OG_PATCH_STAGES>(c.patch);
-        c.block = 0;
-    }
-    og_split_block(v, f, c.found);
-}
-
-/* What follows may not overwrite the block's registers earlier. */
-OG_FN void og_hold(const og_fragment &f)
-{
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-    for (int i = 0; i < 16; i++)
-        asm volatile("" ::"r"(f.hi[i]), "r"(f.lo[i]));
-#endif
-}
-
-/* Starts the products of block f, where groups have turns (OG_ORDERS) when the other has started its own:
- * one multiplies while the other reads, or is at the end of a tile. */
-OG_FN void og_start_products(const og_window_rings &rings, og_window_consumer &c, og_held &chain,
-                             const og_fragment &f)
-{
-    if (OG_ORDERS)
-        og_await_other(rings.order, c.turn);
-    og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
-    if (OG_ORDERS)
-        og_let_other(rings.order);
-}
-
-/* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
- * of hopper_pairs.cuh. */
-OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
-                         bool more, og_fragment &next)
-{
-    if (more) {
-        og_read_places(c, next);
-        og_ring_turn following = c.x;
-        og_advance<OG_X_STAGES>(following);
-        og_barrier_wait(c.rings.x_full + 8 * following.stage, OG_ALTERNATES ? 0 : following.phase);
-    }
-    og_products_wait<0>();
-    og_pin(chain);
-    og_hold(f);
-    if (!OG_ALTERNATES && threadIdx.x % 32 == 0)
-        og_barrier_arrive(c.rings.x_empty + 8 * c.x.stage);
-    og_advance<OG_X_STAGES>(c.x);
-    og_add_scaled_chain(sum, chain, f);
 }
 
 #include "cuda/kernels/hopper_window_stores.cuh"
@@ -476,57 +435,11 @@ OG_FN void og_clear_sums(og_held &sum)
         sum[i] = 0.0f;
 }
 
-/* All of a tile is read: what is found next is in another's. */
-OG_FN void og_end_findings(const og_args &a, og_window_consumer &c, int thread, og_index next,
-                           og_findings &found)
-{
-    found = c.found;
-    c.found = {0, 0};
-    og_enter_tile(a, c, thread, next);
-}
-
-OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
-{
-    const int thread = threadIdx.x - 128;
-    const og_index first = og_first_tile(thread / 128), step = og_tile_step();
-    og_window_consumer c = og_start_window_consumer(rings, thread);
-    og_held chain, sum;
-    og_fragment f, g;
-    og_findings found = {0, 0}; /* in the tile that is multiplied, once all of it is read */
-    og_index scales_of = -1;
-    if (first >= a.items)
-        return;
-    if (OG_ALTERNATES && thread >= 128)
-        og_barrier_wait(rings.begun + 8 * (thread / 128 - 1), 0);
-    og_clear_sums(chain);
-    og_enter_tile(a, c, thread, first);
-    og_read_places(c, f);
-    og_barrier_wait(rings.x_full, 0);
-    for (og_index i = first; i < a.items; i += step) {
-        const bool is_last = i + step >= a.items;
-        const int blocks =
-            OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
-        int b = 0;
-        og_clear_sums(sum);
-        for (; b + 1 < blocks; b += 2) {
-            og_start_products(rings, c, chain, f);
-            og_end_places(c, sum, chain, f, true, g);
-            og_start_products(rings, c, chain, g);
-            if (b + 2 == blocks)
-                og_end_findings(a, c, og_thread() - 128, i + step, found);
-            og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
-        }
-        if (b < blocks) {
-            og_start_products(rings, c, chain, f);
-            og_end_findings(a, c, og_thread() - 128, i + step, found);
-            og_end_places(c, sum, chain, f, !is_last, g);
-            f = g;
-        }
-        if (OG_ALTERNATES && i < step)
-            og_release_stage(rings.begun + 8 * ((og_thread() - 128) / 128));
-        og_end_places_tile(a, i, rings, og_thread() - 128, found, sum, scales_of);
-    }
-}
+#if OG_CELLS
+#include "cuda/kernels/hopper_window_cells.cuh"
+#else
+#include "cuda/kernels/hopper_window_places.cuh"
+#endif
 
 extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_multiply_windows(const __grid_constant__ og_args a)
@@ -541,7 +454,13 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+        og_give_registers<OG_CELLS ? 72 : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+#if OG_CELLS
+        if (threadIdx.x >= 32)
+            og_split_patches(a, rings, threadIdx.x - 32);
+        else if (threadIdx.x == 0)
+            og_produce_filters(a, rings);
+#else
         if (threadIdx.x == 0)
             og_produce_patches(a, rings, 0);
         else if (threadIdx.x == 32)
@@ -552,8 +471,9 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
             og_produce_patches(a, rings, 2);
         else if (OG_PIECES && threadIdx.x >= 64)
             og_store_tiles(a, rings, threadIdx.x / 32 - 2);
+#endif
     } else {
-        og_take_registers<OG_WINDOW_GROUPS == 2 ? 232 : 160>();
+        og_take_registers<OG_CELLS ? 216 : OG_WINDOW_GROUPS == 2 ? 232 : 160>();
         og_consume_patches(a, rings);
     }
 }
