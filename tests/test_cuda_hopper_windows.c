@@ -137,6 +137,26 @@ static const struct {
     {"gelu(conv2d(x, w, groups=2, padding=1))",
      {SHAPE(3, 32, 8, 48), SHAPE(64, 16, 3, 3)},
      {CONTIGUOUS, CONTIGUOUS}},
+    /* patches that are split once: an even and an odd number of cells of 64 filters and of 128, chunks of
+     * channels, groups; phases with their own numbers of cells, of which one has a single cell of zeros */
+    {"relu(conv2d(x, w, b, padding=1))",
+     {SHAPE(2, 64, 9, 37), SHAPE(64, 64, 3, 3), SHAPE(64)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv2d(x, w, stride=(1, 2), dilation=(2, 1))",
+     {SHAPE(2, 32, 12, 40), SHAPE(48, 32, 3, 3)},
+     {STRIDED, CONTIGUOUS}},
+    {"conv2d(x, w, b, padding=2)",
+     {SHAPE(1, 64, 9, 20), SHAPE(128, 64, 5, 3), SHAPE(128)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"sigmoid(conv2d(x, w, padding=1, groups=2))",
+     {SHAPE(1, 64, 7, 18), SHAPE(144, 32, 5, 5)},
+     {MISALIGNED, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, stride=(2, 1), padding=1)",
+     {SHAPE(1, 64, 6, 20), SHAPE(64, 64, 5, 5)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, b, stride=(2, 1), dilation=(2, 1))",
+     {SHAPE(1, 32, 5, 18), SHAPE(32, 40, 3, 5), SHAPE(40)},
+     {CONTIGUOUS, CONTIGUOUS}},
     /* one place along a padded dim; what stands still along lines, whose tile reaches beyond them */
     {"conv2d(x, w, padding=1)",
      {SHAPE(1, 16, 1, 64), SHAPE(32, 16, 3, 3)},
@@ -283,7 +303,8 @@ static float *new_floats(int64_t count, test_random *random)
 
 static void test_accuracy(void **unused)
 {
-    static const images shapes[] = {{2, 16, 32, 9, 18}, {1, 64, 130, 8, 16}, {1, 200, 64, 7, 33}};
+    static const images shapes[] = {
+        {2, 16, 32, 9, 18}, {1, 64, 130, 8, 16}, {1, 200, 64, 7, 33}, {1, 96, 160, 6, 17}};
     test_random random = test_random_named("accuracy");
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {

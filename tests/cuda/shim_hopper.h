@@ -395,6 +395,12 @@ static inline void og_multiply_16(float (&d)[n], const unsigned *left, unsigned 
         [&](int column, float *to) { og_shim_link->read_row(&factor, column, to); });
 }
 
+template <int adds, int n>
+static inline void og_multiply_part(float (&d)[n], const unsigned *left, unsigned long long right)
+{
+    og_multiply_16<adds>(d, left, right);
+}
+
 /* The same of 8 k of TF32, of which tensor cores see 19 bits: a lane has k t and t + 4. */
 template <int adds, int n>
 static inline void og_multiply_8(float (&d)[n], const unsigned *left, unsigned long long right)

@@ -16,7 +16,7 @@ enum {
     MOST_EXTENT = 1 << 30,
     LEAST_WIDTH = 16, /* of a tile: neighbouring threads read neighbours */
     SHARED_BYTES = 227 * 1024,
-    MOST_PATCH_STAGES = 4,                 /* of a ring */
+    MOST_PATCH_STAGES = 4, /* of a ring */
     CELL_BYTES = 4 * OG_CELL_CHANNELS + 16,
     CELL_STAGES = 2,
     GROUPS = 2,                            /* of warps that multiply */
@@ -397,8 +397,7 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
     s->rows = rows;
     s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
     for (int i = 0; i < OG_WINDOW_DIMS; i++) {
-        const int64_t patch =
-            patch_of(&s->dims[i], og_tile_phases_of(s, i), tile[i],
+        const int64_t patch = patch_of(&s->dims[i], og_tile_phases_of(s, i), tile[i],
                                        i == OG_WINDOW_DIMS - 1, s->cell_stages > 0);
         if (patch > MOST_BOX)
             return false;
@@ -414,8 +413,9 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
  * places. Units of 10 ns of a multiprocessor (H200). Of so many groups that alternate; of fewer
  * filters than 32 there are no tiles, and of more their ends are bound by what L2 takes. */
 static const struct {
-    int32_t rows, block, cells, alternates; /* cells: of a block whose places are cells; 0: not so */
-} kinds[] = {{128, 90, 0, 0}, {64, 52, 42, 0}, {32, 47, 0, 0}, {32, 40, 0, 3}};
+    int32_t rows, block, cells,
+        alternates; /* cells: of a block whose places are cells; 0: not so */
+} kinds[] = {{128, 90, 80, 0}, {64, 52, 42, 0}, {32, 47, 0, 0}, {32, 40, 0, 3}};
 
 /* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
  * width): blocks of 64 k; patches, by their elements; the end of a tile, which takes the longer, the
@@ -443,18 +443,20 @@ static bool could_alternate(const og_window_shape *s)
 }
 
 /* Do other warps split its patches? Where channels fill cells and a place is seen by several taps, but
- * for few filters, of which groups alternate, and short k, where ends of tiles matter more. Every
- * tile of 8 lines, say, must have room for them: bits depend on it, and not on a tile. */
+ * for few filters, of which groups alternate, and short k, where ends of tiles matter more. H200, ms: of
+ * 64 filters L1-62 2.47, 1.88, L1-65 2.51, 1.96, L1-57 (9 blocks of 64 k) 5.2, 4.5; of 128, whose chains
+ * leave no registers for a second one, L1-56 (35 blocks) 2.82, 2.63, L1-69 (15) 3.04, 2.94, but L1-55 (9)
+ * 3.76, 3.84 and L1-64 (6) 2.59, 3.05. Tiles of 8 lines must have room for patches: bits depend on all
+ * this, and not on the tile that is taken. */
 static bool could_have_cells(const og_window_shape *s)
 {
-    enum { LEAST_BLOCKS = 4 };
+    const int64_t rows = s->filters * s->row_phases, least_blocks = rows > 64 ? 12 : 4;
     const int32_t tile[] = {1, 8, LEAST_WIDTH};
-    const int64_t rows = s->filters * s->row_phases;
     og_window_shape tried = *s;
     tried.cell_stages = CELL_STAGES;
-    return s->channels % OG_CELL_CHANNELS == 0 && rows > 32 && rows <= 64 &&
-           take_tile(&tried, 64, tile) &&
-           tried.chunks * all_steps(&tried, tried.chunk) / 4 >= LEAST_BLOCKS * s->tile_phases;
+    return s->channels % OG_CELL_CHANNELS == 0 && rows > 32 &&
+           take_tile(&tried, rows > 64 ? 128 : 64, tile) &&
+           tried.chunks * all_steps(&tried, tried.chunk) / 4 >= least_blocks * s->tile_phases;
 }
 
 /* The tile that takes the least time, which is returned; 0: there is none. */
@@ -575,8 +577,8 @@ static void take_neighbours(og_window_shape *s)
     enum { MOST = 4 };
     og_window_shape tried = *s;
     og_image_dim *dim = &tried.dims[OG_WINDOW_DIMS - 1];
-    if (s->cell_stages || dim->stride <= 1 || dim->stride > MOST || dim->extent > MOST_EXTENT / MOST ||
-        llabs(dim->start) > MOST_EXTENT / MOST)
+    if (s->cell_stages || dim->stride <= 1 || dim->stride > MOST ||
+        dim->extent > MOST_EXTENT / MOST || llabs(dim->start) > MOST_EXTENT / MOST)
         return;
     dim->start *= dim->stride;
     dim->step *= dim->stride;
@@ -666,8 +668,8 @@ static void give_pieces(const og_kernel *kernel, og_window_shape *s)
     const int64_t patch = patch_bytes(s, s->chunk) + 16;
     const int32_t pieces = s->rows / PIECE_ROWS;
     const int64_t bytes = ORDER_BYTES + GROUPS * pieces * (PIECE_BYTES + 16);
-    if (s->alternates || s->cell_stages || s->gathers || s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS ||
-        !stores_lines(kernel))
+    if (s->alternates || s->cell_stages || s->gathers ||
+        s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS || !stores_lines(kernel))
         return;
     const int64_t other = s->shared_bytes - s->patch_stages * patch;
     const int64_t stages = (SHARED_BYTES - other - bytes) / patch;

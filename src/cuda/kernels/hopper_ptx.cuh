@@ -337,6 +337,21 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
 
+/* The same of 64 columns, if there are 128: half of the sums. */
+template <int adds> OG_FN void og_multiply_part(float (&d)[OG_WIDTH > 64 ? 32 : OG_HELD],
+                                                const uint32_t *left, uint64_t right)
+{
+#if OG_WIDTH > 64
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" OG_D16 "," OG_D32
+                 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
+                 : OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
+#else
+    og_multiply_16<adds>(d, left, right);
+#endif
+}
+
 /* The same of 8 k of TF32. */
 template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
 {

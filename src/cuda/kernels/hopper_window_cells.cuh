@@ -168,36 +168,49 @@ OG_FN void og_release_filters(const og_window_consumer &c, const og_filters &w)
         og_barrier_arrive(c.rings.x_empty + 8 * w.stage);
 }
 
+/* Sums of a chain of products: of 64 filters, if there are 128. */
+enum {
+    OG_PART_HELD = OG_BM > 64 ? 32 : OG_HELD,
+    OG_PART_FILTERS = 64 * 128 / 16 /* from the first 64 to the next, as og_describe() counts */
+};
+typedef float og_part[OG_PART_HELD];
+
+/* og_pin() of a part. */
+OG_FN void og_pin_part(og_part &chain)
+{
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i < OG_PART_HELD; i++)
+        asm volatile("" : "+f"(chain[i])::"memory");
+#endif
+}
+
 /* Starts the products of cells f with 32 k of filters: small terms first. */
-OG_FN void og_start_cells(og_held &chain, const og_cells &f, uint64_t hi)
+OG_FN void og_start_cells(og_part &chain, const og_cells &f, uint64_t hi)
 {
     const uint64_t lo = hi + OG_X_BOX_BYTES / 2 / 16;
-    og_pin(chain);
+    og_pin_part(chain);
     og_products_fence();
-    og_multiply_16<0>(chain, f.lo, hi);
-    og_multiply_16<1>(chain, f.hi, lo);
-    og_multiply_16<1>(chain, f.lo + 4, hi + 2);
-    og_multiply_16<1>(chain, f.hi + 4, lo + 2);
-    og_multiply_16<1>(chain, f.hi, hi);
-    og_multiply_16<1>(chain, f.hi + 4, hi + 2);
+    og_multiply_part<0>(chain, f.lo, hi);
+    og_multiply_part<1>(chain, f.hi, lo);
+    og_multiply_part<1>(chain, f.lo + 4, hi + 2);
+    og_multiply_part<1>(chain, f.hi + 4, lo + 2);
+    og_multiply_part<1>(chain, f.hi, hi);
+    og_multiply_part<1>(chain, f.hi + 4, hi + 2);
     og_products_commit();
 }
 
-/* The cells that a group works on: those whose products are under way, of an even and an odd number, each
- * with a chain of its own, and the next ones. Tensor cores then have a chain that is next while another
- * one's sums are added. What loads cells waits behind products that were started before, and so has to
- * be a chain ahead. */
-struct og_cell_turns {
-    og_cells f, g, next;
-    og_held even, odd;
-    int left; /* cells of the tile that are not read */
-};
-
-OG_FN void og_read_next(og_window_consumer &c, og_cell_turns &t)
+/* Waits for a chain that cells f are in, when at most so many that were started later are under way. What
+ * follows may not overwrite the cells' registers earlier. */
+template <int later> OG_FN void og_await_cells(og_part &chain, const og_cells &f)
 {
-    if (t.left > 0)
-        og_read_cells(c, t.next);
-    t.left--;
+    og_products_wait<later>();
+    og_pin_part(chain);
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        asm volatile("" ::"r"(f.hi[i]), "r"(f.lo[i]));
+#endif
 }
 
 /* What the words of cells f say: what undoes their scales, and what was found. */
@@ -208,81 +221,143 @@ OG_FN float2 og_take_words(og_window_consumer &c, const og_cells &f)
     return {og_find_undo(f.words[0]), og_find_undo(f.words[1])};
 }
 
-OG_FN void og_add_cells(og_held &sum, const og_held &chain, const float2 &undo)
+template <int part> OG_FN void og_add_cells(og_held &sum, const og_part &chain, const float2 &undo)
 {
 #pragma unroll
-    for (int i = 0; i < OG_HELD; i++)
-        sum[i] = fmaf(chain[i], i / 2 % 2 ? undo.y : undo.x, sum[i]);
+    for (int i = 0; i < OG_PART_HELD; i++) {
+        float &to = sum[part * OG_PART_HELD + i];
+        to = fmaf(chain[i], i / 2 % 2 ? undo.y : undo.x, to);
+    }
 }
 
-/* The chain of cells f ends; the next ones take their place, and are under way. */
-OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, og_held &chain,
-                           og_cells &f, uint64_t hi)
+/* Two chains are under way, so that one's products are next while the other one's sums are added: of two
+ * cells, or of the two halves of 128 filters. What loads cells waits behind products that were started
+ * before, and so comes as early as their registers are free. */
+struct og_cell_turns {
+    og_cells even, odd; /* by their number in the tile */
+    og_part chains[2];
+};
+
+#if OG_BM > 64
+
+OG_FN void og_begin_cells(og_window_consumer &c, og_cell_turns &t, uint64_t hi)
+{
+    og_read_cells(c, t.even);
+    og_read_cells(c, t.odd);
+    og_start_cells(t.chains[0], t.even, hi);
+    og_start_cells(t.chains[1], t.even, hi + OG_PART_FILTERS);
+}
+
+/* Cells g take the chains of f, which are under way; then f are those after them, if there are more. */
+OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, og_cells &f,
+                           const og_cells &g, uint64_t hi, bool more)
 {
     const float2 undo = og_take_words(c, f);
-    og_products_wait<1>();
-    og_pin(chain);
-    f = t.next;
-    og_read_next(c, t);
-    og_add_cells(sum, chain, undo);
+    og_await_cells<1>(t.chains[0], f);
+    og_add_cells<0>(sum, t.chains[0], undo);
+    og_start_cells(t.chains[0], g, hi);
+    og_await_cells<1>(t.chains[1], f);
+    if (more)
+        og_read_cells(c, f);
+    og_add_cells<1>(sum, t.chains[1], undo);
+    og_start_cells(t.chains[1], g, hi + OG_PART_FILTERS);
+}
+
+OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, const og_cells &f)
+{
+    const float2 undo = og_take_words(c, f);
+    og_await_cells<1>(t.chains[0], f);
+    og_add_cells<0>(sum, t.chains[0], undo);
+    og_await_cells<0>(t.chains[1], f);
+    og_add_cells<1>(sum, t.chains[1], undo);
+}
+
+/* Adds up a tile's chains, of so many cells, two at least; w: its filters. */
+OG_FN void og_multiply_tile(og_window_consumer &c, og_held &sum, int count, og_filters &w)
+{
+    og_cell_turns t;
+    og_begin_cells(c, t, w.hi);
+    for (int k = 2; k < count; k += 2) {
+        og_follow_cells(c, sum, t, t.even, t.odd, w.hi + 4, true);
+        const og_filters next = og_await_filters(c);
+        og_follow_cells(c, sum, t, t.odd, t.even, next.hi, k + 1 < count);
+        og_release_filters(c, w);
+        w = next;
+    }
+    if (count % 2 == 0) {
+        og_follow_cells(c, sum, t, t.even, t.odd, w.hi + 4, false);
+        og_end_cells(c, sum, t, t.odd);
+    } else {
+        og_end_cells(c, sum, t, t.even);
+    }
+}
+
+#else
+
+/* Cells f, of the chain that is older, make room for the next ones. */
+OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_part &chain, og_cells &f,
+                           uint64_t hi)
+{
+    const float2 undo = og_take_words(c, f);
+    og_await_cells<1>(chain, f);
+    og_read_cells(c, f);
+    og_add_cells<0>(sum, chain, undo);
     og_start_cells(chain, f, hi);
 }
 
-/* The chain of cells f ends, and so many that were started later do not. */
 template <int later>
-OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_held &chain, const og_cells &f)
+OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_part &chain, const og_cells &f)
 {
     const float2 undo = og_take_words(c, f);
-    og_products_wait<later>();
-    og_pin(chain);
-    og_add_cells(sum, chain, undo);
+    og_await_cells<later>(chain, f);
+    og_add_cells<0>(sum, chain, undo);
 }
 
-/* Adds up a tile's chains, of so many cells; its first filters are w. */
-OG_FN void og_multiply_tile(og_window_consumer &c, og_held &sum, int count, og_filters w)
+/* Adds up a tile's chains, of so many cells, two at least; w: its filters. */
+OG_FN void og_multiply_tile(og_window_consumer &c, og_held &sum, int count, og_filters &w)
 {
     og_cell_turns t;
-    t.left = count;
-    og_clear_sums(t.even);
-    og_clear_sums(t.odd);
-    og_read_next(c, t);
-    t.f = t.next;
-    og_read_next(c, t);
-    og_start_cells(t.even, t.f, w.hi);
-    t.g = t.next;
-    og_read_next(c, t);
-    og_start_cells(t.odd, t.g, w.hi + 4);
+    og_read_cells(c, t.even);
+    og_start_cells(t.chains[0], t.even, w.hi);
+    og_read_cells(c, t.odd);
+    og_start_cells(t.chains[1], t.odd, w.hi + 4);
     for (int k = 3; k < count; k += 2) {
         const og_filters next = og_await_filters(c);
-        og_follow_cells(c, sum, t, t.even, t.f, next.hi);
-        og_follow_cells(c, sum, t, t.odd, t.g, next.hi + 4);
+        og_follow_cells(c, sum, t.chains[0], t.even, next.hi);
+        og_follow_cells(c, sum, t.chains[1], t.odd, next.hi + 4);
         og_release_filters(c, w); /* products with them have ended */
         w = next;
     }
     if (count % 2) {
         const og_filters next = og_await_filters(c);
-        og_follow_cells(c, sum, t, t.even, t.f, next.hi);
-        og_end_cells<1>(c, sum, t.odd, t.g);
-        og_end_cells<0>(c, sum, t.even, t.f);
+        og_follow_cells(c, sum, t.chains[0], t.even, next.hi);
+        og_end_cells<1>(c, sum, t.chains[1], t.odd);
+        og_end_cells<0>(c, sum, t.chains[0], t.even);
         og_release_filters(c, w);
         w = next;
     } else {
-        og_end_cells<1>(c, sum, t.even, t.f);
-        og_end_cells<0>(c, sum, t.odd, t.g);
+        og_end_cells<1>(c, sum, t.chains[0], t.even);
+        og_end_cells<0>(c, sum, t.chains[1], t.odd);
     }
-    og_release_filters(c, w);
 }
 
+#endif
+
 /* The same of one cell. */
-OG_FN void og_multiply_lone(og_window_consumer &c, og_held &sum, const og_filters &w)
+OG_FN void og_multiply_cell(og_window_consumer &c, og_held &sum, const og_filters &w)
 {
     og_cells f;
-    og_held chain;
-    og_clear_sums(chain);
+    og_part chain;
     og_read_cells(c, f);
+    const float2 undo = og_take_words(c, f);
     og_start_cells(chain, f, w.hi);
-    og_end_cells<0>(c, sum, chain, f);
-    og_release_filters(c, w);
+    og_await_cells<0>(chain, f);
+    og_add_cells<0>(sum, chain, undo);
+    if (OG_BM > 64) {
+        og_start_cells(chain, f, w.hi + OG_PART_FILTERS);
+        og_await_cells<0>(chain, f);
+        og_add_cells<OG_BM / 128>(sum, chain, undo);
+    }
 }
 
 OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
@@ -296,10 +371,12 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
         c.found = {0, 0};
         og_clear_sums(sum);
         const int count = (int)a.chunks * og_count_taps(c);
+        og_filters w = og_await_filters(c);
         if (count == 1)
-            og_multiply_lone(c, sum, og_await_filters(c));
+            og_multiply_cell(c, sum, w);
         else
-            og_multiply_tile(c, sum, count, og_await_filters(c));
+            og_multiply_tile(c, sum, count, w);
+        og_release_filters(c, w);
         og_end_places_tile(a, i, rings, og_thread() - 128, c.found, sum, scales_of);
     }
 }
