@@ -482,9 +482,11 @@ typedef struct {
     ogive_windows_form form;
     int32_t dims;           /* that windows move along, 1 to 3 */
     int64_t channels, taps; /* of a convolution's group; of a window */
-    int64_t places[3];      /* of results along depth, height, width; 1: there is no such dim */
-    int32_t exact;          /* PyTorch must not take TF32 */
-    int32_t channels_last;  /* in memory */
+    int64_t span;      /* elements from a window's first to its last: with dilation more than taps;
+                             * 0: as many */
+    int64_t places[3]; /* of results along depth, height, width; 1: there is no such dim */
+    int32_t exact;     /* PyTorch must not take TF32 */
+    int32_t channels_last; /* in memory */
     double biased; /* bytes of results that get a bias; PyTorch has a kernel for that on a GPU */
 } ogive_windows;
 

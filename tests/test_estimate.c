@@ -117,30 +117,36 @@ static void test_products_that_were_not_measured(void **state)
 
 /* A convolution of float32 as bench/results/2026-11-16-H200-convolution-rates.txt has it, of 8 channels
  * -convolutions-tensor.txt, with phases 2026-11-17-H200-transposed.txt: places of results, filters,
- * channels; milliseconds. */
+ * channels; milliseconds. Of 64 filters -18-H200-convolutions-cells.txt. */
 static const struct {
     ogive_windows_form form;
     int32_t dims, exact;
     int64_t places[3], images, groups, filters, channels, taps, strides;
     double read, ogive, pytorch;
+    int64_t span; /* if there is dilation */
 } windows_measured[] = {
-    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 3.80},
-    {OGIVE_WINDOWS_PLAIN, 2, 1, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 14.6},
-    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 16, 9, 1, 134e6, 2.54, 3.09},
-    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 8, 9, 1, 67e6, 2.22, 2.71},
-    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 6.4e6, 0.1185, 0.0911},
-    {OGIVE_WINDOWS_STRIDED, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 25.7e6, 0.379, 0.140},
-    {OGIVE_WINDOWS_POINTS, 2, 0, {1, 56, 56}, 64, 1, 64, 256, 1, 1, 51e6, 0.100, 0.0741},
-    {OGIVE_WINDOWS_PLAIN, 3, 0, {30, 62, 62}, 16, 1, 64, 32, 27, 1, 67e6, 2.00, 1.58},
-    {OGIVE_WINDOWS_PLAIN, 3, 0, {13, 29, 29}, 1024, 1, 16, 3, 64, 1, 50e6, 3.81, 9.84},
-    {OGIVE_WINDOWS_TRANSPOSED, 3, 0, {32, 128, 128}, 16, 1, 64, 16, 27, 1, 134e6, 4.08, 6.22},
-    {OGIVE_WINDOWS_PHASES, 3, 0, {63, 63, 63}, 16, 1, 64, 32, 125, 8, 16.8e6, 2.17, 40.1},
-    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 16, 1, 64, 64, 16, 4, 16.8e6, 0.482, 0.396},
-    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 128, 1, 64, 64, 9, 4, 134e6, 1.72, 2.63},
-    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 128, 128}, 16, 1, 128, 256, 9, 4, 16.8e6, 0.326, 0.275},
-    {OGIVE_WINDOWS_PHASES, 3, 0, {47, 95, 95}, 16, 1, 128, 64, 27, 8, 56.6e6, 5.53, 4.70},
-    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 32, 4, 4, 9, 1, 6.4e6, 0.308, 0.0824},
-    {OGIVE_WINDOWS_DEPTHWISE, 2, 0, {1, 56, 56}, 64, 96, 1, 1, 49, 1, 19.3e6, 0.202, 0.636},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 3.80, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 1, {1, 254, 254}, 64, 1, 128, 64, 9, 1, 268e6, 3.72, 14.6, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 16, 9, 1, 134e6, 2.54, 3.09, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 254, 254}, 128, 1, 64, 8, 9, 1, 67e6, 2.22, 2.71, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 6.4e6, 0.1185, 0.0911, 0},
+    {OGIVE_WINDOWS_STRIDED, 2, 0, {1, 28, 28}, 64, 1, 128, 128, 9, 1, 25.7e6, 0.379, 0.140, 0},
+    {OGIVE_WINDOWS_POINTS, 2, 0, {1, 56, 56}, 64, 1, 64, 256, 1, 1, 51e6, 0.100, 0.0741, 0},
+    {OGIVE_WINDOWS_PLAIN, 3, 0, {30, 62, 62}, 16, 1, 64, 32, 27, 1, 67e6, 2.00, 1.58, 0},
+    {OGIVE_WINDOWS_PLAIN, 3, 0, {13, 29, 29}, 1024, 1, 16, 3, 64, 1, 50e6, 3.81, 9.84, 0},
+    {OGIVE_WINDOWS_TRANSPOSED, 3, 0, {32, 128, 128}, 16, 1, 64, 16, 27, 1, 134e6, 4.08, 6.22, 0},
+    {OGIVE_WINDOWS_PHASES, 3, 0, {63, 63, 63}, 16, 1, 64, 32, 125, 8, 16.8e6, 2.17, 40.1, 0},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 16, 1, 64, 64, 16, 4, 16.8e6, 0.482, 0.396, 0},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 256, 256}, 128, 1, 64, 64, 9, 4, 134e6, 1.72, 2.63, 0},
+    {OGIVE_WINDOWS_PHASES, 2, 0, {1, 128, 128}, 16, 1, 128, 256, 9, 4, 16.8e6, 0.326, 0.275, 0},
+    {OGIVE_WINDOWS_PHASES, 3, 0, {47, 95, 95}, 16, 1, 128, 64, 27, 8, 56.6e6, 5.53, 4.70, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 28, 28}, 64, 32, 4, 4, 9, 1, 6.4e6, 0.308, 0.0824, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 508, 504}, 8, 1, 64, 32, 45, 1, 67e6, 1.85, 2.33, 0},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 508, 496}, 8, 1, 64, 32, 45, 1, 67e6, 2.50, 2.29, 225},
+    {OGIVE_WINDOWS_PLAIN, 2, 0, {1, 56, 56}, 64, 1, 64, 64, 9, 1, 12.8e6, 0.127, 0.145, 0},
+    {OGIVE_WINDOWS_TRANSPOSED, 2, 0, {1, 514, 518}, 8, 1, 64, 64, 21, 1, 134e6, 1.95, 2.27, 0},
+    {OGIVE_WINDOWS_TRANSPOSED, 2, 0, {1, 1026, 1026}, 8, 1, 64, 64, 9, 1, 537e6, 4.48, 5.19, 0},
+    {OGIVE_WINDOWS_DEPTHWISE, 2, 0, {1, 56, 56}, 64, 96, 1, 1, 49, 1, 19.3e6, 0.202, 0.636, 0},
 };
 
 /* Of bfloat16, with channels last and without: 2026-11-17-H200-convolutions-patches.txt. */
@@ -173,7 +179,16 @@ static const struct {
      {0.0334, 0.0326},
      {0.0693, 0.0523}},
     {OGIVE_WINDOWS_STRIDED, 2, {1, 55, 55}, 256, 96, 3, 121, 38e6, {0.832, 2.05}, {0.911, 2.51}},
-    {OGIVE_WINDOWS_TRANSPOSED, 2, {1, 1026, 1026}, 8, 64, 64, 9, 537e6, {0.860, 1.22}, {3.44, 3.19}},
+    {OGIVE_WINDOWS_TRANSPOSED,
+     2,
+     {1, 1026, 1026},
+     8,
+     64,
+     64,
+     9,
+     537e6,
+     {0.860, 1.22},
+     {3.44, 3.19}},
     {OGIVE_WINDOWS_PLAIN, 2, {1, 1022, 1022}, 16, 128, 16, 9, 268e6, {1.62, 2.72}, {6.31, 7.24}},
     {OGIVE_WINDOWS_TRANSPOSED,
      2,
@@ -227,6 +242,7 @@ static ogive_work measured_windows(size_t i)
                                    .dims = windows_measured[i].dims,
                                    .channels = windows_measured[i].channels,
                                    .taps = windows_measured[i].taps,
+                                   .span = windows_measured[i].span,
                                    .exact = windows_measured[i].exact};
     for (int d = 0; d < 3; d++)
         m *= work.windows.places[d] = windows_measured[i].places[d];

@@ -212,19 +212,20 @@ PyObject *core_estimate(PyObject *module, PyObject *args)
     int by, kind, across = 0, follows = 0, records = 0;
     long long batch = 0, m = 0, n = 0, k = 0;
     ogive_work work = {.size = sizeof work};
-    long long channels = 0, taps = 0, depth = 1, height = 1, width = 1;
+    long long channels = 0, taps = 0, span = 0, depth = 1, height = 1, width = 1;
     int form = 0, dims = 0, exact = 0, last = 0;
     double biased = 0;
-    if (!PyArg_ParseTuple(args, "siiOddii|LLLLiiiLLLLLiid", &machine, &by, &kind, &dtype,
+    if (!PyArg_ParseTuple(args, "siiOddii|LLLLiiiLLLLLLiid", &machine, &by, &kind, &dtype,
                           &work.bytes, &work.operations, &follows, &records, &batch, &m, &n, &k,
-                          &across, &form, &dims, &channels, &taps, &depth, &height, &width, &exact,
-                          &last, &biased) ||
+                          &across, &form, &dims, &channels, &taps, &span, &depth, &height, &width,
+                          &exact, &last, &biased) ||
         core_dtype_of(dtype, &work.dtype))
         return NULL;
     work.windows = (ogive_windows){.form = (ogive_windows_form)form,
                                    .dims = dims,
                                    .channels = channels,
                                    .taps = taps,
+                                   .span = span,
                                    .places = {depth, height, width},
                                    .exact = exact,
                                    .channels_last = last,

@@ -34,7 +34,7 @@ typedef struct {
     ogive_worker by;
     dtypes of;
     uint32_t forms;
-    range dims, channels, taps, n, k;
+    range dims, channels, taps, span, n, k;
     bool exact;      /* only for those that must not take TF32 */
     bool contiguous; /* not for those that lie channels last */
     bool last;       /* only for these */
@@ -123,10 +123,11 @@ static bool is_in(range of, int64_t value)
 static bool fits_windows(const windows_rate *r, const ogive_work *work)
 {
     const ogive_windows *w = &work->windows;
+    const int64_t span = w->span > 0 ? w->span : w->taps;
     return (r->forms >> w->form & 1) && is_in(r->dims, w->dims) &&
-           is_in(r->channels, w->channels) && is_in(r->taps, w->taps) && is_in(r->n, work->n) &&
-           is_in(r->k, work->k) && (w->exact || !r->exact) && !(w->channels_last && r->contiguous) &&
-           (w->channels_last || !r->last);
+           is_in(r->channels, w->channels) && is_in(r->taps, w->taps) && is_in(r->span, span) &&
+           is_in(r->n, work->n) && is_in(r->k, work->k) && (w->exact || !r->exact) &&
+           !(w->channels_last && r->contiguous) && (w->channels_last || !r->last);
 }
 
 static const windows_rate *find_windows_rate(const char *machine, ogive_worker by,

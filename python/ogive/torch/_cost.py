@@ -161,6 +161,7 @@ class _Windows(NamedTuple):
     dims: int
     channels: int
     taps: int
+    span: int
     depth: int
     height: int
     width: int
@@ -205,10 +206,12 @@ def _windows(name: str, node: Node) -> _Windows:
             taps = math.prod(_each(given["kernel_size"], dims))
         else:  # windows of several lengths, which are read as those along one dim are
             taps, dims = math.prod(_shape(x)) // max(1, math.prod(shape)), 1
-        return _Windows(0, 0, 0, 0, False, form, dims, 1, taps, *further)
+        return _Windows(0, 0, 0, 0, False, form, dims, 1, taps, taps, *further)
     weight, groups = _shape(value_of(given["weight"])), _size(given.get("groups", 1))
     taps = math.prod(weight[2:])
     strides = math.prod(_each(given.get("stride", 1), dims))
+    dilations = _each(given.get("dilation", 1), dims)
+    span = math.prod((size - 1) * by + 1 for size, by in zip(weight[2:], dilations))
     m = math.prod(shape) // max(1, shape[-dims - 1])
     if "transpose" in name:
         channels, filters = weight[0] // groups, weight[1]
@@ -218,7 +221,8 @@ def _windows(name: str, node: Node) -> _Windows:
         k, form = channels * taps, _STRIDED if strides > 1 else _POINTS if taps == 1 else _PLAIN
         if channels == filters == 1:
             form = _DEPTHWISE
-    made = _Windows(groups, m, filters, k, False, form, dims, channels, taps, *further)
+    made = _Windows(groups, m, filters, k, False, form, dims, channels, taps, span,
+                    *further)
     return made._replace(phases=strides) if form == _PHASES else made
 
 
@@ -251,7 +255,7 @@ def _ask(machine: str, by: int, kind: int, dtype: torch.dtype, bytes_: float, op
          follows: bool = False, product: _Product | _Windows | None = None,
          records: bool = False) -> float:
     return _core._estimate(machine, by, kind, FLOATS.get(dtype, "float32"), bytes_, operations,
-                           int(follows), int(records), *(map(int, product[:15]) if product else ()))
+                           int(follows), int(records), *(map(int, product[:16]) if product else ()))
 
 
 def _dtype(tensors: Sequence[Tensor]) -> torch.dtype:
