@@ -114,7 +114,7 @@ OG_FN void og_split_patches(const og_args &a, const og_window_rings &rings, int 
 /* ---- cells are multiplied ---------------------------------------------------------------------- */
 
 /* A thread's part of 32 k of the left factor: registers of 2 steps of 16 k; the words of its two places. */
-struct og_cells {
+struct og_two_cells {
     uint32_t hi[8], lo[8], words[2];
 };
 
@@ -125,7 +125,7 @@ OG_FN int og_count_taps(const og_window_consumer &c)
 }
 
 /* Reads the next tap's cells of the warp's places, and where those of the tap after it are. */
-OG_FN void og_read_cells(og_window_consumer &c, og_cells &f)
+OG_FN void og_read_cells(og_window_consumer &c, og_two_cells &f)
 {
     const uint32_t stage = c.patch.stage;
     if (c.slot == 0)
@@ -138,8 +138,8 @@ OG_FN void og_read_cells(og_window_consumer &c, og_cells &f)
     }
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        f.words[i] = og_bits_f32(
-            og_load_shared_one(tap + c.word + 8 * OG_STEP_W * OG_CELL_PITCH * i));
+        f.words[i] =
+            og_bits_f32(og_load_shared_one(tap + c.word + 8 * OG_STEP_W * OG_CELL_PITCH * i));
     if (++c.slot == og_count_taps(c)) {
         og_release_stage(c.rings.cells_empty + 8 * stage);
         og_advance<OG_CELLS>(c.patch);
@@ -173,10 +173,10 @@ enum {
     OG_PART_HELD = OG_BM > 64 ? 32 : OG_HELD,
     OG_PART_FILTERS = 64 * 128 / 16 /* from the first 64 to the next, as og_describe() counts */
 };
-typedef float og_part[OG_PART_HELD];
+typedef float og_chain_part[OG_PART_HELD];
 
 /* og_pin() of a part. */
-OG_FN void og_pin_part(og_part &chain)
+OG_FN void og_pin_part(og_chain_part &chain)
 {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
@@ -186,7 +186,7 @@ OG_FN void og_pin_part(og_part &chain)
 }
 
 /* Starts the products of cells f with 32 k of filters: small terms first. */
-OG_FN void og_start_cells(og_part &chain, const og_cells &f, uint64_t hi)
+OG_FN void og_start_cells(og_chain_part &chain, const og_two_cells &f, uint64_t hi)
 {
     const uint64_t lo = hi + OG_X_BOX_BYTES / 2 / 16;
     og_pin_part(chain);
@@ -202,7 +202,7 @@ OG_FN void og_start_cells(og_part &chain, const og_cells &f, uint64_t hi)
 
 /* Waits for a chain that cells f are in, when at most so many that were started later are under way. What
  * follows may not overwrite the cells' registers earlier. */
-template <int later> OG_FN void og_await_cells(og_part &chain, const og_cells &f)
+template <int later> OG_FN void og_await_cells(og_chain_part &chain, const og_two_cells &f)
 {
     og_products_wait<later>();
     og_pin_part(chain);
@@ -214,14 +214,15 @@ template <int later> OG_FN void og_await_cells(og_part &chain, const og_cells &f
 }
 
 /* What the words of cells f say: what undoes their scales, and what was found. */
-OG_FN float2 og_take_words(og_window_consumer &c, const og_cells &f)
+OG_FN float2 og_take_words(og_window_consumer &c, const og_two_cells &f)
 {
     c.found.most = og_max_halves(c.found.most, __byte_perm(f.words[0], f.words[1], 0x7632));
     c.found.quarters = og_add_counts(c.found.quarters, __byte_perm(f.words[0], f.words[1], 0x5410));
     return {og_find_undo(f.words[0]), og_find_undo(f.words[1])};
 }
 
-template <int part> OG_FN void og_add_cells(og_held &sum, const og_part &chain, const float2 &undo)
+template <int part>
+OG_FN void og_add_cells(og_held &sum, const og_chain_part &chain, const float2 &undo)
 {
 #pragma unroll
     for (int i = 0; i < OG_PART_HELD; i++) {
@@ -234,8 +235,8 @@ template <int part> OG_FN void og_add_cells(og_held &sum, const og_part &chain, 
  * cells, or of the two halves of 128 filters. What loads cells waits behind products that were started
  * before, and so comes as early as their registers are free. */
 struct og_cell_turns {
-    og_cells even, odd; /* by their number in the tile */
-    og_part chains[2];
+    og_two_cells even, odd; /* by their number in the tile */
+    og_chain_part chains[2];
 };
 
 #if OG_BM > 64
@@ -249,8 +250,8 @@ OG_FN void og_begin_cells(og_window_consumer &c, og_cell_turns &t, uint64_t hi)
 }
 
 /* Cells g take the chains of f, which are under way; then f are those after them, if there are more. */
-OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, og_cells &f,
-                           const og_cells &g, uint64_t hi, bool more)
+OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, og_two_cells &f,
+                           const og_two_cells &g, uint64_t hi, bool more)
 {
     const float2 undo = og_take_words(c, f);
     og_await_cells<1>(t.chains[0], f);
@@ -263,7 +264,8 @@ OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t
     og_start_cells(t.chains[1], g, hi + OG_PART_FILTERS);
 }
 
-OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t, const og_cells &f)
+OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_cell_turns &t,
+                        const og_two_cells &f)
 {
     const float2 undo = og_take_words(c, f);
     og_await_cells<1>(t.chains[0], f);
@@ -295,8 +297,8 @@ OG_FN void og_multiply_tile(og_window_consumer &c, og_held &sum, int count, og_f
 #else
 
 /* Cells f, of the chain that is older, make room for the next ones. */
-OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_part &chain, og_cells &f,
-                           uint64_t hi)
+OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_chain_part &chain,
+                           og_two_cells &f, uint64_t hi)
 {
     const float2 undo = og_take_words(c, f);
     og_await_cells<1>(chain, f);
@@ -306,7 +308,8 @@ OG_FN void og_follow_cells(og_window_consumer &c, og_held &sum, og_part &chain, 
 }
 
 template <int later>
-OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_part &chain, const og_cells &f)
+OG_FN void og_end_cells(og_window_consumer &c, og_held &sum, og_chain_part &chain,
+                        const og_two_cells &f)
 {
     const float2 undo = og_take_words(c, f);
     og_await_cells<later>(chain, f);
@@ -346,8 +349,8 @@ OG_FN void og_multiply_tile(og_window_consumer &c, og_held &sum, int count, og_f
 /* The same of one cell. */
 OG_FN void og_multiply_cell(og_window_consumer &c, og_held &sum, const og_filters &w)
 {
-    og_cells f;
-    og_part chain;
+    og_two_cells f;
+    og_chain_part chain;
     og_read_cells(c, f);
     const float2 undo = og_take_words(c, f);
     og_start_cells(chain, f, w.hi);
@@ -360,7 +363,7 @@ OG_FN void og_multiply_cell(og_window_consumer &c, og_held &sum, const og_filter
     }
 }
 
-OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
+OG_FN void og_consume_cells(const og_args &a, const og_window_rings &rings)
 {
     og_window_consumer c = og_start_window_consumer(rings, threadIdx.x - 128);
     og_index scales_of = -1;

@@ -98,7 +98,7 @@ OG_FN void og_end_findings(const og_args &a, og_window_consumer &c, int thread, 
     og_enter_tile(a, c, thread, next);
 }
 
-OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
+OG_FN void og_consume_places(const og_args &a, const og_window_rings &rings)
 {
     const int thread = threadIdx.x - 128;
     const og_index first = og_first_tile(thread / 128), step = og_tile_step();
@@ -117,8 +117,7 @@ OG_FN void og_consume_patches(const og_args &a, const og_window_rings &rings)
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = first; i < a.items; i += step) {
         const bool is_last = i + step >= a.items;
-        const int blocks =
-            OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
+        const int blocks = OG_TILE_PHASES == 1 ? (int)(a.k_padded / 64) : (int)a.chunks * c.blocks;
         int b = 0;
         og_clear_sums(sum);
         for (; b + 1 < blocks; b += 2) {

@@ -474,7 +474,11 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
 #endif
     } else {
         og_take_registers<OG_CELLS ? 208 : OG_WINDOW_GROUPS == 2 ? 232 : 160>();
-        og_consume_patches(a, rings);
+#if OG_CELLS
+        og_consume_cells(a, rings);
+#else
+        og_consume_places(a, rings);
+#endif
     }
 }
 
