@@ -606,6 +606,11 @@ static void test_compile(void **unused)
         {"conv_transpose2d(x, w, stride=5, padding=1, dilation=2)",
          {SHAPE(16, 32, 64, 128), SHAPE(32, 64, 3, 3)}},
         {"gelu(conv3d(x, w))", {SHAPE(16, 3, 32, 128, 128), SHAPE(16, 3, 3, 3, 3)}}, /* groups */
+        {"conv2d(x, w)", {SHAPE(8, 64, 512, 256), SHAPE(128, 64, 5, 7)}}, /* cells, as the first */
+        {"gelu(conv2d(x, w, stride=2, padding=1))",
+         {SHAPE(64, 128, 56, 56), SHAPE(128, 128, 3, 3)}},
+        {"conv_transpose2d(x, w, stride=(2, 1))", {SHAPE(8, 64, 64, 64), SHAPE(64, 64, 5, 5)}},
+        {"sigmoid(conv1d(x, w))", {SHAPE(32, 64, 131072), SHAPE(40, 64, 9)}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)

@@ -454,7 +454,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<OG_CELLS ? 88 : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+        og_give_registers<OG_CELLS ? 96 : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
 #if OG_CELLS
         if (threadIdx.x >= 32)
             og_split_patches(a, rings, threadIdx.x - 32);
@@ -473,7 +473,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
             og_store_tiles(a, rings, threadIdx.x / 32 - 2);
 #endif
     } else {
-        og_take_registers<OG_CELLS ? 208 : OG_WINDOW_GROUPS == 2 ? 232 : 160>();
+        og_take_registers<OG_CELLS ? 200 : OG_WINDOW_GROUPS == 2 ? 232 : 160>();
 #if OG_CELLS
         og_consume_cells(a, rings);
 #else
