@@ -160,10 +160,45 @@ static void test_refused(void **state)
     }
 }
 
+/* An example's dtype, if it is given (bits are not 0), is one that a file reads. */
+static void test_dtypes(void **state)
+{
+    (void)state;
+    static const struct {
+        DLDataType type;
+        const char *message; /* NULL: taken */
+    } types[] = {
+        {{kDLFloat, 0, 0}, NULL},
+        {{kDLBfloat, 16, 1}, NULL},
+        {{kDLComplex, 64, 1}, "input 'x' is complex64: a PyTorch file reads float32"},
+        {{kDLInt, 64, 1}, "input 'x' is int64"},
+        {{kDLBool, 8, 1}, "input 'x' is bool"},
+        {{kDLFloat, 32, 4}, "input 'x' is float32 x 4 lanes"},
+    };
+    static const char *const formulas[] = {"sigmoid(x)", "avg_pool1d(x, 2)"};
+    int64_t shape[] = {6, 8};
+    for (size_t i = 0; i < TEST_COUNT(types) * TEST_COUNT(formulas); i++) {
+        const char *message = types[i / 2].message;
+        const DLTensor x = {.ndim = 2, .shape = shape, .dtype = types[i / 2].type};
+        ogive_formula *formula;
+        ogive_error error;
+        size_t length = 0;
+        assert_int_equal(ogive_formula_create(formulas[i % 2], OGIVE_TEXT, &formula, &error),
+                         OGIVE_OK);
+        ogive_status status = ogive_formula_pytorch(formula, (const DLTensor *const[]){&x}, 1, NULL,
+                                                    NULL, 0, &length, &error);
+        assert_int_equal(status, message ? OGIVE_DTYPE : OGIVE_OK);
+        if (message && !strstr(error.message, message))
+            fail_msg("%s: %s", formulas[i % 2], error.message);
+        ogive_formula_release(formula);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_every_size),
         cmocka_unit_test(test_text_is_cut),
         cmocka_unit_test(test_refused),

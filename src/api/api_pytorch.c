@@ -16,9 +16,16 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK || (tensor->ndim && !tensor->shape))
         OG_FAIL(error, OGIVE_SHAPE, -1, "input '%.200s' has %d dims: expected 0 to %d", name,
                 (int)tensor->ndim, OG_MAX_RANK);
-    char unused[32];
-    if (!og_dtype_from_dlpack(tensor->dtype, &shape->dtype, unused))
-        shape->dtype = OG_FLOAT32; /* not given */
+    char other[32];
+    shape->dtype = OG_FLOAT32; /* not given */
+    if (tensor->dtype.bits) {
+        bool known = og_dtype_from_dlpack(tensor->dtype, &shape->dtype, other);
+        if (!known || !og_dtype_is_float(shape->dtype))
+            OG_FAIL(error, OGIVE_DTYPE, -1,
+                    "input '%.200s' is %s: a PyTorch file reads float32, float16, bfloat16 or "
+                    "float64",
+                    name, known ? og_dtype_name(shape->dtype) : other);
+    }
     shape->rank = tensor->ndim;
     for (int32_t d = 0; d < tensor->ndim; d++)
         shape->shape[d] = tensor->shape[d];
