@@ -194,10 +194,57 @@ static void test_dtypes(void **state)
     }
 }
 
+/* A file made for its shapes is made for the example's strides, if these are some that a copy could
+ * have; a result lies as an input of its shape, or channels last. */
+static void test_strides(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula;
+        int64_t shape[4], strides[4];
+        const char *layouts; /* of the input and the result */
+    } lying[] = {
+        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {72, 1, 18, 3},
+         "\"inputs\": [((2, 3, 4, 6), (72, 1, 18, 3))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 1, 9, 3))],"},
+        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {144, 48, 12, 2}, /* every second column */
+         "\"inputs\": [((2, 3, 4, 6), (144, 48, 12, 2))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
+        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {72, 0, 6, 1}, /* one channel, seen as three */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
+        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {24, 24, 6, 1}, /* channels of the next image, too */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],"},
+        {"group_norm(x, 1)", {2, 3, 4, 6}, {72, 24, 1, 4}, /* images transposed */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 1, 4))],\n"
+         "        \"results\": [((2, 3, 4, 6), (72, 24, 1, 4))],"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(lying); i++) {
+        int64_t shape[4], strides[4];
+        memcpy(shape, lying[i].shape, sizeof shape);
+        memcpy(strides, lying[i].strides, sizeof strides);
+        const DLTensor x = {.ndim = 4, .shape = shape, .strides = strides};
+        ogive_formula *formula;
+        ogive_error error;
+        size_t length = 0, capacity = 1 << 20;
+        char *text = malloc(capacity);
+        assert_non_null(text);
+        TEST_OK(ogive_formula_create(lying[i].formula, OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_formula_pytorch(formula, (const DLTensor *const[]){&x}, 1, NULL, text,
+                                      capacity, &length, &error),
+                error);
+        if (length >= capacity || !strstr(text, lying[i].layouts))
+            fail_msg("%s, case %zu: not %s", lying[i].formula, i, lying[i].layouts);
+        free(text);
+        ogive_formula_release(formula);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_strides),
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_every_size),
         cmocka_unit_test(test_text_is_cut),
