@@ -204,18 +204,28 @@ static void test_strides(void **state)
         int64_t shape[4], strides[4];
         const char *layouts; /* of the input and the result */
     } lying[] = {
-        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {72, 1, 18, 3},
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {72, 1, 18, 3},
          "\"inputs\": [((2, 3, 4, 6), (72, 1, 18, 3))],\n"
          "        \"results\": [((2, 3, 2, 3), (18, 1, 9, 3))],"},
-        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {144, 48, 12, 2}, /* every second column */
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {144, 48, 12, 2}, /* every second column */
          "\"inputs\": [((2, 3, 4, 6), (144, 48, 12, 2))],\n"
          "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
-        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {72, 0, 6, 1}, /* one channel, seen as three */
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {72, 0, 6, 1}, /* one channel, seen as three */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],\n"
          "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
-        {"max_pool2d(x, 2)", {2, 3, 4, 6}, {24, 24, 6, 1}, /* channels of the next image, too */
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {24, 24, 6, 1}, /* channels of the next image, too */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],"},
-        {"group_norm(x, 1)", {2, 3, 4, 6}, {72, 24, 1, 4}, /* images transposed */
+        {"group_norm(x, 1)",
+         {2, 3, 4, 6},
+         {72, 24, 1, 4}, /* images transposed */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 1, 4))],\n"
          "        \"results\": [((2, 3, 4, 6), (72, 24, 1, 4))],"},
     };
@@ -243,12 +253,9 @@ static void test_strides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_text_is_cut),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_files),       cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_dtypes),      cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_text_is_cut), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
