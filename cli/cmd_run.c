@@ -28,6 +28,7 @@ static const char help[] =
     "  x=128x4096:float32               generated, uniform in [0, 1); dtypes: float16,\n"
     "                                   bfloat16, float32, float64; integers below 128,\n"
     "                                   of uint8, int8, int16, int32, int64; bool\n"
+    "  x=2x3x8x8:float32:channels_last  the same, dim 1 behind all others in memory\n"
     "  w=64:float32                     the same with one dim, of 64 elements\n"
     "  s=2.0                            a number (a 0-d float32 tensor)\n"
     "\n"

@@ -83,6 +83,15 @@ bool host_layout_contiguous(host_layout *layout, int64_t *elements)
     return true;
 }
 
+void host_layout_channels_last(host_layout *layout)
+{
+    const int64_t channels = layout->shape[1];
+
+    for (int32_t i = 2; i < layout->ndim; i++)
+        layout->strides[i] *= channels;
+    layout->strides[1] = 1;
+}
+
 int64_t host_layout_elements(const host_layout *layout)
 {
     int64_t elements = 1;

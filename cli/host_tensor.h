@@ -46,6 +46,8 @@ typedef struct {
 /* Sets the strides, and *elements if it is not NULL; false when the number of
  * bytes does not fit an int64_t, even if a dim is 0. */
 bool host_layout_contiguous(host_layout *layout, int64_t *elements);
+/* Of a contiguous one: dim 1 comes to lie behind all others. */
+void host_layout_channels_last(host_layout *layout);
 int64_t host_layout_elements(const host_layout *layout);
 /* layout as the library wants it; shape and strides point into layout. */
 DLTensor host_layout_tensor(host_layout *layout, const void *data);

@@ -125,6 +125,26 @@ static bool is_number(const char *text, double *out)
     return !*end && *text;
 }
 
+/* "float32" or "float32:channels_last", behind a shape. */
+static bool take_dtype(input *item, const char *text, const char *name, bool *channels_last,
+                       failure *why)
+{
+    const char *colon = strchr(name, ':');
+    char alone[32];
+    snprintf(alone, sizeof alone, "%.*s", colon ? (int)(colon - name) : 31, name);
+    item->layout.dtype = host_dtype_named(alone);
+    if (!item->layout.dtype) {
+        const char *nearest = host_dtype_nearest(alone);
+        return failed(why, STATUS_USAGE, "%s=%s: unknown dtype '%s'%s%s%s; expected one of %s",
+                      item->name, text, alone, nearest ? " (did you mean '" : "",
+                      nearest ? nearest : "", nearest ? "'?)" : "", HOST_DTYPE_NAMES);
+    }
+    *channels_last = colon != NULL;
+    return !colon || !strcmp(colon + 1, "channels_last") ||
+           failed(why, STATUS_USAGE, "%s=%s: unknown layout '%s'; expected channels_last",
+                  item->name, text, colon + 1);
+}
+
 /* 128x4096:float32; 1x1 to 8 dims, float32 if no dtype follows. *is_shape says
  * whether text looks like one at all. */
 static bool take_shape(input *item, const char *text, bool *is_shape, failure *why)
@@ -132,19 +152,15 @@ static bool take_shape(input *item, const char *text, bool *is_shape, failure *w
     const char *colon = strchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : strlen(text);
     host_layout *layout = &item->layout;
+    bool channels_last = false;
 
     *is_shape = length && strspn(text, "0123456789x") == length && text[0] != 'x' &&
                 text[length - 1] != 'x' && !strstr(text, "xx");
     if (!*is_shape)
         return false;
     item->kind = INPUT_GENERATED;
-    layout->dtype = host_dtype_named(colon ? colon + 1 : "float32");
-    if (!layout->dtype) {
-        const char *nearest = host_dtype_nearest(colon + 1);
-        return failed(why, STATUS_USAGE, "%s=%s: unknown dtype '%s'%s%s%s; expected one of %s",
-                      item->name, text, colon + 1, nearest ? " (did you mean '" : "",
-                      nearest ? nearest : "", nearest ? "'?)" : "", HOST_DTYPE_NAMES);
-    }
+    if (!take_dtype(item, text, colon ? colon + 1 : "float32", &channels_last, why))
+        return false;
     for (const char *at = text; at < text + length; at++) {
         char *end;
         errno = 0;
@@ -157,8 +173,15 @@ static bool take_shape(input *item, const char *text, bool *is_shape, failure *w
         layout->shape[layout->ndim++] = extent;
         at = end;
     }
-    return host_layout_contiguous(layout, NULL) ||
-           failed(why, STATUS_USAGE, "%s=%s: the shape has too many elements", item->name, text);
+    if (!host_layout_contiguous(layout, NULL))
+        return failed(why, STATUS_USAGE, "%s=%s: the shape has too many elements", item->name,
+                      text);
+    if (channels_last && layout->ndim != 4 && layout->ndim != 5)
+        return failed(why, STATUS_USAGE, "%s=%s: channels_last is a layout of 4 or 5 dims",
+                      item->name, text);
+    if (channels_last)
+        host_layout_channels_last(layout);
+    return true;
 }
 
 void inputs_set_number(input *item, double number)

@@ -42,8 +42,9 @@ static const char script[] =
     "        samples.append(sample(call, repeats))\n"
     "    return statistics.median(samples)\n"
     "def measure(case):\n"
-    "    tensors = [torch.rand(each['shape'], device=device).to(getattr(torch, each['dtype']))\n"
-    "               for each in case]\n"
+    "    tensors = [torch.empty_strided(each['shape'], each['strides'], device=device,\n"
+    "                                   dtype=getattr(torch, each['dtype']))\n"
+    "               .copy_(torch.rand(each['shape'], device=device)) for each in case]\n"
     "    found = {'version': torch.__version__,\n"
     "             'eager': median(lambda: module._plain(*tensors)), 'compiled': 0.0}\n"
     "    try:\n"
@@ -64,11 +65,13 @@ json_t *peer_describe(const inputs *in)
 
     for (size_t i = 0; i < in->count; i++) {
         const host_layout *layout = &in->items[i].layout;
-        json_t *shape = json_array();
-        for (int32_t d = 0; d < layout->ndim; d++)
+        json_t *shape = json_array(), *strides = json_array();
+        for (int32_t d = 0; d < layout->ndim; d++) {
             json_array_append_new(shape, json_integer(layout->shape[d]));
-        json_array_append_new(
-            list, json_pack("{s:o, s:s}", "shape", shape, "dtype", layout->dtype->name));
+            json_array_append_new(strides, json_integer(layout->strides[d]));
+        }
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "shape", shape, "strides", strides,
+                                              "dtype", layout->dtype->name));
     }
     return list;
 }

@@ -201,7 +201,9 @@ typedef struct {
  * inputs are examples, of which rank and shape alone are read: which sizes are 1, nothing
  * else, makes a difference. NULL: the weight or bias of a linear, or 2 dims. A formula with windows,
  * parts of tensors or a vector of a channel needs all shapes: its file is made for them, and for
- * their dtype (bits 0: float32), and takes no others on a GPU. Writes
+ * their dtype (bits 0: float32), and takes no others on a GPU; tensors with the examples' strides
+ * (if no two elements are in one place; else contiguous ones) are taken as they lie, others
+ * copied. Writes
  * NUL-terminated text, cut to capacity; *length is that of all of it. What has no form as such
  * a file (casts, for one): OGIVE_UNSUPPORTED. */
 OGIVE_API ogive_status ogive_formula_pytorch(const ogive_formula *formula,

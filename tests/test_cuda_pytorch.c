@@ -160,13 +160,102 @@ static void test_refused(void **state)
     }
 }
 
+/* An example's dtype, if it is given (bits are not 0), is one that a file reads. */
+static void test_dtypes(void **state)
+{
+    (void)state;
+    static const struct {
+        DLDataType type;
+        const char *message; /* NULL: taken */
+    } types[] = {
+        {{kDLFloat, 0, 0}, NULL},
+        {{kDLBfloat, 16, 1}, NULL},
+        {{kDLComplex, 64, 1}, "input 'x' is complex64: a PyTorch file reads float32"},
+        {{kDLInt, 64, 1}, "input 'x' is int64"},
+        {{kDLBool, 8, 1}, "input 'x' is bool"},
+        {{kDLFloat, 32, 4}, "input 'x' is float32 x 4 lanes"},
+    };
+    static const char *const formulas[] = {"sigmoid(x)", "avg_pool1d(x, 2)"};
+    int64_t shape[] = {6, 8};
+    for (size_t i = 0; i < TEST_COUNT(types) * TEST_COUNT(formulas); i++) {
+        const char *message = types[i / 2].message;
+        const DLTensor x = {.ndim = 2, .shape = shape, .dtype = types[i / 2].type};
+        ogive_formula *formula;
+        ogive_error error;
+        size_t length = 0;
+        assert_int_equal(ogive_formula_create(formulas[i % 2], OGIVE_TEXT, &formula, &error),
+                         OGIVE_OK);
+        ogive_status status = ogive_formula_pytorch(formula, (const DLTensor *const[]){&x}, 1, NULL,
+                                                    NULL, 0, &length, &error);
+        assert_int_equal(status, message ? OGIVE_DTYPE : OGIVE_OK);
+        if (message && !strstr(error.message, message))
+            fail_msg("%s: %s", formulas[i % 2], error.message);
+        ogive_formula_release(formula);
+    }
+}
+
+/* A file made for its shapes is made for the example's strides, if these are some that a copy could
+ * have; a result lies as an input of its shape, or channels last. */
+static void test_strides(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *formula;
+        int64_t shape[4], strides[4];
+        const char *layouts; /* of the input and the result */
+    } lying[] = {
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {72, 1, 18, 3},
+         "\"inputs\": [((2, 3, 4, 6), (72, 1, 18, 3))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 1, 9, 3))],"},
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {144, 48, 12, 2}, /* every second column */
+         "\"inputs\": [((2, 3, 4, 6), (144, 48, 12, 2))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {72, 0, 6, 1}, /* one channel, seen as three */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],\n"
+         "        \"results\": [((2, 3, 2, 3), (18, 6, 3, 1))],"},
+        {"max_pool2d(x, 2)",
+         {2, 3, 4, 6},
+         {24, 24, 6, 1}, /* channels of the next image, too */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],"},
+        {"group_norm(x, 1)",
+         {2, 3, 4, 6},
+         {72, 24, 1, 4}, /* images transposed */
+         "\"inputs\": [((2, 3, 4, 6), (72, 24, 1, 4))],\n"
+         "        \"results\": [((2, 3, 4, 6), (72, 24, 1, 4))],"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(lying); i++) {
+        int64_t shape[4], strides[4];
+        memcpy(shape, lying[i].shape, sizeof shape);
+        memcpy(strides, lying[i].strides, sizeof strides);
+        const DLTensor x = {.ndim = 4, .shape = shape, .strides = strides};
+        ogive_formula *formula;
+        ogive_error error;
+        size_t length = 0, capacity = 1 << 20;
+        char *text = malloc(capacity);
+        assert_non_null(text);
+        TEST_OK(ogive_formula_create(lying[i].formula, OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_formula_pytorch(formula, (const DLTensor *const[]){&x}, 1, NULL, text,
+                                      capacity, &length, &error),
+                error);
+        if (length >= capacity || !strstr(text, lying[i].layouts))
+            fail_msg("%s, case %zu: not %s", lying[i].formula, i, lying[i].layouts);
+        free(text);
+        ogive_formula_release(formula);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_text_is_cut),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_files),       cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_dtypes),      cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_text_is_cut), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

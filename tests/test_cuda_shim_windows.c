@@ -101,6 +101,7 @@ static const struct {
 } column_cases[] = {
     {"max_pool2d(x, 4, 1, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)},
     {"max_pool2d(x * 0, 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)}, /* -0 and +0 */
+    {"max_pool2d(relu(x), 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)}, /* no -0 */
     {"max_pool2d(floor(x) * 0.25, (3, 2), 2, 1) + 1", SHAPE(10, 7, 25, 33), SHAPE(0)},
     {"max_pool1d(x, 8, 1, 4, 3)", SHAPE(3, 41, 57), SHAPE(0)},
     {"max_pool3d(x, 3, 2, 1, 3)", SHAPE(9, 3, 17, 19, 20), SHAPE(0)},
@@ -118,6 +119,8 @@ static const struct {
     /* Lines of vectors. */
     {"max_pool2d(x, 4, 1, 1, 1)", SHAPE(2, 4, 42, 128), SHAPE(0)},
     {"max_pool1d(x * 0, 8, 1, 4, 3)", SHAPE(6, 21, 132), SHAPE(0)},
+    {"max_pool2d(relu(x - 1), 3, 2, 1)", SHAPE(2, 4, 48, 256), SHAPE(0)},
+    {"max_pool2d(x, (5, 7), 1, (2, 3))", SHAPE(2, 4, 42, 128), SHAPE(0)},
     {"avg_pool1d(x, 8, 1, 3)", SHAPE(6, 23, 256), SHAPE(0)},
     {"avg_pool2d(x, 2)", SHAPE(5, 5, 32, 256), SHAPE(0)},
     {"avg_pool3d(x, 3, 2, 1)", SHAPE(8, 2, 13, 15, 256), SHAPE(0)},
@@ -126,6 +129,11 @@ static const struct {
     {"relu(conv2d(x, w, groups=4)) * 2", SHAPE(2, 4, 44, 128), SHAPE(4, 1, 3, 3)},
     {"conv2d(x, w, padding=(1, 5), dilation=(1, 2), groups=4)", SHAPE(2, 4, 44, 124),
      SHAPE(4, 1, 3, 5)},
+    /* Several lines of a warp. */
+    {"max_pool2d(relu(x) - x, 3, 2, 1)", SHAPE(3, 5, 42, 112), SHAPE(0)},
+    {"avg_pool2d(x, 3, 1, 1) * 2", SHAPE(3, 7, 33, 60), SHAPE(0)},
+    {"max_pool2d(floor(x) * 0.25, 3, 1) + 1", SHAPE(5, 7, 37, 32), SHAPE(0)},
+    {"relu(conv2d(x, w, groups=4)) * 2", SHAPE(5, 4, 44, 32), SHAPE(4, 1, 3, 5)},
 };
 
 static void test_columns(void **unused)

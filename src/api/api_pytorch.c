@@ -3,9 +3,32 @@
  * api_pytorch.c - ogive.h: a formula as a file for PyTorch.
  */
 #include "api/api.h"
+#include "plan/planner.h"
 #include "pytorch/pytorch.h"
 
 #include <string.h>
+
+/* Has every element a place of its own, as a tensor has that others are copied to? */
+static bool is_apart(const DLTensor *tensor)
+{
+    bool done[OG_MAX_RANK] = {false};
+    int64_t extent = 1; /* elements from the first to behind the last, of the dims that are done */
+    for (int32_t turn = 0; turn < tensor->ndim; turn++) {
+        int32_t least = -1;
+        for (int32_t d = 0; d < tensor->ndim; d++)
+            if (!done[d] && (least < 0 || tensor->strides[d] < tensor->strides[least]))
+                least = d;
+        done[least] = true;
+        int64_t size = tensor->shape[least], stride = tensor->strides[least];
+        if (size <= 1)
+            continue;
+        int64_t reach;
+        if (stride < extent || __builtin_mul_overflow(size - 1, stride, &reach) ||
+            __builtin_add_overflow(extent, reach, &extent))
+            return false;
+    }
+    return true;
+}
 
 static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pytorch_shape *shape,
                                ogive_error *error)
@@ -16,12 +39,25 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     if (tensor->ndim < 0 || tensor->ndim > OG_MAX_RANK || (tensor->ndim && !tensor->shape))
         OG_FAIL(error, OGIVE_SHAPE, -1, "input '%.200s' has %d dims: expected 0 to %d", name,
                 (int)tensor->ndim, OG_MAX_RANK);
-    char unused[32];
-    if (!og_dtype_from_dlpack(tensor->dtype, &shape->dtype, unused))
-        shape->dtype = OG_FLOAT32; /* not given */
+    char other[32];
+    shape->dtype = OG_FLOAT32; /* not given */
+    if (tensor->dtype.bits) {
+        bool known = og_dtype_from_dlpack(tensor->dtype, &shape->dtype, other);
+        if (!known || !og_dtype_is_float(shape->dtype))
+            OG_FAIL(error, OGIVE_DTYPE, -1,
+                    "input '%.200s' is %s: a PyTorch file reads float32, float16, bfloat16 or "
+                    "float64",
+                    name, known ? og_dtype_name(shape->dtype) : other);
+    }
     shape->rank = tensor->ndim;
     for (int32_t d = 0; d < tensor->ndim; d++)
         shape->shape[d] = tensor->shape[d];
+    og_layout layout = {.rank = shape->rank};
+    memcpy(layout.shape, shape->shape, sizeof layout.shape);
+    og_layout_contiguous(&layout);
+    memcpy(shape->stride, layout.stride, sizeof shape->stride);
+    if (tensor->ndim && tensor->strides && is_apart(tensor))
+        memcpy(shape->stride, tensor->strides, (size_t)tensor->ndim * sizeof *tensor->strides);
     return OGIVE_OK;
 }
 

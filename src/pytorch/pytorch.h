@@ -16,12 +16,13 @@ typedef enum {
 } og_pytorch_role;
 
 /* Shapes are examples: only their ranks count, which sizes are 1, and which the formula
- * wants to be equal; but files with windows are made for them, and for the dtype. rank < 0: not
- * given. */
+ * wants to be equal; but files with windows are made for them, for the dtype and for the strides.
+ * rank < 0: not given. */
 typedef struct {
     og_dtype dtype;
     int32_t rank;
     int64_t shape[OG_MAX_RANK];
+    int64_t stride[OG_MAX_RANK]; /* no two elements are in one place */
 } og_pytorch_shape;
 
 /* Adds the file to text. Of the options size has been checked. */

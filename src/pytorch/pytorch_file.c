@@ -702,6 +702,7 @@ static ogive_status make_gradient(file *f, const og_typed *types, og_pytorch_sha
         const og_typed *type = &types[f->graph->results[r]];
         shapes[inputs + r] = (og_pytorch_shape){.rank = type->rank, .dtype = shapes[0].dtype};
         memcpy(shapes[inputs + r].shape, type->shape, sizeof type->shape);
+        og_pytorch_lay_result(shapes, inputs, &shapes[inputs + r]);
     }
     return og_graph_gradient(f->graph, names, count, &f->gradient_graph, f->error);
 }

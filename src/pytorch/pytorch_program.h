@@ -155,6 +155,9 @@ void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch
                              bool is_gradient, og_text *text);
 /* pytorch_launch.c: bit r of needs[kernel]: it has to run for result r. */
 void og_pytorch_find_needs(const og_plan *plan, uint64_t *needs);
+/* pytorch_shapes.c: strides of a result: those of the first input of its shape that has no holes;
+ * of 4 and 5 dims channels last, as PyTorch's are, if the first input of as many dims lies so. */
+void og_pytorch_lay_result(const og_pytorch_shape *inputs, int32_t count, og_pytorch_shape *result);
 /* pytorch_shapes.c: all of a file that is made for its shapes up to what records gradients; graphs:
  * the formula and its gradient, shapes: of the inputs of the latter. */
 ogive_status og_pytorch_add_shaped(const og_graph *const graphs[2], const og_pytorch_shape *shapes,

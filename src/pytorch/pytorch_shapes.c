@@ -30,7 +30,10 @@ typedef struct {
     og_cuda_work *works; /* [kernel] */
     size_t scratch_bytes;
     bool is_hopper; /* some kernel needs more than any GPU has */
+    bool has_maps;
 } shaped;
+
+enum { MAP_BYTES = 16 }; /* of which addresses of tensor maps are multiples */
 
 /* ---- the plan --------------------------------------------------------------------------------- */
 
@@ -60,11 +63,72 @@ static ogive_status plan_for(shaped *to, const og_graph *graph, const og_layout 
     }
 }
 
-static void set_layout(og_layout *layout, og_dtype dtype, int32_t rank, const int64_t *shape)
+/* Do dims follow each other in memory, the last of `order` the closest? dense: without holes. */
+static bool is_ordered(const og_pytorch_shape *shape, const int32_t *order, bool dense)
 {
-    *layout = (og_layout){.dtype = dtype, .rank = rank};
-    memcpy(layout->shape, shape, sizeof layout->shape);
-    og_layout_contiguous(layout);
+    int64_t next = 1;
+    for (int32_t i = shape->rank; i-- > 0;) {
+        const int64_t size = shape->shape[order[i]], stride = shape->stride[order[i]];
+        if (size == 1)
+            continue;
+        if (stride < next || (dense && stride > next))
+            return false;
+        next = og_times(stride, size);
+    }
+    return true;
+}
+
+/* The dims of a shape, those that lie further apart first. */
+static void find_order(const og_pytorch_shape *shape, int32_t *order)
+{
+    for (int32_t d = 0; d < shape->rank; d++) {
+        int32_t at = d;
+        for (; at > 0 && shape->stride[order[at - 1]] < shape->stride[d]; at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+}
+
+static void lay_in_order(const int32_t *order, og_pytorch_shape *shape)
+{
+    int64_t stride = 1;
+    for (int32_t i = shape->rank; i-- > 0;) {
+        shape->stride[order[i]] = stride;
+        stride = og_times(stride, og_max(shape->shape[order[i]], 1));
+    }
+}
+
+void og_pytorch_lay_result(const og_pytorch_shape *inputs, int32_t count, og_pytorch_shape *result)
+{
+    static const int32_t contiguous[OG_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const int32_t channels_last[2][5] = {{0, 2, 3, 1}, {0, 2, 3, 4, 1}};
+    const int32_t rank = result->rank;
+    for (int32_t i = 0; i < count; i++) {
+        int32_t order[OG_MAX_RANK];
+        if (inputs[i].rank != rank ||
+            memcmp(inputs[i].shape, result->shape, (size_t)rank * sizeof *result->shape) != 0)
+            continue;
+        find_order(&inputs[i], order);
+        if (is_ordered(&inputs[i], order, true)) {
+            memcpy(result->stride, inputs[i].stride, sizeof result->stride);
+            return;
+        }
+    }
+    lay_in_order(contiguous, result);
+    for (int32_t i = 0; i < count && (rank == 4 || rank == 5); i++)
+        if (inputs[i].rank == rank) {
+            if (!is_ordered(&inputs[i], contiguous, false) &&
+                is_ordered(&inputs[i], channels_last[rank - 4], false))
+                lay_in_order(channels_last[rank - 4], result);
+            return;
+        }
+}
+
+static void set_layout(og_layout *layout, const og_pytorch_shape *shape)
+{
+    *layout = (og_layout){.dtype = shape->dtype, .rank = shape->rank};
+    memcpy(layout->shape, shape->shape, sizeof layout->shape);
+    memcpy(layout->stride, shape->stride, sizeof layout->stride);
 }
 
 static ogive_status emit_works(shaped *to, int machine, const og_cuda_wishes *wishes,
@@ -81,6 +145,7 @@ static ogive_status emit_works(shaped *to, int machine, const og_cuda_wishes *wi
         to->is_hopper |= work->tensor_products > 0;
         for (int32_t l = 0; l < work->launch_count; l++) {
             const og_cuda_launch *launch = &work->launches[l];
+            to->has_maps |= launch->map_count > 0;
             to->is_hopper |= launch->map_count > 0 || launch->shared_bytes > 64 * 1024;
             if (launch->grid[1] * launch->grid[2] * launch->block[1] * launch->block[2] != 1)
                 OG_FAIL(error, OGIVE_UNSUPPORTED, -1, "a PyTorch file launches blocks of one dim");
@@ -104,12 +169,15 @@ static ogive_status make_program(const og_graph *graph, const char *name,
     for (size_t i = 0; i < inputs; i++) {
         given[i] = (og_input_type){.dtype = shapes[i].dtype, .rank = shapes[i].rank};
         memcpy(given[i].shape, shapes[i].shape, sizeof given[i].shape);
-        set_layout(&layouts[i], shapes[i].dtype, shapes[i].rank, shapes[i].shape);
+        set_layout(&layouts[i], &shapes[i]);
     }
     OG_TRY(og_infer(graph, given, to->types, error));
     for (size_t r = 0; r < results; r++) {
         const og_typed *type = &to->types[graph->results[r]];
-        set_layout(&layouts[inputs + r], type->dtype, type->rank, type->shape);
+        og_pytorch_shape result = {.dtype = type->dtype, .rank = type->rank};
+        memcpy(result.shape, type->shape, sizeof result.shape);
+        og_pytorch_lay_result(shapes, (int32_t)inputs, &result);
+        set_layout(&layouts[inputs + r], &result);
     }
     OG_TRY(plan_for(to, graph, layouts, layouts + inputs, machine, &wishes, error));
     return emit_works(to, machine, &wishes, arena, error);
@@ -162,7 +230,7 @@ static void add_map(const og_plan *plan, const og_cuda_map *m, og_text *text)
     og_text_add(text, ");\n");
 }
 
-/* Addresses are multiples of 16, so that every map can be made. */
+/* Addresses are multiples of MAP_BYTES, so that every map can be made. */
 static bool is_launched(const og_cuda_launch *launch)
 {
     return launch->when <= OG_CUDA_IF_MAPPED;
@@ -234,6 +302,20 @@ static void add_tuple(int32_t rank, const int64_t *shape, og_text *text)
     og_text_add(text, ")");
 }
 
+/* "(2, 3), strides (1, 2)" */
+static void add_layout(const og_pytorch_shape *shape, og_text *text)
+{
+    og_pytorch_shape contiguous = *shape;
+    og_pytorch_lay_result(NULL, 0, &contiguous);
+    add_tuple(shape->rank, shape->shape, text);
+    for (int32_t d = 0; d < shape->rank; d++)
+        if (shape->shape[d] != 1 && shape->stride[d] != contiguous.stride[d]) {
+            og_text_add(text, ", strides ");
+            add_tuple(shape->rank, shape->stride, text);
+            return;
+        }
+}
+
 static void add_plan(const shaped *of, const uint64_t *needs, og_text *text)
 {
     const og_plan *plan = &of->plan;
@@ -242,11 +324,16 @@ static void add_plan(const shaped *of, const uint64_t *needs, og_text *text)
     for (int32_t b = 0; b < plan->input_count + plan->output_count; b++) {
         if (b == plan->input_count)
             og_text_add(text, "],\n        \"results\": [");
-        og_text_add(text, b && b != plan->input_count ? ", " : "");
+        og_text_add(text, b && b != plan->input_count ? ", (" : "(");
         add_tuple(plan->buffers[b].rank, plan->buffers[b].shape, text);
+        og_text_add(text, ", ");
+        add_tuple(plan->buffers[b].rank, plan->buffers[b].stride, text);
+        og_text_add(text, ")");
     }
-    og_text_add(text, "],\n        \"workspace\": %zu,\n        \"kept\": [",
-                scratch + of->scratch_bytes);
+    og_text_add(text,
+                "],  # shapes, strides\n        \"alignment\": %d,\n        \"workspace\": %zu,\n"
+                "        \"kept\": [",
+                of->has_maps ? MAP_BYTES : 1, scratch + of->scratch_bytes);
     for (int32_t b = plan->input_count + plan->output_count; b < plan->buffer_count; b++)
         og_text_add(text, "%zu, ", plan->buffers[b].offset);
     og_text_add(text, "%zu],\n        \"units\": [", scratch);
@@ -290,8 +377,9 @@ static const char runner[] =
     "    run.restype, run.argtypes = ctypes.c_int64, [ctypes.c_void_p, ctypes.c_void_p]\n"
     "    return run\n"
     "\n\n"
-    "def _check(x, name, shape, device):\n"
+    "def _check(x, name, layout, alignment, device):\n"
     "    # As the kernels take it: a number is a tensor without dims.\n"
+    "    shape, strides = layout\n"
     "    if not isinstance(x, torch.Tensor):\n"
     "        return torch.full((), x, dtype=DTYPE, device=device)\n"
     "    if x.device != device:\n"
@@ -302,8 +390,10 @@ static const char runner[] =
     "    if x.shape != shape:\n"
     "        raise ValueError(f\"{name} has shape {tuple(x.shape)}: this file was made for "
     "{shape}\")\n"
-    "    x = x.contiguous()\n"
-    "    return x if x.data_ptr() % 16 == 0 else x.clone()\n"
+    "    lies = all(n == 1 or a == b for n, a, b in zip(shape, x.stride(), strides))\n"
+    "    if lies and x.data_ptr() % alignment == 0:\n"
+    "        return x\n"
+    "    return torch.empty_strided(shape, strides, dtype=DTYPE, device=device).copy_(x)\n"
     "\n\n"
     "@functools.lru_cache(maxsize=None)\n"
     "def _choose(index):\n"
@@ -326,8 +416,9 @@ static const char runner[] =
     "        with torch.cuda.device(device):\n"
     "            return _run(plans, names, arguments, needs)\n"
     "    plan = plans[_choose(device.index)]\n"
-    "    tensors = [_check(*one, device) for one in zip(arguments, names, plan[\"inputs\"])]\n"
-    "    results = [torch.empty(shape, dtype=DTYPE, device=device) for shape in "
+    "    tensors = [_check(*one, plan[\"alignment\"], device) for one in "
+    "zip(arguments, names, plan[\"inputs\"])]\n"
+    "    results = [torch.empty_strided(*layout, dtype=DTYPE, device=device) for layout in "
     "plan[\"results\"]]\n"
     "    space = torch.empty(plan[\"workspace\"], dtype=torch.uint8, device=device)\n"
     "    stream = torch.cuda.current_stream(device).cuda_stream\n"
@@ -354,16 +445,15 @@ static void add_opening(const og_graph *graph, const og_pytorch_shape *shapes,
         "# built when they are first needed (PyTorch keeps them for the next process).\n"
         "#\n"
         "# On a GPU it takes tensors of %s and of these shapes, for which it was made; what "
-        "is\n"
-        "# not contiguous is copied. On the CPU it is plain PyTorch operations (_plain "
-        "below).\n",
+        "has\n"
+        "# other strides is copied. On the CPU it is plain PyTorch operations (_plain below).\n",
         dtype_name(shapes[0].dtype));
     for (int32_t i = 0; i < graph->input_count; i++) {
         og_text_add(text, "#   %-12s ", graph->inputs[i].name);
         if (roles[i] == OG_PYTORCH_SCALAR)
             og_text_add(text, "a number");
         else
-            add_tuple(shapes[i].rank, shapes[i].shape, text);
+            add_layout(&shapes[i], text);
         og_text_add(text, "\n");
     }
     og_text_add(text,

@@ -8,6 +8,8 @@ try ogive run 'x + y' x=1.0 x=2.0 y=1
 try ogive run 'x + y' x=1.0 y=
 try ogive run 'x' x=3:flaot32
 try ogive run 'x' x=3x4:int4
+try ogive run 'x' x=1x2x3x4:float32:rows_last
+try ogive run 'x' x=2x3:float32:channels_last
 try ogive run 'x' x=1x1x1x1x1x1x1x1x1:float32
 try ogive run 'x' x=99999999999999999999:float32
 try ogive run 'x' x=9999999999x9999999999:float32

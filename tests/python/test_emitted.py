@@ -600,6 +600,48 @@ def test_shaped_dtypes(dtype, tmp_path):
         emulated.call("forward", [x.float(), w, 0.5])
 
 
+@needs_stand_ins
+@pytest.mark.parametrize("name", ["max_pool", "conv2d", "depthwise", "glu"])
+@pytest.mark.parametrize("layout", ["channels last", "transposed"])
+def test_shaped_strides(name, layout, tmp_path):
+    """Tensors of the example's strides are taken as they lie, others copied; results lie as PyTorch's."""
+    formula, shapes, reference, served = SHAPED[name]
+    if layout == "channels last" and len(shapes["x"]) != 4:
+        pytest.skip("no such layout")
+    torch.manual_seed(10)
+    inputs = [torch.rand(s) - 0.4 for s in shapes.values()]
+    arguments = shape_arguments(shapes)
+    if layout == "channels last":
+        arguments[0] += ":channels_last"
+        inputs[0] = inputs[0].contiguous(memory_format=torch.channels_last)
+    else:
+        numpy.save(tmp_path / "x.npy", numpy.asfortranarray(inputs[0].numpy()))
+        arguments[0] = f"x={tmp_path / 'x.npy'}"
+        inputs[0] = torch.from_numpy(numpy.asfortranarray(inputs[0].numpy()))
+    module = emit_module(tmp_path, formula, *arguments)
+    emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
+    assert not inputs[0].is_contiguous() and f"strides {inputs[0].stride()}" in (tmp_path / "emitted.py").read_text()
+    exact = [x.double().requires_grad_() for x in inputs]
+    want = reference(*exact)
+    grad = torch.rand_like(want).float()
+    theirs = torch.autograd.grad(want, exact, grad.double())
+    for is_hopper in (True, False) if served else (True,):
+        plan = module.FORWARD[0 if is_hopper else -1]
+        one = plan["inputs"][0], plan["alignment"], torch.device("cpu")
+        assert module._check(inputs[0], "x", *one) is inputs[0]
+        assert module._check(inputs[0].contiguous(), "x", *one).stride() == inputs[0].stride()
+        got = emulated.call("forward", inputs, is_hopper=is_hopper)[0]
+        compare(got, want, torch.float32, name)
+        if layout == "channels last" and got.dim() == 4:
+            assert got.is_contiguous(memory_format=torch.channels_last) and not got.is_contiguous()
+        other = emulated.call("forward", [x.contiguous() for x in inputs], is_hopper=is_hopper)[0]
+        assert torch.equal(got, other)
+        mine = emulated.call("backward", [*inputs, grad], is_hopper=is_hopper)
+        for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
+            compare(g, w, torch.float32, f"{name} gradient {i}")
+        assert mine[0].stride() == inputs[0].stride()
+
+
 def test_shaped_gradients_that_are_needed(tmp_path):
     """A gradient that nobody asks for costs no kernel of its own."""
     formula, shapes, _, _ = SHAPED["conv2d"]

@@ -270,8 +270,9 @@ class EmulatedShapes:
     def call(self, part, tensors, needs=None, is_hopper=True):
         plan = getattr(self.module, part.upper())[0 if is_hopper else -1]
         dtype = self.module.DTYPE
-        tensors = [self.module._check(*one, torch.device("cpu")) for one in zip(tensors, "abcdefgh", plan["inputs"])]
-        results = [torch.full(shape, float("nan"), dtype=dtype) for shape in plan["results"]]
+        tensors = [self.module._check(*one, plan["alignment"], torch.device("cpu"))
+                   for one in zip(tensors, "abcdefgh", plan["inputs"])]
+        results = [torch.empty_strided(*layout, dtype=dtype).fill_(float("nan")) for layout in plan["results"]]
         space = torch.full((plan["workspace"] + 64,), 255, dtype=torch.uint8)
         space = space[-space.data_ptr() % 64:]
         self.module._launch(plan, tensors, results, space, None, needs or [True] * len(results))

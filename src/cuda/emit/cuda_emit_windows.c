@@ -14,10 +14,11 @@ enum {
     MOST_TAPS = 128, /* that are unrolled */
     MOST_UNEVEN_TAPS = 16,
     MOST_TALL = 16,        /* windows of a column */
-    MOST_TALL_TAPS = 160,  /* taps of all of them */
+    MOST_TALL_TAPS = 216,  /* taps of all of them */
     VECTOR = 4,            /* elements, and columns side by side */
     MOST_BLOCK_TALL = 4,   /* windows of each of these, ... */
     MANY_CELLS = 32,       /* of a layer: leave room for the sums of one window less */
+    FEW_CELLS = 16,        /* for which large blocks are as good */
     MOST_BLOCK_TAPS = 640, /* ... and taps of all */
     MOST_BLOCK_APART = 2,  /* the same of windows that share nothing */
     MOST_BLOCK_APART_TAPS = 128,
@@ -26,7 +27,8 @@ enum {
     LEAST_THREADS = 1024,   /* of a multiprocessor: fewer are not worth taller columns */
     MOST_KNOWN_STRIDE = 16, /* along the last dim of taps, in elements: part of the source */
     LEAST_LINE = 32,        /* elements */
-    NEAR = INT32_MAX / 4    /* threads that are counted by 31 bits */
+    LEAST_LANES = 8,
+    NEAR = INT32_MAX / 4 /* threads, and windows of a dim, that are counted by 31 bits */
 };
 
 /* How a thread's windows lie: see windows.cuh. */
@@ -35,6 +37,7 @@ typedef struct {
     int32_t tall, deep, flat;
     int64_t step, reach;
     int32_t across;                 /* columns of a thread; below: if they are several */
+    int32_t lanes;                  /* threads with columns of one line */
     int32_t image;                  /* the one operand of layers */
     int32_t side_taps, side_window; /* side_window: the place of the window that goes along lines */
     int64_t side_step, side_reach, phase;
@@ -322,6 +325,17 @@ static bool sees_vectors(const og_cuda_emitter *e, columns *c)
     return c->side_window >= 0 || ends_with_vector(&e->plan->buffers[image->buffer]);
 }
 
+/* Threads that share a line: as many as leave no more than one in eight without columns. */
+static bool find_lanes(int64_t width, columns *c)
+{
+    for (c->lanes = 32; c->lanes >= LEAST_LANES; c->lanes /= 2) {
+        const int64_t line = c->lanes * VECTOR;
+        if (og_divide_up(width, line) * line * 7 <= width * 8)
+            return true;
+    }
+    return false;
+}
+
 /* Are lines read by vectors, and is that worth it? c->tall is not chosen yet. */
 static bool find_side(const og_cuda_emitter *e, columns *c)
 {
@@ -351,32 +365,30 @@ static bool find_side(const og_cuda_emitter *e, columns *c)
     c->across = VECTOR;
     const int64_t vectors = count_cells(c) / VECTOR, lines = c->flat / c->side_taps;
     return vectors < lines * step * (2 * c->side_taps - 1) && vectors <= 64 &&
-           og_divide_up(width, 32 * VECTOR) * (32 * VECTOR) * 10 <= width * 11 &&
-           sees_vectors(e, c);
+           find_lanes(width, c) && sees_vectors(e, c);
+}
+
+/* A thread has one of these columns. */
+static void make_alone(columns *c)
+{
+    c->across = 1;
+    c->lanes = 32;
+    c->image = c->side_window = -1;
+    c->side_taps = 1;
+    c->side_step = c->side_reach = 1;
+    c->phase = 0;
 }
 
 /* How many windows a thread takes; false: one. */
 static bool make_block(const og_cuda_emitter *e, columns *c)
 {
-    const columns alone = {.down = c->down,
-                           .depth = c->depth,
-                           .deep = c->deep,
-                           .flat = c->flat,
-                           .step = c->step,
-                           .reach = c->reach,
-                           .across = 1,
-                           .image = -1,
-                           .side_taps = 1,
-                           .side_window = -1,
-                           .side_step = 1,
-                           .side_reach = 1};
-    *c = alone;
+    make_alone(c);
     if (find_side(e, c)) {
         c->tall = choose_tall(e, c);
         if (c->tall > 1)
             return true;
     }
-    *c = alone;
+    make_alone(c);
     c->tall = choose_tall(e, c);
     return c->tall > 1;
 }
@@ -394,8 +406,9 @@ static columns find_columns(const og_cuda_emitter *e)
         if (find_layers(e, &c) && make_block(e, &c))
             return c;
     }
-    columns c = {kept - 2, -1, 1, 1, taps, 1, 1, 1, -1, 1, -1, 1, 1, 0};
+    columns c = {.down = kept - 2, .depth = -1, .deep = 1, .flat = taps, .step = 1, .reach = 1};
     if (kept < 2 || !make_block(e, &c)) {
+        make_alone(&c);
         c.down = -1;
         c.tall = 1;
     }
@@ -542,14 +555,15 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
     const og_kernel *kernel = e->kernel;
     const int32_t kept = kernel->space.rank - kernel->space.n_reduced;
     int64_t cuts[OG_MAX_RANK] = {1}, threads = 1;
-    bool far_places = false;
+    bool far_places = false, far = false;
     for (int32_t d = 0; d < kept; d++) {
+        far |= kernel->space.extent[d] > NEAR;
         cuts[d] = og_divide_up(kernel->space.extent[d], d == c->down ? c->tall : 1);
         if (d == kept - 1 && c->across > 1)
-            cuts[d] = og_divide_up(cuts[d], 32 * c->across) * 32;
+            cuts[d] = og_divide_up(cuts[d], c->lanes * c->across) * c->lanes;
         threads = og_times(threads, cuts[d]);
     }
-    const bool far = threads > NEAR;
+    far |= threads > NEAR;
     for (int32_t i = 0; i < kernel->access_count; i++)
         for (int32_t w = 0; w < kernel->accesses[i].window_count; w++)
             far_places |= og_cuda_moves_far(kernel, &kernel->accesses[i].windows[w]);
@@ -560,30 +574,43 @@ static int64_t add_threads(og_cuda_emitter *e, const columns *c)
                 far_places ? 64 : 32, far ? 64 : 32, far ? 64 : 32);
     og_cuda_add_index(e, "threads", threads);
     og_cuda_add_cuts(e, "cuts", cuts, kept ? kept : 1, far);
-    return og_divide_up(threads, THREADS);
+    return og_divide_up(threads, e->threads);
 }
 
-/* Registers that columns side by side with weights need beside addresses: for a layer's cells, sums,
- * and the weights. */
+/* Values that columns side by side need beside addresses: a layer's cells, sums, and weights or, of
+ * windows without, about as much for what the compiler reads ahead. */
 static int64_t count_values(const columns *c)
 {
     return count_cells(c) + (int64_t)c->tall * c->across + (int64_t)c->deep * c->flat;
 }
 
-/* Blocks that a multiprocessor should hold: 4 leave 64 registers a thread, 2 leave 128. On an H200
- * KernelBench's L1-85 (3x7, weights) takes 0.46 ms by 4 and 0.56 by 2 if a thread has one column,
- * 0.33 by 4 and 0.42 by 2 if it has several; L1-42 and L1-46, which have no weights, take 1.27 and
- * 2.59 by 4, 1.22 and 2.20 by 2 if it has several. */
+/* Blocks of THREADS that a multiprocessor should hold: 4 leave 64 registers a thread, 3 80, 2 128.
+ * On an H200 KernelBench's L1-85 (3x7, weights) takes 0.46 ms by 4 and 0.56 by 2 if a thread has one
+ * column, 0.33 and 0.42 if it has several; L1-46 (27 taps, no weights) 2.59 by 4, 2.22 by 3, 2.27
+ * by 2; L1-41 1.74 by 4, 1.91 by 3; L1-45, a window a thread, 3.94 by 2 and 4.22 by 1. */
 static int32_t wanted_blocks(const og_cuda_emitter *e, const columns *c)
 {
-    enum { SIMPLE = 8, FITS = 52 }; /* instructions of a pass, and values, that 64 registers hold */
+    enum { SIMPLE = 8, FITS_4 = 52, FITS_3 = 76 }; /* instructions of a pass; values */
     const int32_t loads = og_cuda_load_registers(e, 1);
     const bool simple = e->kernel->passes[0].element_count <= SIMPLE && loads <= 2;
-    if (c->tall == 1)
-        return 1;
-    if (c->across > 1)
-        return simple && loads == 2 && count_values(c) <= FITS ? 4 : 2;
-    return simple ? 4 : 2;
+    if (c->tall == 1 || !simple)
+        return 2;
+    if (c->across == 1 || count_values(c) <= FITS_4)
+        return 4;
+    return loads == 1 && count_values(c) <= FITS_3 ? 3 : 2;
+}
+
+/* Sets the threads of a block; returns OG_BLOCKS. Windows that share nothing and read many cells are
+ * better off in small blocks: L1-41 takes 1.70 ms, not 1.74. Of eight of these sm_100 would spill
+ * (NVRTC 13.4). */
+static int32_t choose_blocks(og_cuda_emitter *e, const columns *c)
+{
+    const int32_t blocks = wanted_blocks(e, c);
+    e->threads = THREADS;
+    if (c->across == 1 || c->depth >= 0 || count_cells(c) <= FEW_CELLS)
+        return blocks;
+    e->threads /= 2;
+    return blocks == 4 && e->limits->arch >= 100 ? 7 : 2 * blocks;
 }
 
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
@@ -594,10 +621,9 @@ ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
     const columns c = find_columns(e);
     e->vector_dim = kept_dims - 1;
     e->vector = 1;
-    e->threads = THREADS;
     e->sees_whole = true;
     OG_TRY(og_cuda_find_terms(e, false));
-    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_BLOCKS", wanted_blocks(e, &c)},
+    og_cuda_add_numbers(e, (const og_cuda_number[]){{"OG_BLOCKS", choose_blocks(e, &c)},
                                                     {"OG_KEPT", kept_dims},
                                                     {"OG_TALL", c.tall},
                                                     {"OG_DOWN", c.down},
@@ -607,6 +633,7 @@ ogive_status og_cuda_emit_windows(og_cuda_emitter *e)
                                                     {"OG_REACH", c.reach},
                                                     {"OG_FLAT", c.flat},
                                                     {"OG_ACROSS", c.across},
+                                                    {"OG_LANES", c.lanes},
                                                     {"OG_IMAGE", c.image},
                                                     {"OG_SIDE_TAPS", c.side_taps},
                                                     {"OG_SIDE_STEP", c.side_step},

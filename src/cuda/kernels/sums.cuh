@@ -125,10 +125,15 @@ template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og
     {
     }
 
-    OG_FN void finish(const og_args &a, T s, og_row &row)
+    OG_FN void give(T s, og_row &row)
     {
         if constexpr (og_is_member<to>::value)
-            row.*to = a.n ? s : falls ? (T)-OG_INF_F32 : (T)0;
+            row.*to = s;
+    }
+
+    OG_FN void finish(const og_args &a, T s, og_row &row)
+    {
+        give(a.n ? s : falls ? (T)-OG_INF_F32 : (T)0, row);
     }
 };
 
@@ -191,6 +196,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
         return {{R::neutral()}...};
     }
 
+    /* The values of one element. */
+    OG_FN sums only(const og_row &row, const peaks &m, const typename Sweep::values &y)
+    {
+        return {{R::term(row, m, y)}...};
+    }
+
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Sweep::values &y)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, R::term(row, m, y))), ...);
@@ -206,10 +217,10 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
         ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
     }
 
-    /* Is one of them +0? */
-    OG_FN bool has_zero(const sums &s)
+    /* Has one of them these bits? */
+    OG_FN bool has_bits(const sums &s, uint32_t bits)
     {
-        return (false | ... | (og_bits_f32(s.R::summed::x) == 0));
+        return (false | ... | (og_bits_f32(s.R::summed::x) == bits));
     }
 
     OG_FN sums down(const sums &s, int delta, int width)
@@ -225,6 +236,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     OG_FN void finish(const og_args &a, const sums &s, og_row &row)
     {
         (R::finish(a, s.R::summed::x, row), ...);
+    }
+
+    /* The same of sums that have elements. */
+    OG_FN void give(const sums &s, og_row &row)
+    {
+        (R::give(s.R::summed::x, row), ...);
     }
 
     OG_FN void scale(sums &s, const peaks &own, const peaks &most)

@@ -6,12 +6,13 @@
  * r * OG_STEP + t * OG_REACH. Layers are read one after the other, once each, and all windows that
  * see a layer add its taps, so that every window adds its own in the formula's order. Taps are
  * known to the compiler, which has many loads under way; a thread whose windows see all their taps
- * looks no further after any of them.
+ * looks no further after any of them. Maxima are found in any order first; a zero among them may
+ * have to be taken from its own.
  *
  * Where it may, a thread takes OG_ACROSS columns side by side along the last kept dim, and reads
- * lines of cells by vectors, each of which is seen as a whole or not at all. A warp then has
- * neighbouring columns of one line, and its threads exchange their sums before these become
- * results, so that neighbours write what lies side by side.
+ * lines of cells by vectors, each of which is seen as a whole or not at all. OG_LANES threads then
+ * have neighbouring columns of one line, and exchange their sums before these become results, so
+ * that neighbours write what lies side by side.
  *
  * PARAMETERS
  *   OG_BLOCKS           blocks that a multiprocessor should hold
@@ -21,6 +22,7 @@
  *   OG_STEP, OG_REACH   see above; 1 where no taps go down
  *   OG_FLAT             taps of a layer
  *   OG_ACROSS           1, or OG_VECTOR; then og_layer is of one operand, number OG_IMAGE, and
+ *   OG_LANES            threads of a warp that have columns of one line: 8, 16 or 32
  *   OG_SIDE_TAPS, OG_SIDE_STEP, OG_SIDE_REACH   the taps of a line, what a window and what a tap
  *                       takes it on by
  *   OG_PHASE            cells of a line before the first that is seen: vectors are aligned
@@ -36,386 +38,9 @@
  *   og_next_layer(a, at)     emitted: on to the next layer
  *   og_sees_all(a, at)       emitted: do the windows of a column see all their taps?
  */
-#include "cuda/kernels/sums.cuh"
-
-enum {
-    OG_TAPS = OG_DEEP * OG_FLAT,
-    OG_WINDOWS_EACH = OG_TALL * OG_ACROSS,
-    OG_VECTOR = 4, /* cells */
-    /* Maxima are found in any order first, if that is worth it. */
-    OG_HURRIES = OG_TAPS > 4 && og_sums0::are_most
-};
-
-typedef og_sums0::sweep og_sweep;
-
-/* ---- places -------------------------------------------------------------------------------- */
-
-OG_FN og_thread og_cut_off(og_thread index, const og_cut &by)
-{
-    const og_unsigned_thread quotient =
-        og_multiply_high((og_unsigned_thread)index, by.magic) >> by.shift;
-    return by.magic ? (og_thread)quotient : index;
-}
-
-/* A thread's windows: those of its columns are beside `left` others, and below `above`. */
-struct og_site {
-    og_offsets at; /* of the first */
-    og_thread left, above;
-};
-
-/* Finds the columns by their number over dims [0, d]. */
-template <int d> OG_FN void og_seek_columns(const og_args &a, og_thread index, og_site &to)
-{
-    const og_thread slower = d ? og_cut_off(index, a.cuts[d]) : 0;
-    og_thread i = index - slower * a.cuts[d].extent;
-    if constexpr (d == OG_DOWN)
-        to.above = i *= OG_TALL;
-    if constexpr (d == OG_KEPT - 1)
-        to.left = i *= OG_ACROSS;
-    og_move_all<d>(a, i, to.at, og_all_places());
-    if constexpr (d > 0)
-        og_seek_columns<d - 1>(a, slower, to);
-}
-
-/* How many of `most` there are, from `first` on along dim d. */
-template <int d> OG_FN int og_count_along(const og_args &a, og_thread first, int most)
-{
-    if constexpr (d < 0) {
-        return 1;
-    } else {
-        const og_index rest = a.dims[d].extent - first;
-        return rest < most ? (int)rest : most;
-    }
-}
-
-/* A layer's cells: one for each tap, or lines of vectors. */
-template <int across> struct og_cells {
-    enum {
-        lines = OG_FLAT / OG_SIDE_TAPS,
-        reach = OG_PHASE + (across - 1) * OG_SIDE_STEP + (OG_SIDE_TAPS - 1) * OG_SIDE_REACH + 1,
-        vectors = (reach + OG_VECTOR - 1) / OG_VECTOR, /* of a line */
-        count = across == 1 ? (int)OG_FLAT : lines * vectors * OG_VECTOR
-    };
-
-    /* The cell that window v sees at tap f. */
-    OG_FN int of(int f, int v)
-    {
-        return across == 1 ? f
-                           : f / OG_SIDE_TAPS * vectors * OG_VECTOR + OG_PHASE + v * OG_SIDE_STEP +
-                                 f % OG_SIDE_TAPS * OG_SIDE_REACH;
-    }
-};
-
-/* Words with a bit for each tap of a layer, or for each vector. */
-enum {
-    OG_BITS =
-        OG_ACROSS == 1 ? (int)OG_FLAT : og_cells<OG_ACROSS>::lines * og_cells<OG_ACROSS>::vectors,
-    OG_WORDS = ((OG_BITS > OG_FLAT ? (int)OG_BITS : (int)OG_FLAT) + 31) / 32
-};
-
-/* Taps lead a window on by so much at most. */
-OG_FN void og_reach_on(og_near by, og_near &least, og_near &most)
-{
-    least += by < 0 ? by : 0;
-    most += by < 0 ? 0 : by;
-}
-
-/* The tap by which window r sees layer j, or -1. */
-OG_FN int og_tap_of(int j, int r)
-{
-    const int down = j - r * OG_STEP;
-    return down >= 0 && down % OG_REACH == 0 && down / OG_REACH < OG_DEEP ? down / OG_REACH : -1;
-}
-
-template <int tall> OG_FN bool og_is_layer(int j)
-{
-    bool is_one = false;
-#pragma unroll
-    for (int r = 0; r < tall; r++)
-        is_one |= og_tap_of(j, r) >= 0;
-    return is_one;
-}
-
-/* ---- loads --------------------------------------------------------------------------------- */
-
-/* *p, or other if it is not to be read: without a branch, and p may be computed before. */
-template <class T> OG_FN T og_load_if(const T *p, uint32_t is_there, T other)
-{
-#if defined(__CUDA_ARCH__)
-    if constexpr (sizeof(T) == 4) {
-        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.nc.b32 %0, [%1];\n}"
-            : "+r"(*(uint32_t *)&other)
-            : "l"(p), "r"(is_there));
-        return other;
-    } else if constexpr (sizeof(T) == 2) {
-        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.nc.b16 %0, [%1];\n}"
-            : "+h"(*(uint16_t *)&other)
-            : "l"(p), "r"(is_there));
-        return other;
-    }
-#endif
-    return is_there ? __ldg(p) : other;
-}
-
-/* The same of a vector. */
-template <class T>
-OG_FN void og_load_vector_if(const T *p, uint32_t is_there, og_some<T, OG_VECTOR> &x)
-{
-#if defined(__CUDA_ARCH__)
-    uint32_t *words = (uint32_t *)x.e;
-    if constexpr (sizeof(T) == 4) {
-        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
-            "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-            : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
-            : "l"(p), "r"(is_there));
-        return;
-    } else if constexpr (sizeof(T) == 2) {
-        asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p ld.global.nc.v2.b32 {%0, %1}, [%2];\n}"
-            : "+r"(words[0]), "+r"(words[1])
-            : "l"(p), "r"(is_there));
-        return;
-    }
-#endif
-    if (is_there)
-        x = *(const og_some<T, OG_VECTOR> *)p;
-}
-
-/* Does place n move from layer to layer? */
-template <int n> OG_FN constexpr bool og_goes_down()
-{
-    if constexpr (OG_DOWN < 0)
-        return false;
-    else
-        return og_operand<n>::moves >> OG_DOWN & 1;
-}
-
-/* Does window w see an element, if it goes down or (goes_down is false) if it does not? (There may
- * be no a.windows, which is why Args is a parameter.) */
-template <int w, bool goes_down, class Args>
-OG_FN bool og_is_within(const Args &a, const og_offsets &at)
-{
-    const og_near p = (og_near)(at.o[OG_OPERANDS + w] + a.windows[w].start);
-    return og_goes_down<OG_OPERANDS + w>() != goes_down ||
-           (p >= 0 && p < (og_near)a.windows[w].extent);
-}
-
-template <int n, bool goes_down, int... w>
-OG_FN bool og_are_within(const og_args &a, const og_offsets &at, og_indices<w...>)
-{
-    return (true & ... & og_is_within<og_operand<n>::first_window + w, goes_down>(a, at));
-}
-
-template <int n, int... w> OG_FN constexpr bool og_divides_any(og_indices<w...>)
-{
-    return (false || ... || og_operand<OG_OPERANDS + og_operand<n>::first_window + w>::divides);
-}
-
-/* The windows of operand n; is it seen through some, none of which divides? */
-template <int n> using og_windows_of = typename og_window_list<og_operand<n>::windows>::all;
-
-template <int n> OG_FN constexpr bool og_slides()
-{
-    if constexpr (og_operand<n>::motion == OG_SEEN)
-        return !og_divides_any<n>(og_windows_of<n>());
-    else
-        return false;
-}
-
-/* The compiler forgets how x was found: it else has a comparison for each bit, and no room for all
- * of them. */
-OG_FN void og_settle(uint32_t &x)
-{
-#if defined(__CUDA_ARCH__)
-    asm("" : "+r"(x));
-#endif
-}
-
-/* Bit f % 32 of word f / 32: windows of operand n that do not go down see tap f. */
-struct og_view {
-    uint32_t words[OG_OPERANDS][OG_WORDS];
-};
-
-template <int n> OG_FN void og_view_one(const og_args &a, const og_offsets &first, og_view &view)
-{
-    if constexpr (og_slides<n>()) {
-#pragma unroll
-        for (int f = 0; f < OG_FLAT; f++) {
-            og_offsets at = first;
-            og_move_flat(a, f, at, og_layer_places());
-            view.words[n][f / 32] = (f % 32 ? view.words[n][f / 32] : 0) |
-                                    (uint32_t)og_are_within<n, false>(a, at, og_windows_of<n>())
-                                        << f % 32;
-        }
-#pragma unroll
-        for (int i = 0; i < OG_WORDS; i++)
-            og_settle(view.words[n][i]);
-    }
-}
-
-/* Do windows of operand n see an element, those that go down or (goes_down is false) the others? */
-template <int n, bool goes_down> OG_FN bool og_sees_with(const og_args &a, const og_offsets &at)
-{
-    if constexpr (og_operand<n>::motion == OG_SEEN)
-        return og_are_within<n, goes_down>(a, at, og_windows_of<n>());
-    else
-        return true;
-}
-
-/* The same of vectors: vector i of line l is bit l * vectors + i. Those that no window needs, of
- * which `wide` are there, are not seen. */
-template <int n>
-OG_FN void og_view_vectors(const og_args &a, const og_offsets &first, int wide, og_view &view)
-{
-    typedef og_cells<OG_ACROSS> cells;
-    const int last = OG_PHASE + (wide - 1) * OG_SIDE_STEP + (OG_SIDE_TAPS - 1) * OG_SIDE_REACH;
-    uint32_t(&words)[OG_WORDS] = view.words[n];
-#pragma unroll
-    for (int w = 0; w < OG_WORDS; w++)
-        words[w] = 0;
-#pragma unroll
-    for (int bit = 0; bit < OG_BITS; bit++) {
-        const int cell = bit % cells::vectors * OG_VECTOR;
-        og_offsets at = first;
-        og_move_flat(a, bit / cells::vectors * OG_SIDE_TAPS, at, og_layer_places());
-        if constexpr (OG_SIDE_WINDOW >= 0)
-            at.o[OG_SIDE_WINDOW] += cell - OG_PHASE;
-        const bool sees = wide > 0 && cell <= last && og_sees_with<n, false>(a, at);
-        words[bit / 32] |= (uint32_t)sees << bit % 32;
-    }
-#pragma unroll
-    for (int w = 0; w < OG_WORDS; w++)
-        og_settle(words[w]);
-}
-
-/* What a cell is that nothing sees. */
-template <int n, class Args> OG_FN og_stored<n> og_unseen(const Args &a)
-{
-    if constexpr (og_operand<n>::motion == OG_SEEN)
-        return og_operand<n>::narrow(a.windows[og_operand<n>::first_window].fill);
-    else
-        return (og_stored<n>)0;
-}
-
-/* An element of operand n, at tap f of a layer; any if that is not there. */
-template <int n, bool inside, class Args>
-OG_FN og_stored<n> og_see_one(const Args &a, const og_offsets &at, int f, bool is_there,
-                              const og_view &view)
-{
-    if constexpr (og_slides<n>() && inside) {
-        return __ldg((const og_stored<n> *)og_address<n>(a, at));
-    } else if constexpr (og_slides<n>()) {
-        const bool sees = is_there && og_are_within<n, true>(a, at, og_windows_of<n>());
-        uint32_t word = sees ? view.words[n][f / 32] : 0;
-        og_settle(word);
-        return og_load_if((const og_stored<n> *)og_address<n>(a, at), word & 1u << f % 32,
-                          og_unseen<n>(a));
-    } else if constexpr (og_operand<n>::motion >= OG_SEEN) {
-        return is_there ? og_see<n>(a, at, 0) : (og_stored<n>)0;
-    } else {
-        return is_there ? *og_address<n>(a, at) : (og_stored<n>)0;
-    }
-}
-
-template <int n> OG_FN void og_put_one(og_loaded<n> &to, og_stored<n> x)
-{
-    if constexpr (og_operand<n>::motion == OG_STILL)
-        to.x = x;
-    else
-        to.x.e[0] = x;
-}
-
-template <class To, int... n> OG_FN void og_hand_on(const og_loads<n...> &from, To &to)
-{
-    ((static_cast<og_loaded<n> &>(to) = from), ...);
-}
-
-template <int... n>
-OG_FN void og_view_all(const og_args &a, const og_offsets &first, og_view &view, og_loads<n...>)
-{
-    (og_view_one<n>(a, first, view), ...);
-}
-
-template <bool inside, int... n>
-OG_FN void og_see_all(const og_args &a, const og_offsets &at, int f, bool is_there,
-                      const og_view &view, og_loads<n...> &x)
-{
-    (og_put_one<n>(x, og_see_one<n, inside>(a, at, f, is_there, view)), ...);
-}
-
-template <bool inside>
-OG_FN void og_see_layer(const og_args &a, const og_offsets &first, bool is_there,
-                        const og_view &view, og_layer (&x)[OG_FLAT])
-{
-#pragma unroll
-    for (int f = 0; f < OG_FLAT; f++) {
-        og_offsets at = first;
-        og_move_flat(a, f, at, og_layer_places());
-        og_see_all<inside>(a, at, f, is_there, view, x[f]);
-    }
-}
-
-/* The same by vectors. */
-template <int n, bool inside>
-OG_FN void og_see_lines(const og_args &a, const og_offsets &first, bool is_there,
-                        const og_view &view, og_loads<n> (&x)[og_cells<OG_ACROSS>::count])
-{
-    enum { vectors = og_cells<OG_ACROSS>::vectors };
-    const bool sees = is_there && og_sees_with<n, true>(a, first);
-#pragma unroll
-    for (int bit = 0; bit < OG_BITS; bit++) {
-        og_offsets at = first;
-        og_some<og_stored<n>, OG_VECTOR> vector;
-        uint32_t word = sees ? view.words[n][bit / 32] : 0;
-        og_settle(word);
-        og_move_flat(a, bit / vectors * OG_SIDE_TAPS, at, og_layer_places());
-        const og_stored<n> *p = og_address<n>(a, at) + (bit % vectors * OG_VECTOR - OG_PHASE);
-#pragma unroll
-        for (int i = 0; i < OG_VECTOR; i++)
-            vector.e[i] = og_unseen<n>(a);
-        og_load_vector_if(p, inside ? 1u : word & 1u << bit % 32, vector);
-#pragma unroll
-        for (int i = 0; i < OG_VECTOR; i++)
-            og_put_one<n>(x[bit * OG_VECTOR + i], vector.e[i]);
-    }
-}
-
-/* Can vectors be moved from where the image is? */
-template <int n = OG_IMAGE> OG_FN bool og_is_in_line(const og_args &a)
-{
-    if constexpr (n < 0 || OG_ACROSS == 1)
-        return true;
-    else
-        return (uint64_t)((const og_stored<n> *)a.p[n] - OG_PHASE) %
-                   alignof(og_some<og_stored<n>, OG_VECTOR>) ==
-               0;
-}
-
-template <int... n>
-OG_FN void og_load_fixed(const og_args &a, const og_offsets &at, og_loads<n...> &x)
-{
-    const og_span one = {0, 1};
-    og_loads<n...>::load(a, at, false, one, x);
-}
-
-/* What all windows of a column share. */
-OG_FN void og_see_fixed(const og_args &a, const og_offsets &first, og_fixed (&x)[OG_TAPS])
-{
-#pragma unroll
-    for (int tap = 0; tap < OG_TAPS; tap++) {
-        og_offsets at = first;
-        if constexpr (OG_DEPTH >= 0)
-            og_move_all<OG_DEPTH>(a, tap / OG_FLAT, at, og_fixed_places());
-        og_move_flat(a, tap % OG_FLAT, at, og_fixed_places());
-        og_load_fixed(a, at, x[tap]);
-    }
-}
+#include "cuda/kernels/windows_cells.cuh"
 
 /* ---- sums ---------------------------------------------------------------------------------- */
-
-template <int... n> OG_FN constexpr bool og_is_empty(og_indices<n...>)
-{
-    return sizeof...(n) == 0;
-}
 
 /* The value of a cell, for which og_fixed is known. */
 OG_FN void og_compute_cell(const og_args &a, const og_layer &x, const og_fixed &fixed,
@@ -430,101 +55,272 @@ OG_FN void og_compute_cell(const og_args &a, const og_layer &x, const og_fixed &
 }
 
 /* Adds tap number `tap` to a window's sums. */
-template <class P>
 OG_FN void og_add_tap(const og_sweep::values &y, int tap, og_sums0::sums &s, og_sums0::sums &total)
 {
     const og_none none = {};
     og_row row;
-    P::add(s, row, none, y);
+    og_sums0::add(s, row, none, y);
     if (OG_TAPS > OG_RUN && (tap % OG_RUN == OG_RUN - 1 || tap == OG_TAPS - 1)) {
-        P::merge(total, s);
-        s = P::neutral();
+        og_sums0::merge(total, s);
+        s = og_sums0::neutral();
     }
 }
 
-/* The sums of `across` columns of `tall` windows, of which `wide` and `count` are there.
- * in_any_order: a layer is summed once for all windows of a column that see it. */
-template <class P, bool in_any_order, bool inside, int tall, int across>
+/* What is seen of a layer that is_there. */
+template <bool inside, int across>
+OG_FN void og_read_layer(const og_args &a, const og_offsets &at, bool is_there, const og_view &view,
+                         og_layer (&x)[og_cells<across>::count])
+{
+    if constexpr (across > 1)
+        og_see_lines<OG_IMAGE, inside>(a, at, inside || is_there, view, x);
+    else
+        og_see_layer<inside>(a, at, inside || is_there, view, x);
+}
+
+template <bool inside, int across>
+OG_FN void og_look_ahead(const og_args &a, const og_offsets &first, int wide, og_view &view)
+{
+    if constexpr (across > 1)
+        og_view_vectors<OG_IMAGE>(a, first, wide, view);
+    else if constexpr (!inside)
+        og_view_all(a, first, view, og_layer());
+}
+
+/* The sums of `across` columns of `tall` windows, of which `wide` and `count` are there. */
+template <bool inside, int tall, int across>
 OG_FN void og_sum_columns(const og_args &a, const og_offsets &first, int count, int wide,
                           og_sums0::sums (&s)[tall * across])
 {
     typedef og_cells<across> cells;
     enum { layers = (tall - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH + 1 };
-    constexpr bool shares = og_is_empty(og_fixed_places()), by_layers = shares && in_any_order;
     const int last = (count - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH;
     og_sums0::sums total[tall * across];
     og_fixed fixed[OG_TAPS];
     og_offsets at = first;
     og_view view;
     og_see_fixed(a, first, fixed);
-    if constexpr (across > 1)
-        og_view_vectors<OG_IMAGE>(a, first, wide, view);
-    else if constexpr (!inside)
-        og_view_all(a, first, view, og_layer());
+    og_look_ahead<inside, across>(a, first, wide, view);
 #pragma unroll
     for (int w = 0; w < tall * across; w++)
-        s[w] = total[w] = P::neutral();
+        s[w] = total[w] = og_sums0::neutral();
 #pragma unroll
     for (int j = 0; j < layers; j++, og_next_layer(a, at)) {
         og_layer x[cells::count];
         og_sweep::values y[cells::count], one;
         if (!og_is_layer<tall>(j))
             continue;
-        if constexpr (across > 1)
-            og_see_lines<OG_IMAGE, inside>(a, at, inside || j <= last, view, x);
-        else
-            og_see_layer<inside>(a, at, inside || j <= last, view, x);
-        if constexpr (shares) {
+        og_read_layer<inside, across>(a, at, j <= last, view, x);
+        if constexpr (OG_SHARES) {
 #pragma unroll
             for (int c = 0; c < cells::count; c++)
                 og_compute_cell(a, x[c], fixed[0], y[c]);
         }
 #pragma unroll
         for (int v = 0; v < across; v++) {
-            og_sums0::sums own = P::neutral(), unused = own;
-            if constexpr (by_layers) {
-#pragma unroll
-                for (int f = 0; f < OG_FLAT; f++)
-                    og_add_tap<P>(y[cells::of(f, v)], 0, own, unused);
-            }
 #pragma unroll
             for (int r = 0; r < tall; r++) {
                 const int t = og_tap_of(j, r), w = r * across + v;
                 if (t < 0)
                     continue;
-                if constexpr (by_layers) {
-                    P::merge(s[w], own);
-                } else {
 #pragma unroll
-                    for (int f = 0; f < OG_FLAT; f++) {
-                        const int tap = t * OG_FLAT + f, c = cells::of(f, v);
-                        if constexpr (shares)
-                            one = y[c];
-                        else
-                            og_compute_cell(a, x[c], fixed[tap], one);
-                        og_add_tap<P>(one, tap, s[w], total[w]);
-                    }
+                for (int f = 0; f < OG_FLAT; f++) {
+                    const int tap = t * OG_FLAT + f, c = cells::of(f, v);
+                    if constexpr (OG_SHARES)
+                        one = y[c];
+                    else
+                        og_compute_cell(a, x[c], fixed[tap], one);
+                    og_add_tap(one, tap, s[w], total[w]);
                 }
             }
         }
     }
 #pragma unroll
     for (int w = 0; w < tall * across; w++)
-        s[w] = OG_TAPS > OG_RUN && !by_layers ? total[w] : s[w];
+        s[w] = OG_TAPS > OG_RUN ? total[w] : s[w];
+}
+
+/* ---- maxima -------------------------------------------------------------------------------- */
+
+typedef og_sums0::as<OG_GREATEST> og_maxima; /* in any order */
+
+/* greatest[w]: of `taps` elements from number first + w * step on, every reach-th. Those of 2, 4,
+ * ... are found once for all windows; of them a window needs what the binary digits of taps say,
+ * and the compiler leaves out what none does. */
+template <int count, int windows, int step, int taps, int reach>
+OG_FN void og_slide_along(const og_sums0::sums (&elements)[count], int first,
+                          og_sums0::sums (&greatest)[windows])
+{
+    og_sums0::sums m[count];
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        m[i] = elements[i];
+#pragma unroll
+    for (int width = 1; width <= taps; width *= 2) {
+#pragma unroll
+        for (int w = 0; w < windows && (taps & width); w++) {
+            const int i = first + w * step + (taps & ~(2 * width - 1)) * reach;
+            if (taps & (width - 1))
+                og_maxima::merge(greatest[w], m[i]);
+            else
+                greatest[w] = m[i];
+        }
+#pragma unroll
+        for (int i = 0; i + width * reach < count; i++)
+            og_maxima::merge(m[i], m[i + width * reach]);
+    }
+}
+
+/* The greatest taps of a layer, for each column. Lines are one before windows slide along it. */
+template <int across>
+OG_FN void og_find_greatest(const og_args &a, const og_layer (&x)[og_cells<across>::count],
+                            og_sums0::sums (&greatest)[across])
+{
+    enum { each = across == 1 ? 1 : og_cells<across>::vectors * OG_VECTOR };
+    const og_none none = {};
+    const og_fixed fixed = {};
+    og_row row;
+    og_sweep::values y;
+    og_sums0::sums line[each];
+#pragma unroll
+    for (int c = 0; c < og_cells<across>::count; c++) {
+        og_compute_cell(a, x[c], fixed, y);
+        if (c < each)
+            line[c] = og_maxima::only(row, none, y);
+        else
+            og_maxima::add(line[c % each], row, none, y);
+    }
+    if constexpr (across == 1)
+        greatest[0] = line[0];
+    else
+        og_slide_along<each, across, OG_SIDE_STEP, OG_SIDE_TAPS, OG_SIDE_REACH>(line, OG_PHASE,
+                                                                                greatest);
+}
+
+/* og_sum_columns() of maxima in any order, of values that all windows share. */
+template <bool inside, int tall, int across>
+OG_FN void og_find_maxima(const og_args &a, const og_offsets &first, int count, int wide,
+                          og_sums0::sums (&s)[tall * across])
+{
+    enum { layers = (tall - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH + 1 };
+    const int last = (count - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH;
+    og_sums0::sums of[across][layers];
+    og_offsets at = first;
+    og_view view;
+    og_look_ahead<inside, across>(a, first, wide, view);
+#pragma unroll
+    for (int j = 0; j < layers; j++, og_next_layer(a, at)) {
+        og_layer x[og_cells<across>::count];
+        og_sums0::sums greatest[across];
+#pragma unroll
+        for (int v = 0; v < across; v++)
+            greatest[v] = og_maxima::neutral();
+        if (og_is_layer<tall>(j)) {
+            og_read_layer<inside, across>(a, at, j <= last, view, x);
+            og_find_greatest<across>(a, x, greatest);
+        }
+#pragma unroll
+        for (int v = 0; v < across; v++)
+            of[v][j] = greatest[v];
+    }
+#pragma unroll
+    for (int v = 0; v < across; v++) {
+        og_sums0::sums greatest[tall];
+        og_slide_along<layers, tall, OG_STEP, OG_DEEP, OG_REACH>(of[v], 0, greatest);
+#pragma unroll
+        for (int r = 0; r < tall; r++)
+            s[r * across + v] = greatest[r];
+    }
 }
 
 OG_FN bool og_sees_all(const og_args &a, const og_offsets &at);
 
-template <class P, bool in_any_order>
+/* Bit w: of window w maxima in any order are +0. */
+OG_FN uint32_t og_find_zeros(const og_sums0::sums (&s)[OG_WINDOWS_EACH])
+{
+    uint32_t zeros = 0;
+#if defined(__CUDA_ARCH__)
+    asm volatile(""); /* nothing of this before it is known to be wanted */
+#endif
+#pragma unroll
+    for (int w = 0; w < OG_WINDOWS_EACH; w++)
+        zeros |= (uint32_t)og_sums0::has_bits(s[w], 0) << w;
+    return zeros;
+}
+
+/* Is -0 among what the thread's windows see? */
+template <int across> OG_FN bool og_sees_negative_zero(const og_args &a, int count, int wide)
+{
+    const og_offsets first = og_find_site_again(a).at;
+    const int last = (count - 1) * OG_STEP + (OG_DEEP - 1) * OG_REACH;
+    const og_none none = {};
+    const og_fixed fixed = {};
+    og_row row;
+    og_offsets at = first;
+    og_view view;
+    bool any = false;
+    og_look_ahead<false, across>(a, first, wide, view);
+#pragma unroll(across == 1 ? 4 : 1)
+    for (int j = 0; j <= last; j++, og_next_layer(a, at)) {
+        og_layer x[og_cells<across>::count];
+        og_read_layer<false, across>(a, at, true, view, x);
+#pragma unroll
+        for (int c = 0; c < og_cells<across>::count; c++) {
+            og_sweep::values y;
+            og_compute_cell(a, x[c], fixed, y);
+            any |= og_sums0::has_bits(og_sums0::only(row, none, y), 0x80000000u);
+        }
+    }
+    return any;
+}
+
+/* Do threads of a warp have zeros in no more than two of a thread's windows? */
+OG_FN bool og_are_few(uint32_t zeros)
+{
+#pragma unroll
+    for (int delta = 16; delta > 0; delta /= 2)
+        zeros |= __shfl_down_sync(0xffffffffu, zeros, delta, 32);
+    zeros = __shfl_sync(0xffffffffu, zeros, 0, 32);
+    zeros &= zeros - 1;
+    return (zeros & (zeros - 1)) == 0;
+}
+
+/* A maximum that was found in any order and is +0 has to be -0 if that is the last of the zeros
+ * which its window sees. May that be so? Few windows are not worth the question. For all threads of
+ * a warp. */
+OG_FN bool og_depends_on_order(const og_args &a, int count, int wide,
+                               const og_sums0::sums (&s)[OG_WINDOWS_EACH])
+{
+    bool none = true;
+#pragma unroll
+    for (int w = 0; w < OG_WINDOWS_EACH; w++)
+        none &= !og_sums0::has_bits(s[w], 0);
+    if (__all_sync(0xffffffffu, none))
+        return false;
+    if (og_are_few(og_find_zeros(s)))
+        return true;
+    none = !og_sees_negative_zero<OG_ACROSS>(a, count, wide);
+    return !__all_sync(0xffffffffu, none);
+}
+
+template <bool inside>
+OG_FN void og_sum_all(const og_args &a, const og_offsets &at, int count, int wide,
+                      og_sums0::sums (&s)[OG_WINDOWS_EACH])
+{
+    if constexpr (OG_HURRIES)
+        og_find_maxima<inside, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
+    else
+        og_sum_columns<inside, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
+}
+
 OG_FN void og_sum_windows(const og_args &a, const og_offsets &at, int count, int wide,
                           og_sums0::sums (&s)[OG_WINDOWS_EACH])
 {
     const bool inside = count == OG_TALL && wide == OG_ACROSS && og_sees_all(a, at);
     /* A warp that went both ways would take the time of both. */
     if (__all_sync(0xffffffffu, inside))
-        og_sum_columns<P, in_any_order, true, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
+        og_sum_all<true>(a, at, count, wide, s);
     else
-        og_sum_columns<P, in_any_order, false, OG_TALL, OG_ACROSS>(a, at, count, wide, s);
+        og_sum_all<false>(a, at, count, wide, s);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -541,11 +337,11 @@ OG_FN void og_move_aside(const og_args &a, og_index by, og_offsets &at)
         og_move_all<OG_KEPT - 1>(a, by, at, og_all_places());
 }
 
-/* Of OG_ACROSS columns beside each other, thread t of a warp sums the t-th; then it gets columns t,
- * t + 32, ... of the warp's. */
+/* Of OG_ACROSS columns beside each other, thread t of OG_LANES sums the t-th; then it gets columns t,
+ * t + OG_LANES, ... of theirs. */
 OG_FN void og_change_place(const og_args &a, og_site &place)
 {
-    const int by = -(int)(threadIdx.x % 32) * (OG_ACROSS - 1);
+    const int by = -(int)(threadIdx.x % OG_LANES) * (OG_ACROSS - 1);
     place.left += by;
     og_move_aside(a, by, place.at);
 }
@@ -556,7 +352,7 @@ OG_FN void og_exchange(og_sums0::sums (&s)[OG_WINDOWS_EACH])
         og_sums0::sums of[OG_ACROSS];
     };
     __shared__ several shared[OG_THREADS];
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % OG_LANES;
     const og_sums0::sums *first = shared[threadIdx.x - lane].of;
 #pragma unroll
     for (int r = 0; r < OG_TALL; r++) {
@@ -568,7 +364,7 @@ OG_FN void og_exchange(og_sums0::sums (&s)[OG_WINDOWS_EACH])
         __syncwarp();
 #pragma unroll
         for (int v = 0; v < OG_ACROSS; v++)
-            s[r * OG_ACROSS + v] = first[32 * v + lane];
+            s[r * OG_ACROSS + v] = first[OG_LANES * v + lane];
         __syncwarp();
     }
 }
@@ -576,94 +372,88 @@ OG_FN void og_exchange(og_sums0::sums (&s)[OG_WINDOWS_EACH])
 OG_FN void og_finish_window(const og_args &a, const og_sums0::sums &s, const og_offsets &at)
 {
     og_row row;
-    og_sums0::finish(a, s, row);
+    og_sums0::give(s, row);
     og_rows0(a, at, 0, true, row);
 }
 
-/* Windows that are left, bit r * OG_ACROSS + v, one after the other. */
-OG_FN void og_take_one_by_one(const og_args &a, const og_offsets &first, uint64_t left)
+/* Bit r * OG_ACROSS + v: the thread's window r of column v is there. */
+OG_FN uint32_t og_find_windows(const og_args &a, const og_site &place, int count)
 {
-#pragma unroll 1
-    for (int w = 0; w < OG_WINDOWS_EACH; w++) {
-        og_offsets at = first;
-        og_sums0::sums s[1];
-        if (!(left >> w & 1))
-            continue;
-        og_move_down(a, w / OG_ACROSS, at);
-        og_move_aside(a, w % OG_ACROSS * 32, at);
-        og_sum_columns<og_sums0, false, false, 1, 1>(a, at, 1, 1, s);
-        og_finish_window(a, s[0], at);
+    uint32_t all = 0, first = 0;
+#pragma unroll
+    for (int r = 0; r < OG_TALL; r++)
+        first |= (uint32_t)1 << r * OG_ACROSS;
+#pragma unroll
+    for (int v = 0; v < OG_ACROSS; v++) {
+        const bool is_there =
+            OG_ACROSS == 1 ||
+            og_count_along<OG_KEPT - 1>(a, place.left, OG_LANES * OG_ACROSS) > OG_LANES * v;
+        all |= is_there ? first << v : 0;
     }
+    return all & (((uint32_t)1 << count * OG_ACROSS) - 1);
 }
 
-/* Makes results of sums; returns windows for which there is more to do: a maximum is +0, and the
- * order decides whether it is not -0. */
-OG_FN uint64_t og_finish_columns(const og_args &a, const og_site &place, int count,
-                                 const og_sums0::sums (&s)[OG_WINDOWS_EACH])
+/* Makes results of sums, of these windows. */
+OG_FN void og_finish_columns(const og_args &a, const og_site &place, uint32_t windows,
+                             const og_sums0::sums (&s)[OG_WINDOWS_EACH])
 {
-    uint64_t left = 0;
 #pragma unroll
     for (int v = 0; v < OG_ACROSS; v++) {
         og_offsets at = place.at;
-        og_move_aside(a, 32 * v, at);
-        const bool is_there =
-            OG_ACROSS == 1 || og_count_along<OG_KEPT - 1>(a, place.left, 128) > 32 * v;
+        og_move_aside(a, OG_LANES * v, at);
 #pragma unroll
-        for (int r = 0; r < OG_TALL; r++, og_move_down(a, 1, at)) {
-            const int w = r * OG_ACROSS + v;
-            bool waits = false;
-            if constexpr (OG_HURRIES)
-                waits = og_sums0::has_zero(s[w]);
-            if (r >= count || !is_there)
-                continue;
-            if (waits)
-                left |= (uint64_t)1 << w;
-            else
-                og_finish_window(a, s[w], at);
-        }
+        for (int r = 0; r < OG_TALL; r++, og_move_down(a, 1, at))
+            if (windows >> (r * OG_ACROSS + v) & 1)
+                og_finish_window(a, s[r * OG_ACROSS + v], at);
     }
-    return left;
 }
 
-/* All windows of a thread. */
-OG_FN uint64_t og_find_windows(const og_args &a, const og_site &place, int count)
+/* These windows one after the other, each in its own order and by single elements. */
+OG_FN void og_take_one_by_one(const og_args &a, uint32_t windows)
 {
-    uint64_t all = 0;
+    og_site place = og_find_site_again(a);
+    if constexpr (OG_ACROSS > 1)
+        og_change_place(a, place);
+#pragma unroll 1
     for (int w = 0; w < OG_WINDOWS_EACH; w++) {
-        const og_thread aside = place.left + w % OG_ACROSS * 32;
-        if (w / OG_ACROSS < count && og_count_along<OG_KEPT - 1>(a, aside, 1) > 0)
-            all |= (uint64_t)1 << w;
+        og_offsets at = place.at;
+        og_sums0::sums s[1];
+        if (!(windows >> w & 1))
+            continue;
+        og_move_down(a, w / OG_ACROSS, at);
+        og_move_aside(a, w % OG_ACROSS * OG_LANES, at);
+        og_sum_columns<false, 1, 1>(a, at, 1, 1, s);
+        og_finish_window(a, s[0], at);
     }
-    return all;
 }
 
 OG_KERNEL(og_windows, OG_THREADS, OG_BLOCKS)
 {
     const og_thread thread = (og_thread)blockIdx.x * OG_THREADS + threadIdx.x;
-    if (thread >= a.threads)
+    if (thread >= (og_thread)a.threads)
         return;
-    og_site place = {og_start(), 0, 0};
+    og_site place = og_find_site(a, thread);
     og_sums0::sums s[OG_WINDOWS_EACH];
-    uint64_t left;
-    if constexpr (OG_KEPT > 0)
-        og_seek_columns<OG_KEPT - 1>(a, thread, place);
     const int count = og_count_along<OG_DOWN>(a, place.above, OG_TALL);
     const int wide = OG_ACROSS == 1 ? 1 : og_count_along<OG_KEPT - 1>(a, place.left, OG_ACROSS);
+    bool waits = false;
     if (og_is_in_line(a)) {
+        og_sum_windows(a, place.at, count, wide, s);
         if constexpr (OG_HURRIES)
-            og_sum_windows<og_sums0::as<OG_GREATEST>, true>(a, place.at, count, wide, s);
-        else
-            og_sum_windows<og_sums0, false>(a, place.at, count, wide, s);
-        if constexpr (OG_ACROSS > 1) {
-            og_change_place(a, place);
-            og_exchange(s);
-        }
-        left = og_finish_columns(a, place, count, s);
-    } else {
+            waits = og_depends_on_order(a, count, wide, s);
+    }
+    if constexpr (OG_ACROSS > 1)
         og_change_place(a, place);
-        left = og_find_windows(a, place, count);
+    uint32_t windows = og_find_windows(a, place, count), waiting = windows;
+    if (og_is_in_line(a)) {
+        if constexpr (OG_ACROSS > 1)
+            og_exchange(s);
+        waiting = 0;
+        if (waits)
+            waiting = windows & og_find_zeros(s);
+        og_finish_columns(a, place, windows & ~waiting, s);
     }
     if constexpr (OG_HURRIES || OG_ACROSS > 1)
-        if (left)
-            og_take_one_by_one(a, place.at, left);
+        if (waiting)
+            og_take_one_by_one(a, waiting);
 }

@@ -8,7 +8,7 @@
 #include "math/half.h"
 #include "math/scalar_f32.h"
 
-enum { OG_BLOCKS = 1, OG_KEPT = 3, OG_TALL = 1, OG_DOWN = -1, OG_DEEP = 1, OG_DEPTH = -1, OG_STEP = 1, OG_REACH = 1, OG_FLAT = 9, OG_ACROSS = 1, OG_IMAGE = -1, OG_SIDE_TAPS = 1, OG_SIDE_STEP = 1, OG_SIDE_REACH = 1, OG_PHASE = 0, OG_SIDE_WINDOW = -1 };
+enum { OG_BLOCKS = 2, OG_KEPT = 3, OG_TALL = 1, OG_DOWN = -1, OG_DEEP = 1, OG_DEPTH = -1, OG_STEP = 1, OG_REACH = 1, OG_FLAT = 9, OG_ACROSS = 1, OG_LANES = 32, OG_IMAGE = -1, OG_SIDE_TAPS = 1, OG_SIDE_STEP = 1, OG_SIDE_REACH = 1, OG_PHASE = 0, OG_SIDE_WINDOW = -1 };
 typedef int32_t og_near;
 typedef int32_t og_thread;
 typedef uint32_t og_unsigned_thread;

@@ -4024,10 +4024,15 @@ template <int r, int kind, class T, auto from, auto to, int falls = 0> struct og
     {
     }
 
-    OG_FN void finish(const og_args &a, T s, og_row &row)
+    OG_FN void give(T s, og_row &row)
     {
         if constexpr (og_is_member<to>::value)
-            row.*to = a.n ? s : falls ? (T)-OG_INF_F32 : (T)0;
+            row.*to = s;
+    }
+
+    OG_FN void finish(const og_args &a, T s, og_row &row)
+    {
+        give(a.n ? s : falls ? (T)-OG_INF_F32 : (T)0, row);
     }
 };
 
@@ -4087,6 +4092,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
         return {{R::neutral()}...};
     }
 
+    /* The values of one element. */
+    OG_FN sums only(const og_row &row, const peaks &m, const typename Sweep::values &y)
+    {
+        return {{R::term(row, m, y)}...};
+    }
+
     OG_FN void add(sums &s, const og_row &row, const peaks &m, const typename Sweep::values &y)
     {
         ((s.R::summed::x = R::fold(s.R::summed::x, R::term(row, m, y))), ...);
@@ -4102,10 +4113,10 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
         ((s.R::summed::x = R::fold(s.R::summed::x, other.R::summed::x)), ...);
     }
 
-    /* Is one of them +0? */
-    OG_FN bool has_zero(const sums &s)
+    /* Has one of them these bits? */
+    OG_FN bool has_bits(const sums &s, uint32_t bits)
     {
-        return (false | ... | (og_bits_f32(s.R::summed::x) == 0));
+        return (false | ... | (og_bits_f32(s.R::summed::x) == bits));
     }
 
     OG_FN sums down(const sums &s, int delta, int width)
@@ -4121,6 +4132,12 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     OG_FN void finish(const og_args &a, const sums &s, og_row &row)
     {
         (R::finish(a, s.R::summed::x, row), ...);
+    }
+
+    /* The same of sums that have elements. */
+    OG_FN void give(const sums &s, og_row &row)
+    {
+        (R::give(s.R::summed::x, row), ...);
     }
 
     OG_FN void scale(sums &s, const peaks &own, const peaks &most)
@@ -8385,13 +8402,16 @@ OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_frag
         sum[i] = fmaf(chain[i], f.undo[i / 2 % 2], sum[i]);
 }
 
-/* What the four threads of a column have found in it. */
+/* What has been found in a column, of which each of four threads has its own k, or all. */
+template <bool has_parts = true>
 OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
 {
     const uint32_t count = found.quarters >> 16 * h & 0xffff;
     float quarters = count == OG_COUNTED ? 0x1p30f : (float)count; /* too many to count */
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
-    quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    if (has_parts) {
+        quarters += __shfl_xor_sync(0xffffffffu, quarters, 1);
+        quarters += __shfl_xor_sync(0xffffffffu, quarters, 2);
+    }
     return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
@@ -8592,6 +8612,15 @@ OG_FN og_four_words og_load_shared_words(uint32_t at)
     return v;
 }
 
+/* Four matrices of 8 rows of 16 bytes, as og_load_matrices() of mma_ptx.cuh. */
+OG_FN void og_load_matrices_at(uint32_t *to, uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(row)
+                 : "memory");
+}
+
 OG_FN void og_finish_loads()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -8715,6 +8744,21 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
                  ", p, 1, 1, 0;\n}"
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
+}
+
+/* The same of 64 columns, if there are 128: half of the sums. */
+template <int adds> OG_FN void og_multiply_part(float (&d)[OG_WIDTH > 64 ? 32 : OG_HELD],
+                                                const uint32_t *left, uint64_t right)
+{
+#if OG_WIDTH > 64
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" OG_D16 "," OG_D32
+                 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
+                 : OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
+#else
+    og_multiply_16<adds>(d, left, right);
+#endif
 }
 
 /* The same of 8 k of TF32. */
