@@ -437,9 +437,9 @@ template <int n> static const shim_lanes<n> &shim_exchange(const unsigned *mine)
  * show. */
 struct shim_copies {
     struct {
-        uint4 *to;
-        const uint4 *from;
-        int lot;
+        void *to;
+        const void *from;
+        int bytes, lot;
     } waiting[64];
     int count, lot;
 };
@@ -450,19 +450,36 @@ static inline void shim_arrive(shim_copies &copies, int before)
     int kept = 0;
     for (int i = 0; i < copies.count; i++)
         if (copies.waiting[i].lot < before)
-            *copies.waiting[i].to = *copies.waiting[i].from;
+            memcpy(copies.waiting[i].to, copies.waiting[i].from, copies.waiting[i].bytes);
         else
             copies.waiting[kept++] = copies.waiting[i];
     copies.count = kept;
 }
-static inline void og_copy_16(void *to, const void *from)
+static inline void shim_copy(void *to, const void *from, int bytes)
 {
     shim_copies &copies = shim_copies_of[og_shim_link->thread.x];
     if (copies.count == 64)
         og_shim_link->fail("copies that nothing waits for");
-    copies.waiting[copies.count++] = {(uint4 *)to, (const uint4 *)from, copies.lot};
+    copies.waiting[copies.count++] = {to, from, bytes, copies.lot};
     if (og_shim_link->block.x % 2)
         shim_arrive(copies, copies.lot + 1);
+}
+static inline void og_copy_16(void *to, const void *from)
+{
+    if (((unsigned long long)to | (unsigned long long)from) % 16)
+        og_shim_link->fail("a copy of 16 bytes is not aligned");
+    shim_copy(to, from, 16);
+}
+static const uint4 shim_zeros = {0, 0, 0, 0};
+static inline void og_copy_16_if(void *to, const void *from, bool there)
+{
+    og_copy_16(to, there ? from : &shim_zeros);
+}
+static inline void og_copy_8_if(void *to, const void *from, bool there)
+{
+    if (((unsigned long long)to | (unsigned long long)from) % 8)
+        og_shim_link->fail("a copy of 8 bytes is not aligned");
+    shim_copy(to, there ? from : &shim_zeros, 8);
 }
 static inline void og_end_copies()
 {

@@ -170,6 +170,18 @@ const char *og_cuda_refuse_wgmma(const og_cuda_product_facts *facts, const og_cu
     return NULL;
 }
 
+/* A GPU, or a wish, that mma.sync is not for. */
+static const char *refuse_gpu(const og_cuda_limits *limits, const og_cuda_wishes *wishes)
+{
+    if (wishes->units == OG_CUDA_WGMMA)
+        return "OGIVE_PRODUCT=sm90";
+    if (limits->arch < 80)
+        return "they are used from sm_80 on";
+    if (limits->shared_per_block < MMA_SHARED_BYTES)
+        return "too little shared memory";
+    return NULL;
+}
+
 const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
                                     const og_cuda_limits *limits, const og_cuda_wishes *wishes)
 {
@@ -178,17 +190,11 @@ const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
         refused = "two products in one kernel";
     if (!refused)
         refused = refuse_shape(facts, LEAST_MMA_K);
-    if (refused)
-        return refused;
-    if (wishes->units == OG_CUDA_WGMMA)
-        return "OGIVE_PRODUCT=sm90";
-    if (limits->arch < 80)
-        return "they are used from sm_80 on";
-    if (limits->shared_per_block < MMA_SHARED_BYTES)
-        return "too little shared memory";
-    if (is_beyond(facts))
-        return "an extent beyond 30 bits";
-    return NULL;
+    if (!refused)
+        refused = refuse_gpu(limits, wishes);
+    if (!refused && is_beyond(facts))
+        refused = "an extent beyond 30 bits";
+    return refused;
 }
 
 /* What no kernel for convolutions takes. */
@@ -198,10 +204,8 @@ static const char *refuse_windows(const og_cuda_product_facts *facts, const og_c
     const char *refused = refuse_any(facts, wishes);
     if (refused)
         return refused;
-    if (wishes->units == OG_CUDA_MMA)
-        return "OGIVE_PRODUCT=mma";
-    if (limits->arch != 90)
-        return "convolutions are of sm_90 only";
+    if (limits->arch != 90 || wishes->units == OG_CUDA_MMA)
+        return ""; /* mma_windows.cuh's */
     if (limits->shared_per_block < SHARED_BYTES)
         return "too little shared memory";
     return NULL;
@@ -218,6 +222,18 @@ const char *og_cuda_refuse_by_places(const og_cuda_product_facts *facts,
 {
     const bool takes = facts->by_places && (facts->convolves || facts->right != OG_FLOAT32);
     return takes ? refuse_windows(facts, limits, wishes) : "";
+}
+
+const char *og_cuda_refuse_mma_convolution(const og_cuda_product_facts *facts,
+                                           const og_cuda_limits *limits,
+                                           const og_cuda_wishes *wishes)
+{
+    const char *refused = facts->convolves ? refuse_any(facts, wishes) : "";
+    if (refused)
+        return refused;
+    if (limits->arch == 90 && wishes->units != OG_CUDA_MMA)
+        return ""; /* what wgmma does not take keeps its bits */
+    return facts->by_places ? "a gradient by filters" : refuse_gpu(limits, wishes);
 }
 
 bool og_cuda_takes_two(const og_kernel *kernel, const og_cuda_limits *limits,

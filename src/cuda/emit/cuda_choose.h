@@ -45,6 +45,10 @@ const char *og_cuda_refuse_mma_sync(const og_cuda_product_facts *facts,
  * cuda_window_halves.h say; "" if it is no convolution, or sums over places. */
 const char *og_cuda_refuse_convolution(const og_cuda_product_facts *facts,
                                        const og_cuda_limits *limits, const og_cuda_wishes *wishes);
+/* The same of mma_windows.cuh, but for what its shape says. */
+const char *og_cuda_refuse_mma_convolution(const og_cuda_product_facts *facts,
+                                           const og_cuda_limits *limits,
+                                           const og_cuda_wishes *wishes);
 /* The same of hopper_weights.cuh, but for what cuda_weight_tile.h says; "" if it is no convolution that
  * sums over places, nor, of halves, a product of matrices that was one. */
 const char *og_cuda_refuse_by_places(const og_cuda_product_facts *facts,

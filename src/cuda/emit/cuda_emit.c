@@ -391,6 +391,7 @@ static const struct {
      og_cuda_emit_hopper_windows_halves, true},
     {PRODUCT, "wgmma", og_cuda_refuse_hopper_float32, og_cuda_emit_hopper_float32, true},
     {PRODUCT, "wgmma", og_cuda_refuse_hopper_halves, og_cuda_emit_hopper_halves, true},
+    {PRODUCT, "tensor cores", og_cuda_refuse_mma_windows, og_cuda_emit_mma_windows, true},
     {PRODUCT, "tensor cores", og_cuda_refuse_mma, og_cuda_emit_mma, true},
     {PRODUCT, "CUDA cores", NULL, og_cuda_emit_product, true},
 };

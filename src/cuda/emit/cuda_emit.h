@@ -281,6 +281,7 @@ og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_ref
 og_cuda_refuse og_cuda_refuse_hopper_weights;
 og_cuda_refuse og_cuda_refuse_hopper_windows, og_cuda_refuse_hopper_windows_halves;
 og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
+og_cuda_refuse og_cuda_refuse_mma_windows;
 
 ogive_status og_cuda_emit_pointwise(og_cuda_emitter *e);
 ogive_status og_cuda_emit_transpose(og_cuda_emitter *e);
@@ -292,6 +293,7 @@ ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);
+ogive_status og_cuda_emit_mma_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_weights(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e);

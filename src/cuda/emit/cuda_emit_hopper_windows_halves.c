@@ -264,20 +264,6 @@ static void add_numbers(og_cuda_emitter *e, const og_window_halves *s)
                 type, type);
 }
 
-/* Marks loads that are the same for all places as kept. */
-static void keep_filters(og_cuda_emitter *e)
-{
-    const og_kernel *kernel = e->kernel;
-    for (int32_t i = 0; i < kernel->access_count; i++) {
-        const og_access *access = &kernel->accesses[i];
-        bool still = !access->is_store && og_access_is_plain(access) &&
-                     og_cuda_number_of(e, i) < 0 && !og_kernel_stores(kernel, i);
-        for (int32_t d = 0; d < kernel->space.rank; d++)
-            still &= d == kernel->matrices.batch_rank || access->stride[d] == 0;
-        e->is_kept[i] = still;
-    }
-}
-
 /* ---- entry ----------------------------------------------------------------------------------- */
 
 ogive_status og_cuda_refuse_hopper_windows_halves(og_cuda_emitter *e, const char **why)
@@ -361,7 +347,7 @@ ogive_status og_cuda_emit_hopper_windows_halves(og_cuda_emitter *e)
     e->wide = needs_wide(e->kernel, &s);
     if (s.is_last) {
         e->vector_dim = e->kernel->matrices.batch_rank;
-        keep_filters(e);
+        og_cuda_keep_filters(e);
     }
     add_numbers(e, &s);
     add_arguments(e, &s);

@@ -537,6 +537,28 @@ void og_cuda_add_tensor_factors(og_cuda_emitter *e)
                     : "");
 }
 
+bool og_cuda_ends_in_filters(const og_kernel *kernel)
+{
+    const int32_t filters = kernel->matrices.batch_rank;
+    bool is = true;
+    for (int32_t i = 0; i < kernel->access_count; i++)
+        is &= !kernel->accesses[i].is_store || kernel->accesses[i].stride[filters] == 1;
+    return is;
+}
+
+void og_cuda_keep_filters(og_cuda_emitter *e)
+{
+    const og_kernel *kernel = e->kernel;
+    for (int32_t i = 0; i < kernel->access_count; i++) {
+        const og_access *access = &kernel->accesses[i];
+        bool still = !access->is_store && og_access_is_plain(access) &&
+                     og_cuda_number_of(e, i) < 0 && !og_kernel_stores(kernel, i);
+        for (int32_t d = 0; d < kernel->space.rank; d++)
+            still &= d == kernel->matrices.batch_rank || access->stride[d] == 0;
+        e->is_kept[i] = still;
+    }
+}
+
 ogive_status og_cuda_add_split(og_cuda_emitter *e, const char *entry, int64_t rows, int64_t k)
 {
     int32_t lanes = og_split_lanes(rows, k, e->limits->multiprocessors);

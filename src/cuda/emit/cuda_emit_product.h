@@ -30,6 +30,10 @@ void og_cuda_add_finish_numbers(og_cuda_emitter *e, bool ends_rows);
 /* og_x_row(), og_w_row(), og_w_stride(): how kernels on tensor cores find og_left0 and og_right0;
  * from column a.n on, og_right1. */
 void og_cuda_add_tensor_factors(og_cuda_emitter *e);
+/* Of a convolution: are neighbours of all its results filters? */
+bool og_cuda_ends_in_filters(const og_kernel *kernel);
+/* Marks loads that are the same for all of a convolution's places as kept. */
+void og_cuda_keep_filters(og_cuda_emitter *e);
 /* The launch of og_split, or of another entry with its arguments, of rows of k, padded. */
 ogive_status og_cuda_add_split(og_cuda_emitter *e, const char *entry, int64_t rows, int64_t k);
 /* The launch of og_redo, which looks at so many items, groups of rows by runs of columns. */

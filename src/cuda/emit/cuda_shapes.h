@@ -101,7 +101,7 @@ static inline int32_t og_split_threads(int32_t lanes)
     return lanes > 256 ? lanes : 256;
 }
 
-/* Shared memory of mma.cuh: its stages of 64 k, or a tile's products with their marks. */
+/* Shared memory of mma_tile.cuh: its stages of 64 k, or a tile's products with their marks. */
 static inline int32_t og_mma_shared_bytes(int32_t rows, int32_t columns, int32_t stages,
                                           bool is_half)
 {

@@ -4,7 +4,7 @@
  */
 #include "cuda/emit/cuda_window_halves.h"
 
-#include "cuda/emit/cuda_emit.h"
+#include "cuda/emit/cuda_emit_product.h"
 
 #include <stdlib.h>
 
@@ -28,15 +28,6 @@ enum {
 };
 
 /* ---- the image ------------------------------------------------------------------------------- */
-
-static bool is_last(const og_kernel *kernel)
-{
-    const int32_t filters = kernel->matrices.batch_rank;
-    bool is = true;
-    for (int32_t i = 0; i < kernel->access_count; i++)
-        is &= !kernel->accesses[i].is_store || kernel->accesses[i].stride[filters] == 1;
-    return is;
-}
 
 /* Does pass 0 store one result of halves whose lines of filters are whole vectors, and read nothing but
  * what is the same for all places? Costly functions, of all of a thread's sums in a row, would be more
@@ -388,7 +379,7 @@ const char *og_cuda_see_window_halves(const og_kernel *kernel, int32_t multiproc
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
         if (to->of.dims[i].step < 1 || to->of.dims[i].step > MOST_STEP)
             return to->of.dims[i].step < 1 ? "an expanded image" : "a stride beyond 8";
-    to->is_last = is_last(kernel);
+    to->is_last = og_cuda_ends_in_filters(kernel);
     to->may_pack = may_pack(kernel, to);
     to->copies = !is_fetchable(to);
     to->copy_group = og_divide_up(to->channels, TMA_UNIT) * TMA_UNIT;

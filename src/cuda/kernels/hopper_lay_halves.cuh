@@ -11,19 +11,10 @@
 #include "cuda/kernels/prologue.cuh"
 #include "cuda/kernels/seen.cuh"
 
-/* Element k of row (column) i of product `base`; what a window does not see is 0. */
 template <class F>
 OG_FN typename F::element og_find_half(const og_args &a, og_index base, og_index i, og_index k)
 {
-    if constexpr (F::is_seen) {
-        og_seen_place row, by;
-        if (!F::find_row(a, base, i, row))
-            return 0;
-        F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::data(a)[row.offset + by.offset] : 0;
-    } else {
-        return F::row(a, base, i)[k * F::k_stride(a)];
-    }
+    return og_find_element<F>(a, base, i, k);
 }
 
 /* Where k of a filter, in this kernel's order, is in that of its memory; -1: nowhere, it is 0. */

@@ -20,6 +20,22 @@ OG_FN void og_copy_16(void *to, const void *from)
                  : "memory");
 }
 
+/* The same, of zeros where it is not there; from is an address in any case. */
+OG_FN void og_copy_16_if(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(og_shared_address(to)),
+                 "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* The same of 8 bytes, through the L1 cache. */
+OG_FN void og_copy_8_if(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(og_shared_address(to)),
+                 "l"(from), "r"(there ? 8 : 0)
+                 : "memory");
+}
+
 /* What the thread has started to copy since the last time is one lot. */
 OG_FN void og_end_copies()
 {

@@ -27,15 +27,21 @@ OG_FN bool og_sees(const og_args &a, const og_seen_place &row, const og_seen_pla
 }
 
 /* Element k of row (column) i of product `base`; what a window does not see is 0. */
-template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
+template <class F>
+OG_FN typename F::element og_find_element(const og_args &a, og_index base, og_index i, og_index k)
 {
     if constexpr (F::is_seen) {
         og_seen_place row, by;
         if (!F::find_row(a, base, i, row))
-            return 0.0f;
+            return 0;
         F::find_k(a, k, by);
-        return og_sees<F>(a, row, by) ? F::widen(F::data(a)[row.offset + by.offset]) : 0.0f;
+        return og_sees<F>(a, row, by) ? F::data(a)[row.offset + by.offset] : 0;
     } else {
-        return F::widen(F::row(a, base, i)[k * F::k_stride(a)]);
+        return F::row(a, base, i)[k * F::k_stride(a)];
     }
+}
+
+template <class F> OG_FN float og_find_term(const og_args &a, og_index base, og_index i, og_index k)
+{
+    return F::widen(og_find_element<F>(a, base, i, k));
 }
