@@ -21,6 +21,8 @@ from ._batched import by_items, is_batched, run_by_items
 
 Compile = Callable[[GraphModule, Sequence[Any]], Any]
 Boxed = Callable[[list[Any]], Any]  # takes a list of arguments, which it empties
+# In a graph's meta data: the model's inputs are plain tensors, of which Dynamo's guards know the strides.
+GUARDED = "ogive_guarded"
 
 
 class Once(torch.autograd.Function):
@@ -140,6 +142,7 @@ class Direct:
 
     def _compile_inference(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         fits, results = self._fits(module), _values(module.graph, "output")
+        module.meta[GUARDED] = fits
         made = self.given["inference_compiler"](module, inputs)
         if fits and all(map(_is_plain, results)) and _has_plain_facts(self._facts, len(results)):
             self.call = _without_gradient(made)
@@ -147,6 +150,7 @@ class Direct:
 
     def _compile_forward(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         fits, results = self._fits(module), _values(module.graph, "output")
+        module.meta[GUARDED] = fits
         made = self.given["fw_compiler"](module, inputs)
         if fits and all(map(_is_plain, results)) and _has_plain_facts(
                 self._facts, self._facts.num_outputs):
@@ -155,6 +159,7 @@ class Direct:
 
     def _compile_backward(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         given, results = (_values(module.graph, op) for op in ("placeholder", "output"))
+        module.meta[GUARDED] = self._forward is not None
         made = self.given["bw_compiler"](module, inputs)
         wrapped = by_items(made)
         leave_alone(wrapped)
