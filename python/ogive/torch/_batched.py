@@ -17,7 +17,7 @@ is_batched: Callable[[Any], bool] = torch._C._functorch.is_legacy_batchedtensor
 
 def _level() -> int:
     """Of the innermost vmap that is on."""
-    level = torch._C._vmapmode_increment_nesting() - 1
+    level: int = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     return level
 
