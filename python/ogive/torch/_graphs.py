@@ -31,8 +31,9 @@ def _record_alone(call: Callable[[list[Any]], Any], arguments: list[Any], fixed:
     """What cudagraphify_impl() gives, for a model without gradient. It decides at each call, in two rounds,
     what is to be replayed; where nothing else was since the last replay it is that again."""
     from torch._inductor import cudagraph_trees as trees
+    home = threading.get_ident()  # others have no manager
     ran = False  # rather than replayed
-    known: tuple[int, Any, Any] | None = None  # thread; manager and node, weakly, of the last replay
+    known: tuple[Any, Any] | None = None  # manager and node, weakly, of the last replay
 
     def note(given: list[Any]) -> Any:
         nonlocal ran
@@ -51,9 +52,10 @@ def _record_alone(call: Callable[[list[Any]], Any], arguments: list[Any], fixed:
 
     def run(given: list[Any]) -> Any:
         nonlocal ran, known
-        thread = threading.get_ident()
-        if known is not None and known[0] == thread:
-            manager, node = known[1](), known[2]()
+        if threading.get_ident() != home:
+            return recorded(given)
+        if known is not None:
+            manager, node = known[0](), known[1]()
             if is_same(manager, node, given):
                 return manager.execute_node(node, given)
         ran = False
@@ -61,7 +63,7 @@ def _record_alone(call: Callable[[list[Any]], Any], arguments: list[Any], fixed:
         manager = trees.get_manager(named["device_index"], create_if_none_exists=False)
         node = manager.current_node if manager is not None else None
         is_replay = not ran and isinstance(node, trees.CUDAGraphNode) and node.parent is None
-        known = (thread, weakref.ref(manager), weakref.ref(node)) if is_replay else None
+        known = (weakref.ref(manager), weakref.ref(node)) if is_replay else None
         return results
 
     return run
