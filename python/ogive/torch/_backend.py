@@ -113,7 +113,7 @@ def _may_skip() -> bool:
 
 def _call_without_records() -> None:
     """What Dynamo makes of the frame that it is tracing otherwise calls, for a profiler that may be on,
-    two functions around loading the inputs (6 us of a call on a Zen 4)."""
+    two functions around loading the inputs (6 us of a call on a Zen 5)."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
     config: Any = torch._dynamo.config
     try:

@@ -267,9 +267,6 @@ def _with_gradient(forward: Boxed, backward: Boxed, facts: Any, wanted: list[int
     # Function.apply() looks at every input for what only torch.func's transforms leave behind.
     apply = super(torch.autograd.Function, OgiveFunction).apply
 
-    def call(*inputs: Any) -> Any:
-        return apply(*inputs)
-
     def call_detached(*inputs: Any) -> Any:
         return apply(*[each.detach() if i in unused else each for i, each in enumerate(inputs)])
 
