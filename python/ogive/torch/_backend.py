@@ -117,7 +117,8 @@ def _call_without_records() -> None:
     from torch._dynamo.symbolic_convert import InstructionTranslator
     config: Any = torch._dynamo.config
     try:
-        before, add = config.record_runtime_overhead, InstructionTranslator.current_tx().output.add_cleanup_hook
+        before = config.record_runtime_overhead
+        add = InstructionTranslator.current_tx().output.add_cleanup_hook
     except AttributeError:  # not called by Dynamo, or by another version of it
         return
     config.record_runtime_overhead = False
