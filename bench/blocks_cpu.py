@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Blocks of models on the CPU, forward and in training: PyTorch's eager mode beside
-torch.compile(backend="ogive"), in turns in one process.
+torch.compile(backend="ogive") at both of its levels, in turns in one process.
 
-    OMP_NUM_THREADS=2 python bench/blocks_cpu.py [--rounds 60] [NAME...]
+    OMP_NUM_THREADS=2 python bench/blocks_cpu.py [--rounds 60] [--cpu-time] [NAME...]
 
 A training step is the block, a loss and the gradients by all parameters and the input. Medians, and
-eager's time / Ogive's: above 1 Ogive is faster. Results are compared first. docs/pytorch.md has the
-figures ("When not to use Ogive").
+eager's time / the time at each level: above 1 Ogive is faster. --cpu-time: the least CPU time of the
+process instead, which other work on the machine changes less. Results are compared first.
+docs/pytorch.md has the figures ("When not to use Ogive").
 """
 import argparse
+import functools
 import platform
 import re
+import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-import ogive.torch  # noqa: F401: the backend
 import timing
+from ogive import torch as ot
+
+LEVELS = ("torch", "aten")
 
 
 class Mlp(nn.Module):
@@ -104,8 +109,8 @@ BLOCKS = {  # name: how to make the block, shapes of its inputs
 }
 
 
-def measure(make, shapes, training, rounds):
-    """Median milliseconds of both."""
+def measure(make, shapes, training, rounds, cpu_time):
+    """{way: milliseconds}."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     block = make()
@@ -119,30 +124,38 @@ def measure(make, shapes, training, rounds):
         with torch.no_grad():
             return [block(*inputs)]
 
-    compiled = torch.compile(block, backend="ogive")
-    for ours, theirs in zip(step(compiled), step(block)):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
-    return timing.medians(timing.on_cpu(
-        {"eager": lambda: step(block), "ogive": lambda: step(compiled)}, rounds))
+    calls = {"eager": lambda: step(block)}
+    for level in LEVELS:
+        compiled = torch.compile(block, backend=ot.backend, options={"level": level})
+        for ours, theirs in zip(step(compiled), step(block)):
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+        calls[level] = functools.partial(step, compiled)
+    if cpu_time:
+        found = timing.on_cpu(calls, rounds, clock=time.process_time)
+        return {way: min(times) for way, times in found.items()}
+    return timing.medians(timing.on_cpu(calls, rounds))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     with open("/proc/cpuinfo") as file:
         cpu = re.search("model name\\s*: (.*)", file.read())
     print(f"{cpu[1] if cpu else platform.machine()}, PyTorch {torch.__version__}, "
-          f"{torch.get_num_threads()} threads, medians of {args.rounds}")
-    print(f"{'':28} {'':8} {'eager':>8} {'ogive':>8} ms")
+          f"{torch.get_num_threads()} threads, {'least CPU time' if args.cpu_time else 'medians'} "
+          f"of {args.rounds}")
+    print(f"{'':28} {'':8} {'eager':>8} {'torch':>8} {'aten':>8} ms, eager's time / these")
     for name, (make, shapes) in BLOCKS.items():
         if args.names and not any(each in name for each in args.names):
             continue
         for training in (False, True):
-            times = measure(make, shapes, training, args.rounds)
-            print(f"{name:28} {'training' if training else 'forward':8} {times['eager']:8.3f} "
-                  f"{times['ogive']:8.3f}    {times['eager'] / times['ogive']:.2f}", flush=True)
+            times = measure(make, shapes, training, args.rounds, args.cpu_time)
+            print(f"{name:28} {'training' if training else 'forward':8}"
+                  + "".join(f" {each:8.3f}" for each in times.values()) + "   "
+                  + "".join(f" {times['eager'] / times[level]:.2f}" for level in LEVELS), flush=True)
 
 
 if __name__ == "__main__":

@@ -192,6 +192,26 @@ def test_products_of_bfloat16_on_a_cpu(monkeypatch):
             assert len(texts) == 1 and ("linear" in texts[0]) == taken, (has, dtype, rows)
 
 
+@pytest.mark.parametrize("dtype, cast", [(HALF, "bfloat16(z0)"), (torch.float16, "float16(z0)"),
+                                         (FLOAT, "z0")])
+def test_factor_in_the_same_formula(dtype, cast, monkeypatch):
+    """What a product multiplies, computed in its own formula, is a half as in PyTorch: tensor cores do not
+    multiply float32 by halves. The GPU need not be there."""
+    monkeypatch.setattr(_cost, "architecture", lambda device: (9, 0))
+
+    def function(x, w):
+        z = torch.tanh(x) * x + x
+        return F.linear(z, w) + z * 2
+
+    module = torch.fx.symbolic_trace(function)
+    with FakeTensorMode() as mode:
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(
+            torch.empty(64, 4096, dtype=dtype, device="cuda"),
+            torch.empty(4096, 4096, dtype=dtype, device="cuda"))
+    texts = [region.text for region in _regions.Analysis(module).regions]
+    assert texts == [f"z0 = (tanh(x) * x) + x; linear({cast}, weight=w) + (z0 * 2.0)"]
+
+
 def test_a_call_by_itself(monkeypatch):
     """Is taken where it is estimated to be faster. The GPU need not be there."""
     monkeypatch.setattr(_cost, "architecture", lambda device: (9, 0))

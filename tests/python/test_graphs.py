@@ -2,6 +2,8 @@
 """torch.compile(backend="ogive", mode="reduce-overhead"): CUDA graphs of a model and of its gradient.
 On a CPU nothing is recorded, and all is computed as at the level "aten"."""
 
+import threading
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -79,6 +81,55 @@ def test_other_sizes(device):
         for rows in (32, 16, 8, 16, 32, 16):
             x = torch.randn(rows, 64, device=device)
             compare(call(x), block(x), torch.float32)
+
+
+def test_in_turns(device):
+    """Replays of one graph are short only where nothing else was replayed or changed in between."""
+    (first, inputs), (second, _) = (make(device, torch.float32) for _ in range(2))
+    with torch.no_grad():
+        second.up.weight.mul_(-0.5)
+        calls = [torch.compile(block, backend=ot.backend, mode="reduce-overhead") for block in (first, second)]
+        for turn in ([0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 1, 1], [1, 0]):
+            for which in turn:
+                for x in inputs:
+                    torch.compiler.cudagraph_mark_step_begin()
+                    compare(calls[which](x), (first, second)[which](x), torch.float32)
+        held = [calls[0](x).clone() for x in inputs]
+        for x, y in zip(inputs, held):
+            compare(y, first(x), torch.float32)
+        for _ in range(4):  # a result as the next call's input
+            y = calls[0](inputs[0])
+            compare(calls[0](y), first(first(inputs[0])), torch.float32)
+        first.up.weight.data = first.up.weight.data * 2
+        for _ in range(4):
+            compare(calls[0](inputs[0]), first(inputs[0]), torch.float32)
+    for _ in range(3):  # and with gradients
+        x = inputs[0].detach().requires_grad_()
+        torch.compiler.cudagraph_mark_step_begin()
+        compare(torch.autograd.grad(calls[0](x).sum(), x)[0].clone(),
+                torch.autograd.grad(first(x).sum(), x)[0], torch.float32)
+        with torch.no_grad():
+            compare(calls[0](inputs[1]), first(inputs[1]), torch.float32)
+
+
+def test_in_other_threads(device):
+    block, inputs = make(device, torch.float32)
+    call = torch.compile(block, backend=ot.backend, mode="reduce-overhead")
+    found = []
+
+    def run():
+        with torch.no_grad():
+            found.extend(call(x).clone() for x in inputs * 2)
+
+    for _ in range(3):
+        run()
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert len(found) == 6 * 2 * len(inputs)
+    with torch.no_grad():
+        for i, y in enumerate(found):
+            compare(y, block(inputs[i % len(inputs)]), torch.float32)
 
 
 def test_log_says_why_not(device, monkeypatch):

@@ -44,6 +44,37 @@ def test_functions(name, x):
     assert not slope.any() or torch.autograd.gradgradcheck(function, (x,))
 
 
+def test_absolute_values(device):
+    """At 0, too, the gradient's sign, and its NaN."""
+    x = torch.tensor([0.0, -0.0, 0.0, 0.0, 2.0, -3.0, math.nan], device=device, requires_grad=True)
+    grad = torch.tensor([1.0, -1.0, math.nan, math.inf, -math.inf, 5.0, 7.0], device=device)
+    (got,) = torch.autograd.grad(ot.abs(x), x, grad)
+    (want,) = torch.autograd.grad(torch.abs(x), x, grad)
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(got[:2].signbit(), want[:2].signbit())
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-12])
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, math.inf])
+def test_normalize_of_zeros(p, eps, device):
+    x = torch.tensor([[0.0, 0, 0], [1, 2, 3]], device=device, requires_grad=True)
+    grad = torch.tensor([[1.0, 2, 3], [3, -2, 1]], device=device)
+    (got,) = torch.autograd.grad(ot.normalize(x, p, 1, eps), x, grad)
+    (want,) = torch.autograd.grad(F.normalize(x, p, 1, eps), x, grad)
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True)
+
+
+def test_roots_of_nothing(device):
+    """Where what comes from behind a norm or std of zeros is not finite."""
+    x = torch.zeros(3, 4, device=device, requires_grad=True)
+    for grad in ([1.0, -1.0, 2.0], [math.nan, math.inf, -math.inf]):
+        grad = torch.tensor(grad, device=device)
+        for ours, theirs in ((ot.norm(x, 2, 1), torch.linalg.vector_norm(x, 2, 1)),
+                             (ot.std(x, 1), torch.std(x, 1))):
+            (got,), (want,) = (torch.autograd.grad(each, x, grad) for each in (ours, theirs))
+            torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", ["fmod", "remainder"])
 def test_quotients(name, x, device):
     """By the divisor: the quotient, rounded as PyTorch rounds it."""
@@ -294,10 +325,13 @@ def test_jacobians_and_hessians(x):
     jacobian = torch.func.jacrev(f)(point[0])
     s = torch.sigmoid(point[0])
     assert_close(jacobian, torch.diag(s * (1 - s)))
-    with pytest.raises(RuntimeError, match="Batching rule"):  # an older vmap than torch.func's
-        torch.autograd.functional.jacobian(f, point[0], vectorize=True)
+    # By an older vmap than torch.func's.
+    assert_close(torch.autograd.functional.jacobian(f, point[0], vectorize=True), jacobian)
     assert_close(torch.func.jacfwd(f)(point[0]), jacobian)
-    assert_close(torch.func.hessian(ogive.compile("sum(x**3)"))(point[0]), torch.diag(6 * point[0]))
+    cubes = ogive.compile("sum(x**3)")
+    assert_close(torch.func.hessian(cubes)(point[0]), torch.diag(6 * point[0]))
+    assert_close(torch.autograd.functional.hessian(cubes, point[0], vectorize=True),
+                 torch.diag(6 * point[0]))
 
 
 def test_forward_mode(data):

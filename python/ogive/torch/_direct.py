@@ -17,8 +17,12 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ._batched import by_items, is_batched, run_by_items
+
 Compile = Callable[[GraphModule, Sequence[Any]], Any]
 Boxed = Callable[[list[Any]], Any]  # takes a list of arguments, which it empties
+# In a graph's meta data: the model's inputs are plain tensors, of which Dynamo's guards know the strides.
+GUARDED = "ogive_guarded"
 
 
 class Once(torch.autograd.Function):
@@ -104,9 +108,11 @@ def _are_plain(facts: Any, results: int) -> bool:
 
 def _has_state() -> bool:
     """Whether what surrounds the compilation asks for more than calls: autocast, which AOTAutograd
-    switches off in the graph, hooks on what is kept, or gradients that are compiled as a whole."""
+    switches off in the graph, hooks on what is kept, transforms of torch.func, or gradients that are
+    compiled as a whole."""
     hooks: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return (torch._C._is_any_autocast_enabled() or torch._dynamo.config.compiled_autograd
+            or torch._C._are_functorch_transforms_active()
             or hooks is not None and hooks(True) is not None)
 
 
@@ -136,6 +142,7 @@ class Direct:
 
     def _compile_inference(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         fits, results = self._fits(module), _values(module.graph, "output")
+        module.meta[GUARDED] = fits
         made = self.given["inference_compiler"](module, inputs)
         if fits and all(map(_is_plain, results)) and _has_plain_facts(self._facts, len(results)):
             self.call = _without_gradient(made)
@@ -143,6 +150,7 @@ class Direct:
 
     def _compile_forward(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         fits, results = self._fits(module), _values(module.graph, "output")
+        module.meta[GUARDED] = fits
         made = self.given["fw_compiler"](module, inputs)
         if fits and all(map(_is_plain, results)) and _has_plain_facts(
                 self._facts, self._facts.num_outputs):
@@ -151,9 +159,12 @@ class Direct:
 
     def _compile_backward(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         given, results = (_values(module.graph, op) for op in ("placeholder", "output"))
+        module.meta[GUARDED] = self._forward is not None
         made = self.given["bw_compiler"](module, inputs)
+        wrapped = by_items(made)
+        leave_alone(wrapped)
         if self._forward is None or self.call is not None:
-            return made
+            return wrapped
         forward, kept = self._forward[0], self._forward[1][self._facts.num_outputs:]
         wanted = [i for i, info in enumerate(self._facts.output_info)
                   if getattr(info, "requires_grad_for_backward", info.requires_grad)]
@@ -163,7 +174,7 @@ class Direct:
             unused = [i for i, each in enumerate(results)
                       if each is None and self.inputs[i].requires_grad]
             self.call = _with_gradient(forward, made, self._facts, wanted, strides, unused)
-        return made
+        return wrapped
 
 
 # ---- calls ----------------------------------------------------------------------------
@@ -215,13 +226,20 @@ def _with_gradient(forward: Boxed, backward: Boxed, facts: Any, wanted: list[int
     count = facts.num_outputs
     fixed = [i for i, info in enumerate(facts.output_info) if not info.requires_grad]
     is_grad_enabled = torch.is_grad_enabled
-    tangents = list(zip(wanted, strides))
+
+    def fit_and_run(arguments: list[Any]) -> Any:
+        for i, each in enumerate(strides, len(arguments) - len(strides)):
+            arguments[i] = _fit(arguments[i], each)
+        return backward(arguments)
 
     def run_backward(ctx: Any, grads: Sequence[Any]) -> Any:
         arguments = [*ctx.saved_tensors]
-        arguments += [_fit(grads[i], wanted) for i, wanted in tangents]
         ctx.maybe_clear_saved_tensors()
-        return backward(arguments)
+        given = [grads[i] for i in wanted]
+        if any(map(is_batched, given)):
+            return run_by_items([*arguments, *given], fit_and_run)
+        arguments += given
+        return fit_and_run(arguments)
 
     leave_alone(run_backward)
 
@@ -246,11 +264,10 @@ def _with_gradient(forward: Boxed, backward: Boxed, facts: Any, wanted: list[int
                 made = run_backward(ctx, grads)
             return _tie(made, ctx)
 
-    apply = OgiveFunction.apply
+    # Function.apply() looks at every input for what only torch.func's transforms leave behind.
+    apply = super(torch.autograd.Function, OgiveFunction).apply
 
-    def call(*inputs: Any) -> Any:
-        if unused:
-            inputs = tuple([each.detach() if i in unused else each for i, each in enumerate(inputs)])
-        return apply(*inputs)
+    def call_detached(*inputs: Any) -> Any:
+        return apply(*[each.detach() if i in unused else each for i, each in enumerate(inputs)])
 
-    return call
+    return call_detached if unused else apply

@@ -7,6 +7,8 @@ mode="reduce-overhead".
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +24,49 @@ def _fixed_inputs() -> Sequence[int]:
     if context is None or context.fw_metadata is None:
         return ()
     return list(context.fw_metadata.static_input_indices or ())
+
+
+def _record_alone(call: Callable[[list[Any]], Any], arguments: list[Any], fixed: Sequence[int],
+                  **named: Any) -> Callable[[list[Any]], Any]:
+    """What cudagraphify_impl() gives, for a model without gradient. It decides at each call, in two rounds,
+    what is to be replayed; where nothing else was since the last replay it is that again."""
+    from torch._inductor import cudagraph_trees as trees
+    home = threading.get_ident()  # others have no manager
+    ran = False  # rather than replayed
+    known: tuple[Any, Any] | None = None  # manager and node, weakly, of the last replay
+
+    def note(given: list[Any]) -> Any:
+        nonlocal ran
+        ran = True
+        return call(given)
+
+    recorded: Callable[[list[Any]], Any] = trees.cudagraphify_impl(note, arguments, fixed, **named)
+    if not all(isinstance(each, torch.Tensor) for each in arguments):  # a graph for each number
+        return recorded
+
+    def is_same(manager: Any, node: Any, given: list[Any]) -> bool:
+        return (manager is not None and node is not None and manager.current_node is node
+                and manager.path_state is trees.ExecutionState.EXECUTION
+                and (manager.can_start_new_generation() or node.all_outputs_are_dead())
+                and node.check_invariants(given)[0] is trees.CheckInvariantStatus.SUCCESS)
+
+    def run(given: list[Any]) -> Any:
+        nonlocal ran, known
+        if threading.get_ident() != home:
+            return recorded(given)
+        if known is not None:
+            manager, node = known[0](), known[1]()
+            if is_same(manager, node, given):
+                return manager.execute_node(node, given)
+        ran = False
+        results = recorded(given)
+        manager = trees.get_manager(named["device_index"], create_if_none_exists=False)
+        node = manager.current_node if manager is not None else None
+        is_replay = not ran and isinstance(node, trees.CUDAGraphNode) and node.parent is None
+        known = (weakref.ref(manager), weakref.ref(node)) if is_replay else None
+        return results
+
+    return run
 
 
 class _Graphs:
@@ -52,7 +97,8 @@ class _Graphs:
 
         def run(arguments: list[Any]) -> Any:
             if not recorded:  # sizes that are inputs are numbers only now: each has a graph
-                recorded.append(cudagraphify_impl(call, arguments, fixed, **known, **how))
+                record = _record_alone if how["is_inference"] else cudagraphify_impl
+                recorded.append(record(call, arguments, fixed, **known, **how))
             return recorded[0](arguments)
 
         run._boxed_call = True  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _core
 from ._autocast import find_casts, signatures
+from ._batched import run_by_items
 from ._gradient import Blank, Gradient, gradient_of, restore_saved, save
 from ._kept import Cut, Part, describe_gradient, find_cut, has_products, results_of
 from ._shapes import infer
@@ -301,6 +302,14 @@ def _vmap(info: Any, in_dims: Any, inputs: Sequence[Tensor], formula: str,
 
 
 torch.library.register_vmap("ogive::run", _vmap, lib=library)
+
+
+def _batched(inputs: Sequence[Tensor], formula: str, steps: str = "",
+             precision: str = "float32") -> list[Tensor]:
+    return run_by_items(inputs, lambda items: run(items, formula, steps, precision))
+
+
+library.impl("run", _batched, "Batched")
 
 
 # ---- autocast -----------------------------------------------------------------------

@@ -95,7 +95,8 @@ class Region:
             for part in parts[node]:
                 if isinstance(part, Node) and part not in names:
                     names[part] = _name_input(part, set(names.values()))
-                text += names[part] if isinstance(part, Node) else part
+                text += (_factor(names[part], part) if part in self.inside and name_of(node) in _BEGINNINGS
+                         else names[part] if isinstance(part, Node) else part)
             if uses[node] > 1 or uses[node] and node in self.outputs:
                 name = _free_name("z", set(names.values()))
                 bound.append(f"{name} = {_unwrapped(text)}")
@@ -110,7 +111,6 @@ class Region:
         nodes = {name: node for node, name in names.items() if node not in self.inside}
         self.inputs = [nodes[name] for name in _core.compile(self.text).inputs]
 
-
     def find_detached(self, names: dict[Node, str], parts: dict[Node, list[Part]]) -> None:
         """A call's results require grad if one of its inputs does, whichever they depend on.
         In PyTorch's chain each depends on its own: a buffer's update is no part of a graph."""
@@ -120,6 +120,13 @@ class Region:
                 requires.get(part, _requires_grad(part)) for part in parts[node])
         if any(map(_requires_grad, self.inputs)):
             self.detached = {node for node in self.outputs if not requires[node]}
+
+
+def _factor(text: str, node: Node) -> str:
+    """Of a product, computed beside it: a formula keeps float32, with which tensor cores do nothing, where
+    PyTorch has halves."""
+    dtype = value_of(node).dtype
+    return f"{FLOATS[dtype]}({_unwrapped(text)})" if dtype.itemsize == 2 else text
 
 
 def _requires_grad(part: Part) -> bool:

@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 
 from .. import _core
 from ._aten import aten, is_view, joined_dim
-from ._direct import leave_alone
+from ._direct import GUARDED, leave_alone
 from ._precision import precision
 from ._regions import Analysis, Region
 from ._translate import FLOATS, is_number, value_of
@@ -34,6 +34,8 @@ guards: Any = torch._C._dynamo.guards
 # What is computed into memory that was allocated here, by functions that need no look at overloads.
 _INTO = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
          aten.cat.default: torch.cat}
+# What takes a third less time than the call of an overload.
+_QUICK = {aten.add.Tensor: torch.add, aten.mul.Tensor: torch.mul, aten.gelu.default: torch._C._nn.gelu}
 _MOST_PIECES = 4  # that a formula joins
 
 
@@ -278,7 +280,8 @@ class _Writer:
         if target is operator.getitem and isinstance(node.args[1], int):
             code = f"{self.value(node.args[0])}[{node.args[1]}]"
         else:
-            code = f"{self.object(target, 'o')}({', '.join(arguments)})"
+            quick = _QUICK.get(target) or getattr(target, "_op", target)
+            code = f"{self.object(quick, 'o')}({', '.join(arguments)})"
         self.lines.append(f"{self.name(node)} = {code}")
         if target is aten.clone.default:  # which may stand for a copy into other strides
             self.fit(node)
@@ -287,6 +290,8 @@ class _Writer:
         for node in nodes:
             self.names[node] = node.name
             self.bound[node.name] = node
+            if self.module.meta.get(GUARDED) and node.name.startswith(("primals", "arg")):
+                self.exact.add(node)
         self.lines.append("".join(f"{node.name}, " for node in nodes) + "= args" if nodes else "pass")
         self.lines.append("args.clear()")
         for node in nodes:
