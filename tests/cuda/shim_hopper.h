@@ -142,7 +142,14 @@ static inline void og_meet_cluster()
 {
     static shim_meeting all;
     shim_need_cluster();
-    shim_meet(all, 2 * blockDim.x);
+    shim_meet(all, og_shim_link->cluster * blockDim.x);
+}
+template <class T> static inline void og_put_in_block(T *to, unsigned rank, const T &x)
+{
+    shim_need_cluster();
+    if (rank >= og_shim_link->cluster)
+        og_shim_link->fail("writes to a block that its cluster does not have");
+    __builtin_memcpy(og_shim_link->find_in_block(rank, to), &x, sizeof x);
 }
 
 /* The 128 threads of consumer group 0 or 1. */

@@ -4,9 +4,11 @@
  * memory from pass to pass. A block takes a row at a time, of OG_PARTS chunks, each a group
  * of threads (rows.cuh), and one row after the other. What a thread needs of a row, it
  * copies itself; as soon as the last pass has taken it, the next row's is on its way there.
+ * A row that is too long for a block is a cluster's (rows_cluster.cuh).
  *
  * PARAMETERS, besides those of rows.cuh, where OG_VECTORS is 1 and OG_KEEPS 0
- *   OG_PARTS    chunks of a row; the last may be shorter
+ *   OG_CLUSTER  blocks that share a row; 1, or not defined
+ *   OG_PARTS    chunks of a row that a block has; the last may be shorter, or of a cluster missing
  *   OG_JOINED   the power of two that holds them
  *   OG_HELD     steps, from the first, that stay in registers: shared memory has no room
  *   OG_BLOCKS   blocks that a multiprocessor should hold
@@ -15,6 +17,10 @@
  */
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/shelves.cuh"
+
+#ifndef OG_CLUSTER
+#define OG_CLUSTER 1
+#endif
 
 struct og_held_row {
     og_kept of[OG_HELD ? OG_HELD : 1];
@@ -30,8 +36,10 @@ OG_FN og_group og_find_part(const og_args &a, og_index row)
 {
     og_group g;
     g.row = row;
-    g.from = (og_index)(threadIdx.x / OG_GROUP) * OG_CHUNK;
+    g.from = (og_index)(blockIdx.x % OG_CLUSTER * OG_PARTS + threadIdx.x / OG_GROUP) * OG_CHUNK;
     g.n = a.n - g.from < OG_CHUNK ? (int)(a.n - g.from) : OG_CHUNK;
+    if (OG_CLUSTER > 1 && a.n < g.from)
+        g.n = 0;
     g.at = og_start();
     og_seek_rows(a, row, g.at);
     if constexpr (OG_FLAT) {
@@ -39,7 +47,7 @@ OG_FN og_group og_find_part(const og_args &a, og_index row)
         g.from = 0;
     }
     g.thread = threadIdx.x % OG_GROUP;
-    g.writes = threadIdx.x == 0;
+    g.writes = threadIdx.x == 0 && blockIdx.x % OG_CLUSTER == 0;
     return g;
 }
 
@@ -142,19 +150,15 @@ OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &
             og_shelve<plain>(a, next.g, first + s, shelves);
 }
 
-/* The reductions of a chunk, right in all its threads. first: of a row, so that it may still
- * be under way; last: nothing is needed any more but the next row. */
+/* Adds a chunk to lanes. first: of a row, so that it may still be under way; last: nothing is needed
+ * any more but the next row. */
 template <class P, bool first, bool last>
-OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const og_row &row,
-                                      const typename P::peaks &peaks, og_held_row &held,
-                                      og_shelf *shelves, const og_next_row &next)
+OG_FN void og_add_part(const og_args &a, const og_group &g, const og_row &row,
+                       const typename P::peaks &peaks, og_held_row &held, og_shelf *shelves,
+                       const og_next_row &next, typename P::sums (&lanes)[OG_V])
 {
     bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
                    (!P::stores || P::sweep::is_aligned(a, g.at));
-    typename P::sums lanes[OG_V];
-#pragma unroll
-    for (int i = 0; i < OG_V; i++)
-        lanes[i] = P::neutral();
     if constexpr (OG_HELD > 0) {
 #pragma unroll
         for (int step = 0; step < OG_HELD; step += OG_FLIGHT) {
@@ -183,6 +187,19 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
         if (last)
             og_end_batch();
     }
+}
+
+/* The reductions of a chunk, right in all its threads. */
+template <class P, bool first, bool last>
+OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const og_row &row,
+                                      const typename P::peaks &peaks, og_held_row &held,
+                                      og_shelf *shelves, const og_next_row &next)
+{
+    typename P::sums lanes[OG_V];
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        lanes[i] = P::neutral();
+    og_add_part<P, first, last>(a, g, row, peaks, held, shelves, next, lanes);
     if constexpr (P::count == 0) {
         return P::neutral();
     } else {
