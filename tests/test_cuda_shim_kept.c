@@ -23,7 +23,8 @@ static const char *const formulas[] = {
 static void test_lengths(void **unused)
 {
     static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384, 16388,
-                                      20002, 32768, 40000, 49156, 65536, 65540, 100000};
+                                      20002, 32768, 40000, 49156, 65536, 65540, 100000,
+                                      131080, 262144};
     test_random random = test_random_named("lengths");
     (void)unused;
     for (size_t f = 0; f < TEST_COUNT(formulas); f++)

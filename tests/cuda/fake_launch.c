@@ -407,14 +407,31 @@ static void check_shared(const fake_module *m, size_t bytes)
         }
 }
 
-/* Where block rank of the cluster, which does not run, has `shared`. */
+/* Where block rank of the cluster, which does not run, has `shared`: dynamic shared memory, static, and
+ * the rest. */
 static void *find_away(unsigned rank, const void *shared)
 {
     const struct shim_shared *of = &run.function->module->shared;
     const char *at = shared;
+    char *away = run.away[rank] + SHIM_SHARED_BYTES + PATTERN_BYTES;
     if (at >= of->from && at < of->to)
-        return run.away[rank] + SHIM_SHARED_BYTES + PATTERN_BYTES + (at - of->from);
-    return run.away[rank] + (at - of->dynamic);
+        return away + (at - of->from);
+    if (at >= of->dynamic && at < of->dynamic + SHIM_SHARED_BYTES + PATTERN_BYTES)
+        return run.away[rank] + (at - of->dynamic);
+    return away + (of->to - of->from) + (at - of->zeros_from);
+}
+
+/* The end of what is the block's from `from` on; *next: where that begins again. */
+static char *find_end(char *from, char **next)
+{
+    const struct shim_shared *of = &run.function->module->shared;
+    char *end = *next = of->zeros_to;
+    for (int i = 0; i < SHIM_NOT_BLOCKS; i++)
+        if (of->not_blocks[i].from >= from && of->not_blocks[i].from < end) {
+            end = of->not_blocks[i].from;
+            *next = end + of->not_blocks[i].bytes;
+        }
+    return end;
 }
 
 static void *find_in_block(unsigned rank, const void *shared)
@@ -422,17 +439,25 @@ static void *find_in_block(unsigned rank, const void *shared)
     return rank == run.link.rank ? (void *)(uintptr_t)shared : find_away(rank, shared);
 }
 
+static void move_part(unsigned rank, char *part, size_t bytes, bool away)
+{
+    char *there = bytes ? find_away(rank, part) : NULL;
+    if (bytes && away)
+        memcpy(there, part, bytes);
+    else if (bytes)
+        memcpy(part, there, bytes);
+}
+
 static void move_shared(unsigned rank, bool away)
 {
     const struct shim_shared *shared = &run.function->module->shared;
-    char *const parts[] = {shared->dynamic, shared->from};
-    const size_t bytes[] = {run.shape->shared_bytes + PATTERN_BYTES,
-                            (size_t)(shared->to - shared->from)};
-    for (int i = 0; i < 2; i++)
-        if (bytes[i] && away)
-            memcpy(find_away(rank, parts[i]), parts[i], bytes[i]);
-        else if (bytes[i])
-            memcpy(parts[i], find_away(rank, parts[i]), bytes[i]);
+    char *next;
+    move_part(rank, shared->dynamic, run.shape->shared_bytes + PATTERN_BYTES, away);
+    move_part(rank, shared->from, (size_t)(shared->to - shared->from), away);
+    for (char *from = shared->zeros_from; from < shared->zeros_to; from = next) {
+        char *end = find_end(from, &next);
+        move_part(rank, from, (size_t)(end - from), away);
+    }
 }
 
 /* From one block of a cluster to the next. */
@@ -542,7 +567,8 @@ static bool make_away(const fake_function *function)
         run.away[b] = NULL;
         if (function->cluster > 1 && b < function->cluster)
             run.away[b] =
-                calloc(1, SHIM_SHARED_BYTES + PATTERN_BYTES + (size_t)(shared->to - shared->from));
+                calloc(1, SHIM_SHARED_BYTES + PATTERN_BYTES + (size_t)(shared->to - shared->from) +
+                              (size_t)(shared->zeros_to - shared->zeros_from));
         made &= run.away[b] || function->cluster == 1 || b >= function->cluster;
     }
     return made;

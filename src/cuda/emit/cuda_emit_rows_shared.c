@@ -173,7 +173,7 @@ bool og_cuda_fits_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
     if (!choose_shape(e, n, &s) || (s.cluster == 1 && og_cuda_any_squares(e->kernel)))
         return false;
     /* Fewer long rows than multiprocessors: all of these share the chunks instead. */
-    const int64_t least = e->limits->multiprocessors / s.cluster;
+    const int64_t least = og_max(e->limits->multiprocessors / s.cluster, 1);
     return n <= OG_CHUNK || rows >= (s.cluster > 1 ? LEAST_ROWS * least : least);
 }
 
@@ -288,7 +288,8 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
                           "        g = next.g;\n"
                           "        __syncthreads(); /* before sums are written again */\n"
                           "    }\n}\n");
-    const int64_t most = (int64_t)s->blocks * e->limits->multiprocessors / s->cluster;
+    const int64_t most =
+        og_max((int64_t)s->blocks * e->limits->multiprocessors / s->cluster, 1);
     OG_TRY(og_cuda_make_launches(e, 1));
     OG_TRY(og_cuda_add_launch(e, "og_rows", -1,
                               og_min(rows, in_cluster ? count_clusters(rows, most) : most) *
