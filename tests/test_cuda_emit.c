@@ -39,7 +39,7 @@ static og_cuda_work emit_for(const og_cuda_limits *gpu, const char *formula, con
 static const char *find_entry(const og_cuda_work *work, int32_t launch, og_text *resolved)
 {
     char entry[64];
-    snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work->launches[launch].entry);
+    snprintf(entry, sizeof entry, "(%s, OG_", work->launches[launch].entry);
     og_add_resolved(work->source, resolved);
     return strstr(resolved->data, entry);
 }
@@ -143,10 +143,13 @@ static void test_bodies(void **state)
         {"softmax(x, 1)", "132x16388", "rows, a block a row, kept in shared memory", 1},
         {"softmax(x, 1)", "132x16389", "rows, a block a chunk", 3}, /* single elements */
         {"softmax(x, 1)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
-        {"softmax(x, 1)", "4096x65540", "rows, a block a chunk", 3},
+        {"softmax(x, 1)", "4096x65540", "rows, a cluster a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "4096x393216", "rows, a cluster a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "60x393216", "rows, a block a chunk", 3},   /* too few for clusters */
+        {"softmax(x, 1)", "4096x524800", "rows, a block a chunk", 3}, /* nine blocks */
         {"softmax(x, 1)", "4096x114688b", "rows, a block a row, kept in shared memory", 1},
         {"layer_norm(x, 65536)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
-        {"layer_norm(x, 65540)", "4096x65540", "rows, a block a chunk", 3},
+        {"layer_norm(x, 65540)", "4096x65540", "rows, a cluster a row, kept in shared memory", 1},
         {"var(x, 1)", "4096x65540", "rows, a block a chunk", 2},
         {"sum(x, 0)", "40x50", "columns", 1},
         {"sum(x, 0)", "4096x50", "columns", 1},
@@ -154,6 +157,10 @@ static void test_bodies(void **state)
         {"sum(x, 0)", "4097x500000", "columns, tile by tile", 1},
         {"softmax(x, 0)", "40x50", "columns", 1},
         {"softmax(x, 0)", "4097x50", "columns, a block a tile", 5},
+        {"softmax(x, 1)", "8x64x40000", "columns, kept in shared memory", 1},
+        {"softmax(x, 1)", "2x500x40000", "columns, kept in shared memory", 1},
+        {"softmax(x, 1)", "1x1000x40000", "columns", 1}, /* one block a multiprocessor */
+        {"sum(x, 1)", "8x64x40000", "columns", 1},
     };
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
         og_arena arena = {0};

@@ -127,7 +127,8 @@ static void test_magnitudes(void **unused)
                                         "x / norm(x, 2, -1, true)",
                                         "softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)",
                                         "layer_norm(tanh(x) * y, LENGTH)"};
-    static const int64_t lengths[] = {1000, 16384, 16640, 20002, 40000, 65536};
+    static const int64_t lengths[] = {1000,  16384, 16640, 20002,
+                                      40000, 65536, 81924, 140000};
     test_random random = test_random_named("magnitudes of kept rows");
     char text[128];
     (void)unused;

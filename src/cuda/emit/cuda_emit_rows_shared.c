@@ -7,6 +7,7 @@
  */
 #include "cuda/emit/cuda_emit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -179,37 +180,38 @@ bool og_cuda_fits_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
 
 /* ---- entry ------------------------------------------------------------------------------ */
 
-/* Row values of a cluster, from c<p> and d<p>, or squares u<p> of chunks. */
+/* s<p> and the row's t<p> and u<p>, from c<p>, and from t<p> and u<p> of a chunk. */
 static void add_join_in_cluster(og_cuda_emitter *e, int32_t p)
 {
-    const int n = (int)p;
-    if (og_cuda_has_terms(&e->kernel->passes[p]))
-        og_text_add(&e->body,
-                    "        og_terms%d::sums t%d = d%d;\n"
-                    "        og_sums%d::sums s%d = og_join_terms_in_cluster<og_sums%d, og_terms%d>("
-                    "a, g, round, c%d, t%d);\n",
-                    n, n, n, n, n, n, n, n, n);
-    else if (og_cuda_square_count(&e->kernel->passes[p]))
-        og_text_add(&e->body,
-                    "        og_sums%d::sums s%d = og_join_squares_in_cluster<og_sums%d, og_squares%d>("
-                    "a, g, round, c%d, u%d);\n",
-                    n, n, n, n, n, n);
-    else
-        og_text_add(&e->body,
-                    "        og_sums%d::sums s%d = og_join_cluster<og_sums%d>(a, g, round, c%d);\n",
-                    n, n, n, n);
+    const og_pass *pass = &e->kernel->passes[p];
+    char terms[2][24] = {"og_no_others", "none"}, squares[2][24] = {"og_no_others", "none"};
+    if (og_cuda_has_terms(pass)) {
+        snprintf(terms[0], sizeof terms[0], "og_terms%d", (int)p);
+        snprintf(terms[1], sizeof terms[1], "t%d", (int)p);
+        og_text_add(&e->body, "        og_terms%d::sums t%d = d%d;\n", (int)p, (int)p, (int)p);
+    }
+    if (og_cuda_square_count(pass)) {
+        snprintf(squares[0], sizeof squares[0], "og_squares%d", (int)p);
+        snprintf(squares[1], sizeof squares[1], "u%d", (int)p);
+    }
+    og_text_add(&e->body,
+                "        og_sums%d::sums s%d = og_join_cluster<og_sums%d, %s, %s>(a, g, round, c%d, "
+                "%s, %s);\n",
+                (int)p, (int)p, (int)p, terms[0], squares[0], (int)p, terms[1], squares[1]);
 }
 
 static void add_again(og_cuda_emitter *e, int32_t p, bool in_cluster)
 {
     const int n = (int)p;
+    char join[64];
+    snprintf(join, sizeof join, in_cluster ? "cluster<og_sums%d, og_no_others, og_no_others>"
+                                           : "chunks<og_sums%d>", n);
     og_text_add(&e->body,
                 "        og_sums%d::sums s%d = og_sums%d::neutral();\n"
                 "        if (og_again%d(row))\n"
-                "            s%d = og_join_%s<og_sums%d>(%s, "
-                "og_reduce_part_again<og_sums%d>(a, g, row));\n",
-                n, n, n, n, n, in_cluster ? "cluster" : "chunks", n,
-                in_cluster ? "a, g, round" : "g", n);
+                "            s%d = og_join_%s(%s, og_reduce_part_again<og_sums%d>(a, g, row)%s);\n",
+                n, n, n, n, n, join, in_cluster ? "a, g, round" : "g", n,
+                in_cluster ? ", none, none" : "");
 }
 
 /* The reductions of pass p over a row: s<p>, t<p>; c<p>, d<p> those of a chunk. */
@@ -276,7 +278,8 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
                 "        og_next_row next = og_find_next_row(a, g.row + (og_index)gridDim.x%s);\n",
                 in_cluster ? "OG_KERNEL_IN_CLUSTERS" : "OG_KERNEL",
                 in_cluster ? " / OG_CLUSTER" : "",
-                in_cluster ? "    og_meet_cluster(); /* all are there, before they are written to */\n"
+                in_cluster ? "    og_none none;\n"
+                             "    og_meet_cluster(); /* all are there, before they are written to */\n"
                            : "",
                 in_cluster ? "int round = 0" : "", in_cluster ? " round ^= 1" : "",
                 in_cluster ? " / OG_CLUSTER" : "");

@@ -20,32 +20,21 @@ enum {
     OG_LANE_PARTS = OG_ALL_JOINED > 32 ? OG_ALL_JOINED / 32 : 1 /* that a lane of a warp joins */
 };
 
-/* Sums of a pass without any other. */
+/* Instead of terms or squares that a pass does not have. */
 struct og_no_others {
     typedef og_none sums;
+    enum { count = 0 };
 };
 
-/* What a chunk comes to: its sums, and terms or squares about its own peak or mean. */
-template <class P, class T> struct og_part_sums {
-    typename P::sums s;
-    typename T::sums t;
+/* The sums of S, if there are any; k: their place. */
+template <class S, int k, bool any = (S::count > 0)> struct og_one_part {
+    typename S::sums x;
 };
+template <class S, int k> struct og_one_part<S, k, false> {};
 
-/* What all chunks of a row come to. round: 0 and 1 by turns, from row to row: a block may be a meeting
- * ahead of others that still read. */
-template <class P, class T>
-OG_FN const og_part_sums<P, T> *og_exchange_parts(const og_group &g, int round,
-                                                  const typename P::sums &s,
-                                                  const typename T::sums &t)
-{
-    __shared__ og_part_sums<P, T> all[2][OG_ALL_PARTS];
-    const og_part_sums<P, T> own = {s, t};
-    if (g.thread < OG_CLUSTER)
-        og_put_in_block(&all[round][blockIdx.x % OG_CLUSTER * OG_PARTS + threadIdx.x / OG_GROUP],
-                        g.thread, own);
-    og_meet_cluster();
-    return all[round];
-}
+/* What a chunk comes to: its sums, terms about its own peak, squares about its own mean. */
+template <class P, class T, class Q>
+struct og_part_sums : og_one_part<P, 0>, og_one_part<T, 1>, og_one_part<Q, 2> {};
 
 /* The tree over what get() gives of all chunks, right in every thread. */
 template <class P, class Get>
@@ -65,32 +54,45 @@ OG_FN typename P::sums og_join_all_parts(const og_args &a, const Get &get)
     return P::first(s[0], 32);
 }
 
-/* The sums of a row, from those of the thread's chunk. */
-template <class P>
+/* The sums of a row, from those of the thread's chunk, of which t and q become the row's, too. round: 0
+ * and 1 by turns, from row to row: a block may be a meeting ahead of others that still read. */
+template <class P, class T, class Q>
 OG_FN typename P::sums og_join_cluster(const og_args &a, const og_group &g, int round,
-                                       const typename P::sums &s)
+                                       const typename P::sums &s, typename T::sums &t,
+                                       typename Q::sums &q)
 {
     if constexpr (P::count == 0) {
         return s;
     } else {
-        const og_part_sums<P, og_no_others> *all =
-            og_exchange_parts<P, og_no_others>(g, round, s, og_none());
-        return og_join_all_parts<P>(a, [=](int i) { return all[i].s; });
+        __shared__ og_part_sums<P, T, Q> parts[2][OG_ALL_PARTS];
+        og_part_sums<P, T, Q> own;
+        own.template og_one_part<P, 0>::x = s;
+        if constexpr (T::count > 0)
+            own.template og_one_part<T, 1>::x = t;
+        if constexpr (Q::count > 0)
+            own.template og_one_part<Q, 2>::x = q;
+        const og_part_sums<P, T, Q> *all = parts[round];
+        const int number = blockIdx.x % OG_CLUSTER * OG_PARTS + threadIdx.x / OG_GROUP;
+        if (g.thread < OG_CLUSTER)
+            og_put_in_block(&parts[round][number], g.thread, own);
+        og_meet_cluster();
+        const typename P::sums total = og_join_all_parts<P>(a, [=](int i) { return all[i].template og_one_part<P, 0>::x; });
+        if constexpr (T::count > 0)
+            t = og_join_all_parts<T>(a, [=](int i) {
+                typename T::sums x = all[i].template og_one_part<T, 1>::x;
+                T::scale(x, all[i].template og_one_part<P, 0>::x, total);
+                return x;
+            });
+        if constexpr (Q::count > 0) {
+            const og_index n = a.n;
+            q = og_join_all_parts<Q>(a, [=](int i) {
+                typename Q::sums x = all[i].template og_one_part<Q, 2>::x;
+                const og_index rest = n - i * OG_CHUNK;
+                Q::shift(x, all[i].template og_one_part<P, 0>::x, rest < OG_CHUNK ? rest : OG_CHUNK,
+                         total, n);
+                return x;
+            });
+        }
+        return total;
     }
-}
-
-/* The sums and terms of a row. */
-template <class P, class T>
-OG_FN typename P::sums og_join_terms_in_cluster(const og_args &a, const og_group &g, int round,
-                                                const typename P::sums &s,
-                                                typename T::sums &terms)
-{
-    const og_part_sums<P, T> *all = og_exchange_parts<P, T>(g, round, s, terms);
-    const typename P::sums most = og_join_all_parts<P>(a, [=](int i) { return all[i].s; });
-    terms = og_join_all_parts<T>(a, [=](int i) {
-        typename T::sums t = all[i].t;
-        T::scale(t, all[i].s, most);
-        return t;
-    });
-    return most;
 }

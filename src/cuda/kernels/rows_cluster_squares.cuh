@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * rows_cluster_squares.cuh - sums and squares (squares.cuh) of rows in a cluster's shared memory
- * (rows_cluster.cuh), in one pass.
+ * rows_cluster_squares.cuh - sums and squares (squares.cuh) of chunks in a cluster's shared memory
+ * (rows_cluster.cuh), in one traversal.
  */
 #include "cuda/kernels/lane_squares.cuh"
 #include "cuda/kernels/rows_cluster.cuh"
@@ -28,22 +28,4 @@ OG_FN typename P::sums og_reduce_part_with_squares(const og_args &a, const og_gr
     typename P::sums s;
     og_settle_lanes<P, Q, OG_PARTS>(g, lanes, s, squares);
     return s;
-}
-
-/* The sums and squares of a row. */
-template <class P, class Q>
-OG_FN typename P::sums og_join_squares_in_cluster(const og_args &a, const og_group &g, int round,
-                                                  const typename P::sums &s,
-                                                  typename Q::sums &squares)
-{
-    const og_part_sums<P, Q> *all = og_exchange_parts<P, Q>(g, round, s, squares);
-    const typename P::sums sum = og_join_all_parts<P>(a, [=](int i) { return all[i].s; });
-    const og_index n = a.n;
-    squares = og_join_all_parts<Q>(a, [=](int i) {
-        typename Q::sums q = all[i].t;
-        const og_index rest = n - i * OG_CHUNK;
-        Q::shift(q, all[i].s, rest < OG_CHUNK ? rest : OG_CHUNK, sum, n);
-        return q;
-    });
-    return sum;
 }
