@@ -22,9 +22,8 @@ static const char *const formulas[] = {
 /* Around what registers keep, a chunk, several, and what shared memory keeps. */
 static void test_lengths(void **unused)
 {
-    static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384, 16388,
-                                      20002, 32768, 40000, 49156, 65536, 65540, 100000,
-                                      131080, 262144};
+    static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384,  16388,  20002,
+                                      32768, 40000, 49156, 65536, 65540, 100000, 131080, 262144};
     test_random random = test_random_named("lengths");
     (void)unused;
     for (size_t f = 0; f < TEST_COUNT(formulas); f++)
@@ -127,8 +126,7 @@ static void test_magnitudes(void **unused)
                                         "x / norm(x, 2, -1, true)",
                                         "softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)",
                                         "layer_norm(tanh(x) * y, LENGTH)"};
-    static const int64_t lengths[] = {1000,  16384, 16640, 20002,
-                                      40000, 65536, 81924, 140000};
+    static const int64_t lengths[] = {1000, 16384, 16640, 20002, 40000, 65536, 81924, 140000};
     test_random random = test_random_named("magnitudes of kept rows");
     char text[128];
     (void)unused;

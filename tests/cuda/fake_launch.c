@@ -30,7 +30,7 @@
 
 enum {
     MOST_THREADS = 1024,
-    MOST_BLOCKS = 8,     /* of a cluster */
+    MOST_BLOCKS = 8, /* of a cluster */
     MOST_FIBERS = 4096,
     LANES = 32,
     STACK_BYTES = 128 * 1024,
@@ -578,9 +578,8 @@ static bool make_away(const fake_function *function)
 static bool can_launch(const fake_function *function, const fake_launch_shape *shape)
 {
     unsigned threads = shape->block.x * shape->block.y * shape->block.z;
-    return function->cluster == 1 ||
-           (function->cluster <= MOST_BLOCKS && threads % LANES == 0 &&
-            function->cluster * threads <= MOST_FIBERS);
+    return function->cluster == 1 || (function->cluster <= MOST_BLOCKS && threads % LANES == 0 &&
+                                      function->cluster * threads <= MOST_FIBERS);
 }
 
 int fake_launch(fake_function *function, const fake_launch_shape *shape)

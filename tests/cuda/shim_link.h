@@ -40,7 +40,7 @@ struct shim_factor;
 struct shim_link {
     struct shim_index thread, block, block_size, grid_size; /* of whom runs now */
     unsigned rank, cluster; /* of the block in its cluster, and how many blocks that has; 0, 1 */
-    char *other_shared; /* dynamic shared memory of the cluster's next block, or NULL */
+    char *other_shared;     /* dynamic shared memory of the cluster's next block, or NULL */
     /* Where block rank of the cluster has what is at `shared` in this one. */
     void *(*find_in_block)(unsigned rank, const void *shared);
     /* Waits at the block's barrier; returns the vote's result. */

@@ -70,8 +70,8 @@ static og_columns_shape choose_shape(og_cuda_emitter *e, int32_t widest)
     const int32_t last = e->vector_dim;
     og_columns_shape s =
         og_shape_columns(&e->out->facts.reduced, og_cuda_count(space, last + 1, space->rank),
-                         last < 0 ? 1 : space->extent[last], og_cuda_count(space, 0, last),
-                         widest, e->limits->multiprocessors);
+                         last < 0 ? 1 : space->extent[last], og_cuda_count(space, 0, last), widest,
+                         e->limits->multiprocessors);
     if (og_cuda_serves(e)) {
         s.tiles = body == OG_CUDA_COLUMNS ? 1 : 2;
         s.split = body == OG_CUDA_COLUMNS_SPLIT;
@@ -312,15 +312,15 @@ static ogive_status add_columns_parts(og_cuda_emitter *e, const og_columns_shape
                 "a CUDA kernel keeps at most %d bytes of a column's sums, this one has %d: cut the "
                 "formula into several",
                 MOST_SHARED_BYTES / OG_RUN, (int)bytes);
-    og_cuda_add_numbers(
-        e, (const og_cuda_number[]){
-               {"OG_X", s->x},
-               {"OG_Y", s->y},
-               {"OG_RUNS", s->runs},
-               {"OG_FLIGHT", s->flight},
-               {"OG_SHARED_BYTES", og_columns_shared_bytes(&e->out->facts.reduced, s)},
-               {"OG_BLOCKS", e->out->facts.wanted_blocks},
-               {0}});
+    og_cuda_add_numbers(e,
+                        (const og_cuda_number[]){
+                            {"OG_X", s->x},
+                            {"OG_Y", s->y},
+                            {"OG_RUNS", s->runs},
+                            {"OG_FLIGHT", s->flight},
+                            {"OG_SHARED_BYTES", og_columns_shared_bytes(&e->out->facts.reduced, s)},
+                            {"OG_BLOCKS", e->out->facts.wanted_blocks},
+                            {0}});
     og_cuda_include(&e->places, "reduce");
     og_cuda_add_operands(e);
     og_cuda_add_index(e, "n", s->n);

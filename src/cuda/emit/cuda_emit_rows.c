@@ -332,8 +332,7 @@ ogive_status og_cuda_refuse_rows_shared(og_cuda_emitter *e, const char **why)
 {
     og_cuda_rows r;
     OG_TRY(og_cuda_see_rows(e, &r));
-    bool takes =
-        r.kept && !keeps_in_registers(e, r.n) && og_cuda_fits_rows_shared(e, r.rows, r.n);
+    bool takes = r.kept && !keeps_in_registers(e, r.n) && og_cuda_fits_rows_shared(e, r.rows, r.n);
     *why = takes ? NULL : "";
     return OGIVE_OK;
 }

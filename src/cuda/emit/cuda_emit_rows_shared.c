@@ -194,18 +194,20 @@ static void add_join_in_cluster(og_cuda_emitter *e, int32_t p)
         snprintf(squares[0], sizeof squares[0], "og_squares%d", (int)p);
         snprintf(squares[1], sizeof squares[1], "u%d", (int)p);
     }
-    og_text_add(&e->body,
-                "        og_sums%d::sums s%d = og_join_cluster<og_sums%d, %s, %s>(a, g, round, c%d, "
-                "%s, %s);\n",
-                (int)p, (int)p, (int)p, terms[0], squares[0], (int)p, terms[1], squares[1]);
+    og_text_add(
+        &e->body,
+        "        og_sums%d::sums s%d = og_join_cluster<og_sums%d, %s, %s>(a, g, round, c%d, "
+        "%s, %s);\n",
+        (int)p, (int)p, (int)p, terms[0], squares[0], (int)p, terms[1], squares[1]);
 }
 
 static void add_again(og_cuda_emitter *e, int32_t p, bool in_cluster)
 {
     const int n = (int)p;
     char join[64];
-    snprintf(join, sizeof join, in_cluster ? "cluster<og_sums%d, og_no_others, og_no_others>"
-                                           : "chunks<og_sums%d>", n);
+    snprintf(join, sizeof join,
+             in_cluster ? "cluster<og_sums%d, og_no_others, og_no_others>" : "chunks<og_sums%d>",
+             n);
     og_text_add(&e->body,
                 "        og_sums%d::sums s%d = og_sums%d::neutral();\n"
                 "        if (og_again%d(row))\n"
@@ -226,11 +228,12 @@ static void add_reduce(og_cuda_emitter *e, int32_t p, bool in_cluster)
         return;
     }
     if (og_cuda_square_count(&e->kernel->passes[p]))
-        og_text_add(&e->body,
-                    "        og_squares%d::sums u%d;\n"
-                    "        og_sums%d::sums c%d = og_reduce_part_with_squares<og_sums%d, og_squares%d, "
-                    "%s, %s>(a, g, row, held, shelves, next, u%d);\n",
-                    n, n, n, n, n, n, first, terms ? "false" : last, n);
+        og_text_add(
+            &e->body,
+            "        og_squares%d::sums u%d;\n"
+            "        og_sums%d::sums c%d = og_reduce_part_with_squares<og_sums%d, og_squares%d, "
+            "%s, %s>(a, g, row, held, shelves, next, u%d);\n",
+            n, n, n, n, n, n, first, terms ? "false" : last, n);
     else
         og_text_add(&e->body,
                     "        og_sums%d::sums c%d = og_reduce_part<og_sums%d, %s, %s>(a, g, row, "
@@ -268,21 +271,21 @@ static int64_t count_clusters(int64_t rows, int64_t most)
 static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_shape *s)
 {
     const bool in_cluster = s->cluster > 1;
-    og_text_add(&e->body,
-                "\n%s(og_rows, OG_THREADS, OG_BLOCKS)\n{\n"
-                "    extern __shared__ __align__(128) uint4 og_shared[];\n"
-                "    og_shelf *shelves = (og_shelf *)og_shared;\n"
-                "    og_group g = og_find_part(a, blockIdx.x%s);\n"
-                "    og_held_row held;\n    og_shelve_row(a, g, held, shelves);\n%s"
-                "    for (%s;;%s) {\n        og_row row;\n"
-                "        og_next_row next = og_find_next_row(a, g.row + (og_index)gridDim.x%s);\n",
-                in_cluster ? "OG_KERNEL_IN_CLUSTERS" : "OG_KERNEL",
-                in_cluster ? " / OG_CLUSTER" : "",
-                in_cluster ? "    og_none none;\n"
-                             "    og_meet_cluster(); /* all are there, before they are written to */\n"
-                           : "",
-                in_cluster ? "int round = 0" : "", in_cluster ? " round ^= 1" : "",
-                in_cluster ? " / OG_CLUSTER" : "");
+    og_text_add(
+        &e->body,
+        "\n%s(og_rows, OG_THREADS, OG_BLOCKS)\n{\n"
+        "    extern __shared__ __align__(128) uint4 og_shared[];\n"
+        "    og_shelf *shelves = (og_shelf *)og_shared;\n"
+        "    og_group g = og_find_part(a, blockIdx.x%s);\n"
+        "    og_held_row held;\n    og_shelve_row(a, g, held, shelves);\n%s"
+        "    for (%s;;%s) {\n        og_row row;\n"
+        "        og_next_row next = og_find_next_row(a, g.row + (og_index)gridDim.x%s);\n",
+        in_cluster ? "OG_KERNEL_IN_CLUSTERS" : "OG_KERNEL", in_cluster ? " / OG_CLUSTER" : "",
+        in_cluster ? "    og_none none;\n"
+                     "    og_meet_cluster(); /* all are there, before they are written to */\n"
+                   : "",
+        in_cluster ? "int round = 0" : "", in_cluster ? " round ^= 1" : "",
+        in_cluster ? " / OG_CLUSTER" : "");
     for (int32_t p = 0; p < e->kernel->pass_count; p++) {
         add_reduce(e, p, in_cluster);
         og_cuda_add_finish(e, p);
@@ -291,13 +294,11 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
                           "        g = next.g;\n"
                           "        __syncthreads(); /* before sums are written again */\n"
                           "    }\n}\n");
-    const int64_t most =
-        og_max((int64_t)s->blocks * e->limits->multiprocessors / s->cluster, 1);
+    const int64_t most = og_max((int64_t)s->blocks * e->limits->multiprocessors / s->cluster, 1);
     OG_TRY(og_cuda_make_launches(e, 1));
-    OG_TRY(og_cuda_add_launch(e, "og_rows", -1,
-                              og_min(rows, in_cluster ? count_clusters(rows, most) : most) *
-                                  s->cluster,
-                              e->threads));
+    OG_TRY(og_cuda_add_launch(
+        e, "og_rows", -1, og_min(rows, in_cluster ? count_clusters(rows, most) : most) * s->cluster,
+        e->threads));
     e->out->launches[0].shared_bytes = s->shared_bytes;
     return OGIVE_OK;
 }
@@ -323,12 +324,11 @@ ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e)
         (int)s.group, (int)s.flight, e->kernel->space.n_reduced == 1, (int)s.parts,
         (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks, (int)e->lender);
     if (s.cluster > 1)
-        og_cuda_add_defines(&e->numbers,
-                            (const og_cuda_number[]){{"OG_CLUSTER", s.cluster}, {0}});
+        og_cuda_add_defines(&e->numbers, (const og_cuda_number[]){{"OG_CLUSTER", s.cluster}, {0}});
     og_cuda_add_rows_parts(e, rows, n);
     og_cuda_add_index(e, "shelved", s.shelved);
     og_cuda_add_index(e, "quarter", s.quarter);
-    og_cuda_include(&e->body, s.cluster == 1                       ? "rows_shared"
+    og_cuda_include(&e->body, s.cluster == 1                   ? "rows_shared"
                               : og_cuda_any_squares(e->kernel) ? "rows_cluster_squares"
                                                                : "rows_cluster");
     return add_entry(e, rows, &s);

@@ -76,7 +76,8 @@ OG_FN typename P::sums og_join_cluster(const og_args &a, const og_group &g, int 
         if (g.thread < OG_CLUSTER)
             og_put_in_block(&parts[round][number], g.thread, own);
         og_meet_cluster();
-        const typename P::sums total = og_join_all_parts<P>(a, [=](int i) { return all[i].template og_one_part<P, 0>::x; });
+        const typename P::sums total =
+            og_join_all_parts<P>(a, [=](int i) { return all[i].template og_one_part<P, 0>::x; });
         if constexpr (T::count > 0)
             t = og_join_all_parts<T>(a, [=](int i) {
                 typename T::sums x = all[i].template og_one_part<T, 1>::x;
