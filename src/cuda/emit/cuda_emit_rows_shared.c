@@ -157,6 +157,15 @@ static bool fit_cluster(og_cuda_emitter *e, int64_t n, int32_t cluster, shared_s
     return true;
 }
 
+/* Clusters of one block a multiprocessor that are at work at once: multiprocessors are in groups of
+ * different sizes, and clusters lie within these. An H200 with 132 has 66 of two, 30 of four, 15 of
+ * eight. */
+static int64_t count_places(const og_cuda_emitter *e, int32_t cluster)
+{
+    const int64_t all = e->limits->multiprocessors;
+    return og_max((cluster > 2 ? all * 10 / 11 : all) / cluster, 1);
+}
+
 /* False if a row does not fit. The smallest cluster leaves the fewest multiprocessors over. */
 static bool choose_shape(og_cuda_emitter *e, int64_t n, shared_shape *s)
 {
@@ -174,7 +183,7 @@ bool og_cuda_fits_rows_shared(og_cuda_emitter *e, int64_t rows, int64_t n)
     if (!choose_shape(e, n, &s) || (s.cluster == 1 && og_cuda_any_squares(e->kernel)))
         return false;
     /* Fewer long rows than multiprocessors: all of these share the chunks instead. */
-    const int64_t least = og_max(e->limits->multiprocessors / s.cluster, 1);
+    const int64_t least = count_places(e, s.cluster);
     return n <= OG_CHUNK || rows >= (s.cluster > 1 ? LEAST_ROWS * least : least);
 }
 
@@ -294,7 +303,7 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
                           "        g = next.g;\n"
                           "        __syncthreads(); /* before sums are written again */\n"
                           "    }\n}\n");
-    const int64_t most = og_max((int64_t)s->blocks * e->limits->multiprocessors / s->cluster, 1);
+    const int64_t most = s->blocks * count_places(e, s->cluster);
     OG_TRY(og_cuda_make_launches(e, 1));
     OG_TRY(og_cuda_add_launch(
         e, "og_rows", -1, og_min(rows, in_cluster ? count_clusters(rows, most) : most) * s->cluster,
