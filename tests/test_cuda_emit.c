@@ -733,6 +733,13 @@ static void test_big_bodies_compile(void **state)
                  {"layer_norm(x, 200000, w, b)", "40x200000b 200000b 200000b"},
                  {"var(x, 1), var(y, 1), softmax(x, 1)", "40x200000h 40x200000h"},
                  {"instance_norm(x)", "2x3x512x512d"},
+                 {"instance_norm(x)", "20x30x512x512"}, /* of clusters, from Hopper on */
+                 {"layer_norm(x, 200000, w, b)", "400x200000b 200000b 200000b"},
+                 {"softmax(x, 1) * var(x, 1, keepdim=true)", "4000x393216"},
+                 {"softmax(tanh(x) + y, 1)", "4000x60000d 4000x60000d"},
+                 {"softmax(x * y, 1)", "8x64x40000 8x64x40000"}, /* columns in shared memory */
+                 {"x / norm(x, 2, 1, true)", "8x500x40000h"},
+                 {"log_softmax(x, 1), std(x, 1)", "8x64x40000d"},
                  {"var(x, 1)", "9x200001d"},
                  /* masks and integers, in every body */
                  {"where(m, x, 0) > 0.5", "5000000m 5000000"},

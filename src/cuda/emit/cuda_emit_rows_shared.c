@@ -329,11 +329,10 @@ ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e)
         &e->numbers,
         "enum { OG_GROUP = %d, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = %d, OG_KEEPS = 0,\n"
         "       OG_FLAT = %d, OG_WHOLE = 0, OG_PARTS = %d, OG_JOINED = %d, OG_HELD = %d,\n"
-        "       OG_BLOCKS = %d, OG_LENDER = %d };\n",
+        "       OG_BLOCKS = %d, OG_LENDER = %d, OG_CLUSTER = %d };\n",
         (int)s.group, (int)s.flight, e->kernel->space.n_reduced == 1, (int)s.parts,
-        (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks, (int)e->lender);
-    if (s.cluster > 1)
-        og_cuda_add_defines(&e->numbers, (const og_cuda_number[]){{"OG_CLUSTER", s.cluster}, {0}});
+        (int)og_cuda_power_above(s.parts), (int)s.held, (int)s.blocks, (int)e->lender,
+        (int)s.cluster);
     og_cuda_add_rows_parts(e, rows, n);
     og_cuda_add_index(e, "shelved", s.shelved);
     og_cuda_add_index(e, "quarter", s.quarter);

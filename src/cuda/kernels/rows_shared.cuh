@@ -7,7 +7,7 @@
  * A row that is too long for a block is a cluster's (rows_cluster.cuh).
  *
  * PARAMETERS, besides those of rows.cuh, where OG_VECTORS is 1 and OG_KEEPS 0
- *   OG_CLUSTER  blocks that share a row; 1, or not defined
+ *   OG_CLUSTER  blocks that share a row, or 1
  *   OG_PARTS    chunks of a row that a block has; the last may be shorter, or of a cluster missing
  *   OG_JOINED   the power of two that holds them
  *   OG_HELD     steps, from the first, that stay in registers: shared memory has no room
@@ -17,10 +17,6 @@
  */
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/shelves.cuh"
-
-#ifndef OG_CLUSTER
-#define OG_CLUSTER 1
-#endif
 
 struct og_held_row {
     og_kept of[OG_HELD ? OG_HELD : 1];
