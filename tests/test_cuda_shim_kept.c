@@ -141,8 +141,8 @@ static void test_magnitudes(void **unused)
     end_cases("magnitudes");
 }
 
-/* Columns in shared memory: of a run and less, of several runs, as many as threads are deep and more;
- * beside what is read again; rows with a guard. */
+/* Columns in shared memory: of a run and less, of several runs, as many as threads are deep and
+ * more; beside what is read again; rows with a guard. */
 static void test_columns(void **unused)
 {
     static const char *const texts[] = {

@@ -407,8 +407,8 @@ static void check_shared(const fake_module *m, size_t bytes)
         }
 }
 
-/* Where block rank of the cluster, which does not run, has `shared`: dynamic shared memory, static, and
- * the rest. */
+/* Where block rank of the cluster, which does not run, has `shared`: dynamic shared memory, static,
+ * and the rest. */
 static void *find_away(unsigned rank, const void *shared)
 {
     const struct shim_shared *of = &run.function->module->shared;

@@ -88,8 +88,8 @@ struct shim_map {
     unsigned char steps[5], swizzle; /* over 16 << swizzle bytes; 0: none */
 };
 
-/* A compiler does not put static variables of templates into the section that others are in. They are
- * among all of the module's that begin as zeros, some of which are not a block's. */
+/* A compiler does not put static variables of templates into the section that others are in. They
+ * are among all of the module's that begin as zeros, some of which are not a block's. */
 enum { SHIM_NOT_BLOCKS = 5 };
 struct shim_shared {
     char *from, *to, *dynamic;

@@ -260,8 +260,8 @@ typedef struct {
     int32_t kept; /* registers of what is kept of an element, 0: nothing is read twice */
 } og_cuda_rows;
 
-/* Marks what is read in several traversals as kept; returns the registers that an element of all of it
- * takes. */
+/* Marks what is read in several traversals as kept; returns the registers that an element of all of
+ * it takes. */
 int32_t og_cuda_mark_kept(og_cuda_emitter *e);
 void og_cuda_keep_nothing(og_cuda_emitter *e);
 

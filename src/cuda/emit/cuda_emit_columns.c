@@ -4,8 +4,8 @@
  * across them, and the entry points around columns.cuh.
  *
  *     enough columns for all multiprocessors, or
- *     n <= 4096, one tile         one launch for all passes; where these read more than caches hold,
- *                                 columns stay in shared memory (columns_shared.cuh)
+ *     n <= 4096, one tile         one launch for all passes; where these read more than caches
+ *                                 hold, columns stay in shared memory (columns_shared.cuh)
  *     else                        a launch of tiles and one that combines them, for
  *                                 sums and again for terms, pass by pass; passes with a
  *                                 guard are the combining launch's before them
@@ -399,8 +399,8 @@ static int32_t count_held_blocks(const og_cuda_emitter *e, const og_columns_shap
                            ALL_REGISTERS / (s->threads * REGISTERS));
 }
 
-/* False if there is no shape of which a multiprocessor has room for several blocks, or if caches hold
- * what is read. */
+/* False if there is no shape of which a multiprocessor has room for several blocks, or if caches
+ * hold what is read. */
 static bool choose_held_shape(og_cuda_emitter *e, og_columns_shape *s)
 {
     enum { WANTED_BLOCKS = 3, LEAST_BLOCKS = 2, VECTOR_BYTES = 8 };

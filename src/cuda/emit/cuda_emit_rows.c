@@ -92,7 +92,7 @@ static int32_t sum_registers(const og_cuda_emitter *e)
     return most;
 }
 
-/* What og_shape_rows() chooses by. og_cuda_mark_kept() has been called, and og_cuda_find_terms(). */
+/* What og_shape_rows() chooses by. og_cuda_mark_kept() and og_cuda_find_terms() have been called. */
 static og_reduced_facts see_facts(og_cuda_emitter *e, int32_t kept)
 {
     bool *is_kept = e->is_kept;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * cuda_emit_rows_shared.c - kernels that reduce rows which several passes read and registers
- * cannot keep: a block a row, kept in shared memory, or a cluster of blocks, and the entry point
- * around rows_shared.cuh and rows_cluster.cuh. One launch for all passes; as many blocks as there is
- * room for.
+ * cannot keep: a block a row, kept in shared memory, or a cluster of blocks, and the entry
+ * point around rows_shared.cuh and rows_cluster.cuh. One launch for all passes; as many blocks
+ * as there is room for.
  */
 #include "cuda/emit/cuda_emit.h"
 
@@ -99,7 +99,8 @@ static int32_t element_registers(const og_cuda_emitter *e)
     return registers + og_cuda_load_registers(e, 1) - 1;
 }
 
-/* Shared memory for the sums of warps and of chunks, of these twice those of all blocks of a cluster. */
+/* Shared memory for the sums of warps and of chunks, of these twice those of all blocks of a
+ * cluster. */
 static size_t sums_bytes(const og_cuda_emitter *e, const shared_shape *s)
 {
     const int32_t parts = s->cluster > 1 ? 2 * s->cluster * s->parts : s->parts;
@@ -118,8 +119,8 @@ static size_t sums_bytes(const og_cuda_emitter *e, const shared_shape *s)
 /* ---- shapes --------------------------------------------------------------------------- */
 
 /* Is it a softmax of floats, or as simple? One block of a cluster is alone on a multiprocessor, and
- * exponentials leave it waiting: 4096x393216 on an H200 4.02 ms by 384 threads, 3.74 by 768, which have
- * 80 registers each. */
+ * exponentials leave it waiting: 4096x393216 on an H200 4.02 ms by 384 threads, 3.74 by 768, which
+ * have 80 registers each. */
 static bool wants_threads(const og_cuda_emitter *e)
 {
     return og_cuda_any_terms(e->kernel) && !e->out->facts.reduced.is_costly && e->vector == 4 &&
@@ -280,8 +281,8 @@ static void add_reduce(og_cuda_emitter *e, int32_t p, bool in_cluster)
                     n, n, n, n, n, n);
 }
 
-/* How many clusters rows are shared out to, of which `most` are at work at once on an H200. On a GPU
- * that has room for fewer a last one would work alone: where rows are many, so are clusters. */
+/* How many clusters rows are shared out to, of which `most` are at work at once on an H200. On a
+ * GPU that has room for fewer a last one would work alone: where rows are many, so are clusters. */
 static int64_t count_clusters(int64_t rows, int64_t most)
 {
     enum { ROWS = 32, TIMES = 8 }; /* rows of a cluster, for each of which the first waits */

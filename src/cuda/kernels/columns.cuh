@@ -88,8 +88,8 @@ OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, i
     }
 }
 
-/* The elements [from, from + count) of the thread's columns, count <= OG_RUN; `held` has those that are
- * kept. */
+/* The elements [from, from + count) of the thread's columns, count <= OG_RUN; `held` has those that
+ * are kept. */
 template <class P, class Held>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
                          const typename P::peaks (&peaks)[OG_V], const Held &held, og_index from,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * columns_shared.cuh - columns of one tile that several passes read stay in shared memory from pass to
- * pass (shelves.cuh): a thread has its own runs there. Blocks share a multiprocessor, so that some
- * copy while others compute and store.
+ * columns_shared.cuh - columns of one tile that several passes read stay in shared memory from
+ * pass to pass (shelves.cuh): a thread has its own runs there. Blocks share a multiprocessor, so
+ * that some copy while others compute and store.
  *
  * PARAMETERS are those of columns.cuh and shelves.cuh
  */

@@ -5,8 +5,8 @@
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/squares.cuh"
 
-/* Moments of the thread's lanes about the elements of step 0, of which kept is kept; a lane without one
- * has none. */
+/* Moments of the thread's lanes about the elements of step 0, of which kept is kept; a lane without
+ * one has none. */
 template <class P, class Q>
 OG_FN void og_begin_lanes(const og_args &a, const og_group &g, const og_row &row, bool aligned,
                           const og_kept &kept,
@@ -25,8 +25,8 @@ OG_FN void og_begin_lanes(const og_args &a, const og_group &g, const og_row &row
     }
 }
 
-/* What lanes come to: the chunk's sums s and squares q, right in all its threads. A block has `groups`
- * chunks. */
+/* What lanes come to: the chunk's sums s and squares q, right in all its threads. A block has
+ * `groups` chunks. */
 template <class P, class Q, int groups = 1>
 OG_FN void og_settle_lanes(const og_group &g,
                            const typename og_with_squares<P, Q>::sums (&lanes)[OG_VECTORS][OG_V],

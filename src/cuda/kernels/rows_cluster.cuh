@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * rows_cluster.cuh - a row in the shared memory of a cluster's blocks, which each have OG_PARTS chunks
- * of it (rows_shared.cuh). What a chunk comes to goes to every block, and every warp joins all of
- * them: a row takes one meeting of the cluster for each pass with reductions.
+ * rows_cluster.cuh - a row in the shared memory of a cluster's blocks, which each have OG_PARTS
+ * chunks of it (rows_shared.cuh). What a chunk comes to goes to every block, and every warp joins
+ * all of them: a row takes one meeting of the cluster for each pass with reductions.
  *
  * PARAMETERS
  *   OG_CLUSTER   blocks of a cluster: 2, 4 or 8, side by side, that start with a meeting
@@ -54,8 +54,9 @@ OG_FN typename P::sums og_join_all_parts(const og_args &a, const Get &get)
     return P::first(s[0], 32);
 }
 
-/* The sums of a row, from those of the thread's chunk, of which t and q become the row's, too. round: 0
- * and 1 by turns, from row to row: a block may be a meeting ahead of others that still read. */
+/* The sums of a row, from those of the thread's chunk, of which t and q become the row's, too.
+ * round: 0 and 1 by turns, from row to row: a block may be a meeting ahead of others that still
+ * read. */
 template <class P, class T, class Q>
 OG_FN typename P::sums og_join_cluster(const og_args &a, const og_group &g, int round,
                                        const typename P::sums &s, typename T::sums &t,

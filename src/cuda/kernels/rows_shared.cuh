@@ -146,8 +146,8 @@ OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &
             og_shelve<plain>(a, next.g, first + s, shelves);
 }
 
-/* Adds a chunk to lanes. first: of a row, so that it may still be under way; last: nothing is needed
- * any more but the next row. */
+/* Adds a chunk to lanes. first: of a row, so that it may still be under way; last: nothing is
+ * needed any more but the next row. */
 template <class P, bool first, bool last>
 OG_FN void og_add_part(const og_args &a, const og_group &g, const og_row &row,
                        const typename P::peaks &peaks, og_held_row &held, og_shelf *shelves,

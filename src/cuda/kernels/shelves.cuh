@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * shelves.cuh - og_kept in shared memory: a shelf has a vector of each operand for every thread of a
- * block. A thread copies what it needs itself, while it goes on.
+ * shelves.cuh - og_kept in shared memory: a shelf has a vector of each operand for every thread
+ * of a block. A thread copies what it needs itself, while it goes on.
  *
  * PARAMETERS
  *   OG_LENDER   the operand whose place terms of sumexp take, or -1
