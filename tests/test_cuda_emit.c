@@ -158,6 +158,7 @@ static void test_bodies(void **state)
         {"softmax(x, 0)", "40x50", "columns", 1},
         {"softmax(x, 0)", "4097x50", "columns, a block a tile", 5},
         {"softmax(x, 1)", "8x64x40000", "columns, kept in shared memory", 1},
+        {"softmax(x, 1)", "8x63x40000", "columns", 1}, /* read again from caches */
         {"softmax(x, 1)", "2x500x40000", "columns, kept in shared memory", 1},
         {"softmax(x, 1)", "1x1000x40000", "columns", 1}, /* one block a multiprocessor */
         {"sum(x, 1)", "8x64x40000", "columns", 1},
