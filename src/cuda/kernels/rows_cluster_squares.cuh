@@ -13,7 +13,7 @@ OG_FN typename P::sums og_reduce_part_with_squares(const og_args &a, const og_gr
                                                    og_shelf *shelves, const og_next_row &next,
                                                    typename Q::sums &squares)
 {
-    const bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at);
+    const bool aligned = og_is_aligned_part<P>(a, g);
     typename og_with_squares<P, Q>::sums lanes[1][OG_V];
     og_kept kept;
     if (first)
@@ -23,8 +23,8 @@ OG_FN typename P::sums og_reduce_part_with_squares(const og_args &a, const og_gr
     else
         og_shelf::take(shelves[0], kept);
     og_begin_lanes<P, Q>(a, g, row, aligned, kept, lanes);
-    og_add_part<og_with_squares<P, Q>, first, last>(a, g, row, og_none(), held, shelves, next,
-                                                    lanes[0]);
+    og_add_part<og_with_squares<P, Q>, first, last>(a, g, row, og_none(), aligned, held, shelves,
+                                                    next, lanes[0]);
     typename P::sums s;
     og_settle_lanes<P, Q, OG_PARTS>(g, lanes, s, squares);
     return s;

@@ -146,15 +146,21 @@ OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &
             og_shelve<plain>(a, next.g, first + s, shelves);
 }
 
+/* Are all pointers to the row that pass P goes by? */
+template <class P> OG_FN bool og_is_aligned_part(const og_args &a, const og_group &g)
+{
+    return og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
+           (!P::stores || P::sweep::is_aligned(a, g.at));
+}
+
 /* Adds a chunk to lanes. first: of a row, so that it may still be under way; last: nothing is
  * needed any more but the next row. */
 template <class P, bool first, bool last>
 OG_FN void og_add_part(const og_args &a, const og_group &g, const og_row &row,
-                       const typename P::peaks &peaks, og_held_row &held, og_shelf *shelves,
-                       const og_next_row &next, typename P::sums (&lanes)[OG_V])
+                       const typename P::peaks &peaks, bool aligned, og_held_row &held,
+                       og_shelf *shelves, const og_next_row &next,
+                       typename P::sums (&lanes)[OG_V])
 {
-    bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
-                   (!P::stores || P::sweep::is_aligned(a, g.at));
     if constexpr (OG_HELD > 0) {
 #pragma unroll
         for (int step = 0; step < OG_HELD; step += OG_FLIGHT) {
@@ -191,11 +197,12 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
                                       const typename P::peaks &peaks, og_held_row &held,
                                       og_shelf *shelves, const og_next_row &next)
 {
+    const bool aligned = og_is_aligned_part<P>(a, g);
     typename P::sums lanes[OG_V];
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         lanes[i] = P::neutral();
-    og_add_part<P, first, last>(a, g, row, peaks, held, shelves, next, lanes);
+    og_add_part<P, first, last>(a, g, row, peaks, aligned, held, shelves, next, lanes);
     if constexpr (P::count == 0) {
         return P::neutral();
     } else {
