@@ -42,7 +42,12 @@ WORKS = { # inputs in the order in which the formula names them
     "softmax-16384": ("softmax(x, 1)", {"x": (4096, 16384)}, f32),
     "softmax-65536": ("softmax(x, 1)", {"x": (1024, 65536)}, f32),
     "softmax-65536-bf16": ("softmax(x, 1)", {"x": (1024, 65536)}, bf16),
+    "softmax-131072": ("softmax(x, 1)", {"x": (4096, 131072)}, f32),
+    "softmax-393216": ("softmax(x, 1)", {"x": (4096, 393216)}, f32),
     "softmax-columns": ("softmax(x, 0)", {"x": (4096, 16384)}, f32),
+    "softmax-channels": ("softmax(x, 1)", {"x": (32, 64, 512, 512)}, f32),
+    "rms-channels": ("x * rsqrt(mean(x * x, 1, true) + 1e-5)", {"x": (112, 64, 512, 512)}, f32),
+    "instance-norm": ("instance_norm(x)", {"x": (112, 64, 512, 512)}, f32),
     "layer-norm-1024": ("layer_norm(x, 1024, w, b)",
                         {"x": (16384, 1024), "w": (1024,), "b": (1024,)}, f32),
     "layer-norm-4096-bf16": ("layer_norm(x, 4096, w, b)",
@@ -124,7 +129,8 @@ def infer(text, names, inputs):
     import torch.nn.functional as F
     scope = dict(zip(names, (t.to("meta") for t in inputs)))
     scope |= {"sigmoid": torch.sigmoid, "softmax": torch.softmax, "linear": F.linear,
-              "gelu": F.gelu, "silu": F.silu, "true": True, "sum": lambda x, dim=None, keepdim=False:
+              "gelu": F.gelu, "silu": F.silu, "rsqrt": torch.rsqrt, "mean": torch.mean,
+              "instance_norm": F.instance_norm, "true": True, "sum": lambda x, dim=None, keepdim=False:
               torch.sum(x) if dim is None else torch.sum(x, dim, keepdim),
               "layer_norm": lambda x, n, *wb: F.layer_norm(x, (n,), *wb),
               "rms_norm": lambda x, n: F.rms_norm(x, (n,))}

@@ -39,7 +39,7 @@ static og_cuda_work emit_for(const og_cuda_limits *gpu, const char *formula, con
 static const char *find_entry(const og_cuda_work *work, int32_t launch, og_text *resolved)
 {
     char entry[64];
-    snprintf(entry, sizeof entry, "OG_KERNEL(%s,", work->launches[launch].entry);
+    snprintf(entry, sizeof entry, "(%s, OG_", work->launches[launch].entry);
     og_add_resolved(work->source, resolved);
     return strstr(resolved->data, entry);
 }
@@ -143,10 +143,13 @@ static void test_bodies(void **state)
         {"softmax(x, 1)", "132x16388", "rows, a block a row, kept in shared memory", 1},
         {"softmax(x, 1)", "132x16389", "rows, a block a chunk", 3}, /* single elements */
         {"softmax(x, 1)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
-        {"softmax(x, 1)", "4096x65540", "rows, a block a chunk", 3},
+        {"softmax(x, 1)", "4096x65540", "rows, a cluster a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "4096x393216", "rows, a cluster a row, kept in shared memory", 1},
+        {"softmax(x, 1)", "40x393216", "rows, a block a chunk", 3},   /* too few for clusters */
+        {"softmax(x, 1)", "4096x524800", "rows, a block a chunk", 3}, /* nine blocks */
         {"softmax(x, 1)", "4096x114688b", "rows, a block a row, kept in shared memory", 1},
         {"layer_norm(x, 65536)", "4096x65536", "rows, a block a row, kept in shared memory", 1},
-        {"layer_norm(x, 65540)", "4096x65540", "rows, a block a chunk", 3},
+        {"layer_norm(x, 65540)", "4096x65540", "rows, a cluster a row, kept in shared memory", 1},
         {"var(x, 1)", "4096x65540", "rows, a block a chunk", 2},
         {"sum(x, 0)", "40x50", "columns", 1},
         {"sum(x, 0)", "4096x50", "columns", 1},
@@ -154,6 +157,11 @@ static void test_bodies(void **state)
         {"sum(x, 0)", "4097x500000", "columns, tile by tile", 1},
         {"softmax(x, 0)", "40x50", "columns", 1},
         {"softmax(x, 0)", "4097x50", "columns, a block a tile", 5},
+        {"softmax(x, 1)", "8x64x40000", "columns, kept in shared memory", 1},
+        {"softmax(x, 1)", "8x63x40000", "columns", 1}, /* read again from caches */
+        {"softmax(x, 1)", "2x500x40000", "columns, kept in shared memory", 1},
+        {"softmax(x, 1)", "1x1000x40000", "columns", 1}, /* one block a multiprocessor */
+        {"sum(x, 1)", "8x64x40000", "columns", 1},
     };
     for (size_t c = 0; c < TEST_COUNT(cases); c++) {
         og_arena arena = {0};
@@ -726,6 +734,13 @@ static void test_big_bodies_compile(void **state)
                  {"layer_norm(x, 200000, w, b)", "40x200000b 200000b 200000b"},
                  {"var(x, 1), var(y, 1), softmax(x, 1)", "40x200000h 40x200000h"},
                  {"instance_norm(x)", "2x3x512x512d"},
+                 {"instance_norm(x)", "20x30x512x512"}, /* of clusters, from Hopper on */
+                 {"layer_norm(x, 200000, w, b)", "400x200000b 200000b 200000b"},
+                 {"softmax(x, 1) * var(x, 1, keepdim=true)", "4000x393216"},
+                 {"softmax(tanh(x) + y, 1)", "4000x60000d 4000x60000d"},
+                 {"softmax(x * y, 1)", "8x64x40000 8x64x40000"}, /* columns in shared memory */
+                 {"x / norm(x, 2, 1, true)", "8x500x40000h"},
+                 {"log_softmax(x, 1), std(x, 1)", "8x64x40000d"},
                  {"var(x, 1)", "9x200001d"},
                  /* masks and integers, in every body */
                  {"where(m, x, 0) > 0.5", "5000000m 5000000"},

@@ -2,10 +2,10 @@
  *
  * test_cuda_shim_kept.c - rows that several passes read, kept in registers or in shared
  * memory, on CUDA against the CPU's, bit by bit: of one chunk and of several, with more
- * rows than a GPU has blocks for. See test_cuda_shim.c.
+ * rows than a GPU has blocks for; and columns. See test_cuda_shim.c.
  *
- * The fake device is told to have three multiprocessors, so that few rows are many. On a
- * real one only test_many_rows has enough.
+ * The fake device is told to have three multiprocessors, so that few rows are many, and a small
+ * cache, so that columns do not fit it. On a real one only test_many_rows has enough.
  */
 #include "cuda_case.h"
 
@@ -22,8 +22,8 @@ static const char *const formulas[] = {
 /* Around what registers keep, a chunk, several, and what shared memory keeps. */
 static void test_lengths(void **unused)
 {
-    static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384, 16388,
-                                      20002, 32768, 40000, 49156, 65536, 65540, 100000};
+    static const int64_t lengths[] = {4096,  4100,  6000,  8192,  16380, 16384,  16388,  20002,
+                                      32768, 40000, 49156, 65536, 65540, 100000, 131080, 262144};
     test_random random = test_random_named("lengths");
     (void)unused;
     for (size_t f = 0; f < TEST_COUNT(formulas); f++)
@@ -126,7 +126,7 @@ static void test_magnitudes(void **unused)
                                         "x / norm(x, 2, -1, true)",
                                         "softmax(x, dim=-1) * std(x, dim=-1, keepdim=true)",
                                         "layer_norm(tanh(x) * y, LENGTH)"};
-    static const int64_t lengths[] = {1000, 16384, 16640, 20002, 40000, 65536};
+    static const int64_t lengths[] = {1000, 16384, 16640, 20002, 40000, 65536, 81924, 140000};
     test_random random = test_random_named("magnitudes of kept rows");
     char text[128];
     (void)unused;
@@ -139,6 +139,34 @@ static void test_magnitudes(void **unused)
                               i % 3 ? CONTIGUOUS : MISALIGNED, CONTIGUOUS, MAGNITUDES, &random);
         }
     end_cases("magnitudes");
+}
+
+/* Columns in shared memory: of a run and more, of several runs, as many as threads are deep and
+ * more; beside what is read again; rows with a guard. */
+static void test_columns(void **unused)
+{
+    static const char *const texts[] = {
+        "x * rsqrt(mean(x * x, dim=1, keepdim=true) + 1e-5)",
+        "softmax(x, dim=1)",
+        "var(x, dim=1), x / norm(x, 2, 1, true)",
+        "log_softmax(x * y, dim=1) + amax(x, dim=1, keepdim=true)",
+        "logsumexp(x, dim=1), sum(x, dim=1)",
+        "(x - mean(x, dim=1, keepdim=true)) * mean(y, dim=(0, 2), keepdim=true)",
+    };
+    static const int64_t lengths[] = {63, 64, 65, 100, 130, 320, 500, 640};
+    test_random random = test_random_named("columns");
+    (void)unused;
+    for (size_t f = 0; f < TEST_COUNT(texts); f++)
+        for (size_t i = 0; i < TEST_COUNT(lengths); i++)
+            for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++) {
+                case_shape shape = SHAPE(2, lengths[i], 70000 / lengths[i] / 2 + 7);
+                case_layout layout = (case_layout)((f + i + (size_t)dtype) / 4 % 5);
+                if (test_full() || (f + i) % 4 == (size_t)dtype)
+                    check_formula(texts[f], &shape, (og_dtype)dtype, layout,
+                                  i % 3 ? CONTIGUOUS : PADDED,
+                                  f == 2 && dtype != OG_FLOAT64 ? MAGNITUDES : ORDINARY, &random);
+            }
+    end_cases("columns");
 }
 
 /* More of them than there are blocks, of an H200 and of the fake device. */
@@ -160,8 +188,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),    cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_halves),     cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_magnitudes), cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_magnitudes), cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_many_rows),
     };
     setenv("OGIVE_SHIM_MULTIPROCESSORS", "3", 1);
+    setenv("OGIVE_SHIM_L2", "200000", 1);
     return CASE_RUN(tests);
 }

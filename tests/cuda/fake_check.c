@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LANES = 32, WARPS = 32 };
+enum { LANES = 32, WARPS = 128 }; /* of all blocks of a cluster */
 /* A reader that is not one thread: several lanes of warp x (SEVERAL_LANES + x), several
  * warps. */
 enum { SEVERAL_LANES = 0x8000, SEVERAL_WARPS = 0xffff };

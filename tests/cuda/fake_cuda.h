@@ -81,7 +81,7 @@ typedef struct fake_function {
     char name[128];
     void (*entry)(void **parameters);
     unsigned bounds;     /* most threads of a block, 0: 1024 */
-    unsigned cluster;    /* blocks of one, side by side: 1 or 2 */
+    unsigned cluster;    /* blocks of one, side by side: 1 to 8 */
     size_t shared_limit; /* dynamic, as set by an attribute */
     struct fake_function *next;
 } fake_function;

@@ -10,6 +10,7 @@
  *     OGIVE_SHIM_DEVICES          how many (1)
  *     OGIVE_SHIM_ARCH             compute capability (90)
  *     OGIVE_SHIM_MULTIPROCESSORS  (132)
+ *     OGIVE_SHIM_L2               bytes of the L2 cache
  *     OGIVE_SHIM_MEMORY           bytes, over all devices
  *     OGIVE_SHIM_CAPTURING        1: every stream is being captured
  *     OGIVE_SHIM_LOST             contexts are lost, by this CUresult
@@ -204,12 +205,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
         {8, DEFAULT_SHARED},
         {10, 32}, /* lanes of a warp */
         {16, setting("OGIVE_SHIM_MULTIPROCESSORS", 132)},
-        {13, 1980000},  /* clock, kHz */
-        {36, 3201000},  /* memory clock, kHz */
-        {37, 6144},     /* bus width, bits */
-        {38, 60 << 20}, /* L2 */
-        {39, 2048},     /* threads of a multiprocessor */
-        {41, 1},        /* unified addressing */
+        {13, 1980000}, /* clock, kHz */
+        {36, 3201000}, /* memory clock, kHz */
+        {37, 6144},    /* bus width, bits */
+        {38, setting("OGIVE_SHIM_L2", 60 << 20)},
+        {39, 2048}, /* threads of a multiprocessor */
+        {41, 1},    /* unified addressing */
         {75, arch / 10},
         {76, arch % 10},
         {81, 228 * 1024}, /* shared memory of a multiprocessor */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * fake_launch.c - runs a grid on the CPU. Blocks run one after the other, in a random
- * order, the two of a cluster in turn; the threads of a block are fibers that run until
+ * order, those of a cluster in turn; the threads of a block are fibers that run until
  * they wait for others, warps in a random order, lanes up or down. Shared memory is full
- * of NaNs when a block begins; of a cluster's blocks, the one that does not run has its
+ * of NaNs when a block begins; of a cluster's blocks, those that do not run have their
  * own in a copy. A launch fails, and says on standard error which block and thread and
  * why, if
  *   - a thread touches what is not its own (700, as on a GPU);
@@ -30,6 +30,8 @@
 
 enum {
     MOST_THREADS = 1024,
+    MOST_BLOCKS = 8, /* of a cluster */
+    MOST_FIBERS = 4096,
     LANES = 32,
     STACK_BYTES = 128 * 1024,
     POISON = 0xff,  /* a NaN in every type */
@@ -90,11 +92,11 @@ typedef struct {
 } warp_lanes;
 
 static struct {
-    fiber fibers[MOST_THREADS]; /* of the blocks of a cluster */
-    warp_lanes warps[MOST_THREADS / LANES];
+    fiber fibers[MOST_FIBERS]; /* of the blocks of a cluster */
+    warp_lanes warps[MOST_FIBERS / LANES];
     unsigned count;          /* threads of a block */
     unsigned first, current; /* fiber: of the block that runs, and that one */
-    char *away;              /* shared memory of the block that does not run */
+    char *away[MOST_BLOCKS]; /* shared memory of blocks that do not run */
     char *stacks;
     void *scheduler;
     int result;      /* CUresult of the launch */
@@ -405,27 +407,69 @@ static void check_shared(const fake_module *m, size_t bytes)
         }
 }
 
-static void exchange(char *a, char *b, size_t bytes)
+/* Where block rank of the cluster, which does not run, has `shared`: dynamic shared memory, static,
+ * and the rest. */
+static void *find_away(unsigned rank, const void *shared)
 {
-    char some[4096];
-    for (size_t i = 0; i < bytes; i += sizeof some) {
-        size_t part = bytes - i < sizeof some ? bytes - i : sizeof some;
-        memcpy(some, a + i, part);
-        memcpy(a + i, b + i, part);
-        memcpy(b + i, some, part);
+    const struct shim_shared *of = &run.function->module->shared;
+    const char *at = shared;
+    char *away = run.away[rank] + SHIM_SHARED_BYTES + PATTERN_BYTES;
+    if (at >= of->from && at < of->to)
+        return away + (at - of->from);
+    if (at >= of->dynamic && at < of->dynamic + SHIM_SHARED_BYTES + PATTERN_BYTES)
+        return run.away[rank] + (at - of->dynamic);
+    return away + (of->to - of->from) + (at - of->zeros_from);
+}
+
+/* The end of what is the block's from `from` on; *next: where that begins again. */
+static char *find_end(char *from, char **next)
+{
+    const struct shim_shared *of = &run.function->module->shared;
+    char *end = *next = of->zeros_to;
+    for (int i = 0; i < SHIM_NOT_BLOCKS; i++)
+        if (of->not_blocks[i].from >= from && of->not_blocks[i].from < end) {
+            end = of->not_blocks[i].from;
+            *next = end + of->not_blocks[i].bytes;
+        }
+    return end;
+}
+
+static void *find_in_block(unsigned rank, const void *shared)
+{
+    return rank == run.link.rank ? (void *)(uintptr_t)shared : find_away(rank, shared);
+}
+
+static void move_part(unsigned rank, char *part, size_t bytes, bool away)
+{
+    char *there = bytes ? find_away(rank, part) : NULL;
+    if (bytes && away)
+        memcpy(there, part, bytes);
+    else if (bytes)
+        memcpy(part, there, bytes);
+}
+
+static void move_shared(unsigned rank, bool away)
+{
+    const struct shim_shared *shared = &run.function->module->shared;
+    char *next;
+    move_part(rank, shared->dynamic, run.shape->shared_bytes + PATTERN_BYTES, away);
+    move_part(rank, shared->from, (size_t)(shared->to - shared->from), away);
+    for (char *from = shared->zeros_from; from < shared->zeros_to; from = next) {
+        char *end = find_end(from, &next);
+        move_part(rank, from, (size_t)(end - from), away);
     }
 }
 
-/* From one block of a cluster to the other. */
+/* From one block of a cluster to the next. */
 static void switch_block(void)
 {
-    const struct shim_shared *shared = &run.function->module->shared;
-    size_t dynamic = run.shape->shared_bytes + PATTERN_BYTES;
-    exchange(shared->dynamic, run.away, dynamic);
-    exchange(shared->from, run.away + dynamic, (size_t)(shared->to - shared->from));
-    run.link.block.x ^= 1;
-    run.link.rank ^= 1;
-    run.first = run.link.rank * run.count;
+    const unsigned rank = run.link.rank, next = (rank + 1) % run.link.cluster;
+    move_shared(rank, true);
+    move_shared(next, false);
+    run.link.block.x += next - rank;
+    run.link.rank = next;
+    run.link.other_shared = run.away[(next + 1) % run.link.cluster];
+    run.first = next * run.count;
 }
 
 /* The cluster whose first block is run.link.block, or this block alone: blocks have their rounds
@@ -434,7 +478,7 @@ static void run_cluster(void)
 {
     const fake_module *m = run.function->module;
     const unsigned blocks = run.function->cluster;
-    unsigned order[MOST_THREADS], exited = 0;
+    unsigned order[MOST_FIBERS], exited = 0;
     for (unsigned b = 0; b < blocks; b++) {
         draw_order(order + run.first);
         for (unsigned i = 0; i < run.count; i++)
@@ -447,7 +491,7 @@ static void run_cluster(void)
             switch_block();
     }
     fake_check_block(run.function, run.shape->shared_bytes, run.stacks,
-                     (size_t)MOST_THREADS * STACK_BYTES);
+                     (size_t)MOST_FIBERS * STACK_BYTES);
     while (exited < blocks && !run.result) {
         exited = 0;
         for (unsigned b = 0; b < blocks && !run.result; b++) {
@@ -503,33 +547,39 @@ static bool make_stacks(void)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (run.stacks)
         return true;
-    char *stacks = mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+    char *stacks = mmap(NULL, (size_t)MOST_FIBERS * STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED)
         return false;
-    for (size_t i = 0; i < MOST_THREADS; i++)
+    for (size_t i = 0; i < MOST_FIBERS; i++)
         mprotect(stacks + i * STACK_BYTES, page, PROT_NONE);
     run.stacks = stacks;
     return true;
 }
 
-/* Room for what the blocks of a cluster need twice. */
+/* Room for what each block of a cluster has. */
 static bool make_away(const fake_function *function)
 {
     const struct shim_shared *shared = &function->module->shared;
-    free(run.away);
-    run.away = NULL;
-    if (function->cluster > 1)
-        run.away = malloc(SHIM_SHARED_BYTES + PATTERN_BYTES + (size_t)(shared->to - shared->from));
-    return function->cluster == 1 || run.away;
+    bool made = true;
+    for (unsigned b = 0; b < MOST_BLOCKS; b++) {
+        free(run.away[b]);
+        run.away[b] = NULL;
+        if (function->cluster > 1 && b < function->cluster)
+            run.away[b] =
+                calloc(1, SHIM_SHARED_BYTES + PATTERN_BYTES + (size_t)(shared->to - shared->from) +
+                              (size_t)(shared->zeros_to - shared->zeros_from));
+        made &= run.away[b] || function->cluster == 1 || b >= function->cluster;
+    }
+    return made;
 }
 
-/* Clusters are of two blocks of whole warps. */
+/* Clusters are of blocks of whole warps. */
 static bool can_launch(const fake_function *function, const fake_launch_shape *shape)
 {
     unsigned threads = shape->block.x * shape->block.y * shape->block.z;
-    return function->cluster == 1 ||
-           (function->cluster == 2 && threads % LANES == 0 && 2 * threads <= MOST_THREADS);
+    return function->cluster == 1 || (function->cluster <= MOST_BLOCKS && threads % LANES == 0 &&
+                                      function->cluster * threads <= MOST_FIBERS);
 }
 
 int fake_launch(fake_function *function, const fake_launch_shape *shape)
@@ -557,7 +607,9 @@ int fake_launch(fake_function *function, const fake_launch_shape *shape)
             (struct shim_index){i % shape->block.x, i / shape->block.x % shape->block.y,
                                 i / shape->block.x / shape->block.y};
     }
-    run.link = (struct shim_link){.other_shared = run.away,
+    run.link = (struct shim_link){.cluster = function->cluster,
+                                  .other_shared = function->cluster > 1 ? run.away[1] : NULL,
+                                  .find_in_block = find_in_block,
                                   .block_size = shape->block,
                                   .grid_size = shape->grid,
                                   .barrier = wait_barrier,

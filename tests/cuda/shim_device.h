@@ -17,8 +17,9 @@ extern char __start_shim_static[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shim_static[] __attribute__((weak, visibility("hidden")));
 __attribute__((aligned(1024), used,
                visibility("hidden"))) char og_dynamic_shared[SHIM_SHARED_BYTES + 1024];
-__attribute__((visibility("default"))) struct shim_shared og_shim_shared = {
-    __start_shim_static, __stop_shim_static, og_dynamic_shared};
+extern char __bss_start[] __attribute__((visibility("hidden")));
+extern char _end[] __attribute__((visibility("hidden")));
+__attribute__((visibility("default"))) extern struct shim_shared og_shim_shared;
 
 float fmaf(float, float, float) noexcept;
 double fma(double, double, double) noexcept;

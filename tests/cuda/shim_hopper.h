@@ -138,18 +138,24 @@ static inline void shim_meet(shim_meeting &meeting, unsigned count)
         shim_wait([&] { return meeting.rounds != round; });
     }
 }
+static shim_meeting shim_clusters_meeting, shim_groups_meetings[2][2];
 static inline void og_meet_cluster()
 {
-    static shim_meeting all;
     shim_need_cluster();
-    shim_meet(all, 2 * blockDim.x);
+    shim_meet(shim_clusters_meeting, og_shim_link->cluster * blockDim.x);
+}
+template <class T> static inline void og_put_in_block(T *to, unsigned rank, const T &x)
+{
+    shim_need_cluster();
+    if (rank >= og_shim_link->cluster)
+        og_shim_link->fail("writes to a block that its cluster does not have");
+    __builtin_memcpy(og_shim_link->find_in_block(rank, to), &x, sizeof x);
 }
 
 /* The 128 threads of consumer group 0 or 1. */
 static inline void og_meet_group(int group)
 {
-    static shim_meeting groups[2][2];
-    shim_meet(groups[og_shim_link->rank][group], 128);
+    shim_meet(shim_groups_meetings[og_shim_link->rank][group], 128);
 }
 
 /* ---- boxes ----------------------------------------------------------------------------- */
@@ -441,3 +447,17 @@ static inline void shim_multiply_described(float (&d)[n], unsigned long long lef
         [&](int row, float *to) { og_shim_link->read_row(&x, first + row, to); },
         [&](int column, float *to) { og_shim_link->read_row(&w, column, to); });
 }
+
+/* ---- what the driver sees ---------------------------------------------------------------- */
+
+extern "C" struct shim_shared og_shim_shared = {
+    __start_shim_static,
+    __stop_shim_static,
+    og_dynamic_shared,
+    __bss_start,
+    _end,
+    {{(char *)&og_shim_link, sizeof og_shim_link},
+     {og_dynamic_shared, sizeof og_dynamic_shared},
+     {(char *)shim_barriers, sizeof shim_barriers},
+     {(char *)&shim_clusters_meeting, sizeof shim_clusters_meeting},
+     {(char *)shim_groups_meetings, sizeof shim_groups_meetings}}};

@@ -39,8 +39,10 @@ struct shim_factor;
 
 struct shim_link {
     struct shim_index thread, block, block_size, grid_size; /* of whom runs now */
-    unsigned rank;      /* of the block in its cluster of two; 0 if there is none */
-    char *other_shared; /* dynamic shared memory of the cluster's other block, or NULL */
+    unsigned rank, cluster; /* of the block in its cluster, and how many blocks that has; 0, 1 */
+    char *other_shared;     /* dynamic shared memory of the cluster's next block, or NULL */
+    /* Where block rank of the cluster has what is at `shared` in this one. */
+    void *(*find_in_block)(unsigned rank, const void *shared);
     /* Waits at the block's barrier; returns the vote's result. */
     int (*barrier)(int kind, int vote);
     /* Waits for the lanes of mask. SHUFFLE: the value of lane source; BALLOT: bits of
@@ -86,8 +88,16 @@ struct shim_map {
     unsigned char steps[5], swizzle; /* over 16 << swizzle bytes; 0: none */
 };
 
+/* A compiler does not put static variables of templates into the section that others are in. They
+ * are among all of the module's that begin as zeros, some of which are not a block's. */
+enum { SHIM_NOT_BLOCKS = 5 };
 struct shim_shared {
     char *from, *to, *dynamic;
+    char *zeros_from, *zeros_to;
+    struct {
+        char *from;
+        unsigned long bytes;
+    } not_blocks[SHIM_NOT_BLOCKS];
 };
 
 #endif

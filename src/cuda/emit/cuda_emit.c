@@ -382,6 +382,7 @@ static const struct {
     {POINTWISE, "table", og_cuda_refuse_table, og_cuda_emit_table, false},
     {POINTWISE, "vectors", NULL, og_cuda_emit_pointwise, true},
     {COLUMNS, "windows", og_cuda_refuse_windows, og_cuda_emit_windows, true},
+    {COLUMNS, "shared memory", og_cuda_refuse_columns_shared, og_cuda_emit_columns_shared, false},
     {COLUMNS, "columns", NULL, og_cuda_emit_columns, true},
     {ROWS, "shared memory", og_cuda_refuse_rows_shared, og_cuda_emit_rows_shared, false},
     {ROWS, "rows", NULL, og_cuda_emit_rows, true},

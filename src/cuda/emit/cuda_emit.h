@@ -260,6 +260,11 @@ typedef struct {
     int32_t kept; /* registers of what is kept of an element, 0: nothing is read twice */
 } og_cuda_rows;
 
+/* Marks what is read in several traversals as kept; returns the registers that an element of all of
+ * it takes. */
+int32_t og_cuda_mark_kept(og_cuda_emitter *e);
+void og_cuda_keep_nothing(og_cuda_emitter *e);
+
 /* All bodies of rows begin with this: it marks what is kept and finds terms. */
 ogive_status og_cuda_see_rows(og_cuda_emitter *e, og_cuda_rows *out);
 /* Adds everything that comes before the entries. */
@@ -277,7 +282,7 @@ bool og_cuda_is_contiguous(const og_cuda_emitter *e);
  * where there is nothing to tell. e->vector_dim is the last dim. */
 typedef ogive_status og_cuda_refuse(og_cuda_emitter *e, const char **why);
 og_cuda_refuse og_cuda_refuse_rows_shared, og_cuda_refuse_transpose, og_cuda_refuse_table,
-    og_cuda_refuse_windows;
+    og_cuda_refuse_windows, og_cuda_refuse_columns_shared;
 og_cuda_refuse og_cuda_refuse_hopper_weights;
 og_cuda_refuse og_cuda_refuse_hopper_windows, og_cuda_refuse_hopper_windows_halves;
 og_cuda_refuse og_cuda_refuse_hopper_float32, og_cuda_refuse_hopper_halves, og_cuda_refuse_mma;
@@ -290,6 +295,7 @@ bool og_cuda_table_pays(int64_t n, const og_cuda_limits *limits);
 ogive_status og_cuda_emit_rows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_rows_shared(og_cuda_emitter *e);
 ogive_status og_cuda_emit_columns(og_cuda_emitter *e);
+ogive_status og_cuda_emit_columns_shared(og_cuda_emitter *e);
 ogive_status og_cuda_emit_windows(og_cuda_emitter *e);
 ogive_status og_cuda_emit_product(og_cuda_emitter *e);
 ogive_status og_cuda_emit_mma(og_cuda_emitter *e);

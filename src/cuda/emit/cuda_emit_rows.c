@@ -13,9 +13,7 @@
 
 /* ---- what a kernel does to a row ---------------------------------------------------- */
 
-/* Marks what is read in several traversals as kept; returns the registers that an element
- * of all of it takes. */
-static int32_t mark_kept(og_cuda_emitter *e)
+int32_t og_cuda_mark_kept(og_cuda_emitter *e)
 {
     int32_t registers = 0;
     for (int32_t a = 0; a < e->kernel->access_count; a++) {
@@ -35,7 +33,7 @@ static int32_t mark_kept(og_cuda_emitter *e)
     return registers;
 }
 
-static void keep_nothing(og_cuda_emitter *e)
+void og_cuda_keep_nothing(og_cuda_emitter *e)
 {
     memset(e->is_kept, 0, (size_t)e->kernel->access_count * sizeof *e->is_kept);
 }
@@ -94,7 +92,7 @@ static int32_t sum_registers(const og_cuda_emitter *e)
     return most;
 }
 
-/* What og_shape_rows() chooses by. mark_kept() has been called, and og_cuda_find_terms(). */
+/* What og_shape_rows() chooses by. og_cuda_mark_kept() and og_cuda_find_terms() have been called. */
 static og_reduced_facts see_facts(og_cuda_emitter *e, int32_t kept)
 {
     bool *is_kept = e->is_kept;
@@ -132,7 +130,7 @@ static og_rows_shape choose_shape(og_cuda_emitter *e, int64_t n, bool may_keep)
     if (og_cuda_serves(e))
         s.keeps = may_keep && facts->kept > 0;
     if (!s.keeps)
-        keep_nothing(e);
+        og_cuda_keep_nothing(e);
     e->vector = s.vector;
     e->threads = s.threads;
     return s;
@@ -324,7 +322,7 @@ ogive_status og_cuda_see_rows(og_cuda_emitter *e, og_cuda_rows *out)
     e->mends = true;
     *out = (og_cuda_rows){.rows = og_cuda_count(space, 0, kept_dims),
                           .n = og_cuda_count(space, kept_dims, space->rank),
-                          .kept = mark_kept(e)};
+                          .kept = og_cuda_mark_kept(e)};
     OG_TRY(og_cuda_find_terms(e, false));
     e->out->facts.reduced = see_facts(e, out->kept);
     return OGIVE_OK;
@@ -334,8 +332,7 @@ ogive_status og_cuda_refuse_rows_shared(og_cuda_emitter *e, const char **why)
 {
     og_cuda_rows r;
     OG_TRY(og_cuda_see_rows(e, &r));
-    bool takes = r.kept && !og_cuda_any_squares(e->kernel) && !keeps_in_registers(e, r.n) &&
-                 og_cuda_fits_rows_shared(e, r.rows, r.n);
+    bool takes = r.kept && !keeps_in_registers(e, r.n) && og_cuda_fits_rows_shared(e, r.rows, r.n);
     *why = takes ? NULL : "";
     return OGIVE_OK;
 }

@@ -66,6 +66,13 @@ OG_FN og_column og_find_column(const og_args &a, og_index block)
     return c;
 }
 
+/* Nothing of a column is kept; columns_shared.cuh has another such struct. */
+struct og_read_again {
+    OG_FN void take(const og_read_again &, og_index, og_kept &)
+    {
+    }
+};
+
 /* Elements e and following of a run. Whole vectors or not is asked once for all of them: where each load
  * has a branch of its own, halves are taken apart at its end, and wait for it (a sum of 4096x2048 of
  * bfloat16 on an H200 took 41 us, not 13). */
@@ -81,31 +88,35 @@ OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, i
     }
 }
 
-/* The elements [from, from + count) of the thread's columns, count <= OG_RUN. */
-template <class P>
+/* The elements [from, from + count) of the thread's columns, count <= OG_RUN; `held` has those that
+ * are kept. */
+template <class P, class Held>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
-                         const typename P::peaks (&peaks)[OG_V], og_index from, int count,
-                         typename P::sums (&s)[OG_V])
+                         const typename P::peaks (&peaks)[OG_V], const Held &held, og_index from,
+                         int count, typename P::sums (&s)[OG_V])
 {
     bool whole = og_is_full(c.span) && P::sweep::loads::is_aligned(a, c.at);
-    og_kept kept;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         s[i] = P::neutral();
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
         typename P::sweep::loads x[OG_FLIGHT];
+        og_kept kept[OG_FLIGHT];
         if (whole)
             og_load_flight<P, true>(a, c, from, e, count, x);
         else
             og_load_flight<P, false>(a, c, from, e, count, x);
+#pragma unroll
+        for (int f = 0; f < OG_FLIGHT; f++)
+            Held::take(held, from + (e + f < count ? e + f : e), kept[f]);
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
             typename P::sweep::values y[1][OG_V];
             if (e + f >= count)
                 break;
-            og_compute_all<typename P::sweep, 1>(a, row, 1, &kept, 0, x + f, y);
+            og_compute_all<typename P::sweep, 1>(a, row, 1, kept + f, 0, x + f, y);
 #pragma unroll
             for (int i = 0; i < OG_V; i++)
                 P::add(s[i], row[i], peaks[i], y[0][i]);
@@ -178,12 +189,13 @@ OG_FN void og_reduce_held(const og_args &a, const og_column &c, const og_row (&r
 /* ---- what a run's sums are ----------------------------------------------------------- */
 
 /* A run of elements. */
-template <class P> struct og_plain_run {
+template <class P, class Held = og_read_again> struct og_plain_run {
+    Held held;
     og_none none[OG_V];
     OG_FN void get(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
                    const og_plain_run &by, og_index from, int count, typename P::sums (&s)[OG_V])
     {
-        og_reduce_run<P>(a, c, row, by.none, from, count, s);
+        og_reduce_run<P>(a, c, row, by.none, by.held, from, count, s);
     }
 };
 
@@ -195,8 +207,8 @@ template <class P, class T> struct og_scaled_run {
     {
         typename P::sums peaks[OG_V];
         og_none none[OG_V];
-        og_reduce_run<P>(a, c, row, none, from, count, peaks);
-        og_reduce_run<T>(a, c, row, peaks, from, count, s);
+        og_reduce_run<P>(a, c, row, none, og_read_again(), from, count, peaks);
+        og_reduce_run<T>(a, c, row, peaks, og_read_again(), from, count, s);
 #pragma unroll
         for (int i = 0; i < OG_V; i++)
             T::scale(s[i], peaks[i], by.most[i]);
@@ -314,11 +326,12 @@ OG_FN void og_reduce_columns(const og_args &a, const og_column &c, const og_row 
 }
 
 /* The sums of a pass with a guard, where some column of the block needs them. */
-template <class P>
+template <class P, class Held = og_read_again>
 OG_FN void og_reduce_columns_again(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
-                                   bool again, typename P::sums (&total)[OG_V])
+                                   bool again, typename P::sums (&total)[OG_V],
+                                   const Held &held = Held())
 {
-    og_plain_run<P> by;
+    const og_plain_run<P, Held> by = {held};
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         total[i] = P::neutral();
@@ -328,10 +341,10 @@ OG_FN void og_reduce_columns_again(const og_args &a, const og_column &c, const o
 
 /* Sums and terms of a column of one tile, together: what the terms are scaled to is
  * known before they are added. */
-template <class P, class T>
+template <class P, class T, class Held = og_read_again>
 OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
                                 typename P::sums (&total)[OG_V],
-                                typename T::sums (&terms_total)[OG_V])
+                                typename T::sums (&terms_total)[OG_V], const Held &held = Held())
 {
     og_runs<T> &terms = *(og_runs<T> *)og_shared();
     og_runs<P> &runs = *(og_runs<P> *)(&terms + 1);
@@ -349,8 +362,8 @@ OG_FN void og_reduce_with_terms(const og_args &a, const og_column &c, const og_r
 #pragma unroll 1
     for (int r = c.y; r < count; r += OG_Y) {
         int elements = og_count_of(a.n, r * OG_RUN, OG_RUN);
-        og_reduce_run<P>(a, c, row, none, r * OG_RUN, elements, total);
-        og_reduce_run<T>(a, c, row, total, r * OG_RUN, elements, terms_total);
+        og_reduce_run<P>(a, c, row, none, held, r * OG_RUN, elements, total);
+        og_reduce_run<T>(a, c, row, total, held, r * OG_RUN, elements, terms_total);
         if constexpr (OG_RUNS > 1)
 #pragma unroll
             for (int i = 0; i < OG_V; i++) {

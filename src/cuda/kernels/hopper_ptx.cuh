@@ -12,6 +12,7 @@
  *                in registers
  *   OG_ACROSS    with OG_MMA_TYPE, "0, 0": is left across k, is right? See og_describe()
  */
+#include "cuda/kernels/clusters.cuh"
 #include "cuda/kernels/pairs.cuh"
 
 enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
@@ -144,12 +145,6 @@ OG_FN void og_barrier_arrive_at(uint32_t barrier, uint32_t rank)
                  " mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
                  "r"(rank)
                  : "memory");
-}
-
-/* All threads of a cluster meet. */
-OG_FN void og_meet_cluster()
-{
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 OG_FN void og_fetch_map(const og_map *map)

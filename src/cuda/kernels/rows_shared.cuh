@@ -4,83 +4,19 @@
  * memory from pass to pass. A block takes a row at a time, of OG_PARTS chunks, each a group
  * of threads (rows.cuh), and one row after the other. What a thread needs of a row, it
  * copies itself; as soon as the last pass has taken it, the next row's is on its way there.
+ * A row that is too long for a block is a cluster's (rows_cluster.cuh).
  *
  * PARAMETERS, besides those of rows.cuh, where OG_VECTORS is 1 and OG_KEEPS 0
- *   OG_PARTS    chunks of a row; the last may be shorter
+ *   OG_CLUSTER  blocks that share a row, or 1
+ *   OG_PARTS    chunks of a row that a block has; the last may be shorter, or of a cluster missing
  *   OG_JOINED   the power of two that holds them
  *   OG_HELD     steps, from the first, that stay in registers: shared memory has no room
  *   OG_BLOCKS   blocks that a multiprocessor should hold
- *   OG_LENDER   the operand whose place terms of sumexp take, or -1
  *   a.shelved   steps in shared memory, a multiple of OG_FLIGHT
  *   a.quarter   steps of a batch of copies, too; four batches, of which the last may be shorter
  */
-#include "cuda/kernels/async_copies.cuh"
 #include "cuda/kernels/rows.cuh"
-
-/* What operand n has in shared memory, of one step and a thread. The terms of sumexp, if they are
- * kept, take the place of operand OG_LENDER, which is needed no more by then. */
-template <int n, bool lends> struct og_shelved {
-    og_pack<og_stored<n>> x;
-};
-
-template <int n> struct og_shelved<n, true> {
-    union {
-        og_pack<og_stored<n>> x;
-        og_pack<typename og_operand<n>::number> t;
-    };
-};
-
-template <int n> struct og_shelved_step {
-    og_shelved<n, n == OG_LENDER> of[OG_THREADS];
-};
-
-template <class Operands> struct og_shelf_of;
-
-/* What of og_kept is in shared memory, of one step and all threads. */
-template <int... n> struct og_shelf_of<og_indices<n...>> : og_shelved_step<n>... {
-    template <int m>
-    OG_FN void copy_one(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                        og_shelved_step<m> &to)
-    {
-        og_pack<og_stored<m>> &x = to.of[threadIdx.x].x;
-        if (og_operand<m>::motion == OG_UNIT && whole)
-            og_copy_pack(x, og_address<m>(a, at));
-        else
-            x = og_gather(og_address<m>(a, at), og_stride<m, OG_VECTOR_DIM>(a), span);
-    }
-
-    OG_FN void copy(const og_args &a, const og_offsets &at, bool whole, const og_span &span,
-                    og_shelf_of &shelf)
-    {
-        (copy_one<n>(a, at, whole, span, shelf), ...);
-    }
-
-    /* Kept is og_kept, which may have no t0. */
-    template <int m, class Kept> OG_FN void take_one(const og_shelved_step<m> &from, Kept &kept)
-    {
-        kept.template og_loaded<m>::x = og_load_pack(from.of[threadIdx.x].x.e);
-        if constexpr (m == OG_LENDER)
-            kept.t0 = og_load_pack(from.of[threadIdx.x].t.e);
-    }
-
-    OG_FN void take(const og_shelf_of &shelf, og_kept &kept)
-    {
-        (take_one<n>(shelf, kept), ...);
-    }
-
-    template <int m, class Kept> OG_FN void put_one(const Kept &kept, og_shelved_step<m> &to)
-    {
-        if constexpr (m == OG_LENDER)
-            to.of[threadIdx.x].t = kept.t0;
-    }
-
-    OG_FN void put(const og_kept &kept, og_shelf_of &shelf)
-    {
-        (put_one<n>(kept, shelf), ...);
-    }
-};
-
-typedef og_shelf_of<og_kept_operands> og_shelf;
+#include "cuda/kernels/shelves.cuh"
 
 struct og_held_row {
     og_kept of[OG_HELD ? OG_HELD : 1];
@@ -96,8 +32,10 @@ OG_FN og_group og_find_part(const og_args &a, og_index row)
 {
     og_group g;
     g.row = row;
-    g.from = (og_index)(threadIdx.x / OG_GROUP) * OG_CHUNK;
+    g.from = (og_index)(blockIdx.x % OG_CLUSTER * OG_PARTS + threadIdx.x / OG_GROUP) * OG_CHUNK;
     g.n = a.n - g.from < OG_CHUNK ? (int)(a.n - g.from) : OG_CHUNK;
+    if (OG_CLUSTER > 1 && a.n < g.from)
+        g.n = 0;
     g.at = og_start();
     og_seek_rows(a, row, g.at);
     if constexpr (OG_FLAT) {
@@ -105,7 +43,7 @@ OG_FN og_group og_find_part(const og_args &a, og_index row)
         g.from = 0;
     }
     g.thread = threadIdx.x % OG_GROUP;
-    g.writes = threadIdx.x == 0;
+    g.writes = threadIdx.x == 0 && blockIdx.x % OG_CLUSTER == 0;
     return g;
 }
 
@@ -208,19 +146,21 @@ OG_FN void og_reduce_shelved(const og_args &a, const og_group &g, const og_row &
             og_shelve<plain>(a, next.g, first + s, shelves);
 }
 
-/* The reductions of a chunk, right in all its threads. first: of a row, so that it may still
- * be under way; last: nothing is needed any more but the next row. */
-template <class P, bool first, bool last>
-OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const og_row &row,
-                                      const typename P::peaks &peaks, og_held_row &held,
-                                      og_shelf *shelves, const og_next_row &next)
+/* Are all pointers to the row that pass P goes by? */
+template <class P> OG_FN bool og_is_aligned_part(const og_args &a, const og_group &g)
 {
-    bool aligned = og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
-                   (!P::stores || P::sweep::is_aligned(a, g.at));
-    typename P::sums lanes[OG_V];
-#pragma unroll
-    for (int i = 0; i < OG_V; i++)
-        lanes[i] = P::neutral();
+    return og_kept::is_aligned(a, g.at) && P::sweep::loads::is_aligned(a, g.at) &&
+           (!P::stores || P::sweep::is_aligned(a, g.at));
+}
+
+/* Adds a chunk to lanes. first: of a row, so that it may still be under way; last: nothing is
+ * needed any more but the next row. */
+template <class P, bool first, bool last>
+OG_FN void og_add_part(const og_args &a, const og_group &g, const og_row &row,
+                       const typename P::peaks &peaks, bool aligned, og_held_row &held,
+                       og_shelf *shelves, const og_next_row &next,
+                       typename P::sums (&lanes)[OG_V])
+{
     if constexpr (OG_HELD > 0) {
 #pragma unroll
         for (int step = 0; step < OG_HELD; step += OG_FLIGHT) {
@@ -249,6 +189,20 @@ OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const
         if (last)
             og_end_batch();
     }
+}
+
+/* The reductions of a chunk, right in all its threads. */
+template <class P, bool first, bool last>
+OG_FN typename P::sums og_reduce_part(const og_args &a, const og_group &g, const og_row &row,
+                                      const typename P::peaks &peaks, og_held_row &held,
+                                      og_shelf *shelves, const og_next_row &next)
+{
+    const bool aligned = og_is_aligned_part<P>(a, g);
+    typename P::sums lanes[OG_V];
+#pragma unroll
+    for (int i = 0; i < OG_V; i++)
+        lanes[i] = P::neutral();
+    og_add_part<P, first, last>(a, g, row, peaks, aligned, held, shelves, next, lanes);
     if constexpr (P::count == 0) {
         return P::neutral();
     } else {

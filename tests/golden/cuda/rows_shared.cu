@@ -10,7 +10,7 @@
 
 enum { OG_GROUP = 128, OG_VECTORS = 1, OG_STEPS = 1, OG_FLIGHT = 2, OG_KEEPS = 0,
        OG_FLAT = 1, OG_WHOLE = 0, OG_PARTS = 1, OG_JOINED = 1, OG_HELD = 0,
-       OG_BLOCKS = 1, OG_LENDER = 1 };
+       OG_BLOCKS = 1, OG_LENDER = 1, OG_CLUSTER = 1 };
 enum { OG_V = 4, OG_THREADS = 128 };
 typedef int32_t og_index;
 typedef uint32_t og_unsigned;
