@@ -52,7 +52,7 @@ typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_ki
 
 /* Rows of an image become rows of `length` elements in arrays, of every step-th element each: element
  * i of array a is at place first + a + i * step of its row, those below 0 and from extent on being
- * fill. Pitches are in elements. */
+ * fill. Pitches are in elements. `to` may be written to for a vector more. */
 typedef struct {
     void *to;
     int64_t row_pitch, array_pitch;
@@ -77,6 +77,7 @@ typedef struct {
     int64_t step_count[2];
     const int64_t *shift; /* elements, of a row's taps */
     int64_t row_taps;
+    bool is_three;  /* three rows of three taps, and lines a row apart */
     int64_t back;   /* weights that a step's next line is before */
     int64_t x_line; /* elements from a line's x to that of the next */
 } og_cpu_lines;

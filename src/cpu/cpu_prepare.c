@@ -256,6 +256,19 @@ static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
         }
 }
 
+/* Columns of a tile of a fold over windows: whole images, or whole lines, if it has any. */
+static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, int64_t columns)
+{
+    const int32_t last = kernel->space.rank - kernel->space.n_reduced - 1;
+    int64_t whole = 1;
+    if (!k->passes[0].elements[0]->window_fold.is)
+        return columns;
+    for (int32_t d = last; d >= 0 && d > last - 2; d--)
+        if (og_times(whole, kernel->space.extent[d]) <= columns)
+            whole *= kernel->space.extent[d];
+    return columns / whole * whole;
+}
+
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
 {
     k->row_count = k->base_count * k->inner_count;
@@ -265,7 +278,7 @@ static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     while (width > MIN_BLOCK &&
            k->base_count * og_divide_up(k->inner_count, width) < 4 * (int64_t)k->threads)
         width /= 2;
-    k->tile_rows = og_min(width, k->inner_count);
+    k->tile_rows = round_to_lines(k, kernel, og_min(width, k->inner_count));
     k->piece_inner = k->tile_rows;
     k->inner_tiles = og_divide_up(k->inner_count, k->tile_rows);
     k->tile_count = k->base_count * k->inner_tiles;

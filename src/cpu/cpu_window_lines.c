@@ -243,7 +243,9 @@ typedef struct {
     og_cpu_lines lines;
     bool has_weights;
     int64_t weights_of;
-    double weights[OG_RUN], band[BAND / sizeof(double)], converted[BAND / sizeof(double)];
+    double weights[OG_RUN];
+    _Alignas(64) double band[BAND / sizeof(double) + WHOLE];
+    double converted[BAND / sizeof(double)];
 } bands;
 
 /* Where everything lies in a band of lines of n windows, whose sheets have so many rows. */
@@ -271,6 +273,8 @@ static void lay_out_band(bands *b, int64_t n, int64_t rows)
                               .step_count = {of->step_count[0], of->step_count[1]},
                               .shift = b->shift,
                               .row_taps = of->row_taps,
+                              .is_three = of->taps == 9 && of->row_taps == 3 && of->back == 3 &&
+                                          of->row_span == 2 && of->sheet_count == 1,
                               .back = of->back,
                               .x_line = of->line_step * b->row_pitch};
 }

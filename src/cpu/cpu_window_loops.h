@@ -47,10 +47,18 @@ OG_INLINE void L(pad_ends)(const og_cpu_padding *p, const REAL *from, int64_t a,
     }
 }
 
+/* At least n elements, and whole vectors. */
+OG_INLINE void L(fill_run)(REAL *to, const L(wide) fill, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += WIDE_BYTES / (int64_t)sizeof(REAL))
+        *(L(wide) *)(void *)(to + i) = fill;
+}
+
 static void L(pad_rows)(const og_cpu_padding *p)
 {
     const int64_t step = p->step, length = p->length, before = p->first < 0 ? -p->first : 0;
     const bool pairs = step == 2 && p->arrays == 2;
+    const L(wide) fill = *(const REAL *)p->fill - (L(wide)){0};
     /* Elements [begin, end) of all arrays are there. */
     int64_t begin = (before + step - 1) / step, end = (p->extent - p->first - p->arrays) / step + 1;
     begin = begin < length ? begin : length;
@@ -59,12 +67,16 @@ static void L(pad_rows)(const og_cpu_padding *p)
     for (int64_t row = 0; row < p->rows; row++) {
         const REAL *from = (const REAL *)p->from + row * p->from_pitch + p->first;
         REAL *to = (REAL *)p->to + row * p->row_pitch;
+        if (step == 1) { /* what is beyond a row's end is overwritten by the next one */
+            L(fill_run)(to, fill, begin);
+            L(copy_run)(to + begin, from + begin, end - begin);
+            L(fill_run)(to + end, fill, length - end);
+            continue;
+        }
         if (pairs)
             L(deal_pairs)(to + begin, to + p->array_pitch + begin, from + 2 * begin, end - begin);
         for (int64_t a = 0; a < p->arrays; a++, to += p->array_pitch) {
-            if (step == 1)
-                L(copy_run)(to + begin, from + begin, end - begin);
-            else if (!pairs)
+            if (!pairs)
                 L(pad_ends)(p, from, a, begin, end, to);
             L(pad_ends)(p, from, a, 0, begin, to);
             L(pad_ends)(p, from, a, end, length, to);
@@ -74,109 +86,147 @@ static void L(pad_rows)(const og_cpu_padding *p)
 
 /* ---- sums of lines ----------------------------------------------------------- */
 
-/* A row of taps, of lines [first, last]; vectors, weighs and these are constants. */
-OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
-                          const og_cpu_lines *of, const int64_t *place, const int first,
-                          const int last, const int vectors, const bool weighs)
+/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. */
+OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *from, const REAL *w,
+                          int64_t back, int64_t tail, const int first, const int last,
+                          const int vectors, const bool weighs)
 {
-    const int64_t back = of->back;
-    for (int64_t t = 0; t < of->row_taps; t++) {
-        const REAL *from = x + of->shift[t];
-        L(wide) term[MOST_WIDE];
-        UNROLL for (int v = 0; v < vectors; v++) term[v] =
-            *(const L(wide) *)(const void *)(from + place[v]);
-        UNROLL for (int r = first; r <= last; r++)
+    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
+    L(wide) term[MOST_WIDE];
+    UNROLL for (int v = 0; v < vectors; v++) term[v] =
+        *(const L(wide) *)(const void *)(from + (v + 1 < vectors ? v * lanes : tail));
+    HOLD_LOADS();
+    UNROLL for (int r = first; r <= last; r++)
+    {
+        const REAL weight = weighs ? w[(first - r) * back] : (REAL)1;
+        UNROLL for (int v = 0; v < vectors; v++)
         {
-            const REAL weight = weighs ? w[t - (r - first) * back] : (REAL)1;
-            UNROLL for (int v = 0; v < vectors; v++) sums[r][v] += term[v] * weight;
+            sums[r][v] += term[v] * weight;
+            HOLD(sums[r][v]);
         }
     }
+}
+
+/* A row of taps; three, if that is what `taps` says. */
+OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
+                          const og_cpu_lines *of, int64_t tail, const int taps,
+                          const int first, const int last, const int vectors, const bool weighs)
+{
+    const int64_t back = of->back, *shift = of->shift;
+    if (taps == 3) {
+        L(add_tap)(sums, x + shift[0], w, back, tail, first, last, vectors, weighs);
+        L(add_tap)(sums, x + shift[1], w + 1, back, tail, first, last, vectors, weighs);
+        L(add_tap)(sums, x + shift[2], w + 2, back, tail, first, last, vectors, weighs);
+        return;
+    }
+    for (int64_t t = 0; t < of->row_taps; t++)
+        L(add_tap)(sums, x + shift[t], w + t, back, tail, first, last, vectors, weighs);
 }
 
 /* Sums of `lines` lines (a constant) in vectors from `at` on, the last of which end with the line. */
 OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL *w,
-                            const og_cpu_lines *of, int64_t n, int64_t at, const int lines,
-                            const int vectors, const bool weighs)
+                            const og_cpu_lines *of, int64_t n, int64_t at, const int taps,
+                            const int lines, const int vectors, const bool weighs)
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL), last = n < lanes ? 0 : n - lanes;
     const og_cpu_line_step *steps = of->steps[lines > 1];
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
-    int64_t place[MOST_WIDE];
-    UNROLL for (int v = 0; v < vectors; v++) place[v] =
-        at + v * lanes < last ? at + v * lanes : last;
+    const int64_t most = (vectors - 1) * lanes, tail = at + most < last ? most : last - at;
+    x += at;
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++) sums[r][v] = -(L(wide)){0}; /* changes no term */
-    for (int64_t s = 0; s < of->step_count[lines > 1]; s++) {
-        const REAL *row = x + steps[s].x, *weights = weighs ? w + steps[s].w : NULL;
-#define LINES(first, last)                                                                         \
+#define ROW(s, first, last)                                                                        \
+    L(add_row)(sums, x + steps[s].x, weighs ? w + steps[s].w : NULL, of, tail, taps, first, last,  \
+               vectors, weighs)
+#define CASE(first, last)                                                                          \
     case (first) * OG_CPU_LINES + (last):                                                          \
         if ((last) < lines)                                                                        \
-            L(add_row)(sums, row, weights, of, place, first, last, vectors, weighs);               \
+            ROW(s, first, last);                                                                   \
         break
-        switch (steps[s].lines) {
-            LINES(0, 0);
-            LINES(0, 1);
-            LINES(0, 2);
-            LINES(0, 3);
-            LINES(1, 1);
-            LINES(1, 2);
-            LINES(1, 3);
-            LINES(2, 2);
-            LINES(2, 3);
-            LINES(3, 3);
-        }
-#undef LINES
+    if (taps == 3 && lines > 1) { /* three rows of three: no branch to predict */
+        ROW(0, 0, 0);
+        ROW(1, 0, 1);
+        ROW(2, 0, 2);
+        ROW(3, 1, 3);
+        ROW(4, 2, 3);
+        ROW(5, 3, 3);
+    } else {
+        for (int64_t s = 0; s < of->step_count[lines > 1]; s++)
+            switch (steps[s].lines) {
+                CASE(0, 0);
+                CASE(0, 1);
+                CASE(0, 2);
+                CASE(0, 3);
+                CASE(1, 1);
+                CASE(1, 2);
+                CASE(1, 3);
+                CASE(2, 2);
+                CASE(2, 3);
+                CASE(3, 3);
+            }
     }
+#undef CASE
+#undef ROW
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++)
         {
-            REAL *there = to + r * n + place[v];
+            REAL *there = to + r * n + at + (v + 1 < vectors ? v * lanes : tail);
             /* What goes beyond a short line is the next one's, which comes later. */
-            if (n >= lanes || there + lanes <= end)
+            if (n >= lanes || there + lanes <= end) {
                 *(L(wide) *)(void *)there = sums[r][v];
-            else
-                memcpy(there, &sums[r][v], (size_t)n * sizeof *there);
+            } else { /* by a copy: of what has an address nothing stays in a register */
+                const L(wide) sum = sums[r][v];
+                memcpy(there, &sum, (size_t)n * sizeof *there);
+            }
         }
 }
 
-OG_INLINE void L(sum_lines)(const og_cpu_lines *of, REAL *to, const REAL *x, const REAL *w,
-                            int64_t lines, int64_t n, const bool weighs)
-{
-    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
-    const REAL *end = to + lines * n;
-    const bool four = lines >= OG_CPU_LINES;
-    for (int64_t l = 0; l < lines; l += four ? OG_CPU_LINES : 1) {
-        const int64_t line = four && l > lines - OG_CPU_LINES ? lines - OG_CPU_LINES : l;
-        REAL *there = to + line * n;
-        const REAL *from = x + line * of->x_line;
-        for (int64_t i = 0, some; i < n; i += some * lanes) {
-            some = (n - i + lanes - 1) / lanes;
-            some = some < MOST_WIDE ? some : MOST_WIDE;
-#define VECTORS(count)                                                                             \
-    case count:                                                                                    \
-        if (four)                                                                                  \
-            L(sum_block)(there, end, from, w, of, n, i, OG_CPU_LINES, count, weighs);              \
-        else                                                                                       \
-            L(sum_block)(there, end, from, w, of, n, i, 1, count, weighs);                         \
-        break
-            switch (some) {
-                VECTORS(1);
-                VECTORS(2);
-#if MOST_WIDE > 2
-                VECTORS(3);
-                VECTORS(4);
-#endif
-            }
-#undef VECTORS
-        }
+/* Each a function of its own: of all of them in one gcc 12 keeps sums on the stack. */
+typedef void L(sum_block_fn)(REAL *to, const REAL *end, const REAL *x, const REAL *w,
+                             const og_cpu_lines *of, int64_t n, int64_t at);
+#define BLOCK(taps, lines, vectors, weighs)                                                        \
+    static __attribute__((noinline)) void L(sum_##taps##_##lines##_##vectors##_##weighs)(          \
+        REAL *to, const REAL *end, const REAL *x, const REAL *w, const og_cpu_lines *of,           \
+        int64_t n, int64_t at)                                                                     \
+    {                                                                                              \
+        L(sum_block)(to, end, x, w, of, n, at, taps, lines, vectors, weighs);                      \
     }
-}
+#define NAME(taps, lines, vectors, weighs) L(sum_##taps##_##lines##_##vectors##_##weighs),
+#if MOST_WIDE == 2
+#define BLOCKS(X, taps, lines, weighs) X(taps, lines, 1, weighs) X(taps, lines, 2, weighs)
+#else
+#define BLOCKS(X, taps, lines, weighs)                                                             \
+    X(taps, lines, 1, weighs)                                                                      \
+    X(taps, lines, 2, weighs) X(taps, lines, 3, weighs) X(taps, lines, 4, weighs)
+#endif
+BLOCKS(BLOCK, 0, 1, 0)
+BLOCKS(BLOCK, 0, 4, 0)
+BLOCKS(BLOCK, 0, 1, 1)
+BLOCKS(BLOCK, 0, 4, 1)
+BLOCKS(BLOCK, 3, 4, 1)
+static L(sum_block_fn) *const L(sum_blocks)[5][MOST_WIDE] = {{BLOCKS(NAME, 0, 1, 0)},
+                                                             {BLOCKS(NAME, 0, 4, 0)},
+                                                             {BLOCKS(NAME, 0, 1, 1)},
+                                                             {BLOCKS(NAME, 0, 4, 1)},
+                                                             {BLOCKS(NAME, 3, 4, 1)}};
+#undef BLOCK
+#undef NAME
+#undef BLOCKS
 
 static void L(weigh_lines)(const og_cpu_lines *of, void *to, const void *x, const void *w,
                            int64_t lines, int64_t n)
 {
-    if (w)
-        L(sum_lines)(of, to, x, w, lines, n, true);
-    else
-        L(sum_lines)(of, to, x, w, lines, n, false);
+    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
+    const REAL *end = (REAL *)to + lines * n;
+    const bool four = lines >= OG_CPU_LINES;
+    L(sum_block_fn) *const *blocks = L(sum_blocks)[four && w && of->is_three ? 4 : 2 * !!w + four];
+    for (int64_t l = 0; l < lines; l += four ? OG_CPU_LINES : 1) {
+        const int64_t line = four && l > lines - OG_CPU_LINES ? lines - OG_CPU_LINES : l;
+        for (int64_t i = 0, some; i < n; i += some * lanes) {
+            some = (n - i + lanes - 1) / lanes;
+            some = some < MOST_WIDE ? some : MOST_WIDE;
+            blocks[some - 1]((REAL *)to + line * n, end, (const REAL *)x + line * of->x_line, w, of,
+                             n, i);
+        }
+    }
 }
