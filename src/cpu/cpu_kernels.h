@@ -80,6 +80,7 @@ typedef struct {
     bool is_three;  /* three rows of three taps, and lines a row apart */
     int64_t back;   /* weights that a step's next line is before */
     int64_t x_line; /* elements from a line's x to that of the next */
+    int64_t w_pitch; /* 0: a weight is one element; else they are of columns, a tap's so far apart */
 } og_cpu_lines;
 
 /* Loops of one type. Below u(m) is 0 where m is infinite, else m. */

@@ -439,6 +439,18 @@ static int64_t count_block(const og_cpu_kernel *k)
     return steps * k->tile_rows;
 }
 
+/* Elements of weights of columns. */
+static int64_t count_weights(const og_cpu_kernel *k)
+{
+    int64_t most = 0;
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++) {
+            const og_cpu_window_lines *lines = k->passes[p].elements[aliased]->window_lines;
+            most = lines ? og_max(most, lines->taps * lines->w_pitch) : most;
+        }
+    return most;
+}
+
 static bool lay_out(og_cpu_kernel *k, bool sumexp)
 {
     size_t registers, slots, rows, at;
@@ -455,6 +467,9 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
     k->kept_bytes = k->many ? register_bytes : (size_t)k->n * k->element_bytes;
     k->kept_bytes = (k->kept_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->thread_bytes, k->kept_count, k->kept_bytes, &k->kept_offset);
+    int64_t weights = count_weights(k);
+    if (weights)
+        fits &= add_bytes(&k->thread_bytes, LINE + weights, k->element_bytes, &k->weights);
     size_t row_bytes = ((size_t)k->tile_rows * k->element_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->tile_bytes, k->row_value_count, row_bytes, &rows);
     fits &= lay_out_passes(k);

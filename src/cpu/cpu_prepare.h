@@ -158,6 +158,7 @@ typedef struct {
     int64_t place[OG_RUN];  /* along the line, of a row's taps */
     int64_t span, row_span; /* from the first place, or row, to the last */
     int64_t arrays;         /* of a row */
+    int64_t w_pitch; /* weights of columns: elements of a tap's, in a thread's memory; else 0 */
     int64_t back;           /* weights from a line of a step to the one before; 0: none share */
     int32_t sheet_count;
     og_cpu_sheet sheets[OG_RUN];
@@ -250,6 +251,7 @@ typedef struct {
 
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
     size_t element_bytes;          /* 4, or 8 where some value is float64 */
+    size_t weights; /* of window_lines, in a thread's memory, behind whose they are */
     size_t stage_bytes, fold_offset, fold_bytes, kept_offset, kept_bytes;
     size_t thread_bytes, tile_bytes;
     size_t scratch_bytes; /* of a run in all */

@@ -18,6 +18,12 @@ typedef struct {
     int32_t pass; /* split kernels: the pass being run */
 } og_cpu_job;
 
+/* Whose weights of columns a thread has. */
+typedef struct {
+    const og_cpu_window_lines *lines; /* NULL: nobody's */
+    int64_t of;                       /* where they begin */
+} og_cpu_weights;
+
 typedef struct {
     const og_cpu_job *job;
     const og_cpu_kernel *kernel;

@@ -177,6 +177,13 @@ static bool stands_still(const og_cpu_access *access)
     return !access->window_count && og_cpu_last_stride(&access->axes[OG_CPU_INNER]) == 0;
 }
 
+/* Do all lines have the same, so that it can be weights of columns? */
+static bool stands_by_lines(const og_cpu_access *access)
+{
+    const og_cpu_axis *inner = &access->axes[OG_CPU_INNER];
+    return !access->window_count && inner->rank == 2 && inner->stride[0] == 0;
+}
+
 /* A fold whose x and w stand where they should: is any of it done by lines? */
 static ogive_status choose_fold(og_cpu_program *program, og_cpu_window_fold *of, bool own_w,
                                 int64_t taps, int64_t width, og_arena *arena, ogive_error *error)
@@ -211,15 +218,18 @@ ogive_status og_cpu_find_window_fold(og_cpu_program *program, int64_t taps, int6
     const bool weighs = last->kind == OG_CPU_MAP;
     if (last->dst != r->source || find_readings(program, weighs, all) != (weighs ? 2 : 1))
         return OGIVE_OK;
-    const bool first_stands = weighs && stands_still(&program->accesses[all[0].access]);
+    const og_cpu_access *first = &program->accesses[all[0].access];
+    const bool first_stands = weighs && (stands_still(first) || stands_by_lines(first));
     const reading *x = &all[first_stands], *w = weighs ? &all[!first_stands] : NULL;
+    const og_cpu_access *weights = w ? &program->accesses[w->access] : NULL;
     if (w && (r->fold != OG_CPU_SUM || !multiplies(last, x->place, w->place) ||
-              !stands_still(&program->accesses[w->access])))
+              !(stands_still(weights) || stands_by_lines(weights))))
         return OGIVE_OK;
     og_cpu_window_fold of = {.x = x->access, .w = w ? w->access : -1, .load = x->load};
     of.own = x->load == own;
     of.load_w = w ? w->load : NULL;
-    return choose_fold(program, &of, !w || w->load == own, taps, width, arena, error);
+    const bool own_w = !w || (w->load == own && stands_still(weights));
+    return choose_fold(program, &of, own_w, taps, width, arena, error);
 }
 
 /* ---- lines --------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ enum {
     BAND = 32 * 1024, /* bytes of what is copied: most of an L1 cache, on a thread's stack */
     WHOLE = 16,       /* elements that may be read from every tap on: a vector of any type */
     MOST_STEP = 8,
+    MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
     NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
     FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
 };
@@ -224,6 +225,12 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
     to->arrays = og_min(to->step, to->span + 1);
     if (!fold->own && to->arrays < to->step) /* much would be converted that nobody sees */
         return false;
+    if (fold->w >= 0 && og_cpu_last_stride(&program->accesses[fold->w].axes[OG_CPU_INNER])) {
+        const og_cpu_axis *w = &program->accesses[fold->w].axes[OG_CPU_INNER];
+        to->w_pitch = og_divide_up(width, WHOLE) * WHOLE;
+        if (w->extent[w->rank - 1] != width || og_times(taps, to->w_pitch) > MOST_WEIGHTS)
+            return false;
+    }
     return count_bytes(to, 1, 2 * WHOLE, program->reductions[0].bytes) <= BAND;
 }
 
@@ -243,6 +250,7 @@ typedef struct {
     og_cpu_lines lines;
     bool has_weights;
     int64_t weights_of;
+    og_cpu_weights *kept; /* weights of columns: the thread's */
     double weights[OG_RUN];
     _Alignas(64) double band[BAND / sizeof(double) + WHOLE];
     double converted[BAND / sizeof(double)];
@@ -276,6 +284,7 @@ static void lay_out_band(bands *b, int64_t n, int64_t rows)
                               .is_three = of->taps == 9 && of->row_taps == 3 && of->back == 3 &&
                                           of->row_span == 2 && of->sheet_count == 1,
                               .back = of->back,
+                              .w_pitch = of->w_pitch,
                               .x_line = of->line_step * b->row_pitch};
 }
 
@@ -346,21 +355,44 @@ static void copy_sheet(bands *b, const og_cpu_share *line, int32_t number, int64
         b->loops->pad_rows(&p);
 }
 
-/* Weights of a band's taps; most have those of the one before. */
-static void find_weights(bands *b, const og_cpu_share *line)
+/* Weights of tap t, of count taps or columns `stride` apart from offset on. */
+static void load_weights(const bands *b, int64_t offset, int64_t stride, int64_t count, char *to)
 {
-    if (!b->w || (b->has_weights && b->weights_of == line->w))
-        return;
+    b->fold->load_w(to, b->w_memory + offset * b->w->bytes, 0, stride, 1, count);
+}
+
+/* Of a band's taps; most have those of the one before. */
+static const void *find_weights(bands *b, const og_cpu_share *line)
+{
     const og_cpu_axis *taps = &b->w->axes[OG_CPU_OUTER];
+    if (b->has_weights && b->weights_of == line->w)
+        return b->weights;
     b->has_weights = true;
     b->weights_of = line->w;
     for (int64_t t = 0, count; t < b->of->taps; t += count) {
         int64_t stride;
         count = og_cpu_find_stretch(taps, t, b->of->taps - t, &stride);
-        b->fold->load_w((char *)b->weights + (size_t)t * b->bytes,
-                        b->w_memory + (line->w + og_cpu_find_offset(taps, t)) * b->w->bytes, 0,
-                        stride, 1, count);
+        load_weights(b, line->w + og_cpu_find_offset(taps, t), stride, count,
+                     (char *)b->weights + (size_t)t * b->bytes);
     }
+    return b->weights;
+}
+
+/* Weights of columns, from `column` on, at line's: turned once, and kept. */
+static const void *find_column_weights(bands *b, const og_cpu_share *line, int64_t column)
+{
+    const og_cpu_window_lines *of = b->of;
+    const og_cpu_axis *taps = &b->w->axes[OG_CPU_OUTER];
+    const int64_t stride = og_cpu_last_stride(&b->w->axes[OG_CPU_INNER]);
+    const int64_t first = line->w - column * stride;
+    char *at = (char *)b->kept + 64;
+    if (b->kept->lines != of || b->kept->of != first) {
+        *b->kept = (og_cpu_weights){of, first};
+        for (int64_t t = 0; t < of->taps; t++)
+            load_weights(b, first + og_cpu_find_offset(taps, t), stride, of->width,
+                         at + (size_t)(t * of->w_pitch) * b->bytes);
+    }
+    return at + (size_t)column * b->bytes;
 }
 
 /* ---- a piece ----------------------------------------------------------------- */
@@ -438,11 +470,13 @@ static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *pi
             line.places[k] = base->places[k] + at.places[k].offset;
         n = find_band(b, &at, piece->inner_count - i, &lines);
         lay_out_band(b, n, b->of->row_span + 1 + (lines - 1) * b->of->line_step);
-        find_weights(b, &line);
+        const void *weights = !b->w ? NULL
+                              : b->of->w_pitch
+                                  ? find_column_weights(b, &line, (piece->inner + i) % b->of->width)
+                                  : find_weights(b, &line);
         for (int32_t s = 0; s < b->of->sheet_count; s++)
             copy_sheet(b, &line, s, n);
-        b->loops->weigh_lines(&b->lines, to + (size_t)i * b->bytes, b->band,
-                              b->w ? b->weights : NULL, lines, n);
+        b->loops->weigh_lines(&b->lines, to + (size_t)i * b->bytes, b->band, weights, lines, n);
         move_far(&at.x, lines * n);
         move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)
@@ -464,6 +498,7 @@ void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *
     b.memory = og_cpu_find_buffer(worker->job, b.x->buffer);
     b.w_memory = b.w ? og_cpu_find_buffer(worker->job, b.w->buffer) : NULL;
     b.has_weights = false;
+    b.kept = (og_cpu_weights *)(void *)(worker->memory + worker->kernel->weights);
     b.count = b.rows = 0;
     og_cpu_share base = {.x = b.x->offset + og_cpu_find_offset(&b.x->axes[OG_CPU_BASE], piece->base)};
     if (b.w)

@@ -86,10 +86,11 @@ static void L(pad_rows)(const og_cpu_padding *p)
 
 /* ---- sums of lines ----------------------------------------------------------- */
 
-/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. */
+/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. weighs: 1
+ * by a weight that a line has, 2 by one of each column. */
 OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *from, const REAL *w,
                           int64_t back, int64_t tail, const int first, const int last,
-                          const int vectors, const bool weighs)
+                          const int vectors, const int weighs)
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL);
     L(wide) term[MOST_WIDE];
@@ -98,10 +99,14 @@ OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *fro
     HOLD_LOADS();
     UNROLL for (int r = first; r <= last; r++)
     {
-        const REAL weight = weighs ? w[(first - r) * back] : (REAL)1;
+        const REAL *here = w + (first - r) * back, weight = weighs == 1 ? *here : (REAL)1;
         UNROLL for (int v = 0; v < vectors; v++)
         {
-            sums[r][v] += term[v] * weight;
+            if (weighs == 2)
+                sums[r][v] += term[v] * *(const L(wide) *)(const void *)(
+                                            here + (v + 1 < vectors ? v * lanes : tail));
+            else
+                sums[r][v] += term[v] * weight;
             HOLD(sums[r][v]);
         }
     }
@@ -110,9 +115,10 @@ OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *fro
 /* A row of taps; three, if that is what `taps` says. */
 OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
                           const og_cpu_lines *of, int64_t tail, const int taps,
-                          const int first, const int last, const int vectors, const bool weighs)
+                          const int first, const int last, const int vectors, const int weighs)
 {
-    const int64_t back = of->back, *shift = of->shift;
+    const int64_t pitch = weighs == 2 ? of->w_pitch : 1, back = of->back * pitch;
+    const int64_t *shift = of->shift;
     if (taps == 3) {
         L(add_tap)(sums, x + shift[0], w, back, tail, first, last, vectors, weighs);
         L(add_tap)(sums, x + shift[1], w + 1, back, tail, first, last, vectors, weighs);
@@ -120,23 +126,25 @@ OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, 
         return;
     }
     for (int64_t t = 0; t < of->row_taps; t++)
-        L(add_tap)(sums, x + shift[t], w + t, back, tail, first, last, vectors, weighs);
+        L(add_tap)(sums, x + shift[t], w + t * pitch, back, tail, first, last, vectors, weighs);
 }
 
 /* Sums of `lines` lines (a constant) in vectors from `at` on, the last of which end with the line. */
 OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL *w,
                             const og_cpu_lines *of, int64_t n, int64_t at, const int taps,
-                            const int lines, const int vectors, const bool weighs)
+                            const int lines, const int vectors, const int weighs)
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL), last = n < lanes ? 0 : n - lanes;
     const og_cpu_line_step *steps = of->steps[lines > 1];
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
     const int64_t most = (vectors - 1) * lanes, tail = at + most < last ? most : last - at;
     x += at;
+    w += weighs == 2 ? at : 0;
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++) sums[r][v] = -(L(wide)){0}; /* changes no term */
+#define WEIGHTS(s) (w + (weighs == 2 ? steps[s].w * of->w_pitch : weighs ? steps[s].w : 0))
 #define ROW(s, first, last)                                                                        \
-    L(add_row)(sums, x + steps[s].x, weighs ? w + steps[s].w : NULL, of, tail, taps, first, last,  \
+    L(add_row)(sums, x + steps[s].x, WEIGHTS(s), of, tail, taps, first, last,  \
                vectors, weighs)
 #define CASE(first, last)                                                                          \
     case (first) * OG_CPU_LINES + (last):                                                          \
@@ -166,6 +174,7 @@ OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL
             }
     }
 #undef CASE
+#undef WEIGHTS
 #undef ROW
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++)
@@ -203,11 +212,15 @@ BLOCKS(BLOCK, 0, 1, 0)
 BLOCKS(BLOCK, 0, 4, 0)
 BLOCKS(BLOCK, 0, 1, 1)
 BLOCKS(BLOCK, 0, 4, 1)
+BLOCKS(BLOCK, 0, 1, 2)
+BLOCKS(BLOCK, 0, 4, 2)
 BLOCKS(BLOCK, 3, 4, 1)
-static L(sum_block_fn) *const L(sum_blocks)[5][MOST_WIDE] = {{BLOCKS(NAME, 0, 1, 0)},
+static L(sum_block_fn) *const L(sum_blocks)[7][MOST_WIDE] = {{BLOCKS(NAME, 0, 1, 0)},
                                                              {BLOCKS(NAME, 0, 4, 0)},
                                                              {BLOCKS(NAME, 0, 1, 1)},
                                                              {BLOCKS(NAME, 0, 4, 1)},
+                                                             {BLOCKS(NAME, 0, 1, 2)},
+                                                             {BLOCKS(NAME, 0, 4, 2)},
                                                              {BLOCKS(NAME, 3, 4, 1)}};
 #undef BLOCK
 #undef NAME
@@ -219,7 +232,9 @@ static void L(weigh_lines)(const og_cpu_lines *of, void *to, const void *x, cons
     const int64_t lanes = WIDE_BYTES / sizeof(REAL);
     const REAL *end = (REAL *)to + lines * n;
     const bool four = lines >= OG_CPU_LINES;
-    L(sum_block_fn) *const *blocks = L(sum_blocks)[four && w && of->is_three ? 4 : 2 * !!w + four];
+    const int weighs = !w ? 0 : of->w_pitch ? 2 : 1;
+    L(sum_block_fn) *const *blocks =
+        L(sum_blocks)[four && weighs == 1 && of->is_three ? 6 : 2 * weighs + four];
     for (int64_t l = 0; l < lines; l += four ? OG_CPU_LINES : 1) {
         const int64_t line = four && l > lines - OG_CPU_LINES ? lines - OG_CPU_LINES : l;
         for (int64_t i = 0, some; i < n; i += some * lanes) {
