@@ -23,6 +23,7 @@ enum {
     MOST_STEP = 8,
     MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
     NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
+    IN_PLACE = -1, /* rows of a band that is not copied */
     FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
 };
 
@@ -256,26 +257,22 @@ typedef struct {
     double converted[BAND / sizeof(double)];
 } bands;
 
-/* Where everything lies in a band of lines of n windows, whose sheets have so many rows. */
-static void lay_out_band(bands *b, int64_t n, int64_t rows)
+/* Elements from row to row of an image. */
+static int64_t row_stride_of(const bands *b)
+{
+    return b->of->along < 0 ? b->of->row_unit : b->x->windows[b->of->along].stride;
+}
+
+/* The loops' steps, of rows row_pitch apart, and of sheets that begin at sheet_x[]. */
+static void lay_out_steps(bands *b, const int64_t *sheet_x)
 {
     const og_cpu_window_lines *of = b->of;
-    if (b->count == og_max(n, WHOLE) && b->rows == rows)
-        return;
-    b->count = og_max(n, WHOLE);
-    b->rows = rows;
-    const int64_t pitch = og_divide_up(b->count + extra_of(of), WHOLE) * WHOLE;
-    b->row_pitch = pitch * of->arrays;
-    for (int64_t t = 0; t < of->row_taps; t++) {
-        const int64_t further = of->place[t] - of->place[0];
-        b->shift[t] = further % of->step * pitch + further / of->step;
-    }
     for (int many = 0; many < 2; many++)
         for (int64_t s = 0; s < of->step_count[many]; s++) {
             const og_cpu_window_step *step = &of->steps[many][s];
-            b->steps[many][s] = (og_cpu_line_step){
-                (step->sheet * rows + step->row) * b->row_pitch, step->w,
-                step->first * OG_CPU_LINES + step->last};
+            b->steps[many][s] =
+                (og_cpu_line_step){sheet_x[step->sheet] + step->row * b->row_pitch, step->w,
+                                   step->first * OG_CPU_LINES + step->last};
         }
     b->lines = (og_cpu_lines){.steps = {b->steps[0], b->steps[1]},
                               .step_count = {of->step_count[0], of->step_count[1]},
@@ -286,6 +283,52 @@ static void lay_out_band(bands *b, int64_t n, int64_t rows)
                               .back = of->back,
                               .w_pitch = of->w_pitch,
                               .x_line = of->line_step * b->row_pitch};
+}
+
+/* Where everything lies in a band of lines of n windows, whose sheets have so many rows. */
+static void lay_out_band(bands *b, int64_t n, int64_t rows)
+{
+    const og_cpu_window_lines *of = b->of;
+    int64_t sheet_x[OG_RUN];
+    if (b->count == og_max(n, WHOLE) && b->rows == rows)
+        return;
+    b->count = og_max(n, WHOLE);
+    b->rows = rows;
+    const int64_t pitch = og_divide_up(b->count + extra_of(of), WHOLE) * WHOLE;
+    b->row_pitch = pitch * of->arrays;
+    for (int64_t t = 0; t < of->row_taps; t++) {
+        const int64_t further = of->place[t] - of->place[0];
+        b->shift[t] = further % of->step * pitch + further / of->step;
+    }
+    for (int32_t s = 0; s < of->sheet_count; s++)
+        sheet_x[s] = s * rows * b->row_pitch;
+    lay_out_steps(b, sheet_x);
+}
+
+/* Elements from the first sheet's first row to that of sheet s, which is wholly there. */
+static int64_t find_sheet(const bands *b, int32_t s)
+{
+    const og_cpu_sheet *first = b->of->sheets, *sheet = &first[s];
+    int64_t offset = sheet->x - first->x;
+    for (int32_t i = 0; i < b->x->window_count; i++)
+        offset += (sheet->places[i] - first->places[i]) * b->x->windows[i].stride;
+    return offset;
+}
+
+/* The same for a band that is read where it lies. */
+static void lay_out_in_place(bands *b)
+{
+    const og_cpu_window_lines *of = b->of;
+    int64_t sheet_x[OG_RUN];
+    if (b->rows == IN_PLACE)
+        return;
+    b->rows = IN_PLACE;
+    b->row_pitch = row_stride_of(b);
+    for (int64_t t = 0; t < of->row_taps; t++)
+        b->shift[t] = of->place[t];
+    for (int32_t s = 0; s < of->sheet_count; s++)
+        sheet_x[s] = find_sheet(b, s);
+    lay_out_steps(b, sheet_x);
 }
 
 /* Element number `at` of x, which is in memory or nowhere near it. */
@@ -316,7 +359,7 @@ static void copy_sheet(bands *b, const og_cpu_share *line, int32_t number, int64
     char *to = (char *)b->band + (size_t)(number * b->rows * b->row_pitch) * b->bytes;
     int64_t offset = line->x + sheet->x, first = 0, begin = 0, end = b->rows;
     bool sees = true;
-    int64_t row_stride = of->along < 0 ? of->row_unit : b->x->windows[of->along].stride;
+    const int64_t row_stride = row_stride_of(b);
     for (int32_t i = 0; i < b->x->window_count; i++) {
         const og_cpu_window *window = &b->x->windows[i];
         const int64_t place = line->places[i] + sheet->places[i];
@@ -429,29 +472,82 @@ typedef struct {
     og_cpu_walk x, w, places[OG_MAX_WINDOWS];
 } walks;
 
-/* Windows of a line from here on, and how many such lines. */
-static int64_t find_band(const bands *b, const walks *at, int64_t left, int64_t *lines)
+/* Windows of a line from here on, n, and how many such lines. */
+static int64_t find_lines(const bands *b, const walks *at, int64_t left, int64_t *lines)
 {
     const int32_t windows = b->x->window_count;
     const og_cpu_window_lines *of = b->of;
-    int64_t n = og_cpu_count_left(&at->x, left);
+    int64_t n = og_cpu_count_left(&at->x, og_min(left, of->width));
     for (int32_t i = 0; i < windows; i++)
         n = og_cpu_count_left(&at->places[i], n);
     n = b->w ? og_cpu_count_left(&at->w, n) : n;
-    n = og_min(n, of->width);
     *lines = 1;
-    while (count_bytes(of, 1, n, b->bytes) > BAND)
-        n = n / 2;
     if (n != of->width || !of->line_step)
         return n;
     int64_t most = count_lines(&at->x, of->along < 0, n, left / n);
     for (int32_t i = 0; i < windows; i++)
         most = count_lines(&at->places[i], of->along == i, n, most);
-    most = b->w ? count_lines(&at->w, false, n, most) : most;
+    *lines = b->w ? count_lines(&at->w, false, n, most) : most;
+    return n;
+}
+
+/* Of `lines` lines from this one on: how many see all that there is to see, and lie as arrays would;
+ * or 0, and *lines becomes how many of the first do not. */
+static int64_t count_in_place(const bands *b, const og_cpu_share *line, int64_t n, int64_t *lines)
+{
+    const og_cpu_window_lines *of = b->of;
+    if (!b->fold->own || of->step != 1 || b->fold->moving >= 0 || n < WHOLE)
+        return 0;
+    for (int32_t s = 0; s < of->sheet_count; s++)
+        for (int32_t i = 0; i < b->x->window_count; i++) {
+            const int64_t place = line->places[i] + of->sheets[s].places[i];
+            const int64_t extent = b->x->windows[i].extent;
+            if (i != of->along && (place < 0 || place >= extent))
+                return 0;
+        }
+    if (of->along < 0)
+        return *lines;
+    const og_cpu_window *window = &b->x->windows[of->along];
+    const int64_t place = line->places[of->along] + of->sheets[0].places[of->along];
+    const int64_t last = window->extent - 1 - of->row_span - place;
+    for (int32_t s = 1; s < of->sheet_count; s++)
+        if (of->sheets[s].places[of->along] != of->sheets[0].places[of->along])
+            return 0;
+    if (place < 0)
+        *lines = og_min(*lines, of->line_step ? og_divide_up(-place, of->line_step) : 1);
+    return place < 0 || last < 0 ? 0 : of->line_step ? og_min(*lines, last / of->line_step + 1) : 1;
+}
+
+/* Windows and lines of the next band, which is copied unless it is read in place. */
+static int64_t find_band(bands *b, const walks *at, const og_cpu_share *line, int64_t left,
+                         int64_t *lines)
+{
+    const og_cpu_window_lines *of = b->of;
+    int64_t n = find_lines(b, at, left, lines), in_place = count_in_place(b, line, n, lines);
+    if (in_place) {
+        *lines = in_place;
+        lay_out_in_place(b);
+        return n;
+    }
+    for (; count_bytes(of, 1, n, b->bytes) > BAND; n /= 2)
+        *lines = 1;
     const int64_t one = count_bytes(of, 1, n, b->bytes);
     const int64_t more = count_bytes(of, 2, n, b->bytes) - one;
-    *lines = og_max(1, og_min(most, (BAND - one) / more + 1));
+    *lines = og_min(*lines, more ? (BAND - one) / more + 1 : 1);
+    lay_out_band(b, n, of->row_span + 1 + (*lines - 1) * of->line_step);
     return n;
+}
+
+/* The band from its first sheet's first row on. */
+static const void *read_band(bands *b, const og_cpu_share *line, int64_t n)
+{
+    const og_cpu_sheet *first = b->of->sheets;
+    int64_t offset = line->x + first->x;
+    for (int32_t s = 0; b->rows != IN_PLACE && s < b->of->sheet_count; s++)
+        copy_sheet(b, line, s, n);
+    for (int32_t i = 0; i < b->x->window_count; i++)
+        offset += (line->places[i] + first->places[i]) * b->x->windows[i].stride;
+    return b->rows == IN_PLACE ? (const void *)element_at(b, offset) : b->band;
 }
 
 /* A piece's bands: base is the share of all that is not along lines. */
@@ -468,15 +564,13 @@ static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *pi
         og_cpu_share line = {.x = base->x + at.x.offset, .w = base->w + at.w.offset};
         for (int32_t k = 0; k < windows; k++)
             line.places[k] = base->places[k] + at.places[k].offset;
-        n = find_band(b, &at, piece->inner_count - i, &lines);
-        lay_out_band(b, n, b->of->row_span + 1 + (lines - 1) * b->of->line_step);
+        n = find_band(b, &at, &line, piece->inner_count - i, &lines);
         const void *weights = !b->w ? NULL
                               : b->of->w_pitch
                                   ? find_column_weights(b, &line, (piece->inner + i) % b->of->width)
                                   : find_weights(b, &line);
-        for (int32_t s = 0; s < b->of->sheet_count; s++)
-            copy_sheet(b, &line, s, n);
-        b->loops->weigh_lines(&b->lines, to + (size_t)i * b->bytes, b->band, weights, lines, n);
+        b->loops->weigh_lines(&b->lines, to + (size_t)i * b->bytes, read_band(b, &line, n), weights,
+                              lines, n);
         move_far(&at.x, lines * n);
         move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)
