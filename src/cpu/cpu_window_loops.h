@@ -86,11 +86,10 @@ static void L(pad_rows)(const og_cpu_padding *p)
 
 /* ---- sums of lines ----------------------------------------------------------- */
 
-/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. weighs: 1
- * by a weight that a line has, 2 by one of each column. */
+/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. */
 OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *from, const REAL *w,
                           int64_t back, int64_t tail, const int first, const int last,
-                          const int vectors, const int weighs)
+                          const int vectors, const bool weighs)
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL);
     L(wide) term[MOST_WIDE];
@@ -99,14 +98,10 @@ OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *fro
     HOLD_LOADS();
     UNROLL for (int r = first; r <= last; r++)
     {
-        const REAL *here = w + (first - r) * back, weight = weighs == 1 ? *here : (REAL)1;
+        const REAL weight = weighs ? w[(first - r) * back] : (REAL)1;
         UNROLL for (int v = 0; v < vectors; v++)
         {
-            if (weighs == 2)
-                sums[r][v] += term[v] * *(const L(wide) *)(const void *)(
-                                            here + (v + 1 < vectors ? v * lanes : tail));
-            else
-                sums[r][v] += term[v] * weight;
+            sums[r][v] += term[v] * weight;
             HOLD(sums[r][v]);
         }
     }
@@ -115,10 +110,9 @@ OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *fro
 /* A row of taps; three, if that is what `taps` says. */
 OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
                           const og_cpu_lines *of, int64_t tail, const int taps,
-                          const int first, const int last, const int vectors, const int weighs)
+                          const int first, const int last, const int vectors, const bool weighs)
 {
-    const int64_t pitch = weighs == 2 ? of->w_pitch : 1, back = of->back * pitch;
-    const int64_t *shift = of->shift;
+    const int64_t back = of->back, *shift = of->shift;
     if (taps == 3) {
         L(add_tap)(sums, x + shift[0], w, back, tail, first, last, vectors, weighs);
         L(add_tap)(sums, x + shift[1], w + 1, back, tail, first, last, vectors, weighs);
@@ -126,10 +120,37 @@ OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, 
         return;
     }
     for (int64_t t = 0; t < of->row_taps; t++)
-        L(add_tap)(sums, x + shift[t], w + t * pitch, back, tail, first, last, vectors, weighs);
+        L(add_tap)(sums, x + shift[t], w + t, back, tail, first, last, vectors, weighs);
 }
 
-/* Sums of `lines` lines (a constant) in vectors from `at` on, the last of which end with the line. */
+/* Taps of lines by weights of columns, which are loaded once for all lines. */
+OG_INLINE void L(add_columns)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
+                              const og_cpu_lines *of, int64_t tail, const int lines,
+                              const int vectors)
+{
+    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
+    for (int64_t s = 0; s < of->step_count[0]; s++) {
+        const og_cpu_line_step *step = &of->steps[0][s];
+        const REAL *weights = w + step->w * of->w_pitch;
+        for (int64_t t = 0; t < of->row_taps; t++, weights += of->w_pitch) {
+            const REAL *from = x + step->x + of->shift[t];
+            L(wide) weight[MOST_WIDE];
+            UNROLL for (int v = 0; v < vectors; v++) weight[v] =
+                *(const L(wide) *)(const void *)(weights + (v + 1 < vectors ? v * lanes : tail));
+            HOLD_LOADS();
+            UNROLL for (int r = 0; r < lines; r++, from += of->x_line)
+                UNROLL for (int v = 0; v < vectors; v++)
+                {
+                    sums[r][v] += weight[v] * *(const L(wide) *)(const void *)(
+                                                  from + (v + 1 < vectors ? v * lanes : tail));
+                    HOLD(sums[r][v]);
+                }
+        }
+    }
+}
+
+/* Sums of `lines` lines (a constant) in vectors from `at` on, the last of which end with the line.
+ * weighs: 1 by a weight that all of a line has, 2 by one of each column. */
 OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL *w,
                             const og_cpu_lines *of, int64_t n, int64_t at, const int taps,
                             const int lines, const int vectors, const int weighs)
@@ -139,19 +160,19 @@ OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
     const int64_t most = (vectors - 1) * lanes, tail = at + most < last ? most : last - at;
     x += at;
-    w += weighs == 2 ? at : 0;
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++) sums[r][v] = -(L(wide)){0}; /* changes no term */
-#define WEIGHTS(s) (w + (weighs == 2 ? steps[s].w * of->w_pitch : weighs ? steps[s].w : 0))
 #define ROW(s, first, last)                                                                        \
-    L(add_row)(sums, x + steps[s].x, WEIGHTS(s), of, tail, taps, first, last,  \
+    L(add_row)(sums, x + steps[s].x, weighs ? w + steps[s].w : NULL, of, tail, taps, first, last,  \
                vectors, weighs)
 #define CASE(first, last)                                                                          \
     case (first) * OG_CPU_LINES + (last):                                                          \
         if ((last) < lines)                                                                        \
             ROW(s, first, last);                                                                   \
         break
-    if (taps == 3 && lines > 1) { /* three rows of three: no branch to predict */
+    if (weighs == 2) {
+        L(add_columns)(sums, x, w + at, of, tail, lines, vectors);
+    } else if (taps == 3 && lines > 1) { /* three rows of three: no branch to predict */
         ROW(0, 0, 0);
         ROW(1, 0, 1);
         ROW(2, 0, 2);
@@ -174,7 +195,6 @@ OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL
             }
     }
 #undef CASE
-#undef WEIGHTS
 #undef ROW
     UNROLL for (int r = 0; r < lines; r++)
         UNROLL for (int v = 0; v < vectors; v++)
