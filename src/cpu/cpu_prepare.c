@@ -19,6 +19,7 @@ enum {
     WHOLE_ROWS = 2048, /* sums of rows of 1024: 135 -> 84 ns a row, Zen 4 */
     TRANSPOSED = 64,   /* sides of a transposed piece; half of it when registers are many */
     MAX_COLUMNS = 4096,
+    MOST_OF_LINES = 1 << 14,
     SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
     STREAMED = 1 << 22,   /* elements (16 MiB) from which on rows come from memory, not a cache */
     LEAST_SCRATCH = 200 << 10, /* bytes: a fifth of a small L2 cache */
@@ -256,17 +257,20 @@ static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
         }
 }
 
-/* Columns of a tile of a fold over windows: whole images, or whole lines, if it has any. */
+/* Columns of a tile of a fold over windows: whole images, or whole lines, if it has any; of what no
+ * block is made several, so that a thread need not begin anew in the middle of one. */
 static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, int64_t columns)
 {
     const int32_t last = kernel->space.rank - kernel->space.n_reduced - 1;
+    const int64_t share = k->base_count * k->inner_count / (4 * (int64_t)k->threads);
+    const int64_t most = og_max(columns, og_min(og_min(MOST_OF_LINES, share), k->inner_count));
     int64_t whole = 1;
-    if (!k->passes[0].elements[0]->window_fold.is)
+    if (!k->passes[0].elements[0]->window_lines)
         return columns;
     for (int32_t d = last; d >= 0 && d > last - 2; d--)
-        if (og_times(whole, kernel->space.extent[d]) <= columns)
+        if (og_times(whole, kernel->space.extent[d]) <= most)
             whole *= kernel->space.extent[d];
-    return columns / whole * whole;
+    return og_max(whole, columns / whole * whole);
 }
 
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)

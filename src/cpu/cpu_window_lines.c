@@ -23,7 +23,6 @@ enum {
     MOST_STEP = 8,
     MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
     NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
-    IN_PLACE = -1, /* rows of a band that is not copied */
     FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
 };
 
@@ -237,6 +236,14 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
 
 /* ---- bands ------------------------------------------------------------------- */
 
+/* Where rows and taps of a band are. */
+typedef struct {
+    int64_t rows, count, row_pitch; /* rows of a sheet; windows of a line, at least; elements of a row */
+    int64_t shift[OG_RUN];
+    og_cpu_line_step steps[2][OG_RUN * OG_CPU_LINES];
+    og_cpu_lines lines;
+} bands_layout;
+
 typedef struct {
     const og_cpu_window_fold *fold;
     const og_cpu_window_lines *of;
@@ -244,11 +251,7 @@ typedef struct {
     const og_cpu_access *x, *w; /* w: or NULL */
     const char *memory, *w_memory;
     size_t bytes;               /* of an element of sums */
-    int64_t count, row_pitch;   /* windows of a line, at least; elements of a row's arrays */
-    int64_t rows;               /* of a sheet of a band */
-    int64_t shift[OG_RUN];
-    og_cpu_line_step steps[2][OG_RUN * OG_CPU_LINES];
-    og_cpu_lines lines;
+    bands_layout copied, in_place, *now;
     bool has_weights;
     int64_t weights_of;
     og_cpu_weights *kept; /* weights of columns: the thread's */
@@ -263,46 +266,46 @@ static int64_t row_stride_of(const bands *b)
     return b->of->along < 0 ? b->of->row_unit : b->x->windows[b->of->along].stride;
 }
 
-/* The loops' steps, of rows row_pitch apart, and of sheets that begin at sheet_x[]. */
-static void lay_out_steps(bands *b, const int64_t *sheet_x)
+/* The loops' steps, of sheets that begin at sheet_x[]. */
+static void lay_out_steps(const og_cpu_window_lines *of, const int64_t *sheet_x, bands_layout *to)
 {
-    const og_cpu_window_lines *of = b->of;
     for (int many = 0; many < 2; many++)
         for (int64_t s = 0; s < of->step_count[many]; s++) {
             const og_cpu_window_step *step = &of->steps[many][s];
-            b->steps[many][s] =
-                (og_cpu_line_step){sheet_x[step->sheet] + step->row * b->row_pitch, step->w,
+            to->steps[many][s] =
+                (og_cpu_line_step){sheet_x[step->sheet] + step->row * to->row_pitch, step->w,
                                    step->first * OG_CPU_LINES + step->last};
         }
-    b->lines = (og_cpu_lines){.steps = {b->steps[0], b->steps[1]},
-                              .step_count = {of->step_count[0], of->step_count[1]},
-                              .shift = b->shift,
-                              .row_taps = of->row_taps,
-                              .is_three = of->taps == 9 && of->row_taps == 3 && of->back == 3 &&
-                                          of->row_span == 2 && of->sheet_count == 1,
-                              .back = of->back,
-                              .w_pitch = of->w_pitch,
-                              .x_line = of->line_step * b->row_pitch};
+    to->lines = (og_cpu_lines){.steps = {to->steps[0], to->steps[1]},
+                               .step_count = {of->step_count[0], of->step_count[1]},
+                               .shift = to->shift,
+                               .row_taps = of->row_taps,
+                               .is_three = of->taps == 9 && of->row_taps == 3 && of->back == 3 &&
+                                           of->row_span == 2 && of->sheet_count == 1,
+                               .back = of->back,
+                               .w_pitch = of->w_pitch,
+                               .x_line = of->line_step * to->row_pitch};
 }
 
-/* Where everything lies in a band of lines of n windows, whose sheets have so many rows. */
-static void lay_out_band(bands *b, int64_t n, int64_t rows)
+/* A band of lines of n windows, whose sheets have so many rows, as it is copied. */
+static void lay_out_copied(bands *b, int64_t n, int64_t rows)
 {
     const og_cpu_window_lines *of = b->of;
+    bands_layout *to = b->now = &b->copied;
     int64_t sheet_x[OG_RUN];
-    if (b->count == og_max(n, WHOLE) && b->rows == rows)
+    if (to->count == og_max(n, WHOLE) && to->rows == rows)
         return;
-    b->count = og_max(n, WHOLE);
-    b->rows = rows;
-    const int64_t pitch = og_divide_up(b->count + extra_of(of), WHOLE) * WHOLE;
-    b->row_pitch = pitch * of->arrays;
+    to->count = og_max(n, WHOLE);
+    to->rows = rows;
+    const int64_t pitch = og_divide_up(to->count + extra_of(of), WHOLE) * WHOLE;
+    to->row_pitch = pitch * of->arrays;
     for (int64_t t = 0; t < of->row_taps; t++) {
         const int64_t further = of->place[t] - of->place[0];
-        b->shift[t] = further % of->step * pitch + further / of->step;
+        to->shift[t] = further % of->step * pitch + further / of->step;
     }
     for (int32_t s = 0; s < of->sheet_count; s++)
-        sheet_x[s] = s * rows * b->row_pitch;
-    lay_out_steps(b, sheet_x);
+        sheet_x[s] = s * rows * to->row_pitch;
+    lay_out_steps(of, sheet_x, to);
 }
 
 /* Elements from the first sheet's first row to that of sheet s, which is wholly there. */
@@ -315,20 +318,21 @@ static int64_t find_sheet(const bands *b, int32_t s)
     return offset;
 }
 
-/* The same for a band that is read where it lies. */
+/* A band where it lies. */
 static void lay_out_in_place(bands *b)
 {
     const og_cpu_window_lines *of = b->of;
+    bands_layout *to = b->now = &b->in_place;
     int64_t sheet_x[OG_RUN];
-    if (b->rows == IN_PLACE)
+    if (to->rows)
         return;
-    b->rows = IN_PLACE;
-    b->row_pitch = row_stride_of(b);
+    to->rows = 1;
+    to->row_pitch = row_stride_of(b);
     for (int64_t t = 0; t < of->row_taps; t++)
-        b->shift[t] = of->place[t];
+        to->shift[t] = of->place[t];
     for (int32_t s = 0; s < of->sheet_count; s++)
         sheet_x[s] = find_sheet(b, s);
-    lay_out_steps(b, sheet_x);
+    lay_out_steps(of, sheet_x, to);
 }
 
 /* Element number `at` of x, which is in memory or nowhere near it. */
@@ -354,10 +358,11 @@ static void convert_rows(bands *b, og_cpu_padding *p)
 static void copy_sheet(bands *b, const og_cpu_share *line, int32_t number, int64_t n)
 {
     const og_cpu_window_lines *of = b->of;
+    const bands_layout *at = &b->copied;
     const og_cpu_sheet *sheet = &of->sheets[number];
     const int32_t moving = b->fold->moving;
-    char *to = (char *)b->band + (size_t)(number * b->rows * b->row_pitch) * b->bytes;
-    int64_t offset = line->x + sheet->x, first = 0, begin = 0, end = b->rows;
+    char *to = (char *)b->band + (size_t)(number * at->rows * at->row_pitch) * b->bytes;
+    int64_t offset = line->x + sheet->x, first = 0, begin = 0, end = at->rows;
     bool sees = true;
     const int64_t row_stride = row_stride_of(b);
     for (int32_t i = 0; i < b->x->window_count; i++) {
@@ -369,29 +374,29 @@ static void copy_sheet(bands *b, const og_cpu_share *line, int32_t number, int64
         }
         offset += place * window->stride;
         if (i == of->along) {
-            begin = og_min(og_max(0, -place), b->rows);
-            end = og_max(begin, og_min(b->rows, window->extent - place));
+            begin = og_min(og_max(0, -place), at->rows);
+            end = og_max(begin, og_min(at->rows, window->extent - place));
         } else if (place < 0 || place >= window->extent) {
             sees = false;
         }
     }
     begin = sees ? begin : 0;
     end = sees ? end : 0;
-    og_cpu_padding p = {.row_pitch = b->row_pitch,
-                        .array_pitch = b->row_pitch / of->arrays,
+    og_cpu_padding p = {.row_pitch = at->row_pitch,
+                        .array_pitch = at->row_pitch / of->arrays,
                         .from_pitch = row_stride,
                         .rows = end - begin,
                         .first = first,
                         .step = of->step,
                         .arrays = of->arrays,
-                        .length = b->count + extra_of(of),
+                        .length = at->count + extra_of(of),
                         .fill = &b->x->fill};
     p.extent = moving < 0 ? (n - 1) * of->step + of->span + 1 : b->x->windows[moving].extent;
     p.from = element_at(b, offset + begin * row_stride);
-    p.to = to + (size_t)(begin * b->row_pitch) * b->bytes;
-    b->loops->splat(to, p.fill, begin * b->row_pitch);
-    b->loops->splat(to + (size_t)(end * b->row_pitch) * b->bytes, p.fill,
-                    (b->rows - end) * b->row_pitch);
+    p.to = to + (size_t)(begin * at->row_pitch) * b->bytes;
+    b->loops->splat(to, p.fill, begin * at->row_pitch);
+    b->loops->splat(to + (size_t)(end * at->row_pitch) * b->bytes, p.fill,
+                    (at->rows - end) * at->row_pitch);
     if (begin < end && !b->fold->own)
         convert_rows(b, &p);
     if (begin < end)
@@ -534,7 +539,7 @@ static int64_t find_band(bands *b, const walks *at, const og_cpu_share *line, in
     const int64_t one = count_bytes(of, 1, n, b->bytes);
     const int64_t more = count_bytes(of, 2, n, b->bytes) - one;
     *lines = og_min(*lines, more ? (BAND - one) / more + 1 : 1);
-    lay_out_band(b, n, of->row_span + 1 + (*lines - 1) * of->line_step);
+    lay_out_copied(b, n, of->row_span + 1 + (*lines - 1) * of->line_step);
     return n;
 }
 
@@ -543,11 +548,11 @@ static const void *read_band(bands *b, const og_cpu_share *line, int64_t n)
 {
     const og_cpu_sheet *first = b->of->sheets;
     int64_t offset = line->x + first->x;
-    for (int32_t s = 0; b->rows != IN_PLACE && s < b->of->sheet_count; s++)
+    for (int32_t s = 0; b->now == &b->copied && s < b->of->sheet_count; s++)
         copy_sheet(b, line, s, n);
     for (int32_t i = 0; i < b->x->window_count; i++)
         offset += (line->places[i] + first->places[i]) * b->x->windows[i].stride;
-    return b->rows == IN_PLACE ? (const void *)element_at(b, offset) : b->band;
+    return b->now == &b->in_place ? (const void *)element_at(b, offset) : b->band;
 }
 
 /* A piece's bands: base is the share of all that is not along lines. */
@@ -569,7 +574,7 @@ static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *pi
                               : b->of->w_pitch
                                   ? find_column_weights(b, &line, (piece->inner + i) % b->of->width)
                                   : find_weights(b, &line);
-        b->loops->weigh_lines(&b->lines, to + (size_t)i * b->bytes, read_band(b, &line, n), weights,
+        b->loops->weigh_lines(&b->now->lines, to + (size_t)i * b->bytes, read_band(b, &line, n), weights,
                               lines, n);
         move_far(&at.x, lines * n);
         move_far(&at.w, lines * n);
@@ -593,7 +598,7 @@ void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *
     b.w_memory = b.w ? og_cpu_find_buffer(worker->job, b.w->buffer) : NULL;
     b.has_weights = false;
     b.kept = (og_cpu_weights *)(void *)(worker->memory + worker->kernel->weights);
-    b.count = b.rows = 0;
+    b.copied.rows = b.copied.count = b.in_place.rows = 0;
     og_cpu_share base = {.x = b.x->offset + og_cpu_find_offset(&b.x->axes[OG_CPU_BASE], piece->base)};
     if (b.w)
         base.w = b.w->offset + og_cpu_find_offset(&b.w->axes[OG_CPU_BASE], piece->base);

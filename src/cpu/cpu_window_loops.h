@@ -255,13 +255,16 @@ static void L(weigh_lines)(const og_cpu_lines *of, void *to, const void *x, cons
     const int weighs = !w ? 0 : of->w_pitch ? 2 : 1;
     L(sum_block_fn) *const *blocks =
         L(sum_blocks)[four && weighs == 1 && of->is_three ? 6 : 2 * weighs + four];
-    for (int64_t l = 0; l < lines; l += four ? OG_CPU_LINES : 1) {
-        const int64_t line = four && l > lines - OG_CPU_LINES ? lines - OG_CPU_LINES : l;
-        for (int64_t i = 0, some; i < n; i += some * lanes) {
-            some = (n - i + lanes - 1) / lanes;
-            some = some < MOST_WIDE ? some : MOST_WIDE;
-            blocks[some - 1]((REAL *)to + line * n, end, (const REAL *)x + line * of->x_line, w, of,
-                             n, i);
+    /* Weights of columns are read for each block of lines: of some columns they stay in the cache. */
+    const int64_t width = weighs == 2 ? MOST_WIDE * lanes : n;
+    for (int64_t c = 0; c < n; c += width)
+        for (int64_t l = 0; l < lines; l += four ? OG_CPU_LINES : 1) {
+            const int64_t line = four && l > lines - OG_CPU_LINES ? lines - OG_CPU_LINES : l;
+            for (int64_t i = c, some; i < n && i < c + width; i += some * lanes) {
+                some = (n - i + lanes - 1) / lanes;
+                some = some < MOST_WIDE ? some : MOST_WIDE;
+                blocks[some - 1]((REAL *)to + line * n, end, (const REAL *)x + line * of->x_line, w,
+                                 of, n, i);
+            }
         }
-    }
 }
