@@ -45,30 +45,28 @@
 #define HOLD(x) __asm__("" : "+x"(x))
 #endif
 #define HOLD_LOADS() __asm__ volatile("" ::: "memory")
-#define OG_INLINE static inline __attribute__((always_inline))
 
 /* Vectors of sums over windows: OG_CPU_LINES times MOST_WIDE of them, as many more of terms and a
  * weight are in registers. */
-#define EVEN_2 0, 2
-#define EVEN_4 EVEN_2, 4, 6
-#define EVEN_8 EVEN_4, 8, 10, 12, 14
-#define EVEN_16 EVEN_8, 16, 18, 20, 22, 24, 26, 28, 30
-#define ODD_2 1, 3
-#define ODD_4 ODD_2, 5, 7
-#define ODD_8 ODD_4, 9, 11, 13, 15
-#define ODD_16 ODD_8, 17, 19, 21, 23, 25, 27, 29, 31
 #if defined(__AVX512F__)
 #define WIDE_BYTES 64
+#define WIDE_FLOATS 16
+#define WIDE_DOUBLES 8
 #define MOST_WIDE 4
 #elif defined(__AVX__)
 #define WIDE_BYTES 32
+#define WIDE_FLOATS 8
+#define WIDE_DOUBLES 4
 #define MOST_WIDE 2
-#elif defined(__aarch64__)
-#define WIDE_BYTES 16
-#define MOST_WIDE 4
 #else
 #define WIDE_BYTES 16
+#define WIDE_FLOATS 4
+#define WIDE_DOUBLES 2
+#if defined(__aarch64__)
+#define MOST_WIDE 4
+#else
 #define MOST_WIDE 2
+#endif
 #endif
 
 /* How memory is read matters more than how often accumulators in L1 are touched. One
@@ -145,17 +143,8 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 #define TO_F32(x) ((float)(x))
 #define TO_F64(x) ((double)(x))
 
-#if WIDE_BYTES == 64
-#define EVEN EVEN_16
-#define ODD ODD_16
-#elif WIDE_BYTES == 32
-#define EVEN EVEN_8
-#define ODD ODD_8
-#else
-#define EVEN EVEN_4
-#define ODD ODD_4
-#endif
 #define REAL float
+#define WIDE_LANES WIDE_FLOATS
 #define F(name) name##_f32
 #define L(name) name##_loop_f32
 #define LOADS                                                                                      \
@@ -175,19 +164,8 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
     X(OG_FLOAT64, double, TO_F64)
 #include "cpu/cpu_loops.h"
 
-#undef EVEN
-#undef ODD
-#if WIDE_BYTES == 64
-#define EVEN EVEN_8
-#define ODD ODD_8
-#elif WIDE_BYTES == 32
-#define EVEN EVEN_4
-#define ODD ODD_4
-#else
-#define EVEN EVEN_2
-#define ODD ODD_2
-#endif
 #define REAL double
+#define WIDE_LANES WIDE_DOUBLES
 #define F(name) name##_f64
 #define L(name) name##_loop_f64
 #define LOADS X(OG_FLOAT64, double, AS_IS, copy_f64) INTEGER_LOADS(f64)

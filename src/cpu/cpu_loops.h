@@ -346,6 +346,7 @@ static void L(sum_taps)(void *dst, const void *const *x, int64_t taps, int64_t n
 FOLD_TAPS(max, F(og_maximum))
 FOLD_TAPS(min, F(og_minimum))
 
+#include "cpu/cpu_pad_rows.h"
 #include "cpu/cpu_window_loops.h"
 
 /* What sumexp subtracts: the greatest element, or 0 if that is infinite. */
@@ -525,6 +526,7 @@ static const og_cpu_loops L(loops) = {
 #undef ROW_2_0
 #undef FOLD_ROW
 #undef REAL
+#undef WIDE_LANES
 #undef F
 #undef L
 #undef LOADS

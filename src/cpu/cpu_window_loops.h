@@ -1,89 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * cpu_window_loops.h - sums over windows of several lines at once, which cpu_window_lines.c
- * prepares; included by cpu_loops.h once for float and once for double (REAL, L(name)).
+ * prepares; included by cpu_loops.h once for float and once for double, behind cpu_pad_rows.h, with
+ * its parameters and
+ *   MOST_WIDE   vectors of sums of a line; OG_CPU_LINES times as many are in registers
  *
  * A sum adds its terms one after the other, in the order of its taps: what is done side by side are
  * sums, of neighbours along a line and of lines. Sums stay in registers, and of lines that see the
  * same row of an image each vector of it is loaded once for all of them.
  */
-typedef REAL L(wide) __attribute__((vector_size(WIDE_BYTES), aligned(sizeof(REAL)), may_alias));
-
-/* ---- rows of an image, copied ------------------------------------------------ */
-
-OG_INLINE void L(copy_run)(REAL *to, const REAL *from, int64_t n)
-{
-    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
-    for (int64_t i = 0; n < lanes && i < n; i++)
-        to[i] = from[i];
-    for (int64_t i = 0; n >= lanes && i < n; i += lanes) {
-        const int64_t at = i < n - lanes ? i : n - lanes;
-        *(L(wide) *)(void *)(to + at) = *(const L(wide) *)(const void *)(from + at);
-    }
-}
-
-/* even[i], odd[i] = from[2 i], from[2 i + 1]. */
-OG_INLINE void L(deal_pairs)(REAL *even, REAL *odd, const REAL *from, int64_t n)
-{
-    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
-    for (int64_t i = 0; n < lanes && i < n; i++)
-        even[i] = from[2 * i], odd[i] = from[2 * i + 1];
-    for (int64_t i = 0; n >= lanes && i < n; i += lanes) {
-        const int64_t at = i < n - lanes ? i : n - lanes;
-        const L(wide) a = *(const L(wide) *)(const void *)(from + 2 * at);
-        const L(wide) b = *(const L(wide) *)(const void *)(from + 2 * at + lanes);
-        *(L(wide) *)(void *)(even + at) = __builtin_shufflevector(a, b, EVEN);
-        *(L(wide) *)(void *)(odd + at) = __builtin_shufflevector(a, b, ODD);
-    }
-}
-
-/* Elements [begin, end) of array a of a row, one by one. */
-OG_INLINE void L(pad_ends)(const og_cpu_padding *p, const REAL *from, int64_t a, int64_t begin,
-                           int64_t end, REAL *to)
-{
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t further = a + i * p->step, place = p->first + further;
-        to[i] = place >= 0 && place < p->extent ? from[further] : *(const REAL *)p->fill;
-    }
-}
-
-/* At least n elements, and whole vectors. */
-OG_INLINE void L(fill_run)(REAL *to, const L(wide) fill, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += WIDE_BYTES / (int64_t)sizeof(REAL))
-        *(L(wide) *)(void *)(to + i) = fill;
-}
-
-static void L(pad_rows)(const og_cpu_padding *p)
-{
-    const int64_t step = p->step, length = p->length, before = p->first < 0 ? -p->first : 0;
-    const bool pairs = step == 2 && p->arrays == 2;
-    const L(wide) fill = *(const REAL *)p->fill - (L(wide)){0};
-    /* Elements [begin, end) of all arrays are there. */
-    int64_t begin = (before + step - 1) / step, end = (p->extent - p->first - p->arrays) / step + 1;
-    begin = begin < length ? begin : length;
-    end = p->extent - p->first < p->arrays ? begin : end < length ? end : length;
-    end = end < begin ? begin : end;
-    for (int64_t row = 0; row < p->rows; row++) {
-        const REAL *from = (const REAL *)p->from + row * p->from_pitch + p->first;
-        REAL *to = (REAL *)p->to + row * p->row_pitch;
-        if (step == 1) { /* what is beyond a row's end is overwritten by the next one */
-            L(fill_run)(to, fill, begin);
-            L(copy_run)(to + begin, from + begin, end - begin);
-            L(fill_run)(to + end, fill, length - end);
-            continue;
-        }
-        if (pairs)
-            L(deal_pairs)(to + begin, to + p->array_pitch + begin, from + 2 * begin, end - begin);
-        for (int64_t a = 0; a < p->arrays; a++, to += p->array_pitch) {
-            if (!pairs)
-                L(pad_ends)(p, from, a, begin, end, to);
-            L(pad_ends)(p, from, a, 0, begin, to);
-            L(pad_ends)(p, from, a, end, length, to);
-        }
-    }
-}
-
 /* ---- sums of lines ----------------------------------------------------------- */
 
 /* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. */
