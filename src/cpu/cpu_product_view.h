@@ -362,24 +362,27 @@ static void P(cut_patch)(const P(patching) * p, const P(patch) * patch, const P(
                          const REAL *from, const int64_t sliver, REAL *to)
 {
     const int64_t line_pitch = p->y_step * patch->row_pitch;
-    for (int64_t i = 0; i < patch->count; i++, to += sliver) {
+    int64_t taps[OG_PRODUCT_BLOCK];
+    for (int64_t i = 0; i < patch->count; i++) {
         const int64_t further = k[i].places[p->x] - patch->least[0];
         const int64_t down = p->y < 0 ? 0 : k[i].places[p->y] - patch->least[1];
-        const REAL *tap = from + down * patch->row_pitch + further % p->step * patch->array_pitch +
-                          further / p->step;
-        for (int64_t v = 0; v < p->vectors; v++) {
-            const int64_t column = v * LINE_LANES, cut = p->cut[v];
-            const REAL *at = tap + p->line[v] * line_pitch + p->place[v];
-            LINE_VECTOR some = *(const LINE_VECTOR *)at;
-            if (cut < LINE_LANES) {
-                const vector_u64 mask = *(const vector_u64 *)(const void *)(
-                    p->masks + (LINE_LANES - cut) * (int64_t)sizeof(REAL));
-                const LINE_VECTOR rest =
-                    *(const LINE_VECTOR *)(tap + (p->line[v] + 1) * line_pitch - cut);
-                some = (LINE_VECTOR)(((vector_u64)some & ~mask) | ((vector_u64)rest & mask));
-            }
-            *(LINE_VECTOR *)(to + column / sliver * sliver * OG_PRODUCT_BLOCK + column % sliver) =
-                some;
+        taps[i] = down * patch->row_pitch + further % p->step * patch->array_pitch +
+                  further / p->step;
+    }
+    for (int64_t v = 0; v < p->vectors; v++) {
+        const int64_t column = v * LINE_LANES, cut = p->cut[v];
+        const REAL *at = from + p->line[v] * line_pitch + p->place[v];
+        const REAL *next = from + (p->line[v] + 1) * line_pitch - cut;
+        REAL *there = to + column / sliver * sliver * OG_PRODUCT_BLOCK + column % sliver;
+        const vector_u64 mask = *(const vector_u64 *)(const void *)(
+            p->masks + (LINE_LANES - cut) * (int64_t)sizeof(REAL));
+        for (int64_t i = 0; cut == LINE_LANES && i < patch->count; i++)
+            *(LINE_VECTOR *)(there + i * sliver) = *(const LINE_VECTOR *)(at + taps[i]);
+        for (int64_t i = 0; cut < LINE_LANES && i < patch->count; i++) {
+            const LINE_VECTOR some = *(const LINE_VECTOR *)(at + taps[i]);
+            const LINE_VECTOR rest = *(const LINE_VECTOR *)(next + taps[i]);
+            *(LINE_VECTOR *)(there + i * sliver) =
+                (LINE_VECTOR)(((vector_u64)some & ~mask) | ((vector_u64)rest & mask));
         }
     }
 }
