@@ -20,7 +20,7 @@
 enum {
     BAND = 32 * 1024, /* bytes of what is copied: most of an L1 cache, on a thread's stack */
     WHOLE = 16,       /* elements that may be read from every tap on: a vector of any type */
-    MOST_STEP = 8,
+    MOST_STEP = 8, /* from 3 on elements are dealt out one by one, which a fold does better */
     MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
     NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
     FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
@@ -211,7 +211,7 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
     for (int32_t i = 0; i < x->window_count; i++)
         if (x->windows[i].divisor != 1 || x->windows[i].uneven.bits)
             return false;
-    if (taps < 1 || taps > OG_RUN || to->step < 1 || to->step > MOST_STEP ||
+    if (taps < 1 || taps > OG_RUN || to->step < 1 || to->step > (fold->is ? 2 : MOST_STEP) ||
         (moving >= 0 && (x->windows[moving].stride != 1 ||
                          og_cpu_last_stride(&x->axes[OG_CPU_INNER]))))
         return false;
