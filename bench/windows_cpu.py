@@ -4,11 +4,11 @@
 
     python bench/windows_cpu.py [--rounds 30] [--threads 1] [--half] [--last] [NAME...]
 
-A line: milliseconds of Ogive, of PyTorch, PyTorch's over Ogive's (above 1 Ogive is faster) by these
-and by the median of rounds, and the greatest difference over the result's greatest element. Both take
-turns; a time is the least of all rounds. The process keeps to as many CPUs as it has threads; with one
-it is the process's own time that counts, which others on the machine disturb less. --half: in bfloat16; --last: images are channels-last. NAME: lines
-that contain it.
+A line: milliseconds of Ogive, of PyTorch, PyTorch's over Ogive's (above 1 Ogive is faster) by
+these and by the median of rounds, and the greatest difference over the result's greatest element.
+Both take turns; a time is the least of all rounds. The process keeps to as many CPUs as it has
+threads; with one it is the process's own time that counts, which others on the machine disturb
+less. --half: in bfloat16; --last: images are channels-last. NAME: lines that contain it.
 
 Memory of results is kept by malloc(): else what is timed is the kernel's zeroing of pages.
 """

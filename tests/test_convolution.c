@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_convolution.c - convolutions and poolings at random, and their gradients, on the CPU: right by the
- * float64 interpreter of plans, the same bits at every level and for any number of threads, and
- * nothing outside of a tensor is touched.
+ * test_convolution.c - convolutions and poolings at random, and their gradients, on the CPU: right
+ * by the float64 interpreter of plans, the same bits at every level and for any number of threads,
+ * and nothing outside of a tensor is touched.
  */
 #include "test.h"
 
@@ -97,8 +97,8 @@ static void draw(convolution *c, test_random *random)
     c->dtype = (og_dtype)test_random_below(random, 4);
 }
 
-/* One channel a filter, lines long and short, near and far taps, lines of an image and of channels: see
- * cpu_window_fold.c and cpu_window_lines.c. */
+/* One channel a filter, lines long and short, near and far taps, lines of an image and of channels:
+ * see cpu_window_fold.c and cpu_window_lines.c. */
 static void draw_alone(convolution *c, test_random *random)
 {
     const bool last = test_random_below(random, 3) == 0;
@@ -107,7 +107,8 @@ static void draw_alone(convolution *c, test_random *random)
     int64_t along = 1 + (int64_t)test_random_below(random, 12);
     int64_t dilation = 1 + (int64_t)test_random_below(random, 2);
     int64_t width = (along - 1) * dilation + 1 +
-                    (int64_t)test_random_below(random, last || test_random_below(random, 8) ? 40 : 3000);
+                    (int64_t)test_random_below(
+                        random, last || test_random_below(random, 8) ? 40 : 3000);
     int64_t height = across + (int64_t)test_random_below(random, 6);
     c->tensors[0] = (guarded){.rank = 4, .shape = {2, channels, height, width}};
     c->tensors[0].channels_last = last;
@@ -121,8 +122,8 @@ static void draw_alone(convolution *c, test_random *random)
     c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
 }
 
-/* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside, or
- * are parts of several lengths. */
+/* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside,
+ * or are parts of several lengths. */
 static void draw_pooling(convolution *c, test_random *random)
 {
     static const char *const names[] = {"max", "avg", "adaptive_max", "adaptive_avg"};
@@ -267,8 +268,8 @@ static void test_convolutions(void **state)
     }
 }
 
-/* plan.h's order, bit by bit: a channel's taps one after the other, products rounded before they are
- * added. */
+/* plan.h's order, bit by bit: a channel's taps one after the other, products rounded before they
+ * are added. */
 static void test_depthwise_order(void **state)
 {
     enum { C = 37, H = 9, W = 53, TAPS = 25 };

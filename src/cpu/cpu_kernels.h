@@ -69,7 +69,7 @@ typedef struct {
     bool is_three;  /* three rows of three taps, and lines a row apart */
     int64_t back;   /* weights that a step's next line is before */
     int64_t x_line; /* elements from a line's x to that of the next */
-    int64_t w_pitch; /* 0: a weight is one element; else they are of columns, a tap's so far apart */
+    int64_t w_pitch; /* 0: a weight is one element; else of columns, a tap's so far apart */
 } og_cpu_lines;
 
 /* Loops of one type. Below u(m) is 0 where m is infinite, else m. */
@@ -87,8 +87,8 @@ typedef struct {
     /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ...: the same of products. */
     void (*weigh_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
     void (*pad_rows)(const og_cpu_padding *p);
-    /* `lines` lines of n sums, one behind the other; w: NULL for sums that are not weighed. x may be
-     * read from where a line's taps begin on for a vector. */
+    /* `lines` lines of n sums, one behind the other; w: NULL for sums that are not weighed. x may
+     * be read from where a line's taps begin on for a vector. */
     void (*weigh_lines)(const og_cpu_lines *of, void *to, const void *x, const void *w,
                         int64_t lines, int64_t n);
     /* dst = exp(x - u(m)), blocks. */

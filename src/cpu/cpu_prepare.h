@@ -300,8 +300,8 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
 
-/* cpu_window_fold.c: sets program->window_fold, if it is one, of so many taps and of lines as wide as
- * the innermost dim of inner. */
+/* cpu_window_fold.c: sets program->window_fold, if it is one, of so many taps and of lines as wide
+ * as the innermost dim of inner. */
 ogive_status og_cpu_find_window_fold(og_cpu_program *program, int64_t taps, int64_t width,
                                      og_arena *arena, ogive_error *error);
 /* cpu_window_lines.c: can it be done several lines at once? */

@@ -29,9 +29,9 @@ typedef struct {
     int64_t step[OG_MAX_WINDOWS][OG_MAX_RANK];
 } og_cpu_line;
 
-/* Rows of an image become rows of `length` elements in arrays, of every step-th element each: element
- * i of array a is at place first + a + i * step of its row, those below 0 and from extent on being
- * fill. Pitches are in elements. `to` may be written to for a vector more. */
+/* Rows of an image become rows of `length` elements in arrays, of every step-th element each:
+ * element i of array a is at place first + a + i * step of its row, those below 0 and from extent
+ * on being fill. Pitches are in elements. `to` may be written to for a vector more. */
 typedef struct {
     void *to;
     int64_t row_pitch, array_pitch;

@@ -232,13 +232,13 @@ OG_FN void P(cut_line)(const REAL *line, int64_t columns, const int64_t sliver, 
 
 /* ---- patches ----------------------------------------------------------------- */
 
-/* Where columns are lines of an image as windows see them, one element apart or two, all that the taps
- * of a channel see is copied once, as rows with zeros around: a patch. A vector of columns is then a
- * vector of the patch, or of two where a line ends in it, and a tap moves all of them alike. */
+/* Where columns are lines of an image as windows see them, one element apart or two, all that the
+ * taps of a channel see is copied once, as rows with zeros around: a patch. A vector of columns is
+ * then a vector of the patch, or of two where a line ends in it, and a tap moves all of them alike. */
 typedef struct {
     const og_cpu_factor *right;
     int32_t x, y;                /* windows along a line and from line to line; y: -1, if none */
-    int64_t width, step, y_step; /* of a line; places from column to column, rows from line to line */
+    int64_t width, step, y_step; /* of a line; places between columns, rows between lines */
     int64_t row_stride;          /* elements from row to row */
     int64_t first_line, lines;
     int64_t vectors;
@@ -404,9 +404,9 @@ static bool P(pack_patches)(P(patching) * p, int64_t n0, int64_t columns, const 
     return true;
 }
 
-/* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns, each
- * of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the last
- * column is 0. */
+/* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns,
+ * each of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the
+ * last column is 0. */
 static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                          int64_t count, REAL *to, const int64_t sliver)
 {

@@ -445,8 +445,8 @@ static void copy_row(const folds *s, const slot *of, char *to)
     }
 }
 
-/* The elements of arrays, for lines whose least place is `first`; where none is seen, any, if there is
- * one in memory at all. */
+/* The elements of arrays, for lines whose least place is `first`; where none is seen, any, if there
+ * is one in memory at all. */
 static void find_table(folds *s, int64_t first, int64_t count)
 {
     const og_cpu_window *window = s->window;
@@ -577,7 +577,8 @@ static void find_weights_of(folds *s, const og_cpu_share *line)
     }
 }
 
-static void fold_line(folds *s, og_cpu_fold_kind fold, const og_cpu_share *line, int64_t count, char *to)
+static void fold_line(folds *s, og_cpu_fold_kind fold, const og_cpu_share *line, int64_t count,
+                      char *to)
 {
     const char *rows[OG_RUN];
     const void *x[OG_RUN];
@@ -604,7 +605,8 @@ static void fold_lines(folds *s, const og_cpu_share *base, const og_cpu_piece *p
 {
     const int32_t windows = s->x->window_count;
     const int64_t most = s->pitch - s->extra;
-    og_cpu_walk x = og_cpu_start_walk(&s->x->axes[OG_CPU_INNER], piece->inner), places[OG_MAX_WINDOWS], w = x;
+    og_cpu_walk x = og_cpu_start_walk(&s->x->axes[OG_CPU_INNER], piece->inner), w = x;
+    og_cpu_walk places[OG_MAX_WINDOWS];
     for (int32_t i = 0; i < windows; i++)
         places[i] = og_cpu_start_walk(&s->x->windows[i].axes[OG_CPU_INNER], piece->inner);
     if (s->w)
@@ -642,7 +644,8 @@ void og_cpu_fold_windows(const og_cpu_worker *worker, const og_cpu_program *prog
     s.x = &program->accesses[of->x];
     s.w = of->w < 0 ? NULL : &program->accesses[of->w];
     s.window = of->moving < 0 ? NULL : &s.x->windows[of->moving];
-    s.step = og_cpu_last_stride(s.window ? &s.window->axes[OG_CPU_INNER] : &s.x->axes[OG_CPU_INNER]);
+    s.step =
+        og_cpu_last_stride(s.window ? &s.window->axes[OG_CPU_INNER] : &s.x->axes[OG_CPU_INNER]);
     s.is_plain = !s.window || is_plain(s.window);
     s.memory = og_cpu_find_buffer(worker->job, s.x->buffer);
     s.w_memory = s.w ? og_cpu_find_buffer(worker->job, s.w->buffer) : NULL;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu_window_lines.c - sums over windows along lines (cpu_window_fold.c), weighed or not, of several
- * lines at once: whose windows are one element apart, or up to MOST_STEP, and that see rows of an image
- * (depthwise convolutions, averages).
+ * cpu_window_lines.c - sums over windows along lines (cpu_window_fold.c), weighed or not, of
+ * several lines at once: of windows that are one element apart, or a few, and see rows of an image
+ * (depthwise convolutions, averages), or that see channels side by side.
  *
- * A line of sums has taps in rows, which differ in the place along the line alone, and rows of taps in
- * *sheets*, which differ in the row of the image that they see. A *band* is lines each of which sees
- * every row so many rows further than the one before. What a band sees of an image is copied, padded,
- * converted, and dealt out to arrays of every step-th element; then all taps of a line are neighbours
- * that begin somewhere in these, and loops need know nothing else (cpu_window_loops.h).
+ * A line of sums has taps in rows, which differ in the place along the line alone, and rows of
+ * taps in *sheets*, which differ in the row of the image that they see. A *band* is lines each of
+ * which sees every row so many rows further than the one before. What a band sees of an image is
+ * copied, padded, converted, and dealt out to arrays of every step-th element, unless it lies in
+ * memory as these would; then all taps of a line are neighbours that begin somewhere in these, and
+ * loops need know nothing else (cpu_window_loops.h). Of channels-last images a line is channels,
+ * a row a place, and weights, which are then of columns, are turned once and kept by each thread.
  *
- * Which taps there are, and which of them neighbouring lines share, is found when a kernel is prepared.
+ * Which taps there are, and which of them neighbouring lines share, is found when a kernel is
+ * prepared.
  */
 #include "cpu/cpu_window_walk.h"
 
@@ -153,12 +156,14 @@ static void find_steps(finding *f, int64_t lines)
             int64_t before = -1;
             for (int64_t line = 0; line < lines; line++) {
                 const int64_t q = find_tap_row(f, s, row - line * to->line_step);
-                og_cpu_window_step *last = &to->steps[many][to->step_count[many] - 1];
-                if (q >= 0 && before >= 0 && to->back && (before - q) * row_taps == to->back)
-                    last->last = (int32_t)line;
-                else if (q >= 0)
-                    to->steps[many][to->step_count[many]++] = (og_cpu_window_step){
-                        s, (int32_t)row, (int32_t)(q * row_taps), (int32_t)line, (int32_t)line};
+                og_cpu_window_step *next = &to->steps[many][to->step_count[many]];
+                if (q >= 0 && before >= 0 && to->back && (before - q) * row_taps == to->back) {
+                    next[-1].last = (int32_t)line;
+                } else if (q >= 0) {
+                    *next = (og_cpu_window_step){s, (int32_t)row, (int32_t)(q * row_taps),
+                                                 (int32_t)line, (int32_t)line};
+                    to->step_count[many]++;
+                }
                 before = q;
             }
         }
@@ -238,7 +243,8 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
 
 /* Where rows and taps of a band are. */
 typedef struct {
-    int64_t rows, count, row_pitch; /* rows of a sheet; windows of a line, at least; elements of a row */
+    int64_t rows;             /* of a sheet */
+    int64_t count, row_pitch; /* windows of a line, at least; elements of a row */
     int64_t shift[OG_RUN];
     og_cpu_line_step steps[2][OG_RUN * OG_CPU_LINES];
     og_cpu_lines lines;
@@ -496,8 +502,8 @@ static int64_t find_lines(const bands *b, const walks *at, int64_t left, int64_t
     return n;
 }
 
-/* Of `lines` lines from this one on: how many see all that there is to see, and lie as arrays would;
- * or 0, and *lines becomes how many of the first do not. */
+/* Of `lines` lines from this one on: how many see all that there is to see, and lie as arrays
+ * would; or 0, and *lines becomes how many of the first do not. */
 static int64_t count_in_place(const bands *b, const og_cpu_share *line, int64_t n, int64_t *lines)
 {
     const og_cpu_window_lines *of = b->of;
@@ -574,8 +580,8 @@ static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *pi
                               : b->of->w_pitch
                                   ? find_column_weights(b, &line, (piece->inner + i) % b->of->width)
                                   : find_weights(b, &line);
-        b->loops->weigh_lines(&b->now->lines, to + (size_t)i * b->bytes, read_band(b, &line, n), weights,
-                              lines, n);
+        b->loops->weigh_lines(&b->now->lines, to + (size_t)i * b->bytes, read_band(b, &line, n),
+                              weights, lines, n);
         move_far(&at.x, lines * n);
         move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)
@@ -599,7 +605,8 @@ void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *
     b.has_weights = false;
     b.kept = (og_cpu_weights *)(void *)(worker->memory + worker->kernel->weights);
     b.copied.rows = b.copied.count = b.in_place.rows = 0;
-    og_cpu_share base = {.x = b.x->offset + og_cpu_find_offset(&b.x->axes[OG_CPU_BASE], piece->base)};
+    og_cpu_share base = {.x = b.x->offset};
+    base.x += og_cpu_find_offset(&b.x->axes[OG_CPU_BASE], piece->base);
     if (b.w)
         base.w = b.w->offset + og_cpu_find_offset(&b.w->axes[OG_CPU_BASE], piece->base);
     for (int32_t i = 0; i < b.x->window_count; i++)

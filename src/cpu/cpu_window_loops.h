@@ -9,9 +9,11 @@
  * sums, of neighbours along a line and of lines. Sums stay in registers, and of lines that see the
  * same row of an image each vector of it is loaded once for all of them.
  */
+
 /* ---- sums of lines ----------------------------------------------------------- */
 
-/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and these are constants. */
+/* A tap of a row, of lines [first, last], the last vector `tail` further on; vectors, weighs and
+ * these are constants. */
 OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *from, const REAL *w,
                           int64_t back, int64_t tail, const int first, const int last,
                           const int vectors, const bool weighs)
