@@ -47,7 +47,8 @@ OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, 
         return;
     }
     for (int64_t t = 0; t < of->row_taps; t++)
-        L(add_tap)(sums, x + shift[t], w + t, back, tail, first, last, vectors, weighs);
+        L(add_tap)
+        (sums, x + shift[t], weighs ? w + t : NULL, back, tail, first, last, vectors, weighs);
 }
 
 /* Taps of lines by weights of columns, which are loaded once for all lines. */
