@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: MIT
 """Poolings and convolutions beside PyTorch's on the CPU, in one process.
 
-    python bench/windows_cpu.py [--rounds 30] [--threads 1] [NAME...]
+    python bench/windows_cpu.py [--rounds 30] [--threads 1] [--half] [--last] [NAME...]
 
-A line: milliseconds of Ogive, of PyTorch, PyTorch's over Ogive's (above 1 Ogive is faster), and the
-greatest difference over the result's greatest element. Both take turns; a time is the least of all
-rounds. With one thread it is the thread's own time that counts, which others on the machine disturb
-less. NAME: lines that contain it.
+A line: milliseconds of Ogive, of PyTorch, PyTorch's over Ogive's (above 1 Ogive is faster) by
+these and by the median of rounds, and the greatest difference over the result's greatest element.
+Both take turns; a time is the least of all rounds. The process keeps to as many CPUs as it has
+threads; with one it is the process's own time that counts, which others on the machine disturb
+less. --half: in bfloat16; --last: images are channels-last. NAME: lines that contain it.
+
+Memory of results is kept by malloc(): else what is timed is the kernel's zeroing of pages.
 """
 import argparse
+import ctypes
+import os
 import platform
+import statistics
 import time
 
 import torch
@@ -54,34 +60,52 @@ def describe(name, shape, weight, options):
     return f"{name} {sizes}{filters} " + " ".join(f"{k}={v}" for k, v in options.items())
 
 
-def measure(case, rounds, clock):
+def keep_memory():
+    """free() gives nothing back to the system, and large blocks come from the heap, too."""
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+    for parameter, bytes_of in ((mmap_threshold, 1 << 30), (trim_threshold, 1 << 30),
+                                (top_pad, 64 << 20)):
+        ctypes.CDLL(None).mallopt(parameter, bytes_of)
+
+
+def measure(case, arguments, clock):
     name, shape, weight, options = case
-    tensors = [torch.randn(shape)] + ([] if weight is None else [torch.randn(weight)])
+    dtype = torch.bfloat16 if arguments.half else torch.float32
+    tensors = [torch.randn(shape, dtype=dtype)]
+    if arguments.last and len(shape) == 4:
+        tensors[0] = tensors[0].contiguous(memory_format=torch.channels_last)
+    tensors += [] if weight is None else [torch.randn(weight, dtype=dtype)]
     calls = [getattr(ot, name), getattr(F, name)]
     got, want = (call(*tensors, **options) for call in calls)
-    best = [float("inf"), float("inf")]
-    for _ in range(rounds):
-        for i, call in enumerate(calls):
+    times = [[], []]
+    for _ in range(arguments.rounds):
+        for call, spent in zip(calls, times):
             start = clock()
             call(*tensors, **options)
-            best[i] = min(best[i], clock() - start)
+            spent.append(clock() - start)
+    best = [min(spent) for spent in times]
+    middle = statistics.median(theirs / ours for ours, theirs in zip(*times))
     error = ((got - want).abs().max() / want.abs().max()).item()
     print(f"{describe(*case):76}{best[0] * 1e3:9.3f}{best[1] * 1e3:9.3f}{best[1] / best[0]:7.2f}x"
-          f"  {error:.1e}", flush=True)
+          f"{middle:7.2f}x  {error:.1e}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--half", action="store_true")
+    parser.add_argument("--last", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
+    keep_memory()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-arguments.threads:])
     torch.set_num_threads(arguments.threads)
     clock = time.process_time if arguments.threads == 1 else time.perf_counter
     print(f"{platform.machine()}, {arguments.threads} threads, PyTorch {torch.__version__}")
     for case in CASES:
         if not arguments.names or any(name in describe(*case) for name in arguments.names):
-            measure(case, arguments.rounds, clock)
+            measure(case, arguments, clock)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_convolution.c - convolutions and poolings at random, and their gradients, on the CPU: right by the
- * float64 interpreter of plans, the same bits at every level and for any number of threads, and
- * nothing outside of a tensor is touched.
+ * test_convolution.c - convolutions and poolings at random, and their gradients, on the CPU: right
+ * by the float64 interpreter of plans, the same bits at every level and for any number of threads,
+ * and nothing outside of a tensor is touched.
  */
 #include "test.h"
 
@@ -18,6 +18,7 @@ enum { MOST_TENSORS = 4 };
 typedef struct {
     int rank;
     int64_t shape[OG_MAX_RANK];
+    bool channels_last; /* dim 1 is the innermost one in memory */
     test_guard guard;
     test_tensor tensor;
 } guarded;
@@ -30,7 +31,16 @@ static int64_t count_of(const guarded *t)
     return count;
 }
 
-/* Contiguous, against an inaccessible page. */
+static void find_strides(const guarded *t, int64_t *strides)
+{
+    int64_t stride = t->channels_last ? t->shape[1] : 1;
+    for (int d = t->rank - 1; d >= 0; d--) {
+        strides[d] = t->channels_last && d == 1 ? 1 : stride;
+        stride *= t->channels_last && d == 1 ? 1 : t->shape[d];
+    }
+}
+
+/* Against an inaccessible page. */
 static DLTensor *make(guarded *t, og_dtype dtype, test_random *random)
 {
     static const DLDataType types[] = {[OG_FLOAT32] = {kDLFloat, 32, 1},
@@ -41,7 +51,9 @@ static DLTensor *make(guarded *t, og_dtype dtype, test_random *random)
                                 test_random_below(random, 2) ? TEST_AT_END : TEST_AT_START);
     for (int64_t i = 0; i < count_of(t); i++)
         reference_store(t->guard.data, dtype, i, test_random_range(random, -2, 2));
-    return test_tensor_init(&t->tensor, t->guard.data, types[dtype], t->rank, t->shape, NULL);
+    int64_t strides[OG_MAX_RANK];
+    find_strides(t, strides);
+    return test_tensor_init(&t->tensor, t->guard.data, types[dtype], t->rank, t->shape, strides);
 }
 
 typedef struct {
@@ -85,17 +97,21 @@ static void draw(convolution *c, test_random *random)
     c->dtype = (og_dtype)test_random_below(random, 4);
 }
 
-/* One channel a filter, lines long and short, near and far taps: see cpu_window_fold.c. */
+/* One channel a filter, lines long and short, near and far taps, lines of an image and of channels:
+ * see cpu_window_fold.c and cpu_window_lines.c. */
 static void draw_alone(convolution *c, test_random *random)
 {
-    int64_t channels = 1 + (int64_t)test_random_below(random, 4);
+    const bool last = test_random_below(random, 3) == 0;
+    int64_t channels = 1 + (int64_t)test_random_below(random, last ? 70 : 4);
     int64_t across = 1 + (int64_t)test_random_below(random, 9);
     int64_t along = 1 + (int64_t)test_random_below(random, 12);
     int64_t dilation = 1 + (int64_t)test_random_below(random, 2);
     int64_t width = (along - 1) * dilation + 1 +
-                    (int64_t)test_random_below(random, test_random_below(random, 8) ? 40 : 3000);
+                    (int64_t)test_random_below(
+                        random, last || test_random_below(random, 8) ? 40 : 3000);
     int64_t height = across + (int64_t)test_random_below(random, 6);
     c->tensors[0] = (guarded){.rank = 4, .shape = {2, channels, height, width}};
+    c->tensors[0].channels_last = last;
     c->tensors[1] = (guarded){.rank = 4, .shape = {channels, 1, across, along}};
     c->tensors[2] = (guarded){.rank = 1, .shape = {channels}};
     snprintf(c->text, sizeof c->text,
@@ -106,8 +122,8 @@ static void draw_alone(convolution *c, test_random *random)
     c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
 }
 
-/* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside, or
- * are parts of several lengths. */
+/* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside,
+ * or are parts of several lengths. */
 static void draw_pooling(convolution *c, test_random *random)
 {
     static const char *const names[] = {"max", "avg", "adaptive_max", "adaptive_avg"};
@@ -252,8 +268,54 @@ static void test_convolutions(void **state)
     }
 }
 
+/* plan.h's order, bit by bit: a channel's taps one after the other, products rounded before they
+ * are added. */
+static void test_depthwise_order(void **state)
+{
+    enum { C = 37, H = 9, W = 53, TAPS = 25 };
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        test_random random = {test_seed()};
+        convolution c = {.text = "conv2d(x, w, padding=2, groups=37)", .count = 2};
+        c.tensors[0] = (guarded){.rank = 4, .shape = {1, C, H, W}, .channels_last = last};
+        c.tensors[1] = (guarded){.rank = 4, .shape = {C, 1, 5, 5}};
+        make(&c.tensors[0], OG_FLOAT32, &random);
+        make(&c.tensors[1], OG_FLOAT32, &random);
+        const float *x = c.tensors[0].guard.data, *w = c.tensors[1].guard.data;
+        ogive_formula *formula;
+        ogive_plan *plan;
+        ogive_error error;
+        size_t bytes;
+        TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
+        const ogive_options options = {.size = sizeof options, .threads = 2};
+        float *got = (float *)(void *)run(&c, formula, &options, &bytes, &plan);
+        assert_int_equal(bytes, sizeof(float) * C * H * W);
+        for (int i = 0; i < C * H * W; i++) {
+            const int channel = i / (H * W), row = i / W % H, column = i % W;
+            volatile float product, sum = -0.0f;
+            for (int t = 0; t < TAPS; t++) {
+                const int y = row + t / 5 - 2, z = column + t % 5 - 2;
+                const bool sees = y >= 0 && y < H && z >= 0 && z < W;
+                const int at = last ? (y * W + z) * C + channel : (channel * H + y) * W + z;
+                product = (sees ? x[at] : 0.0f) * w[channel * TAPS + t];
+                sum = sum + product;
+            }
+            const float want = sum;
+            if (memcmp(&want, &got[i], sizeof want) != 0)
+                fail_msg("channels last %d, element %d: got %a, want %a", last, i, (double)got[i],
+                         (double)want);
+        }
+        free(got);
+        ogive_plan_release(plan);
+        ogive_formula_release(formula);
+        test_guard_free(&c.tensors[0].guard);
+        test_guard_free(&c.tensors[1].guard);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolutions),
+                                       cmocka_unit_test(test_depthwise_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,28 @@ typedef struct {
 
 typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_kind;
 
+/* Of so many lines sums are made at a time, or of one. */
+enum { OG_CPU_LINES = 4 };
+
+/* A row of taps that lines [first, last] have. */
+typedef struct {
+    int64_t x;     /* elements, from the first line's x on */
+    int32_t w;     /* the first weight of line `first` */
+    int32_t lines; /* first * OG_CPU_LINES + last */
+} og_cpu_line_step;
+
+/* Sums over windows: each line adds the taps of its steps, in their order. */
+typedef struct {
+    const og_cpu_line_step *steps[2]; /* of one line, and of OG_CPU_LINES */
+    int64_t step_count[2];
+    const int64_t *shift; /* elements, of a row's taps */
+    int64_t row_taps;
+    bool is_three;  /* three rows of three taps, and lines a row apart */
+    int64_t back;   /* weights that a step's next line is before */
+    int64_t x_line; /* elements from a line's x to that of the next */
+    int64_t w_pitch; /* 0: a weight is one element; else of columns, a tap's so far apart */
+} og_cpu_lines;
+
 /* Loops of one type. Below u(m) is 0 where m is infinite, else m. */
 typedef struct {
     og_cpu_map map[OG_FUNCTION_COUNT][OG_CPU_FORMS]; /* SCALAR and MASK rows, where */
@@ -64,6 +86,11 @@ typedef struct {
     void (*deal)(void *dst, int64_t pitch, const void *x, int64_t step, int64_t arrays, int64_t n);
     /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ...: the same of products. */
     void (*weigh_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
+    void (*pad_rows)(const og_cpu_padding *p);
+    /* `lines` lines of n sums, one behind the other; w: NULL for sums that are not weighed. x may
+     * be read from where a line's taps begin on for a vector. */
+    void (*weigh_lines)(const og_cpu_lines *of, void *to, const void *x, const void *w,
+                        int64_t lines, int64_t n);
     /* dst = exp(x - u(m)), blocks. */
     void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
     /* lanes[OG_LANES] = exp(x - u(*m)) of a chunk, as lanes above; the terms go to

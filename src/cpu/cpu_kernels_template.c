@@ -28,6 +28,47 @@
 #define LOOP(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); i++)
 #endif
 
+#if defined(OG_NO_UNROLLING) /* for a compiler that should be done soon */
+#define UNROLL
+#elif defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8") /* else gcc 12 keeps sums on the stack */
+#endif
+/* What has been added is added before anything else: gcc 12 would load and multiply first all that
+ * comes in between, and keep it on the stack. Of 3 x 3 taps and 56 x 56 sums 586 -> 425 ns, Zen 5. */
+#if defined(__aarch64__)
+#define HOLD(x) __asm__("" : "+w"(x))
+#elif defined(__AVX512F__)
+#define HOLD(x) __asm__("" : "+v"(x))
+#else
+#define HOLD(x) __asm__("" : "+x"(x))
+#endif
+#define HOLD_LOADS() __asm__ volatile("" ::: "memory")
+
+/* Vectors of sums over windows: OG_CPU_LINES times MOST_WIDE of them, as many more of terms and a
+ * weight are in registers. */
+#if defined(__AVX512F__)
+#define WIDE_BYTES 64
+#define WIDE_FLOATS 16
+#define WIDE_DOUBLES 8
+#define MOST_WIDE 4
+#elif defined(__AVX__)
+#define WIDE_BYTES 32
+#define WIDE_FLOATS 8
+#define WIDE_DOUBLES 4
+#define MOST_WIDE 2
+#else
+#define WIDE_BYTES 16
+#define WIDE_FLOATS 4
+#define WIDE_DOUBLES 2
+#if defined(__aarch64__)
+#define MOST_WIDE 4
+#else
+#define MOST_WIDE 2
+#endif
+#endif
+
 /* How memory is read matters more than how often accumulators in L1 are touched. One
  * Zen 4 core, GB/s: a row by 512 lanes as it lies 23, in four streams 2 KiB apart 13,
  * with software prefetches 17; columns row by row 12, four rows at a time 23,
@@ -103,6 +144,7 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 #define TO_F64(x) ((double)(x))
 
 #define REAL float
+#define WIDE_LANES WIDE_FLOATS
 #define F(name) name##_f32
 #define L(name) name##_loop_f32
 #define LOADS                                                                                      \
@@ -123,6 +165,7 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 #include "cpu/cpu_loops.h"
 
 #define REAL double
+#define WIDE_LANES WIDE_DOUBLES
 #define F(name) name##_f64
 #define L(name) name##_loop_f64
 #define LOADS X(OG_FLOAT64, double, AS_IS, copy_f64) INTEGER_LOADS(f64)

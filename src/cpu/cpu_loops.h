@@ -346,6 +346,9 @@ static void L(sum_taps)(void *dst, const void *const *x, int64_t taps, int64_t n
 FOLD_TAPS(max, F(og_maximum))
 FOLD_TAPS(min, F(og_minimum))
 
+#include "cpu/cpu_pad_rows.h"
+#include "cpu/cpu_window_loops.h"
+
 /* What sumexp subtracts: the greatest element, or 0 if that is infinite. */
 static inline __attribute__((always_inline)) REAL L(shift)(REAL m)
 {
@@ -497,6 +500,8 @@ static const og_cpu_loops L(loops) = {
              FOLD_ROW(min, INFINITY, INFINITY)},
     .deal = L(deal),
     .weigh_taps = L(weigh_taps),
+    .pad_rows = L(pad_rows),
+    .weigh_lines = L(weigh_lines),
     .exp_below = L(exp_below),
     .exp_lanes = L(exp_lanes),
     .exp_columns = L(exp_columns),
@@ -521,6 +526,7 @@ static const og_cpu_loops L(loops) = {
 #undef ROW_2_0
 #undef FOLD_ROW
 #undef REAL
+#undef WIDE_LANES
 #undef F
 #undef L
 #undef LOADS

@@ -19,6 +19,7 @@ enum {
     WHOLE_ROWS = 2048, /* sums of rows of 1024: 135 -> 84 ns a row, Zen 4 */
     TRANSPOSED = 64,   /* sides of a transposed piece; half of it when registers are many */
     MAX_COLUMNS = 4096,
+    MOST_OF_LINES = 1 << 14,
     SUMEXP_COLUMNS = 512, /* a run of 64 is staged: 128 KiB, half of a small L2 cache */
     STREAMED = 1 << 22,   /* elements (16 MiB) from which on rows come from memory, not a cache */
     LEAST_SCRATCH = 200 << 10, /* bytes: a fifth of a small L2 cache */
@@ -256,6 +257,22 @@ static void choose_outer_steps(og_cpu_kernel *k, int64_t block)
         }
 }
 
+/* Columns of a tile of a fold over windows: whole images, or whole lines, if it has any; of what no
+ * block is made several, so that a thread need not begin anew in the middle of one. */
+static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, int64_t columns)
+{
+    const int32_t last = kernel->space.rank - kernel->space.n_reduced - 1;
+    const int64_t share = k->base_count * k->inner_count / (4 * (int64_t)k->threads);
+    const int64_t most = og_max(columns, og_min(og_min(MOST_OF_LINES, share), k->inner_count));
+    int64_t whole = 1;
+    if (!k->passes[0].elements[0]->window_lines)
+        return columns;
+    for (int32_t d = last; d >= 0 && d > last - 2; d--)
+        if (og_times(whole, kernel->space.extent[d]) <= most)
+            whole *= kernel->space.extent[d];
+    return og_max(whole, columns / whole * whole);
+}
+
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
 {
     k->row_count = k->base_count * k->inner_count;
@@ -265,7 +282,7 @@ static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_ke
     while (width > MIN_BLOCK &&
            k->base_count * og_divide_up(k->inner_count, width) < 4 * (int64_t)k->threads)
         width /= 2;
-    k->tile_rows = og_min(width, k->inner_count);
+    k->tile_rows = round_to_lines(k, kernel, og_min(width, k->inner_count));
     k->piece_inner = k->tile_rows;
     k->inner_tiles = og_divide_up(k->inner_count, k->tile_rows);
     k->tile_count = k->base_count * k->inner_tiles;
@@ -426,6 +443,18 @@ static int64_t count_block(const og_cpu_kernel *k)
     return steps * k->tile_rows;
 }
 
+/* Elements of weights of columns. */
+static int64_t count_weights(const og_cpu_kernel *k)
+{
+    int64_t most = 0;
+    for (int32_t p = 0; p < k->pass_count; p++)
+        for (int aliased = 0; aliased < 2; aliased++) {
+            const og_cpu_window_lines *lines = k->passes[p].elements[aliased]->window_lines;
+            most = lines ? og_max(most, lines->taps * lines->w_pitch) : most;
+        }
+    return most;
+}
+
 static bool lay_out(og_cpu_kernel *k, bool sumexp)
 {
     size_t registers, slots, rows, at;
@@ -442,6 +471,9 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
     k->kept_bytes = k->many ? register_bytes : (size_t)k->n * k->element_bytes;
     k->kept_bytes = (k->kept_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->thread_bytes, k->kept_count, k->kept_bytes, &k->kept_offset);
+    int64_t weights = count_weights(k);
+    if (weights)
+        fits &= add_bytes(&k->thread_bytes, LINE + weights, k->element_bytes, &k->weights);
     size_t row_bytes = ((size_t)k->tile_rows * k->element_bytes + LINE - 1) / LINE * LINE;
     fits &= add_bytes(&k->tile_bytes, k->row_value_count, row_bytes, &rows);
     fits &= lay_out_passes(k);

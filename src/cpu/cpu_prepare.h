@@ -134,7 +134,37 @@ typedef struct {
     int32_t x, w;     /* accesses; w -1: none */
     int32_t moving;   /* the window of x that moves along inner, or -1 */
     og_cpu_load load; /* of x */
+    og_cpu_load load_w;
 } og_cpu_window_fold;
+
+/* cpu_window_lines.c: rows of taps that see the same sheet of rows of an image. */
+typedef struct {
+    int64_t x, places[OG_MAX_WINDOWS]; /* of its first row of taps */
+} og_cpu_sheet;
+
+/* A row of taps, of lines [first, last] of those that are summed at a time. */
+typedef struct {
+    int32_t sheet, row, w, first, last;
+} og_cpu_window_step;
+
+/* The window fold of sums as cpu_window_lines.c makes it, several lines at once. */
+typedef struct {
+    int64_t width;     /* of a line */
+    int64_t step;      /* elements from window to window along it */
+    int32_t along;     /* the window that moves from line to line; -1: x itself */
+    int64_t line_step; /* rows from a line to the next; 0: each line is alone */
+    int64_t row_unit;  /* places, or elements, from row to row */
+    int64_t taps, row_taps, tap_rows;
+    int64_t place[OG_RUN];  /* along the line, of a row's taps */
+    int64_t span, row_span; /* from the first place, or row, to the last */
+    int64_t arrays;         /* of a row */
+    int64_t w_pitch; /* weights of columns: elements of a tap's, in a thread's memory; else 0 */
+    int64_t back;           /* weights from a line of a step to the one before; 0: none share */
+    int32_t sheet_count;
+    og_cpu_sheet sheets[OG_RUN];
+    int64_t step_count[2]; /* of one line, and of OG_CPU_LINES */
+    og_cpu_window_step steps[2][OG_RUN * OG_CPU_LINES];
+} og_cpu_window_lines;
 
 typedef struct {
     og_cpu_step *steps;
@@ -155,6 +185,7 @@ typedef struct {
     int32_t late_count;
     bool only_loads;                /* no steps: reductions read memory themselves */
     og_cpu_window_fold window_fold; /* columns: takes the place of steps and reductions */
+    og_cpu_window_lines *window_lines; /* or NULL: how that is done faster */
     int64_t outer_step;             /* columns: steps along outer of a piece */
 } og_cpu_program;
 
@@ -220,6 +251,7 @@ typedef struct {
 
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
     size_t element_bytes;          /* 4, or 8 where some value is float64 */
+    size_t weights; /* of window_lines, in a thread's memory, behind whose they are */
     size_t stage_bytes, fold_offset, fold_bytes, kept_offset, kept_bytes;
     size_t thread_bytes, tile_bytes;
     size_t scratch_bytes; /* of a run in all */
@@ -268,8 +300,13 @@ ogive_status og_cpu_compile(const og_plan *plan, const og_kernel *kernel,
                             const og_cpu_geometry *rows, og_arena *arena, og_cpu_kernel *out,
                             ogive_error *error);
 
-/* cpu_window_fold.c: sets program->window_fold, if it is one. */
-void og_cpu_find_window_fold(og_cpu_program *program);
+/* cpu_window_fold.c: sets program->window_fold, if it is one, of so many taps and of lines as wide
+ * as the innermost dim of inner. */
+ogive_status og_cpu_find_window_fold(og_cpu_program *program, int64_t taps, int64_t width,
+                                     og_arena *arena, ogive_error *error);
+/* cpu_window_lines.c: can it be done several lines at once? */
+bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window_fold *fold,
+                              int64_t taps, int64_t width, og_cpu_window_lines *to);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

@@ -29,6 +29,17 @@ typedef struct {
     int64_t step[OG_MAX_WINDOWS][OG_MAX_RANK];
 } og_cpu_line;
 
+/* Rows of an image become rows of `length` elements in arrays, of every step-th element each:
+ * element i of array a is at place first + a + i * step of its row, those below 0 and from extent
+ * on being fill. Pitches are in elements. `to` may be written to for a vector more. */
+typedef struct {
+    void *to;
+    int64_t row_pitch, array_pitch;
+    const void *from; /* place 0 of the first row */
+    int64_t from_pitch, rows, first, extent, step, arrays, length;
+    const void *fill;
+} og_cpu_padding;
+
 /* A factor that is no matrix: rows and k are several dims, and an element is 0 unless the place of
  * each of its windows is in [0, extent). */
 typedef struct {

@@ -35,6 +35,7 @@ enum {
     LEFT_STRIDE = OG_PRODUCT_BLOCK + 16, /* rows of a panel are in different sets of the cache */
     LINE = 64,
     TILE_M = 512,
+    MOST_PATCH = 4096, /* elements of a channel that a tile's windows see */
     DIRECT_K = 16384, /* longest rows of left that are converted as a whole */
     AHEAD = 1024      /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
@@ -54,24 +55,36 @@ static inline size_t round_up(size_t bytes)
     ROWS_6(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v) X(13, v) X(14, v)
 
 #if defined(__AVX512F__)
+#define WIDE_BYTES 64
+#define WIDE_FLOATS 16
+#define WIDE_DOUBLES 8
 enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2 };
 enum { DIRECT_ROWS = 10, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_14(X, 1) ROWS_14(X, 2)
 #define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #elif defined(__FMA__)
+#define WIDE_BYTES 32
+#define WIDE_FLOATS 8
+#define WIDE_DOUBLES 4
 enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2 };
 enum { DIRECT_ROWS = 4, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1)
 #elif defined(__aarch64__)
+#define WIDE_BYTES 16
+#define WIDE_FLOATS 4
+#define WIDE_DOUBLES 2
 enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4 };
 enum { DIRECT_ROWS = 4, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2) ROWS_6(X, 3) ROWS_6(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #else
+#define WIDE_BYTES 16
+#define WIDE_FLOATS 4
+#define WIDE_DOUBLES 2
 enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4 };
 enum { DIRECT_ROWS = 2, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_2(X, 1) ROWS_2(X, 2) ROWS_2(X, 3) ROWS_2(X, 4)
@@ -89,6 +102,7 @@ typedef vector_f32 memory_f32 __attribute__((may_alias));
 typedef vector_f64 memory_f64 __attribute__((may_alias));
 typedef vector_f32 unaligned_f32 __attribute__((aligned(2), may_alias)); /* pairs of halves too */
 typedef vector_f64 unaligned_f64 __attribute__((aligned(8), may_alias));
+typedef uint64_t vector_u64 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef uint32_t vector_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t vector_u16 __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(2)));
 
@@ -451,6 +465,11 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
 }
 
 #define REAL float
+#define L(name) name##_f32
+#define WIDE_LANES WIDE_FLOATS
+#include "cpu/cpu_pad_rows.h"
+#undef WIDE_LANES
+#undef L
 #define P(name) name##_f32
 #define LINE_DTYPES(X) X(OG_FLOAT32) X(OG_FLOAT16) X(OG_BFLOAT16)
 #define LINE_VECTOR unaligned_f32
@@ -496,6 +515,11 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
 }
 
 #define REAL double
+#define L(name) name##_f64
+#define WIDE_LANES WIDE_DOUBLES
+#include "cpu/cpu_pad_rows.h"
+#undef WIDE_LANES
+#undef L
 #define P(name) name##_f64
 #define LINE_DTYPES(X) X(OG_FLOAT64)
 #define LINE_VECTOR unaligned_f64

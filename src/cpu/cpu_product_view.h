@@ -230,9 +230,183 @@ OG_FN void P(cut_line)(const REAL *line, int64_t columns, const int64_t sliver, 
             *(LINE_VECTOR *)(to + s * OG_PRODUCT_BLOCK + i) = *(const LINE_VECTOR *)(line + s + i);
 }
 
-/* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns, each
- * of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the last
- * column is 0. */
+/* ---- patches ----------------------------------------------------------------- */
+
+/* Where columns are lines of an image as windows see them, one element apart or two, all that the
+ * taps of a channel see is copied once, as rows with zeros around: a patch. A vector of columns is
+ * then a vector of the patch, or of two where a line ends in it, and a tap moves all of them alike. */
+typedef struct {
+    const og_cpu_factor *right;
+    int32_t x, y;                /* windows along a line and from line to line; y: -1, if none */
+    int64_t width, step, y_step; /* of a line; places between columns, rows between lines */
+    int64_t row_stride;          /* elements from row to row */
+    int64_t first_line, lines;
+    int64_t vectors;
+    int64_t line[OG_PRODUCT_WHOLE / LINE_LANES], place[OG_PRODUCT_WHOLE / LINE_LANES];
+    int64_t cut[OG_PRODUCT_WHOLE / LINE_LANES]; /* elements of that line, the rest is of the next */
+    uint8_t masks[2 * VECTOR_BYTES]; /* nothing, then all */
+} P(patching);
+
+/* Some k of one channel, and where its patch is. */
+typedef struct {
+    int64_t count, base; /* base: offset without what windows do */
+    int64_t least[2], most[2]; /* places of x and y */
+    int64_t array_pitch, row_pitch, arrays, rows;
+} P(patch);
+
+/* Can columns be seen so? */
+static bool P(find_patching)(const og_cpu_factor *right, P(patching) * p)
+{
+    const og_cpu_line *rows = &right->view->rows;
+    const int32_t last = rows->rank - 1;
+    *p = (P(patching)){.right = right, .x = -1, .y = -1};
+    if (bytes_of(right->dtype) != sizeof(REAL) || last < 0 || last > 1 ||
+        rows->extent[last] < LINE_LANES || rows->extent[last] > OG_PRODUCT_WHOLE)
+        return false;
+    for (int32_t w = 0; w < right->view->window_count; w++) {
+        const bool along = rows->step[w][last] != 0, across = last == 1 && rows->step[w][0] != 0;
+        if (along == across || (along ? p->x : p->y) >= 0)
+            return false;
+        *(along ? &p->x : &p->y) = w;
+    }
+    if (p->x < 0)
+        return false;
+    p->width = rows->extent[last];
+    p->step = rows->step[p->x][last];
+    p->y_step = p->y < 0 ? 1 : rows->step[p->y][0];
+    p->row_stride = last == 0 ? 0 : rows->stride[0] / p->y_step;
+    return rows->stride[last] == p->step && (p->step == 1 || p->step == 2) && p->y_step > 0 &&
+           p->row_stride * p->y_step == (last == 0 ? 0 : rows->stride[0]);
+}
+
+static int64_t P(base_of)(const P(patching) * p, const P(stretch) * k)
+{
+    return k->offset - k->places[p->x] - (p->y < 0 ? 0 : k->places[p->y] * p->row_stride);
+}
+
+/* Of the channel of k[0] as many as follow it; false: the patch would be large. */
+static bool P(find_patch)(const P(patching) * p, const P(stretch) * k, int64_t count,
+                          P(patch) * patch)
+{
+    const int32_t windows[2] = {p->x, p->y};
+    *patch = (P(patch)){.base = P(base_of)(p, k)};
+    while (patch->count < count && P(base_of)(p, &k[patch->count]) == patch->base) {
+        for (int i = 0; i < 2; i++) {
+            const int64_t place = windows[i] < 0 ? 0 : k[patch->count].places[windows[i]];
+            patch->least[i] = patch->count ? og_min(patch->least[i], place) : place;
+            patch->most[i] = patch->count ? og_max(patch->most[i], place) : place;
+        }
+        patch->count++;
+    }
+    const int64_t span = patch->most[0] - patch->least[0];
+    patch->arrays = og_min(p->step, span + 1);
+    patch->array_pitch = (p->width + span / p->step + LINE_LANES - 1) / LINE_LANES * LINE_LANES;
+    patch->row_pitch = patch->array_pitch * patch->arrays;
+    patch->rows = p->y_step * (p->lines - 1) + patch->most[1] - patch->least[1] + 1;
+    return patch->rows * patch->row_pitch <= MOST_PATCH;
+}
+
+static void P(copy_patch)(const P(patching) * p, const P(patch) * patch, REAL *to)
+{
+    const og_cpu_factor *right = p->right;
+    const og_cpu_view *view = right->view;
+    const REAL zero = 0;
+    const int64_t pitch = patch->row_pitch;
+    int64_t row = patch->least[1] + p->first_line * p->y_step, begin = 0, end = patch->rows;
+    int64_t offset = right->offset + patch->base + row * p->row_stride - right->places[p->x];
+    if (p->y >= 0) {
+        row += right->places[p->y];
+        begin = og_min(og_max(0, -row), end);
+        end = og_max(begin, og_min(end, view->extent[p->y] - row));
+    }
+    offset += begin * p->row_stride;
+    memset(to, 0, (size_t)(begin * pitch) * sizeof *to);
+    const og_cpu_padding padding = {
+        .to = to + begin * pitch,
+        .row_pitch = pitch,
+        .array_pitch = patch->array_pitch,
+        .from = (const void *)((uintptr_t)right->data + (uintptr_t)(offset * (int64_t)sizeof *to)),
+        .from_pitch = p->row_stride,
+        .rows = end - begin,
+        .first = right->places[p->x] + patch->least[0],
+        .extent = view->extent[p->x],
+        .step = p->step,
+        .arrays = patch->arrays,
+        .length = p->width + (patch->most[0] - patch->least[0]) / p->step,
+        .fill = &zero};
+    P(pad_rows)(&padding);
+    memset(to + end * pitch, 0, (size_t)((patch->rows - end) * pitch) * sizeof *to);
+}
+
+/* Vectors of columns from n0 on: lines and elements of them. */
+static void P(list_vectors)(P(patching) * p, int64_t n0, int64_t columns)
+{
+    int64_t line = 0, x = n0 % p->width;
+    p->first_line = n0 / p->width;
+    p->lines = (n0 + columns - 1) / p->width - p->first_line + 1;
+    p->vectors = (columns + LINE_LANES - 1) / LINE_LANES;
+    memset(p->masks, 0, VECTOR_BYTES);
+    memset(p->masks + VECTOR_BYTES, 0xff, VECTOR_BYTES);
+    for (int64_t v = 0; v < p->vectors; v++) {
+        const int64_t left = p->width - x;
+        const bool cuts = left < LINE_LANES && line + 1 < p->lines;
+        p->line[v] = line, p->place[v] = x, p->cut[v] = cuts ? left : LINE_LANES;
+        x += LINE_LANES;
+        line += x >= p->width;
+        x -= x >= p->width ? p->width : 0;
+    }
+}
+
+/* Every k of a patch, as a row of each sliver. */
+static void P(cut_patch)(const P(patching) * p, const P(patch) * patch, const P(stretch) * k,
+                         const REAL *from, const int64_t sliver, REAL *to)
+{
+    const int64_t line_pitch = p->y_step * patch->row_pitch;
+    int64_t taps[OG_PRODUCT_BLOCK];
+    for (int64_t i = 0; i < patch->count; i++) {
+        const int64_t further = k[i].places[p->x] - patch->least[0];
+        const int64_t down = p->y < 0 ? 0 : k[i].places[p->y] - patch->least[1];
+        taps[i] = down * patch->row_pitch + further % p->step * patch->array_pitch +
+                  further / p->step;
+    }
+    for (int64_t v = 0; v < p->vectors; v++) {
+        const int64_t column = v * LINE_LANES, cut = p->cut[v];
+        const REAL *at = from + p->line[v] * line_pitch + p->place[v];
+        const REAL *next = from + (p->line[v] + 1) * line_pitch - cut;
+        REAL *there = to + column / sliver * sliver * OG_PRODUCT_BLOCK + column % sliver;
+        const vector_u64 mask = *(const vector_u64 *)(const void *)(
+            p->masks + (LINE_LANES - cut) * (int64_t)sizeof(REAL));
+        for (int64_t i = 0; cut == LINE_LANES && i < patch->count; i++)
+            *(LINE_VECTOR *)(there + i * sliver) = *(const LINE_VECTOR *)(at + taps[i]);
+        for (int64_t i = 0; cut < LINE_LANES && i < patch->count; i++) {
+            const LINE_VECTOR some = *(const LINE_VECTOR *)(at + taps[i]);
+            const LINE_VECTOR rest = *(const LINE_VECTOR *)(next + taps[i]);
+            *(LINE_VECTOR *)(there + i * sliver) =
+                (LINE_VECTOR)(((vector_u64)some & ~mask) | ((vector_u64)rest & mask));
+        }
+    }
+}
+
+/* pack_view() by patches, of k as listed; false: they would be too large. */
+static bool P(pack_patches)(P(patching) * p, int64_t n0, int64_t columns, const P(stretch) * k,
+                            int64_t count, REAL *to, const int64_t sliver)
+{
+    _Alignas(64) REAL from[MOST_PATCH + 2 * LINE_LANES];
+    P(list_vectors)(p, n0, columns);
+    for (int64_t done = 0; done < count;) {
+        P(patch) patch;
+        if (!P(find_patch)(p, k + done, count - done, &patch))
+            return false;
+        P(copy_patch)(p, &patch, from);
+        P(cut_patch)(p, &patch, k + done, from, sliver, to + done * sliver);
+        done += patch.count;
+    }
+    return true;
+}
+
+/* Columns [n0, n0 + columns) of right, at most OG_PRODUCT_WHOLE, as slivers of `sliver` columns,
+ * each of OG_PRODUCT_BLOCK k: a line goes over all of them, and is cut then. What is beyond the
+ * last column is 0. */
 static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                          int64_t count, REAL *to, const int64_t sliver)
 {
@@ -246,6 +420,10 @@ static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns
     int64_t row_count =
         P(list_places)(&view->rows, view->window_count, n0, columns, true, of_rows);
     int64_t k_count = P(list_places)(&view->k, view->window_count, k0, count, false, of_k);
+    P(patching) patches;
+    if (P(find_patching)(right, &patches) &&
+        P(pack_patches)(&patches, n0, columns, of_k, k_count, to, sliver))
+        return;
     memset(line + columns, 0, 64 * sizeof *line);
     switch (right->dtype) {
 #define CASE(type)                                                                                 \

@@ -255,6 +255,18 @@ static ogive_status find_late(og_cpu_compiler *c)
     return OGIVE_OK;
 }
 
+static ogive_status find_window_fold(const og_cpu_compiler *c)
+{
+    const og_cpu_geometry *g = c->geometry;
+    const int64_t *extent = c->kernel->space.extent;
+    int64_t taps = 1;
+    for (int32_t d = 0; d < g->rank[OG_CPU_OUTER]; d++)
+        taps = og_times(taps, extent[g->dims[OG_CPU_OUTER][d]]);
+    const int32_t inner = g->rank[OG_CPU_INNER];
+    const int64_t width = inner ? extent[g->dims[OG_CPU_INNER][inner - 1]] : 1;
+    return og_cpu_find_window_fold(c->program, taps, width, c->arena, c->error);
+}
+
 /* pass is NULL for row instructions. */
 static ogive_status compile_program(og_cpu_compiler *c, const og_instr *instrs, int32_t count,
                                     const og_pass *pass, const og_cpu_geometry *geometry,
@@ -282,7 +294,7 @@ static ogive_status compile_program(og_cpu_compiler *c, const og_instr *instrs, 
     if (geometry->layout == OG_CPU_POINTWISE)
         OG_TRY(find_late(c));
     if (geometry->layout == OG_CPU_COLUMNS && pass)
-        og_cpu_find_window_fold(c->program);
+        OG_TRY(find_window_fold(c));
     c->geometry = geometry;
     *out = c->program;
     return OGIVE_OK;

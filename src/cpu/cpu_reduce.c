@@ -295,10 +295,19 @@ void og_cpu_reduce_run(og_cpu_worker *w, const og_cpu_program *program, const og
     }
 }
 
+/* Is a fold over windows one run, so that what it makes is the result? */
+static bool is_whole_fold(const og_cpu_kernel *k, const og_cpu_program *program)
+{
+    return program->window_fold.is && k->n > 0 && k->n <= OG_RUN &&
+           program->reductions[0].result >= 0;
+}
+
 void og_cpu_run_window_fold(og_cpu_worker *w, const og_cpu_program *program,
                             const og_cpu_piece *piece)
 {
-    og_cpu_fold_windows(w, program, piece, level_of(w, &program->reductions[0], 0));
+    const og_cpu_reduction *r = &program->reductions[0];
+    const bool whole = is_whole_fold(w->kernel, program);
+    og_cpu_fold_windows(w, program, piece, whole ? w->places[r->result] : level_of(w, r, 0));
 }
 
 void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,
@@ -307,6 +316,8 @@ void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char 
     const og_cpu_kernel *k = w->kernel;
     int64_t runs = (k->n + OG_RUN - 1) / OG_RUN;
     int64_t run = (part * k->part_length + step) / OG_RUN; /* of the whole row */
+    if (is_whole_fold(k, program))
+        return;
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
         if (!r->is_sumexp)
@@ -330,6 +341,8 @@ void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char 
 static void finish_columns(og_cpu_worker *w, const og_cpu_program *program, int64_t width)
 {
     int64_t runs = (w->kernel->n + OG_RUN - 1) / OG_RUN;
+    if (is_whole_fold(w->kernel, program))
+        return;
     for (int32_t i = 0; i < program->reduction_count; i++) {
         const og_cpu_reduction *r = &program->reductions[i];
         const char *result = partial_of(w, r, 0);

@@ -316,6 +316,8 @@ og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread)
     w.memory = job->scratch + (size_t)thread * k->thread_bytes;
     w.tile = find_tile_memory(job, thread);
     w.places = (void **)w.memory;
+    if (k->weights)
+        *(og_cpu_weights *)(void *)(w.memory + k->weights) = (og_cpu_weights){NULL, 0};
     for (int32_t p = 0; p < k->place_count; p++) {
         const og_cpu_place *place = &k->places[p];
         w.places[p] = place->kind == OG_CPU_PLACE_CONSTANT ? (void *)(uintptr_t)place->pointer

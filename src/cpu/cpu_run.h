@@ -18,6 +18,12 @@ typedef struct {
     int32_t pass; /* split kernels: the pass being run */
 } og_cpu_job;
 
+/* Whose weights of columns a thread has. */
+typedef struct {
+    const og_cpu_window_lines *lines; /* NULL: nobody's */
+    int64_t of;                       /* where they begin */
+} og_cpu_weights;
+
 typedef struct {
     const og_cpu_job *job;
     const og_cpu_kernel *kernel;
@@ -42,6 +48,9 @@ void og_cpu_see(const og_cpu_worker *w, const og_cpu_access *access, const og_cp
 /* cpu_window_fold.c: the reduction of a run, which the piece is, for all its columns. */
 void og_cpu_fold_windows(const og_cpu_worker *w, const og_cpu_program *program,
                          const og_cpu_piece *piece, char *to);
+/* cpu_window_lines.c: the same, where the program has window_lines. */
+void og_cpu_sum_window_lines(const og_cpu_worker *w, const og_cpu_program *program,
+                             const og_cpu_piece *piece, char *to);
 
 og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
 /* All elements of a piece; stages and kept terms are where they should be. */

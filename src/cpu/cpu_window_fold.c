@@ -14,7 +14,7 @@
  *
  * Rows that were copied are kept until their memory is needed: the next line sees most of them again.
  */
-#include "cpu/cpu_run.h"
+#include "cpu/cpu_window_walk.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -28,12 +28,6 @@ enum {
 };
 
 /* ---- which programs ------------------------------------------------------------ */
-
-/* From an element of the innermost dim to the next. */
-static int64_t last_stride(const og_cpu_axis *axis)
-{
-    return axis->rank ? axis->stride[axis->rank - 1] : 0;
-}
 
 /* From the least to the greatest element of an axis. */
 static int64_t span_of(const og_cpu_axis *axis)
@@ -90,7 +84,7 @@ static int64_t count_along(const og_cpu_access *x, const og_cpu_axis *outer, int
         return 1;
     for (int32_t i = 0;; i++) {
         if (other != outer && other->rank &&
-            (last_stride(other) || other->extent[other->rank - 1] < outer->extent[last]))
+            (og_cpu_last_stride(other) || other->extent[other->rank - 1] < outer->extent[last]))
             return 1;
         if (i == x->window_count)
             return og_min(outer->extent[last], OG_RUN);
@@ -111,24 +105,30 @@ static bool has_room(const og_cpu_access *x, const og_cpu_axis *outer, int64_t s
     return extra < LINES && find_room(rows, arrays, extra, bytes) >= WHOLE;
 }
 
-/* Can lines be seen as arrays? Finds the window that moves along them, or -1. */
-static bool sees_lines(const og_cpu_access *x, bool own, size_t bytes, int32_t *moving)
+/* Finds the window that moves along lines, or -1; false, if there are several. */
+static bool find_moving(const og_cpu_access *x, int32_t *moving)
 {
-    const int64_t stride = last_stride(&x->axes[OG_CPU_INNER]);
     *moving = -1;
     for (int32_t i = 0; i < x->window_count; i++) {
-        if (!last_stride(&x->windows[i].axes[OG_CPU_INNER]))
+        if (!og_cpu_last_stride(&x->windows[i].axes[OG_CPU_INNER]))
             continue;
         if (*moving >= 0)
             return false;
         *moving = i;
     }
-    if (*moving < 0)
+    return true;
+}
+
+/* Can lines be seen as arrays? */
+static bool sees_lines(const og_cpu_access *x, bool own, size_t bytes, int32_t moving)
+{
+    const int64_t stride = og_cpu_last_stride(&x->axes[OG_CPU_INNER]);
+    if (moving < 0)
         return stride >= 1 && stride <= MOST_STEP &&
                has_room(x, &x->axes[OG_CPU_OUTER], stride, true, NEAR, bytes);
-    const og_cpu_window *window = &x->windows[*moving];
+    const og_cpu_window *window = &x->windows[moving];
     const og_cpu_axis *outer = &window->axes[OG_CPU_OUTER];
-    const int64_t step = last_stride(&window->axes[OG_CPU_INNER]);
+    const int64_t step = og_cpu_last_stride(&window->axes[OG_CPU_INNER]);
     const bool fits = is_plain(window) ? step >= 1 && step <= MOST_STEP : own && is_near(window);
     return stride == 0 && fits && has_room(x, outer, step, is_plain(window), span_of(outer), bytes);
 }
@@ -154,7 +154,7 @@ static int32_t find_readings(const og_cpu_program *program, bool weighs, reading
     }
     for (int32_t i = 0; i < program->step_count - weighs; i++) {
         const og_cpu_step *step = &program->steps[i];
-        if ((step->kind != OG_CPU_SEE && step->kind != OG_CPU_LOAD) || step->one ||
+        if ((step->kind != OG_CPU_SEE && step->kind != OG_CPU_LOAD) ||
             step->loops != r->loops || program->accesses[step->access].buffer < 0)
             return -1;
         to[count++] = (reading){step->dst, step->access, step->run.load};
@@ -174,75 +174,65 @@ static bool multiplies(const og_cpu_step *step, int32_t x, int32_t w)
 /* Does an access stand still along lines, so that it can be weights? */
 static bool stands_still(const og_cpu_access *access)
 {
-    return !access->window_count && last_stride(&access->axes[OG_CPU_INNER]) == 0;
+    return !access->window_count && og_cpu_last_stride(&access->axes[OG_CPU_INNER]) == 0;
 }
 
-void og_cpu_find_window_fold(og_cpu_program *program)
+/* Do all lines have the same, so that it can be weights of columns? */
+static bool stands_by_lines(const og_cpu_access *access)
+{
+    const og_cpu_axis *inner = &access->axes[OG_CPU_INNER];
+    return !access->window_count && inner->rank == 2 && inner->stride[0] == 0;
+}
+
+/* A fold whose x and w stand where they should: is any of it done by lines? */
+static ogive_status choose_fold(og_cpu_program *program, og_cpu_window_fold *of, bool own_w,
+                                int64_t taps, int64_t width, og_arena *arena, ogive_error *error)
+{
+    const og_cpu_reduction *r = program->reductions;
+    const og_cpu_access *x = &program->accesses[of->x];
+    if (!find_moving(x, &of->moving))
+        return OGIVE_OK;
+    of->is = own_w && sees_lines(x, of->own, r->bytes, of->moving);
+    if (r->fold == OG_CPU_SUM) {
+        og_cpu_window_lines *lines = OG_ARENA_NEW(arena, og_cpu_window_lines, 1);
+        if (!lines)
+            return og_fail_memory(error, sizeof *lines);
+        if (og_cpu_find_window_lines(program, of, taps, width, lines))
+            program->window_lines = lines;
+    }
+    of->is |= program->window_lines != NULL;
+    program->window_fold = *of;
+    return OGIVE_OK;
+}
+
+ogive_status og_cpu_find_window_fold(og_cpu_program *program, int64_t taps, int64_t width,
+                                     og_arena *arena, ogive_error *error)
 {
     const og_cpu_reduction *r = program->reductions;
     reading all[2];
     if (program->reduction_count != 1 || r->is_sumexp || r->strided || program->stage_count ||
         program->kept_count || !program->step_count)
-        return;
+        return OGIVE_OK;
     const og_cpu_load own = r->loops->load[r->bytes == sizeof(double) ? OG_FLOAT64 : OG_FLOAT32];
     const og_cpu_step *last = &program->steps[program->step_count - 1];
     const bool weighs = last->kind == OG_CPU_MAP;
     if (last->dst != r->source || find_readings(program, weighs, all) != (weighs ? 2 : 1))
-        return;
-    const bool first_stands = weighs && stands_still(&program->accesses[all[0].access]);
+        return OGIVE_OK;
+    const og_cpu_access *first = &program->accesses[all[0].access];
+    const bool first_stands = weighs && (stands_still(first) || stands_by_lines(first));
     const reading *x = &all[first_stands], *w = weighs ? &all[!first_stands] : NULL;
-    if (w && (r->fold != OG_CPU_SUM || !multiplies(last, x->place, w->place) || w->load != own ||
-              !stands_still(&program->accesses[w->access])))
-        return;
+    const og_cpu_access *weights = w ? &program->accesses[w->access] : NULL;
+    if (w && (r->fold != OG_CPU_SUM || !multiplies(last, x->place, w->place) ||
+              !(stands_still(weights) || stands_by_lines(weights))))
+        return OGIVE_OK;
     og_cpu_window_fold of = {.x = x->access, .w = w ? w->access : -1, .load = x->load};
     of.own = x->load == own;
-    of.is = sees_lines(&program->accesses[of.x], of.own, r->bytes, &of.moving);
-    program->window_fold = of;
+    of.load_w = w ? w->load : NULL;
+    const bool own_w = !w || (w->load == own && stands_still(weights));
+    return choose_fold(program, &of, own_w, taps, width, arena, error);
 }
 
 /* ---- lines --------------------------------------------------------------------- */
-
-/* An index that goes along an axis, and where it leads: without divisions. */
-typedef struct {
-    const og_cpu_axis *axis;
-    int64_t index[OG_MAX_RANK], offset;
-} walk;
-
-static walk start_walk(const og_cpu_axis *axis, int64_t index)
-{
-    walk w = {.axis = axis, .offset = og_cpu_find_offset(axis, index)};
-    for (int32_t d = axis->rank - 1; d > 0; d--) {
-        w.index[d] = index % axis->extent[d];
-        index /= axis->extent[d];
-    }
-    return w;
-}
-
-/* Indices up to the end of the innermost dim, or `most`. */
-static int64_t count_left(const walk *w, int64_t most)
-{
-    const int32_t last = w->axis->rank - 1;
-    return last < 1 ? most : og_min(most, w->axis->extent[last] - w->index[last]);
-}
-
-/* On by at most count_left(). */
-static void move_on(walk *w, int64_t count)
-{
-    const og_cpu_axis *axis = w->axis;
-    w->offset += count * last_stride(axis);
-    for (int32_t d = axis->rank - 1; d > 0; d--, count = 1) {
-        w->index[d] += count;
-        if (w->index[d] < axis->extent[d])
-            return;
-        w->index[d] = 0;
-        w->offset += axis->stride[d - 1] - axis->extent[d] * axis->stride[d];
-    }
-}
-
-/* Where a line's, or a tap's, share of all offsets leads. */
-typedef struct {
-    int64_t x, w, places[OG_MAX_WINDOWS];
-} share;
 
 /* A row that was copied, for lines of count windows the first of which is at `first`; places from 0
  * on, below extent, are in memory. */
@@ -270,7 +260,7 @@ typedef struct {
         float f32[OG_RUN];
         double f64[OG_RUN];
     } weights;
-    share tap[OG_RUN];
+    og_cpu_share tap[OG_RUN];
     int32_t row[OG_RUN], row_tap[OG_RUN]; /* of a tap its row, of a row its first tap */
     int64_t along[OG_RUN];                /* of a tap: its place along the line */
     int64_t reach[OG_RUN];   /* of a row that no window moves along: that of its farthest tap */
@@ -287,7 +277,7 @@ typedef struct {
 } folds;
 
 /* What all indices of the axis add, at index. */
-static void add_axis(const folds *s, int axis, int64_t index, share *to)
+static void add_axis(const folds *s, int axis, int64_t index, og_cpu_share *to)
 {
     to->x += og_cpu_find_offset(&s->x->axes[axis], index);
     for (int32_t i = 0; i < s->x->window_count; i++)
@@ -297,7 +287,7 @@ static void add_axis(const folds *s, int axis, int64_t index, share *to)
 }
 
 /* Do taps see the same row, whose first tap is a? */
-static bool shares_row(const folds *s, const share *a, const share *b)
+static bool shares_row(const folds *s, const og_cpu_share *a, const og_cpu_share *b)
 {
     bool same = s->window ? a->x == b->x : b->x >= a->x && b->x - a->x <= NEAR;
     for (int32_t i = 0; i < s->x->window_count; i++)
@@ -310,8 +300,8 @@ static void find_taps(folds *s, const og_cpu_piece *piece)
     int64_t most = INT64_MIN;
     s->least = INT64_MAX;
     for (int64_t t = 0; t < s->taps; t++) {
-        share *tap = &s->tap[t];
-        *tap = (share){0};
+        og_cpu_share *tap = &s->tap[t];
+        *tap = (og_cpu_share){0};
         add_axis(s, OG_CPU_OUTER, piece->outer + t, tap);
         if (t == 0 || !shares_row(s, &s->tap[s->row_tap[s->rows - 1]], tap))
             s->row_tap[s->rows++] = (int32_t)t;
@@ -455,8 +445,8 @@ static void copy_row(const folds *s, const slot *of, char *to)
     }
 }
 
-/* The elements of arrays, for lines whose least place is `first`; where none is seen, any, if there is
- * one in memory at all. */
+/* The elements of arrays, for lines whose least place is `first`; where none is seen, any, if there
+ * is one in memory at all. */
 static void find_table(folds *s, int64_t first, int64_t count)
 {
     const og_cpu_window *window = s->window;
@@ -546,9 +536,9 @@ static const char *find_copy(folds *s, const slot *of, int64_t i)
 }
 
 /* The arrays of a row, as a line of count windows sees it. */
-static const char *find_row(folds *s, const share *line, int64_t number, int64_t count)
+static const char *find_row(folds *s, const og_cpu_share *line, int64_t number, int64_t count)
 {
-    const share *tap = &s->tap[s->row_tap[number]];
+    const og_cpu_share *tap = &s->tap[s->row_tap[number]];
     const og_cpu_window *moving = s->window;
     int64_t offset = line->x + tap->x, first = 0;
     for (int32_t i = 0; i < s->x->window_count; i++) {
@@ -572,7 +562,7 @@ static const char *find_row(folds *s, const share *line, int64_t number, int64_t
 /* ---- folds --------------------------------------------------------------------- */
 
 /* Weights of a line's taps; most lines have those of the one before. */
-static void find_weights_of(folds *s, const share *line)
+static void find_weights_of(folds *s, const og_cpu_share *line)
 {
     if (!s->w || (s->has_weights && s->weights_of == line->w))
         return;
@@ -587,7 +577,8 @@ static void find_weights_of(folds *s, const share *line)
     }
 }
 
-static void fold_line(folds *s, og_cpu_fold_kind fold, const share *line, int64_t count, char *to)
+static void fold_line(folds *s, og_cpu_fold_kind fold, const og_cpu_share *line, int64_t count,
+                      char *to)
 {
     const char *rows[OG_RUN];
     const void *x[OG_RUN];
@@ -609,30 +600,31 @@ static void fold_line(folds *s, og_cpu_fold_kind fold, const share *line, int64_
 }
 
 /* A run's lines: base is the share of all that is not along them. */
-static void fold_lines(folds *s, const share *base, const og_cpu_piece *piece,
+static void fold_lines(folds *s, const og_cpu_share *base, const og_cpu_piece *piece,
                        og_cpu_fold_kind fold, char *to)
 {
     const int32_t windows = s->x->window_count;
     const int64_t most = s->pitch - s->extra;
-    walk x = start_walk(&s->x->axes[OG_CPU_INNER], piece->inner), places[OG_MAX_WINDOWS], w = x;
+    og_cpu_walk x = og_cpu_start_walk(&s->x->axes[OG_CPU_INNER], piece->inner), w = x;
+    og_cpu_walk places[OG_MAX_WINDOWS];
     for (int32_t i = 0; i < windows; i++)
-        places[i] = start_walk(&s->x->windows[i].axes[OG_CPU_INNER], piece->inner);
+        places[i] = og_cpu_start_walk(&s->x->windows[i].axes[OG_CPU_INNER], piece->inner);
     if (s->w)
-        w = start_walk(&s->w->axes[OG_CPU_INNER], piece->inner);
+        w = og_cpu_start_walk(&s->w->axes[OG_CPU_INNER], piece->inner);
     for (int64_t i = 0, count; i < piece->inner_count; i += count) {
-        share line = {.x = base->x + x.offset, .w = base->w + w.offset};
-        count = count_left(&x, og_min(most, piece->inner_count - i));
+        og_cpu_share line = {.x = base->x + x.offset, .w = base->w + w.offset};
+        count = og_cpu_count_left(&x, og_min(most, piece->inner_count - i));
         for (int32_t k = 0; k < windows; k++) {
             line.places[k] = base->places[k] + places[k].offset;
-            count = count_left(&places[k], count);
+            count = og_cpu_count_left(&places[k], count);
         }
-        count = s->w ? count_left(&w, count) : count;
+        count = s->w ? og_cpu_count_left(&w, count) : count;
         fold_line(s, fold, &line, count, to + (size_t)i * s->bytes);
-        move_on(&x, count);
+        og_cpu_move_on(&x, count);
         for (int32_t k = 0; k < windows; k++)
-            move_on(&places[k], count);
+            og_cpu_move_on(&places[k], count);
         if (s->w)
-            move_on(&w, count);
+            og_cpu_move_on(&w, count);
     }
 }
 
@@ -641,6 +633,10 @@ void og_cpu_fold_windows(const og_cpu_worker *worker, const og_cpu_program *prog
 {
     const og_cpu_window_fold *of = &program->window_fold;
     const og_cpu_reduction *r = &program->reductions[0];
+    if (program->window_lines) {
+        og_cpu_sum_window_lines(worker, program, piece, to);
+        return;
+    }
     folds s;
     s.of = of;
     s.loops = r->loops;
@@ -648,7 +644,8 @@ void og_cpu_fold_windows(const og_cpu_worker *worker, const og_cpu_program *prog
     s.x = &program->accesses[of->x];
     s.w = of->w < 0 ? NULL : &program->accesses[of->w];
     s.window = of->moving < 0 ? NULL : &s.x->windows[of->moving];
-    s.step = last_stride(s.window ? &s.window->axes[OG_CPU_INNER] : &s.x->axes[OG_CPU_INNER]);
+    s.step =
+        og_cpu_last_stride(s.window ? &s.window->axes[OG_CPU_INNER] : &s.x->axes[OG_CPU_INNER]);
     s.is_plain = !s.window || is_plain(s.window);
     s.memory = og_cpu_find_buffer(worker->job, s.x->buffer);
     s.w_memory = s.w ? og_cpu_find_buffer(worker->job, s.w->buffer) : NULL;
@@ -658,7 +655,7 @@ void og_cpu_fold_windows(const og_cpu_worker *worker, const og_cpu_program *prog
     s.table_count = -1;
     find_taps(&s, piece);
     find_arrays(&s, piece->inner_count);
-    share base = {.x = s.x->offset, .w = s.w ? s.w->offset : 0};
+    og_cpu_share base = {.x = s.x->offset, .w = s.w ? s.w->offset : 0};
     for (int32_t i = 0; i < s.x->window_count; i++)
         base.places[i] = s.x->windows[i].start;
     add_axis(&s, OG_CPU_BASE, piece->base, &base);
