@@ -215,6 +215,7 @@ static void test_layouts(void **unused)
         {35, 66, 40}, {3, 130, 19}, {129, 140, 33}, {70, 1, 300}, {200, 12, 70}};
     test_random random = test_random_named("layouts");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
         int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
         const case_shape linear[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n)};
@@ -254,6 +255,7 @@ static void test_batches(void **unused)
     };
     test_random random = test_random_named("batches");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int round = 0; round < 3; round++) {
             case_layout layout = round == 0 ? CONTIGUOUS : round == 1 ? STRIDED : TRANSPOSED;
@@ -294,6 +296,7 @@ static void test_tails(void **unused)
     };
     test_random random = test_random_named("tails");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int round = 0; round < 2; round++)
             check_product(cases[i].text, cases[i].shapes,
@@ -443,7 +446,8 @@ static void test_compile(void **unused)
         const case_shape *shape = shapes[i / TEST_COUNT(archs)];
         const char *arch = archs[i % TEST_COUNT(archs)];
         bool is_short = shape[0].shape[1] == SHORT_K;
-        if (!test_takes(i / TEST_COUNT(archs), i % TEST_COUNT(archs)))
+        if (!test_takes(i / TEST_COUNT(archs), i % TEST_COUNT(archs)) ||
+            !test_has_turn(i / TEST_COUNT(archs), i % TEST_COUNT(archs) / 2, 2))
             continue;
         compile_spilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shape, OG_FLOAT32, arch,
                       "og_loaders",

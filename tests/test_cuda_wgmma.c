@@ -210,6 +210,7 @@ static void check_exact(og_dtype dtype)
     enum { LARGE = 2 };
     const size_t count = TEST_COUNT(exact) - (device_is_fake() ? LARGE : 0);
     test_random random = test_random_named(og_dtype_name(dtype));
+    case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < 2 * count; i++) {
         size_t which = i / 2;
