@@ -3528,24 +3528,9 @@ template <> struct og_form<true> : og_float64 {};
 template <> struct og_form<true> : og_float32 {};
 #endif
 
-#ifdef OG_FIRST_WINDOWS
-typedef og_list<OG_FIRST_WINDOWS> og_first_windows;
-typedef og_list<OG_WINDOW_COUNTS> og_window_counts;
-typedef og_list<OG_DIVIDES> og_divides;
-
-/* Operands, then windows. */
-template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
-    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
-    static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
-    static constexpr int ones = 0, is_unit = 0; /* it depends on the tensor */
-};
-#else
 template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
     static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
 };
-#endif
 
 /* Moves every operand by index over dims [from, to), the last fastest. */
 template <int from, int to>
@@ -4032,11 +4017,6 @@ OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
-#ifdef OG_TF32
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            v.e[i] = og_float_bits(og_round_tf32(v.e[i]));
-#endif
         *(og_raw_four *)(to + k) = v;
     }
 }
@@ -4163,19 +4143,6 @@ OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_
 }
 ''',
     "cuda/kernels/tf32.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-/* To the nearest, away from 0 from the middle. */
-OG_FN uint32_t og_round_tf32(float x)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
-    return rounded;
-#else
-    const uint32_t bits = og_bits_f32(x);
-    return x != x ? bits : (bits + 0x1000u) & 0xffffe000u;
-#endif
-}
 ''',
     "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
@@ -4422,21 +4389,12 @@ OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 #pragma unroll
     for (int k = 0; k < 4; k += 2)
         og_load_matrices(to[k], w + og_swizzle(row + lane % 8, 2 * k + lane / 8));
-#ifdef OG_TF32
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        to[i / 2][i % 2] = og_round_tf32(og_float_bits(to[i / 2][i % 2]));
-#endif
 }
 
 /* d += x w, a step. */
 OG_FN void og_mma_step(float *d, const uint32_t *x, const uint32_t *w)
 {
-#ifdef OG_TF32
-    og_mma_8(d, x, w);
-#else
     og_mma_16<OG_BFLOAT>(d, x, w);
-#endif
 }
 
 /* sum += the products of a stage. */
@@ -4795,12 +4753,7 @@ OG_FN float og_add_up(float sum)
 /* Which of the columns of the vector at n are there. */
 OG_FN og_span og_find_columns(const og_args &a, og_index n)
 {
-#if OG_LINES
-    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
-    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
-#else
     return og_span_of(n, a.n);
-#endif
 }
 
 /* Column n, or one that is there: an operand that stands still along a line is read in any case. */
@@ -4824,9 +4777,6 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 
 template <class F> struct og_reads {
     og_offsets at[F::rows]; /* F::find() */
-#if OG_LINES
-    og_offsets columns[F::vectors]; /* F::column(): found once, not again after each store */
-#endif
     og_loads0 x[F::rows][F::vectors];
 };
 
@@ -4835,13 +4785,7 @@ template <class F>
 OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-#if OG_LINES
-#pragma unroll
-    for (int i = 0; i < OG_OPERANDS + OG_WINDOWS; i++)
-        at.o[i] += from.columns[v].o[i];
-#else
     og_step_row(a, F::apart * v, at);
-#endif
     return at;
 }
 
@@ -4849,11 +4793,6 @@ OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r
 template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
 {
     og_reads<F> to;
-#if OG_LINES
-#pragma unroll
-    for (int v = 0; v < F::vectors; v++)
-        to.columns[v] = F::column(f, a, v);
-#endif
 #pragma unroll
     for (int r = 0; r < F::rows; r++) {
         to.at[r] = F::find(f, a, r);
@@ -4869,77 +4808,10 @@ template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
     return to;
 }
 
-#if OG_REDUCES
-template <class P, class F>
-OG_FN void og_reduce_runs(const og_args &a, const F &f, const typename P::peaks (&peaks)[F::rows],
-                          const og_pass0::values (&y)[F::rows][F::vectors][OG_V],
-                          typename P::sums (&s)[F::rows])
-{
-    const bool are_beside = F::apart == OG_V; /* the vectors */
-    og_row none;
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        typename P::sums sums[F::vectors];
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++) {
-            typename P::sums elements[OG_V];
-#pragma unroll
-            for (int j = 0; j < OG_V; j++) {
-                elements[j] = P::neutral();
-                if (f.n + F::apart * v + j < a.n)
-                    P::add(elements[j], none, peaks[r], y[r][v][j]);
-            }
-            og_grow_tree<P, OG_V>(elements);
-            sums[v] = elements[0];
-        }
-        if (are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-#pragma unroll
-        for (int v = 0; v < (are_beside ? 1 : F::vectors); v++)
-            F::template grow<P>(sums[v]);
-        if (!are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-        s[r] = sums[0];
-    }
-    F::template meet<P>(f, s);
-}
-#endif
-
 template <class F>
 OG_FN void og_end_runs(const og_args &a, const F &f,
                        const og_pass0::values (&y)[F::rows][F::vectors][OG_V])
 {
-#if OG_REDUCES
-    const og_none none[F::rows] = {};
-    og_sums0::sums s[F::rows];
-    og_reduce_runs<og_sums0>(a, f, none, y, s);
-#if OG_TERMS
-    og_terms0::sums terms[F::rows];
-    og_reduce_runs<og_terms0>(a, f, s, y, terms);
-#endif
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        const bool writes = F::writes(f, a, r);
-#if OG_ENDS_ROWS
-        og_offsets at = og_start();
-        og_row row;
-        og_seek_rows(a, F::row(f, r), at);
-        og_sums0::finish(a, s[r], row);
-#if OG_TERMS
-        og_terms0::finish(a, terms[r], row);
-#endif
-        og_rows0(a, at, 0, writes, row);
-#else
-        const og_index at = F::row(f, r) * a.partials + F::run(f);
-        if (writes)
-            ((og_sums0::sums *)a.sums0)[at] = s[r];
-#if OG_TERMS
-        if (writes)
-            ((og_terms0::sums *)a.terms0)[at] = terms[r];
-#endif
-#endif
-    }
-#endif
 }
 
 template <class F>
@@ -5513,11 +5385,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
-#ifdef OG_SPLIT_PADS
-    const og_index terms = a.k_padded;
-#else
     const og_index terms = a.k;
-#endif
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();
@@ -6163,17 +6031,6 @@ OG_FN void og_leave_sum(const Args &a, const og_tile_part &tile, const og_tile_p
 template <class Left, class Right, class L>
 OG_FN void og_prepare_step(const og_args &a, og_number *shared, og_index step, bool is_first, L &l)
 {
-#if OG_CONVOLVES
-    if (is_first) {
-        og_fill_k_table<Left>(a, shared, step);
-        og_fill_k_table<Right>(a, shared, step);
-        __syncthreads();
-    }
-    og_take_k_table<Left>(l.left, shared, step);
-    og_take_k_table<Right>(l.right, shared, step);
-    og_fill_k_table<Left>(a, shared, step + 1);
-    og_fill_k_table<Right>(a, shared, step + 1);
-#endif
 }
 
 template <class Left, class Right>
@@ -6491,12 +6348,6 @@ static int64_t og_place(og_args &a, char *scratch, int64_t rows, int64_t runs, i
     OG_REGION(x_scales, rows * 8)
     OG_REGION(redo, rows * runs)
 #endif
-#if OG_REDUCES
-    OG_REGION(sums0, rows * og_count_partials(runs) * (int64_t)sizeof(og_sums0::sums))
-#endif
-#if OG_TERMS
-    OG_REGION(terms0, rows * og_count_partials(runs) * (int64_t)sizeof(og_terms0::sums))
-#endif
     return bytes;
 }
 
@@ -6566,18 +6417,9 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *
     a.x_k = (og_index)c->k_stride[0];
     a.k_padded = (og_index)k_padded;
 #endif
-#if OG_REDUCES
-    a.chunks = og_make_divisor(runs);
-    a.partials = (og_index)og_count_partials(runs);
-#endif
     int error = 0;
     if (n > 0)
         error = og_multiply(a, *c, rows, runs, batch * a.m_tiles * a.n_tiles);
-#if OG_REDUCES && !OG_ENDS_ROWS
-    if (!error)
-        error = OG_LAUNCH(og_combine0, og_count_parts(rows, OG_COMBINE_THREADS / OG_COMBINERS),
-                          OG_COMBINE_THREADS, 0, false, c->stream, a);
-#endif
     return error;
 }
 ''',
@@ -7543,9 +7385,6 @@ OG_FN const og_row_scale *og_find_scales(const og_args &a, og_index above, og_in
 /* Which rows a tile has. All of a warp come, after og_split. */
 OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
 {
-#ifdef OG_TF32
-    return OG_PLAIN_ROWS;
-#else
     const og_row_scale *scales = og_find_scales(a, tile.base * a.m, tile.m);
     uint32_t kinds = 0;
 #pragma unroll
@@ -7555,7 +7394,6 @@ OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
         kinds |= tile.m + row < a.m ? kind : 0;
     }
     return __reduce_or_sync(0xffffffffu, kinds);
-#endif
 }
 
 /* ---- the producers: a warp each, of which a thread copies ------------------------------------ */
@@ -7617,12 +7455,7 @@ OG_FN void og_produce_w(const og_args &a, const og_pairs_rings &rings)
 OG_FN void og_send_x(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
                      const og_ring_turn &turn)
 {
-#ifdef OG_TF32 /* slabs of 32 k */
-    const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
-    const int column = 0, slab = before + k / 32;
-#else /* of hi and lo */
     const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
-#endif
     if (threadIdx.x % 32 == 0) {
         og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
         og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
@@ -7935,17 +7768,6 @@ struct og_asked {
     float parts[4][4];
 };
 
-#ifdef OG_TF32
-
-/* Sums are what they are; none is left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &, const og_pairs_place &, const og_findings &, og_held &,
-                           uint32_t *, og_asked &)
-{
-    return 0;
-}
-
-#else
-
 /* Rows (bit i) of either column of a place. */
 struct og_marks {
     uint32_t of[2];
@@ -8095,7 +7917,6 @@ OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_
 }
 
 #endif
-#endif
 ''',
     "cuda/kernels/hopper_chain.cuh": r'''#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/tf32.cuh"
@@ -8138,43 +7959,6 @@ OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
 {
     return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
 }
-
-#ifdef OG_TF32
-
-/* A thread's part of a block of 64 k of the left factor: registers of 8 steps of 8 k. */
-struct og_fragment {
-    uint32_t e[32];
-};
-
-/* v: [step of 16 k][row], four k each, of which two steps of 8 k take two. */
-OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
-{
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        f.e[i] = og_round_tf32(v[i / 8][i % 2].e[i / 2 % 4]);
-}
-
-/* Starts the products of a block. */
-template <bool> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
-{
-    const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
-    og_pin(chain);
-    og_products_fence();
-    og_multiply_8<0>(chain, f.e, first);
-#pragma unroll
-    for (int k = 1; k < 8; k++)
-        og_multiply_8<1>(chain, f.e + 4 * k, (k < 4 ? first : second) + 2 * (k % 4));
-    og_products_commit();
-}
-
-OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &)
-{
-#pragma unroll
-    for (int i = 0; i < OG_HELD; i++)
-        sum[i] = sum[i] + chain[i];
-}
-
-#else
 
 struct og_fragment {
     uint32_t hi[16], lo[16];
@@ -8310,7 +8094,6 @@ OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
     return og_weigh_column(found.most >> 16 * h & 0xffff, quarters);
 }
 
-#endif
 #endif
 ''',
     "cuda/kernels/hopper_ring.cuh": r'''#include "cuda/kernels/prologue.cuh"
@@ -8622,16 +8405,6 @@ OG_FN void og_pin(og_held &d)
 #define OG_REGISTERS_ADDS "%21"
 #endif
 
-#ifdef OG_MMA_TYPE
-OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
-{
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_DESCRIBED_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32." OG_MMA_TYPE "." OG_MMA_TYPE
-                 " " OG_D ", " OG_DESCRIBED ", p, 1, 1, " OG_ACROSS ";\n}"
-                 : OG_D_OPERANDS(d)
-                 : "l"(left), "l"(right), "r"(adds));
-}
-#else
 template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, uint64_t right)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
@@ -8665,7 +8438,6 @@ template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, u
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
-#endif
 
 #elif defined(OG_MMA_TYPE)
 
@@ -8709,12 +8481,6 @@ static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch
     a.name = scratch + bytes;                                                                      \
     bytes += ((count) + 63) / 64 * 64;
     OG_HOPPER_REGIONS(OG_REGION)
-#if OG_REDUCES
-    OG_REGION(sums0, s->rows * og_count_partials(s->runs) * (int64_t)sizeof(og_sums0::sums))
-#endif
-#if OG_TERMS
-    OG_REGION(terms0, s->rows * og_count_partials(s->runs) * (int64_t)sizeof(og_terms0::sums))
-#endif
     return bytes;
 }
 
@@ -8762,11 +8528,6 @@ static int og_conclude(og_args &a, const og_hopper_shape *s, void *stream)
     if (!error)
         error = OG_LAUNCH(og_redo, items < most ? items : most, OG_CUDA_REDO_THREADS,
                           OG_CUDA_REDO_BYTES, true, stream, a);
-#if OG_REDUCES
-    if (!error)
-        error = OG_LAUNCH(og_combine0, og_count_parts(s->rows, OG_COMBINE_THREADS / OG_COMBINERS),
-                          OG_COMBINE_THREADS, 0, true, stream, a);
-#endif
     return error;
 }
 
@@ -8783,10 +8544,6 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const og_hop
     a.w = c->w;
 #define OG_SET(name, value) a.name = (og_index)(value);
     OG_HOPPER_INDICES(OG_SET)
-#if OG_REDUCES
-    a.chunks = og_make_divisor(s->runs);
-    a.partials = (og_index)og_count_partials(s->runs);
-#endif
     int error = og_make_map(a.w_map, og_hopper_w_map(s),
                             s->fetch == OG_CUDA_TURNED ? a.w_copy : (const void *)c->w);
     if (!error)
