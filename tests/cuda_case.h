@@ -357,9 +357,9 @@ static inline void run_both(formula_case *c, const DLTensor *const *inputs)
 static inline void run_placed(formula_case *c, case_layout result_layout, test_random *random)
 {
     const DLTensor *inputs[CASE_TENSORS];
-    bool is_run = !device_is_fake() || !device_computes() ||
-                  test_has_turn((uint64_t)total.cases, c->inputs[0].dtype,
-                                case_share * test_part());
+    bool is_run =
+        !device_is_fake() || !device_computes() ||
+        test_has_turn((uint64_t)total.cases, c->inputs[0].dtype, case_share * test_part());
     total.cases++;
     for (size_t i = 0; i < c->input_count; i++)
         inputs[i] = host_tensor(&c->inputs[i]);
@@ -431,6 +431,18 @@ static inline void place_exact(placed *p, og_dtype dtype, case_layout layout,
     for (int64_t i = 0; i < p->elements; i++)
         reference_store(p->memory, p->dtype, i,
                         (double)(2 * test_random_below(random, 64) - 63) / 32);
+}
+
+/* A formula of such inputs; layouts: of the first two, the others are contiguous. */
+static inline void check_exact_sums(const char *text, const case_shape *shapes,
+                                    const case_layout layouts[2], og_dtype dtype,
+                                    case_layout results, test_random *random)
+{
+    formula_case c = {.text = text, .formula = find_formula(text)};
+    c.input_count = ogive_formula_input_count(c.formula);
+    for (size_t t = 0; t < c.input_count; t++)
+        place_exact(&c.inputs[t], dtype, t < 2 ? layouts[t] : CONTIGUOUS, &shapes[t], random);
+    run_placed(&c, results, random);
 }
 
 /* A formula whose inputs all have one shape, dtype and layout. */

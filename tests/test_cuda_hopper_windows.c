@@ -173,14 +173,9 @@ static void test_exact(void **unused)
     case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < TEST_COUNT(exact); i++)
-        for (int strided = 0; strided < 2; strided++) {
-            formula_case c = {.text = exact[i].text, .formula = find_formula(exact[i].text)};
-            c.input_count = ogive_formula_input_count(c.formula);
-            for (size_t t = 0; t < c.input_count; t++)
-                place_exact(&c.inputs[t], OG_FLOAT32, t < 2 ? exact[i].layouts[t] : CONTIGUOUS,
-                            &exact[i].shapes[t], &random);
-            run_placed(&c, strided ? STRIDED : CONTIGUOUS, &random);
-        }
+        for (int strided = 0; strided < 2; strided++)
+            check_exact_sums(exact[i].text, exact[i].shapes, exact[i].layouts, OG_FLOAT32,
+                             strided ? STRIDED : CONTIGUOUS, &random);
     case_options.precision = OGIVE_STRICT;
     end_cases("exact windows");
 }

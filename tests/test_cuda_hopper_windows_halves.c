@@ -162,14 +162,9 @@ static void check_exact(og_dtype dtype)
     test_random random = test_random_named("exact windows of halves");
     case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
-    for (size_t i = 0; i < TEST_COUNT(exact); i++) {
-        formula_case c = {.text = exact[i].text, .formula = find_formula(exact[i].text)};
-        c.input_count = ogive_formula_input_count(c.formula);
-        for (size_t t = 0; t < c.input_count; t++)
-            place_exact(&c.inputs[t], dtype, t < 2 ? exact[i].layouts[t] : CONTIGUOUS,
-                        &exact[i].shapes[t], &random);
-        run_placed(&c, exact[i].result, &random);
-    }
+    for (size_t i = 0; i < TEST_COUNT(exact); i++)
+        check_exact_sums(exact[i].text, exact[i].shapes, exact[i].layouts, dtype, exact[i].result,
+                         &random);
     case_options.precision = OGIVE_STRICT;
     end_cases("exact windows of halves");
 }

@@ -212,15 +212,9 @@ static void check_exact(og_dtype dtype)
     test_random random = test_random_named(og_dtype_name(dtype));
     case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
-    for (size_t i = 0; i < 2 * count; i++) {
-        size_t which = i / 2;
-        formula_case c = {.text = exact[which].text, .formula = find_formula(exact[which].text)};
-        c.input_count = ogive_formula_input_count(c.formula);
-        for (size_t t = 0; t < c.input_count; t++)
-            place_exact(&c.inputs[t], dtype, t < 2 ? exact[which].layouts[t] : CONTIGUOUS,
-                        &exact[which].shapes[t], &random);
-        run_placed(&c, i % 2 ? TRANSPOSED : CONTIGUOUS, &random);
-    }
+    for (size_t i = 0; i < 2 * count; i++)
+        check_exact_sums(exact[i / 2].text, exact[i / 2].shapes, exact[i / 2].layouts, dtype,
+                         i % 2 ? TRANSPOSED : CONTIGUOUS, &random);
     case_options.precision = OGIVE_STRICT;
     end_cases("exact");
 }
