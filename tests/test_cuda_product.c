@@ -108,6 +108,7 @@ static void test_shapes(void **unused)
     test_random random = test_random_named("shapes");
     const int64_t count = (int64_t)TEST_COUNT(edges);
     (void)unused;
+    case_share = 2;
     for (int64_t i = 0; i < 3 * count; i++) {
         int64_t m = edges[test_random_below(&random, count)];
         int64_t n = edges[test_random_below(&random, count)];
@@ -157,6 +158,7 @@ static void test_few(void **unused)
                                         {5, 64}, {9, 64}, {5, 5},  {1, 16}, {9, 16}, {40, 5}};
     test_random random = test_random_named("few");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
         const int64_t m = shapes[i][0], n = shapes[i][1];
         check_linear(m, n, 300, OG_FLOAT32, CONTIGUOUS, SPECIAL, &random);
@@ -192,7 +194,7 @@ static void test_zeros(void **unused)
     end_cases("zeros");
 }
 
-/* On the fake device every body has had its turn. */
+/* On the fake device every body is among the cases, and computed in one turn of two. */
 static void test_bodies(void **unused)
 {
     (void)unused;
