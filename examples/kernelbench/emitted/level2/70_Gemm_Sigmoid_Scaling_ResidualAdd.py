@@ -5216,14 +5216,6 @@ template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, cons
 #undef OG_MULTIPLY
 }
 
-OG_FN void og_mma_8(float *d, const uint32_t *x, const uint32_t *w)
-{
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
-}
-
 #endif
 ''',
     "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
@@ -7071,8 +7063,6 @@ OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, const og_
     }
 }
 
-/* ---- the kernel ---------------------------------------------------------------------------- */
-
 /* The column of the tile that is a consumer's: thread counts these alone. */
 OG_FN int og_find_tile_column(int thread)
 {
@@ -7396,8 +7386,6 @@ OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
     return __reduce_or_sync(0xffffffffu, kinds);
 }
 
-/* ---- the producers: a warp each, of which a thread copies ------------------------------------ */
-
 /* A box of w, at k. */
 OG_FN void og_send_w(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
                      og_ring_turn &turn)
@@ -7524,8 +7512,6 @@ OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
     else if (threadIdx.x < 64)
         og_produce_x(a, rings);
 }
-
-/* ---- a block of 64 k ----------------------------------------------------------------------- */
 
 struct og_reader {
     uint32_t even;
@@ -8117,10 +8103,6 @@ enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
 
-struct alignas(16) og_four_words {
-    uint32_t e[4];
-};
-
 template <int across> OG_FN uint64_t og_describe(uint32_t address)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(across ? 512 : 1) << 16 |
@@ -8145,19 +8127,6 @@ OG_FN uint32_t og_min_halves(uint32_t a, uint32_t b)
 OG_FN uint32_t og_add_halves(uint32_t a, uint32_t b)
 {
     asm("add.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-}
-
-/* The lesser and the greater number; NaN if one is. */
-OG_FN float og_lesser(float a, float b)
-{
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-    return a;
-}
-
-OG_FN float og_greater(float a, float b)
-{
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
     return a;
 }
 
@@ -8209,42 +8178,6 @@ OG_FN void og_copy_box(uint32_t to, const og_map *map, int column, int row, int 
                  : "memory");
 }
 
-/* The same of a map of five dims. */
-OG_FN void og_copy_patch(uint32_t to, const og_map *map, int w, int h, int d, int c, int b,
-                         uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(to),
-                 "l"(map), "r"(w), "r"(h), "r"(d), "r"(c), "r"(b), "r"(barrier)
-                 : "memory");
-}
-
-/* The box goes to both blocks of a cluster, at the same place; each one's barrier counts it. */
-OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
-                               uint32_t barrier, uint64_t policy)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%2,%3,%4}], [%5], %6, %7;" ::"r"(
-                     to),
-                 "l"(map), "r"(column), "r"(row), "r"(base), "r"(barrier), "h"((uint16_t)3),
-                 "l"(policy)
-                 : "memory");
-}
-
-OG_FN void og_barrier_arrive_at(uint32_t barrier, uint32_t rank)
-{
-    asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
-                 " mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* All threads of a cluster meet. */
-OG_FN void og_meet_cluster()
-{
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
 OG_FN void og_fetch_map(const og_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -8271,32 +8204,6 @@ OG_FN float2 og_load_shared_two(uint32_t at)
     float2 v;
     asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
     return v;
-}
-
-OG_FN float og_load_shared_one(uint32_t at)
-{
-    float v;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-    return v;
-}
-
-OG_FN og_four_words og_load_shared_words(uint32_t at)
-{
-    og_four_words v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.e[0]), "=r"(v.e[1]), "=r"(v.e[2]), "=r"(v.e[3])
-                 : "r"(at)
-                 : "memory");
-    return v;
-}
-
-/* Four matrices of 8 rows of 16 bytes, as og_load_matrices() of mma_ptx.cuh. */
-OG_FN void og_load_matrices_at(uint32_t *to, uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(row)
-                 : "memory");
 }
 
 OG_FN void og_finish_loads()
@@ -8330,12 +8237,6 @@ OG_FN void og_products_commit()
 template <int groups> OG_FN void og_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
-}
-
-/* The compiler may not read from memory earlier what is read after this place. */
-OG_FN void og_pin_memory()
-{
-    asm volatile("" ::: "memory");
 }
 
 /* The compiler may neither read d before this place nor move what it writes across. */
@@ -8410,31 +8311,6 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
                  "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32.f16.f16 " OG_D ", " OG_REGISTERS
                  ", p, 1, 1, 0;\n}"
-                 : OG_D_OPERANDS(d)
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
-}
-
-/* The same of 64 columns, if there are 128: half of the sums. */
-template <int adds> OG_FN void og_multiply_part(float (&d)[OG_WIDTH > 64 ? 32 : OG_HELD],
-                                                const uint32_t *left, uint64_t right)
-{
-#if OG_WIDTH > 64
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" OG_D16 "," OG_D32
-                 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
-                 : OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
-#else
-    og_multiply_16<adds>(d, left, right);
-#endif
-}
-
-/* The same of 8 k of TF32. */
-template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
-{
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D
-                 ", " OG_REGISTERS ", p, 1, 1;\n}"
                  : OG_D_OPERANDS(d)
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
