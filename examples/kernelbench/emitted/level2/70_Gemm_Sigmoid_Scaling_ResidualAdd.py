@@ -4144,8 +4144,147 @@ OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_
 ''',
     "cuda/kernels/tf32.cuh": r'''#include "cuda/kernels/prologue.cuh"
 ''',
-    "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs_again.cuh"
+    "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/mma_tile.cuh"
+#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
+
+/* A thread's part of w, as memory has it. */
+struct og_w_reader {
+    og_index at[OG_W_ROWS]; /* from a.right0: the thread's first k of the step to come */
+    bool aligned;
+
+    OG_FN og_w_reader start(const og_args &a, const og_tile &tile)
+    {
+        og_w_reader r;
+        r.aligned = og_right0::along == OG_ALONG_K;
+#pragma unroll
+        for (int i = 0; i < OG_W_ROWS; i++) {
+            og_index n = tile.n + i * 64 + og_w_row_of(threadIdx.x);
+            const og_element *p = og_w_row(a, tile.base, n < a.n ? n : a.n - 1) +
+                                  threadIdx.x % 4 * OG_WIDE * og_w_stride(a);
+            r.at[i] = (og_index)(p - a.right0);
+            r.aligned = r.aligned && (uint64_t)p % 16 == 0;
+        }
+        return r;
+    }
+
+    OG_FN void fetch(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
+    {
+        const og_index stride = (og_index)og_w_stride(a);
+        const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
+        const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
+#pragma unroll
+        for (int i = 0; i < OG_W_ROWS; i++) {
+            const og_element *p = a.right0 + r.at[i];
+            if (whole) {
+#pragma unroll
+                for (int j = 0; j < OG_ITEMS; j++)
+                    if constexpr (OG_RAW)
+                        og_copy_16(og_raw_at(to, i, j), p + j * 4 * OG_WIDE);
+                    else
+                        *(uint4 *)&part[i][j] = __ldg((const uint4 *)(p + j * 4 * OG_WIDE));
+            } else {
+#pragma unroll
+                for (int j = 0; j < OG_ITEMS * OG_WIDE; j++) {
+                    const int at = j / OG_WIDE * 4 * OG_WIDE + j % OG_WIDE;
+                    part[i][j / OG_WIDE].e[j % OG_WIDE] =
+                        at < left ? __ldg(p + at * stride) : (og_element)0;
+                }
+                if constexpr (OG_RAW)
+#pragma unroll
+                    for (int j = 0; j < OG_ITEMS; j++)
+                        *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
+            }
+            r.at[i] += OG_STAGE_K * stride;
+        }
+    }
+};
+
+#if OG_PAIRS
+/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
+OG_FN bool og_are_many(const uint32_t *marks)
+{
+    bool many = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
+    return many;
+}
+
+OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
+    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
+#pragma unroll 1
+    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
+        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
+            continue;
+#pragma unroll 1
+        for (; left; left &= left - 1) {
+            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
+            const og_index line = (og_index)og_line_of(a, tile, row);
+            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
+            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
+            if (threadIdx.x % 32 == 0)
+                ((float *)shared)[row * OG_PITCH + n] = z;
+        }
+    }
+    __syncthreads();
+}
+
+/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
+OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
+    const bool leaves = og_are_many(marks + 2 * run);
+    if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
+        int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
+        ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
+        if (leaves)
+            *(uint32_t *)a.any_redo = 1;
+    }
+    return leaves;
+}
+#endif
+
+OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    og_mma_sums sum;
+    og_mma_tile<og_w_reader>(a, og_shared, sum);
+    og_tile tile = og_find_own_tile(a);
+    og_leave_sums(a, tile, a.n, sum, og_shared);
+    __syncthreads();
+#if OG_PAIRS
+    og_mma_again(a, tile, og_shared);
+#endif
+#pragma unroll 1
+    for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        const int column = run * OG_RUN + threadIdx.x % 8 * 4;
+        const float *from = (const float *)og_shared + row * OG_PITCH + column;
+        og_vector_sums z[1][2];
+        z[0][0] = *(const og_vector_sums *)from;
+        z[0][1] = *(const og_vector_sums *)(from + 32);
+        og_index m = tile.m + row;
+#if OG_PAIRS
+        if (og_leaves(a, tile, row, run, og_shared))
+            m = a.m; /* nothing is written */
+#endif
+        og_finish_row(a, tile.base, m, tile.n + column, z);
+    }
+}
+
+#if OG_PAIRS
+OG_FN bool og_redoes_all(const og_args &)
+{
+    return false;
+}
+#endif
+''',
+    "cuda/kernels/mma_tile.cuh": r'''#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
 #include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/tiles.cuh"
@@ -4162,19 +4301,21 @@ enum {
     OG_WN = OG_BN / OG_WARPS_N,
     OG_I = OG_WM / 16, /* products of mma.sync, down */
     OG_J = OG_WN / 8,  /* and across */
+    OG_SCALES = 1,
+    OG_SPLITS_W = OG_PAIRS,
     OG_LINE = 128,
     OG_X_ELEMENT = OG_PAIRS ? 2 : sizeof(og_element),
     OG_STAGE_K = OG_LINE / OG_X_ELEMENT, /* 64; 32 of TF32 */
     OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
     OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
-    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
+    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_SCALES * OG_BN * 4 : 0),
     OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
-    OG_RAW_BYTES = OG_PAIRS && OG_RAW ? OG_BN * 64 * 4 : 0,
+    OG_RAW_BYTES = OG_SPLITS_W && OG_RAW ? OG_BN * 64 * 4 : 0,
     /* Behind that: what was found in columns of w. */
     OG_FOUND_AT = OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES,
     OG_FOUND_BYTES = OG_PAIRS ? OG_BN * 8 : 0,
-    /* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
-    OG_PITCH = OG_BN + 8, /* no bank conflicts */
+/* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
+    OG_PITCH = OG_BN + 8,
     OG_COLUMNS_AT = OG_BM * OG_PITCH * 4,
     OG_MARKS_AT = OG_COLUMNS_AT + OG_BN * 8,
     OG_MARK_WORDS = OG_BN / 32, /* of a row */
@@ -4245,63 +4386,14 @@ OG_FN char *og_raw_at(char *to, int row, int item)
     return to + OG_MMA_X_BYTES + og_swizzle(row * 64 + og_w_row_of(thread), 4 * item + thread % 4);
 }
 
-struct og_w_reader {
-    og_index at[OG_W_ROWS]; /* from a.right0: the thread's first k of the step to come */
-    bool aligned;
-};
-
-OG_FN og_w_reader og_start_w(const og_args &a, const og_tile &tile)
-{
-    og_w_reader r;
-    r.aligned = og_right0::along == OG_ALONG_K;
-#pragma unroll
-    for (int i = 0; i < OG_W_ROWS; i++) {
-        og_index n = tile.n + i * 64 + og_w_row_of(threadIdx.x);
-        const og_element *p = og_w_row(a, tile.base, n < a.n ? n : a.n - 1) +
-                              threadIdx.x % 4 * OG_WIDE * og_w_stride(a);
-        r.at[i] = (og_index)(p - a.right0);
-        r.aligned = r.aligned && (uint64_t)p % 16 == 0;
-    }
-    return r;
-}
-
-OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
-{
-    const og_index stride = (og_index)og_w_stride(a);
-    const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
-    const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
-#pragma unroll
-    for (int i = 0; i < OG_W_ROWS; i++) {
-        const og_element *p = a.right0 + r.at[i];
-        if (whole) {
-#pragma unroll
-            for (int j = 0; j < OG_ITEMS; j++)
-                if constexpr (OG_RAW)
-                    og_copy_16(og_raw_at(to, i, j), p + j * 4 * OG_WIDE);
-                else
-                    *(uint4 *)&part[i][j] = __ldg((const uint4 *)(p + j * 4 * OG_WIDE));
-        } else {
-#pragma unroll
-            for (int j = 0; j < OG_ITEMS * OG_WIDE; j++) {
-                const int at = j / OG_WIDE * 4 * OG_WIDE + j % OG_WIDE;
-                part[i][j / OG_WIDE].e[j % OG_WIDE] =
-                    at < left ? __ldg(p + at * stride) : (og_element)0;
-            }
-            if constexpr (OG_RAW)
-#pragma unroll
-                for (int j = 0; j < OG_ITEMS; j++)
-                    *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
-        }
-        r.at[i] += OG_STAGE_K * stride;
-    }
-}
-
 #if OG_PAIRS
 struct alignas(8) og_mma_findings {
     uint32_t most;
     int quarters;
 };
+#endif
 
+#if OG_PAIRS && !defined(OG_SCALE_K)
 /* What undoes the scale of a column's 64 k, of which the thread has a quarter. */
 OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS],
                             og_mma_findings &found)
@@ -4332,7 +4424,7 @@ OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS]
     return undo;
 }
 
-/* What og_fetch_w() read, split, goes to its stage. */
+/* What R::fetch() read, split, goes to its stage. */
 OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_mma_findings *found)
 {
     const int thread = og_thread(), lane = thread % 4;
@@ -4416,41 +4508,46 @@ OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
 #pragma unroll
     for (int i = 0; i < OG_I; i++) {
         uint32_t x[4][4];
-        float chain[OG_J][4];
-#pragma unroll
-        for (int j = 0; j < OG_J; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                chain[j][e] = 0.0f;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             og_load_x(stage, row + 16 * i, k, lane, x[k]);
+#pragma unroll
+        for (int block = 0; block < OG_SCALES; block++) {
+            const int from = 4 / OG_SCALES * block, end = from + 4 / OG_SCALES;
+            float chain[OG_J][4];
+#pragma unroll
+            for (int j = 0; j < OG_J; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    chain[j][e] = 0.0f;
 #if OG_PAIRS
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            uint32_t small[4];
-            og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
+            for (int k = from; k < end; k++) {
+                uint32_t small[4];
+                og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], small, hi[j][k]);
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], small, hi[j][k]);
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], x[k], lo[j][k]);
-        }
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], x[k], lo[j][k]);
+            }
 #endif
 #pragma unroll
-        for (int k = 0; k < 4; k++)
+            for (int k = from; k < end; k++)
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], x[k], hi[j][k]);
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], x[k], hi[j][k]);
 #pragma unroll
-        for (int j = 0; j < OG_J; j++) {
-            float2 undo = {1.0f, 1.0f};
-            if (OG_PAIRS)
-                undo = *(const float2 *)(w + OG_MMA_W_BYTES + 4 * (column + 8 * j + lane % 4 * 2));
+            for (int j = 0; j < OG_J; j++) {
+                float2 undo = {1.0f, 1.0f};
+                if (OG_PAIRS)
+                    undo = *(const float2 *)(w + OG_MMA_W_BYTES +
+                                             4 * (block * OG_BN + column + 8 * j + lane % 4 * 2));
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
+                for (int e = 0; e < 4; e++)
+                    sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
+            }
         }
     }
 }
@@ -4485,26 +4582,26 @@ OG_FN void og_leave_columns(const og_args &a, const og_mma_findings *found, char
 #endif
 
 /* sum = the products of a tile, x scaled. */
-#if OG_PAIRS
-OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+#if OG_PAIRS && !defined(OG_SCALE_K)
+template <class R> OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
     og_mma_findings *found = (og_mma_findings *)(shared + OG_FOUND_AT);
-    og_w_reader reader = og_start_w(a, tile);
+    R reader = R::start(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
     for (int i = 0; i < OG_W_ROWS; i++)
         if (threadIdx.x % 4 == 0)
             found[i * 64 + og_w_row_of(threadIdx.x)] = {0, 0};
-    og_fetch_w(a, reader, 0, part, raw);
+    R::fetch(a, reader, 0, part, raw);
     og_copy_x_stage(a, x, shared);
     og_end_copies();
     og_await_copies<0>();
     og_place_w(part, raw, shared, found);
-    og_fetch_w(a, reader, 64, part, raw);
+    R::fetch(a, reader, 64, part, raw);
     og_end_copies();
     __syncthreads();
 #pragma unroll 1
@@ -4522,7 +4619,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
             } else if (more) {
                 og_await_copies<1>(); /* w's, of the step before */
                 og_place_w(part, raw, next, found);
-                og_fetch_w(a, reader, (step + 2) * 64, part, raw);
+                R::fetch(a, reader, (step + 2) * 64, part, raw);
                 og_end_copies();
             }
         og_await_copies<1>(); /* x's */
@@ -4532,12 +4629,12 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 }
 #else
 /* The stages are a ring that is filled ahead. */
-OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+template <class R> OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / OG_STAGE_K);
     const char *x = og_start_x(a, tile);
-    og_w_reader reader = og_start_w(a, tile);
+    R reader = R::start(a, tile);
     og_w_part part; /* for a moment */
     og_clear(sum);
 #pragma unroll 1
@@ -4549,7 +4646,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
         }
         if (next < steps) {
             char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
-            og_fetch_w(a, reader, next * OG_STAGE_K, part, stage);
+            R::fetch(a, reader, next * OG_STAGE_K, part, stage);
             og_copy_x_stage(a, x, stage);
         }
         og_end_copies();
@@ -4561,16 +4658,21 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 }
 #endif
 
-/* Products go to shared memory, as rows of the tile. */
-OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sums &sum,
-                         char *shared)
+OG_FN int og_place_in_tile(int row, int column)
+{
+    return row * OG_PITCH + column;
+}
+
+/* Products go to shared memory; columns: so many there are. */
+OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, og_index columns,
+                         const og_mma_sums &sum, char *shared)
 {
     const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
     const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * OG_I; i++) {
         const int row = first + 8 * i;
-        float *to = (float *)shared + row * OG_PITCH + column;
+        float *to = (float *)shared + og_place_in_tile(row, column);
 #if OG_PAIRS
         const og_row_scale scale = ((const og_row_scale *)a.x_scales)[og_line_of(a, tile, row)];
         uint32_t *marks = (uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
@@ -4585,7 +4687,7 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
                 const int n = column + 8 * j + e;
                 const og_column_loss &c = ((const og_column_loss *)(shared + OG_COLUMNS_AT))[n];
                 const float z = y[e] * scale.undo;
-                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < a.n)
+                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < columns)
                     atomicOr(&marks[n / 32], 1u << n % 32);
                 y[e] = z;
 #endif
@@ -4594,90 +4696,77 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
         }
     }
 }
+''',
+    "cuda/kernels/mma_ptx.cuh": r'''#ifndef OG_CUDA_SHIM
 
-#if OG_PAIRS
-/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
-OG_FN bool og_are_many(const uint32_t *marks)
+OG_FN uint32_t og_shared_address(const void *p)
 {
-    bool many = false;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
-    return many;
+    return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
+/* Starts to copy 16 bytes, both places aligned, past the L1 cache. */
+OG_FN void og_copy_16(void *to, const void *from)
 {
-    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
-    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
-#pragma unroll 1
-    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
-        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
-        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
-        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
-            continue;
-#pragma unroll 1
-        for (; left; left &= left - 1) {
-            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
-            const og_index line = (og_index)og_line_of(a, tile, row);
-            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
-            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
-            if (threadIdx.x % 32 == 0)
-                ((float *)shared)[row * OG_PITCH + n] = z;
-        }
-    }
-    __syncthreads();
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(og_shared_address(to)), "l"(from)
+                 : "memory");
 }
 
-/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
-OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
+/* What the thread has started to copy since the last time is one lot. */
+OG_FN void og_end_copies()
 {
-    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
-    const bool leaves = og_are_many(marks + 2 * run);
-    if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
-        int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
-        ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
-        if (leaves)
-            *(uint32_t *)a.any_redo = 1;
-    }
-    return leaves;
+    asm volatile("cp.async.commit_group;" ::: "memory");
 }
+
+template <int most> OG_FN void og_await_copies()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
+}
+
+OG_FN void og_load_matrices(uint32_t *to, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(og_shared_address(row))
+                 : "memory");
+}
+
+template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
+{
+#define OG_MULTIPLY(type)                                                                          \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                            \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                           \
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]))
+    if constexpr (is_bfloat)
+        OG_MULTIPLY("bf16");
+    else
+        OG_MULTIPLY("f16");
+#undef OG_MULTIPLY
+}
+
 #endif
+''',
+    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
-OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
-{
-    extern __shared__ __align__(1024) char og_shared[];
-    og_mma_sums sum;
-    og_mma_tile(a, og_shared, sum);
-    og_tile tile = og_find_own_tile(a);
-    og_leave_sums(a, tile, sum, og_shared);
-    __syncthreads();
-#if OG_PAIRS
-    og_mma_again(a, tile, og_shared);
-#endif
-#pragma unroll 1
-    for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
-        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
-        const int column = run * OG_RUN + threadIdx.x % 8 * 4;
-        const float *from = (const float *)og_shared + row * OG_PITCH + column;
-        og_vector_sums z[1][2];
-        z[0][0] = *(const og_vector_sums *)from;
-        z[0][1] = *(const og_vector_sums *)(from + 32);
-        og_index m = tile.m + row;
-#if OG_PAIRS
-        if (og_leaves(a, tile, row, run, og_shared))
-            m = a.m; /* nothing is written */
-#endif
-        og_finish_row(a, tile.base, m, tile.n + column, z);
-    }
-}
+/* A tile's first row and column, of product `base` of the batch. */
+struct og_tile {
+    og_index base, m, n;
+};
 
-#if OG_PAIRS
-OG_FN bool og_redoes_all(const og_args &)
+enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
+
+template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
 {
-    return false;
+    og_tile tile;
+    tile.base = i / (a.m_tiles * a.n_tiles);
+    i -= tile.base * (a.m_tiles * a.n_tiles);
+    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
+    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
+    i -= first * a.n_tiles;
+    tile.m = (first + i % height) * rows;
+    tile.n = i / height * columns;
+    return tile;
 }
-#endif
 ''',
     "cuda/kernels/pairs_again.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
@@ -5168,77 +5257,6 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
         ((s.R::summed::x = R::mend(s.R::summed::x, m)), ...);
     }
 };
-''',
-    "cuda/kernels/mma_ptx.cuh": r'''#ifndef OG_CUDA_SHIM
-
-OG_FN uint32_t og_shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-/* Starts to copy 16 bytes, both places aligned, past the L1 cache. */
-OG_FN void og_copy_16(void *to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(og_shared_address(to)), "l"(from)
-                 : "memory");
-}
-
-/* What the thread has started to copy since the last time is one lot. */
-OG_FN void og_end_copies()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int most> OG_FN void og_await_copies()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
-}
-
-OG_FN void og_load_matrices(uint32_t *to, const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(og_shared_address(row))
-                 : "memory");
-}
-
-template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
-{
-#define OG_MULTIPLY(type)                                                                          \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                            \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                           \
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]))
-    if constexpr (is_bfloat)
-        OG_MULTIPLY("bf16");
-    else
-        OG_MULTIPLY("f16");
-#undef OG_MULTIPLY
-}
-
-#endif
-''',
-    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-/* A tile's first row and column, of product `base` of the batch. */
-struct og_tile {
-    og_index base, m, n;
-};
-
-enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
-
-template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
-{
-    og_tile tile;
-    tile.base = i / (a.m_tiles * a.n_tiles);
-    i -= tile.base * (a.m_tiles * a.n_tiles);
-    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
-    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
-    i -= first * a.n_tiles;
-    tile.m = (first + i % height) * rows;
-    tile.n = i / height * columns;
-    return tile;
-}
 ''',
     "cuda/kernels/pairs_split.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
@@ -6542,7 +6560,7 @@ static inline int32_t og_split_threads(int32_t lanes)
     return lanes > 256 ? lanes : 256;
 }
 
-/* Shared memory of mma.cuh: its stages of 64 k, or a tile's products with their marks. */
+/* Shared memory of mma_tile.cuh: its stages of 64 k, or a tile's products with their marks. */
 static inline int32_t og_mma_shared_bytes(int32_t rows, int32_t columns, int32_t stages,
                                           bool is_half)
 {
