@@ -8115,7 +8115,8 @@ template <int stages> OG_FN void og_advance(og_ring_turn &turn)
     }
 }
 ''',
-    "cuda/kernels/hopper_ptx.cuh": r'''#include "cuda/kernels/pairs.cuh"
+    "cuda/kernels/hopper_ptx.cuh": r'''#include "cuda/kernels/clusters.cuh"
+#include "cuda/kernels/pairs.cuh"
 
 enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
@@ -8342,6 +8343,12 @@ OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t ad
 
 #endif
 ''',
+    "cuda/kernels/clusters.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+#ifndef OG_CUDA_SHIM
+
+#endif
+''',
     "pytorch/hopper_launch.cuh": r'''#include "pytorch/hopper_call.cuh"
 #include "pytorch/launch.cuh"
 #include "pytorch/launch_maps.cuh"
@@ -8554,6 +8561,13 @@ OG_FN og_column og_find_column(const og_args &a, og_index block)
     return c;
 }
 
+/* Nothing of a column is kept; columns_shared.cuh has another such struct. */
+struct og_read_again {
+    OG_FN void take(const og_read_again &, og_index, og_kept &)
+    {
+    }
+};
+
 template <class P, bool whole>
 OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, int e, int count,
                           typename P::sweep::loads (&x)[OG_FLIGHT])
@@ -8566,31 +8580,33 @@ OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, i
     }
 }
 
-/* The elements [from, from + count) of the thread's columns, count <= OG_RUN. */
-template <class P>
+template <class P, class Held>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
-                         const typename P::peaks (&peaks)[OG_V], og_index from, int count,
-                         typename P::sums (&s)[OG_V])
+                         const typename P::peaks (&peaks)[OG_V], const Held &held, og_index from,
+                         int count, typename P::sums (&s)[OG_V])
 {
     bool whole = og_is_full(c.span) && P::sweep::loads::is_aligned(a, c.at);
-    og_kept kept;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         s[i] = P::neutral();
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
         typename P::sweep::loads x[OG_FLIGHT];
+        og_kept kept[OG_FLIGHT];
         if (whole)
             og_load_flight<P, true>(a, c, from, e, count, x);
         else
             og_load_flight<P, false>(a, c, from, e, count, x);
+#pragma unroll
+        for (int f = 0; f < OG_FLIGHT; f++)
+            Held::take(held, from + (e + f < count ? e + f : e), kept[f]);
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
             typename P::sweep::values y[1][OG_V];
             if (e + f >= count)
                 break;
-            og_compute_all<typename P::sweep, 1>(a, row, 1, &kept, 0, x + f, y);
+            og_compute_all<typename P::sweep, 1>(a, row, 1, kept + f, 0, x + f, y);
 #pragma unroll
             for (int i = 0; i < OG_V; i++)
                 P::add(s[i], row[i], peaks[i], y[0][i]);
@@ -8607,12 +8623,13 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 }
 
 /* A run of elements. */
-template <class P> struct og_plain_run {
+template <class P, class Held = og_read_again> struct og_plain_run {
+    Held held;
     og_none none[OG_V];
     OG_FN void get(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
                    const og_plain_run &by, og_index from, int count, typename P::sums (&s)[OG_V])
     {
-        og_reduce_run<P>(a, c, row, by.none, from, count, s);
+        og_reduce_run<P>(a, c, row, by.none, by.held, from, count, s);
     }
 };
 
