@@ -10,9 +10,6 @@ and of PyTorch's over that of rounding float64's result to bfloat16. Medians of 
 take turns. L1-50 and so on are KernelBench's, others are of ResNets and of rates.
 """
 import argparse
-import statistics
-import subprocess
-import sys
 
 import torch
 import torch.nn.functional as F
@@ -85,11 +82,7 @@ def measure(case, rounds):
     results = [call() for call in calls]
     errors = case.errors(results)
     del results
-    times = [[] for _ in calls]
-    for _ in range(rounds):
-        for call, taken in zip(calls, times):
-            taken.append(timing.several_on_gpu(call, most=10))
-    ours, theirs, ours_plain, theirs_plain = found = [statistics.median(taken) for taken in times]
+    ours, theirs, ours_plain, theirs_plain = found = timing.several_in_turn(calls, rounds, most=10)
     print(f"{case.label:8}" + "".join(f"{each:9.4f}" for each in found)
           + f"  {theirs / ours:6.2f}{theirs_plain / ours_plain:6.2f}"
           + "".join(f"{case.operations / each / 1e9:7.0f}" for each in found)
@@ -100,18 +93,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
-    parser.add_argument("--warm", type=int, default=0)
-    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+    timing.add_warm(parser)
     options = parser.parse_args()
-    cases = [case for case in CASES if options.only in case[0]]
-    workers = [subprocess.Popen([*([sys.executable] + sys.argv), "--warm", "0", "--part",
-                                 f"{i}/{options.warm}"]) for i in range(options.warm)]
-    for worker in workers:
-        worker.wait()
-    if options.part:
-        first, step = map(int, options.part.split("/"))
-        cases = cases[first::step]
-    else:
+    cases = timing.share_cases(options, [case for case in CASES if options.only in case[0]])
+    if not options.part:
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
     for each in cases:
         try:

@@ -12,9 +12,6 @@ units of 2^-24. Medians of rounds in which all take turns. float32: PyTorch's ar
 by default, and, without channels last, in float32. --kernels: what each kernel of Ogive's takes.
 """
 import argparse
-import statistics
-import subprocess
-import sys
 
 import torch
 
@@ -124,11 +121,7 @@ def measure(case, rounds, kernels):
     results = [call() for call in calls]
     errors = case.errors(results)
     del results
-    times = [[] for _ in calls]
-    for _ in range(rounds):
-        for call, taken in zip(calls, times):
-            taken.append(timing.several_on_gpu(call, most=20))
-    found = [statistics.median(taken) for taken in times]
+    found = timing.several_in_turn(calls, rounds, most=20)
     ratios = [found[1] / found[0], *(each / found[2] for each in found[3:])]
     print(f"{case.label:8}" + "".join(f"{each:9.4f}" for each in found) + " "
           + "".join(f"{each:6.2f}" for each in ratios)
@@ -144,19 +137,11 @@ def main():
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
-    parser.add_argument("--warm", type=int, default=0)
     parser.add_argument("--kernels", action="store_true")
-    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+    timing.add_warm(parser)
     options = parser.parse_args()
-    cases = [case for case in CASES if options.only in case[0]]
-    workers = [subprocess.Popen([sys.executable, *sys.argv, "--warm", "0", "--part", f"{i}/{options.warm}"])
-               for i in range(options.warm)]
-    for worker in workers:
-        worker.wait()
-    if options.part:
-        first, step = map(int, options.part.split("/"))
-        cases = cases[first::step]
-    else:
+    cases = timing.share_cases(options, [case for case in CASES if options.only in case[0]])
+    if not options.part:
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {options.dtype}", flush=True)
     for each in cases:
         try:

@@ -20,8 +20,6 @@ import importlib.util
 import json
 import pathlib
 import re
-import subprocess
-import sys
 import time
 import warnings
 
@@ -109,21 +107,12 @@ def show(row):
         print(f"    {name}: {kernels}", flush=True)
 
 
-def warm(paths, options):
-    """Compiles the kernels, each in one of several processes."""
-    workers = [subprocess.Popen([sys.executable, *sys.argv, "--part", f"{i}/{options.warm}"])
-               for i in range(options.warm)]
-    for worker in workers:
-        worker.wait()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--level", default="2")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--warm", type=int, default=0)
     parser.add_argument("--record")
     parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--aten", action="store_true")
@@ -132,18 +121,13 @@ def main():
     parser.add_argument("--timeline", action="store_true")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--installed", action="store_true", help="the backend by its registered name")
-    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+    timing.add_warm(parser)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     paths = sorted((options.folder / f"level{options.level}").glob("*.py"),
                    key=lambda path: int(path.stem.split("_")[0]))
-    paths = [path for path in paths if re.search(options.only, path.stem)]
     begin = time.monotonic()
-    if options.part:
-        first, step = map(int, options.part.split("/"))
-        paths = paths[first::step]
-    elif options.warm:
-        warm(paths, options)
+    paths = timing.share_cases(options, [path for path in paths if re.search(options.only, path.stem)])
     if not options.part:
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ready after "
               f"{time.monotonic() - begin:.0f} s\n{'':48}{'eager':>9}{'float32':>9}{'Inductor':>9}{'ogive':>9}"

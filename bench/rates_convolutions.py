@@ -13,8 +13,6 @@ counts, which others on the machine disturb less.
 """
 import argparse
 import statistics
-import subprocess
-import sys
 import time
 
 import torch
@@ -178,19 +176,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm", type=int, default=0)
-    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+    timing.add_warm(parser)
     parser.add_argument("--gradients", action="store_true")
     options = parser.parse_args()
-    cases = ON_GPU if options.device == "cuda" else ON_CPU
-    workers = [subprocess.Popen([*([sys.executable] + sys.argv), "--warm", "0", "--part",
-                                 f"{i}/{options.warm}"]) for i in range(options.warm)]
-    for worker in workers:
-        worker.wait()
-    if options.part:
-        first, step = map(int, options.part.split("/"))
-        cases = cases[first::step]
-    else:
+    cases = timing.share_cases(options, ON_GPU if options.device == "cuda" else ON_CPU)
+    if not options.part:
         name = torch.cuda.get_device_name() if options.device == "cuda" else f"{torch.get_num_threads()} threads"
         print(f"{name}, PyTorch {torch.__version__}")
     for each in cases:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """How benchmarks time: calls in turn, so that whatever slows the machine slows all of them;
 each round's time is kept. calls: {name: function}; what comes back: {name: [milliseconds]}."""
+import argparse
 import statistics
+import subprocess
+import sys
 import time
 
 import torch
@@ -50,6 +53,29 @@ def several_on_gpu(call, most, milliseconds=3):
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) / count
+
+
+def several_in_turn(calls, rounds, most):
+    """The median of rounds for each of the calls, a list, by several_on_gpu()."""
+    times = [[several_on_gpu(call, most) for call in calls] for _ in range(rounds)]
+    return [statistics.median(taken) for taken in zip(*times)]
+
+
+def add_warm(parser):
+    """--warm PROCESSES: have so many compile what the cases need, before they are timed."""
+    parser.add_argument("--warm", type=int, default=0)
+    parser.add_argument("--part", help=argparse.SUPPRESS)  # i/n: only compile each n-th
+
+
+def share_cases(options, cases):
+    """Does what --warm says, then gives the cases of this process: all, or a part."""
+    workers = [] if options.part else [
+        subprocess.Popen([sys.executable, *sys.argv, "--part", f"{i}/{options.warm}"])
+        for i in range(options.warm)]
+    for worker in workers:
+        worker.wait()
+    first, step = map(int, options.part.split("/")) if options.part else (0, 1)
+    return cases[first::step]
 
 
 def on_cpu(calls, rounds, repeats=None, pause=0.0, clock=time.perf_counter):

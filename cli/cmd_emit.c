@@ -29,7 +29,9 @@ static const char help[] =
     "\n"
     "options:\n"
     "  --cuda              print CUDA C\n"
-    "  --arch ARCH         for a GPU of this architecture, such as 80 (default: 90a, an H100)\n"
+    "  --arch ARCH         for a GPU of this architecture, such as 80 (default: 90a, an H100); "
+    "with\n"
+    "                      --for-shapes 90, for which alone a file is shorter\n"
     "  --precision P       of products: float32 (default), strict or tf32 (a file for PyTorch has\n"
     "                      float32's)\n"
     "  --gradient NAME     the gradient by this input, see ogive run; several share work\n"
@@ -38,6 +40,9 @@ static const char help[] =
     "  --module NAME=WHAT  what ModelNew owns, such as 'fc=nn.Linear(in_features, out_features)';\n"
     "                      fc.weight in FORMULA is then its own; several in their order\n"
     "  --name CLASS        what the class is called (default: ModelNew)\n"
+    "  --for-shapes        made for the shapes and dtype that are given, all of them, whatever "
+    "the\n"
+    "                      formula: the library's kernels for them\n"
     "  --scalar NAME       an input that is a number given to the constructor\n"
     "  -o, --output FILE   where the file goes; '-', the default, is standard output\n"
     "  -f, --file FILE     read the formula from FILE, '-' for standard input\n"
@@ -96,7 +101,7 @@ static bool write_text(const char *path, const char *text, size_t length, failur
 }
 
 typedef struct {
-    bool wanted;
+    bool wanted, for_shapes;
     const char *init, *name, *output;
     text_list modules, scalars;
 } pytorch_options;
@@ -119,7 +124,8 @@ static bool check_inputs(const inputs *in, failure *why)
     return true;
 }
 
-static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
+/* arch: NULL, or the only one. */
+static bool emit_pytorch(request *r, const pytorch_options *p, const char *arch, failure *why)
 {
     ogive_pytorch_options options = {.size = sizeof(options),
                                      .init = p->init,
@@ -127,7 +133,9 @@ static bool emit_pytorch(request *r, const pytorch_options *p, failure *why)
                                      .module_count = p->modules.count,
                                      .scalars = p->scalars.items,
                                      .scalar_count = p->scalars.count,
-                                     .name = p->name};
+                                     .name = p->name,
+                                     .for_shapes = p->for_shapes,
+                                     .arch = arch};
     const DLTensor **tensors = calloc(r->in.count + 1, sizeof(*tensors));
     char *text = NULL;
     size_t length = 0, capacity = 0;
@@ -163,13 +171,15 @@ static bool check_choice(bool cuda, const pytorch_options *p, const text_list *g
     if (p->wanted && device->precision)
         return failed(why, STATUS_USAGE,
                       "--precision goes with --cuda; a PyTorch file has float32's");
-    if (p->wanted && device->arch)
-        return failed(why, STATUS_USAGE, "--arch goes with --cuda; a PyTorch file fits any GPU");
+    if (p->wanted && device->arch && !p->for_shapes)
+        return failed(why, STATUS_USAGE,
+                      "--arch goes with --cuda or --for-shapes; a PyTorch file fits any GPU");
     if (p->wanted && gradient->count)
         return failed(why, STATUS_USAGE, "--gradient goes with --cuda; a PyTorch file has all");
-    if (!p->wanted && (p->init || p->name || p->output || p->modules.count || p->scalars.count))
+    if (!p->wanted &&
+        (p->init || p->name || p->output || p->modules.count || p->scalars.count || p->for_shapes))
         return failed(why, STATUS_USAGE,
-                      "--init, --module, --scalar, --name, -o go with --pytorch");
+                      "--init, --module, --scalar, --name, --for-shapes, -o go with --pytorch");
     return true;
 }
 
@@ -190,6 +200,7 @@ static int run_emit(int argc, char **argv)
         {.name = "--init", .kind = OPTION_TEXT, .value = &pytorch.init},
         {.name = "--name", .kind = OPTION_TEXT, .value = &pytorch.name},
         {.name = "--module", .kind = OPTION_LIST, .value = &pytorch.modules},
+        {.name = "--for-shapes", .kind = OPTION_FLAG, .value = &pytorch.for_shapes},
         {.name = "--scalar", .kind = OPTION_LIST, .value = &pytorch.scalars},
         {.name = "--output", .letter = 'o', .kind = OPTION_TEXT, .value = &pytorch.output},
         {0},
@@ -199,13 +210,14 @@ static int run_emit(int argc, char **argv)
 
     bool good = options_parse(argc, argv, options, &arguments, &why) &&
                 check_choice(cuda, &pytorch, &gradient, &device, &why);
-    if (!device.arch)
+    if (cuda && !device.arch)
         device.arch = "90a";
     if (good && cuda)
         good = request_prepare(&r, file, &arguments, &gradient, &device, &why) &&
                print_sources(r.plan, &why);
     else if (good)
-        good = request_read(&r, file, &arguments, &why) && emit_pytorch(&r, &pytorch, &why);
+        good = request_read(&r, file, &arguments, &why) &&
+               emit_pytorch(&r, &pytorch, device.arch, &why);
     if (!good)
         report_failure(&why, r.text, r.length);
     request_release(&r);

@@ -194,16 +194,19 @@ typedef struct {
     const char *const *scalars; /* inputs that are numbers given to the constructor */
     size_t scalar_count;
     const char *name; /* of the class; NULL: ModelNew */
+    int for_shapes;   /* not 0: made for the inputs' shapes and dtype, as with windows (below) */
+    const char *arch; /* "90": such a file for GPUs of compute capability 9.0 alone, which is
+                         shorter; NULL: for all */
 } ogive_pytorch_options;
 
 /* A Python file that needs PyTorch but not Ogive: CUDA source for load_inline(), gradients,
  * and the class, whose forward() takes the inputs that the options do not speak of.
  * inputs are examples, of which rank and shape alone are read: which sizes are 1, nothing
  * else, makes a difference. NULL: the weight or bias of a linear, or 2 dims. A formula with windows,
- * parts of tensors or a vector of a channel needs all shapes: its file is made for them, and for
- * their dtype (bits 0: float32), and takes no others on a GPU; tensors with the examples' strides
- * (if no two elements are in one place; else contiguous ones) are taken as they lie, others
- * copied. Writes
+ * parts of tensors or a vector of a channel, or with options.for_shapes, needs all shapes: its file is
+ * made for them, and for their dtype (bits 0: float32), and takes no others on a GPU; tensors with the
+ * examples' strides (if no two elements are in one place; else contiguous ones) are taken as they lie,
+ * others copied. Writes
  * NUL-terminated text, cut to capacity; *length is that of all of it. What has no form as such
  * a file (casts, for one): OGIVE_UNSUPPORTED. */
 OGIVE_API ogive_status ogive_formula_pytorch(const ogive_formula *formula,

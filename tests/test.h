@@ -74,6 +74,27 @@ static inline bool test_takes(size_t which, size_t gpu)
     return test_full() || gpu == 0 || which % 2 == gpu % 2;
 }
 
+/* Of many alike cases that take long a run has one of `share`, and the next run others: scripts/test
+ * sets OGIVE_TEST_TURN to the number of commits, so that all have been tried after `share` of them.
+ * What a case is of a kind that has the same cases (a dtype) moves its turn. The long way has all. */
+static inline uint64_t test_turn(void)
+{
+    const char *text = getenv("OGIVE_TEST_TURN");
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* A program that runs once more for something else has so many times fewer cases there. */
+static inline uint64_t test_part(void)
+{
+    const char *text = getenv("OGIVE_TEST_PART");
+    return text ? strtoull(text, NULL, 10) : 1;
+}
+
+static inline bool test_has_turn(uint64_t which, uint64_t kind, uint64_t share)
+{
+    return test_full() || ((which * 2654435761u >> 16) + kind + test_turn()) % share == 0;
+}
+
 /* How many random cases a test tries. A sanitizer makes each ten times as slow, and whoever builds
  * with one runs them without it, too: it sees a fifth. */
 static inline int test_rounds(int usual, int full)
@@ -359,7 +380,8 @@ static inline DLTensor *test_tensor_init(test_tensor *t, void *data, DLDataType 
 static inline int test_report(int failed)
 {
     if (failed)
-        fprintf(stderr, "to repeat: OGIVE_TEST_SEED=%" PRIu64 "\n", test_seed());
+        fprintf(stderr, "to repeat: OGIVE_TEST_SEED=%" PRIu64 " OGIVE_TEST_TURN=%" PRIu64 "\n",
+                test_seed(), test_turn());
     return failed != 0;
 }
 

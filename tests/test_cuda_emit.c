@@ -589,9 +589,9 @@ static void test_functions_compile(void **state)
     static const char *const dtypes[] = {"", "h", "b", "d"};
     if (!load_nvrtc())
         skip();
-    /* A part of all combinations; all of them take ten minutes. Every function in the first body,
-     * as float32 and as float64; in a third of the other bodies; by each other GPU and as either
-     * half every second one. */
+    /* A part of all combinations; all of them take ten minutes. Of functions each turn has another
+     * half in the first body, as float32 and as float64, a quarter by each other GPU and as either
+     * half, and a sixth in the other bodies. */
     for (size_t b = 0; b < TEST_COUNT(bodies); b++)
         for (size_t d = 0; d < TEST_COUNT(dtypes); d++)
             for (size_t a = 0; a < TEST_COUNT(archs); a++) {
@@ -603,8 +603,9 @@ static void test_functions_compile(void **state)
                 if (!test_full() && ((b > 0 && d > 0) || b >= ALWAYS))
                     continue;
                 snprintf(shapes, sizeof shapes, bodies[b].shapes, dtypes[d]);
-                const int share = test_full() || d == 3 ? 1 : b > 0 ? 3 : a + d > 0 ? 2 : 1;
-                compile_functions(bodies[b].format, shapes, archs[a], (int)(a + b + d), share);
+                const int share = test_full() ? 1 : d == 3 ? 2 : b > 0 ? 6 : a + d > 0 ? 4 : 2;
+                compile_functions(bodies[b].format, shapes, archs[a],
+                                  (int)(a + b + d + test_turn() % (uint64_t)share), share);
             }
     end_units();
 }
@@ -667,13 +668,13 @@ static void test_windows_compile(void **state)
         for (size_t c = 0; c < TEST_COUNT(cases); c++)
             for (size_t d = 0; d < TEST_COUNT(dtypes); d++) {
                 char shapes[64];
-                if (!test_takes(c + d, a))
+                if (!test_takes(c + d, a) || !test_has_turn(c, d, 2))
                     continue;
                 snprintf(shapes, sizeof shapes, "%s%s", cases[c].shape, dtypes[d]);
                 add_kernel(&u, cases[c].formula, shapes);
             }
         for (size_t c = 0; c < TEST_COUNT(vast_windows); c++)
-            if (test_takes(c, a))
+            if (test_takes(c, a) && test_has_turn(c, a, 2))
                 add_kernel(&u, vast_windows[c].formula, vast_windows[c].shapes);
         add_kernel(&u, "conv2d(x, w, groups=128)", "32x128x128x256 128x1x3x7");
         add_kernel(&u, "conv2d(x, w, padding=3, groups=128)", "32x128x128x256 128x1x7x7");
@@ -703,7 +704,7 @@ static void test_bodies_compile(void **state)
                 for (size_t f = 0; f < TEST_COUNT(formulas); f++) {
                     char formula[128], shape[64];
                     int dim = s < 9;
-                    if (!test_takes(s + f, a))
+                    if (!test_takes(s + f, a) || !test_has_turn(s, f + d, 2))
                         continue;
                     snprintf(shape, sizeof shape, "%s%s", shapes[s], dtypes[d]);
                     snprintf(formula, sizeof formula, formulas[f], dim, dim, dim);
@@ -758,7 +759,7 @@ static void test_big_bodies_compile(void **state)
         if (!nvrtc_knows(archs[a]))
             continue;
         for (size_t c = 0; c < TEST_COUNT(cases); c++)
-            if (test_takes(c, a))
+            if (test_takes(c, a) && test_has_turn(c, a, 2))
                 add_kernel(&u, cases[c].formula, cases[c].shapes);
         compile_unit(&u);
     }

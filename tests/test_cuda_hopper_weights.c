@@ -131,6 +131,7 @@ static const struct {
 static void check_exact(og_dtype dtype)
 {
     test_random random = test_random_named("exact weights");
+    case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < TEST_COUNT(exact); i++) {
         formula_case c = {.text = exact[i].text, .formula = make_gradient(exact[i].text)};
@@ -223,6 +224,7 @@ static void test_random_convolutions(void **unused)
     const int count = test_full() ? 500 : 18;
     test_random random = test_random_named("random convolutions");
     (void)unused;
+    case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (int i = 0; i < count; i++) {
         char text[128];
@@ -486,7 +488,7 @@ static void test_compile(void **unused)
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(planned) * 2; i++) {
         const size_t of = i / 2;
-        if (i % 2 && planned[of].is_narrow)
+        if ((i % 2 && planned[of].is_narrow) || !test_has_turn(of, i % 2, 3))
             continue;
         ogive_plan *plan = plan_weights(planned[of].text, planned[of].shapes,
                                         i % 2 ? OG_FLOAT32 : OG_BFLOAT16, "90a");

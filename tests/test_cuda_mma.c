@@ -315,6 +315,7 @@ static void test_redo(void **unused)
 {
     test_random random = test_random_named("redo by mma");
     (void)unused;
+    case_share = 2;
     setenv("OGIVE_PRODUCT", "mma", 1);
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < 2 * TEST_COUNT(tails); i++) {
@@ -351,7 +352,7 @@ static void test_compile(void **unused)
     setenv("OGIVE_PRODUCT", "mma", 1);
     for (size_t a = 0; a < TEST_COUNT(archs); a++) {
         for (size_t i = 0; i < TEST_COUNT(tails); i++)
-            if (test_takes(i, a))
+            if (test_takes(i, a) && test_has_turn(i, a / 2, 2))
                 compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, archs[a],
                                 "og_multiply_mma");
         /* 64-bit indices, functions that take many registers. */

@@ -108,6 +108,7 @@ static void test_shapes(void **unused)
     test_random random = test_random_named("shapes");
     const int64_t count = (int64_t)TEST_COUNT(edges);
     (void)unused;
+    case_share = 2;
     for (int64_t i = 0; i < 3 * count; i++) {
         int64_t m = edges[test_random_below(&random, count)];
         int64_t n = edges[test_random_below(&random, count)];
@@ -157,6 +158,7 @@ static void test_few(void **unused)
                                         {5, 64}, {9, 64}, {5, 5},  {1, 16}, {9, 16}, {40, 5}};
     test_random random = test_random_named("few");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
         const int64_t m = shapes[i][0], n = shapes[i][1];
         check_linear(m, n, 300, OG_FLOAT32, CONTIGUOUS, SPECIAL, &random);
@@ -192,7 +194,7 @@ static void test_zeros(void **unused)
     end_cases("zeros");
 }
 
-/* On the fake device every body has had its turn. */
+/* On the fake device every body is among the cases, and computed in one turn of two. */
 static void test_bodies(void **unused)
 {
     (void)unused;
@@ -215,6 +217,7 @@ static void test_layouts(void **unused)
         {35, 66, 40}, {3, 130, 19}, {129, 140, 33}, {70, 1, 300}, {200, 12, 70}};
     test_random random = test_random_named("layouts");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(shapes); i++) {
         int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
         const case_shape linear[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n)};
@@ -254,6 +257,7 @@ static void test_batches(void **unused)
     };
     test_random random = test_random_named("batches");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int round = 0; round < 3; round++) {
             case_layout layout = round == 0 ? CONTIGUOUS : round == 1 ? STRIDED : TRANSPOSED;
@@ -294,6 +298,7 @@ static void test_tails(void **unused)
     };
     test_random random = test_random_named("tails");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int round = 0; round < 2; round++)
             check_product(cases[i].text, cases[i].shapes,
@@ -443,7 +448,8 @@ static void test_compile(void **unused)
         const case_shape *shape = shapes[i / TEST_COUNT(archs)];
         const char *arch = archs[i % TEST_COUNT(archs)];
         bool is_short = shape[0].shape[1] == SHORT_K;
-        if (!test_takes(i / TEST_COUNT(archs), i % TEST_COUNT(archs)))
+        if (!test_takes(i / TEST_COUNT(archs), i % TEST_COUNT(archs)) ||
+            !test_has_turn(i / TEST_COUNT(archs), i % TEST_COUNT(archs) / 2, 2))
             continue;
         compile_spilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shape, OG_FLOAT32, arch,
                       "og_loaders",

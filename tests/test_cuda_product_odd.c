@@ -108,6 +108,7 @@ static void test_strict(void **unused)
 {
     test_random random = test_random_named("odd, strict");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(odd); i++)
         for (int turn = 0; turn < TURNS; turn++)
             if (takes_turn(i, turn, false))
@@ -119,6 +120,7 @@ static void test_mma(void **unused)
 {
     test_random random = test_random_named("odd, mma");
     (void)unused;
+    case_share = 2;
     setenv("OGIVE_PRODUCT", "mma", 1);
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < TEST_COUNT(odd); i++)

@@ -36,6 +36,7 @@ static void test_layouts(void **unused)
                                         SHAPE(100, 1, 100), SHAPE(129, 257), {0, {0}}};
     test_random random = test_random_named("layouts");
     (void)unused;
+    case_share = 2;
     for (size_t s = 0; s < TEST_COUNT(shapes); s++)
         for (int in = 0; in < LAYOUT_COUNT; in++)
             for (int out = 0; out < LAYOUT_COUNT; out++) {
@@ -63,6 +64,7 @@ static void test_operands(void **unused)
     };
     test_random random = test_random_named("operands");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int round = 0; round < 12; round++) {
             formula_case c = {.text = cases[i].text, .formula = find_formula(cases[i].text)};
@@ -175,6 +177,7 @@ static void test_gradients(void **unused)
     test_random random = test_random_named("gradients");
     const case_shape shape = SHAPE(70, 33);
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(texts); i++)
         for (int dtype = 0; dtype < OG_FLOAT_COUNT; dtype++) {
             ogive_error error;

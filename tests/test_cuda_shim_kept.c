@@ -26,6 +26,7 @@ static void test_lengths(void **unused)
                                       32768, 40000, 49156, 65536, 65540, 100000, 131080, 262144};
     test_random random = test_random_named("lengths");
     (void)unused;
+    case_share = 2;
     for (size_t f = 0; f < TEST_COUNT(formulas); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(4 + (int64_t)(i % 2), lengths[i]);
@@ -42,6 +43,7 @@ static void test_layouts(void **unused)
     static const int64_t lengths[] = {5120, 20480};
     test_random random = test_random_named("layouts of kept rows");
     (void)unused;
+    case_share = 2;
     for (int layout = 1; layout < LAYOUT_COUNT; layout++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(5, lengths[i]);
@@ -78,6 +80,7 @@ static void test_halves(void **unused)
     test_random random = test_random_named("halves");
     char text[128];
     (void)unused;
+    case_share = 2;
     for (size_t f = 0; f < TEST_COUNT(texts); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++)
             for (int layout = 0; layout < 4; layout++) {
@@ -106,6 +109,7 @@ static void test_derived(void **unused)
     test_random random = test_random_named("derived");
     char text[128];
     (void)unused;
+    case_share = 2;
     for (size_t f = 0; f < TEST_COUNT(texts); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(5, lengths[i]);
@@ -130,6 +134,7 @@ static void test_magnitudes(void **unused)
     test_random random = test_random_named("magnitudes of kept rows");
     char text[128];
     (void)unused;
+    case_share = 2;
     for (size_t f = 0; f < TEST_COUNT(texts); f++)
         for (size_t i = 0; i < TEST_COUNT(lengths); i++) {
             case_shape shape = SHAPE(8, lengths[i]);

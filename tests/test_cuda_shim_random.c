@@ -51,6 +51,7 @@ static void test_formulas(void **unused)
     int iterations = text ? atoi(text) : test_full() ? 2000 : default_iterations;
     test_random seeds = {test_seed()};
     (void)unused;
+    case_share = text ? 1 : 2;
     for (int i = 0; i < iterations; i++)
         check_random(i || !text ? test_random_bits(&seeds) | 1 : test_seed());
     end_cases("random formulas");

@@ -43,6 +43,7 @@ static void test_rows(void **unused)
     static const int64_t rows[] = {1, 3, 40};
     test_random random = test_random_named("rows");
     (void)unused;
+    case_share = 3;
     check_lengths(formulas, TEST_COUNT(formulas), rows, TEST_COUNT(rows), true, &random);
     end_cases("rows");
 }
@@ -58,6 +59,7 @@ static void test_columns(void **unused)
     static const int64_t columns[] = {1, 33, 100, 257};
     test_random random = test_random_named("columns");
     (void)unused;
+    case_share = 3;
     check_lengths(formulas, TEST_COUNT(formulas), columns, TEST_COUNT(columns), false, &random);
     end_cases("columns");
 }
@@ -88,6 +90,7 @@ static void test_reductions(void **unused)
     };
     test_random random = test_random_named("reductions");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (size_t s = 0; s < 4; s++)
             for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
@@ -153,6 +156,7 @@ static void test_norms(void **unused)
                                         "rms_norm(x, %lld, w, 0.01)"};
     test_random random = test_random_named("norms");
     (void)unused;
+    case_share = 2;
     for (size_t f = 0; f < TEST_COUNT(texts); f++)
         for (size_t i = 0; i < TEST_COUNT(widths); i++) {
             char text[64];
@@ -210,6 +214,7 @@ static void test_magnitudes(void **unused)
     };
     test_random random = test_random_named("magnitudes");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(widths); i++)
         for (size_t f = 0; f < TEST_COUNT(texts); f++) {
             case_shape shape = SHAPE(widths[i] > 9999 ? 5 : 70, widths[i]);

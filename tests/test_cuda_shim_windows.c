@@ -61,6 +61,7 @@ static void test_pooling(void **unused)
 {
     test_random random = test_random_named("pooling");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
             if (!test_full() && layout && layout != (int)(1 + i % 7))
@@ -78,6 +79,7 @@ static void test_gradients(void **unused)
 {
     test_random random = test_random_named("gradients");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         ogive_error error;
         ogive_formula *gradient;
@@ -140,6 +142,7 @@ static void test_columns(void **unused)
 {
     test_random random = test_random_named("columns");
     (void)unused;
+    case_share = 2;
     for (size_t i = 0; i < TEST_COUNT(column_cases); i++)
         for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
             if (!test_full() && layout && layout != (int)(1 + i % 7))

@@ -603,6 +603,7 @@ static void test_redo(void **unused)
     static const og_dtype dtypes[] = {OG_FLOAT32, OG_FLOAT32, OG_FLOAT16, OG_BFLOAT16};
     test_random random = test_random_named("redo");
     (void)unused;
+    case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < 4 * TEST_COUNT(tails); i++)
         redo_tail(tails[i / 4].text, tails[i / 4].shapes, dtypes[i % 4], i % 2, &random);
@@ -622,7 +623,8 @@ static void test_compile(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(tails); i++)
-        compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
+        if (test_has_turn(i, 0, 3))
+            compile_unspilt(tails[i].text, tails[i].shapes, OG_FLOAT32, "90a", "wgmma");
     /* w across k, turned, in a batch; several segments, in parts. */
     const case_shape products[][2] = {{SHAPE(1024, 8192), SHAPE(8192, 8192)},
                                       {SHAPE(16, 8192), SHAPE(8192, 8192)},
@@ -632,8 +634,10 @@ static void test_compile(void **unused)
                                       {SHAPE(64, 512, 4096), SHAPE(64, 4096, 512)},
                                       {SHAPE(9, 8, 7, 300, 512), SHAPE(9, 1, 7, 512, 512)}};
     for (size_t i = 0; i < TEST_COUNT(products); i++) {
-        compile_unspilt("gelu(x @ w)", products[i], OG_FLOAT32, "90a", "wgmma");
-        compile_unspilt("logsumexp(x @ w, dim=-1)", products[i], OG_FLOAT32, "90a", "wgmma");
+        const char *const texts[] = {"gelu(x @ w)", "logsumexp(x @ w, dim=-1)"};
+        for (size_t t = 0; t < TEST_COUNT(texts); t++)
+            if (test_has_turn(i, t, 2))
+                compile_unspilt(texts[t], products[i], OG_FLOAT32, "90a", "wgmma");
     }
     /* k in segments, w along it: in the loop of wide rows. A form without spills took 5 % longer, for
      * all rows (H200). */
@@ -655,16 +659,19 @@ static void test_compile(void **unused)
         {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(4096), SHAPE(4096, 4096)},
     };
     for (size_t i = 0; i < TEST_COUNT(shapes); i++)
-        compile_unspilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shapes[i],
-                        i % 2 ? OG_FLOAT16 : OG_BFLOAT16, "90a", "wgmma");
+        if (test_has_turn(i, 0, 2))
+            compile_unspilt("z = linear(x, w, b); z * y + 2 * sigmoid(z)", shapes[i],
+                            i % 2 ? OG_FLOAT16 : OG_BFLOAT16, "90a", "wgmma");
     /* ... and results that wait for the next tile: of all widths, w's halves shared. */
     const case_shape later[][3] = {{SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(4096)},
                                    {SHAPE(1024, 256), SHAPE(8192, 256), SHAPE(8192)},
                                    {SHAPE(300, 256), SHAPE(16384, 256), SHAPE(16384)},
                                    {SHAPE(65, 256), SHAPE(9000, 256), SHAPE(9000)}};
     for (size_t i = 0; i < TEST_COUNT(later); i++) {
-        compile_unspilt("relu(linear(x, w, b))", later[i], OG_BFLOAT16, "90a", "wgmma");
-        compile_unspilt("linear(x, w) * y + y", later[i], OG_FLOAT16, "90a", "wgmma");
+        if (test_has_turn(i, 0, 2))
+            compile_unspilt("relu(linear(x, w, b))", later[i], OG_BFLOAT16, "90a", "wgmma");
+        if (test_has_turn(i, 1, 2))
+            compile_unspilt("linear(x, w) * y + y", later[i], OG_FLOAT16, "90a", "wgmma");
     }
     const case_shape batch[] = {SHAPE(9, 300, 256), SHAPE(9, 256, 512)};
     compile_unspilt("x @ w", batch, OG_FLOAT16, "90a", "wgmma");

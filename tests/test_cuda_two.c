@@ -214,6 +214,7 @@ static void test_exact(void **unused)
 {
     test_random random = test_random_named("exact");
     (void)unused;
+    case_share = 2;
     case_options.precision = OGIVE_FLOAT32;
     for (size_t i = 0; i < TEST_COUNT(exact) * TEST_COUNT(dtypes); i++) {
         size_t which = i / TEST_COUNT(dtypes);
@@ -335,6 +336,8 @@ static void test_compile(void **unused)
         const case_shape gated[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n, k)};
         const case_shape biased[] = {SHAPE(m, k), SHAPE(n, k), SHAPE(n), SHAPE(n, k), SHAPE(m, n)};
         const case_shape across[] = {SHAPE(m, k), SHAPE(k, n), SHAPE(k, n)};
+        if (!test_has_turn(i, 0, 2))
+            continue;
         compile_unspilt("silu(linear(x, w)) * linear(x, v)", gated, dtype, "90a", "wgmma");
         compile_unspilt("z = linear(x, w, b); (gelu(z) + tanh(z) * mish(z)) * linear(x, v) + y",
                         biased, dtype, "90a", "wgmma");

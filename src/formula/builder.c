@@ -51,6 +51,18 @@ void og_builder_free(og_builder *builder)
     free(builder->checks);
 }
 
+void og_builder_stand_at(og_builder *builder, const og_node *node)
+{
+    builder->composite = node->called < OG_FUNCTION_COUNT ? node->called : OG_OP_add;
+    builder->composite_offset = node->offset;
+    builder->composite_checks = builder->check_count;
+}
+
+og_operand og_node_operand(int32_t node)
+{
+    return (og_operand){.kind = OG_OPERAND_NODE, .index = node, .offset = -1};
+}
+
 /* Room for one more item in an array that starts in first. */
 static ogive_status make_room(og_builder *builder, const void *first, void **items,
                               size_t *capacity, size_t count, size_t size)

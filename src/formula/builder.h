@@ -94,6 +94,9 @@ typedef struct {
 
 void og_builder_init(og_builder *builder, ogive_error *error);
 void og_builder_free(og_builder *builder);
+/* Nodes made from now on are called what this node is called, at its place. */
+void og_builder_stand_at(og_builder *builder, const og_node *node);
+og_operand og_node_operand(int32_t node);
 /* Fills an empty builder with the nodes, inputs and checks of graph. */
 ogive_status og_builder_load(og_builder *builder, const og_graph *graph);
 /* One node of another graph, whose arguments are nodes of this one, as it is. */

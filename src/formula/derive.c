@@ -86,30 +86,17 @@ static void name_gradients(derivation *d)
 
 /* ---- building -------------------------------------------------------------- */
 
-static og_operand node_operand(int32_t node)
-{
-    return (og_operand){.kind = OG_OPERAND_NODE, .index = node, .offset = -1};
-}
-
-/* Nodes made from now on are called what this node is called, at its place. */
-static void stand_at(og_builder *builder, const og_node *node)
-{
-    builder->composite = node->called < OG_FUNCTION_COUNT ? node->called : OG_OP_add;
-    builder->composite_offset = node->offset;
-    builder->composite_checks = builder->check_count;
-}
-
 static ogive_status build_like(og_builder *builder, og_op op, og_operand value, int32_t like,
                                og_operand *out)
 {
-    og_operand args[2] = {value, node_operand(like)};
+    og_operand args[2] = {value, og_node_operand(like)};
     return og_build_plain(builder, op, args, 2, -1, out);
 }
 
 /* Adds a contribution to what node's change is worth. */
 static ogive_status add_to_adjoint(derivation *d, int32_t node, const og_operand *contribution)
 {
-    og_operand args[2] = {node_operand(d->adjoint[node]), *contribution}, sum = *contribution;
+    og_operand args[2] = {og_node_operand(d->adjoint[node]), *contribution}, sum = *contribution;
     if (d->adjoint[node] >= 0) {
         d->builder.composite = OG_OP_add; /* not linear, whose sums infer.c checks */
         OG_TRY(og_build_scalar(&d->builder, OG_OP_add, args, NULL, OG_OP_add, -1, &sum));
@@ -153,7 +140,7 @@ static ogive_status bind_names(derivation *d, int32_t index, og_bound_name *name
         og_bound_name name = {.name = p->name, .operand.offset = node->offset};
         switch (p->kind) {
         case OG_PARAMETER_TENSOR:
-            name.operand = node_operand(node->args[args++]);
+            name.operand = og_node_operand(node->args[args++]);
             break;
         case OG_PARAMETER_NUMBER:
             name.operand = og_number_operand(node->numbers[numbers++], node->offset);
@@ -183,8 +170,8 @@ static ogive_status bind_names(derivation *d, int32_t index, og_bound_name *name
             status = bind_steps(&taps, node, NULL, &d->builder);
         names[(*count)++] = taps;
     }
-    names[(*count)++] = (og_bound_name){"y", node_operand(index)};
-    names[(*count)++] = (og_bound_name){"grad", node_operand(d->adjoint[index])};
+    names[(*count)++] = (og_bound_name){"y", og_node_operand(index)};
+    names[(*count)++] = (og_bound_name){"grad", og_node_operand(d->adjoint[index])};
     return status;
 }
 
@@ -205,7 +192,7 @@ static ogive_status derive_node(derivation *d, int32_t index)
     og_operand results[OG_MAX_ARGS];
     int count = 0;
     builder->dim_count = 0;
-    stand_at(builder, node);
+    og_builder_stand_at(builder, node);
     OG_TRY(bind_names(d, index, names, &count));
     OG_TRY(og_parse_derivative(builder, og_function_of(node->rule)->derivative, names, count,
                                results, node->arg_count));
@@ -213,7 +200,7 @@ static ogive_status derive_node(derivation *d, int32_t index)
         int32_t arg = node->args[a];
         if (!d->active[arg] || results[a].kind == OG_OPERAND_NONE)
             continue;
-        stand_at(builder, node);
+        og_builder_stand_at(builder, node);
         if (is_broadcasting(node)) {
             OG_TRY(build_like(builder, OG_OP_sum_like, results[a], arg, &results[a]));
             OG_TRY(build_like(builder, OG_OP_cast_like, results[a], arg, &results[a]));
@@ -247,7 +234,7 @@ static ogive_status add_gradients(derivation *d)
         OG_TRY(og_build_input(&d->builder, d->names[i], strlen(d->names[i]), -1, &grad));
         if (!d->active[result])
             continue;
-        stand_at(&d->builder, &d->graph->nodes[result]);
+        og_builder_stand_at(&d->builder, &d->graph->nodes[result]);
         OG_TRY(build_like(&d->builder, OG_OP_cast_like, grad, result, &grad));
         OG_TRY(add_to_adjoint(d, result, &grad));
     }

@@ -22,19 +22,6 @@ typedef struct {
     int32_t stage;
 } copying;
 
-static og_operand node_operand(int32_t node)
-{
-    return (og_operand){.kind = OG_OPERAND_NODE, .index = node, .offset = -1};
-}
-
-/* Nodes made from now on are called what this node is called, at its place. */
-static void stand_at(og_builder *builder, const og_node *node)
-{
-    builder->composite = node->called < OG_FUNCTION_COUNT ? node->called : OG_OP_add;
-    builder->composite_offset = node->offset;
-    builder->composite_checks = builder->check_count;
-}
-
 static ogive_status copy_input(copying *c, int32_t n)
 {
     const og_input *input = &c->graph->inputs[c->graph->nodes[n].index];
@@ -96,14 +83,14 @@ static ogive_status spread_sumexp(copying *c, int32_t n)
     og_operand greatest, size, is_infinite, moved, sum;
     og_operand infinite = og_number_operand(INFINITY, node->offset);
     og_operand zero = og_number_operand(0, node->offset);
-    stand_at(builder, node);
+    og_builder_stand_at(builder, node);
     OG_TRY(build_reduction(builder, OG_OP_row_max, node, input, true, &greatest));
     OG_TRY(og_build_scalar(builder, OG_OP_abs, &greatest, NULL, OG_OP_abs, -1, &size));
     og_operand comparison[2] = {size, infinite};
     OG_TRY(og_build_plain(builder, OG_OP_eq, comparison, 2, -1, &is_infinite));
     og_operand choice[3] = {is_infinite, zero, greatest};
     OG_TRY(og_build_plain(builder, OG_OP_where, choice, 3, -1, &moved));
-    og_operand difference[2] = {node_operand(input), moved};
+    og_operand difference[2] = {og_node_operand(input), moved};
     OG_TRY(og_build_scalar(builder, OG_OP_sub, difference, NULL, OG_OP_sub, -1, &moved));
     OG_TRY(og_build_scalar(builder, OG_OP_exp, &moved, NULL, OG_OP_exp, -1, &moved));
     OG_TRY(build_reduction(builder, OG_OP_sum, node, moved.index, node->keepdim, &sum));
@@ -175,7 +162,7 @@ static ogive_status build_cast(copying *c, int32_t node, og_dtype dtype, int32_t
         [OG_BFLOAT16] = OG_OP_bfloat16,
         [OG_FLOAT64] = OG_OP_float64,
     };
-    og_operand value = node_operand(node), made;
+    og_operand value = og_node_operand(node), made;
     c->builder.composite = OG_FUNCTION_COUNT;
     OG_TRY(og_build_plain(&c->builder, casts[dtype], &value, 1, -1, &made));
     *out = made.index;
@@ -188,7 +175,7 @@ static ogive_status build_unrounded(copying *c, int32_t n)
 {
     int32_t like;
     OG_TRY(build_cast(c, c->copies[n], c->types[n].dtype, &like));
-    og_operand args[2] = {node_operand(c->copies[n]), node_operand(like)}, made;
+    og_operand args[2] = {og_node_operand(c->copies[n]), og_node_operand(like)}, made;
     OG_TRY(og_build_plain(&c->builder, OG_OP_cast_like, args, 2, -1, &made));
     c->copies[n] = made.index;
     return OGIVE_OK;

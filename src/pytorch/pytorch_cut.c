@@ -4,7 +4,8 @@
  * what its kernels need and nothing else: a file that computes a sigmoid holds one function, not
  * a library.
  *
- * Texts are cut at blank lines outside of functions and #if, and behind a definition of one line.
+ * Texts are cut at blank lines outside of functions and #if (but for an #if that stands around much of
+ * a file), and behind a definition of one line.
  * A block declares the functions, structs, enums, constants and macros at its outermost level; it
  * needs the blocks that declare the names in it. This is no parser: a name that means something
  * else (a member called like a function) makes a file longer, never wrong.
@@ -204,14 +205,31 @@ static bool opens_body(const char *line)
     return *line == '{' || (isalpha((unsigned char)*line) && end - line > 1 && end[-2] == '{');
 }
 
+/* Does this #if divide a file, and stand around whole definitions? */
+static bool is_frame(const char *line)
+{
+    return starts(line, "#ifndef OG_CUDA_SHIM") || starts(line, "#ifdef __CUDA_ARCH_FEAT_SM90_ALL");
+}
+
 static void cut(blocks *to, const char *text, int source)
 {
     const char *from = text;
     bool inside = false; /* a body */
     bool is_after_blank = true;
-    int depth = 0; /* of #if */
+    int depth = 0, frames = 0; /* of #if; those that divide the file are no depth */
     for (const char *line = text; *line; line = line_end(line)) {
+        const bool ends = depth == 0 && frames && starts(line, "#endif");
         inside = opens_body(line) || (inside && *line != '}');
+        if (!inside && depth == 0 &&
+            (is_frame(line) || ends || (frames && starts(line, "#el")))) {
+            add_block(to, from, line, source, is_after_blank);
+            add_block(to, line, line_end(line), source, line == from && is_after_blank);
+            to->blocks[to->count - 1].needed = true;
+            from = line_end(line);
+            is_after_blank = false;
+            frames += is_frame(line) - ends;
+            continue;
+        }
         depth += starts(line, "#if") - starts(line, "#endif");
         if (inside || depth > 0)
             continue;

@@ -719,7 +719,8 @@ static ogive_status write_shaped_file(file *f, const og_pytorch_shape *given)
                 ogive_version());
     add_formula_comment(f);
     const og_graph *const graphs[] = {f->graph, &f->gradient_graph};
-    OG_TRY(og_pytorch_add_shaped(graphs, shapes, f->roles, &f->arena, f->text, f->error));
+    OG_TRY(og_pytorch_add_shaped(graphs, shapes, f->roles, !f->options->arch, &f->arena, f->text,
+                                 f->error));
     return finish_file(f);
 }
 
@@ -727,8 +728,13 @@ static ogive_status write_file(file *f, const og_pytorch_shape *shapes)
 {
     OG_TRY(og_pytorch_check_options(f->graph, f->options, f->error));
     OG_TRY(name_inputs(f));
-    if (og_pytorch_needs_shapes(f->graph))
+    if (f->options->for_shapes || og_pytorch_needs_shapes(f->graph))
         return write_shaped_file(f, shapes);
+    if (f->options->arch)
+        OG_FAIL(
+            f->error, OGIVE_ARGUMENT, -1,
+            "options.arch is given: only a file that is made for its shapes (for_shapes) is for "
+            "one architecture");
     OG_TRY(og_pytorch_guess_sizes(f->graph, f->roles, shapes, &f->arena, &f->sizes, f->error));
     OG_TRY(og_pytorch_add_formula(f->graph, f->arguments, f->is_number, &f->plain, f->error));
     OG_TRY(make_programs(f));

@@ -239,6 +239,12 @@ static ogive_status check_class(const char *name, ogive_error *error)
 ogive_status og_pytorch_check_options(const og_graph *graph, const ogive_pytorch_options *o,
                                       ogive_error *error)
 {
+    const char *arch = o->arch && strncmp(o->arch, "sm_", 3) == 0 ? o->arch + 3 : o->arch;
+    if (arch && strcmp(arch, "90") != 0 && strcmp(arch, "90a") != 0)
+        OG_FAIL(
+            error, OGIVE_UNSUPPORTED, -1,
+            "options.arch is '%.20s': a PyTorch file is for all GPUs, or for those of 90 (Hopper)",
+            o->arch);
     if (o->name)
         OG_TRY(check_class(o->name, error));
     if (o->init)

@@ -124,6 +124,8 @@ void og_pytorch_add_needed(const og_pytorch_source *sources, int count, const ch
 /* The same; apart: of each source by itself, into out[source]. */
 void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roots, bool apart,
                     og_text *out);
+/* pytorch_fold.c: sources without the branches of #if that are taken by no unit. */
+void og_pytorch_fold(const char *units, const og_pytorch_source *sources, int count, og_text *out);
 /* pytorch_pointwise.c: can a file of such programs be a short one? Its CUDA source and C++, as
  * strings of Python's. names: [tensor] in C++. */
 bool og_pytorch_is_pointwise(const og_pytorch_program *program, const og_pytorch_role *roles);
@@ -159,10 +161,11 @@ void og_pytorch_find_needs(const og_plan *plan, uint64_t *needs);
  * of 4 and 5 dims channels last, as PyTorch's are, if the first input of as many dims lies so. */
 void og_pytorch_lay_result(const og_pytorch_shape *inputs, int32_t count, og_pytorch_shape *result);
 /* pytorch_shapes.c: all of a file that is made for its shapes up to what records gradients; graphs:
- * the formula and its gradient, shapes: of the inputs of the latter. */
+ * the formula and its gradient, shapes: of the inputs of the latter; is_for_all: GPUs, not only
+ * Hopper's. */
 ogive_status og_pytorch_add_shaped(const og_graph *const graphs[2], const og_pytorch_shape *shapes,
-                                   const og_pytorch_role *roles, og_arena *arena, og_text *text,
-                                   ogive_error *error);
+                                   const og_pytorch_role *roles, bool is_for_all, og_arena *arena,
+                                   og_text *text, ogive_error *error);
 /* pytorch_formula.c: the formula in Python, as lines of a function's body. names: [input]
  * in Python; is_number: [input] not a tensor there. */
 ogive_status og_pytorch_add_formula(const og_graph *graph, const char *const *names,

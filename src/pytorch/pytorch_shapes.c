@@ -2,7 +2,7 @@
  *
  * pytorch_shapes.c - a file that is made for the shapes that are given, and for one dtype: windows,
  * parts of tensors, vectors of a channel, whose kernels depend on sizes in more ways than a file can
- * leave open. The library's own plan, sources and launches (cuda_work.h) are written down: for
+ * leave open; and whatever else is asked to be so. The library's own plan, sources and launches (cuda_work.h) are written down: for
  * Hopper, and, where these use its tensor cores, once more for any GPU.
  */
 #include "pytorch/pytorch_program.h"
@@ -395,11 +395,6 @@ static const char runner[] =
     "        return x\n"
     "    return torch.empty_strided(shape, strides, dtype=DTYPE, device=device).copy_(x)\n"
     "\n\n"
-    "@functools.lru_cache(maxsize=None)\n"
-    "def _choose(index):\n"
-    "    # Of FORWARD and BACKWARD: the first is Hopper's, the last any GPU's.\n"
-    "    return 0 if torch.cuda.get_device_capability(index) == (9, 0) else -1\n"
-    "\n\n"
     "def _launch(plan, tensors, results, space, stream, needs):\n"
     "    # Runs the units that the results which are needed need.\n"
     "    places = [t.data_ptr() for t in (*tensors, *results)] + [space.data_ptr() + at for at in "
@@ -425,6 +420,20 @@ static const char runner[] =
     "    _launch(plan, tensors, results, space, stream, needs or [True] * len(results))\n"
     "    return [r if needs is None or needs[i] else None for i, r in enumerate(results)]\n";
 
+static const char choose_any[] =
+    "\n\n"
+    "@functools.lru_cache(maxsize=None)\n"
+    "def _choose(index):\n"
+    "    # Of FORWARD and BACKWARD: the first is Hopper's, the last any GPU's.\n"
+    "    return 0 if torch.cuda.get_device_capability(index) == (9, 0) else -1\n";
+static const char choose_hopper[] =
+    "\n\n"
+    "@functools.lru_cache(maxsize=None)\n"
+    "def _choose(index):\n"
+    "    if torch.cuda.get_device_capability(index) != (9, 0):\n"
+    "        raise RuntimeError(\"this file was made for GPUs of compute capability 9.0\")\n"
+    "    return 0\n";
+
 static const char *dtype_name(og_dtype dtype)
 {
     return dtype == OG_FLOAT16    ? "float16"
@@ -434,9 +443,11 @@ static const char *dtype_name(og_dtype dtype)
 }
 
 static void add_opening(const og_graph *graph, const og_pytorch_shape *shapes,
-                        const og_pytorch_role *roles, const shaped programs[2][2], og_text *text)
+                        const og_pytorch_role *roles, const shaped programs[2][2], bool is_for_all,
+                        og_text *text)
 {
     char kind[64];
+    const bool is_hopper = programs[0][0].is_hopper || programs[1][0].is_hopper;
     og_text_add(
         text,
         "#\n"
@@ -473,7 +484,8 @@ static void add_opening(const og_graph *graph, const og_pytorch_shape *shapes,
                 "#\n"
                 "%s"
                 "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
-                programs[0][0].is_hopper || programs[1][0].is_hopper
+                !is_for_all ? "# Kernels are for GPUs of compute capability 9.0 alone.\n#\n"
+                : is_hopper
                     ? "# Kernels called _hopper are for compute capability 9.0, the others for all "
                       "GPUs.\n#\n"
                     : "");
@@ -524,7 +536,7 @@ static void add_units(const shaped programs[2][2], og_text *text)
 
 /* FORWARD = [for Hopper, for any GPU], or one for both; and what runs them. */
 static ogive_status add_plans(const og_graph *const graphs[2], const shaped programs[2][2],
-                              og_arena *arena, og_text *text, ogive_error *error)
+                              bool is_for_all, og_arena *arena, og_text *text, ogive_error *error)
 {
     static const char *const names[] = {"FORWARD", "BACKWARD"};
     for (int i = 0; i < 2; i++) {
@@ -539,7 +551,7 @@ static ogive_status add_plans(const og_graph *const graphs[2], const shaped prog
         }
         og_text_add(text, "]\n");
     }
-    og_text_add(text, "%s%s", og_pytorch_inline, runner);
+    og_text_add(text, "%s%s%s", og_pytorch_inline, is_for_all ? choose_any : choose_hopper, runner);
     for (int i = 0; i < 2; i++) {
         og_text_add(text, "\n\ndef _%s():\n    names = [", i ? "backward" : "forward");
         for (int32_t n = 0; n < graphs[i]->input_count; n++)
@@ -551,26 +563,26 @@ static ogive_status add_plans(const og_graph *const graphs[2], const shaped prog
 }
 
 static ogive_status add_file(const og_graph *const graphs[2], const og_pytorch_shape *shapes,
-                             const og_pytorch_role *roles, shaped programs[2][2], og_arena *arena,
-                             og_text *text, ogive_error *error)
+                             const og_pytorch_role *roles, bool is_for_all, shaped programs[2][2],
+                             og_arena *arena, og_text *text, ogive_error *error)
 {
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "Backward" : "Forward";
         OG_TRY(make_program(graphs[i], name, shapes, 0, arena, &programs[i][0], error));
-        if (programs[i][0].is_hopper)
+        if (programs[i][0].is_hopper && is_for_all)
             OG_TRY(make_program(graphs[i], name, shapes, 1, arena, &programs[i][1], error));
     }
-    add_opening(graphs[0], shapes, roles, (const shaped(*)[2])programs, text);
+    add_opening(graphs[0], shapes, roles, (const shaped(*)[2])programs, is_for_all, text);
     add_units((const shaped(*)[2])programs, text);
-    return add_plans(graphs, (const shaped(*)[2])programs, arena, text, error);
+    return add_plans(graphs, (const shaped(*)[2])programs, is_for_all, arena, text, error);
 }
 
 ogive_status og_pytorch_add_shaped(const og_graph *const graphs[2], const og_pytorch_shape *shapes,
-                                   const og_pytorch_role *roles, og_arena *arena, og_text *text,
-                                   ogive_error *error)
+                                   const og_pytorch_role *roles, bool is_for_all, og_arena *arena,
+                                   og_text *text, ogive_error *error)
 {
     shaped programs[2][2] = {0};
-    ogive_status status = add_file(graphs, shapes, roles, programs, arena, text, error);
+    ogive_status status = add_file(graphs, shapes, roles, is_for_all, programs, arena, text, error);
     for (int i = 0; i < 4; i++)
         og_plan_free(&programs[i / 2][i % 2].plan);
     return status;

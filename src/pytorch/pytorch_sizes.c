@@ -397,7 +397,8 @@ ogive_status og_pytorch_check_shapes(const og_graph *graph, const og_pytorch_rol
     if (missing >= 0)
         OG_FAIL(error, OGIVE_ARGUMENT, graph->inputs[missing].offset,
                 "the shape of '%.200s' is not given: a file with windows, parts of tensors or "
-                "vectors of a channel is made for its shapes; give it, such as %.200s=2x3x8x8",
+                "vectors of a channel is made for its shapes, as one that is asked to be; give it, "
+                "such as %.200s=2x3x8x8",
                 graph->inputs[missing].name, graph->inputs[missing].name);
     og_dtype dtype = OG_FLOAT32;
     for (int32_t i = graph->input_count; i-- > 0;)

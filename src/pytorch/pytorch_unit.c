@@ -460,10 +460,15 @@ void og_pytorch_add_unit_files(const char *units, og_text *text)
 {
     file_list list = {.count = 0};
     og_pytorch_source sources[MOST_FILES];
-    og_text roots = {0}, cut[MOST_FILES] = {{0}};
+    og_text roots = {0}, folded[MOST_FILES] = {{0}}, cut[MOST_FILES] = {{0}};
     list_files(units, &list);
     for (int i = 0; i < list.count; i++)
         sources[i] = (og_pytorch_source){skip_guard(og_embedded(list.paths[i])), false};
+    og_pytorch_fold(units, sources, list.count, folded);
+    for (int i = 0; i < list.count; i++) {
+        sources[i].text = folded[i].data ? folded[i].data : "\n";
+        text->failed |= folded[i].failed;
+    }
     add_roots(units, &roots);
     text->failed |= roots.failed;
     if (!text->failed)
@@ -474,6 +479,7 @@ void og_pytorch_add_unit_files(const char *units, og_text *text)
         og_text_add(text, "''',\n");
         text->failed |= cut[i].failed;
         og_text_free(&cut[i]);
+        og_text_free(&folded[i]);
     }
     og_text_free(&roots);
 }

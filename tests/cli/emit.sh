@@ -43,3 +43,10 @@ ogive emit --pytorch 'i * 2.5' i=8:int64
 ogive emit --pytorch 'x * w + b' x=8x16 w=16:float32 b=16.0 | grep -c ModelNew
 ogive emit --pytorch 'x' -o /no/such/folder/model.py
 echo "exit $?"
+# For some shapes, and one architecture.
+ogive emit --pytorch 'softmax(x, 1)' x=64x1000 --for-shapes | sed -n '/^# On a GPU/,/^# What/p'
+ogive emit --pytorch 'softmax(x, 1)' x=64x1000 --for-shapes --arch sm_90a | sed -n '/^# Kernels are/,/^import/p'
+ogive emit --pytorch 'softmax(x, 1)' x=64x1000 --for-shapes --arch 80
+ogive emit --pytorch 'softmax(x, 1)' x=64x1000 --arch 90
+ogive emit --pytorch 'softmax(x, 1)' --for-shapes
+echo "exit $?"

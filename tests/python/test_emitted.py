@@ -68,6 +68,15 @@ def test_nothing_is_unused(tmp_path):
         assert not [name for name in set(names) - called if len(re.findall(rf"\b{name}\b", text)) == 1], formula
 
 
+def test_branches_are_left_out(tmp_path):
+    """Of #if: those that no unit takes; what a call decides stays."""
+    text = str(emit_module(tmp_path, "linear(x, w)", "x=64x64", "w=64x64:float32").KERNELS)
+    assert not re.search("#if.* (OG_TF32|OG_REDUCES|OG_CONVOLVES)", text)
+    assert "#if OG_LONG" in text and "#if OG_PAIRS" in text and "#ifndef OG_CUDA_SHIM" in text
+    shaped = str(emit_module(tmp_path, "linear(x, w)", "x=64x64", "w=128x64:float32", "--for-shapes").KERNELS)
+    assert "OG_LONG\n" not in shaped and "#ifndef OG_CUDA_SHIM" in shaped
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cpu(name, tmp_path):
     formula, shapes, runs, reference, low, high = CASES[name]
@@ -410,13 +419,16 @@ EMULATED = ["unary_a", "binary", "broadcast", "softmax", "softmax_columns", "red
 @needs_stand_ins
 @pytest.mark.parametrize("name", EMULATED)
 def test_emulated(name, emulate):
-    """Every body, layout and dtype in some case; every case in all with OGIVE_TEST_FULL."""
+    """Every body, layout and dtype in some case and one of two turns; every case in all with
+    OGIVE_TEST_FULL."""
     emulated = emulate(name)
     torch.manual_seed(1)
     run = CASES[name][2][0]
     which = EMULATED.index(name) % 2
     half, layout = (torch.float16, torch.bfloat16)[which], ("transposed", "strided")[which]
-    for dtype, chosen in ((torch.float32, "contiguous"), (half, layout), (torch.float64, "contiguous")):
+    pairs = [(torch.float32, "contiguous"), (half, layout), (torch.float64, "contiguous")]
+    turn = int(os.environ.get("OGIVE_TEST_TURN") or 0)  # the next commit tries the other two
+    for dtype, chosen in pairs[::2] if (turn + EMULATED.index(name) // 2) % 2 else pairs[1:2]:
         check_emulated(emulated, name, run, dtype, chosen)
     if os.environ.get("OGIVE_TEST_FULL", "0") != "0":
         for dtype in TOLERANCE:
@@ -547,7 +559,7 @@ def test_units_compile(name, tmp_path):
 def test_shaped_cpu(name, tmp_path):
     """On the CPU any shape will do."""
     formula, shapes, reference, _ = SHAPED[name]
-    model = emit_module(tmp_path, formula, *shape_arguments(shapes)).ModelNew()
+    model = emit_module(tmp_path, formula, *shape_arguments(shapes), "--for-shapes").ModelNew()
     inputs = [torch.rand(s, dtype=torch.float64) for s in shapes.values()]
     inputs[0] = torch.cat([inputs[0], inputs[0]])
     for got, want in zip(as_tuple(model(*inputs)), as_tuple(reference(*inputs)), strict=True):
@@ -559,7 +571,7 @@ def test_shaped_cpu(name, tmp_path):
 def test_shaped(name, tmp_path, monkeypatch):
     """Results and gradients, for Hopper and for any GPU; on Hopper results have the library's bits."""
     formula, shapes, reference, served = SHAPED[name]
-    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes), "--for-shapes")
     emulated = EmulatedShapes(tmp_path / "emitted.py", tmp_path)
     assert (served in pathlib.Path(module.__file__).read_text()) and (len(module.FORWARD) == 2) == bool(served)
     torch.manual_seed(8)
@@ -645,7 +657,7 @@ def test_shaped_strides(name, layout, tmp_path):
 def test_shaped_gradients_that_are_needed(tmp_path):
     """A gradient that nobody asks for costs no kernel of its own."""
     formula, shapes, _, _ = SHAPED["conv2d"]
-    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes), "--for-shapes")
     plan, run = module.BACKWARD[0], []
     module._unit = lambda name: lambda places, stream: run.append(name) or 0
     tensors = [torch.zeros(1)] * len(plan["inputs"])
@@ -654,11 +666,27 @@ def test_shaped_gradients_that_are_needed(tmp_path):
     assert 0 < run.count(run[-1]) <= 2 and len(run) < 2 * len(plan["units"])
 
 
+def test_shaped_for_one_architecture(tmp_path, monkeypatch):
+    """The same file without what serves other GPUs: of these it says that they are others."""
+    formula, shapes, _, _ = SHAPED["linear"]
+    whole, lean = (emit_module(tmp_path, formula, *shape_arguments(shapes), "--for-shapes", *more)
+                   for more in ((), ("--arch", "90")))
+    hopper = [name for name in whole.UNITS if name.endswith("_hopper")]
+    assert hopper and list(lean.UNITS) == hopper and len(lean.FORWARD) == 1
+    assert all(lean.UNITS[name] == whole.UNITS[name] for name in hopper)
+    assert set(lean.KERNELS) < set(whole.KERNELS)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (8, 0))
+    with pytest.raises(RuntimeError, match="compute capability 9.0"):
+        lean._choose(0)
+    done = emit(formula, *shape_arguments(shapes), "--for-shapes", "--arch", "80")
+    assert done.returncode == 4 and "options.arch is '80'" in done.stderr
+
+
 @pytest.mark.skipif(not NVRTC, reason="OGIVE_TEST_NVRTC does not name NVRTC's library")
 @pytest.mark.parametrize("name", SHAPED)
 def test_shaped_compile(name, tmp_path):
     formula, shapes = SHAPED[name][:2]
-    module = emit_module(tmp_path, formula, *shape_arguments(shapes))
+    module = emit_module(tmp_path, formula, *shape_arguments(shapes), "--for-shapes")
     for unit, text in module.UNITS.items():
         source = module._inline(text[:text.index('#include "pytorch/')], set())
         arch = b"90a" if unit.endswith("_hopper") else b"80"

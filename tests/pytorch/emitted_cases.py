@@ -125,4 +125,9 @@ SHAPED = {
                    ""),
     "prelu": ("prelu(x, w)", {"x": (3, 4, 5), "w": (4,)}, F.prelu, ""),
     "glu": ("glu(x, 1)", {"x": (3, 4, 5)}, lambda x: F.glu(x, 1), ""),
+    # These are asked to be so.
+    "linear": ("gelu(linear(x, w, b))", {"x": (70, 132), "w": (136, 132), "b": (136,)},
+               lambda x, w, b: F.gelu(F.linear(x, w, b)), "tensor cores"),
+    "softmax": ("softmax(x, 1) * y", {"x": (5, 700), "y": (700,)}, lambda x, y: F.softmax(x, 1) * y, ""),
+    "silu": ("silu(x) + y", {"x": (3, 65), "y": (65,)}, lambda x, y: F.silu(x) + y, ""),
 }

@@ -3528,24 +3528,9 @@ template <> struct og_form<true> : og_float64 {};
 template <> struct og_form<true> : og_float32 {};
 #endif
 
-#ifdef OG_FIRST_WINDOWS
-typedef og_list<OG_FIRST_WINDOWS> og_first_windows;
-typedef og_list<OG_WINDOW_COUNTS> og_window_counts;
-typedef og_list<OG_DIVIDES> og_divides;
-
-/* Operands, then windows. */
-template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
-    static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
-    static constexpr int first_window = og_first_windows::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int windows = og_window_counts::of[n < OG_OPERANDS ? n : 0];
-    static constexpr int divides = og_divides::of[n < OG_OPERANDS ? 0 : n - OG_OPERANDS];
-    static constexpr int ones = 0, is_unit = 0; /* it depends on the tensor */
-};
-#else
 template <int n> struct og_operand : og_form<(OG_KEPT_NUMBERS >> n & 1) != 0> {
     static constexpr int moves = og_moves::of[n], motion = og_motions::of[n];
 };
-#endif
 
 /* Moves every operand by index over dims [from, to), the last fastest. */
 template <int from, int to>
@@ -4032,11 +4017,6 @@ OG_KERNEL(og_copy_rows, OG_COPY_ROW_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v.e[i] = k + i < a.k ? x[(k + i) * (int64_t)a.x_k] : (og_element)0;
-#ifdef OG_TF32
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            v.e[i] = og_float_bits(og_round_tf32(v.e[i]));
-#endif
         *(og_raw_four *)(to + k) = v;
     }
 }
@@ -4163,22 +4143,148 @@ OG_FN bool og_is_lost(float sum, float z, const og_column_loss &c, const og_row_
 }
 ''',
     "cuda/kernels/tf32.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-/* To the nearest, away from 0 from the middle. */
-OG_FN uint32_t og_round_tf32(float x)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
-    return rounded;
-#else
-    const uint32_t bits = og_bits_f32(x);
-    return x != x ? bits : (bits + 0x1000u) & 0xffffe000u;
-#endif
-}
 ''',
-    "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/pairs_again.cuh"
+    "cuda/kernels/mma.cuh": r'''#include "cuda/kernels/mma_tile.cuh"
+#include "cuda/kernels/pairs_again.cuh"
 #include "cuda/kernels/finish.cuh"
+
+/* A thread's part of w, as memory has it. */
+struct og_w_reader {
+    og_index at[OG_W_ROWS]; /* from a.right0: the thread's first k of the step to come */
+    bool aligned;
+
+    OG_FN og_w_reader start(const og_args &a, const og_tile &tile)
+    {
+        og_w_reader r;
+        r.aligned = og_right0::along == OG_ALONG_K;
+#pragma unroll
+        for (int i = 0; i < OG_W_ROWS; i++) {
+            og_index n = tile.n + i * 64 + og_w_row_of(threadIdx.x);
+            const og_element *p = og_w_row(a, tile.base, n < a.n ? n : a.n - 1) +
+                                  threadIdx.x % 4 * OG_WIDE * og_w_stride(a);
+            r.at[i] = (og_index)(p - a.right0);
+            r.aligned = r.aligned && (uint64_t)p % 16 == 0;
+        }
+        return r;
+    }
+
+    OG_FN void fetch(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
+    {
+        const og_index stride = (og_index)og_w_stride(a);
+        const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
+        const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
+#pragma unroll
+        for (int i = 0; i < OG_W_ROWS; i++) {
+            const og_element *p = a.right0 + r.at[i];
+            if (whole) {
+#pragma unroll
+                for (int j = 0; j < OG_ITEMS; j++)
+                    if constexpr (OG_RAW)
+                        og_copy_16(og_raw_at(to, i, j), p + j * 4 * OG_WIDE);
+                    else
+                        *(uint4 *)&part[i][j] = __ldg((const uint4 *)(p + j * 4 * OG_WIDE));
+            } else {
+#pragma unroll
+                for (int j = 0; j < OG_ITEMS * OG_WIDE; j++) {
+                    const int at = j / OG_WIDE * 4 * OG_WIDE + j % OG_WIDE;
+                    part[i][j / OG_WIDE].e[j % OG_WIDE] =
+                        at < left ? __ldg(p + at * stride) : (og_element)0;
+                }
+                if constexpr (OG_RAW)
+#pragma unroll
+                    for (int j = 0; j < OG_ITEMS; j++)
+                        *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
+            }
+            r.at[i] += OG_STAGE_K * stride;
+        }
+    }
+};
+
+#if OG_PAIRS
+/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
+OG_FN bool og_are_many(const uint32_t *marks)
+{
+    bool many = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
+    return many;
+}
+
+OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
+    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
+#pragma unroll 1
+    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
+        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
+            continue;
+#pragma unroll 1
+        for (; left; left &= left - 1) {
+            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
+            const og_index line = (og_index)og_line_of(a, tile, row);
+            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
+            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
+            if (threadIdx.x % 32 == 0)
+                ((float *)shared)[row * OG_PITCH + n] = z;
+        }
+    }
+    __syncthreads();
+}
+
+/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
+OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
+{
+    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
+    const bool leaves = og_are_many(marks + 2 * run);
+    if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
+        int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
+        ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
+        if (leaves)
+            *(uint32_t *)a.any_redo = 1;
+    }
+    return leaves;
+}
+#endif
+
+OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
+{
+    extern __shared__ __align__(1024) char og_shared[];
+    og_mma_sums sum;
+    og_mma_tile<og_w_reader>(a, og_shared, sum);
+    og_tile tile = og_find_own_tile(a);
+    og_leave_sums(a, tile, a.n, sum, og_shared);
+    __syncthreads();
+#if OG_PAIRS
+    og_mma_again(a, tile, og_shared);
+#endif
+#pragma unroll 1
+    for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
+        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
+        const int column = run * OG_RUN + threadIdx.x % 8 * 4;
+        const float *from = (const float *)og_shared + row * OG_PITCH + column;
+        og_vector_sums z[1][2];
+        z[0][0] = *(const og_vector_sums *)from;
+        z[0][1] = *(const og_vector_sums *)(from + 32);
+        og_index m = tile.m + row;
+#if OG_PAIRS
+        if (og_leaves(a, tile, row, run, og_shared))
+            m = a.m; /* nothing is written */
+#endif
+        og_finish_row(a, tile.base, m, tile.n + column, z);
+    }
+}
+
+#if OG_PAIRS
+OG_FN bool og_redoes_all(const og_args &)
+{
+    return false;
+}
+#endif
+''',
+    "cuda/kernels/mma_tile.cuh": r'''#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/mma_ptx.cuh"
 #include "cuda/kernels/tf32.cuh"
 #include "cuda/kernels/tiles.cuh"
@@ -4195,19 +4301,21 @@ enum {
     OG_WN = OG_BN / OG_WARPS_N,
     OG_I = OG_WM / 16, /* products of mma.sync, down */
     OG_J = OG_WN / 8,  /* and across */
+    OG_SCALES = 1,
+    OG_SPLITS_W = OG_PAIRS,
     OG_LINE = 128,
     OG_X_ELEMENT = OG_PAIRS ? 2 : sizeof(og_element),
     OG_STAGE_K = OG_LINE / OG_X_ELEMENT, /* 64; 32 of TF32 */
     OG_MMA_X_BYTES = OG_PLANES * OG_BM * OG_LINE,
     OG_MMA_W_BYTES = OG_PLANES * OG_BN * OG_LINE,
-    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_BN * 4 : 0),
+    OG_MMA_STAGE_BYTES = OG_MMA_X_BYTES + OG_MMA_W_BYTES + (OG_PAIRS ? OG_SCALES * OG_BN * 4 : 0),
     OG_RAW = !OG_PAIRS || (OG_BM == 128 && OG_BN == 128),
-    OG_RAW_BYTES = OG_PAIRS && OG_RAW ? OG_BN * 64 * 4 : 0,
+    OG_RAW_BYTES = OG_SPLITS_W && OG_RAW ? OG_BN * 64 * 4 : 0,
     /* Behind that: what was found in columns of w. */
     OG_FOUND_AT = OG_STAGES * OG_MMA_STAGE_BYTES + OG_RAW_BYTES,
     OG_FOUND_BYTES = OG_PAIRS ? OG_BN * 8 : 0,
-    /* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
-    OG_PITCH = OG_BN + 8, /* no bank conflicts */
+/* Afterwards: the products; what columns of w may have lost; marks of sums, a bit each. */
+    OG_PITCH = OG_BN + 8,
     OG_COLUMNS_AT = OG_BM * OG_PITCH * 4,
     OG_MARKS_AT = OG_COLUMNS_AT + OG_BN * 8,
     OG_MARK_WORDS = OG_BN / 32, /* of a row */
@@ -4278,63 +4386,14 @@ OG_FN char *og_raw_at(char *to, int row, int item)
     return to + OG_MMA_X_BYTES + og_swizzle(row * 64 + og_w_row_of(thread), 4 * item + thread % 4);
 }
 
-struct og_w_reader {
-    og_index at[OG_W_ROWS]; /* from a.right0: the thread's first k of the step to come */
-    bool aligned;
-};
-
-OG_FN og_w_reader og_start_w(const og_args &a, const og_tile &tile)
-{
-    og_w_reader r;
-    r.aligned = og_right0::along == OG_ALONG_K;
-#pragma unroll
-    for (int i = 0; i < OG_W_ROWS; i++) {
-        og_index n = tile.n + i * 64 + og_w_row_of(threadIdx.x);
-        const og_element *p = og_w_row(a, tile.base, n < a.n ? n : a.n - 1) +
-                              threadIdx.x % 4 * OG_WIDE * og_w_stride(a);
-        r.at[i] = (og_index)(p - a.right0);
-        r.aligned = r.aligned && (uint64_t)p % 16 == 0;
-    }
-    return r;
-}
-
-OG_FN void og_fetch_w(const og_args &a, og_w_reader &r, og_index k, og_w_part &part, char *to)
-{
-    const og_index stride = (og_index)og_w_stride(a);
-    const og_index left = a.k - k - og_thread() % 4 * OG_WIDE;
-    const bool whole = r.aligned && k + OG_STAGE_K <= a.k;
-#pragma unroll
-    for (int i = 0; i < OG_W_ROWS; i++) {
-        const og_element *p = a.right0 + r.at[i];
-        if (whole) {
-#pragma unroll
-            for (int j = 0; j < OG_ITEMS; j++)
-                if constexpr (OG_RAW)
-                    og_copy_16(og_raw_at(to, i, j), p + j * 4 * OG_WIDE);
-                else
-                    *(uint4 *)&part[i][j] = __ldg((const uint4 *)(p + j * 4 * OG_WIDE));
-        } else {
-#pragma unroll
-            for (int j = 0; j < OG_ITEMS * OG_WIDE; j++) {
-                const int at = j / OG_WIDE * 4 * OG_WIDE + j % OG_WIDE;
-                part[i][j / OG_WIDE].e[j % OG_WIDE] =
-                    at < left ? __ldg(p + at * stride) : (og_element)0;
-            }
-            if constexpr (OG_RAW)
-#pragma unroll
-                for (int j = 0; j < OG_ITEMS; j++)
-                    *(uint4 *)og_raw_at(to, i, j) = *(const uint4 *)&part[i][j];
-        }
-        r.at[i] += OG_STAGE_K * stride;
-    }
-}
-
 #if OG_PAIRS
 struct alignas(8) og_mma_findings {
     uint32_t most;
     int quarters;
 };
+#endif
 
+#if OG_PAIRS && !defined(OG_SCALE_K)
 /* What undoes the scale of a column's 64 k, of which the thread has a quarter. */
 OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS],
                             og_mma_findings &found)
@@ -4365,7 +4424,7 @@ OG_FN float og_look_at_part(const og_some<og_element, OG_WIDE> (&part)[OG_ITEMS]
     return undo;
 }
 
-/* What og_fetch_w() read, split, goes to its stage. */
+/* What R::fetch() read, split, goes to its stage. */
 OG_FN void og_place_w(og_w_part &part, char *raw, char *stage, og_mma_findings *found)
 {
     const int thread = og_thread(), lane = thread % 4;
@@ -4422,21 +4481,12 @@ OG_FN void og_load_w(const char *w, int row, int lane, uint32_t (&to)[4][2])
 #pragma unroll
     for (int k = 0; k < 4; k += 2)
         og_load_matrices(to[k], w + og_swizzle(row + lane % 8, 2 * k + lane / 8));
-#ifdef OG_TF32
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        to[i / 2][i % 2] = og_round_tf32(og_float_bits(to[i / 2][i % 2]));
-#endif
 }
 
 /* d += x w, a step. */
 OG_FN void og_mma_step(float *d, const uint32_t *x, const uint32_t *w)
 {
-#ifdef OG_TF32
-    og_mma_8(d, x, w);
-#else
     og_mma_16<OG_BFLOAT>(d, x, w);
-#endif
 }
 
 /* sum += the products of a stage. */
@@ -4458,41 +4508,46 @@ OG_FN void og_mma_stage(const char *stage, og_mma_sums &sum)
 #pragma unroll
     for (int i = 0; i < OG_I; i++) {
         uint32_t x[4][4];
-        float chain[OG_J][4];
-#pragma unroll
-        for (int j = 0; j < OG_J; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                chain[j][e] = 0.0f;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             og_load_x(stage, row + 16 * i, k, lane, x[k]);
+#pragma unroll
+        for (int block = 0; block < OG_SCALES; block++) {
+            const int from = 4 / OG_SCALES * block, end = from + 4 / OG_SCALES;
+            float chain[OG_J][4];
+#pragma unroll
+            for (int j = 0; j < OG_J; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    chain[j][e] = 0.0f;
 #if OG_PAIRS
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            uint32_t small[4];
-            og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
+            for (int k = from; k < end; k++) {
+                uint32_t small[4];
+                og_load_x(stage + OG_BM * OG_LINE, row + 16 * i, k, lane, small);
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], small, hi[j][k]);
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], small, hi[j][k]);
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], x[k], lo[j][k]);
-        }
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], x[k], lo[j][k]);
+            }
 #endif
 #pragma unroll
-        for (int k = 0; k < 4; k++)
+            for (int k = from; k < end; k++)
 #pragma unroll
-            for (int j = 0; j < OG_J; j++)
-                og_mma_step(chain[j], x[k], hi[j][k]);
+                for (int j = 0; j < OG_J; j++)
+                    og_mma_step(chain[j], x[k], hi[j][k]);
 #pragma unroll
-        for (int j = 0; j < OG_J; j++) {
-            float2 undo = {1.0f, 1.0f};
-            if (OG_PAIRS)
-                undo = *(const float2 *)(w + OG_MMA_W_BYTES + 4 * (column + 8 * j + lane % 4 * 2));
+            for (int j = 0; j < OG_J; j++) {
+                float2 undo = {1.0f, 1.0f};
+                if (OG_PAIRS)
+                    undo = *(const float2 *)(w + OG_MMA_W_BYTES +
+                                             4 * (block * OG_BN + column + 8 * j + lane % 4 * 2));
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
+                for (int e = 0; e < 4; e++)
+                    sum[i][j][e] = fmaf(chain[j][e], e % 2 ? undo.y : undo.x, sum[i][j][e]);
+            }
         }
     }
 }
@@ -4527,26 +4582,26 @@ OG_FN void og_leave_columns(const og_args &a, const og_mma_findings *found, char
 #endif
 
 /* sum = the products of a tile, x scaled. */
-#if OG_PAIRS
-OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+#if OG_PAIRS && !defined(OG_SCALE_K)
+template <class R> OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / 64);
     const char *x = og_start_x(a, tile);
     char *raw = shared + 2 * OG_MMA_STAGE_BYTES;
     og_mma_findings *found = (og_mma_findings *)(shared + OG_FOUND_AT);
-    og_w_reader reader = og_start_w(a, tile);
+    R reader = R::start(a, tile);
     og_w_part part; /* OG_RAW: for a moment */
     og_clear(sum);
     for (int i = 0; i < OG_W_ROWS; i++)
         if (threadIdx.x % 4 == 0)
             found[i * 64 + og_w_row_of(threadIdx.x)] = {0, 0};
-    og_fetch_w(a, reader, 0, part, raw);
+    R::fetch(a, reader, 0, part, raw);
     og_copy_x_stage(a, x, shared);
     og_end_copies();
     og_await_copies<0>();
     og_place_w(part, raw, shared, found);
-    og_fetch_w(a, reader, 64, part, raw);
+    R::fetch(a, reader, 64, part, raw);
     og_end_copies();
     __syncthreads();
 #pragma unroll 1
@@ -4564,7 +4619,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
             } else if (more) {
                 og_await_copies<1>(); /* w's, of the step before */
                 og_place_w(part, raw, next, found);
-                og_fetch_w(a, reader, (step + 2) * 64, part, raw);
+                R::fetch(a, reader, (step + 2) * 64, part, raw);
                 og_end_copies();
             }
         og_await_copies<1>(); /* x's */
@@ -4574,12 +4629,12 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 }
 #else
 /* The stages are a ring that is filled ahead. */
-OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
+template <class R> OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 {
     const og_tile tile = og_find_own_tile(a);
     const int steps = (int)(a.k_padded / OG_STAGE_K);
     const char *x = og_start_x(a, tile);
-    og_w_reader reader = og_start_w(a, tile);
+    R reader = R::start(a, tile);
     og_w_part part; /* for a moment */
     og_clear(sum);
 #pragma unroll 1
@@ -4591,7 +4646,7 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
         }
         if (next < steps) {
             char *stage = shared + next % OG_STAGES * OG_MMA_STAGE_BYTES;
-            og_fetch_w(a, reader, next * OG_STAGE_K, part, stage);
+            R::fetch(a, reader, next * OG_STAGE_K, part, stage);
             og_copy_x_stage(a, x, stage);
         }
         og_end_copies();
@@ -4603,16 +4658,21 @@ OG_FN void og_mma_tile(const og_args &a, char *shared, og_mma_sums &sum)
 }
 #endif
 
-/* Products go to shared memory, as rows of the tile. */
-OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sums &sum,
-                         char *shared)
+OG_FN int og_place_in_tile(int row, int column)
+{
+    return row * OG_PITCH + column;
+}
+
+/* Products go to shared memory; columns: so many there are. */
+OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, og_index columns,
+                         const og_mma_sums &sum, char *shared)
 {
     const int lane = threadIdx.x % 32, first = og_mma_row(threadIdx.x) + lane / 4;
     const int column = og_mma_column(threadIdx.x) + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * OG_I; i++) {
         const int row = first + 8 * i;
-        float *to = (float *)shared + row * OG_PITCH + column;
+        float *to = (float *)shared + og_place_in_tile(row, column);
 #if OG_PAIRS
         const og_row_scale scale = ((const og_row_scale *)a.x_scales)[og_line_of(a, tile, row)];
         uint32_t *marks = (uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
@@ -4627,7 +4687,7 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
                 const int n = column + 8 * j + e;
                 const og_column_loss &c = ((const og_column_loss *)(shared + OG_COLUMNS_AT))[n];
                 const float z = y[e] * scale.undo;
-                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < a.n)
+                if (og_is_lost(y[e], z, c, scale, og_least_sum(a.k)) && tile.n + n < columns)
                     atomicOr(&marks[n / 32], 1u << n % 32);
                 y[e] = z;
 #endif
@@ -4636,90 +4696,77 @@ OG_FN void og_leave_sums(const og_args &a, const og_tile &tile, const og_mma_sum
         }
     }
 }
+''',
+    "cuda/kernels/mma_ptx.cuh": r'''#ifndef OG_CUDA_SHIM
 
-#if OG_PAIRS
-/* Are more than OG_FEW_MARKS of some 16 neighbours of a row's 64 columns marked? */
-OG_FN bool og_are_many(const uint32_t *marks)
+OG_FN uint32_t og_shared_address(const void *p)
 {
-    bool many = false;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        many |= __popc(marks[i / 2] >> 16 * (i % 2) & 0xffff) > OG_FEW_MARKS;
-    return many;
+    return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-OG_FN void og_mma_again(const og_args &a, const og_tile &tile, char *shared)
+/* Starts to copy 16 bytes, both places aligned, past the L1 cache. */
+OG_FN void og_copy_16(void *to, const void *from)
 {
-    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT);
-    const int warp = threadIdx.x / 32, count = OG_BM * (OG_BN / 64);
-#pragma unroll 1
-    for (int i = warp; i < count; i += OG_MMA_THREADS / 32) {
-        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
-        uint64_t left = (uint64_t)marks[2 * i + 1] << 32 | marks[2 * i];
-        if (tile.m + row >= a.m || og_are_many(marks + 2 * i))
-            continue;
-#pragma unroll 1
-        for (; left; left &= left - 1) {
-            const int n = run * 64 + __popcll((left & (0 - left)) - 1);
-            const og_index line = (og_index)og_line_of(a, tile, row);
-            const og_factors_again f = og_find_again(a, line, tile.base, tile.n + n);
-            const float z = og_add_up(og_sum_part<32>(f, a.k, threadIdx.x % 32));
-            if (threadIdx.x % 32 == 0)
-                ((float *)shared)[row * OG_PITCH + n] = z;
-        }
-    }
-    __syncthreads();
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(og_shared_address(to)), "l"(from)
+                 : "memory");
 }
 
-/* Are these 64 columns of a row left to og_redo? The first of the row's threads says so in a.redo. */
-OG_FN bool og_leaves(const og_args &a, const og_tile &tile, int row, int run, const char *shared)
+/* What the thread has started to copy since the last time is one lot. */
+OG_FN void og_end_copies()
 {
-    const uint32_t *marks = (const uint32_t *)(shared + OG_MARKS_AT) + row * OG_MARK_WORDS;
-    const bool leaves = og_are_many(marks + 2 * run);
-    if (threadIdx.x % 8 == 0 && tile.m + row < a.m && tile.n + run * OG_RUN < a.n) {
-        int64_t line = (int64_t)(tile.n / OG_RUN + run) * a.redo_pitch;
-        ((uint8_t *)a.redo)[line + og_line_of(a, tile, row)] = leaves;
-        if (leaves)
-            *(uint32_t *)a.any_redo = 1;
-    }
-    return leaves;
+    asm volatile("cp.async.commit_group;" ::: "memory");
 }
+
+template <int most> OG_FN void og_await_copies()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
+}
+
+OG_FN void og_load_matrices(uint32_t *to, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(og_shared_address(row))
+                 : "memory");
+}
+
+template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
+{
+#define OG_MULTIPLY(type)                                                                          \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                            \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                           \
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]))
+    if constexpr (is_bfloat)
+        OG_MULTIPLY("bf16");
+    else
+        OG_MULTIPLY("f16");
+#undef OG_MULTIPLY
+}
+
 #endif
+''',
+    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
-OG_KERNEL(og_multiply_mma, OG_MMA_THREADS, OG_BLOCKS)
-{
-    extern __shared__ __align__(1024) char og_shared[];
-    og_mma_sums sum;
-    og_mma_tile(a, og_shared, sum);
-    og_tile tile = og_find_own_tile(a);
-    og_leave_sums(a, tile, sum, og_shared);
-    __syncthreads();
-#if OG_PAIRS
-    og_mma_again(a, tile, og_shared);
-#endif
-#pragma unroll 1
-    for (int i = threadIdx.x / 8; i < OG_BM * (OG_BN / 64); i += OG_MMA_THREADS / 8) {
-        const int row = i / (OG_BN / 64), run = i % (OG_BN / 64);
-        const int column = run * OG_RUN + threadIdx.x % 8 * 4;
-        const float *from = (const float *)og_shared + row * OG_PITCH + column;
-        og_vector_sums z[1][2];
-        z[0][0] = *(const og_vector_sums *)from;
-        z[0][1] = *(const og_vector_sums *)(from + 32);
-        og_index m = tile.m + row;
-#if OG_PAIRS
-        if (og_leaves(a, tile, row, run, og_shared))
-            m = a.m; /* nothing is written */
-#endif
-        og_finish_row(a, tile.base, m, tile.n + column, z);
-    }
-}
+/* A tile's first row and column, of product `base` of the batch. */
+struct og_tile {
+    og_index base, m, n;
+};
 
-#if OG_PAIRS
-OG_FN bool og_redoes_all(const og_args &)
+enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
+
+template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
 {
-    return false;
+    og_tile tile;
+    tile.base = i / (a.m_tiles * a.n_tiles);
+    i -= tile.base * (a.m_tiles * a.n_tiles);
+    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
+    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
+    i -= first * a.n_tiles;
+    tile.m = (first + i % height) * rows;
+    tile.n = i / height * columns;
+    return tile;
 }
-#endif
 ''',
     "cuda/kernels/pairs_again.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
@@ -4795,12 +4842,7 @@ OG_FN float og_add_up(float sum)
 /* Which of the columns of the vector at n are there. */
 OG_FN og_span og_find_columns(const og_args &a, og_index n)
 {
-#if OG_LINES
-    const og_index line = og_divide(n, a.dims[OG_VECTOR_DIM]);
-    return og_span_of(n - line * a.dims[OG_VECTOR_DIM].extent, n < a.n ? a.line : 0);
-#else
     return og_span_of(n, a.n);
-#endif
 }
 
 /* Column n, or one that is there: an operand that stands still along a line is read in any case. */
@@ -4824,9 +4866,6 @@ OG_FN void og_load_kept(const og_args &a, og_index n, og_kept (&kept)[vectors])
 
 template <class F> struct og_reads {
     og_offsets at[F::rows]; /* F::find() */
-#if OG_LINES
-    og_offsets columns[F::vectors]; /* F::column(): found once, not again after each store */
-#endif
     og_loads0 x[F::rows][F::vectors];
 };
 
@@ -4835,13 +4874,7 @@ template <class F>
 OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r, int v)
 {
     og_offsets at = from.at[r];
-#if OG_LINES
-#pragma unroll
-    for (int i = 0; i < OG_OPERANDS + OG_WINDOWS; i++)
-        at.o[i] += from.columns[v].o[i];
-#else
     og_step_row(a, F::apart * v, at);
-#endif
     return at;
 }
 
@@ -4849,11 +4882,6 @@ OG_FN og_offsets og_find_vector(const og_args &a, const og_reads<F> &from, int r
 template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
 {
     og_reads<F> to;
-#if OG_LINES
-#pragma unroll
-    for (int v = 0; v < F::vectors; v++)
-        to.columns[v] = F::column(f, a, v);
-#endif
 #pragma unroll
     for (int r = 0; r < F::rows; r++) {
         to.at[r] = F::find(f, a, r);
@@ -4869,77 +4897,10 @@ template <class F> OG_FN og_reads<F> og_read(const og_args &a, const F &f)
     return to;
 }
 
-#if OG_REDUCES
-template <class P, class F>
-OG_FN void og_reduce_runs(const og_args &a, const F &f, const typename P::peaks (&peaks)[F::rows],
-                          const og_pass0::values (&y)[F::rows][F::vectors][OG_V],
-                          typename P::sums (&s)[F::rows])
-{
-    const bool are_beside = F::apart == OG_V; /* the vectors */
-    og_row none;
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        typename P::sums sums[F::vectors];
-#pragma unroll
-        for (int v = 0; v < F::vectors; v++) {
-            typename P::sums elements[OG_V];
-#pragma unroll
-            for (int j = 0; j < OG_V; j++) {
-                elements[j] = P::neutral();
-                if (f.n + F::apart * v + j < a.n)
-                    P::add(elements[j], none, peaks[r], y[r][v][j]);
-            }
-            og_grow_tree<P, OG_V>(elements);
-            sums[v] = elements[0];
-        }
-        if (are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-#pragma unroll
-        for (int v = 0; v < (are_beside ? 1 : F::vectors); v++)
-            F::template grow<P>(sums[v]);
-        if (!are_beside)
-            og_grow_tree<P, F::vectors>(sums);
-        s[r] = sums[0];
-    }
-    F::template meet<P>(f, s);
-}
-#endif
-
 template <class F>
 OG_FN void og_end_runs(const og_args &a, const F &f,
                        const og_pass0::values (&y)[F::rows][F::vectors][OG_V])
 {
-#if OG_REDUCES
-    const og_none none[F::rows] = {};
-    og_sums0::sums s[F::rows];
-    og_reduce_runs<og_sums0>(a, f, none, y, s);
-#if OG_TERMS
-    og_terms0::sums terms[F::rows];
-    og_reduce_runs<og_terms0>(a, f, s, y, terms);
-#endif
-#pragma unroll
-    for (int r = 0; r < F::rows; r++) {
-        const bool writes = F::writes(f, a, r);
-#if OG_ENDS_ROWS
-        og_offsets at = og_start();
-        og_row row;
-        og_seek_rows(a, F::row(f, r), at);
-        og_sums0::finish(a, s[r], row);
-#if OG_TERMS
-        og_terms0::finish(a, terms[r], row);
-#endif
-        og_rows0(a, at, 0, writes, row);
-#else
-        const og_index at = F::row(f, r) * a.partials + F::run(f);
-        if (writes)
-            ((og_sums0::sums *)a.sums0)[at] = s[r];
-#if OG_TERMS
-        if (writes)
-            ((og_terms0::sums *)a.terms0)[at] = terms[r];
-#endif
-#endif
-    }
-#endif
 }
 
 template <class F>
@@ -5297,85 +5258,6 @@ template <class Sweep, class Peaks, bool can_store, class... R> struct og_all_su
     }
 };
 ''',
-    "cuda/kernels/mma_ptx.cuh": r'''#ifndef OG_CUDA_SHIM
-
-OG_FN uint32_t og_shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-/* Starts to copy 16 bytes, both places aligned, past the L1 cache. */
-OG_FN void og_copy_16(void *to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(og_shared_address(to)), "l"(from)
-                 : "memory");
-}
-
-/* What the thread has started to copy since the last time is one lot. */
-OG_FN void og_end_copies()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int most> OG_FN void og_await_copies()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
-}
-
-OG_FN void og_load_matrices(uint32_t *to, const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(og_shared_address(row))
-                 : "memory");
-}
-
-template <bool is_bfloat> OG_FN void og_mma_16(float *d, const uint32_t *x, const uint32_t *w)
-{
-#define OG_MULTIPLY(type)                                                                          \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "           \
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                            \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                           \
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]))
-    if constexpr (is_bfloat)
-        OG_MULTIPLY("bf16");
-    else
-        OG_MULTIPLY("f16");
-#undef OG_MULTIPLY
-}
-
-OG_FN void og_mma_8(float *d, const uint32_t *x, const uint32_t *w)
-{
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
-}
-
-#endif
-''',
-    "cuda/kernels/tiles.cuh": r'''#include "cuda/kernels/prologue.cuh"
-
-/* A tile's first row and column, of product `base` of the batch. */
-struct og_tile {
-    og_index base, m, n;
-};
-
-enum { OG_BAND = 8 }; /* tiles of rows that neighbouring blocks share */
-
-template <int rows, int columns> OG_FN og_tile og_find_tile(const og_args &a, og_index i)
-{
-    og_tile tile;
-    tile.base = i / (a.m_tiles * a.n_tiles);
-    i -= tile.base * (a.m_tiles * a.n_tiles);
-    og_index first = i / (OG_BAND * a.n_tiles) * OG_BAND;
-    og_index height = a.m_tiles - first < OG_BAND ? a.m_tiles - first : OG_BAND;
-    i -= first * a.n_tiles;
-    tile.m = (first + i % height) * rows;
-    tile.n = i / height * columns;
-    return tile;
-}
-''',
     "cuda/kernels/pairs_split.cuh": r'''#include "cuda/kernels/pairs.cuh"
 
 enum {
@@ -5513,11 +5395,7 @@ OG_KERNEL(og_split, OG_SPLIT_THREADS)
     const bool there = number < a.split_rows;
     const og_index row = there ? number : a.split_rows - 1;
     const og_element *x = og_x_row(a, row);
-#ifdef OG_SPLIT_PADS
-    const og_index terms = a.k_padded;
-#else
     const og_index terms = a.k;
-#endif
     const bool aligned = og_is_by_fours(x, a.x_k);
     uint32_t most = 0;
     og_admit_next();
@@ -6163,17 +6041,6 @@ OG_FN void og_leave_sum(const Args &a, const og_tile_part &tile, const og_tile_p
 template <class Left, class Right, class L>
 OG_FN void og_prepare_step(const og_args &a, og_number *shared, og_index step, bool is_first, L &l)
 {
-#if OG_CONVOLVES
-    if (is_first) {
-        og_fill_k_table<Left>(a, shared, step);
-        og_fill_k_table<Right>(a, shared, step);
-        __syncthreads();
-    }
-    og_take_k_table<Left>(l.left, shared, step);
-    og_take_k_table<Right>(l.right, shared, step);
-    og_fill_k_table<Left>(a, shared, step + 1);
-    og_fill_k_table<Right>(a, shared, step + 1);
-#endif
 }
 
 template <class Left, class Right>
@@ -6491,12 +6358,6 @@ static int64_t og_place(og_args &a, char *scratch, int64_t rows, int64_t runs, i
     OG_REGION(x_scales, rows * 8)
     OG_REGION(redo, rows * runs)
 #endif
-#if OG_REDUCES
-    OG_REGION(sums0, rows * og_count_partials(runs) * (int64_t)sizeof(og_sums0::sums))
-#endif
-#if OG_TERMS
-    OG_REGION(terms0, rows * og_count_partials(runs) * (int64_t)sizeof(og_terms0::sums))
-#endif
     return bytes;
 }
 
@@ -6566,18 +6427,9 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const Args *
     a.x_k = (og_index)c->k_stride[0];
     a.k_padded = (og_index)k_padded;
 #endif
-#if OG_REDUCES
-    a.chunks = og_make_divisor(runs);
-    a.partials = (og_index)og_count_partials(runs);
-#endif
     int error = 0;
     if (n > 0)
         error = og_multiply(a, *c, rows, runs, batch * a.m_tiles * a.n_tiles);
-#if OG_REDUCES && !OG_ENDS_ROWS
-    if (!error)
-        error = OG_LAUNCH(og_combine0, og_count_parts(rows, OG_COMBINE_THREADS / OG_COMBINERS),
-                          OG_COMBINE_THREADS, 0, false, c->stream, a);
-#endif
     return error;
 }
 ''',
@@ -6708,7 +6560,7 @@ static inline int32_t og_split_threads(int32_t lanes)
     return lanes > 256 ? lanes : 256;
 }
 
-/* Shared memory of mma.cuh: its stages of 64 k, or a tile's products with their marks. */
+/* Shared memory of mma_tile.cuh: its stages of 64 k, or a tile's products with their marks. */
 static inline int32_t og_mma_shared_bytes(int32_t rows, int32_t columns, int32_t stages,
                                           bool is_half)
 {
@@ -7229,8 +7081,6 @@ OG_FN void og_finish_place(const og_args &a, const og_pairs_place &at, const og_
     }
 }
 
-/* ---- the kernel ---------------------------------------------------------------------------- */
-
 /* The column of the tile that is a consumer's: thread counts these alone. */
 OG_FN int og_find_tile_column(int thread)
 {
@@ -7543,9 +7393,6 @@ OG_FN const og_row_scale *og_find_scales(const og_args &a, og_index above, og_in
 /* Which rows a tile has. All of a warp come, after og_split. */
 OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
 {
-#ifdef OG_TF32
-    return OG_PLAIN_ROWS;
-#else
     const og_row_scale *scales = og_find_scales(a, tile.base * a.m, tile.m);
     uint32_t kinds = 0;
 #pragma unroll
@@ -7555,10 +7402,7 @@ OG_FN uint32_t og_find_kinds(const og_args &a, const og_tile &tile)
         kinds |= tile.m + row < a.m ? kind : 0;
     }
     return __reduce_or_sync(0xffffffffu, kinds);
-#endif
 }
-
-/* ---- the producers: a warp each, of which a thread copies ------------------------------------ */
 
 /* A box of w, at k. */
 OG_FN void og_send_w(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
@@ -7617,12 +7461,7 @@ OG_FN void og_produce_w(const og_args &a, const og_pairs_rings &rings)
 OG_FN void og_send_x(const og_args &a, const og_pairs_rings &rings, const og_tile &tile, int k,
                      const og_ring_turn &turn)
 {
-#ifdef OG_TF32 /* slabs of 32 k */
-    const int before = OG_X_MOVES ? (int)(tile.base * (a.k_padded / 32)) : 0;
-    const int column = 0, slab = before + k / 32;
-#else /* of hi and lo */
     const int column = k, slab = OG_X_MOVES ? 2 * (int)tile.base : 0;
-#endif
     if (threadIdx.x % 32 == 0) {
         og_barrier_wait(rings.x_empty + 8 * turn.stage, turn.phase);
         og_copy_box(rings.x + turn.stage * OG_X_BOX_BYTES, &a.x_map, column, (int)tile.m, slab,
@@ -7691,8 +7530,6 @@ OG_FN void og_produce_pairs(const og_args &a, const og_pairs_rings &rings)
     else if (threadIdx.x < 64)
         og_produce_x(a, rings);
 }
-
-/* ---- a block of 64 k ----------------------------------------------------------------------- */
 
 struct og_reader {
     uint32_t even;
@@ -7935,17 +7772,6 @@ struct og_asked {
     float parts[4][4];
 };
 
-#ifdef OG_TF32
-
-/* Sums are what they are; none is left to og_redo. */
-OG_FN uint32_t og_end_sums(const og_args &, const og_pairs_place &, const og_findings &, og_held &,
-                           uint32_t *, og_asked &)
-{
-    return 0;
-}
-
-#else
-
 /* Rows (bit i) of either column of a place. */
 struct og_marks {
     uint32_t of[2];
@@ -8095,7 +7921,6 @@ OG_FN uint32_t og_end_sums(const og_args &a, const og_pairs_place &at, const og_
 }
 
 #endif
-#endif
 ''',
     "cuda/kernels/hopper_chain.cuh": r'''#include "cuda/kernels/pairs.cuh"
 #include "cuda/kernels/tf32.cuh"
@@ -8138,43 +7963,6 @@ OG_FN uint32_t og_add_counts(uint32_t a, uint32_t b)
 {
     return og_min_halves(og_add_halves(a, b), OG_COUNTED * 0x10001u);
 }
-
-#ifdef OG_TF32
-
-/* A thread's part of a block of 64 k of the left factor: registers of 8 steps of 8 k. */
-struct og_fragment {
-    uint32_t e[32];
-};
-
-/* v: [step of 16 k][row], four k each, of which two steps of 8 k take two. */
-OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
-{
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        f.e[i] = og_round_tf32(v[i / 8][i % 2].e[i / 2 % 4]);
-}
-
-/* Starts the products of a block. */
-template <bool> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
-{
-    const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
-    og_pin(chain);
-    og_products_fence();
-    og_multiply_8<0>(chain, f.e, first);
-#pragma unroll
-    for (int k = 1; k < 8; k++)
-        og_multiply_8<1>(chain, f.e + 4 * k, (k < 4 ? first : second) + 2 * (k % 4));
-    og_products_commit();
-}
-
-OG_FN void og_add_scaled_chain(og_held &sum, const og_held &chain, const og_fragment &)
-{
-#pragma unroll
-    for (int i = 0; i < OG_HELD; i++)
-        sum[i] = sum[i] + chain[i];
-}
-
-#else
 
 struct og_fragment {
     uint32_t hi[16], lo[16];
@@ -8311,7 +8099,6 @@ OG_FN og_column_loss og_weigh_found(const og_findings &found, int h)
 }
 
 #endif
-#endif
 ''',
     "cuda/kernels/hopper_ring.cuh": r'''#include "cuda/kernels/prologue.cuh"
 
@@ -8328,15 +8115,12 @@ template <int stages> OG_FN void og_advance(og_ring_turn &turn)
     }
 }
 ''',
-    "cuda/kernels/hopper_ptx.cuh": r'''#include "cuda/kernels/pairs.cuh"
+    "cuda/kernels/hopper_ptx.cuh": r'''#include "cuda/kernels/clusters.cuh"
+#include "cuda/kernels/pairs.cuh"
 
 enum { OG_HELD = OG_WIDTH / 2 }; /* elements of a product that a thread holds */
 
 typedef float og_held[OG_HELD];
-
-struct alignas(16) og_four_words {
-    uint32_t e[4];
-};
 
 template <int across> OG_FN uint64_t og_describe(uint32_t address)
 {
@@ -8362,19 +8146,6 @@ OG_FN uint32_t og_min_halves(uint32_t a, uint32_t b)
 OG_FN uint32_t og_add_halves(uint32_t a, uint32_t b)
 {
     asm("add.u16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
-    return a;
-}
-
-/* The lesser and the greater number; NaN if one is. */
-OG_FN float og_lesser(float a, float b)
-{
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-    return a;
-}
-
-OG_FN float og_greater(float a, float b)
-{
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
     return a;
 }
 
@@ -8426,42 +8197,6 @@ OG_FN void og_copy_box(uint32_t to, const og_map *map, int column, int row, int 
                  : "memory");
 }
 
-/* The same of a map of five dims. */
-OG_FN void og_copy_patch(uint32_t to, const og_map *map, int w, int h, int d, int c, int b,
-                         uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(to),
-                 "l"(map), "r"(w), "r"(h), "r"(d), "r"(c), "r"(b), "r"(barrier)
-                 : "memory");
-}
-
-/* The box goes to both blocks of a cluster, at the same place; each one's barrier counts it. */
-OG_FN void og_copy_box_to_both(uint32_t to, const og_map *map, int column, int row, int base,
-                               uint32_t barrier, uint64_t policy)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%2,%3,%4}], [%5], %6, %7;" ::"r"(
-                     to),
-                 "l"(map), "r"(column), "r"(row), "r"(base), "r"(barrier), "h"((uint16_t)3),
-                 "l"(policy)
-                 : "memory");
-}
-
-OG_FN void og_barrier_arrive_at(uint32_t barrier, uint32_t rank)
-{
-    asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
-                 " mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* All threads of a cluster meet. */
-OG_FN void og_meet_cluster()
-{
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
 OG_FN void og_fetch_map(const og_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -8488,32 +8223,6 @@ OG_FN float2 og_load_shared_two(uint32_t at)
     float2 v;
     asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
     return v;
-}
-
-OG_FN float og_load_shared_one(uint32_t at)
-{
-    float v;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-    return v;
-}
-
-OG_FN og_four_words og_load_shared_words(uint32_t at)
-{
-    og_four_words v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.e[0]), "=r"(v.e[1]), "=r"(v.e[2]), "=r"(v.e[3])
-                 : "r"(at)
-                 : "memory");
-    return v;
-}
-
-/* Four matrices of 8 rows of 16 bytes, as og_load_matrices() of mma_ptx.cuh. */
-OG_FN void og_load_matrices_at(uint32_t *to, uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(row)
-                 : "memory");
 }
 
 OG_FN void og_finish_loads()
@@ -8547,12 +8256,6 @@ OG_FN void og_products_commit()
 template <int groups> OG_FN void og_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
-}
-
-/* The compiler may not read from memory earlier what is read after this place. */
-OG_FN void og_pin_memory()
-{
-    asm volatile("" ::: "memory");
 }
 
 /* The compiler may neither read d before this place nor move what it writes across. */
@@ -8622,16 +8325,6 @@ OG_FN void og_pin(og_held &d)
 #define OG_REGISTERS_ADDS "%21"
 #endif
 
-#ifdef OG_MMA_TYPE
-OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
-{
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_DESCRIBED_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k16.f32." OG_MMA_TYPE "." OG_MMA_TYPE
-                 " " OG_D ", " OG_DESCRIBED ", p, 1, 1, " OG_ACROSS ";\n}"
-                 : OG_D_OPERANDS(d)
-                 : "l"(left), "l"(right), "r"(adds));
-}
-#else
 template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, uint64_t right)
 {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
@@ -8641,38 +8334,18 @@ template <int adds> OG_FN void og_multiply_16(og_held &d, const uint32_t *left, 
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
 }
 
-/* The same of 64 columns, if there are 128: half of the sums. */
-template <int adds> OG_FN void og_multiply_part(float (&d)[OG_WIDTH > 64 ? 32 : OG_HELD],
-                                                const uint32_t *left, uint64_t right)
-{
-#if OG_WIDTH > 64
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" OG_D16 "," OG_D32
-                 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
-                 : OG_SIXTEEN(d, 0), OG_SIXTEEN(d, 16)
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
-#else
-    og_multiply_16<adds>(d, left, right);
-#endif
-}
-
-/* The same of 8 k of TF32. */
-template <int adds> OG_FN void og_multiply_8(og_held &d, const uint32_t *left, uint64_t right)
-{
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " OG_REGISTERS_ADDS ", 0;\n"
-                 "wgmma.mma_async.sync.aligned." OG_SHAPE "k8.f32.tf32.tf32 " OG_D
-                 ", " OG_REGISTERS ", p, 1, 1;\n}"
-                 : OG_D_OPERANDS(d)
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(adds));
-}
-#endif
-
 #elif defined(OG_MMA_TYPE)
 
 OG_FN void og_multiply_16(og_held &d, uint64_t left, uint64_t right, uint32_t adds)
 {
     shim_multiply_described(d, left, right, adds, OG_MMA_TYPE, OG_ACROSS);
 }
+
+#endif
+''',
+    "cuda/kernels/clusters.cuh": r'''#include "cuda/kernels/prologue.cuh"
+
+#ifndef OG_CUDA_SHIM
 
 #endif
 ''',
@@ -8709,12 +8382,6 @@ static int64_t og_place_scratch(Args &a, const og_hopper_shape *s, char *scratch
     a.name = scratch + bytes;                                                                      \
     bytes += ((count) + 63) / 64 * 64;
     OG_HOPPER_REGIONS(OG_REGION)
-#if OG_REDUCES
-    OG_REGION(sums0, s->rows * og_count_partials(s->runs) * (int64_t)sizeof(og_sums0::sums))
-#endif
-#if OG_TERMS
-    OG_REGION(terms0, s->rows * og_count_partials(s->runs) * (int64_t)sizeof(og_terms0::sums))
-#endif
     return bytes;
 }
 
@@ -8762,11 +8429,6 @@ static int og_conclude(og_args &a, const og_hopper_shape *s, void *stream)
     if (!error)
         error = OG_LAUNCH(og_redo, items < most ? items : most, OG_CUDA_REDO_THREADS,
                           OG_CUDA_REDO_BYTES, true, stream, a);
-#if OG_REDUCES
-    if (!error)
-        error = OG_LAUNCH(og_combine0, og_count_parts(s->rows, OG_COMBINE_THREADS / OG_COMBINERS),
-                          OG_COMBINE_THREADS, 0, true, stream, a);
-#endif
     return error;
 }
 
@@ -8783,10 +8445,6 @@ extern "C" __attribute__((visibility("default"))) int64_t ogive_run(const og_hop
     a.w = c->w;
 #define OG_SET(name, value) a.name = (og_index)(value);
     OG_HOPPER_INDICES(OG_SET)
-#if OG_REDUCES
-    a.chunks = og_make_divisor(s->runs);
-    a.partials = (og_index)og_count_partials(s->runs);
-#endif
     int error = og_make_map(a.w_map, og_hopper_w_map(s),
                             s->fetch == OG_CUDA_TURNED ? a.w_copy : (const void *)c->w);
     if (!error)
@@ -8903,6 +8561,13 @@ OG_FN og_column og_find_column(const og_args &a, og_index block)
     return c;
 }
 
+/* Nothing of a column is kept; columns_shared.cuh has another such struct. */
+struct og_read_again {
+    OG_FN void take(const og_read_again &, og_index, og_kept &)
+    {
+    }
+};
+
 template <class P, bool whole>
 OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, int e, int count,
                           typename P::sweep::loads (&x)[OG_FLIGHT])
@@ -8915,31 +8580,33 @@ OG_FN void og_load_flight(const og_args &a, const og_column &c, og_index from, i
     }
 }
 
-/* The elements [from, from + count) of the thread's columns, count <= OG_RUN. */
-template <class P>
+template <class P, class Held>
 OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
-                         const typename P::peaks (&peaks)[OG_V], og_index from, int count,
-                         typename P::sums (&s)[OG_V])
+                         const typename P::peaks (&peaks)[OG_V], const Held &held, og_index from,
+                         int count, typename P::sums (&s)[OG_V])
 {
     bool whole = og_is_full(c.span) && P::sweep::loads::is_aligned(a, c.at);
-    og_kept kept;
 #pragma unroll
     for (int i = 0; i < OG_V; i++)
         s[i] = P::neutral();
 #pragma unroll 1
     for (int e = 0; e < count; e += OG_FLIGHT) {
         typename P::sweep::loads x[OG_FLIGHT];
+        og_kept kept[OG_FLIGHT];
         if (whole)
             og_load_flight<P, true>(a, c, from, e, count, x);
         else
             og_load_flight<P, false>(a, c, from, e, count, x);
+#pragma unroll
+        for (int f = 0; f < OG_FLIGHT; f++)
+            Held::take(held, from + (e + f < count ? e + f : e), kept[f]);
         OG_AFTER_LOADS();
 #pragma unroll
         for (int f = 0; f < OG_FLIGHT; f++) {
             typename P::sweep::values y[1][OG_V];
             if (e + f >= count)
                 break;
-            og_compute_all<typename P::sweep, 1>(a, row, 1, &kept, 0, x + f, y);
+            og_compute_all<typename P::sweep, 1>(a, row, 1, kept + f, 0, x + f, y);
 #pragma unroll
             for (int i = 0; i < OG_V; i++)
                 P::add(s[i], row[i], peaks[i], y[0][i]);
@@ -8956,12 +8623,13 @@ OG_FN void og_reduce_run(const og_args &a, const og_column &c, const og_row (&ro
 }
 
 /* A run of elements. */
-template <class P> struct og_plain_run {
+template <class P, class Held = og_read_again> struct og_plain_run {
+    Held held;
     og_none none[OG_V];
     OG_FN void get(const og_args &a, const og_column &c, const og_row (&row)[OG_V],
                    const og_plain_run &by, og_index from, int count, typename P::sums (&s)[OG_V])
     {
-        og_reduce_run<P>(a, c, row, by.none, from, count, s);
+        og_reduce_run<P>(a, c, row, by.none, by.held, from, count, s);
     }
 };
 
