@@ -106,9 +106,9 @@ static void draw_alone(convolution *c, test_random *random)
     int64_t across = 1 + (int64_t)test_random_below(random, 9);
     int64_t along = 1 + (int64_t)test_random_below(random, 12);
     int64_t dilation = 1 + (int64_t)test_random_below(random, 2);
-    int64_t width = (along - 1) * dilation + 1 +
-                    (int64_t)test_random_below(
-                        random, last || test_random_below(random, 8) ? 40 : 3000);
+    int64_t width =
+        (along - 1) * dilation + 1 +
+        (int64_t)test_random_below(random, last || test_random_below(random, 8) ? 40 : 3000);
     int64_t height = across + (int64_t)test_random_below(random, 6);
     c->tensors[0] = (guarded){.rank = 4, .shape = {2, channels, height, width}};
     c->tensors[0].channels_last = last;

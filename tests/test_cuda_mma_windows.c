@@ -249,9 +249,9 @@ static double find_error(const images *of, const float *x, const float *w, const
                 const int64_t at_h = h + tap / 3 - 1, at_w = v + tap % 3 - 1;
                 if (at_h < 0 || at_h >= of->height || at_w < 0 || at_w >= of->width)
                     continue;
-                const double term = (double)x[(image * of->channels + c) * places +
-                                              at_h * of->width + at_w] *
-                                    w[(filter * of->channels + c) * 9 + tap];
+                const double term =
+                    (double)x[(image * of->channels + c) * places + at_h * of->width + at_w] *
+                    w[(filter * of->channels + c) * 9 + tap];
                 sum += term;
                 scale += fabs(term);
             }
@@ -280,7 +280,7 @@ static void test_accuracy(void **unused)
         float *y = new_floats(count_y(of), &random);
         const int64_t places = of->height * of->width;
         for (int64_t j = 0; j < count_x(of) && i % 4; j++)
-            x[j] *= i % 4 == 1 ? (j % 64 == 9 ? 0x1p12f : 1.0f)
+            x[j] *= i % 4 == 1   ? (j % 64 == 9 ? 0x1p12f : 1.0f)
                     : i % 4 == 2 ? (j / places % of->channels ? 0.0f : 1.0f)
                                  : (j / places % of->channels ? 1.0f : 0x1p30f);
         for (int64_t j = 0; j < count_w(of) && i % 4 > 1; j++)
@@ -310,8 +310,8 @@ static void test_invariance(void **unused)
     run_images(&all, OGIVE_FLOAT32, x, w, y);
     for (int64_t b = 0; b < all.batch; b++) {
         run_images(&one, OGIVE_FLOAT32, x + b * count_x(&one), w, alone);
-        assert_true(!device_computes() || memcmp(alone, y + b * count_y(&one),
-                                                 (size_t)count_y(&one) * sizeof *y) == 0);
+        assert_true(!device_computes() ||
+                    memcmp(alone, y + b * count_y(&one), (size_t)count_y(&one) * sizeof *y) == 0);
     }
     run_images(&few, OGIVE_FLOAT32, x, w + 30 * 40 * 9, alone);
     assert_true(!device_computes() ||
@@ -369,7 +369,10 @@ static const struct {
     case_shape shapes[2]; /* of x and w */
     const char *arch, *units, *explained;
 } planned[] = {
-#define IMAGES {SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)}
+#define IMAGES                                                                                     \
+    {                                                                                              \
+        SHAPE(2, 64, 12, 20), SHAPE(64, 64, 3, 3)                                                  \
+    }
     {"conv2d(x, w)", OG_FLOAT32, IMAGES, "80", "",
      "convolution, float32 as pairs of float16 on tensor cores (mma.sync), tiles of 64 x 64"},
     {"conv2d(x, w)", OG_BFLOAT16, IMAGES, "89", "",

@@ -53,8 +53,7 @@ static void test_columns(void **unused)
     static const char *const formulas[] = {
         "sum(x, dim=0)",       "amax(x, dim=0), mean(x, dim=0)",
         "softmax(x, dim=0)",   "std(x, dim=0)",
-        "logsumexp(x, dim=0)",
-        "logsumexp(tanh(x), dim=0) + 1",
+        "logsumexp(x, dim=0)", "logsumexp(tanh(x), dim=0) + 1",
     };
     static const int64_t columns[] = {1, 33, 100, 257};
     test_random random = test_random_named("columns");

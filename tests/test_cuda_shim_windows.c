@@ -102,7 +102,7 @@ static const struct {
     case_shape input, weight;
 } column_cases[] = {
     {"max_pool2d(x, 4, 1, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)},
-    {"max_pool2d(x * 0, 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)}, /* -0 and +0 */
+    {"max_pool2d(x * 0, 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)},   /* -0 and +0 */
     {"max_pool2d(relu(x), 3, 1, 1)", SHAPE(3, 7, 25, 33), SHAPE(0)}, /* no -0 */
     {"max_pool2d(floor(x) * 0.25, (3, 2), 2, 1) + 1", SHAPE(10, 7, 25, 33), SHAPE(0)},
     {"max_pool1d(x, 8, 1, 4, 3)", SHAPE(3, 41, 57), SHAPE(0)},

@@ -66,9 +66,9 @@ typedef struct {
     int64_t step_count[2];
     const int64_t *shift; /* elements, of a row's taps */
     int64_t row_taps;
-    bool is_three;  /* three rows of three taps, and lines a row apart */
-    int64_t back;   /* weights that a step's next line is before */
-    int64_t x_line; /* elements from a line's x to that of the next */
+    bool is_three;   /* three rows of three taps, and lines a row apart */
+    int64_t back;    /* weights that a step's next line is before */
+    int64_t x_line;  /* elements from a line's x to that of the next */
     int64_t w_pitch; /* 0: a weight is one element; else of columns, a tap's so far apart */
 } og_cpu_lines;
 

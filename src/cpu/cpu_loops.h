@@ -27,8 +27,7 @@
         expression                                                                                 \
     }
 
-#define MAP_1_0(name)                                                                              \
-    MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
+#define MAP_1_0(name) MAP(name, 0, REAL, REAL, REAL, REAL, LOOP(i, n) r[i] = F(og_##name)(x[i]);)
 #define MAP_1_1(name)                                                                              \
     MAP(name, 0, REAL, REAL, REAL, REAL, REAL k0 = k[0]; LOOP(i, n) r[i] = F(og_##name)(x[i], k0);)
 #define MAP_1_2(name)                                                                              \
@@ -86,7 +85,7 @@ ROUNDS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-                    dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);           \
+            dst[o * inner + i] = from(src[o * outer_stride + i * inner_stride]);                   \
         }                                                                                          \
     }
 LOADS
@@ -107,7 +106,7 @@ LOADS
         } else {                                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 LOOP(i, inner)                                                                     \
-                    dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);             \
+            dst[o * outer_stride + i * inner_stride] = to(src[o * inner + i]);                     \
         }                                                                                          \
     }
 STORES
@@ -130,10 +129,9 @@ static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
             LOOP(i, fixed) r[c * fixed + i] = s[c];                                                \
         break;
     switch (times) {
-        REPEAT(2) REPEAT(3) REPEAT(4) REPEAT(8)
-    default:
-        for (int64_t c = 0; c < count; c++)
-            LOOP(i, times) r[c * times + i] = s[c];
+        REPEAT(2)
+        REPEAT(3) REPEAT(4) REPEAT(8) default : for (int64_t c = 0; c < count; c++) LOOP(i, times)
+                                                    r[c * times + i] = s[c];
     }
 #undef REPEAT
 }
@@ -209,8 +207,8 @@ static int64_t L(tree_width)(int64_t n)
             LOOP(i, 32) a[i] = OP(b[2 * i], b[2 * i + 1]);                                         \
             LOOP(i, 16) b[i] = OP(a[2 * i], a[2 * i + 1]);                                         \
             LOOP(i, 8) a[i] = OP(b[2 * i], b[2 * i + 1]);                                          \
-            *(REAL *)out = OP(OP(OP(a[0], a[1]), OP(a[2], a[3])),                                  \
-                              OP(OP(a[4], a[5]), OP(a[6], a[7])));                                 \
+            *(REAL *)out =                                                                         \
+                OP(OP(OP(a[0], a[1]), OP(a[2], a[3])), OP(OP(a[4], a[5]), OP(a[6], a[7])));        \
             return;                                                                                \
         }                                                                                          \
         for (; width > 1; width /= 2) {                                                            \
@@ -235,8 +233,7 @@ static int64_t L(tree_width)(int64_t n)
             const REAL *b = a + stride, *c = b + stride, *d = c + stride, *e = d + stride,         \
                        *f = e + stride, *g = f + stride;                                           \
             LOOP(w, width)                                                                         \
-                acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]),    \
-                            g[w]);                                                                 \
+            acc[w] = OP(OP(OP(OP(OP(OP(OP(acc[w], a[w]), b[w]), c[w]), d[w]), e[w]), f[w]), g[w]); \
         }                                                                                          \
         for (; steps > 0; steps--, a += stride)                                                    \
             LOOP(w, width) acc[w] = OP(acc[w], a[w]);                                              \
@@ -252,9 +249,10 @@ typedef REAL L(vector) __attribute__((vector_size(32), aligned(sizeof(REAL)), ma
 
 /* Vectors from `at` on, the last at `last`, whose sums stay in registers: vectors and weighs are
  * constants. */
-static inline __attribute__((always_inline)) void
-L(sum_vectors)(REAL *r, const void *const *x, const REAL *w, int64_t taps, int64_t at,
-               int64_t last, int vectors, bool weighs)
+static inline __attribute__((always_inline)) void L(sum_vectors)(REAL *r, const void *const *x,
+                                                                 const REAL *w, int64_t taps,
+                                                                 int64_t at, int64_t last,
+                                                                 int vectors, bool weighs)
 {
     const int64_t lanes = 32 / sizeof(REAL);
     L(vector) sums[4];
@@ -306,7 +304,8 @@ static void L(deal)(void *dst, int64_t pitch, const void *x, int64_t step, int64
             r[i] = s[i * step];
     } else if (step == 2) { /* arrays is 2: it is never more than step */
         REAL *restrict odd = r + pitch;
-        LOOP(i, n) {
+        LOOP(i, n)
+        {
             r[i] = s[2 * i];
             odd[i] = s[2 * i + 1];
         }
@@ -374,14 +373,16 @@ static void L(exp_lanes)(void *lanes, void *terms, const void *x, const void *m,
         acc[l] = (REAL)-0.0;
     for (e += step; i + OG_LANES <= n; i += OG_LANES, e += step) {
         const REAL *a = s + i;
-        LOOP(l, OG_LANES) {
+        LOOP(l, OG_LANES)
+        {
             e[l] = F(og_exp)(a[l] - u);
             acc[l] += e[l];
         }
     }
     const REAL *rest = s + i;
     int64_t count = n - i;
-    LOOP(l, count) {
+    LOOP(l, count)
+    {
         e[l] = F(og_exp)(rest[l] - u);
         acc[l] += e[l];
     }
@@ -417,7 +418,8 @@ static void L(square_lanes)(void *lanes, const void *x, int64_t n, bool first)
         memset(a, 0, 2 * OG_LANES * sizeof *a);
     }
     for (; n >= 4 * OG_LANES; n -= 4 * OG_LANES, s += 4 * OG_LANES)
-        LOOP(l, OG_LANES) {
+        LOOP(l, OG_LANES)
+        {
             REAL c = s[l] - p[l], d = s[l + OG_LANES] - p[l];
             REAL e = s[l + 2 * OG_LANES] - p[l], f = s[l + 3 * OG_LANES] - p[l];
             a[l] = (((a[l] + c) + d) + e) + f;
@@ -425,7 +427,8 @@ static void L(square_lanes)(void *lanes, const void *x, int64_t n, bool first)
         }
     for (; n > 0; n -= OG_LANES, s += OG_LANES) {
         int64_t count = n < OG_LANES ? n : OG_LANES;
-        LOOP(l, count) {
+        LOOP(l, count)
+        {
             REAL d = s[l] - p[l];
             a[l] += d;
             b[l] += d * d;
@@ -438,7 +441,8 @@ static void L(settle_some)(REAL *restrict p, REAL mean, int64_t lanes, int64_t k
 {
     const REAL *restrict a = p + OG_LANES, *restrict b = a + OG_LANES;
     const REAL count = (REAL)k;
-    LOOP(l, lanes) {
+    LOOP(l, lanes)
+    {
         REAL u = a[l] / count, v = b[l] - a[l] * u, e = (p[l] - mean) + u;
         REAL w = v < (REAL)0 ? (REAL)0 : v;
         p[l] = (w == w ? w : b[l]) + (count * e) * e;
@@ -474,8 +478,10 @@ static void L(square_shift)(void *t, const void *sums, const void *sum, int64_t 
 #define ROW_2_0(name) [OG_OP_##name] = {L(name##_0), L(name##_1), L(name##_2)},
 #define ROW_2_1(name) ROW_2_0(name)
 #define FOLD_ROW(name, neutral, empty)                                                             \
-    {neutral,          empty,             L(name##_lanes), L(name##_tree),                          \
-     L(name##_pairs), L(name##_columns), L(name##_taps)}
+    {                                                                                              \
+        neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns),       \
+            L(name##_taps)                                                                         \
+    }
 
 static const og_cpu_loops L(loops) = {
     .map =

@@ -159,7 +159,7 @@ typedef struct {
     int64_t span, row_span; /* from the first place, or row, to the last */
     int64_t arrays;         /* of a row */
     int64_t w_pitch; /* weights of columns: elements of a tap's, in a thread's memory; else 0 */
-    int64_t back;           /* weights from a line of a step to the one before; 0: none share */
+    int64_t back;    /* weights from a line of a step to the one before; 0: none share */
     int32_t sheet_count;
     og_cpu_sheet sheets[OG_RUN];
     int64_t step_count[2]; /* of one line, and of OG_CPU_LINES */
@@ -183,10 +183,10 @@ typedef struct {
     int32_t sliced; /* pointwise: a step between whose slices late memory is fetched, or -1 */
     int32_t late[OG_CPU_LATE]; /* contiguous accesses that only later steps touch */
     int32_t late_count;
-    bool only_loads;                /* no steps: reductions read memory themselves */
-    og_cpu_window_fold window_fold; /* columns: takes the place of steps and reductions */
+    bool only_loads;                   /* no steps: reductions read memory themselves */
+    og_cpu_window_fold window_fold;    /* columns: takes the place of steps and reductions */
     og_cpu_window_lines *window_lines; /* or NULL: how that is done faster */
-    int64_t outer_step;             /* columns: steps along outer of a piece */
+    int64_t outer_step;                /* columns: steps along outer of a piece */
 } og_cpu_program;
 
 /* A row value that is 1 where its pass is not needed (plan.h). */

@@ -36,8 +36,8 @@ enum {
     LINE = 64,
     TILE_M = 512,
     MOST_PATCH = 4096, /* elements of a channel that a tile's windows see */
-    DIRECT_K = 16384, /* longest rows of left that are converted as a whole */
-    AHEAD = 1024      /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
+    DIRECT_K = 16384,  /* longest rows of left that are converted as a whole */
+    AHEAD = 1024       /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
 
 static inline size_t round_up(size_t bytes)
@@ -525,8 +525,7 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
 #define LINE_VECTOR unaligned_f64
 #define LINE_LANES F64_LANES
 #define MOST_SLIVER F64_SLIVER
-#define PACK_MATRIX(matrix, columns, count, to)                                                    \
-    pack_sliver_f64(matrix, 0, columns, 0, count, to)
+#define PACK_MATRIX(matrix, columns, count, to) pack_sliver_f64(matrix, 0, columns, 0, count, to)
 static void pack_sliver_f64(const og_cpu_factor *right, int64_t n0, int64_t columns, int64_t k0,
                             int64_t count, double *to);
 #include "cpu/cpu_product_view.h"

@@ -161,7 +161,7 @@ OG_FN void P(copy_lines)(const og_dtype dtype, const og_cpu_factor *factor,
 {
     for (int64_t i = 0; i < count; i++)
         P(copy_line)
-        (dtype, factor, along, stretches, stretch_count, others + i, to + i * to_other, to_step);
+    (dtype, factor, along, stretches, stretch_count, others + i, to + i * to_other, to_step);
 }
 
 /* What an element of a line of this axis costs, about, in eighths of one that is copied alone: its
@@ -194,10 +194,9 @@ static void P(copy_view)(const og_cpu_factor *factor, int64_t row0, int64_t rows
     case type:                                                                                     \
         if (by_k)                                                                                  \
             P(copy_lines)                                                                          \
-            (type, factor, &view->k, of_k, k_count, of_rows, row_count, to, to_row, to_k);         \
-        else                                                                                       \
-            P(copy_lines)                                                                          \
-            (type, factor, &view->rows, of_rows, row_count, of_k, k_count, to, to_k, to_row);      \
+        (type, factor, &view->k, of_k, k_count, of_rows, row_count, to, to_row, to_k);             \
+        else P(copy_lines)(type, factor, &view->rows, of_rows, row_count, of_k, k_count, to, to_k, \
+                           to_row);                                                                \
         break;
         LINE_DTYPES(CASE)
 #undef CASE
@@ -244,12 +243,12 @@ typedef struct {
     int64_t vectors;
     int64_t line[OG_PRODUCT_WHOLE / LINE_LANES], place[OG_PRODUCT_WHOLE / LINE_LANES];
     int64_t cut[OG_PRODUCT_WHOLE / LINE_LANES]; /* elements of that line, the rest is of the next */
-    uint8_t masks[2 * VECTOR_BYTES]; /* nothing, then all */
+    uint8_t masks[2 * VECTOR_BYTES];            /* nothing, then all */
 } P(patching);
 
 /* Some k of one channel, and where its patch is. */
 typedef struct {
-    int64_t count, base; /* base: offset without what windows do */
+    int64_t count, base;       /* base: offset without what windows do */
     int64_t least[2], most[2]; /* places of x and y */
     int64_t array_pitch, row_pitch, arrays, rows;
 } P(patch);
@@ -366,16 +365,17 @@ static void P(cut_patch)(const P(patching) * p, const P(patch) * patch, const P(
     for (int64_t i = 0; i < patch->count; i++) {
         const int64_t further = k[i].places[p->x] - patch->least[0];
         const int64_t down = p->y < 0 ? 0 : k[i].places[p->y] - patch->least[1];
-        taps[i] = down * patch->row_pitch + further % p->step * patch->array_pitch +
-                  further / p->step;
+        taps[i] =
+            down * patch->row_pitch + further % p->step * patch->array_pitch + further / p->step;
     }
     for (int64_t v = 0; v < p->vectors; v++) {
         const int64_t column = v * LINE_LANES, cut = p->cut[v];
         const REAL *at = from + p->line[v] * line_pitch + p->place[v];
         const REAL *next = from + (p->line[v] + 1) * line_pitch - cut;
         REAL *there = to + column / sliver * sliver * OG_PRODUCT_BLOCK + column % sliver;
-        const vector_u64 mask = *(const vector_u64 *)(const void *)(
-            p->masks + (LINE_LANES - cut) * (int64_t)sizeof(REAL));
+        const vector_u64 mask =
+            *(const vector_u64 *)(const void *)(p->masks +
+                                                (LINE_LANES - cut) * (int64_t)sizeof(REAL));
         for (int64_t i = 0; cut == LINE_LANES && i < patch->count; i++)
             *(LINE_VECTOR *)(there + i * sliver) = *(const LINE_VECTOR *)(at + taps[i]);
         for (int64_t i = 0; cut < LINE_LANES && i < patch->count; i++) {
@@ -417,8 +417,7 @@ static void P(pack_view)(const og_cpu_factor *right, int64_t n0, int64_t columns
         return;
     }
     P(stretch) of_rows[OG_PRODUCT_WHOLE], of_k[OG_PRODUCT_BLOCK];
-    int64_t row_count =
-        P(list_places)(&view->rows, view->window_count, n0, columns, true, of_rows);
+    int64_t row_count = P(list_places)(&view->rows, view->window_count, n0, columns, true, of_rows);
     int64_t k_count = P(list_places)(&view->k, view->window_count, k0, count, false, of_k);
     P(patching) patches;
     if (P(find_patching)(right, &patches) &&

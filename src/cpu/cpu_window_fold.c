@@ -154,8 +154,8 @@ static int32_t find_readings(const og_cpu_program *program, bool weighs, reading
     }
     for (int32_t i = 0; i < program->step_count - weighs; i++) {
         const og_cpu_step *step = &program->steps[i];
-        if ((step->kind != OG_CPU_SEE && step->kind != OG_CPU_LOAD) ||
-            step->loops != r->loops || program->accesses[step->access].buffer < 0)
+        if ((step->kind != OG_CPU_SEE && step->kind != OG_CPU_LOAD) || step->loops != r->loops ||
+            program->accesses[step->access].buffer < 0)
             return -1;
         to[count++] = (reading){step->dst, step->access, step->run.load};
     }

@@ -23,10 +23,10 @@
 enum {
     BAND = 32 * 1024, /* bytes of what is copied: most of an L1 cache, on a thread's stack */
     WHOLE = 16,       /* elements that may be read from every tap on: a vector of any type */
-    MOST_STEP = 8, /* from 3 on elements are dealt out one by one, which a fold does better */
+    MOST_STEP = 8,    /* from 3 on elements are dealt out one by one, which a fold does better */
     MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
-    NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
-    FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
+    NEAR = 32, /* elements between taps of a row, where no window says which dim they are along */
+    FAR = 8    /* lines between rows of taps from which on they are in sheets of their own */
 };
 
 /* ---- what taps there are ----------------------------------------------------- */
@@ -87,8 +87,8 @@ static bool find_row_taps(finding *f, int32_t moving)
     og_cpu_window_lines *to = f->to;
     for (int64_t t = 0; t < to->taps; t++) {
         const int64_t first = t - t % to->row_taps;
-        const int64_t place = moving < 0 ? tap_at(f, t, -1) - tap_at(f, first, -1)
-                                         : tap_at(f, t, moving);
+        const int64_t place =
+            moving < 0 ? tap_at(f, t, -1) - tap_at(f, first, -1) : tap_at(f, t, moving);
         bool same = moving < 0 || tap_at(f, t, -1) == tap_at(f, first, -1);
         for (int32_t i = 0; i < f->x->window_count; i++)
             same &= i == moving || tap_at(f, t, i) == tap_at(f, first, i);
@@ -110,8 +110,9 @@ static void find_sheets(finding *f, int32_t moving)
         for (int32_t i = 0; i < f->x->window_count; i++)
             here.places[i] = i == moving ? 0 : tap_at(f, q * to->row_taps, i);
         const og_cpu_sheet *at = to->sheet_count ? &to->sheets[to->sheet_count - 1] : NULL;
-        int64_t row = !at ? 0 : to->along < 0 ? here.x - at->x
-                                              : here.places[to->along] - at->places[to->along];
+        int64_t row = !at             ? 0
+                      : to->along < 0 ? here.x - at->x
+                                      : here.places[to->along] - at->places[to->along];
         bool same = at && to->line_step && row > f->row_x[q - 1] &&
                     row - f->row_x[q - 1] <= FAR * to->line_step &&
                     (to->along < 0 || here.x == at->x);
@@ -217,8 +218,8 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
         if (x->windows[i].divisor != 1 || x->windows[i].uneven.bits)
             return false;
     if (taps < 1 || taps > OG_RUN || to->step < 1 || to->step > (fold->is ? 2 : MOST_STEP) ||
-        (moving >= 0 && (x->windows[moving].stride != 1 ||
-                         og_cpu_last_stride(&x->axes[OG_CPU_INNER]))))
+        (moving >= 0 &&
+         (x->windows[moving].stride != 1 || og_cpu_last_stride(&x->axes[OG_CPU_INNER]))))
         return false;
     to->row_taps = count_row_taps(&f, moving);
     to->tap_rows = taps / to->row_taps;
@@ -256,7 +257,7 @@ typedef struct {
     const og_cpu_loops *loops;
     const og_cpu_access *x, *w; /* w: or NULL */
     const char *memory, *w_memory;
-    size_t bytes;               /* of an element of sums */
+    size_t bytes; /* of an element of sums */
     bands_layout copied, in_place, *now;
     bool has_weights;
     int64_t weights_of;

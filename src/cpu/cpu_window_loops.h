@@ -36,8 +36,8 @@ OG_INLINE void L(add_tap)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *fro
 
 /* A row of taps; three, if that is what `taps` says. */
 OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, const REAL *w,
-                          const og_cpu_lines *of, int64_t tail, const int taps,
-                          const int first, const int last, const int vectors, const bool weighs)
+                          const og_cpu_lines *of, int64_t tail, const int taps, const int first,
+                          const int last, const int vectors, const bool weighs)
 {
     const int64_t back = of->back, *shift = of->shift;
     if (taps == 3) {
@@ -48,7 +48,7 @@ OG_INLINE void L(add_row)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL *x, 
     }
     for (int64_t t = 0; t < of->row_taps; t++)
         L(add_tap)
-        (sums, x + shift[t], weighs ? w + t : NULL, back, tail, first, last, vectors, weighs);
+    (sums, x + shift[t], weighs ? w + t : NULL, back, tail, first, last, vectors, weighs);
 }
 
 /* Taps of lines by weights of columns, which are loaded once for all lines. */
@@ -68,11 +68,12 @@ OG_INLINE void L(add_columns)(L(wide) sums[OG_CPU_LINES][MOST_WIDE], const REAL 
             HOLD_LOADS();
             UNROLL for (int r = 0; r < lines; r++, from += of->x_line)
                 UNROLL for (int v = 0; v < vectors; v++)
-                {
-                    sums[r][v] += weight[v] * *(const L(wide) *)(const void *)(
-                                                  from + (v + 1 < vectors ? v * lanes : tail));
-                    HOLD(sums[r][v]);
-                }
+            {
+                sums[r][v] +=
+                    weight[v] *
+                    *(const L(wide) *)(const void *)(from + (v + 1 < vectors ? v * lanes : tail));
+                HOLD(sums[r][v]);
+            }
         }
     }
 }
@@ -88,13 +89,14 @@ OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
     const int64_t most = (vectors - 1) * lanes, tail = at + most < last ? most : last - at;
     x += at;
-    UNROLL for (int r = 0; r < lines; r++)
-        UNROLL for (int v = 0; v < vectors; v++) sums[r][v] = -(L(wide)){0}; /* changes no term */
+    UNROLL for (int r = 0; r < lines; r++) UNROLL for (int v = 0; v < vectors; v++) sums[r][v] =
+        -(L(wide)){0}; /* changes no term */
 #define ROW(s, first, last)                                                                        \
-    L(add_row)(sums, x + steps[s].x, weighs ? w + steps[s].w : NULL, of, tail, taps, first, last,  \
-               vectors, weighs)
+    L(add_row)                                                                                     \
+    (sums, x + steps[s].x, weighs ? w + steps[s].w : NULL, of, tail, taps, first, last, vectors,   \
+     weighs)
 #define CASE(first, last)                                                                          \
-    case (first) * OG_CPU_LINES + (last):                                                          \
+    case (first)*OG_CPU_LINES + (last):                                                            \
         if ((last) < lines)                                                                        \
             ROW(s, first, last);                                                                   \
         break
@@ -124,18 +126,17 @@ OG_INLINE void L(sum_block)(REAL *to, const REAL *end, const REAL *x, const REAL
     }
 #undef CASE
 #undef ROW
-    UNROLL for (int r = 0; r < lines; r++)
-        UNROLL for (int v = 0; v < vectors; v++)
-        {
-            REAL *there = to + r * n + at + (v + 1 < vectors ? v * lanes : tail);
-            /* What goes beyond a short line is the next one's, which comes later. */
-            if (n >= lanes || there + lanes <= end) {
-                *(L(wide) *)(void *)there = sums[r][v];
-            } else { /* by a copy: of what has an address nothing stays in a register */
-                const L(wide) sum = sums[r][v];
-                memcpy(there, &sum, (size_t)n * sizeof *there);
-            }
+    UNROLL for (int r = 0; r < lines; r++) UNROLL for (int v = 0; v < vectors; v++)
+    {
+        REAL *there = to + r * n + at + (v + 1 < vectors ? v * lanes : tail);
+        /* What goes beyond a short line is the next one's, which comes later. */
+        if (n >= lanes || there + lanes <= end) {
+            *(L(wide) *)(void *)there = sums[r][v];
+        } else { /* by a copy: of what has an address nothing stays in a register */
+            const L(wide) sum = sums[r][v];
+            memcpy(there, &sum, (size_t)n * sizeof *there);
         }
+    }
 }
 
 /* Each a function of its own: of all of them in one gcc 12 keeps sums on the stack. */
@@ -143,7 +144,7 @@ typedef void L(sum_block_fn)(REAL *to, const REAL *end, const REAL *x, const REA
                              const og_cpu_lines *of, int64_t n, int64_t at);
 #define BLOCK(taps, lines, vectors, weighs)                                                        \
     static __attribute__((noinline)) void L(sum_##taps##_##lines##_##vectors##_##weighs)(          \
-        REAL *to, const REAL *end, const REAL *x, const REAL *w, const og_cpu_lines *of,           \
+        REAL * to, const REAL *end, const REAL *x, const REAL *w, const og_cpu_lines *of,          \
         int64_t n, int64_t at)                                                                     \
     {                                                                                              \
         L(sum_block)(to, end, x, w, of, n, at, taps, lines, vectors, weighs);                      \
@@ -163,13 +164,10 @@ BLOCKS(BLOCK, 0, 4, 1)
 BLOCKS(BLOCK, 0, 1, 2)
 BLOCKS(BLOCK, 0, 4, 2)
 BLOCKS(BLOCK, 3, 4, 1)
-static L(sum_block_fn) *const L(sum_blocks)[7][MOST_WIDE] = {{BLOCKS(NAME, 0, 1, 0)},
-                                                             {BLOCKS(NAME, 0, 4, 0)},
-                                                             {BLOCKS(NAME, 0, 1, 1)},
-                                                             {BLOCKS(NAME, 0, 4, 1)},
-                                                             {BLOCKS(NAME, 0, 1, 2)},
-                                                             {BLOCKS(NAME, 0, 4, 2)},
-                                                             {BLOCKS(NAME, 3, 4, 1)}};
+static L(sum_block_fn) *const L(sum_blocks)[7][MOST_WIDE] = {
+    {BLOCKS(NAME, 0, 1, 0)}, {BLOCKS(NAME, 0, 4, 0)}, {BLOCKS(NAME, 0, 1, 1)},
+    {BLOCKS(NAME, 0, 4, 1)}, {BLOCKS(NAME, 0, 1, 2)}, {BLOCKS(NAME, 0, 4, 2)},
+    {BLOCKS(NAME, 3, 4, 1)}};
 #undef BLOCK
 #undef NAME
 #undef BLOCKS

@@ -220,8 +220,7 @@ static void cut(blocks *to, const char *text, int source)
     for (const char *line = text; *line; line = line_end(line)) {
         const bool ends = depth == 0 && frames && starts(line, "#endif");
         inside = opens_body(line) || (inside && *line != '}');
-        if (!inside && depth == 0 &&
-            (is_frame(line) || ends || (frames && starts(line, "#el")))) {
+        if (!inside && depth == 0 && (is_frame(line) || ends || (frames && starts(line, "#el")))) {
             add_block(to, from, line, source, is_after_blank);
             add_block(to, line, line_end(line), source, line == from && is_after_blank);
             to->blocks[to->count - 1].needed = true;

@@ -19,8 +19,8 @@ static size_t shared_of(const og_mma_tile *t, int32_t scale_k, bool is_half)
     const int32_t slots = og_mma_shared_bytes(t->rows, t->columns, 0, true);
     int32_t bytes = og_mma_shared_bytes(t->rows, t->columns, t->stages, is_half);
     if (scale_k) {
-        bytes = t->stages * (2 * (t->rows + t->columns) * 128 +
-                             OG_MMA_STEP / scale_k * t->columns * 4) +
+        bytes = t->stages *
+                    (2 * (t->rows + t->columns) * 128 + OG_MMA_STEP / scale_k * t->columns * 4) +
                 t->columns * 8;
         bytes = bytes > slots ? bytes : slots;
     }
@@ -56,8 +56,7 @@ bool og_cuda_is_plain(const og_cuda_emitter *e, og_dtype dtype)
     return dtype != OG_FLOAT32 || e->wishes->tf32;
 }
 
-void og_cuda_add_mma_numbers(og_cuda_emitter *e, const og_mma_tile *tile, int64_t k,
-                             og_dtype dtype)
+void og_cuda_add_mma_numbers(og_cuda_emitter *e, const og_mma_tile *tile, int64_t k, og_dtype dtype)
 {
     static const char *const widen[OG_DTYPE_COUNT] = {
         [OG_FLOAT32] = "", [OG_FLOAT16] = "og_f32_from_f16", [OG_BFLOAT16] = "og_f32_from_bf16"};
@@ -68,16 +67,15 @@ void og_cuda_add_mma_numbers(og_cuda_emitter *e, const og_mma_tile *tile, int64_
                                     {"OG_SHARED_BYTES", (int64_t)tile->shared_bytes},
                                     {"OG_REDO_BYTES", OG_CUDA_REDO_BYTES},
                                     {0}};
-    const og_cuda_number defines[] = {
-        {"OG_BM", tile->rows},
-        {"OG_BN", tile->columns},
-        {"OG_PAIRS", !og_cuda_is_plain(e, dtype)},
-        {"OG_SPLIT_PLANES", 0},
-        {"OG_SPLIT_SHUFFLES", 0},
-        {"OG_SPLIT_WIDENS", 0},
-        {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_mma_padded_k(k))},
-        {"OG_BFLOAT", dtype == OG_BFLOAT16},
-        {0}};
+    const og_cuda_number defines[] = {{"OG_BM", tile->rows},
+                                      {"OG_BN", tile->columns},
+                                      {"OG_PAIRS", !og_cuda_is_plain(e, dtype)},
+                                      {"OG_SPLIT_PLANES", 0},
+                                      {"OG_SPLIT_SHUFFLES", 0},
+                                      {"OG_SPLIT_WIDENS", 0},
+                                      {"OG_SPLIT_KEEPS", og_cuda_split_keeps(og_mma_padded_k(k))},
+                                      {"OG_BFLOAT", dtype == OG_BFLOAT16},
+                                      {0}};
     if (og_cuda_serves(e))
         return;
     og_text_add(&e->numbers, "typedef float og_number;\ntypedef %s og_element;\n",
@@ -94,8 +92,8 @@ void og_cuda_tell_mma_units(og_cuda_emitter *e, int64_t k, bool is_plain, bool i
 {
     e->out->tensor_products = is_plain ? 1 : 3;
     if (!is_plain)
-        e->out->units = (e->limits->arch < 90 ? OG_AMPERE_UNITS : OG_PAIR_UNITS) +
-                        og_divide_up(k, OG_MMA_STEP);
+        e->out->units =
+            (e->limits->arch < 90 ? OG_AMPERE_UNITS : OG_PAIR_UNITS) + og_divide_up(k, OG_MMA_STEP);
     else if (is_tf32)
         e->out->units = OG_TF32_UNITS + og_divide_up(k, OG_MMA_STEP / 2);
 }
@@ -162,11 +160,14 @@ ogive_status og_cuda_emit_mma(og_cuda_emitter *e)
 {
     const og_matrices *s = &e->kernel->matrices;
     og_dtype dtype = e->kernel->products[0].right.dtype;
-    bool plain = og_cuda_serves(e) ? e->wishes->body == OG_CUDA_MMA_HALVES
-                                   : og_cuda_is_plain(e, dtype);
+    bool plain =
+        og_cuda_serves(e) ? e->wishes->body == OG_CUDA_MMA_HALVES : og_cuda_is_plain(e, dtype);
     bool tf32 = plain && dtype == OG_FLOAT32 && !og_cuda_serves(e);
-    og_mma_tile tile = og_cuda_choose_mma_tile(s, s->m <= 32 ? 32 : s->m <= 64 ? 64 : 128, 0,
-                                               e->limits, plain);
+    og_mma_tile tile = og_cuda_choose_mma_tile(s,
+                                               s->m <= 32   ? 32
+                                               : s->m <= 64 ? 64
+                                                            : 128,
+                                               0, e->limits, plain);
     int64_t runs = og_divide_up(s->n, OG_RUN);
     e->wide |= og_cuda_product_needs_wide(e->kernel, false);
     og_cuda_tell_mma_units(e, s->k, plain, tf32);

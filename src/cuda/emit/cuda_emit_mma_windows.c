@@ -144,9 +144,9 @@ static int32_t lay_channels(const laid_shape *s)
 static int64_t lay_blocks(const laid_shape *s)
 {
     const int32_t channels = lay_channels(s);
-    return og_times(og_times(s->of.batch, s->of.groups),
-                    og_times(og_divide_up(s->volume, LAID / channels),
-                             og_divide_up(s->pitch, channels)));
+    return og_times(
+        og_times(s->of.batch, s->of.groups),
+        og_times(og_divide_up(s->volume, LAID / channels), og_divide_up(s->pitch, channels)));
 }
 
 /* Rows of a tile: of 129 filters, say, three times 64 are less than two times 128. */
