@@ -224,6 +224,11 @@ static void test_strides(void **state)
          {24, 24, 6, 1}, /* channels of the next image, too */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],"},
         {"group_norm(x, 1)",
+         {2, 1, 4, 6},
+         {24, -5, 6, 1}, /* of one element, backwards */
+         "\"inputs\": [((2, 1, 4, 6), (24, 24, 6, 1))],\n"
+         "        \"results\": [((2, 1, 4, 6), (24, 24, 6, 1))],"},
+        {"group_norm(x, 1)",
          {2, 3, 4, 6},
          {72, 24, 1, 4}, /* images transposed */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 1, 4))],\n"
