@@ -224,6 +224,11 @@ static void test_strides(void **state)
          {24, 24, 6, 1}, /* channels of the next image, too */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 6, 1))],"},
         {"group_norm(x, 1)",
+         {2, 1, 4, 6},
+         {24, -5, 6, 1}, /* of one element, backwards */
+         "\"inputs\": [((2, 1, 4, 6), (24, 24, 6, 1))],\n"
+         "        \"results\": [((2, 1, 4, 6), (24, 24, 6, 1))],"},
+        {"group_norm(x, 1)",
          {2, 3, 4, 6},
          {72, 24, 1, 4}, /* images transposed */
          "\"inputs\": [((2, 3, 4, 6), (72, 24, 1, 4))],\n"
@@ -250,12 +255,55 @@ static void test_strides(void **state)
     }
 }
 
+/* What a GPU before Hopper does not have (clusters), or has less of (64 KiB of shared memory for a
+ * block, with what sums take), is for Hopper alone; others have a kernel of their own. */
+static void test_any_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ndim;
+        int64_t shape[4];
+        uint8_t bits;
+        const char *hopper, *any;
+    } files[] = {
+        {2, {512, 20001}, 16, "rows, a cluster a row, kept", "rows, a block a chunk"},
+        {2, {512, 20001}, 32, "rows, a cluster a row, kept", "rows, a block a chunk"},
+        {4, {64, 100, 512, 256}, 32, "columns, kept in shared memory", "columns, kept in shared"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(files); i++) {
+        int64_t shape[4];
+        memcpy(shape, files[i].shape, sizeof shape);
+        const DLTensor x = {
+            .ndim = files[i].ndim, .shape = shape, .dtype = {kDLFloat, files[i].bits, 1}};
+        const ogive_pytorch_options options = {.size = sizeof options, .for_shapes = 1};
+        ogive_formula *formula;
+        ogive_error error;
+        size_t length = 0, capacity = 1 << 20;
+        char *text = malloc(capacity), line[128];
+        assert_non_null(text);
+        TEST_OK(ogive_formula_create("softmax(x, dim=1)", OGIVE_TEXT, &formula, &error), error);
+        TEST_OK(ogive_formula_pytorch(formula, (const DLTensor *const[]){&x}, 1, &options, text,
+                                      capacity, &length, &error),
+                error);
+        for (int hopper = 0; hopper < 2; hopper++) {
+            snprintf(line, sizeof line, "#   Forward0%s   %s row_max sumexp: %s",
+                     hopper ? "_hopper" : "", files[i].ndim == 2 ? "rows" : "columns",
+                     hopper ? files[i].hopper : files[i].any);
+            if (length >= capacity || !strstr(text, line))
+                fail_msg("case %zu: not %s", i, line);
+        }
+        free(text);
+        ogive_formula_release(formula);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),       cmocka_unit_test(test_strides),
         cmocka_unit_test(test_dtypes),      cmocka_unit_test(test_every_size),
         cmocka_unit_test(test_text_is_cut), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_any_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,6 +273,9 @@ static void test_checked(void **unused)
         {"{ __shared__ float s[64]; s[threadIdx.x] = 1; __syncthreads();\n"
          "  a.y[threadIdx.x] = s[63 - threadIdx.x]; s[threadIdx.x] = 2; }",
          719}, /* too early */
+        {"{ __shared__ unsigned s[1]; if (threadIdx.x == 0) s[0] = 0; __syncthreads();\n"
+         "  atomicOr(s, 1u << threadIdx.x % 32); __syncthreads(); a.y[threadIdx.x] = s[0]; }",
+         0}, /* no race */
     };
     (void)unused;
     setenv("OGIVE_SHIM_CHECK", "1", 1);

@@ -56,8 +56,10 @@ static ogive_status read_shape(const DLTensor *tensor, const char *name, og_pyto
     memcpy(layout.shape, shape->shape, sizeof layout.shape);
     og_layout_contiguous(&layout);
     memcpy(shape->stride, layout.stride, sizeof shape->stride);
-    if (tensor->ndim && tensor->strides && is_apart(tensor))
-        memcpy(shape->stride, tensor->strides, (size_t)tensor->ndim * sizeof *tensor->strides);
+    const bool lies = tensor->ndim && tensor->strides && is_apart(tensor);
+    for (int32_t d = 0; lies && d < tensor->ndim; d++)
+        if (tensor->shape[d] > 1) /* others' strides may be any, PyTorch takes none below 0 */
+            shape->stride[d] = tensor->strides[d];
     return OGIVE_OK;
 }
 

@@ -2,8 +2,9 @@
  *
  * pytorch_shapes.c - a file that is made for the shapes that are given, and for one dtype: windows,
  * parts of tensors, vectors of a channel, whose kernels depend on sizes in more ways than a file can
- * leave open; and whatever else is asked to be so. The library's own plan, sources and launches (cuda_work.h) are written down: for
- * Hopper, and, where these use its tensor cores, once more for any GPU.
+ * leave open; and whatever else is asked to be so. The library's own plan, sources and launches
+ * (cuda_work.h) are written down: for Hopper, and, where these take what only it has (its tensor
+ * cores, clusters, more shared memory), once more for any GPU.
  */
 #include "pytorch/pytorch_program.h"
 
@@ -146,7 +147,9 @@ static ogive_status emit_works(shaped *to, int machine, const og_cuda_wishes *wi
         for (int32_t l = 0; l < work->launch_count; l++) {
             const og_cuda_launch *launch = &work->launches[l];
             to->has_maps |= launch->map_count > 0;
-            to->is_hopper |= launch->map_count > 0 || launch->shared_bytes > 64 * 1024;
+            to->is_hopper |=
+                launch->map_count > 0 || launch->cluster > 0 ||
+                launch->shared_bytes + launch->static_bytes > machines[1].shared_per_block;
             if (launch->grid[1] * launch->grid[2] * launch->block[1] * launch->block[2] != 1)
                 OG_FAIL(error, OGIVE_UNSUPPORTED, -1, "a PyTorch file launches blocks of one dim");
         }

@@ -317,7 +317,7 @@ static void touch(const volatile void *address, unsigned long bytes, int write)
 {
     if ((uintptr_t)address - (uintptr_t)&run.link < sizeof run.link) /* threadIdx and the like */
         return;
-    /* Of a cluster's shared memory there is one record, for two blocks. */
+    /* Of a cluster's shared memory there is one record, for all its blocks. */
     if (run.function->cluster > 1 && !fake_is_device(address))
         return;
     bool early = run.shape->overlaps && !run.fibers[run.current].has_waited;

@@ -303,7 +303,9 @@ template <class T, class U> static inline T atomicAdd(T *p, U value)
     *p = old + (T)value;
     return old;
 }
-template <class T, class U> static inline T atomicOr(T *p, U value)
+/* Of shared memory, too, where it is no race. */
+template <class T, class U>
+__attribute__((no_sanitize_thread)) static inline T atomicOr(T *p, U value)
 {
     T old = *p;
     *p = old | (T)value;

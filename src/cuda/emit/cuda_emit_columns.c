@@ -448,5 +448,6 @@ ogive_status og_cuda_emit_columns_shared(og_cuda_emitter *e)
     OG_TRY(add_columns_entry(e, &s));
     e->out->body = "columns, kept in shared memory";
     e->out->launches[0].shared_bytes = held_bytes(e, &s);
+    e->out->launches[0].static_bytes = (size_t)og_columns_shared_bytes(&e->out->facts.reduced, &s);
     return OGIVE_OK;
 }

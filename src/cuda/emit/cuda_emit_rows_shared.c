@@ -324,6 +324,8 @@ static ogive_status add_entry(og_cuda_emitter *e, int64_t rows, const shared_sha
         e, "og_rows", -1, og_min(rows, in_cluster ? count_clusters(rows, most) : most) * s->cluster,
         e->threads));
     e->out->launches[0].shared_bytes = s->shared_bytes;
+    e->out->launches[0].static_bytes = sums_bytes(e, s);
+    e->out->launches[0].cluster = in_cluster ? s->cluster : 0;
     return OGIVE_OK;
 }
 

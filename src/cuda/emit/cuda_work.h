@@ -115,6 +115,8 @@ typedef struct {
     uint32_t grid[3];
     uint32_t block[3];
     size_t shared_bytes; /* dynamic */
+    size_t static_bytes; /* of shared memory too, where a block leaves little of it */
+    int32_t cluster;     /* blocks of a cluster; 0: there are none */
     unsigned char *argument;
     size_t argument_bytes;
     og_cuda_pointer *pointers;
