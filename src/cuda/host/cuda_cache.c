@@ -355,7 +355,7 @@ static contents see_folder(const cache *c)
         seen.bytes += about.st_size;
         if (!seen.oldest[0] || about.st_mtime < seen.used) {
             seen.used = about.st_mtime;
-            snprintf(seen.oldest, sizeof seen.oldest, "%s", name);
+            memcpy(seen.oldest, name, strlen(name) + 1); /* is_image(): there is room */
         }
     }
     closedir(folder);
