@@ -413,8 +413,9 @@ static bool take_tile(og_window_shape *s, int32_t rows, const int32_t tile[OG_WI
  * places. Units of 10 ns of a multiprocessor (H200). Of so many groups that alternate; of fewer
  * filters than 32 there are no tiles, and of more their ends are bound by what L2 takes. */
 static const struct {
-    int32_t rows, block, cells,
-        alternates; /* cells: of a block whose places are cells; 0: not so */
+    int32_t rows, block;
+    int32_t cells; /* what a block costs whose places are cells; 0: they never are */
+    int32_t alternates;
 } kinds[] = {{128, 90, 80, 0}, {64, 52, 42, 0}, {32, 47, 0, 0}, {32, 40, 0, 3}};
 
 /* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
@@ -586,7 +587,7 @@ static void take_neighbours(og_window_shape *s)
     dim->extent = (dim->extent - 1) * dim->stride + 1;
     dim->stride = 1;
     place_patches(&tried);
-    const int64_t patch = patch_of(dim, 1, s->tile[OG_WINDOW_DIMS - 1], true, s->cell_stages > 0);
+    const int64_t patch = patch_of(dim, 1, s->tile[OG_WINDOW_DIMS - 1], true, false);
     tried.patch[OG_WINDOW_DIMS - 1] = (int32_t)patch;
     if (patch > MOST_BOX || stages_of(&tried, s->chunk) < 2)
         return;
