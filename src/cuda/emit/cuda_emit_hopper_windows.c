@@ -273,9 +273,13 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_STEP_TAPS", s->step_taps},
                                       {"OG_PATCH_CHANNELS", s->chunk},
                                       {"OG_STEPS", s->steps},
+                                      {"OG_LAST_STEPS", s->last_steps},
                                       {"OG_SPREADS", s->spreads},
                                       {"OG_END_BATCHES", end_batches(e, s)},
                                       {"OG_ALTERNATES", s->alternates},
+                                      {"OG_TRAYS", s->trays},
+                                      {"OG_ENDS_AT_ONCE", 8},
+                                      {"OG_KEEPS", s->keeps},
                                       {"OG_TILE_D", s->tile[0]},
                                       {"OG_TILE_H", s->tile[1]},
                                       {"OG_TILE_W", s->tile[2]},
@@ -329,7 +333,7 @@ ogive_status og_cuda_refuse_hopper_windows(og_cuda_emitter *e, const char **why)
 static int64_t blocks_of(const og_window_shape *s, int64_t processors)
 {
     const int64_t blocks = og_min(s->items, processors);
-    return s->alternates ? og_max(s->row_tiles, blocks / s->row_tiles * s->row_tiles) : blocks;
+    return s->keeps ? og_max(s->row_tiles, blocks / s->row_tiles * s->row_tiles) : blocks;
 }
 
 static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
@@ -343,7 +347,7 @@ static ogive_status add_launches(og_cuda_emitter *e, const og_window_shape *s)
                               og_divide_up(rows * s->k_padded, LAY_THREADS), LAY_THREADS));
     OG_TRY(og_cuda_add_split(e, "og_split", rows, s->k_padded));
     OG_TRY(og_cuda_add_launch(e, "og_multiply_windows", -1, blocks_of(s, processors),
-                              128 * (1 + (s->alternates ? s->alternates : 2))));
+                              128 * (1 + (s->alternates ? s->alternates : 2) + s->trays)));
     og_cuda_launch *tensor = og_cuda_overlap_last(e); /* patches come meanwhile */
     OG_TRY(og_cuda_copy_maps(e, &tensor->maps));
     tensor->map_count = e->arguments.map_count;

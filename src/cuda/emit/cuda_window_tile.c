@@ -25,7 +25,8 @@ enum {
     X_BOX_ROW = 2 * 2 * OG_HOPPER_BLOCK_K, /* bytes of a filter's 64 k, hi and lo */
     PIECE_ROWS = 16,                       /* OG_PIECE_ROWS, OG_ENDS_PIECE_BYTES */
     PIECE_BYTES = 4 * PIECE_ROWS * (64 + 4),
-    ORDER_BYTES = 16 /* two barriers: whose turn it is */
+    TRAY_ROW = 4 * (64 + 4), /* of OG_TRAY_BYTES */
+    ORDER_BYTES = 16         /* two barriers: whose turn it is */
 };
 
 int32_t og_tile_phases_of(const og_window_shape *s, int dim)
@@ -268,9 +269,16 @@ static int32_t step_channels(const og_window_shape *s)
     return OG_WINDOW_STEP / s->step_taps;
 }
 
+/* Steps of 16 k of a chunk that has so many taps. */
+static int64_t plain_steps_of(const og_window_shape *s, int64_t taps, int32_t chunk)
+{
+    return og_divide_up(taps, s->step_taps) * (chunk / step_channels(s));
+}
+
+/* With padding. */
 static int32_t steps_of(const og_window_shape *s, int64_t taps, int32_t chunk)
 {
-    const int64_t steps = og_divide_up(taps, s->step_taps) * (chunk / step_channels(s));
+    const int64_t steps = plain_steps_of(s, taps, chunk);
     return (int32_t)(s->cell_stages ? steps : og_divide_up(steps, 4) * 4);
 }
 
@@ -321,8 +329,8 @@ static int64_t cells_bytes(const og_window_shape *s)
 /* Blocks of 64 k of filters that shared memory holds: all of a tile's, where they stay. */
 static int64_t x_stages_of(const og_window_shape *s, int32_t chunk)
 {
-    if (!s->alternates)
-        return s->rows < 128 ? 4 : 3;
+    if (!s->keeps)
+        return s->rows < 128 && !s->trays ? 4 : 3;
     return og_divide_up(s->channels, chunk) * (steps_of(s, s->taps, chunk) / 4);
 }
 
@@ -344,7 +352,7 @@ static int64_t other_bytes(const og_window_shape *s, int32_t chunk)
     const int32_t steps = steps_of(s, s->taps, chunk);
     const int32_t words = s->cell_stages ? (steps / 2 + 3) / 4 * 4 : steps * s->step_taps;
     return x_stages_of(s, chunk) * (s->rows * X_BOX_ROW + 16) + 4 * s->tile_phases * words +
-           s->cell_stages * (cells_bytes(s) + 16) +
+           s->cell_stages * (cells_bytes(s) + 16) + s->trays * GROUPS * (s->rows * TRAY_ROW + 16) +
            (s->alternates ? s->alternates : GROUPS) * (s->rows + s->rows / BOUNDED) * SCALE_BYTES +
            8 * s->alternates;
 }
@@ -385,6 +393,9 @@ static bool choose_chunk(og_window_shape *s)
     for (int32_t q = 0; q < s->tile_phases; q++)
         s->phase_steps[q] = phase_steps(s, q, s->chunk);
     s->chunks = all * step / s->chunk;
+    s->last_steps = 4;
+    if (s->chunks == 1 && s->tile_phases == 1 && !s->cell_stages && s->steps <= 12)
+        s->last_steps = (int32_t)(plain_steps_of(s, s->taps, s->chunk) - (s->steps - 4));
     s->k_padded = og_divide_up(s->chunks * s->steps, 4) * OG_HOPPER_BLOCK_K;
     s->x_stages = (int32_t)x_stages_of(s, s->chunk);
     give_stages(s);
@@ -418,6 +429,11 @@ static const struct {
     int32_t alternates;
 } kinds[] = {{128, 90, 80, 0}, {64, 52, 42, 0}, {32, 47, 0, 0}, {32, 40, 0, 3}};
 
+/* Of the end of a tile, what it takes where other warps do it; what the shorter of products and ends adds
+ * to the longer one then. */
+#define TRAY_SHARE 0.6
+#define BESIDE_SHARE 0.2
+
 /* Time of all tiles, in those units (from L1-55, 57, 63 and 71 of KernelBench with tiles of every
  * width): blocks of 64 k; patches, by their elements; the end of a tile, which takes the longer, the
  * shorter the pieces of lines are that it writes. */
@@ -433,14 +449,44 @@ static double cost_of(const og_window_shape *s, int32_t block)
     }
     tiles *= (double)places_of(s) / OG_WINDOW_PLACES;
     const double blocks = (double)(s->chunks * all_steps(s, s->chunk)) / 4;
-    return tiles * (blocks * block + s->tile_phases * (patch + end));
+    const double products = blocks * block + s->tile_phases * patch, ends = s->tile_phases * end;
+    if (!s->trays)
+        return tiles * (products + ends);
+    const double least = og_min(products, ends * TRAY_SHARE);
+    return tiles * (og_max(products, ends * TRAY_SHARE) + BESIDE_SHARE * least);
 }
 
-/* Where groups alternate, a block keeps its filters: there are few tiles of them. */
-static bool could_alternate(const og_window_shape *s)
+/* Could blocks keep their filters? There are few tiles of these then. */
+static bool could_keep(const og_window_shape *s)
 {
     enum { MOST_ROW_TILES = 4 }; /* more would leave too many multiprocessors without tiles */
     return s->groups == 1 && s->tile_phases == 1 && s->row_tiles <= MOST_ROW_TILES;
+}
+
+/* Are all blocks of 64 k of filters so few that they stay beside trays? */
+static bool keeps_beside_trays(const og_window_shape *s)
+{
+    enum { MOST_BLOCKS = 4 };
+    const int64_t channels = og_divide_up(s->channels, step_channels(s)) * step_channels(s);
+    return s->trays && !s->cell_stages && could_keep(s) && channels <= MOST_BOX &&
+           steps_of(s, s->taps, (int32_t)channels) <= 4 * MOST_BLOCKS;
+}
+
+/* A tile of so many filters and places; other warps do its ends, if registers and shared memory have
+ * room for that. */
+static bool take_tile_of(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS])
+{
+    enum { MOST_ROWS = 64 }; /* whose threads leave registers to others */
+    for (s->trays = rows <= MOST_ROWS && !s->alternates;; s->trays = false) {
+        s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
+        s->keeps = s->alternates > 0 || keeps_beside_trays(s);
+        if (s->alternates && !could_keep(s))
+            return false;
+        if (take_tile(s, rows, tile))
+            return true;
+        if (!s->trays)
+            return false;
+    }
 }
 
 /* Do other warps split its patches? Where channels fill cells and a place is seen by several taps, but
@@ -456,7 +502,7 @@ static bool could_have_cells(const og_window_shape *s)
     og_window_shape tried = *s;
     tried.cell_stages = CELL_STAGES;
     return s->channels % OG_CELL_CHANNELS == 0 && rows > 32 &&
-           take_tile(&tried, rows > 64 ? 128 : 64, tile) &&
+           take_tile_of(&tried, rows > 64 ? 128 : 64, tile) &&
            tried.chunks * all_steps(&tried, tried.chunk) / 4 >= least_blocks * s->tile_phases;
 }
 
@@ -476,8 +522,7 @@ static double choose_tile(og_window_shape *s)
             for (int32_t height = 1; width * height <= places_of(s); height *= 2) {
                 const int32_t tile[] = {places_of(s) / width / height, height, width};
                 og_window_shape tried = *s;
-                if (!take_tile(&tried, kinds[i].rows, tile) ||
-                    (tried.alternates && !could_alternate(&tried)))
+                if (!take_tile_of(&tried, kinds[i].rows, tile))
                     continue;
                 const double cost = cost_of(&tried, block);
                 if (best.rows && cost >= least)
@@ -534,9 +579,9 @@ static double try_phases(og_window_shape *s)
     return s->taps < 1 || s->taps > MOST_TAPS ? 0 : choose_tile(s);
 }
 
-/* Are neighbours of a result's line, wherever it is, in one word of eight bytes, if the first line is?
- * Of everything that the kernel reads and writes. */
-static bool are_words(const og_kernel *kernel)
+/* Are so many neighbours of a result's line, wherever it is, in one vector, if the first line is? Of
+ * everything that the kernel reads and writes. */
+static bool are_vectors(const og_kernel *kernel, int32_t vector)
 {
     const int32_t last = kernel->space.rank - 1;
     bool are = true;
@@ -544,9 +589,24 @@ static bool are_words(const og_kernel *kernel)
         const og_access *access = &kernel->accesses[i];
         are &= access->window_count == 0 && og_dtype_bytes(access->dtype) == sizeof(float);
         for (int32_t d = 0; d < last && access->stride[last] == 1; d++)
-            are &= access->stride[d] % 2 == 0;
+            are &= access->stride[d] % vector == 0;
     }
     return are;
+}
+
+/* Neighbours that a thread stores at once. Of a tray threads of a warp have vectors of a filter's line,
+ * or of several filters'. */
+static int32_t vector_of(const og_kernel *kernel, const og_window_shape *s)
+{
+    const int32_t phases = s->dims[OG_WINDOW_DIMS - 1].phase_count;
+    const int32_t each = s->row_phases > 1 ? phases : 1;
+    int32_t vector = s->row_phases > 1 || phases == 1 ? 4 : 1;
+    if (!s->trays)
+        return s->row_phases == phases && phases > 1 && are_vectors(kernel, 2) ? 2 : 1;
+    while (vector > 1 && (!are_vectors(kernel, vector) ||
+                          (64 * each / vector % 32 && 32 % (64 * each / vector))))
+        vector /= 2;
+    return vector;
 }
 
 /* Are there phases that see_phases() has not looked at? */
@@ -558,15 +618,13 @@ static bool has_many_phases(const og_window_shape *s)
     return has;
 }
 
-static const char *gather_phases(const og_kernel *kernel, og_window_shape *s)
+static const char *gather_phases(og_window_shape *s)
 {
     og_window_shape rows = *s, tiles = *s;
     const double by_rows = take_rows(&rows) ? try_phases(&rows) : 0, by_tiles = try_phases(&tiles);
     if (by_rows == 0 && by_tiles == 0)
         return "windows larger than shared memory, or too many phases";
     *s = by_rows > 0 && (by_tiles == 0 || by_rows <= by_tiles) ? rows : tiles;
-    const bool are_even = s->row_phases == s->dims[OG_WINDOW_DIMS - 1].phase_count;
-    s->vector = s->row_phases > 1 && are_even && are_words(kernel) ? 2 : 1;
     return NULL;
 }
 
@@ -669,7 +727,7 @@ static void give_pieces(const og_kernel *kernel, og_window_shape *s)
     const int64_t patch = patch_bytes(s, s->chunk) + 16;
     const int32_t pieces = s->rows / PIECE_ROWS;
     const int64_t bytes = ORDER_BYTES + GROUPS * pieces * (PIECE_BYTES + 16);
-    if (s->alternates || s->cell_stages || s->gathers ||
+    if (s->alternates || s->trays || s->cell_stages || s->gathers ||
         s->k_padded / OG_HOPPER_BLOCK_K > MOST_BLOCKS || !stores_lines(kernel))
         return;
     const int64_t other = s->shared_bytes - s->patch_stages * patch;
@@ -695,7 +753,7 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
         return "more phases than one kernel takes";
     if (most_terms(to) < LEAST_K || most_terms(to) > MOST_K)
         return "too few or too many terms";
-    refused = to->gathers ? gather_phases(kernel, to) : take_plain(to);
+    refused = to->gathers ? gather_phases(to) : take_plain(to);
     if (refused)
         return refused;
     if (!fills_tiles(to))
@@ -705,6 +763,7 @@ const char *og_cuda_see_windows(const og_kernel *kernel, og_window_shape *to)
     if (!to->gathers)
         take_neighbours(to);
     give_pieces(kernel, to);
+    to->vector = vector_of(kernel, to);
     to->copies = !is_fetchable(to) || to->offset % 4;
     to->items = to->batch * to->groups * to->row_tiles * to->tile_phases;
     for (int i = 0; i < OG_WINDOW_DIMS; i++)

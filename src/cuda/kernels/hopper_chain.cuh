@@ -71,7 +71,7 @@ struct og_fragment {
 };
 
 /* v: [step of 16 k][row], four k each, of which two steps of 8 k take two. */
-OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
+template <int> OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &)
 {
 #pragma unroll
     for (int i = 0; i < 32; i++)
@@ -79,7 +79,7 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
 }
 
 /* Starts the products of a block. */
-template <bool> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
+template <bool, int> OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
     const uint64_t first = og_describe<0>(x), second = og_describe<0>(x + OG_X_BOX_BYTES / 2);
     og_pin(chain);
@@ -116,12 +116,13 @@ OG_FN float og_take_half(uint32_t both, int h)
 /* What undoes the scales of both columns of a block, as upper halves of floats. Both are looked at in
  * one register, 16 bits each, by instructions of Hopper's. No branch: a count of small elements
  * where there are any would be more exact, but ptxas then schedules less. */
+template <int steps>
 OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
 {
     const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
     uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint32_t both =
@@ -141,10 +142,12 @@ OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
     return exponents;
 }
 
-/* v: [step][row], four k each. Four neighbouring threads have the block's k of these rows. */
+/* v: [step][row], four k each. Four neighbouring threads have the block's k of these rows. Of a block
+ * that has fewer steps of 16 k than 4 the others are never looked at. */
+template <int steps>
 OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &found)
 {
-    const uint32_t exponents = og_look_at_block(v, found);
+    const uint32_t exponents = og_look_at_block<steps>(v, found);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -152,7 +155,7 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
         scale[i] = og_find_scale(f.undo[i]);
     }
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *pair = &v[k][i % 2].e[i / 2 * 2];
@@ -173,12 +176,13 @@ OG_FN uint32_t og_lower(uint32_t both)
 }
 
 /* The small terms of a block's products. */
+template <int steps>
 OG_FN void og_multiply_small(og_held &chain, const og_fragment &f, uint64_t hi, uint64_t lo)
 {
     og_multiply_16<0>(chain, f.lo, hi);
     og_multiply_16<1>(chain, f.hi, lo);
 #pragma unroll
-    for (int k = 1; k < 4; k++) {
+    for (int k = 1; k < steps; k++) {
         og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
         og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
     }
@@ -202,7 +206,7 @@ OG_FN void og_multiply_small_wide(og_held &chain, const og_fragment &f, uint32_t
 }
 
 /* Starts the products of a block: small terms first. */
-template <bool is_wide>
+template <bool is_wide, int steps>
 OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
     uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
@@ -212,9 +216,9 @@ OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
     if constexpr (is_wide)
         og_multiply_small_wide(chain, f, down, hi, lo);
     else
-        og_multiply_small(chain, f, hi, lo);
+        og_multiply_small<steps>(chain, f, hi, lo);
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
         og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
     og_products_commit();
 }

@@ -340,7 +340,7 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
     og_finish_loads();
     og_release_stage(r.empty + 8 * stages[0]);
     og_release_stage(r.empty + 8 * stages[1]);
-    og_split_block(v, f, r.found);
+    og_split_block<4>(v, f, r.found);
 }
 
 struct og_pairs_consumer {
@@ -493,11 +493,11 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
     for (int k = item.from; k < item.to; k += 128) {
-        og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide, 4>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, f, k + 64 < item.to, g);
         if (k + 64 >= item.to)
             break;
-        og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide, 4>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, g, k + 128 < item.to, f);
 #if OG_LONG && !OG_BY_SEGMENTS
         if ((k + 128) % OG_SEGMENT == 0 && k + 128 < item.to)

@@ -5,6 +5,15 @@
  * Part of hopper_windows.cuh, which includes it.
  */
 
+/* Steps of 16 k of a tile's first block, of those with odd numbers, of those with even ones that follow
+ * these, and of a last one that does: where the last is known when this is compiled, without padding. */
+enum {
+    OG_FIRST_STEPS = OG_CHUNK_BLOCKS == 1 ? OG_LAST_STEPS : 4,
+    OG_ODD_STEPS = OG_CHUNK_BLOCKS == 2 ? OG_LAST_STEPS : 4,
+    OG_EVEN_STEPS = OG_CHUNK_BLOCKS == 3 ? OG_LAST_STEPS : 4,
+    OG_END_STEPS = OG_CHUNK_BLOCKS == 1 ? OG_LAST_STEPS : OG_EVEN_STEPS
+};
+
 /* taps[step][i]: the word of a thread's elements 2 i and 2 i + 1 of a step. */
 OG_FN void og_read_taps(const og_window_consumer &c, uint32_t (&taps)[4][2])
 {
@@ -20,7 +29,7 @@ OG_FN void og_read_taps(const og_window_consumer &c, uint32_t (&taps)[4][2])
 }
 
 /* Reads the next block of places. All of it is in registers before the first conversion. */
-OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
+template <int steps> OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
 {
     og_four v[4][2]; /* [step][place] */
     const uint32_t stage = c.patch.stage;
@@ -30,7 +39,7 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
     og_read_taps(c, taps);
     const uint32_t at = c.rings.patches + stage * OG_PATCH_STAGE + c.at;
 #pragma unroll
-    for (int step = 0; step < 4; step++)
+    for (int step = 0; step < steps; step++)
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -44,46 +53,48 @@ OG_FN void og_read_places(og_window_consumer &c, og_fragment &f)
         og_advance<OG_PATCH_STAGES>(c.patch);
         c.block = 0;
     }
-    og_split_block(v, f, c.found);
+    og_split_block<steps>(v, f, c.found);
 }
 
 /* What follows may not overwrite the block's registers earlier. */
-OG_FN void og_hold(const og_fragment &f)
+template <int steps> OG_FN void og_hold(const og_fragment &f)
 {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 4 * steps; i++)
         asm volatile("" ::"r"(f.hi[i]), "r"(f.lo[i]));
 #endif
 }
 
 /* Starts the products of block f, where groups have turns (OG_ORDERS) when the other has started its own:
  * one multiplies while the other reads, or is at the end of a tile. */
+template <int steps>
 OG_FN void og_start_products(const og_window_rings &rings, og_window_consumer &c, og_held &chain,
                              const og_fragment &f)
 {
     if (OG_ORDERS)
         og_await_other(rings.order, c.turn);
-    og_multiply_block<false>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
+    og_multiply_block<false, steps>(chain, f, rings.x + c.x.stage * OG_X_BOX_BYTES);
     if (OG_ORDERS)
         og_let_other(rings.order);
 }
 
 /* Ends the products of block f; meanwhile the next one is read, if there is one. See og_end_block()
  * of hopper_pairs.cuh. */
+template <int steps, int next_steps>
 OG_FN void og_end_places(og_window_consumer &c, og_held &sum, og_held &chain, const og_fragment &f,
                          bool more, og_fragment &next)
 {
     if (more) {
-        og_read_places(c, next);
+        og_read_places<next_steps>(c, next);
         og_ring_turn following = c.x;
         og_advance<OG_X_STAGES>(following);
-        og_barrier_wait(c.rings.x_full + 8 * following.stage, OG_ALTERNATES ? 0 : following.phase);
+        og_barrier_wait(c.rings.x_full + 8 * following.stage, OG_KEEPS ? 0 : following.phase);
     }
     og_products_wait<0>();
     og_pin(chain);
-    og_hold(f);
-    if (!OG_ALTERNATES && threadIdx.x % 32 == 0)
+    og_hold<steps>(f);
+    if (!OG_KEEPS && threadIdx.x % 32 == 0)
         og_barrier_arrive(c.rings.x_empty + 8 * c.x.stage);
     og_advance<OG_X_STAGES>(c.x);
     og_add_scaled_chain(sum, chain, f);
@@ -106,14 +117,14 @@ OG_FN void og_consume_places(const og_args &a, const og_window_rings &rings)
     og_held chain, sum;
     og_fragment f, g;
     og_findings found = {0, 0}; /* in the tile that is multiplied, once all of it is read */
-    og_index scales_of = -1;
+    og_window_ends ends = {-1, 0};
     if (first >= a.items)
         return;
     if (OG_ALTERNATES && thread >= 128)
         og_barrier_wait(rings.begun + 8 * (thread / 128 - 1), 0);
     og_clear_sums(chain);
     og_enter_tile(a, c, thread, first);
-    og_read_places(c, f);
+    og_read_places<OG_FIRST_STEPS>(c, f);
     og_barrier_wait(rings.x_full, 0);
     for (og_index i = first; i < a.items; i += step) {
         const bool is_last = i + step >= a.items;
@@ -121,21 +132,22 @@ OG_FN void og_consume_places(const og_args &a, const og_window_rings &rings)
         int b = 0;
         og_clear_sums(sum);
         for (; b + 1 < blocks; b += 2) {
-            og_start_products(rings, c, chain, f);
-            og_end_places(c, sum, chain, f, true, g);
-            og_start_products(rings, c, chain, g);
+            og_start_products<4>(rings, c, chain, f);
+            og_end_places<4, OG_ODD_STEPS>(c, sum, chain, f, true, g);
+            og_start_products<OG_ODD_STEPS>(rings, c, chain, g);
             if (b + 2 == blocks)
                 og_end_findings(a, c, og_thread() - 128, i + step, found);
-            og_end_places(c, sum, chain, g, b + 2 < blocks || !is_last, f);
+            og_end_places<OG_ODD_STEPS, OG_EVEN_STEPS>(c, sum, chain, g,
+                                                       b + 2 < blocks || !is_last, f);
         }
         if (b < blocks) {
-            og_start_products(rings, c, chain, f);
+            og_start_products<OG_END_STEPS>(rings, c, chain, f);
             og_end_findings(a, c, og_thread() - 128, i + step, found);
-            og_end_places(c, sum, chain, f, !is_last, g);
+            og_end_places<OG_END_STEPS, OG_FIRST_STEPS>(c, sum, chain, f, !is_last, g);
             f = g;
         }
         if (OG_ALTERNATES && i < step)
             og_release_stage(rings.begun + 8 * ((og_thread() - 128) / 128));
-        og_end_places_tile(a, i, rings, og_thread() - 128, found, sum, scales_of);
+        og_end_places_tile(a, i, rings, og_thread() - 128, found, sum, ends);
     }
 }

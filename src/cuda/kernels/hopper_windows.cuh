@@ -36,6 +36,7 @@
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4; of cells, of which only the last block
  *                has padding, of 2
+ *   OG_LAST_STEPS   of a tile's last block, that are no padding: 1 to 4. 4 where blocks are more than 3
  *   OG_ALTERNATES   0, or how many groups have tiles of their own; blocks of the grid then are a
  *                multiple of a.m_tiles, so that a block's tiles have the same filters
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
@@ -49,6 +50,10 @@
  *   OG_PIECES    of a group's results that shared memory has room for, before other warps write them
  *                (hopper_window_stores.cuh): 0, or so many that all of a tile are a multiple. Two groups
  *                then multiply one after the other
+ *   OG_TRAYS     1: other warps do the ends of tiles (hopper_window_trays.cuh)
+ *   OG_ENDS_AT_ONCE  results that a thread of these computes at once
+ *   OG_KEEPS     1: all blocks of filters stay in shared memory, as where groups alternate; blocks of the
+ *                grid are such a multiple
  *   OG_END_BATCHES  of four filters, that are written out at the end of a tile: all, or 1 in a loop,
  *                where so many copies of pass 0 would not stay in the instruction cache
  */
@@ -67,7 +72,7 @@ enum {
     OG_TILE_THREADS = 128 * OG_TILE_GROUPS,
     OG_TILE_WARPS = OG_TILE_THREADS / 32,
     OG_CONSUMERS = 128 * OG_WINDOW_GROUPS,
-    OG_WINDOW_THREADS = 128 + OG_CONSUMERS,
+    OG_WINDOW_THREADS = 128 + OG_CONSUMERS + 128 * OG_TRAYS,
     OG_PATCH_PITCH = 4 * OG_PATCH_W * OG_PATCH_H * OG_PATCH_D, /* bytes of a channel */
     OG_PATCH_BYTES = OG_PATCH_CHANNELS * OG_PATCH_PITCH,
     OG_PATCH_STAGE = (OG_PATCH_BYTES + 127) / 128 * 128,
@@ -80,7 +85,10 @@ enum {
     OG_ENDS_PIECE_BYTES = 4 * OG_PIECE_ROWS * OG_PIECE_PITCH,
     OG_CELLS_AT = OG_PATCHES_AT + OG_RINGS * OG_PATCH_STAGES * OG_PATCH_STAGE,
     OG_PIECES_AT = OG_CELLS_AT + OG_CELLS * OG_CELLS_STAGE,
-    OG_TABLE_AT = OG_PIECES_AT + OG_WINDOW_GROUPS * OG_PIECES * OG_ENDS_PIECE_BYTES,
+    OG_TRAY_PITCH = OG_PIECE_PITCH,
+    OG_TRAY_BYTES = 4 * OG_BM * OG_TRAY_PITCH,
+    OG_TRAYS_AT = OG_PIECES_AT + OG_WINDOW_GROUPS * OG_PIECES * OG_ENDS_PIECE_BYTES,
+    OG_TABLE_AT = OG_TRAYS_AT + OG_WINDOW_GROUPS * OG_TRAYS * OG_TRAY_BYTES,
     OG_TABLE_WORDS = OG_CELLS ? (OG_STEPS / 2 + 3) / 4 * 4 : OG_STEPS * OG_STEP_TAPS, /* of a phase */
     OG_SCALES_AT =
         OG_TABLE_AT + 4 * OG_TILE_PHASES * OG_TABLE_WORDS, /* of a tile's rows, for each group */
@@ -88,7 +96,8 @@ enum {
     OG_RING_BARRIERS_AT = OG_BOUNDS_AT + OG_WINDOW_GROUPS * OG_BM / 32 * 8,
     OG_WINDOW_SHARED =
         OG_RING_BARRIERS_AT + 16 * (OG_X_STAGES + OG_RINGS * OG_PATCH_STAGES) +
-        16 * OG_WINDOW_GROUPS * OG_PIECES + 8 * OG_ALTERNATES + 16 * OG_ORDERS + 16 * OG_CELLS,
+        16 * OG_WINDOW_GROUPS * (OG_PIECES + OG_TRAYS) + 8 * OG_ALTERNATES + 16 * OG_ORDERS +
+        16 * OG_CELLS,
     OG_CHUNK_BLOCKS = OG_STEPS / 4,
     OG_STEP_CHANNELS = 16 / OG_STEP_TAPS,
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
@@ -216,6 +225,7 @@ struct og_window_rings {
     uint32_t x, patches, cells, pieces, table, scales, bounds;
     uint32_t x_full, x_empty, patch_full, patch_empty, piece_full, piece_empty;
     uint32_t cells_full, cells_empty;
+    uint32_t tray_full, tray_empty; /* of each group */
     uint32_t begun; /* of each group: it has multiplied a tile */
     uint32_t order; /* of each group: it is its turn */
 };
@@ -241,6 +251,10 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.order = rings.begun + 8 * OG_ALTERNATES;
     rings.cells_full = rings.order + 16 * OG_ORDERS;
     rings.cells_empty = rings.cells_full + 8 * OG_CELLS;
+    rings.tray_full = rings.cells_empty + 8 * OG_CELLS;
+    rings.tray_empty = rings.tray_full + 8 * OG_WINDOW_GROUPS * OG_TRAYS;
+    for (int i = 0; threadIdx.x == 0 && i < 2 * OG_WINDOW_GROUPS * OG_TRAYS; i++)
+        og_barrier_init(rings.tray_full + 8 * i, 4); /* warps of a group, of the enders */
     for (int i = 0; threadIdx.x == 0 && i < 2 * OG_ORDERS; i++)
         og_barrier_init(rings.order + 8 * i, 4);
     for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
@@ -351,7 +365,7 @@ OG_FN void og_produce_filters(const og_args &a, const og_window_rings &rings)
     og_ring_turn turn = {0, 1};
     og_fetch_map(&a.x_map);
     og_await_launch(); /* og_split */
-    for (og_index i = blockIdx.x; i < (OG_ALTERNATES ? (og_index)blockIdx.x + 1 : a.items);
+    for (og_index i = blockIdx.x; i < (OG_KEEPS ? (og_index)blockIdx.x + 1 : a.items);
          i += gridDim.x) {
         const og_window_tile tile = og_find_window_tile(a, i);
         const int plane = 2 * og_find_plane(a, tile), end = 64 * og_count_blocks(a, tile.phase);
@@ -424,7 +438,12 @@ OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og
 }
 
 #include "cuda/kernels/hopper_window_stores.cuh"
+#include "cuda/kernels/hopper_window_lost.cuh"
+#if OG_TRAYS
+#include "cuda/kernels/hopper_window_trays.cuh"
+#else
 #include "cuda/kernels/hopper_window_ends.cuh"
+#endif
 
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
@@ -454,7 +473,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<OG_CELLS ? 96 : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+        og_give_registers<OG_CELLS ? (OG_TRAYS ? 56 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
 #if OG_CELLS
         if (threadIdx.x >= 32)
             og_split_patches(a, rings, threadIdx.x - 32);
@@ -472,8 +491,16 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
         else if (OG_PIECES && threadIdx.x >= 64)
             og_store_tiles(a, rings, threadIdx.x / 32 - 2);
 #endif
+    } else if (threadIdx.x >= 128 + OG_CONSUMERS) {
+#if OG_TRAYS
+        og_give_registers<OG_CELLS ? 88 : 104>();
+        og_end_trays(a, rings, threadIdx.x - 128 - OG_CONSUMERS);
+#endif
     } else {
-        og_take_registers<OG_CELLS ? 200 : OG_WINDOW_GROUPS == 2 ? 232 : 160>();
+        og_take_registers<OG_TRAYS                ? 184
+                          : OG_CELLS              ? 200
+                          : OG_WINDOW_GROUPS == 2 ? 232
+                                                  : 160>();
 #if OG_CELLS
         og_consume_cells(a, rings);
 #else
