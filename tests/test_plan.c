@@ -109,6 +109,13 @@ static const plan_case cases[] = {
     {"transpose(conv1d(x, w), 1, 2)", "2x3x5 4x3x2", 2},
     {"transpose(transpose(relu(conv2d(x, w)), 1, 2), 2, 3)", "2x3x5x6h 4x3x2x2h", 1},
     {"transpose(conv1d(x, w), 0, -1)", "2x3x5b 4x3x2b", 1},
+    /* what costs much and several passes read is computed by a convolution's kernel; else where it is
+     * read, as what the product's gradient reads, too, is */
+    {"z = conv2d(x, w, b); softmax(tanh(softplus(z)) * z - 1, 1)", "2x3x5x6 4x3x2x2 4", 2},
+    {"mean(gelu(conv2d(x, w)), (2, 3))", "2x3x5x6 4x3x2x2", 2},
+    {"softmax(relu(conv2d(x, w)), 1)", "2x3x5x6 4x3x2x2", 2},
+    {"z = conv2d(x, w); y = gelu(z); y - amax(y, 1, true) * z", "2x3x5x6 4x3x2x2", 2},
+    {"y = gelu(conv1d(x, w)); y - amax(y, 1, true)", "2x3x5h 4x3x2h", 2},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},

@@ -564,9 +564,15 @@ static ogive_status place_anchors(og_planner *b)
     for (int32_t n = 0; n < graph->node_count; n++)
         for (int side = 0; live[n] && og_node_is_product(b, n) && side < 2; side++)
             is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
+    bool *is_end = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
+    if (!is_end)
+        return og_fail_memory(b->error, (size_t)graph->node_count);
+    OG_TRY(og_find_ends(b, live, is_end));
     OG_TRY(og_find_pairs(b, live));
     OG_TRY(keep_small(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
+        if (is_end[n])
+            OG_TRY(keep_whole(b, n));
         if (live[n] && og_node_slides(b, n))
             OG_TRY(keep_whole(b, og_find_seen(b, n)));
         if (live[n] && graph->nodes[n].op == OG_OP_group_spread && is_smaller(b, n))
