@@ -62,7 +62,7 @@ OG_FN void og_fill_tray(const og_window_rings &rings, int thread, uint32_t scale
 }
 
 /* A tile's first row, which plane of filters it is of, and its phase: mostly there is one such. */
-OG_FN og_window_tile og_find_rows(const og_args &a, og_index i)
+OG_FN og_window_tile og_find_tile_rows(const og_args &a, og_index i)
 {
     if (OG_TILE_PHASES == 1 && a.groups == 1 && a.m_tiles == 1)
         return {0, 0, 0, 0, 0, 0};
@@ -70,11 +70,10 @@ OG_FN og_window_tile og_find_rows(const og_args &a, og_index i)
 }
 
 /* The sums of tile i. found: in its places. */
-OG_FN void og_end_places_tile(const og_args &a, og_index i, const og_window_rings &rings,
-                              int thread, const og_findings &found, og_held &sum,
-                              og_window_ends &ends)
+OG_FN void og_leave_tile(const og_args &a, og_index i, const og_window_rings &rings, int thread,
+                         const og_findings &found, og_held &sum, og_window_ends &ends)
 {
-    const og_window_tile tile = og_find_rows(a, i);
+    const og_window_tile tile = og_find_tile_rows(a, i);
     const uint32_t scales = rings.scales + 8 * (thread / 128 * OG_BM + 2 * (thread % 4));
     const og_index rows = og_count_rows(a);
     const uint32_t all = og_rows_there(rows - tile.m - 2 * (thread % 4)), there[2] = {all, all};
