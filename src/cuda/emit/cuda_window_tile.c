@@ -603,8 +603,8 @@ static int32_t vector_of(const og_kernel *kernel, const og_window_shape *s)
     int32_t vector = s->row_phases > 1 || phases == 1 ? 4 : 1;
     if (!s->trays)
         return s->row_phases == phases && phases > 1 && are_vectors(kernel, 2) ? 2 : 1;
-    while (vector > 1 && (!are_vectors(kernel, vector) ||
-                          (64 * each / vector % 32 && 32 % (64 * each / vector))))
+    while (vector > 1 &&
+           (!are_vectors(kernel, vector) || (64 * each / vector % 32 && 32 % (64 * each / vector))))
         vector /= 2;
     return vector;
 }

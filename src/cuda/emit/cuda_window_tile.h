@@ -67,8 +67,8 @@ typedef struct {
     int32_t last_steps;            /* of a tile's last 64 k that are no padding; of many 64 k 4 */
     int32_t patch_stages, x_stages;
     int32_t cell_stages; /* patches that are split once for all taps, by warps of their own; or 0 */
-    bool trays;     /* other warps do the ends of tiles: hopper_window_trays.cuh */
-    bool keeps;     /* all blocks of filters stay in shared memory */
+    bool trays;          /* other warps do the ends of tiles: hopper_window_trays.cuh */
+    bool keeps;          /* all blocks of filters stay in shared memory */
     int32_t pieces; /* of a group's results on their way to memory; 0: threads write their own */
     int64_t row_tiles, chunks, k_padded, items;
     int64_t shared_bytes;

@@ -387,6 +387,6 @@ OG_FN void og_consume_cells(const og_args &a, const og_window_rings &rings)
         else
             og_multiply_tile(c, sum, count, w);
         og_release_filters(c, w);
-        og_end_tile(a, i, rings, og_thread() - 128, c.found, sum, ends);
+        og_end_window_tile(a, i, rings, og_thread() - 128, c.found, sum, ends);
     }
 }

@@ -148,6 +148,6 @@ OG_FN void og_consume_places(const og_args &a, const og_window_rings &rings)
         }
         if (OG_ALTERNATES && i < step)
             og_release_stage(rings.begun + 8 * ((og_thread() - 128) / 128));
-        og_end_tile(a, i, rings, og_thread() - 128, found, sum, ends);
+        og_end_window_tile(a, i, rings, og_thread() - 128, found, sum, ends);
     }
 }

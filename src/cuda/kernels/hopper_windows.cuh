@@ -448,8 +448,9 @@ OG_FN void og_enter_tile(const og_args &a, og_window_consumer &c, int thread, og
 /* ---- the kernel ---------------------------------------------------------------------------- */
 
 /* What becomes of a tile's sums. found: in its places. */
-OG_FN void og_end_tile(const og_args &a, og_index i, const og_window_rings &rings, int thread,
-                       const og_findings &found, og_held &sum, og_window_ends &ends)
+OG_FN void og_end_window_tile(const og_args &a, og_index i, const og_window_rings &rings,
+                              int thread, const og_findings &found, og_held &sum,
+                              og_window_ends &ends)
 {
 #if OG_TRAYS
     og_leave_tile(a, i, rings, thread, found, sum, ends);
