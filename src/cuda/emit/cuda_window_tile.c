@@ -473,11 +473,14 @@ static bool keeps_beside_trays(const og_window_shape *s)
 }
 
 /* A tile of so many filters and places; other warps do its ends, if registers and shared memory have
- * room for that. */
+ * room for that. H200, ms: 64 filters of 8 channels (2 blocks of 64 k) 1.93, 1.24, L1-74 (5) 1.06, 0.90,
+ * L1-57 (9) 4.10, 4.04; but 128 as two tiles of 64 beside one without trays L1-55 3.55, 4.79, L2-2 1.85,
+ * 2.45; and 16 to 32, where groups alternate, L2-27 3.12, 3.69, L2-48 1.77, 2.08, L2-21 1.38, 1.40. */
 static bool take_tile_of(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS])
 {
-    enum { MOST_ROWS = 64 }; /* whose threads leave registers to others */
-    for (s->trays = rows <= MOST_ROWS && !s->alternates;; s->trays = false) {
+    enum { ROWS = 64 }; /* threads that multiply fewer rows than 128 leave registers to others */
+    const bool has_one = s->filters * s->row_phases <= ROWS;
+    for (s->trays = rows == ROWS && has_one && !s->alternates;; s->trays = false) {
         s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
         s->keeps = s->alternates > 0 || keeps_beside_trays(s);
         if (s->alternates && !could_keep(s))

@@ -15,55 +15,48 @@
 
 /* ---- patches become cells ---------------------------------------------------------------------- */
 
-/* What is found in the channels of a cell: its word. */
-struct og_cell_finds {
-    uint32_t most, least[2]; /* two magnitudes' upper halves; the least but 0, of 16 channels each */
+struct og_cell {
+    float e[OG_PATCH_CHANNELS];
 };
 
-OG_FN void og_look_at_two(og_cell_finds &found, int i, float x, float y)
-{
-    const uint32_t both =
-        __byte_perm(og_bits_f32(x), og_bits_f32(y), 0x7632) & 0x7fff7fffu;
-    uint32_t &under = found.least[i / 16];
-    found.most = og_max_halves(found.most, both);
-    under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
-}
-
-OG_FN uint32_t og_make_word(const og_cell_finds &found)
+/* What is found in a cell: its word. */
+OG_FN uint32_t og_look_at_cell(const og_cell &v)
 {
     const uint32_t below = (uint32_t)OG_SMALL << 7;
-    const uint32_t most = found.most >> 16 > (found.most & 0xffff) ? found.most >> 16 : found.most & 0xffff;
+    uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu};
+#pragma unroll
+    for (int i = 0; i < OG_PATCH_CHANNELS; i += 2) {
+        const uint32_t both =
+            __byte_perm(og_bits_f32(v.e[i]), og_bits_f32(v.e[i + 1]), 0x7632) & 0x7fff7fffu;
+        uint32_t &under = least[i / 16];
+        most = og_max_halves(most, both);
+        under = og_min_halves(og_add_halves(both, 0xffffffffu), under); /* 0 - 1 is great */
+    }
+    most = most >> 16 > (most & 0xffff) ? most >> 16 : most & 0xffff;
     const uint32_t exponent = og_bits_f32(og_find_undo(most << 16)) >> 16;
     uint32_t small = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        small += (found.least[i] >> 16) + below < exponent ||
-                 (found.least[i] & 0xffff) + below < exponent;
+        small += (least[i] >> 16) + below < exponent || (least[i] & 0xffff) + below < exponent;
     return most << 16 | small;
 }
 
-/* Makes the cell of place p of a patch. Channels are read twice: few registers are left to threads
- * that split. */
+/* Makes the cell of place p of a patch. */
 OG_FN void og_split_cell(uint32_t patch, char *cells, int p)
 {
-    og_cell_finds found = {0, {0x7fff7fffu, 0x7fff7fffu}};
-    const uint32_t at = patch + 4 * p;
+    og_cell v;
 #pragma unroll
-    for (int i = 0; i < OG_PATCH_CHANNELS; i += 2)
-        og_look_at_two(found, i, og_load_shared_one(at + i * OG_PATCH_PITCH),
-                       og_load_shared_one(at + (i + 1) * OG_PATCH_PITCH));
-    const uint32_t word = og_make_word(found);
+    for (int i = 0; i < OG_PATCH_CHANNELS; i++)
+        v.e[i] = og_load_shared_one(patch + 4 * p + i * OG_PATCH_PITCH);
+    const uint32_t word = og_look_at_cell(v);
     const float scale = og_find_scale(og_find_undo(word & 0xffff0000u));
     og_four_words *to = (og_four_words *)(cells + p * OG_CELL_PITCH);
 #pragma unroll
     for (int i = 0; i < OG_PATCH_CHANNELS / 8; i++) {
         og_four_words hi, lo;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const uint32_t two = at + (8 * i + 2 * j) * OG_PATCH_PITCH;
-            og_split_scaled(og_load_shared_one(two), og_load_shared_one(two + OG_PATCH_PITCH), scale,
-                            hi.e[j], lo.e[j]);
-        }
+        for (int j = 0; j < 4; j++)
+            og_split_scaled(v.e[8 * i + 2 * j], v.e[8 * i + 2 * j + 1], scale, hi.e[j], lo.e[j]);
         to[i] = hi;
         to[OG_PATCH_CHANNELS / 8 + i] = lo;
     }

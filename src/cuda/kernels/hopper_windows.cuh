@@ -485,7 +485,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<OG_CELLS ? (OG_TRAYS ? 56 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+        og_give_registers<OG_CELLS ? (OG_TRAYS ? 88 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
 #if OG_CELLS
         if (threadIdx.x >= 32)
             og_split_patches(a, rings, threadIdx.x - 32);
@@ -509,7 +509,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
         og_end_trays(a, rings, threadIdx.x - 128 - OG_CONSUMERS);
 #endif
     } else {
-        og_take_registers<OG_TRAYS                ? 184
+        og_take_registers<OG_TRAYS                ? (OG_CELLS ? 168 : 184)
                           : OG_CELLS              ? 200
                           : OG_WINDOW_GROUPS == 2 ? 232
                                                   : 160>();
