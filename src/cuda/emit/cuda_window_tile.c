@@ -472,15 +472,17 @@ static bool keeps_beside_trays(const og_window_shape *s)
            steps_of(s, s->taps, (int32_t)channels) <= 4 * MOST_BLOCKS;
 }
 
-/* A tile of so many filters and places; other warps do its ends, if registers and shared memory have
- * room for that. H200, ms: 64 filters of 8 channels (2 blocks of 64 k) 1.93, 1.24, L1-74 (5) 1.06, 0.90,
- * L1-57 (9) 4.10, 4.04; but 128 as two tiles of 64 beside one without trays L1-55 3.55, 4.79, L2-2 1.85,
- * 2.45; and 16 to 32, where groups alternate, L2-27 3.12, 3.69, L2-48 1.77, 2.08, L2-21 1.38, 1.40. */
-static bool take_tile_of(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS])
+/* A tile of so many filters and places; other warps do its ends, if they may, and registers and shared
+ * memory have room for that. H200, ms: 64 filters of 8 channels (2 blocks of 64 k) 1.93, 1.24, L1-74 (5)
+ * 1.06, 0.90, L1-57 (9) 4.10, 4.04; but 128 as two tiles of 64 beside one without trays L1-55 3.55, 4.79,
+ * L2-2 1.85, 2.45; and 16 to 32, where groups alternate, L2-27 3.12, 3.69, L2-48 1.77, 2.08, L2-21 1.38,
+ * 1.40. */
+static bool take_tile_of(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS],
+                         bool may_have_trays)
 {
     enum { ROWS = 64 }; /* threads that multiply fewer rows than 128 leave registers to others */
-    const bool has_one = s->filters * s->row_phases <= ROWS;
-    for (s->trays = rows == ROWS && has_one && !s->alternates;; s->trays = false) {
+    const bool has_one = rows == ROWS && s->filters * s->row_phases <= ROWS;
+    for (s->trays = may_have_trays && has_one && !s->alternates;; s->trays = false) {
         s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
         s->keeps = s->alternates > 0 || keeps_beside_trays(s);
         if (s->alternates && !could_keep(s))
@@ -505,12 +507,12 @@ static bool could_have_cells(const og_window_shape *s)
     og_window_shape tried = *s;
     tried.cell_stages = CELL_STAGES;
     return s->channels % OG_CELL_CHANNELS == 0 && rows > 32 &&
-           take_tile_of(&tried, rows > 64 ? 128 : 64, tile) &&
+           take_tile_of(&tried, rows > 64 ? 128 : 64, tile, false) &&
            tried.chunks * all_steps(&tried, tried.chunk) / 4 >= least_blocks * s->tile_phases;
 }
 
 /* The tile that takes the least time, which is returned; 0: there is none. */
-static double choose_tile(og_window_shape *s)
+static double choose_tile(og_window_shape *s, bool may_have_trays)
 {
     og_window_shape best = {0};
     double least = 0;
@@ -525,7 +527,7 @@ static double choose_tile(og_window_shape *s)
             for (int32_t height = 1; width * height <= places_of(s); height *= 2) {
                 const int32_t tile[] = {places_of(s) / width / height, height, width};
                 og_window_shape tried = *s;
-                if (!take_tile_of(&tried, kinds[i].rows, tile))
+                if (!take_tile_of(&tried, kinds[i].rows, tile, may_have_trays))
                     continue;
                 const double cost = cost_of(&tried, block);
                 if (best.rows && cost >= least)
@@ -566,7 +568,7 @@ static bool take_rows(og_window_shape *s)
 }
 
 /* Tiles and taps, by how phases along a line are taken. */
-static double try_phases(og_window_shape *s)
+static double try_phases(og_window_shape *s, bool may_have_trays)
 {
     s->tile_phases = 1;
     for (int i = 0; i < OG_WINDOW_DIMS; i++)
@@ -579,7 +581,7 @@ static double try_phases(og_window_shape *s)
         s->has_empty_tiles |= og_is_empty_phase(s, q);
     }
     place_patches(s);
-    return s->taps < 1 || s->taps > MOST_TAPS ? 0 : choose_tile(s);
+    return s->taps < 1 || s->taps > MOST_TAPS ? 0 : choose_tile(s, may_have_trays);
 }
 
 /* Are so many neighbours of a result's line, wherever it is, in one vector, if the first line is? Of
@@ -621,13 +623,18 @@ static bool has_many_phases(const og_window_shape *s)
     return has;
 }
 
+/* Whether phases along a line are rows or tiles is chosen by what tiles without trays cost. Beside trays
+ * 64 filters would be tiles of each phase, and not 128 rows: L2-2 as such rows 1.85 ms (H200), else 2.45.
+ * Bits depend on this choice, which trays therefore leave alone. */
 static const char *gather_phases(og_window_shape *s)
 {
     og_window_shape rows = *s, tiles = *s;
-    const double by_rows = take_rows(&rows) ? try_phases(&rows) : 0, by_tiles = try_phases(&tiles);
+    const double by_rows = take_rows(&rows) ? try_phases(&rows, false) : 0;
+    const double by_tiles = try_phases(&tiles, false);
     if (by_rows == 0 && by_tiles == 0)
         return "windows larger than shared memory, or too many phases";
     *s = by_rows > 0 && (by_tiles == 0 || by_rows <= by_tiles) ? rows : tiles;
+    try_phases(s, true);
     return NULL;
 }
 
@@ -697,7 +704,7 @@ static const char *take_plain(og_window_shape *s)
     if (s->taps > MOST_TAPS)
         return "too few or too many terms";
     place_patches(s);
-    return choose_tile(s) > 0 ? NULL : "windows larger than shared memory";
+    return choose_tile(s, true) > 0 ? NULL : "windows larger than shared memory";
 }
 
 /* Does pass 0 store one result, of float32, whose lines' elements are neighbours, two of them in one
