@@ -116,6 +116,13 @@ static const plan_case cases[] = {
     {"softmax(relu(conv2d(x, w)), 1)", "2x3x5x6 4x3x2x2", 2},
     {"z = conv2d(x, w); y = gelu(z); y - amax(y, 1, true) * z", "2x3x5x6 4x3x2x2", 2},
     {"y = gelu(conv1d(x, w)); y - amax(y, 1, true)", "2x3x5h 4x3x2h", 2},
+    {"y = gelu(conv2d(x, w) + s); y - amax(y, 1, true)", "2x3x5x6 4x3x2x2 2x4x4x5", 2},
+    /* nothing is kept for results alone, or by a kernel behind the convolution's, which reads sums */
+    {"y = gelu(conv2d(x, w)); relu(y), tanh(y)", "2x3x5x6 4x3x2x2", 1},
+    {"y = gelu(conv2d(x, w) * amax(s, 1, true)); y - amax(y, 1, true)", "2x3x5x6 4x3x2x2 2x4x4x5",
+     2},
+    {"y = gelu(conv2d(x, w) * mean(conv2d(s, w), 1, true)); y - amax(y, 1, true)",
+     "2x3x5x6 4x3x2x2 2x3x5x6", 3},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},

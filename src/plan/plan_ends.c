@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * plan_ends.c - finds what the kernel of a convolution keeps instead of its sums: a value with a root or
- * a curve in it that all else is computed of, and that several passes read, as the gelu before a group
- * norm is. A norm's sums have kernels of their own behind a convolution, which would compute it again,
- * each. Where one pass reads it, it is left to that.
+ * a curve in it that all else is computed of, that several nodes read, and by way of them something that
+ * needs it in memory, as a norm's sums do: these have kernels of their own behind a convolution, and each
+ * would compute the gelu before the norm again. What one node alone reads is left to the kernel of that;
+ * and where results alone read it, the convolution's own kernel has them all.
  *
  * Kept values are not rounded, so that no result depends on what is found here.
  */
@@ -12,9 +13,11 @@
 #include <string.h>
 
 typedef struct {
-    int32_t last;  /* the last node that reads it; of a result, beyond all */
+    int32_t last;  /* the last node that reads it; of a result, beyond all; -1: none does */
     int32_t count; /* of nodes that do */
-} readers;
+    bool meets;    /* some do by way of which it meets a reduction, a product or windows */
+    bool is_apart; /* computed of inputs alone, element by element, so that any kernel can */
+} facts;
 
 static bool is_same(const og_typed *a, const og_typed *b)
 {
@@ -22,46 +25,72 @@ static bool is_same(const og_typed *a, const og_typed *b)
            memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank) == 0;
 }
 
-static bool computes(const og_planner *b, int32_t node)
+static bool is_apart(const og_planner *b, const facts *of, int32_t n)
 {
-    const og_op op = b->graph->nodes[node].op;
-    return op < OG_FUNCTION_COUNT && og_function_of(op)->kind == OG_SCALAR;
+    const og_node *node = &b->graph->nodes[n];
+    bool is = node->op == OG_OP_INPUT || node->op == OG_OP_NUMBER || og_node_is_scalar(b, n) ||
+              og_node_is_plain_view(b, n);
+    for (int32_t a = 0; is && a < og_op_value_count(node->op, node->arg_count); a++)
+        is = of[node->args[a]].is_apart;
+    return is;
 }
 
-static void find_readers(const og_planner *b, const bool *live, readers *to)
+static void find_facts(const og_planner *b, const bool *live, facts *to)
 {
     const og_graph *graph = b->graph;
     for (int32_t n = 0; n < graph->node_count; n++) {
         const og_node *node = &graph->nodes[n];
         const bool looks = live[n] && node->op != OG_OP_count; /* not at the shape alone */
+        to[n].last = -1;
+        to[n].is_apart = is_apart(b, to, n);
         for (int32_t a = 0; looks && a < og_op_value_count(node->op, node->arg_count); a++) {
-            readers *of = &to[node->args[a]];
+            facts *of = &to[node->args[a]];
             of->count += of->last != n;
             of->last = n;
         }
     }
     for (int32_t i = 0; i < graph->result_count; i++)
         to[graph->results[i]].last = graph->node_count;
+    for (int32_t n = graph->node_count - 1; n >= 0; n--) {
+        const og_node *node = &graph->nodes[n];
+        const bool meets = to[n].meets || og_node_reduces(b, n) || og_node_is_product(b, n) ||
+                           og_node_slides(b, n);
+        for (int32_t a = 0; live[n] && a < og_op_value_count(node->op, node->arg_count); a++)
+            to[node->args[a]].meets |= meets && node->op != OG_OP_count;
+    }
 }
 
-/* The last node that is computed of `product` alone, element by element, so that nothing else reads what
- * is in between; -1: nothing costly is among these. inside[n]: n is one of them. */
-static int32_t find_end(const og_planner *b, const bool *live, const readers *of, int32_t product,
+/* Of node n, that reads what is inside: can the product's kernel compute it as an element of its own? All
+ * else that it reads is there before the product, or computed anywhere. */
+static bool is_element(const og_planner *b, const facts *of, int32_t product, const bool *inside,
+                       int32_t n)
+{
+    const og_node *node = &b->graph->nodes[n];
+    bool is = og_node_is_scalar(b, n) && is_same(&b->types[n], &b->types[product]);
+    for (int32_t a = 0; is && a < og_op_value_count(node->op, node->arg_count); a++) {
+        const int32_t arg = node->args[a];
+        is = inside[arg] || arg < product || of[arg].is_apart;
+    }
+    return is;
+}
+
+/* The last node that such elements lead to, so that nothing else reads what is in between; -1: nothing
+ * costly is among these. inside[n], which is false before and after: n is one of them. */
+static int32_t find_end(const og_planner *b, const bool *live, const facts *of, int32_t product,
                         bool *inside)
 {
     int32_t end = -1, reach = of[product].last, last = product;
-    bool costly = false, leaves = false;
+    bool costly = false;
     inside[product] = true;
-    for (int32_t n = product + 1; !leaves && n < b->graph->node_count && n <= reach; n++) {
+    for (int32_t n = product + 1; n < b->graph->node_count && n <= reach; n++) {
         const og_node *node = &b->graph->nodes[n];
         bool reads = false;
         for (int32_t a = 0; live[n] && a < og_op_value_count(node->op, node->arg_count); a++)
             reads |= inside[node->args[a]];
-        if (!reads)
+        if (!reads || node->op == OG_OP_count)
             continue;
-        leaves = !computes(b, n) || !is_same(&b->types[n], &b->types[product]);
-        if (leaves)
-            continue;
+        if (!is_element(b, of, product, inside, n))
+            break;
         inside[n] = true;
         last = n;
         costly |= og_op_cost(node->op) != OG_COST_FEW;
@@ -77,16 +106,16 @@ ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends)
 {
     const og_graph *graph = b->graph;
     const size_t count = (size_t)graph->node_count;
-    readers *of = OG_ARENA_NEW(&b->scratch, readers, count);
+    facts *of = OG_ARENA_NEW(&b->scratch, facts, count);
     bool *inside = OG_ARENA_NEW(&b->scratch, bool, count);
     if (!of || !inside)
         return og_fail_memory(b->error, count * sizeof *of);
-    find_readers(b, live, of);
+    find_facts(b, live, of);
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (!live[n] || !og_node_convolves(b, n) || og_dtype_bytes(b->types[n].dtype) < 4)
             continue;
         const int32_t end = find_end(b, live, of, n, inside);
-        if (end >= 0 && of[end].count > 1 && of[end].last < graph->node_count)
+        if (end >= 0 && of[end].count > 1 && of[end].meets && of[end].last < graph->node_count)
             ends[end] = true;
     }
     return OGIVE_OK;

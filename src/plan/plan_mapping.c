@@ -28,6 +28,12 @@ bool og_node_is_product(const og_planner *b, int32_t node)
            og_node_convolves(b, node);
 }
 
+bool og_node_is_scalar(const og_planner *b, int32_t node)
+{
+    const og_op op = b->graph->nodes[node].op;
+    return op < OG_FUNCTION_COUNT && og_function_of(op)->kind == OG_SCALAR;
+}
+
 bool og_node_is_view(const og_planner *b, int32_t node)
 {
     switch ((int)b->graph->nodes[node].op) {

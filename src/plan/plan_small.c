@@ -27,11 +27,6 @@ static double count_elements(const og_typed *type)
     return count;
 }
 
-static bool is_function(og_op op)
-{
-    return op < OG_FUNCTION_COUNT && og_function_of(op)->kind == OG_SCALAR;
-}
-
 /* of: facts of node's arguments. */
 static small_facts find_facts(const og_planner *b, int32_t node, const small_facts *of)
 {
@@ -39,11 +34,11 @@ static small_facts find_facts(const og_planner *b, int32_t node, const small_fac
     small_facts found = {.behind = og_node_is_product(b, node)};
     if (at->op == OG_OP_INPUT || at->op == OG_OP_NUMBER)
         return (small_facts){.apart = true};
-    bool computes = is_function(at->op) || og_node_is_plain_view(b, node);
+    bool computes = og_node_is_scalar(b, node) || og_node_is_plain_view(b, node);
     if (found.behind || !computes)
         return found;
     found.apart = true;
-    found.costly = is_function(at->op) && og_op_cost(at->op) != OG_COST_FEW;
+    found.costly = og_node_is_scalar(b, node) && og_op_cost(at->op) != OG_COST_FEW;
     for (int32_t a = 0; a < og_op_value_count(at->op, at->arg_count); a++) {
         const small_facts *each = &of[at->args[a]];
         found.behind |= each->behind;
@@ -64,7 +59,7 @@ ogive_status og_find_small(og_planner *b, const bool *live, bool *small)
         const og_node *node = &graph->nodes[n];
         facts[n] = find_facts(b, n, facts);
         double results = count_elements(&b->types[n]);
-        if (!live[n] || !facts[n].behind || !is_function(node->op) || results < SMALL_LEAST)
+        if (!live[n] || !facts[n].behind || !og_node_is_scalar(b, n) || results < SMALL_LEAST)
             continue;
         for (int32_t a = 0; a < og_op_value_count(node->op, node->arg_count); a++) {
             int32_t each = node->args[a];

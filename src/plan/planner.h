@@ -183,6 +183,8 @@ og_mapping og_reduced_mapping(const og_planner *b, int32_t node);
 bool og_reads_in_place(const og_planner *b, int32_t node, int32_t arg);
 bool og_node_reduces(const og_planner *b, int32_t node);
 bool og_node_is_product(const og_planner *b, int32_t node);
+/* A scalar function of its arguments, element by element. */
+bool og_node_is_scalar(const og_planner *b, int32_t node);
 /* A product over windows. */
 bool og_node_convolves(const og_planner *b, int32_t node);
 /* Its first argument under another mapping, perhaps of another dtype. */
