@@ -278,7 +278,6 @@ static void add_numbers(og_cuda_emitter *e, const og_window_shape *s)
                                       {"OG_END_BATCHES", end_batches(e, s)},
                                       {"OG_ALTERNATES", s->alternates},
                                       {"OG_TRAYS", s->trays},
-                                      {"OG_ENDS_AT_ONCE", 8},
                                       {"OG_KEEPS", s->keeps},
                                       {"OG_TILE_D", s->tile[0]},
                                       {"OG_TILE_H", s->tile[1]},

@@ -378,6 +378,7 @@ static bool choose_chunk(og_window_shape *s)
     const int64_t all = og_divide_up(s->channels, step);
     int64_t best = 0;
     const int32_t least = s->cell_stages ? 1 : 2; /* patches that there is room for */
+    enum { LAST_BLOCKS = 3 }; /* of 64 k: which is the last one is compiled in */
     for (int32_t count = 1; count <= all && count * step <= MOST_BOX; count++) {
         const int32_t chunk = count * step;
         const int64_t steps = all / count * all_steps(s, chunk);
@@ -394,7 +395,7 @@ static bool choose_chunk(og_window_shape *s)
         s->phase_steps[q] = phase_steps(s, q, s->chunk);
     s->chunks = all * step / s->chunk;
     s->last_steps = 4;
-    if (s->chunks == 1 && s->tile_phases == 1 && !s->cell_stages && s->steps <= 12)
+    if (s->chunks == 1 && s->tile_phases == 1 && !s->cell_stages && s->steps <= 4 * LAST_BLOCKS)
         s->last_steps = (int32_t)(plain_steps_of(s, s->taps, s->chunk) - (s->steps - 4));
     s->k_padded = og_divide_up(s->chunks * s->steps, 4) * OG_HOPPER_BLOCK_K;
     s->x_stages = (int32_t)x_stages_of(s, s->chunk);

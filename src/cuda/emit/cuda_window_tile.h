@@ -64,7 +64,7 @@ typedef struct {
     int32_t chunk;                 /* channels of a patch */
     bool spreads;                  /* in each 16 of k, a thread's channels are 4 apart */
     int32_t steps;                 /* of 16 k, of a chunk */
-    int32_t last_steps;            /* of a tile's last 64 k that are no padding; of many 64 k 4 */
+    int32_t last_steps;            /* of a tile's last 64 k, no padding: see OG_LAST_STEPS */
     int32_t patch_stages, x_stages;
     int32_t cell_stages; /* patches that are split once for all taps, by warps of their own; or 0 */
     bool trays;          /* other warps do the ends of tiles: hopper_window_trays.cuh */

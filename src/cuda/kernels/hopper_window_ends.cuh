@@ -8,6 +8,7 @@ enum {
     OG_PAIRED = OG_ROW_PHASES > 1, /* a thread's rows, two by two, are neighbours of a line */
     OG_PART_VECTORS = OG_PAIRED ? 4 / OG_V : 2
 };
+
 /* Columns from a thread's first to that of vector v. */
 OG_FN constexpr int og_vector_at(int v)
 {

@@ -21,7 +21,7 @@ enum {
     OG_TRAY_FILTERS = OG_BM / OG_ROW_PHASES,
     OG_TRAY_APART = 4 * (32 / OG_TRAY_LANES), /* filters from a thread's to its next */
     OG_TRAY_ALL = OG_TRAY_FILTERS / OG_TRAY_APART,
-    OG_TRAY_MOST = OG_ENDS_AT_ONCE / OG_V, /* that a thread computes at once */
+    OG_TRAY_MOST = 8 / OG_V, /* that a thread computes at once: 8 results */
     OG_TRAY_ROWS = OG_TRAY_ALL < OG_TRAY_MOST ? OG_TRAY_ALL : OG_TRAY_MOST
 };
 static_assert(OG_TRAY_SLOTS * OG_TRAY_LANES == OG_TRAY_VECTORS && OG_TRAY_ALL > 0 &&
@@ -169,7 +169,7 @@ OG_FN void og_end_elements(const og_args &a, const og_tray_vectors &v)
 
 /* Pass 0 on the thread's results of all filters, from number `result` on. */
 OG_FN void og_end_results(const og_args &a, const og_window_tile &tile, const float *tray,
-                          int group, int lane, int filter, int result, bool lacks)
+                          int group, int filter, int result, bool lacks)
 {
     const og_window_place place = og_find_place(group * OG_GROUP_PLACES + result / OG_TRAY_EACH);
     const og_index d = og_result_of<OG_PHASES_D>(tile.d + place.d, og_phase_d(tile.phase));
@@ -220,7 +220,7 @@ OG_FN void og_end_trays(const og_args &a, const og_window_rings &rings, int thre
                                0.0f;
 #pragma unroll 1
             for (int slot = 0; slot < OG_TRAY_SLOTS; slot++)
-                og_end_results(a, tile, tray, group, lane, filter,
+                og_end_results(a, tile, tray, group, filter,
                                (slot * 32 + lane % OG_TRAY_LANES) * OG_V, lacks);
             og_release_stage(rings.tray_empty + 8 * group);
         }

@@ -24,7 +24,8 @@
  *
  * Where a tile has few filters (OG_ALTERNATES), all of its blocks of filters stay in shared memory,
  * and each group of warps has tiles of its own, of 64 places: while one is at the end of a tile,
- * others multiply. Elsewhere two warps write what pass 0 has left in shared memory (OG_PIECES).
+ * others multiply. Where it has 64 rows, which are all that there are (OG_TRAYS), other warps have pass 0:
+ * hopper_window_trays.cuh. Elsewhere two warps may write what pass 0 has left in shared memory (OG_PIECES).
  *
  * A sum that may have lost too much to what pairs cannot hold (pairs.cuh) is marked, and
  * og_redo_windows computes it in plan.h's order. So a result's bits depend on what its window sees
@@ -36,7 +37,8 @@
  *   OG_PATCH_CHANNELS     channels of a patch, a multiple of 16 / OG_STEP_TAPS
  *   OG_STEPS     steps of 16 k of a chunk, a multiple of 4; of cells, of which only the last block
  *                has padding, of 2
- *   OG_LAST_STEPS   of a tile's last block, that are no padding: 1 to 4. 4 where blocks are more than 3
+ *   OG_LAST_STEPS   steps of a tile's last block that are no padding: 1 to 4; 4 where a tile has more than
+ *                three blocks, or several chunks, or tiles have phases
  *   OG_ALTERNATES   0, or how many groups have tiles of their own; blocks of the grid then are a
  *                multiple of a.m_tiles, so that a block's tiles have the same filters
  *   OG_SPREADS   1: of a step's 16 channels thread t has t, t + 4, t + 8 and t + 12; else 2 t,
@@ -51,7 +53,6 @@
  *                (hopper_window_stores.cuh): 0, or so many that all of a tile are a multiple. Two groups
  *                then multiply one after the other
  *   OG_TRAYS     1: other warps do the ends of tiles (hopper_window_trays.cuh)
- *   OG_ENDS_AT_ONCE  results that a thread of these computes at once
  *   OG_KEEPS     1: all blocks of filters stay in shared memory, as where groups alternate; blocks of the
  *                grid are such a multiple
  *   OG_END_BATCHES  of four filters, that are written out at the end of a tile: all, or 1 in a loop,
@@ -103,8 +104,21 @@ enum {
     OG_TAP_STEPS = OG_PATCH_CHANNELS / OG_STEP_CHANNELS, /* of few channels 1 */
     OG_END_UNROLL = OG_END_BATCHES,                      /* in a pragma no macro is seen */
     OG_SPLIT_WARPS = 3, /* that make cells of patches */
-    OG_LOST_WORDS = OG_BM > 64 ? 2 : 1 /* a thread's marks: a bit a row, columns apart */
+    OG_LOST_WORDS = OG_BM > 64 ? 2 : 1, /* a thread's marks: a bit a row, columns apart */
+
+    /* Registers of a thread, by what it does: of those that bring, split and write, of those that multiply,
+     * of those that end tiles. */
+    OG_BRING_REGISTERS = OG_CELLS ? (OG_TRAYS ? 88 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32,
+    OG_MULTIPLY_REGISTERS = OG_TRAYS                ? (OG_CELLS ? 168 : 184)
+                            : OG_CELLS              ? 200
+                            : OG_WINDOW_GROUPS == 2 ? 232
+                                                    : 160,
+    OG_END_REGISTERS = OG_CELLS ? 88 : 104
 };
+static_assert(128 * (OG_BRING_REGISTERS + OG_WINDOW_GROUPS * OG_MULTIPLY_REGISTERS +
+                     OG_TRAYS * OG_END_REGISTERS) <=
+                  65536,
+              "a multiprocessor has no more registers");
 static_assert(OG_SHARED_BYTES == OG_WINDOW_SHARED, "the launch gives it");
 static_assert(OG_TILE_D * OG_TILE_H * OG_TILE_W == OG_TILE_PLACES && OG_TILE_W % 16 == 0, "");
 
@@ -485,7 +499,7 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
     og_publish_barriers();
     __syncthreads();
     if (threadIdx.x < 128) {
-        og_give_registers<OG_CELLS ? (OG_TRAYS ? 88 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32>();
+        og_give_registers<OG_BRING_REGISTERS>();
 #if OG_CELLS
         if (threadIdx.x >= 32)
             og_split_patches(a, rings, threadIdx.x - 32);
@@ -505,14 +519,11 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
 #endif
     } else if (threadIdx.x >= 128 + OG_CONSUMERS) {
 #if OG_TRAYS
-        og_give_registers<OG_CELLS ? 88 : 104>();
+        og_give_registers<OG_END_REGISTERS>();
         og_end_trays(a, rings, threadIdx.x - 128 - OG_CONSUMERS);
 #endif
     } else {
-        og_take_registers<OG_TRAYS                ? (OG_CELLS ? 168 : 184)
-                          : OG_CELLS              ? 200
-                          : OG_WINDOW_GROUPS == 2 ? 232
-                                                  : 160>();
+        og_take_registers<OG_MULTIPLY_REGISTERS>();
 #if OG_CELLS
         og_consume_cells(a, rings);
 #else
