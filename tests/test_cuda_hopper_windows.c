@@ -13,8 +13,8 @@
 
 static const struct {
     const char *text;
-    case_shape shapes[3];
-    case_layout layouts[2]; /* of x and w */
+    case_shape shapes[6];
+    case_layout layouts[2]; /* of the first two */
 } exact[] = {
     {"conv2d(x, w, padding=1)",
      {SHAPE(2, 16, 12, 20), SHAPE(32, 16, 3, 3)},
@@ -157,6 +157,28 @@ static const struct {
     {"conv_transpose2d(x, w, b, stride=(2, 1), dilation=(2, 1))",
      {SHAPE(1, 32, 5, 18), SHAPE(32, 40, 3, 5), SHAPE(40)},
      {CONTIGUOUS, CONTIGUOUS}},
+    /* other warps end tiles: pass 0 has several operands, or results; 2 steps of 16 k in a tile's last block
+     * of two, 3 of its only one, of filters that stay and of such that do not; three phases along a line, of
+     * vectors of two, and four, of four */
+    {"gelu(conv2d(x, w, b, padding=1) * s + t) - u",
+     {SHAPE(2, 16, 7, 40), SHAPE(44, 16, 3, 3), SHAPE(44), SHAPE(2, 44, 7, 40), SHAPE(1, 1, 7, 40),
+      SHAPE(40)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"z = conv2d(x, w, groups=2); relu(z) + s, z * t",
+     {SHAPE(2, 32, 6, 38), SHAPE(80, 16, 2, 3), SHAPE(2, 80, 5, 36), SHAPE(80, 1, 1)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"s + conv2d(x, w, padding=(0, 1)) * t",
+     {SHAPE(2, 33, 5, 33), SHAPE(2, 16, 5, 33), SHAPE(33, 16, 1, 3), SHAPE(2, 33, 5, 1)},
+     {PADDED, CONTIGUOUS}},
+    {"conv2d(x, w, groups=2)",
+     {SHAPE(1, 32, 5, 66), SHAPE(64, 16, 1, 3)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"s * conv_transpose2d(x, w, b, stride=(2, 3)) + t",
+     {SHAPE(1, 16, 11, 62), SHAPE(1, 16, 5, 20), SHAPE(16, 16, 3, 5), SHAPE(16), SHAPE(62)},
+     {CONTIGUOUS, CONTIGUOUS}},
+    {"conv_transpose2d(x, w, stride=(1, 4), padding=(0, 1), output_padding=(0, 1)) - s",
+     {SHAPE(2, 16, 5, 19), SHAPE(16, 16, 3, 5), SHAPE(2, 16, 7, 76)},
+     {STRIDED, CONTIGUOUS}},
     /* one place along a padded dim; what stands still along lines, whose tile reaches beyond them */
     {"conv2d(x, w, padding=1)",
      {SHAPE(1, 16, 1, 64), SHAPE(32, 16, 3, 3)},
@@ -323,35 +345,35 @@ static void test_accuracy(void **unused)
 
 /* Numbers that tensor cores cannot hold are computed strictly, in the windows that see them alone;
  * and an image has the bits that it has without others. */
-static void test_strangers(void **unused)
+static void check_strangers(const images *two, test_random *random)
 {
-    static const images two = {2, 32, 40, 10, 20}, one = {1, 32, 40, 10, 20};
+    const images one = {1, two->channels, two->filters, two->height, two->width};
     static const float strange[] = {INFINITY, NAN, 3e38f, -INFINITY, 1e-42f};
-    test_random random = test_random_named("strangers");
-    const int64_t places = two.height * two.width, image = two.channels * places;
-    float *x = new_floats(count_x(&two), &random), *w = new_floats(40 * 32 * 9, &random);
-    float *plain = new_floats(count_y(&two), &random), *strict = new_floats(count_y(&two), &random);
-    float *y = new_floats(count_y(&two), &random), *alone = new_floats(count_y(&one), &random);
-    bool seen[2 * 10 * 20] = {false};
-    (void)unused;
-    run_images(&two, OGIVE_FLOAT32, x, w, plain);
+    const int64_t places = two->height * two->width, image = two->channels * places;
+    float *x = new_floats(count_x(two), random),
+          *w = new_floats(two->filters * two->channels * 9, random);
+    float *plain = new_floats(count_y(two), random), *strict = new_floats(count_y(two), random);
+    float *y = new_floats(count_y(two), random), *alone = new_floats(count_y(&one), random);
+    bool *seen = calloc((size_t)(two->batch * places), sizeof *seen);
+    assert_non_null(seen);
+    run_images(two, OGIVE_FLOAT32, x, w, plain);
     run_images(&one, OGIVE_FLOAT32, x + image, w, alone);
     assert_true(!device_computes() ||
                 memcmp(alone, plain + count_y(&one), (size_t)count_y(&one) * sizeof *y) == 0);
     for (size_t i = 0; i < TEST_COUNT(strange); i++) {
-        int64_t at = (int64_t)test_random_below(&random, (uint64_t)count_x(&two));
+        int64_t at = (int64_t)test_random_below(random, (uint64_t)count_x(two));
         x[at] = strange[i];
         for (int64_t h = -1; h <= 1; h++)
             for (int64_t v = -1; v <= 1; v++) {
-                int64_t line = at % places / two.width + h, place = at % two.width + v;
-                if (line >= 0 && line < two.height && place >= 0 && place < two.width)
-                    seen[(at / image * two.height + line) * two.width + place] = true;
+                int64_t line = at % places / two->width + h, place = at % two->width + v;
+                if (line >= 0 && line < two->height && place >= 0 && place < two->width)
+                    seen[(at / image * two->height + line) * two->width + place] = true;
             }
     }
-    run_images(&two, OGIVE_FLOAT32, x, w, y);
-    run_images(&two, OGIVE_STRICT, x, w, strict);
-    for (int64_t i = 0; device_computes() && i < count_y(&two); i++) {
-        bool is_seen = seen[i / places / two.filters * places + i % places];
+    run_images(two, OGIVE_FLOAT32, x, w, y);
+    run_images(two, OGIVE_STRICT, x, w, strict);
+    for (int64_t i = 0; device_computes() && i < count_y(two); i++) {
+        bool is_seen = seen[i / places / two->filters * places + i % places];
         const float *want = is_seen && !(fabsf(strict[i]) < 1e30f) ? strict : plain;
         if (is_seen && want == plain)
             assert_true(fabsf(y[i] - strict[i]) <= 1e-4f); /* what is tiny has not lost it */
@@ -361,6 +383,18 @@ static void test_strangers(void **unused)
     float *const all[] = {x, w, plain, strict, y, alone};
     for (size_t i = 0; i < TEST_COUNT(all); i++)
         free(all[i]);
+    free(seen);
+}
+
+/* Where patches are split once; where threads split what they read, and others end tiles; where they end
+ * their own. */
+static void test_strangers(void **unused)
+{
+    static const images kinds[] = {{2, 32, 40, 10, 20}, {2, 16, 44, 10, 20}, {2, 16, 70, 6, 18}};
+    test_random random = test_random_named("strangers");
+    (void)unused;
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++)
+        check_strangers(&kinds[i], &random);
 }
 
 /* What pairs of float16 lose matters where it is all of a sum: small filters that meet what is not 0
@@ -392,25 +426,27 @@ static void test_hard(void **unused)
 
 /* ---- a transposed stride ----------------------------------------------------------------- */
 
-/* conv_transpose2d(x, w, stride=2, padding=1) of an image, 3 x 3 taps. */
+/* conv_transpose2d(x, w, stride=2, padding=1) of an image, 3 x 3 taps. The phases of all filters but one
+ * are 64 rows, whose tiles other warps end. */
 enum { T_CHANNELS = 32, T_FILTERS = 33, T_HEIGHT = 6, T_WIDTH = 17 };
 enum { T_OUT_HEIGHT = 2 * T_HEIGHT - 1, T_OUT_WIDTH = 2 * T_WIDTH - 1 };
 enum { T_X = T_CHANNELS * T_HEIGHT * T_WIDTH, T_W = T_CHANNELS * T_FILTERS * 9 };
 enum { T_Y = T_FILTERS * T_OUT_HEIGHT * T_OUT_WIDTH };
 
-static void run_transposed(ogive_precision precision, const float *x, const float *w, float *y)
+static void run_transposed(int64_t filters, ogive_precision precision, const float *x,
+                           const float *w, float *y)
 {
-    static const int64_t shapes[][4] = {{1, T_CHANNELS, T_HEIGHT, T_WIDTH},
-                                        {T_CHANNELS, T_FILTERS, 3, 3},
-                                        {1, T_FILTERS, T_OUT_HEIGHT, T_OUT_WIDTH}};
+    const int64_t shapes[][4] = {{1, T_CHANNELS, T_HEIGHT, T_WIDTH},
+                                 {T_CHANNELS, filters, 3, 3},
+                                 {1, filters, T_OUT_HEIGHT, T_OUT_WIDTH}};
     run_formula("conv_transpose2d(x, w, stride=2, padding=1)", shapes, precision, x, w, y);
 }
 
 /* The greatest error of y, over sum |x||w|. What is 0 must be. */
-static double find_transposed_error(const float *x, const float *w, const float *y)
+static double find_transposed_error(int64_t filters, const float *x, const float *w, const float *y)
 {
     double worst = 0;
-    for (int64_t i = 0; i < T_Y; i++) {
+    for (int64_t i = 0; i < filters * T_OUT_HEIGHT * T_OUT_WIDTH; i++) {
         const int64_t filter = i / T_OUT_WIDTH / T_OUT_HEIGHT;
         const int64_t h = i / T_OUT_WIDTH % T_OUT_HEIGHT + 1, v = i % T_OUT_WIDTH + 1;
         double sum = 0, scale = 0;
@@ -421,7 +457,7 @@ static double find_transposed_error(const float *x, const float *w, const float 
                     at_w / 2 >= T_WIDTH)
                     continue;
                 const double term = (double)x[(c * T_HEIGHT + at_h / 2) * T_WIDTH + at_w / 2] *
-                                    w[(c * T_FILTERS + filter) * 9 + tap];
+                                    w[(c * filters + filter) * 9 + tap];
                 sum += term;
                 scale += fabs(term);
             }
@@ -439,7 +475,9 @@ static void test_transposed(void **unused)
     float *x = new_floats(T_X, &random), *w = new_floats(T_W, &random);
     float *y = new_floats(T_Y, &random);
     (void)unused;
-    for (int which = 0; which < 4; which++) {
+    for (int run = 0; run < 8; run++) {
+        const int64_t filters = run < 4 ? T_FILTERS : T_FILTERS - 1;
+        const int which = run % 4;
         for (int64_t i = 0; i < T_X; i++) {
             x[i] = (float)test_random_range(&random, -1, 1);
             if (which == 1)
@@ -454,9 +492,10 @@ static void test_transposed(void **unused)
             if (which == 3)
                 w[i] = i % 9 % 3 == 1 ? 0.0f : w[i];
         }
-        run_transposed(OGIVE_FLOAT32, x, w, y);
-        const double worst = device_computes() ? find_transposed_error(x, w, y) : 0;
-        printf("transposed %d: %.2f * 2^-24 of sum |x||w|\n", which, worst * 0x1p24);
+        run_transposed(filters, OGIVE_FLOAT32, x, w, y);
+        const double worst = device_computes() ? find_transposed_error(filters, x, w, y) : 0;
+        printf("transposed %d, %d filters: %.2f * 2^-24 of sum |x||w|\n", which, (int)filters,
+               worst * 0x1p24);
         assert_true(worst <= (87 + 32 * 9 / 64.0) * 0x1p-24);
     }
     free(x);
@@ -466,21 +505,19 @@ static void test_transposed(void **unused)
 
 /* What is not finite is in the results that meet it, as strictly; others are what they were, or in the
  * strict order, of their own terms: they keep the bits of one or of the other. */
-static void test_transposed_strangers(void **unused)
+static void check_transposed_strangers(int64_t filters, test_random *random)
 {
     static const float strange[] = {INFINITY, NAN, 3e38f, -INFINITY};
-    test_random random = test_random_named("transposed strangers");
-    float *x = new_floats(T_X, &random), *w = new_floats(T_W, &random);
-    float *y = new_floats(T_Y, &random), *plain = new_floats(T_Y, &random);
-    float *strict = new_floats(T_Y, &random);
+    float *x = new_floats(T_X, random), *w = new_floats(T_W, random);
+    float *y = new_floats(T_Y, random), *plain = new_floats(T_Y, random);
+    float *strict = new_floats(T_Y, random);
     int64_t changed = 0;
-    (void)unused;
-    run_transposed(OGIVE_FLOAT32, x, w, plain);
+    run_transposed(filters, OGIVE_FLOAT32, x, w, plain);
     for (size_t i = 0; i < TEST_COUNT(strange); i++)
-        x[test_random_below(&random, T_X)] = strange[i];
-    run_transposed(OGIVE_FLOAT32, x, w, y);
-    run_transposed(OGIVE_STRICT, x, w, strict);
-    for (int64_t i = 0; device_computes() && i < T_Y; i++) {
+        x[test_random_below(random, T_X)] = strange[i];
+    run_transposed(filters, OGIVE_FLOAT32, x, w, y);
+    run_transposed(filters, OGIVE_STRICT, x, w, strict);
+    for (int64_t i = 0; device_computes() && i < filters * T_OUT_HEIGHT * T_OUT_WIDTH; i++) {
         changed += memcmp(&y[i], &plain[i], sizeof *y) != 0;
         if (fabsf(strict[i]) < 1e30f)
             assert_true(y[i] == strict[i] || y[i] == plain[i]);
@@ -491,6 +528,14 @@ static void test_transposed_strangers(void **unused)
     float *const all[] = {x, w, y, plain, strict};
     for (size_t i = 0; i < TEST_COUNT(all); i++)
         free(all[i]);
+}
+
+static void test_transposed_strangers(void **unused)
+{
+    test_random random = test_random_named("transposed strangers");
+    (void)unused;
+    check_transposed_strangers(T_FILTERS, &random);
+    check_transposed_strangers(T_FILTERS - 1, &random);
 }
 
 /* ---- what is planned --------------------------------------------------------------------- */
