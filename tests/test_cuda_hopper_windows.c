@@ -659,7 +659,7 @@ static void test_compile(void **unused)
 {
     static const struct {
         const char *text;
-        case_shape shapes[2];
+        case_shape shapes[6];
     } kinds[] = {
         {"conv2d(x, w, padding=1)", {SHAPE(64, 64, 128, 128), SHAPE(64, 64, 3, 3)}},
         {"tanh(conv2d(x, w, stride=2))", {SHAPE(16, 512, 57, 57), SHAPE(512, 512, 3, 3)}},
@@ -685,6 +685,25 @@ static void test_compile(void **unused)
          {SHAPE(64, 128, 56, 56), SHAPE(128, 128, 3, 3)}},
         {"conv_transpose2d(x, w, stride=(2, 1))", {SHAPE(8, 64, 64, 64), SHAPE(64, 64, 5, 5)}},
         {"sigmoid(conv1d(x, w))", {SHAPE(32, 64, 131072), SHAPE(40, 64, 9)}},
+        /* ends of tiles by other warps: what costs much, several operands, of 64 bit indices, of single
+         * elements, of phases */
+        {"mish(conv2d(x, w, b))", {SHAPE(128, 8, 256, 256), SHAPE(64, 8, 3, 3), SHAPE(64)}},
+        {"gelu(conv2d(x, w, b) * s + t) - u",
+         {SHAPE(16, 16, 258, 258), SHAPE(64, 16, 3, 3), SHAPE(64), SHAPE(16, 64, 256, 256),
+          SHAPE(256, 256), SHAPE(256)}},
+        {"gelu(conv2d(x, w) * s)",
+         {SHAPE(128, 16, 1026, 1026), SHAPE(64, 16, 3, 3), SHAPE(128, 64, 1024, 1024)}},
+        {"gelu(conv2d(x, w, padding=1) * s) - t",
+         {SHAPE(128, 64, 1024, 1024), SHAPE(64, 64, 3, 3), SHAPE(128, 64, 1024, 1024),
+          SHAPE(1024, 1024)}},
+        {"tanh(conv2d(x, w)) + s",
+         {SHAPE(16, 32, 257, 257), SHAPE(64, 32, 1, 3), SHAPE(16, 64, 257, 255)}},
+        {"z = conv3d(x, w); relu(z), z * s",
+         {SHAPE(8, 48, 64, 64, 64), SHAPE(64, 48, 3, 3, 3), SHAPE(62, 62, 62)}},
+        {"gelu(conv_transpose2d(x, w, b, stride=2) + s)",
+         {SHAPE(16, 64, 128, 128), SHAPE(64, 32, 4, 4), SHAPE(32), SHAPE(16, 32, 258, 258)}},
+        {"mish(conv_transpose3d(x, w, stride=3) * s)",
+         {SHAPE(16, 16, 16, 32, 32), SHAPE(16, 16, 3, 5, 3), SHAPE(48, 98, 96)}},
     };
     (void)unused;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++)

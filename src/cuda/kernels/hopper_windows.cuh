@@ -107,13 +107,16 @@ enum {
     OG_LOST_WORDS = OG_BM > 64 ? 2 : 1, /* a thread's marks: a bit a row, columns apart */
 
     /* Registers of a thread, by what it does: of those that bring, split and write, of those that multiply,
-     * of those that end tiles. */
-    OG_BRING_REGISTERS = OG_CELLS ? (OG_TRAYS ? 88 : 96) : OG_WINDOW_GROUPS == 2 ? 40 : 32,
-    OG_MULTIPLY_REGISTERS = OG_TRAYS                ? (OG_CELLS ? 168 : 184)
+     * of those that end tiles. Those that split need more where indices have 64 bits (NVRTC 13.4 spilled). */
+    OG_IS_WIDE = sizeof(og_index) > 4,
+    OG_BRING_REGISTERS = OG_CELLS                ? (OG_TRAYS && !OG_IS_WIDE ? 88 : 96)
+                         : OG_WINDOW_GROUPS == 2 ? 40
+                                                 : 32,
+    OG_MULTIPLY_REGISTERS = OG_TRAYS                ? (!OG_CELLS ? 184 : OG_IS_WIDE ? 160 : 168)
                             : OG_CELLS              ? 200
                             : OG_WINDOW_GROUPS == 2 ? 232
                                                     : 160,
-    OG_END_REGISTERS = OG_CELLS ? 88 : 104
+    OG_END_REGISTERS = !OG_CELLS ? 104 : OG_IS_WIDE ? 96 : 88
 };
 static_assert(128 * (OG_BRING_REGISTERS + OG_WINDOW_GROUPS * OG_MULTIPLY_REGISTERS +
                      OG_TRAYS * OG_END_REGISTERS) <=
