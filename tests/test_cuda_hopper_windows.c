@@ -589,13 +589,31 @@ static const struct {
      {0},
      "tiles of 128 x (1, 1, 128), 2 phases at once, those of a line beside each other: ",
      "#define OG_TRAYS 0\n"},
-    /* what has phases of height alone, or few filters, has trays */
+    /* trays: 33 to 64 rows, phases of a line among them, but none beside cells or tiles of each phase */
     {"conv_transpose2d(x, w, stride=(2, 1), padding=1)",
      OG_FLOAT32,
      {SHAPE(16, 64, 128, 128), SHAPE(64, 64, 3, 3)},
      {0},
      ", 2 phases at once, tiles of each: ",
+     "#define OG_TRAYS 0\n"},
+    {"conv2d(x, w)", /* L2-87 */
+     OG_FLOAT32,
+     {SHAPE(128, 8, 256, 256), SHAPE(64, 8, 3, 3)},
+     {0},
+     "tiles of 64 x ",
      "#define OG_TRAYS 1\n"},
+    {"conv2d(x, w)", /* with half of the filters groups alternate */
+     OG_FLOAT32,
+     {SHAPE(128, 8, 256, 256), SHAPE(32, 8, 3, 3)},
+     {0},
+     "tiles of 32 x ",
+     "#define OG_TRAYS 0\n"},
+    {"conv2d(x, w)", /* L1-62, cells */
+     OG_FLOAT32,
+     {SHAPE(8, 32, 512, 512), SHAPE(64, 32, 5, 9)},
+     {0},
+     "tiles of 64 x (1, 4, 32): ",
+     "#define OG_TRAYS 0\n"},
     {"conv_transpose2d(x, w, stride=2, padding=1, output_padding=1)",
      OG_FLOAT32,
      {SHAPE(16, 64, 128, 128), SHAPE(64, 32, 3, 3)},

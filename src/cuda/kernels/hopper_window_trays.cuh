@@ -22,8 +22,8 @@ enum {
     OG_TRAY_APART = 4 * (32 / OG_TRAY_LANES), /* filters from a thread's to its next */
     OG_TRAY_ALL = OG_TRAY_FILTERS / OG_TRAY_APART,
     /* That a thread computes at once: 8 results, or 4 where pass 0 has many words of offsets beside the
-     * registers that there are (NVRTC 13.4 spilled: beside cells those of 5 operands, or of 3 with 64 bits). */
-    OG_TRAY_MOST = (OG_OPERANDS * sizeof(og_index) > (OG_CELLS ? 12 : 32) ? 4 : 8) / OG_V,
+     * registers that there are (those of five operands with 64 bits spilled). */
+    OG_TRAY_MOST = (OG_OPERANDS * sizeof(og_index) > 32 ? 4 : 8) / OG_V,
     OG_TRAY_ROWS = OG_TRAY_ALL < OG_TRAY_MOST ? OG_TRAY_ALL : OG_TRAY_MOST
 };
 static_assert(OG_TRAY_SLOTS * OG_TRAY_LANES == OG_TRAY_VECTORS && OG_TRAY_ALL > 0 &&

@@ -107,16 +107,13 @@ enum {
     OG_LOST_WORDS = OG_BM > 64 ? 2 : 1, /* a thread's marks: a bit a row, columns apart */
 
     /* Registers of a thread, by what it does: of those that bring, split and write, of those that multiply,
-     * of those that end tiles. Those that split need more where indices have 64 bits (NVRTC 13.4 spilled). */
-    OG_IS_WIDE = sizeof(og_index) > 4,
-    OG_BRING_REGISTERS = OG_CELLS                ? (OG_TRAYS && !OG_IS_WIDE ? 88 : 96)
-                         : OG_WINDOW_GROUPS == 2 ? 40
-                                                 : 32,
-    OG_MULTIPLY_REGISTERS = OG_TRAYS                ? (!OG_CELLS ? 184 : OG_IS_WIDE ? 160 : 168)
+     * of those that end tiles. */
+    OG_BRING_REGISTERS = OG_CELLS ? 96 : OG_WINDOW_GROUPS == 2 ? 40 : 32,
+    OG_MULTIPLY_REGISTERS = OG_TRAYS                ? 184
                             : OG_CELLS              ? 200
                             : OG_WINDOW_GROUPS == 2 ? 232
                                                     : 160,
-    OG_END_REGISTERS = !OG_CELLS ? 104 : OG_IS_WIDE ? 96 : 88
+    OG_END_REGISTERS = 104
 };
 static_assert(128 * (OG_BRING_REGISTERS + OG_WINDOW_GROUPS * OG_MULTIPLY_REGISTERS +
                      OG_TRAYS * OG_END_REGISTERS) <=
@@ -520,8 +517,8 @@ extern "C" __global__ void __launch_bounds__(OG_WINDOW_THREADS, 1)
         else if (OG_PIECES && threadIdx.x >= 64)
             og_store_tiles(a, rings, threadIdx.x / 32 - 2);
 #endif
-    } else if (threadIdx.x >= 128 + OG_CONSUMERS) {
 #if OG_TRAYS
+    } else if (threadIdx.x >= 128 + OG_CONSUMERS) {
         og_give_registers<OG_END_REGISTERS>();
         og_end_trays(a, rings, threadIdx.x - 128 - OG_CONSUMERS);
 #endif
