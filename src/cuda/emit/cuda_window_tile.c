@@ -477,15 +477,15 @@ static bool keeps_beside_trays(const og_window_shape *s)
  * memory have room for that. H200, ms, without and with them: 64 filters of 8 channels (2 blocks of 64 k)
  * 1.85, 1.15, of 3 (L1-54) 0.92, 0.69, L1-74 (5) 1.06, 0.90; but 128 as two tiles of 64 beside one without
  * trays L1-55 3.55, 4.79, L2-2 1.85, 2.45; to 32 filters as a tile of 64 L2-48 1.06, 1.43, L1-70 7.7, 9.7;
- * and beside cells, whose threads need the registers, L1-57 4.1, 8.8, L1-62 1.9, 4.1. Tiles of each phase
- * were not timed with them. */
+ * and beside cells, whose threads need the registers, L1-57 4.1, 8.8, L1-62 1.9, 4.1. Phases that are
+ * tiles, none of them rows, were not timed with them. */
 static bool take_tile_of(og_window_shape *s, int32_t rows, const int32_t tile[OG_WINDOW_DIMS],
                          bool may_have_trays)
 {
     enum { ROWS = 64 }; /* threads that multiply fewer rows than 128 leave registers to others */
     const int64_t filled = s->filters * s->row_phases;
     const bool has_one = rows == ROWS && filled > ROWS / 2 && filled <= ROWS &&
-                         s->tile_phases == 1 && !s->cell_stages;
+                         (s->tile_phases == 1 || s->row_phases > 1) && !s->cell_stages;
     for (s->trays = may_have_trays && has_one && !s->alternates;; s->trays = false) {
         s->row_tiles = og_divide_up(s->filters * s->row_phases, rows);
         s->keeps = s->alternates > 0 || keeps_beside_trays(s);
