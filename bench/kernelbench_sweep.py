@@ -5,16 +5,19 @@ asked for, Inductor, all of one problem in one process.
 
     python bench/kernelbench_sweep.py FOLDER [--level 2] [--only REGEX] [--inductor] [--seconds S]
                                       [--warm PROCESSES] [--record FILE] [--aten] [--explain]
-                                      [--float32] [--timeline] [--rounds N]
+                                      [--float32] [--timeline] [--rounds N] [--whole]
 
 FOLDER holds the benchmark's level1, level2, ... (github.com/ScalingIntelligence/KernelBench, its
 folder KernelBench). A line each: milliseconds, medians, the L2 cache flushed before each call; eager's
 over ogive's and the best peer's over ogive's; the greatest distance from eager's float32 result, over
 its greatest element, of ogive and of eager with TF32. Inputs are KernelBench's own, without gradients.
---float32 times eager without TF32, too. --warm has kernels compiled by so many processes first,
+--float32 times eager without TF32, too; --whole a model of which the backend takes all that it can,
+whatever it estimates. --warm has kernels compiled by so many processes first,
 Inductor's too. --timeline shows the kernels of a call, with microseconds. --record appends JSON lines.
 """
 import argparse
+import contextlib
+import copy
 import functools
 import importlib.util
 import json
@@ -28,6 +31,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import ogive.torch as ot
+from ogive.torch import _regions
 
 
 def load(path):
@@ -60,6 +64,26 @@ def compile_model(model, options):
                          options={"level": "aten" if options.aten else "torch"})
 
 
+@contextlib.contextmanager
+def estimating_nothing():
+    """Formulas count as faster than PyTorch, whatever they are."""
+    kept = _regions.estimate_formula
+    _regions.estimate_formula = lambda *given: min(kept(*given), 1e-9)
+    try:
+        yield
+    finally:
+        _regions.estimate_formula = kept
+
+
+def compile_whole(model, options, inputs):
+    """All that can be is taken, at once, while nothing is estimated."""
+    with estimating_nothing():
+        compiled = torch.compile(copy.deepcopy(model), backend=ot.backend,
+                                 options={"level": "aten" if options.aten else "torch"})
+        compiled(*inputs)
+    return compiled
+
+
 def timeline(call):
     """What runs on the GPU in a call, in order, without what takes next to nothing."""
     call()
@@ -84,6 +108,8 @@ def run(path, options):
                                         for name in ("ogive", "eager"))
     del want
     torch.cuda.empty_cache()
+    if options.whole:
+        calls["whole"] = compile_whole(model, options, inputs)
     if options.inductor:
         calls["inductor"] = torch.compile(model)
     if options.float32:
@@ -100,7 +126,7 @@ def run(path, options):
 def show(row):
     best = min(row[name] for name in ("eager", "inductor") if name in row)
     times = "".join(f"{row.get(name, float('nan')):9.3f}"
-                    for name in ("eager", "float32", "inductor", "ogive"))
+                    for name in ("eager", "float32", "inductor", "ogive", "whole"))
     print(f"{row['problem'][:48]:48}{times}{row['eager'] / row['ogive']:7.2f}"
           f"{best / row['ogive']:7.2f}  {row['error']:.1e} {row['eager_error']:.1e}", flush=True)
     for name, kernels in row.get("kernels", {}).items():
@@ -118,6 +144,7 @@ def main():
     parser.add_argument("--aten", action="store_true")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--float32", action="store_true")
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--timeline", action="store_true")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--installed", action="store_true", help="the backend by its registered name")
@@ -130,7 +157,7 @@ def main():
     paths = timing.share_cases(options, [path for path in paths if re.search(options.only, path.stem)])
     if not options.part:
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ready after "
-              f"{time.monotonic() - begin:.0f} s\n{'':48}{'eager':>9}{'float32':>9}{'Inductor':>9}{'ogive':>9}"
+              f"{time.monotonic() - begin:.0f} s\n{'':48}{'eager':>9}{'float32':>9}{'Inductor':>9}{'ogive':>9}{'whole':>9}"
               f"{'eager/':>7}{'best/':>7}  error, of eager", flush=True)
     for path in paths:
         if time.monotonic() - begin > options.seconds:
@@ -141,6 +168,8 @@ def main():
                 if options.part:
                     model, inputs = load(path)
                     compile_model(model, options)(*inputs)
+                    if options.whole:
+                        compile_whole(model, options, inputs)
                     if options.inductor:
                         torch.compile(model)(*inputs)
                     model = inputs = None

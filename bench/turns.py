@@ -29,6 +29,8 @@ GATED = "silu(linear(x, w)) * linear(x, v)"
 WORKS = { # inputs in the order in which the formula names them
     "sigmoid": ("sigmoid(x)", {"x": (4096, 65536)}, f32),
     "sigmoid-f16": ("sigmoid(x)", {"x": (4096, 65536)}, f16),
+    **{f: (f + "(x)", {"x": (4096, 65536)}, f32)
+       for f in ("gelu", "mish", "softplus", "logsigmoid", "tanhshrink")},
     "silu-add": ("x * sigmoid(x) + y", {"x": (8192, 8192), "y": (8192,)}, f32),
     "silu-add-bf16": ("x * sigmoid(x) + y", {"x": (8192, 8192), "y": (8192,)}, bf16),
     "strided": ("sigmoid(x) + y", {"x": (8192, 4096, "t"), "y": (8192, 4096)}, f32),
@@ -129,7 +131,8 @@ def infer(text, names, inputs):
     import torch.nn.functional as F
     scope = dict(zip(names, (t.to("meta") for t in inputs)))
     scope |= {"sigmoid": torch.sigmoid, "softmax": torch.softmax, "linear": F.linear,
-              "gelu": F.gelu, "silu": F.silu, "rsqrt": torch.rsqrt, "mean": torch.mean,
+              "gelu": F.gelu, "silu": F.silu, "mish": F.mish, "softplus": F.softplus,
+              "logsigmoid": F.logsigmoid, "tanhshrink": F.tanhshrink, "rsqrt": torch.rsqrt, "mean": torch.mean,
               "instance_norm": F.instance_norm, "true": True, "sum": lambda x, dim=None, keepdim=False:
               torch.sum(x) if dim is None else torch.sum(x, dim, keepdim),
               "layer_norm": lambda x, n, *wb: F.layer_norm(x, (n,), *wb),

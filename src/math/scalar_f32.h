@@ -235,19 +235,64 @@ typedef struct {
 
 /*
  * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
- * those, shifted into the exponent field, are 2^(n + b - 127).
+ * those, shifted into the exponent field, are 2^(n + b - 127).  w is what rh lacks of r.
  */
-OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
+OG_FN og_exp_parts_f32 og_exp_reduce_pair_f32(float x, float xl, float magic)
 {
     og_exp_parts_f32 p;
     float nf = og_fma_near_f32(x, OG_LOG2E_F32, magic);
     float n = nf - magic;
     p.scale = og_float_bits(og_bits_f32(nf) << 23);
     p.rh = og_fma_near_f32(n, -OG_LN2_HI_F32, x);
-    float rl = og_fma_near_f32(n, -OG_LN2_LO_F32, xl);
-    float r = p.rh + rl;
-    p.w = og_fma_near_f32(r * r, og_exp_q5_f32(r), rl);
+    p.w = og_fma_near_f32(n, -OG_LN2_LO_F32, xl);
     return p;
+}
+
+OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
+{
+    og_exp_parts_f32 p = og_exp_reduce_pair_f32(x, xl, magic);
+    float r = p.rh + p.w;
+    p.w = og_fma_near_f32(r * r, og_exp_q5_f32(r), p.w);
+    return p;
+}
+
+/* og_exp_q_f32's q, one step after the other: fewer instructions, a longer chain. */
+OG_FN float og_exp_chain_f32(float r)
+{
+    float q = og_fma_near_f32(0x1.6ac682p-10f, r, 0x1.123ddep-7f);
+    q = og_fma_near_f32(q, r, 0x1.555858p-5f);
+    q = og_fma_near_f32(q, r, 0x1.55548cp-3f);
+    return og_fma_near_f32(q, r, 0x1.fffffcp-2f);
+}
+
+OG_FN og_exp_parts_f32 og_exp_split_short_f32(float x, float xl, float magic)
+{
+    og_exp_parts_f32 p = og_exp_reduce_pair_f32(x, xl, magic);
+    float r = p.rh + p.w;
+    p.w = og_fma_near_f32(r * r, og_exp_chain_f32(r), p.w);
+    return p;
+}
+
+/* (e^r - 1) / r, |r| <= ln 2 / 2. */
+OG_FN float og_exp_slope_f32(float r)
+{
+    return og_fma_near_f32(og_exp_chain_f32(r), r, 1.0f);
+}
+
+/* z = n ln 2 + r, r rounded; 2^n = scale times what the caller put into magic. */
+typedef struct {
+    float scale, r;
+} og_exp_step_f32;
+
+OG_FN og_exp_step_f32 og_exp_reduce_f32(float z, float magic)
+{
+    og_exp_step_f32 s;
+    float nf = og_fma_near_f32(z, OG_LOG2E_F32, magic);
+    float n = nf - magic;
+    s.r = og_fma_near_f32(n, -OG_LN2_HI_F32, z);
+    s.r = og_fma_near_f32(n, -OG_LN2_LO_F32, s.r);
+    s.scale = og_float_bits(og_bits_f32(nf) << 23);
+    return s;
 }
 
 /*
@@ -256,17 +301,8 @@ OG_FN og_exp_parts_f32 og_exp_split_f32(float x, float xl, float magic)
  */
 OG_FN float og_exp_scaled_f32(float z, float magic)
 {
-    float nf = og_fma_near_f32(z, OG_LOG2E_F32, magic);
-    float n = nf - magic;
-    float r = og_fma_near_f32(n, -OG_LN2_HI_F32, z);
-    r = og_fma_near_f32(n, -OG_LN2_LO_F32, r);
-    float p = og_fma_near_f32(0x1.6ac682p-10f, r, 0x1.123ddep-7f); /* og_exp_q_f32's */
-    p = og_fma_near_f32(p, r, 0x1.555858p-5f);
-    p = og_fma_near_f32(p, r, 0x1.55548cp-3f);
-    p = og_fma_near_f32(p, r, 0x1.fffffcp-2f);
-    p = og_fma_near_f32(p, r, 1.0f);
-    p = og_fma_near_f32(p, r, 1.0f);
-    return p * og_float_bits(og_bits_f32(nf) << 23);
+    og_exp_step_f32 s = og_exp_reduce_f32(z, magic);
+    return og_fma_near_f32(og_exp_slope_f32(s.r), s.r, 1.0f) * s.scale;
 }
 
 OG_FN float og_exp_f32(float x)
@@ -321,183 +357,50 @@ OG_FN float og_expm1_f32(float x)
     return fabsf(x) < 0x1p-26f ? x : y;
 }
 
-/* ---- logarithms ---- */
+/* ---- softplus ---- */
 
 /*
- * log(1 + f) = f + f^2 p(f), sqrt(1/2) - 1 <= f <= sqrt(2) - 1, degree 8,
- * relative error 2^-27.7.  tools/fit_poly.py log
+ * most + log(1 + e^-a), a >= 0, most >= 0.  y = s t is e^-a, t = 1 + v, s = 2^-n; log(1 + y) =
+ * y + y^2 p(y) = s (1 + w), p of degree 8, relative error 2^-27.5 (fit softplus, without its 1).
+ * 1 + w is a pair, and is scaled last, so that subnormal results are rounded once.
  */
-OG_FN float og_log_p_f32(float f)
+OG_FN float og_softplus_sum_f32(float most, float a)
 {
-    float f2 = f * f, f4 = f2 * f2;
-    float p0 = og_fma_near_f32(0x1.555550p-2f, f, -0x1.fffff8p-2f);
-    float p1 = og_fma_near_f32(0x1.99a3f6p-3f, f, -0x1.000426p-2f);
-    float p2 = og_fma_near_f32(0x1.2271aep-3f, f, -0x1.542788p-3f);
-    float p3 = og_fma_near_f32(0x1.084814p-3f, f, -0x1.0f3766p-3f);
-    float low = og_fma_near_f32(p1, f2, p0);
-    float high = og_fma_near_f32(p3, f2, p2);
-    high = og_fma_near_f32(-0x1.382f60p-4f, f4, high);
-    return og_fma_near_f32(high, f4, low);
-}
-
-/* k ln 2 + log(1 + f + fl), fl a rounding error of f. */
-OG_FN float og_log_sum_f32(float k, float f, float fl)
-{
-    float kh = k * OG_LN2_HI15_F32;
-    float hi = kh + f;
-    float lo = (kh - hi) + f;
-    float low = og_fma_near_f32(k, OG_LN2_LO15_F32, fl);
-    return hi + (lo + og_fma_near_f32(f * f, og_log_p_f32(f), low));
-}
-
-/* x = 2^k (1 + f), x positive and finite; f as og_log_p_f32() takes it. */
-typedef struct {
-    float k, f;
-} og_log_parts_f32;
-
-OG_FN og_log_parts_f32 og_log_split_f32(float x)
-{
-    float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
-    float bias = x < 0x1p-126f ? -23.0f : 0.0f;
-    uint32_t u = og_bits_f32(scaled) - 0x3f3504f3u;
-    int32_t k = (int32_t)u >> 23;
-    float m = og_float_bits((u & 0x007fffffu) + 0x3f3504f3u);
-    og_log_parts_f32 p;
-    p.k = (float)k + bias;
-    p.f = m - 1.0f;
-    return p;
-}
-
-/* y, a logarithm of x, but what it is where x is not positive and finite. */
-OG_FN float og_log_special_f32(float x, float y)
-{
-    y = x < OG_INF_F32 ? y : x;
-    y = x == 0.0f ? -OG_INF_F32 : y;
-    return x < 0.0f ? OG_NAN_F32 : y;
-}
-
-OG_FN float og_log_f32(float x)
-{
-    og_log_parts_f32 p = og_log_split_f32(x);
-    return og_log_special_f32(x, og_log_sum_f32(p.k, p.f, 0.0f));
-}
-
-/* 0 where x is, whatever log y is; but a NaN y comes through. */
-OG_FN float og_xlogy_f32(float x, float y)
-{
-    float z = x * og_log_f32(y);
-    z = x == 0.0f ? 0.0f : z;
-    return y == y ? z : y;
-}
-
-/*
- * whole + part + log_b(1 + f), high + low = 1/ln b, where whole + part is k log_b 2.
- * log(1 + f) = f - f^2/2 + f^3 p(f), the first two exact as a pair: degree 8, relative
- * error 2^-30.0.  tools/fit_poly.py log_base
- */
-OG_FN float og_log_base_f32(float whole, float part, float f, float high, float low)
-{
-    float s = f * f, s2 = s * s;
-    float p0 = og_fma_near_f32(-0x1.000008p-2f, f, 0x1.555548p-2f);
-    float p1 = og_fma_near_f32(-0x1.555c1ep-3f, f, 0x1.99a4aap-3f);
-    float p2 = og_fma_near_f32(-0x1.fc2208p-4f, f, 0x1.233740p-3f);
-    float p3 = og_fma_near_f32(-0x1.de3be8p-4f, f, 0x1.e6f05ep-4f);
-    float p = og_fma_near_f32(p1, s, p0);
-    float q = og_fma_near_f32(p3, s, p2);
-    p = og_fma_near_f32(og_fma_near_f32(0x1.145782p-4f, s2, q), s2, p);
-    float half = 0.5f * s, half_low = 0.5f * og_fma_near_f32(f, f, -s);
-    float h = f - half;
-    float hl = og_fma_near_f32(f * s, p, ((f - h) - half) - half_low);
-    float g = h * high;
-    float gl = og_fma_near_f32(h, low, og_fma_near_f32(h, high, -g));
-    gl = og_fma_near_f32(hl, high, gl);
-    float sum = whole + g;
-    return sum + (((whole - sum) + g) + (part + gl));
-}
-
-OG_FN float og_log2_f32(float x)
-{
-    og_log_parts_f32 p = og_log_split_f32(x);
-    return og_log_special_f32(x, og_log_base_f32(p.k, 0.0f, p.f, 0x1.715476p+0f, 0x1.4ae0c0p-26f));
-}
-
-/* log10 2 as 16 bits, of which k takes an exact multiple, and the rest. */
-OG_FN float og_log10_f32(float x)
-{
-    og_log_parts_f32 p = og_log_split_f32(x);
-    return og_log_special_f32(x, og_log_base_f32(p.k * 0x1.3442p-2f, p.k * -0x1.95ec10p-19f, p.f,
-                                                 0x1.bcb7b2p-2f, -0x1.5b235ep-27f));
-}
-
-/* 1 + x = 2^k (1 + f): f = x 2^-k + (2^-k - 1), as a pair. */
-OG_FN float og_log1p_f32(float x)
-{
-    uint32_t u = og_bits_f32(1.0f + x) - 0x3f3504f3u;
-    int32_t k = (int32_t)u >> 23;
-    float s4 = og_float_bits(0x40800000u - (u & 0xff800000u));
-    float a = (x * s4) * 0.25f;
-    float b = og_fma_near_f32(0.25f, s4, -1.0f);
-    float f = a + b;
-    float t = f - a;
-    float fl = (a - (f - t)) + (b - t);
-    fl = og_fma_near_f32(-f, fl, fl);
-    float y = og_log_sum_f32((float)k, f, fl);
-    y = x < OG_INF_F32 ? y : x;
-    y = x == 0.0f ? x : y;
-    y = x == -1.0f ? -OG_INF_F32 : y;
-    return x < -1.0f ? OG_NAN_F32 : y;
-}
-
-/* -(t log x + (1 - t) log(1 - x)), logarithms at least -100: as PyTorch's CPU rounds it. */
-OG_FN float og_cross_entropy_f32(float x, float target)
-{
-    float low = og_at_least_f32(og_log1p_f32(-x), -100.0f);
-    float high = og_at_least_f32(og_log_f32(x), -100.0f);
-    return (target - 1.0f) * low - target * high;
-}
-
-/*
- * log(1 + e^-a), a >= 0.  y = 2^n t is e^-a as a pair.  Small y: 2^n (t + y t p(y)),
- * scaled last, so that subnormal results are rounded once; large y:
- * ln 2 + log(1 + f), f = (y - 1)/2.
- */
-OG_FN float og_log1p_exp_f32(float a)
-{
-    float z = a > 110.0f ? -110.0f : -a;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
-    float th = 1.0f + p.rh;
-    float tl = ((1.0f - th) + p.rh) + p.w;
-    float t = th + tl;
-    tl = (th - t) + tl;
-    float s = p.scale * 0x1p-64f;
+    og_exp_step_f32 e = og_exp_reduce_f32(a > 110.0f ? -110.0f : -a, OG_MAGIC_DOWN_F32);
+    float v = e.r * og_exp_slope_f32(e.r);
+    float t = 1.0f + v;
+    float s = e.scale * 0x1p-64f;
     float y = t * s;
-    float f = y > 0.414f ? og_fma_near_f32(0.5f, y, -0.5f) : y;
-    float q = og_log_p_f32(f);
-    float small = ((t + og_fma_near_f32(y * t, q, tl)) * p.scale) * 0x1p-64f;
-    float low = og_fma_near_f32(0.5f * s, tl, OG_LN2_LO_F32);
-    float large = OG_LN2_HI_F32 + (f + og_fma_near_f32(f * f, q, low));
-    return y > 0.414f ? large : small;
+    float p = og_fma_near_f32(-0x1.af497cp-9f, y, 0x1.4917e0p-6f);
+    p = og_fma_near_f32(p, y, -0x1.d6b0b2p-5f);
+    p = og_fma_near_f32(p, y, 0x1.b4ae18p-4f);
+    p = og_fma_near_f32(p, y, -0x1.3a4360p-3f);
+    p = og_fma_near_f32(p, y, 0x1.934b54p-3f);
+    p = og_fma_near_f32(p, y, -0x1.ff23e6p-3f);
+    p = og_fma_near_f32(p, y, 0x1.554dd0p-2f);
+    p = og_fma_near_f32(p, y, -0x1.ffffd2p-2f);
+    float w = og_fma_near_f32(t, y * p, v);
+    float sum = 1.0f + w;
+    float low = (1.0f - sum) + w;
+    return og_fma_near_f32(sum * e.scale, 0x1p-64f, og_fma_near_f32(low, s, most));
 }
 
 OG_FN float og_logsigmoid_f32(float x)
 {
     float most = x < 0.0f ? -x : 0.0f;
-    return -(most + og_log1p_exp_f32(fabsf(x)));
+    return -og_softplus_sum_f32(most, fabsf(x));
 }
 
-/*
- * z + zl = x beta.  zl is added where z is; in the left tail, where it counts |z|
- * times, as e^zl = 1 + zl.
- */
+/* z + zl = x beta.  In the left tail zl counts |z| times, as e^zl = 1 + zl; elsewhere it is lost. */
 OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
     float zl = og_fma_near_f32(x, beta, -z);
-    zl = fabsf(z) < 110.0f ? zl : 0.0f;
+    zl = (z < 0.0f) & (z > -110.0f) ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
-    float rest = og_log1p_exp_f32(fabsf(z));
-    rest += z > 0.0f ? zl : rest * zl;
-    float y = (most + rest) / beta;
+    float sum = og_softplus_sum_f32(most, fabsf(z));
+    sum = z > 0.0f ? sum : og_fma_near_f32(sum, zl, sum);
+    float y = sum / beta;
     return z > threshold ? x : y;
 }
 
@@ -506,7 +409,7 @@ OG_FN float og_softplus_plain_f32(float x, float beta, float threshold)
 {
     (void)beta;
     float most = x > 0.0f ? x : 0.0f;
-    float y = most + og_log1p_exp_f32(fabsf(x));
+    float y = og_softplus_sum_f32(most, fabsf(x));
     return x > threshold ? x : y;
 }
 
@@ -584,35 +487,29 @@ OG_FN float og_gelu_tanh_f32(float x)
 }
 
 /*
- * x tanh(log(1 + e^x)), e = e^-|x|.  For x >= 0 the factor of x is
- * (1 + 2e)/(1 + 2e + 2e^2); for x < 0 it is e (2 + e)/(2 + 2e + e^2), where x e =
- * 2^n z t is a pair.  Both quotients lie in [0.6, 1]: taken as 3/4 + g.
+ * x tanh(log(1 + e^x)), e = e^-|x|.  For x >= 0 the factor of x is (1 + 2u) / (1 + 2u + 2u^2),
+ * u = e; for x < 0 it is e (1 + u) / (1 + 2u + 2u^2), u = e / 2, where x e = 2^n z t is a pair.
+ * Both quotients lie in [0.6, 1]: taken as 3/4 + g.
  */
 OG_FN float og_mish_f32(float x)
 {
     float a = fabsf(x);
     float z = a > 120.0f ? -120.0f : -a;
-    og_exp_parts_f32 p = og_exp_split_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
+    og_exp_parts_f32 p = og_exp_split_short_f32(z, 0.0f, OG_MAGIC_DOWN_F32);
     float th = 1.0f + p.rh;
     float tl = ((1.0f - th) + p.rh) + p.w;
     float t = th + tl;
     tl = (th - t) + tl;
-    float e = t * (p.scale * 0x1p-64f);
-    float n0 = x < 0.0f ? 0.5f : 0.25f;
-    float n1 = x < 0.0f ? -0.5f : 0.5f;
-    float n2 = x < 0.0f ? -0.75f : -1.5f;
-    float d0 = x < 0.0f ? 2.0f : 1.0f;
-    float d2 = x < 0.0f ? 1.0f : 2.0f;
-    /* What is divided is a multiple of 2^-52: e is, where it can be next to 0, 2^-24's. */
-    float g = og_divide_normal_f32(og_fma_near_f32(e, og_fma_near_f32(e, n2, n1), n0),
-                                   og_fma_near_f32(e, og_fma_near_f32(e, d2, 2.0f), d0));
+    float u = t * (p.scale * (x < 0.0f ? 0x1p-65f : 0x1p-64f));
+    float g = og_fma_near_f32(u, og_fma_near_f32(u, -1.5f, x < 0.0f ? -0.5f : 0.5f), 0.25f) *
+              og_reciprocal_normal_f32(og_fma_near_f32(u, og_fma_near_f32(u, 2.0f, 2.0f), 1.0f));
     float zt = z * t;
     float c = x < 0.0f ? zt : x;
     float cl = x < 0.0f ? og_fma_near_f32(z, tl, og_fma_near_f32(z, t, -zt)) : 0.0f;
     float y = og_fma_near_f32(c, 0.75f, og_fma_near_f32(c, g, cl * (0.75f + g)));
-    y = x < 0.0f ? (y * p.scale) * 0x1p-64f : y;
-    y = og_float_bits(og_bits_f32(y) | (og_bits_f32(x) & 0x80000000u));
-    return x == -OG_INF_F32 ? OG_NAN_F32 : y;
+    float below = og_fma_near_f32(y * p.scale, 0x1p-64f, x * 0.0f); /* of -inf NaN, as PyTorch's */
+    y = x < 0.0f ? below : y;
+    return og_float_bits(og_bits_f32(y) | (og_bits_f32(x) & 0x80000000u));
 }
 
 /* ---- tanh ---- */
@@ -654,25 +551,27 @@ OG_FN float og_tanh_f32(float x)
 }
 
 /*
- * x - tanh(x).  Below 0.75, x^3 (1/3 + u p(u)), u = x^2, degree 5, relative error
- * 2^-28.8 (fit tanhshrink), x^3 and 1/3 as pairs; above, tanh as a pair.
+ * x - tanh(x).  Below 1.1, x^3 (1/3 + u p(u)), u = x^2, degree 7, relative error 2^-28.8 (fit
+ * tanhshrink), x^3 and 1/3 as pairs; above, (a - 1) + 2 / (e^(2a) + 1).
  */
 OG_FN float og_tanhshrink_f32(float x)
 {
     float a = fabsf(x);
     float u = a * a;
-    float u2 = u * u;
-    float p0 = og_fma_near_f32(0x1.ba1672p-5f, u, -0x1.111108p-3f);
-    float p1 = og_fma_near_f32(0x1.1cf764p-7f, u, -0x1.65d234p-6f);
-    float p2 = og_fma_near_f32(0x1.7217b4p-11f, u, -0x1.9739e2p-9f);
-    float p =
-        og_fma_near_f32(og_fma_near_f32(og_fma_near_f32(p2, u2, p1), u2, p0), u, 0x1.555556p-2f);
+    float p = og_fma_near_f32(0x1.36c7f0p-15f, u, -0x1.313680p-12f);
+    p = og_fma_near_f32(p, u, 0x1.317a5ep-10f);
+    p = og_fma_near_f32(p, u, -0x1.bf5a62p-9f);
+    p = og_fma_near_f32(p, u, 0x1.2039bep-7f);
+    p = og_fma_near_f32(p, u, -0x1.661336p-6f);
+    p = og_fma_near_f32(p, u, 0x1.ba1882p-5f);
+    p = og_fma_near_f32(p, u, -0x1.11110ap-3f);
+    p = og_fma_near_f32(p, u, 0x1.555556p-2f);
     float c = a * u;
     float cl = og_fma_near_f32(a, og_fma_near_f32(a, a, -u), og_fma_near_f32(a, u, -c));
     float small = og_fma_near_f32(c, p, og_fma_near_f32(cl, p, c * -0x1.555556p-27f));
-    og_pair_f32 t = og_tanh_split_f32(a > 8.66f ? 8.66f : a);
-    float large = (a - t.hi) - t.lo;
-    float y = a < 0.75f ? small : large;
+    float e = og_exp_scaled_f32(2.0f * (a > 40.0f ? 40.0f : a), OG_MAGIC_ONE_F32);
+    float large = og_fma_near_f32(2.0f, og_reciprocal_normal_f32(e + 1.0f), a - 1.0f);
+    float y = a < 1.1f ? small : large;
     uint32_t sign = x < 0.0f ? 0x80000000u : 0u;
     return og_float_bits(og_bits_f32(y) | sign);
 }
@@ -709,50 +608,47 @@ OG_FN float og_erf_f32(float x)
 }
 
 /*
- * x Phi(x).  The tail is Q(a) = e^(-a^2/2) u P(t), u = 1/(a + 3.5),
- * t = 1.5 - 8.75 u, 0 <= a <= 14.5, degree 9, relative error 2^-25.4 (fit gelu_tail),
- * the last two steps of P as one sum of three terms; gelu(-a) = -a Q(a)
- * and gelu(a) = a - a Q(a).
+ * x Phi(x).  The tail is a Q(a) = e^(-a^2/2) c P(t), c = a/(a + 3.5), t = 2.5 c - 1,
+ * 0 <= a <= 14.5, degree 9, relative error 2^-25.4 (fit gelu_tail), e^(-a^2/2), c and the last
+ * step of P as pairs; gelu(-a) = -a Q(a) and gelu(a) = a - a Q(a).
  */
 OG_FN float og_gelu_f32(float x)
 {
     float a0 = fabsf(x);
     float a = a0 > 14.5f ? 14.5f : a0;
-    float s = a * a;
-    float sl = og_fma_near_f32(a, a, -s);
-    og_exp_parts_f32 p = og_exp_split_f32(-0.5f * s, -0.5f * sl, OG_MAGIC_DOWN_F32);
-    float th = 1.0f + p.rh;
-    float tl = ((1.0f - th) + p.rh) + p.w;
+    float b = -0.5f * a;
+    float s = a * b;
+    og_exp_parts_f32 e =
+        og_exp_split_short_f32(s, og_fma_near_f32(a, b, -s), OG_MAGIC_DOWN_F32);
+    float th = 1.0f + e.rh;
+    float tl = ((1.0f - th) + e.rh) + e.w;
 
     float den = a + 3.5f;
     float dl = (3.5f - den) + a;
     float d = og_reciprocal_normal_f32(den);
-    float eps = og_fma_near_f32(-dl, d, og_fma_near_f32(-d, den, 1.0f));
-    float t = og_fma_near_f32(-8.75f, d, 1.5f);
-    float t2 = t * t, t4 = t2 * t2;
-    float p2 = og_fma_near_f32(-0x1.0a2502p-4f, t, 0x1.fd66e4p-3f);
-    float p4 = og_fma_near_f32(0x1.a183dap-9f, t, 0x1.ed5ad6p-9f);
-    float p6 = og_fma_near_f32(-0x1.bc7374p-13f, t, -0x1.1e74fap-11f);
-    float p8 = og_fma_near_f32(0x1.f26c9ap-17f, t, 0x1.395cc4p-15f);
-    float high = og_fma_near_f32(p8, t2, p6);
-    high = og_fma_near_f32(high, t4, og_fma_near_f32(p4, t2, p2));
-    float inner = og_fma_near_f32(high, t, -0x1.213df6p-1f);
-    float poly = og_fma_near_f32(inner, t, 0x1.be00bep-1f);
-    float poly_low = og_fma_near_f32(inner, t, 0x1.be00bep-1f - poly);
-
-    /* u P(t) as a function of d has elasticity about 1 + 6.3 d. */
-    eps *= og_fma_near_f32(6.3f, d, 1.0f);
     /* 2^32 a, lest a product of a subnormal a be rounded as a subnormal. */
-    float b = a * 0x1p32f;
-    float c = b * d;
-    float cl = og_fma_near_f32(b, d, -c);
+    float m = a * 0x1p32f;
+    float c = m * d;
+    float cl = og_fma_near_f32(-c, dl, og_fma_near_f32(-c, den, m)) * d;
+    float t = og_fma_near_f32(2.5f * 0x1p-32f, c, -1.0f);
+    float p = og_fma_near_f32(0x1.f26c9ap-17f, t, 0x1.395cc4p-15f);
+    p = og_fma_near_f32(p, t, -0x1.bc7374p-13f);
+    p = og_fma_near_f32(p, t, -0x1.1e74fap-11f);
+    p = og_fma_near_f32(p, t, 0x1.a183dap-9f);
+    p = og_fma_near_f32(p, t, 0x1.ed5ad6p-9f);
+    p = og_fma_near_f32(p, t, -0x1.0a2502p-4f);
+    p = og_fma_near_f32(p, t, 0x1.fd66e4p-3f);
+    p = og_fma_near_f32(p, t, -0x1.213df6p-1f);
+    float poly = og_fma_near_f32(p, t, 0x1.be00bep-1f);
+    float poly_low = og_fma_near_f32(p, t, 0x1.be00bep-1f - poly);
+
     float g = c * poly;
-    float gl = og_fma_near_f32(cl, poly, og_fma_near_f32(c, poly, -g));
-    gl = og_fma_near_f32(g, eps, og_fma_near_f32(c, poly_low, gl));
+    float root = og_fma_near_f32(-0.65f, t, 0.68f); /* its square is nearly c P's derivative by c */
+    float gl = og_fma_near_f32(cl, root * root, og_fma_near_f32(c, poly, -g));
+    gl = og_fma_near_f32(c, poly_low, gl);
     float h = og_fma_near_f32(g, th, og_fma_near_f32(g, tl, gl * th));
-    float tail = (h * p.scale) * 0x1p-96f;
-    float y = x < 0.0f ? -tail : x - tail;
-    return x == -OG_INF_F32 ? OG_NAN_F32 : y;
+    float base = x < 0.0f ? x * 0.0f : x; /* of -inf NaN, as PyTorch's */
+    return og_fma_near_f32(h * -e.scale, 0x1p-96f, base);
 }
 
 /* ---- the exponential linear units ---- */
@@ -778,6 +674,7 @@ OG_FN float og_selu_f32(float x)
     return x < 0.0f ? below : above;
 }
 
+#include "math/scalar_logarithms_f32.h"
 #include "math/scalar_squares_f32.h"
 #include "math/scalar_whole_f32.h"
 

@@ -154,8 +154,8 @@ static void list_called(const og_pytorch_program *program, called *all)
 static void add_math(const called *all, og_text *text)
 {
     static const char *const paths[] = {"math/scalar_base.h", "math/half.h", "math/scalar_f32.h",
-                                        "math/scalar_squares_f32.h", "math/scalar_whole_f32.h",
-                                        "math/scalar_f64.h"};
+                                        "math/scalar_logarithms_f32.h", "math/scalar_squares_f32.h",
+                                        "math/scalar_whole_f32.h", "math/scalar_f64.h"};
     enum { COUNT = sizeof paths / sizeof *paths };
     og_pytorch_source sources[COUNT];
     og_text roots = {0}, whole = {0};
