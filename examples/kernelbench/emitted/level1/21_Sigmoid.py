@@ -56,35 +56,14 @@ struct Args {
 # Ogive's functions that the formula calls.
 MATH = r'''
 #define OG_FN static __device__ __forceinline__
-OG_FN uint32_t og_bits_f32(float x)
-{
-    return (uint32_t)__float_as_int(x);
-}
+#define og_bits_f32(x) __float_as_uint(x)
+#define og_float_bits(u) __uint_as_float(u)
 
-OG_FN float og_float_bits(uint32_t u)
-{
-    return __int_as_float((int)u);
-}
+#define og_fma_near_f32(a, b, c) __fmaf_rn(a, b, c)
 
-#define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
+#define og_magnitude_f32(x, limit) (fabsf(x) > (limit) ? (limit) : fabsf(x))
 
-OG_FN float og_fma_near_f32(float a, float b, float c)
-{
-    return OG_FMA_INSTRUCTION_F32(a, b, c);
-}
-
-OG_FN float og_magnitude_f32(float x, float limit)
-{
-    float a = fabsf(x);
-    return a > limit ? limit : a;
-}
-
-/* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
-OG_FN float og_restore_nan_f32(float x, float y)
-{
-    (void)x;
-    return y;
-}
+#define og_restore_nan_f32(x, y) (y)
 
 OG_FN float og_reciprocal_normal_f32(float x)
 {
@@ -139,20 +118,14 @@ OG_FN float og_exp_q_f32(float r)
         r2, og_fma_near_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
-/* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
 #define OG_MAGIC_DOWN_F32 0x1.80017ep23f
 
-/* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
-typedef struct {
-    float scale, f;
-} og_sigmoid_parts_f32;
-
-OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
+/* f of 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
+OG_FN float og_sigmoid_split_f32(float a, float al, float *scale)
 {
-    og_sigmoid_parts_f32 p;
     float nf = og_fma_near_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
-    p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    float sc = p.scale * 0x1p-64f;
+    *scale = og_float_bits(og_bits_f32(nf) << 23);
+    float sc = *scale * 0x1p-64f;
     nf -= OG_MAGIC_DOWN_F32;
     float rh = og_fma_near_f32(nf, OG_LN2_HI_F32, a);
     float rl = og_fma_near_f32(nf, OG_LN2_LO_F32, al);
@@ -162,16 +135,15 @@ OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
     float el = (((1.0f - e) + sc) + rh) + w;
     float d = og_reciprocal_normal_f32(e);
     float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
-    p.f = og_fma_near_f32(d, residual, d);
-    return p;
+    return og_fma_near_f32(d, residual, d);
 }
 
 OG_FN float og_sigmoid_f32(float x)
 {
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f);
-    float s = p.scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
-    float above = og_fma_near_f32(s, -p.f, og_restore_nan_f32(x, 1.0f));
-    return x < 0.0f ? p.f * s : above;
+    float scale, f = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f, &scale);
+    float s = scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
+    float above = og_fma_near_f32(s, -f, og_restore_nan_f32(x, 1.0f));
+    return x < 0.0f ? f * s : above;
 }
 
 /* 1/(1 + e^-x); below -40 the 1 is lost and e^x is the answer. */

@@ -56,15 +56,8 @@ struct Args {
 # Ogive's functions that the formula calls.
 MATH = r'''
 #define OG_FN static __device__ __forceinline__
-OG_FN uint32_t og_bits_f32(float x)
-{
-    return (uint32_t)__float_as_int(x);
-}
-
-OG_FN float og_float_bits(uint32_t u)
-{
-    return __int_as_float((int)u);
-}
+#define og_bits_f32(x) __float_as_uint(x)
+#define og_float_bits(u) __uint_as_float(u)
 
 OG_FN float og_reciprocal_normal_f32(float x)
 {
