@@ -35,7 +35,6 @@ import functools
 import hashlib
 import inspect
 import math
-import os
 import re
 import shutil
 
@@ -9418,11 +9417,9 @@ def _serve(extension, function):
 
 
 def _build(host, function):
-    home = cpp_extension.CUDA_HOME
-    if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
-        raise RuntimeError(
-            "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
-            "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
+    if not shutil.which("nvcc", path=f"{cpp_extension.CUDA_HOME}/bin"):
+        raise RuntimeError("tensors on a GPU need nvcc to build this file's kernels, and there is "
+                           "none: install the CUDA toolkit and set CUDA_HOME")
     cpp = _inline(HOST_SHARED + host, set())
     extension = cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],
@@ -9447,8 +9444,7 @@ class _Formula(torch.autograd.Function):
     def forward(ctx, x, gemm_weight, gemm_bias, scaling_factor):
         ctx.save_for_backward(x, gemm_weight, gemm_bias)
         ctx.scalars = (scaling_factor,)
-        results = _forward()(x, gemm_weight, gemm_bias, scaling_factor)
-        return results[0]
+        return _forward()(x, gemm_weight, gemm_bias, scaling_factor)[0]
 
     @staticmethod
     @once_differentiable
