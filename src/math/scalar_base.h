@@ -40,25 +40,10 @@ typedef unsigned long long uint64_t;
 #endif
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
-OG_FN uint32_t og_bits_f32(float x)
-{
-    return (uint32_t)__float_as_int(x);
-}
-
-OG_FN float og_float_bits(uint32_t u)
-{
-    return __int_as_float((int)u);
-}
-
-OG_FN uint64_t og_bits_f64(double x)
-{
-    return (uint64_t)__double_as_longlong(x);
-}
-
-OG_FN double og_double_bits(uint64_t u)
-{
-    return __longlong_as_double((long long)u);
-}
+#define og_bits_f32(x) __float_as_uint(x)
+#define og_float_bits(u) __uint_as_float(u)
+#define og_bits_f64(x) (uint64_t)__double_as_longlong(x)
+#define og_double_bits(u) __longlong_as_double((long long)(u))
 #else
 OG_FN uint32_t og_bits_f32(float x)
 {
@@ -114,35 +99,36 @@ OG_FN float og_fma_emulated_f32(float a, float b, float c)
     return (float)og_double_bits((u - opposite) | inexact);
 }
 
+/*
+ * og_fma_f32(): a*b + c rounded once, on every machine. og_fma_near_f32(): the same with the
+ * instruction; without it rounded twice (to double, then to float), which differs in the last
+ * bit about once in 10^7 and is three times as fast.  For functions of one float only, checked
+ * on all of them.
+ */
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
-#define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
+#define og_fma_f32(a, b, c) __fmaf_rn(a, b, c)
+#define og_fma_near_f32(a, b, c) __fmaf_rn(a, b, c)
 #elif defined(__FMA__) || defined(__aarch64__)
-#define OG_FMA_INSTRUCTION_F32(a, b, c) fmaf(a, b, c)
-#endif
-
-/* a*b + c rounded once, on every machine. */
 OG_FN float og_fma_f32(float a, float b, float c)
 {
-#ifdef OG_FMA_INSTRUCTION_F32
-    return OG_FMA_INSTRUCTION_F32(a, b, c);
-#else
-    return og_fma_emulated_f32(a, b, c);
-#endif
+    return fmaf(a, b, c);
 }
 
-/*
- * The same with the instruction; without it rounded twice (to double, then to
- * float), which differs in the last bit about once in 10^7 and is three times as
- * fast.  For functions of one float only, checked on all of them.
- */
 OG_FN float og_fma_near_f32(float a, float b, float c)
 {
-#ifdef OG_FMA_INSTRUCTION_F32
-    return OG_FMA_INSTRUCTION_F32(a, b, c);
-#else
-    return (float)((double)a * (double)b + (double)c);
-#endif
+    return fmaf(a, b, c);
 }
+#else
+OG_FN float og_fma_f32(float a, float b, float c)
+{
+    return og_fma_emulated_f32(a, b, c);
+}
+
+OG_FN float og_fma_near_f32(float a, float b, float c)
+{
+    return (float)((double)a * (double)b + (double)c);
+}
+#endif
 
 /*
  * The smaller of |x| and limit; of a NaN, limit or NaN: og_restore_nan_f32() brings it back.
@@ -150,28 +136,29 @@ OG_FN float og_fma_near_f32(float a, float b, float c)
  * ones of a comparison of floats that keeps a NaN (sigmoid: 0.44 against 0.39 ns an
  * element, Zen 4).  A GPU has one for that comparison, |x| included.
  */
+#ifdef __CUDA_ARCH__
+#define og_magnitude_f32(x, limit) (fabsf(x) > (limit) ? (limit) : fabsf(x))
+#else
 OG_FN float og_magnitude_f32(float x, float limit)
 {
-#ifdef __CUDA_ARCH__
-    float a = fabsf(x);
-    return a > limit ? limit : a;
-#else
     uint32_t u = og_bits_f32(x) & 0x7fffffffu;
     uint32_t most = og_bits_f32(limit);
     return og_float_bits(u < most ? u : most);
-#endif
 }
+#endif
 
-/* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
+/*
+ * y, but NaN where x is, if og_magnitude_f32() loses it (a GPU's does not); else y is to meet what
+ * that made.
+ */
+#ifdef __CUDA_ARCH__
+#define og_restore_nan_f32(x, y) (y)
+#else
 OG_FN float og_restore_nan_f32(float x, float y)
 {
-#ifdef __CUDA_ARCH__
-    (void)x;
-    return y;
-#else
     return x == x ? y : x;
-#endif
 }
+#endif
 
 /*
  * 1 / x rounded to nearest, where 2^-100 < |x| < 2^100 (or x is NaN).  What a GPU's own

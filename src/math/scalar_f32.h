@@ -227,16 +227,17 @@ typedef struct {
     float scale, rh, w;
 } og_exp_parts_f32;
 
-/* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
+/*
+ * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
+ * those, shifted into the exponent field, are 2^(n + b - 127).  b = 127 + 64, 127, 126
+ * and 127 - 64: room for n = -190..63, -126..127, ...
+ */
 #define OG_MAGIC_DOWN_F32 0x1.80017ep23f
 #define OG_MAGIC_ONE_F32 0x1.8000fep23f
 #define OG_MAGIC_HALF_F32 0x1.8000fcp23f
 #define OG_MAGIC_UP_F32 0x1.80007ep23f
 
-/*
- * magic = 1.5*2^23 + b: the sum x log2 e + magic has n + b in its last bits, and
- * those, shifted into the exponent field, are 2^(n + b - 127).  w is what rh lacks of r.
- */
+/* r = rh + w, before the power series. */
 OG_FN og_exp_parts_f32 og_exp_reduce_pair_f32(float x, float xl, float magic)
 {
     og_exp_parts_f32 p;
@@ -415,22 +416,17 @@ OG_FN float og_softplus_plain_f32(float x, float beta, float threshold)
 
 /* ---- sigmoid and what is x times a sigmoid ---- */
 
-/* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
-typedef struct {
-    float scale, f;
-} og_sigmoid_parts_f32;
-
 /*
- * n = round(a log2 e), s = 2^-n, e^(a - n ln 2) = 1 + rh + w: the reciprocal of
+ * n = round(a log2 e), s = 2^-n, e^(a - n ln 2) = 1 + rh + w: the reciprocal f of
  * E = 1 + s + rh + w by one division and one Newton step, whose residual
  * counts the rounding error of E too.
  */
-OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
+/* f of 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
+OG_FN float og_sigmoid_split_f32(float a, float al, float *scale)
 {
-    og_sigmoid_parts_f32 p;
     float nf = og_fma_near_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
-    p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    float sc = p.scale * 0x1p-64f;
+    *scale = og_float_bits(og_bits_f32(nf) << 23);
+    float sc = *scale * 0x1p-64f;
     nf -= OG_MAGIC_DOWN_F32;
     float rh = og_fma_near_f32(nf, OG_LN2_HI_F32, a);
     float rl = og_fma_near_f32(nf, OG_LN2_LO_F32, al);
@@ -440,24 +436,23 @@ OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
     float el = (((1.0f - e) + sc) + rh) + w;
     float d = og_reciprocal_normal_f32(e);
     float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
-    p.f = og_fma_near_f32(d, residual, d);
-    return p;
+    return og_fma_near_f32(d, residual, d);
 }
 
 OG_FN float og_sigmoid_f32(float x)
 {
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f);
-    float s = p.scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
-    float above = og_fma_near_f32(s, -p.f, og_restore_nan_f32(x, 1.0f));
-    return x < 0.0f ? p.f * s : above;
+    float scale, f = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f, &scale);
+    float s = scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
+    float above = og_fma_near_f32(s, -f, og_restore_nan_f32(x, 1.0f));
+    return x < 0.0f ? f * s : above;
 }
 
 /* x sigmoid(+-(v + vl)), the sign x's; a = |x|, both clamped where the result is 0 or x. */
 OG_FN float og_times_sigmoid_f32(float x, float a, float v, float vl)
 {
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(v, vl);
-    float below = ((-a * p.f) * p.scale) * 0x1p-64f;
-    float above = og_fma_near_f32(-(a * (p.scale * 0x1p-64f)), p.f, x);
+    float scale, f = og_sigmoid_split_f32(v, vl, &scale);
+    float below = ((-a * f) * scale) * 0x1p-64f;
+    float above = og_fma_near_f32(-(a * (scale * 0x1p-64f)), f, x);
     float y = x < 0.0f ? below : above;
     return x == -OG_INF_F32 ? OG_NAN_F32 : y;
 }

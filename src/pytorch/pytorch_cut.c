@@ -299,7 +299,7 @@ static void need_all(blocks *all, span text)
 /* Does what is for GPUs alone begin on this line? */
 static bool begins_device(const char *line)
 {
-    return starts(line, "#ifdef __CUDA_ARCH__") || starts(line, "#ifdef OG_FMA_INSTRUCTION_F32") ||
+    return starts(line, "#ifdef __CUDA_ARCH__") ||
            starts(line, "#if defined(__CUDACC_RTC__) || defined(__CUDACC__)\n");
 }
 

@@ -202,9 +202,24 @@ static ogive_status make_programs(file *f)
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
+/* Of a file that takes any shape, the same for all tensors. */
+static void add_names_comment(const file *f)
+{
+    bool any = false;
+    og_text_add(f->text, "# Tensors of any shape, one for all (it is checked):");
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR) {
+            og_text_add(f->text, "%s %s", any ? "," : "", f->graph->inputs[i].name);
+            any = true;
+        }
+    og_text_add(f->text, "\n");
+}
+
 static void add_sizes_comment(const file *f)
 {
     char text[OG_SIZE_TEXT];
+    og_text_add(
+        f->text, "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
     for (int32_t i = 0; i < f->graph->input_count; i++) {
         const og_pytorch_shape *shape = &f->sizes.shapes[i];
         og_text_add(f->text, "#   %-12s ", f->graph->inputs[i].name);
@@ -257,16 +272,28 @@ static const char long_contents[] =
     "#   KERNELS                     Ogive's kernels and functions, which units include\n"
     "#   _build, _Formula            what compiles them, and records gradients\n"
     "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
-    "#\n";
+    "#\n"
+    "# Kernels, and those of the gradient, which is computed from the inputs again:\n";
 static const char short_contents[] =
-    "# What is here, in this order (where home cannot be written to, set TORCH_EXTENSIONS_DIR):\n"
+    "# Contents (where home cannot be written to, set TORCH_EXTENSIONS_DIR):\n"
     "#   ARGS                        what kernels are given\n"
-    "#   MATH                        functions of Ogive's that the formula calls\n"
-    "#   KERNELS                     loops over tensors; the formula and its derivative\n"
-    "#   HOST                        C++: checks tensors, binds them, launches kernels\n"
+    "#   KERNELS                     CUDA: functions; the formula, its derivative; loops over "
+    "tensors\n"
+    "#   HOST                        C++: checks tensors, lays out results, launches kernels\n"
     "#   _build, _Formula            what compiles them, and records gradients\n"
-    "#   _plain, _call, the module   the formula in PyTorch's operations; which of the two\n"
-    "#\n";
+    "#   _plain, _call, the module   the formula in PyTorch's operations, for CPUs; which of the "
+    "two\n";
+
+/* Does the formula, or what a constructor is given, need Python's math? */
+static bool uses_math(const file *f)
+{
+    const ogive_pytorch_options *o = f->options;
+    bool uses = (f->plain.data && strstr(f->plain.data, "math.")) ||
+                (o->init && strstr(o->init, "math."));
+    for (size_t m = 0; m < o->module_count; m++)
+        uses = uses || strstr(o->modules[m], "math.");
+    return uses;
+}
 
 static void add_opening(const file *f)
 {
@@ -281,30 +308,32 @@ static void add_opening(const file *f)
         "# It needs PyTorch (2.3 or later) alone, and nvcc for tensors on a GPU, whose kernels "
         "are\n"
         "# built when they are first needed (20 s; PyTorch keeps them for the next process).\n"
-        "#\n"
-        "# Tensors (sizes of one name must be equal; everything is checked at run time):\n");
-    add_sizes_comment(f);
+        "#\n");
+    if (f->forward.is_short)
+        add_names_comment(f);
+    else
+        add_sizes_comment(f);
     og_text_add(
         f->text,
         "# float32, float16, bfloat16 (computed in float32, rounded once) or float64, one dtype\n"
         "# for all; any strides. On a GPU always these kernels, on the tensors' device and its\n"
         "# current stream; on the CPU plain PyTorch operations (_plain below).\n"
         "#\n"
-        "%s"
-        "# Kernels, and those of the gradient, which is computed from the inputs again:\n",
+        "%s",
         f->forward.is_short ? short_contents : long_contents);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !f->forward.is_short; i++) {
         const og_pytorch_program *p = i ? &f->backward : &f->forward;
         for (int32_t k = 0; k < p->plan.kernel_count; k++) {
             og_kernel_name(&p->plan.kernels[k], kind);
             og_text_add(f->text, "#   %s%-3d %s\n", p->name, (int)k, kind);
         }
     }
-    og_text_add(f->text, f->forward.is_short
-                             ? "import functools\nimport hashlib\nimport inspect\nimport math\n"
-                               "import os\nimport shutil\n"
-                             : "import ctypes\nimport functools\nimport hashlib\nimport inspect\n"
-                               "import math\nimport os\nimport re\nimport shutil\n");
+    if (f->forward.is_short)
+        og_text_add(f->text, "import functools\nimport hashlib\nimport inspect\n%s",
+                    uses_math(f) ? "import math\n" : "");
+    else
+        og_text_add(f->text, "import ctypes\nimport functools\nimport hashlib\nimport inspect\n"
+                             "import math\nimport re\nimport shutil\n");
     og_text_add(f->text, "\n"
                          "import torch\n"
                          "import torch.nn as nn\n"
@@ -397,7 +426,7 @@ static void add_sources(file *f)
     const og_pytorch_program *programs[] = {&f->forward, &f->backward};
     static const char *const names[] = {"FORWARD", "BACKWARD"};
     if (f->forward.is_short) {
-        og_pytorch_add_pointwise(programs, f->roles, f->cpp_names, f->text);
+        og_pytorch_add_pointwise(programs, f->roles, f->text);
         return;
     }
     for (int i = 0; i < 2; i++)
@@ -481,12 +510,10 @@ static const char unit_builders[] =
 
 /* What builds C++, and looks for nvcc before. */
 static const char builder_opening[] =
-    "    home = cpp_extension.CUDA_HOME\n"
-    "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
-    "        raise RuntimeError(\n"
-    "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: "
-    "\"\n"
-    "            \"install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed\")\n";
+    "    if not shutil.which(\"nvcc\", path=f\"{cpp_extension.CUDA_HOME}/bin\"):\n"
+    "        raise RuntimeError(\"tensors on a GPU need nvcc to build this file's kernels, "
+    "and there is \"\n"
+    "                           \"none: install the CUDA toolkit and set CUDA_HOME\")\n";
 
 static void add_extensions(const file *f)
 {
@@ -507,23 +534,17 @@ static void add_extensions(const file *f)
         "def _backward():\n"
         "    return _build(HOST_BACKWARD, \"backward\")\n";
     static const char short_form[] =
-        "    cpp, cuda = ARGS + HOST, ARGS + MATH + KERNELS\n"
-        "    lean = \"no_implicit_headers\" in inspect.signature("
-        "cpp_extension.load_inline).parameters\n"
+        "    lean = {\"no_implicit_headers\"} & {*inspect.signature("
+        "cpp_extension.load_inline).parameters}\n"
         "    return cpp_extension.load_inline(\n"
-        "        name=\"ogive_\" + hashlib.sha256((cpp + cuda).encode()).hexdigest()[:16],\n"
-        "        cpp_sources=cpp, cuda_sources=cuda, functions=[\"forward\", \"backward\"],\n"
-        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"],\n"
-        "        **({\"no_implicit_headers\": True} if lean else {}))\n"
-        "\n\n"
-        "def _forward():\n"
-        "    return _build().forward\n"
-        "\n\n"
-        "def _backward():\n"
-        "    return _build().backward\n";
+        "        name=\"ogive_\" + hashlib.sha256((ARGS + KERNELS + HOST).encode())"
+        ".hexdigest()[:16],\n"
+        "        cpp_sources=ARGS + HOST, cuda_sources=ARGS + KERNELS, functions=[\"run\"],\n"
+        "        extra_cflags=[\"-O1\"], extra_cuda_cflags=[\"-O3\", \"--fmad=false\"], "
+        "**dict.fromkeys(lean, 1))\n";
     if (f->forward.is_short)
-        og_text_add(f->text, "\n\n@functools.lru_cache(maxsize=None)\ndef _build():\n%s%s",
-                    builder_opening, short_form);
+        og_text_add(f->text, "\n\n@functools.lru_cache(maxsize=None)\ndef _build():\n%s",
+                    short_form);
     else
         og_text_add(f->text, "%s%s%s\n\ndef _build(host, function):\n%s%s", unit_list,
                     og_pytorch_inline, unit_builders, builder_opening, long_form);
@@ -550,6 +571,53 @@ static int32_t count_tensors(const file *f)
     return count;
 }
 
+/* What kernels give. */
+static void add_kernels(const file *f)
+{
+    const bool has_scalars = count_tensors(f) < f->graph->input_count;
+    if (!f->forward.is_short) {
+        og_text_add(f->text, "_forward()(");
+        add_arguments(f, f->arguments, true, true);
+        og_text_add(f->text, ")");
+        return;
+    }
+    og_text_add(f->text, "_build().run(False, [");
+    add_arguments(f, f->arguments, true, false);
+    if (has_scalars) {
+        og_text_add(f->text, "], [");
+        add_arguments(f, f->arguments, false, true);
+    }
+    og_text_add(f->text, "])");
+}
+
+static void add_results(const file *f, const char *opening)
+{
+    const bool is_one = f->graph->result_count == 1;
+    og_text_add(f->text, "%s%s", opening, is_one ? "" : "tuple(");
+    add_kernels(f);
+    og_text_add(f->text, is_one ? "[0]\n" : ")\n");
+}
+
+/* Up to the gradients, in a file with units: which of them are needed is to follow. */
+static void add_backward_call(const file *f, bool has_scalars)
+{
+    bool any = false;
+    add_arguments(f, f->arguments, true, false);
+    og_text_add(f->text, "%s = ctx.saved_tensors\n        ", count_tensors(f) == 1 ? "," : "");
+    if (has_scalars) {
+        add_arguments(f, f->arguments, false, true);
+        og_text_add(f->text, ", = ctx.scalars\n        ");
+    }
+    og_text_add(f->text, "needs = [");
+    for (int32_t i = 0; i < f->graph->input_count; i++)
+        if (f->roles[i] != OG_PYTORCH_SCALAR) {
+            og_text_add(f->text, "%sctx.needs_input_grad[%d]", any ? ", " : "", (int)i);
+            any = true;
+        }
+    og_text_add(f->text, "]\n        grads = _backward()(");
+    add_arguments(f, f->arguments, true, true);
+}
+
 static void add_function(const file *f)
 {
     const og_graph *graph = f->graph;
@@ -565,33 +633,25 @@ static void add_function(const file *f)
         add_arguments(f, f->arguments, false, true);
         og_text_add(f->text, ",)\n");
     }
-    og_text_add(f->text, "        results = _forward()(");
-    add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text,
-                ")\n        return %s\n\n    @staticmethod\n    @once_differentiable\n"
-                "    def backward(ctx, ",
-                graph->result_count == 1 ? "results[0]" : "tuple(results)");
+    add_results(f, "        return ");
+    og_text_add(f->text, "\n    @staticmethod\n    @once_differentiable\n"
+                         "    def backward(ctx, ");
     for (int32_t r = 0; r < graph->result_count; r++)
         og_text_add(f->text, "%sgrad%d", r ? ", " : "", (int)r);
     og_text_add(f->text, "):\n        ");
-    add_arguments(f, f->arguments, true, false);
-    og_text_add(f->text, "%s = ctx.saved_tensors\n        ", count_tensors(f) == 1 ? "," : "");
-    if (has_scalars) {
-        add_arguments(f, f->arguments, false, true);
-        og_text_add(f->text, ", = ctx.scalars\n        ");
-    }
-    bool any = f->forward.is_short; /* one kernel has all of them */
-    og_text_add(f->text, any ? "" : "needs = [");
-    for (int32_t i = 0; i < graph->input_count && !f->forward.is_short; i++)
-        if (f->roles[i] != OG_PYTORCH_SCALAR) {
-            og_text_add(f->text, "%sctx.needs_input_grad[%d]", any ? ", " : "", (int)i);
-            any = true;
-        }
-    og_text_add(f->text, "%sgrads = _backward()(", f->forward.is_short ? "" : "]\n        ");
-    add_arguments(f, f->arguments, true, true);
+    if (f->forward.is_short)
+        og_text_add(f->text, "%s_build().run(True, [*ctx.saved_tensors",
+                    has_scalars ? "grads = " : "return tuple(");
+    else
+        add_backward_call(f, has_scalars);
     for (int32_t r = 0; r < graph->result_count; r++)
         og_text_add(f->text, ", grad%d", (int)r);
-    og_text_add(f->text, "%s)\n        return (", f->forward.is_short ? "" : ", needs");
+    if (f->forward.is_short && !has_scalars) {
+        og_text_add(f->text, "]))\n");
+        return;
+    }
+    og_text_add(f->text, "%s)\n        return (",
+                f->forward.is_short ? "], ctx.scalars" : ", needs");
     for (int32_t i = 0, t = 0; i < graph->input_count; i++)
         if (f->roles[i] == OG_PYTORCH_SCALAR)
             og_text_add(f->text, "None, ");
@@ -605,41 +665,44 @@ static void add_plain(const file *f)
     og_text_add(f->text, "\n\ndef _plain(");
     add_arguments(f, f->arguments, true, true);
     og_text_add(f->text,
-                "):\n    # The same formula in PyTorch's own operations: tensors on the CPU.\n%s",
+                "):\n%s%s",
+                f->forward.is_short
+                    ? ""
+                    : "    # The same formula in PyTorch's own operations: tensors on the CPU.\n",
                 f->plain.data ? f->plain.data : "");
     f->text->failed |= f->plain.failed;
 }
 
-/* "x.is_cuda or w.is_cuda" */
-static void add_any(const file *f, const char *attribute)
+/* x.is_cuda, or of several tensors (x.is_cuda or w.is_cuda); opening: their bracket. */
+static void add_any(const file *f, const char *attribute, const char *opening)
 {
+    const bool is_one = count_tensors(f) == 1;
     bool any = false;
+    og_text_add(f->text, "%s", is_one ? "" : opening);
     for (int32_t i = 0; i < f->graph->input_count; i++)
         if (f->roles[i] != OG_PYTORCH_SCALAR) {
             og_text_add(f->text, "%s%s.%s", any ? " or " : "", f->arguments[i], attribute);
             any = true;
         }
+    og_text_add(f->text, "%s", is_one ? "" : ")");
 }
 
 /* The kernels, with what records a gradient only where there will be one; or plain PyTorch. */
 static void add_call(const file *f)
 {
-    bool is_one = f->graph->result_count == 1;
     og_text_add(f->text, "\n\ndef _call(");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, "):\n    if not (");
-    add_any(f, "is_cuda");
-    og_text_add(f->text, "):\n        return _plain(");
+    og_text_add(f->text, "):\n    if not ");
+    add_any(f, "is_cuda", "(");
+    og_text_add(f->text, ":\n        return _plain(");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(
-        f->text,
-        ")\n    if forward_ad._current_level >= 0 or torch.is_grad_enabled() and (\n            ");
-    add_any(f, "requires_grad");
-    og_text_add(f->text, "):\n        return _Formula.apply(");
+    og_text_add(f->text,
+                ")\n    if forward_ad._current_level >= 0 or torch.is_grad_enabled() and ");
+    add_any(f, "requires_grad", "(\n            ");
+    og_text_add(f->text, ":\n        return _Formula.apply(");
     add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, ")\n    return %s_forward()(", is_one ? "" : "tuple(");
-    add_arguments(f, f->arguments, true, true);
-    og_text_add(f->text, is_one ? ")[0]\n" : "))\n");
+    og_text_add(f->text, ")\n");
+    add_results(f, "    return ");
 }
 
 static void add_model(const file *f)

@@ -420,8 +420,7 @@ void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorc
     for (int32_t i = 0; i < program->tensor_count; i++)
         og_text_add(text, "%s%s%s", i ? ", " : "",
                     roles[i] == OG_PYTORCH_SCALAR ? "double " : "const at::Tensor &", names[i]);
-    og_text_add(text,
-                is_gradient && !program->is_short ? ", const std::vector<bool> &needs)" : ")");
+    og_text_add(text, is_gradient ? ", const std::vector<bool> &needs)" : ")");
 }
 
 void og_pytorch_add_launches(const og_pytorch_program *program, const og_pytorch_sizes *sizes,

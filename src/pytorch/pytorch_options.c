@@ -48,7 +48,7 @@ bool og_pytorch_is_taken(const char *name)
     return is_grad || is_keyword(name, length) ||
            is_among(
                " self ctx torch nn math F any float tuple tensors needs grads results _Formula "
-               "_plain _forward _backward _call forward_ad ",
+               "_plain _forward _backward _build _call forward_ad ",
                name, length);
 }
 

@@ -127,11 +127,10 @@ void og_pytorch_cut(const og_pytorch_source *sources, int count, const char *roo
 /* pytorch_fold.c: sources without the branches of #if that are taken by no unit. */
 void og_pytorch_fold(const char *units, const og_pytorch_source *sources, int count, og_text *out);
 /* pytorch_pointwise.c: can a file of such programs be a short one? Its CUDA source and C++, as
- * strings of Python's. names: [tensor] in C++. */
+ * strings of Python's. */
 bool og_pytorch_is_pointwise(const og_pytorch_program *program, const og_pytorch_role *roles);
 void og_pytorch_add_pointwise(const og_pytorch_program *const programs[2],
-                              const og_pytorch_role *roles, const char *const *names,
-                              og_text *text);
+                              const og_pytorch_role *roles, og_text *text);
 /* pytorch_unit.c: the source of product k for Hopper, in the arena, or NULL: it is none of float32
  * that Hopper's tensor cores take. sized: the same program, planned for larger sizes. */
 ogive_status og_pytorch_hopper_unit(const og_pytorch_program *program,

@@ -360,8 +360,8 @@ static const char runner[] =
     "@functools.lru_cache(maxsize=None)\n"
     "def _unit(name):\n"
     "    # What launches it: nothing of PyTorch is compiled.\n"
-    "    home, source = cpp_extension.CUDA_HOME, _inline(UNITS[name], set())\n"
-    "    if home is None or shutil.which(os.path.join(home, \"bin\", \"nvcc\")) is None:\n"
+    "    source = _inline(UNITS[name], set())\n"
+    "    if not shutil.which(\"nvcc\", path=f\"{cpp_extension.CUDA_HOME}/bin\"):\n"
     "        raise RuntimeError(\n"
     "            \"tensors on a GPU need nvcc to build this file's kernels, and none was found: "
     "\"\n"
@@ -502,7 +502,7 @@ static void add_opening(const og_graph *graph, const og_pytorch_shape *shapes,
     }
     og_text_add(text,
                 "import ctypes\nimport functools\nimport hashlib\nimport inspect\nimport math\n"
-                "import os\nimport shutil\n\nimport torch\nimport torch.nn as nn\n"
+                "import shutil\n\nimport torch\nimport torch.nn as nn\n"
                 "import torch.nn.functional as F\nfrom torch.autograd import forward_ad\n"
                 "from torch.autograd.function import once_differentiable\n"
                 "from torch.utils import cpp_extension\n\nDTYPE = torch.%s\n",

@@ -190,35 +190,95 @@ def compile_source(library, source, *options):
     return image.raw
 
 
-# What launches a kernel of a file without units, here.
-LAUNCH_HERE = """const char *const names[] = {SHIM_NAMES(formula, float32), SHIM_NAMES(formula, float16), \\
-                                     SHIM_NAMES(formula, bfloat16), SHIM_NAMES(formula, float64)};  \\
-        return og_shim_host.launch(names[3 * dtype + kind], blocks, THREADS, 0, 0, (void *)&a);               \\
-    }
+# Kernels of a file without units: C++'s table of them, by their names here.
+TYPES = {"float": 2, "c10::Half": 4, "c10::BFloat16": 4, "double": 2}  # and vectors a thread
+NAMES = [[[f"{formula}_{dtype.replace('::', '_')}_{kind}" for kind in ("one", "many", "any")] for dtype in TYPES]
+         for formula in ("Forward", "Backward")]
+
+# PyTorch's, of what is before them in pointwise_source().
+HALVES = """
+namespace c10
+{
+struct Half {
+    uint16_t x;
+    Half() = default;
+    __device__ Half(float value) : x(og_f16_from_f32(value)) {}
+    __device__ operator float() const { return og_f32_from_f16(x); }
+};
+struct BFloat16 {
+    uint16_t x;
+    BFloat16() = default;
+    __device__ BFloat16(float value) : x(og_bf16_from_f32(value)) {}
+    __device__ operator float() const { return og_f32_from_bf16(x); }
+};
+}
 """
 
 
-def pointwise_source(module, for_device=False):
-    """The CUDA source of a file without units: for NVRTC, or for what stands in for it."""
+# The same for NVRTC, which has no headers.
+DEVICE_TYPES = """
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+namespace c10
+{
+struct Half {
+    uint16_t x;
+    Half() = default;
+    __device__ Half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(value)); }
+    __device__ operator float() const
+    {
+        float value;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x));
+        return value;
+    }
+};
+struct BFloat16 {
+    uint16_t x;
+    BFloat16() = default;
+    __device__ BFloat16(float value) : x((__float_as_uint(value) + 0x7fff) >> 16) {}
+    __device__ operator float() const { return __uint_as_float((uint32_t)x << 16); }
+};
+}
+"""
+
+
+def math_text():
+    """Functions of src/math, with those for the CPU."""
     include = re.compile(r'^#include "(math/\w+\.h)"$', re.M)
-    kernels = re.sub(r"void \(\*const kernels.*?\n    }\n", LAUNCH_HERE.replace("\\", r"\\"), module.KERNELS,
-                     flags=re.S)
-    if for_device:
-        kernels = re.sub(r'    extern "C" int launch_.*?\n    }\n', "\n", module.KERNELS, flags=re.S)
-        types = "typedef int int32_t;\ntypedef long long int64_t;\ntypedef unsigned short uint16_t;\n" \
-                "typedef unsigned int uint32_t;\ntypedef unsigned long long uint64_t;\n"
-        return types + (module.ARGS + module.MATH + kernels).replace("#include <stdint.h>\n", "")
-    kernels = re.sub(r'asm volatile\("st.*?\);\n', "*(uint4 *)p = w;\n", kernels, flags=re.S)
-    kernels = kernels.replace('extern "C" int', 'extern "C" __attribute__((visibility("default"))) int')
     math, texts = ["math/scalar_base.h", "math/half.h", "math/scalar_f32.h", "math/scalar_f64.h"], []
     for path in math:
         text = (ROOT / "src" / path).read_text()
         whole = lambda of: (ROOT / "src" / of[1]).read_text() if of[1] not in math else ""  # noqa: E731
         texts.append(include.sub("", include.sub(whole, text)))
-    names = "".join(f' #formula "_" #T "_{kind}",' for kind in ("one", "many", "any"))[:-1]
-    kernels = f"#define SHIM_NAMES(formula, T){names}\n" + kernels
-    return ("".join(texts) + (HERE / "unit_shim.h").read_text()
-            + module.ARGS.replace("#include <stdint.h>\n", "") + kernels)
+    return "".join(texts)
+
+
+def either(name):
+    """og_sigmoid(x), of a float or a double."""
+    return (f"template <class R, class... X> OG_FN auto og_{name}(R x, X... y)\n{{\n    if constexpr (sizeof(R) == 8)\n"
+            f"        return og_{name}_f64(x, y...);\n    else\n        return og_{name}_f32(x, y...);\n}}\n")
+
+
+def pointwise_source(module, for_device=False):
+    """The CUDA source of a file without units: for NVRTC, or for what stands in for it."""
+    args = re.sub(r"#include <.*\n|.*\bextern const void.*\n", "", module.ARGS)
+    functions, formulas = module.KERNELS.split("\nstruct Forward {")
+    formulas = "\nstruct Forward {" + formulas[:formulas.index("\n#define OF(")]
+    formulas = re.sub(r"__global__ void __launch_bounds__\(128\) kernel\(const __grid_constant__ Args a\)",
+                      "OG_FN void kernel(const Args &a)", formulas)
+    assert "__global__" not in formulas
+    for formula, dtypes in zip(("Forward", "Backward"), NAMES):
+        for dtype, names in zip(TYPES, dtypes):
+            for name, kind in zip(names, ("1, true", f"{TYPES[dtype]}, true", "1, false")):
+                formulas += (f'extern "C" __global__ void __launch_bounds__(128) {name}(const __grid_constant__ Args a)\n'
+                             f"{{\n    kernel<{formula}, {dtype}, {kind}>(a);\n}}\n")
+    if for_device:
+        return DEVICE_TYPES + args + functions + formulas
+    called = sorted(set(re.findall(r"\bog_(\w+)\(", formulas)))
+    return (math_text() + HALVES + (HERE / "unit_shim.h").read_text() + args + "".join(map(either, called)) + formulas)
 
 
 class View(ctypes.Structure):
@@ -289,9 +349,7 @@ class Emulated:
         self.units = {}
         self.is_short = not hasattr(self.module, "UNITS")
         if self.is_short:
-            source = pointwise_source(self.module)
-            entries = re.findall(r"^KERNELS\((\w+)\)", self.module.KERNELS, re.M)
-            self.entries = {name: Unit(source, self.folder, name, f"launch_{name}") for name in entries}
+            self.unit = Unit(pointwise_source(self.module), self.folder, "kernels", "og_shim_host")
         for path in () if self.is_short else self.module.KERNELS:  # which for a GPU alone are shorter
             if path.startswith("math/"):
                 self.module.KERNELS[path] = (ROOT / "src" / path).read_text()
@@ -305,12 +363,13 @@ class Emulated:
 
     def build(self, part, folder):
         m = self.module
-        host = m.HOST if self.is_short else m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
-        signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)[0]
-        host = re.sub(r'extern "C" int (launch_\w+)(\(.*\));', r'extern "C" { int (*\1)\2; }', host)
-        host = m.ARGS + host if self.is_short else m._inline(host, set())
+        host = m.ARGS + m.HOST if self.is_short else m.HOST_SHARED + getattr(m, f"HOST_{part.upper()}")
+        signature = re.search(rf"^std::vector<at::Tensor> {part}\([^)]*\)", host, re.M)
+        host = host if self.is_short else m._inline(host, set())
         host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
-        kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature)
+        if self.is_short:
+            return self.build_short(part, folder, host)
+        kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature[0])
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
             if kind == "double":
@@ -321,36 +380,57 @@ class Emulated:
             else:
                 given.append(f"tensor_of(in[{tensors}])")
                 tensors += 1
-        glue = f"""
-            extern "C" void run(View *in, const double *scalars, const bool *needs, int need_count,
-                                View *out, int *count, char *error)
-            {{
-                try {{
-                    auto results = {part}({', '.join(given)});
-                    *count = (int)results.size();
-                    show(results, out);
-                }} catch (const std::exception &e) {{
-                    strncpy(error, e.what(), 999);
-                }}
-            }}"""
-        glue += "" if self.is_short else """
+        glue = self.glue(f"{part}({', '.join(given)})") + """
             extern "C" const char *missing_part(int part) { return missing_unit[part].c_str(); }
             extern "C" void add(const char *name, const char *numbers, int64_t run)
             {
                 add_unit(name, numbers, run);
             }
             extern "C" const char *served_by(const char *name) { return served[name].c_str(); }"""
-        library, source = folder / f"{part}.so", folder / f"{part}.cpp"
-        source.write_text(f'#include "{precompile_shim().name}/torch_shim.h"\n' + host + glue)
-        subprocess.run([*COMPILER, "-shared", "-o", library, source], check=True)
-        library = ctypes.CDLL(str(library))
-        if self.is_short:
-            for name, unit in self.entries.items():
-                if f"(*launch_{name})" in host:
-                    ctypes.c_void_p.in_dll(library, f"launch_{name}").value = unit.address
-            return library
+        library = self.compile(part, folder, host + glue)
         library.missing_part.restype = library.served_by.restype = ctypes.c_char_p
         return library
+
+    def build_short(self, part, folder, host):
+        numbers = re.search(r"double number\[(\d+)\]", host)
+        table = re.sub(r"\[", "{", re.sub(r"\]", "}", str(NAMES).replace("'", '"')))
+        host = re.sub(r"extern (const void .*);", lambda found: f"{found[1]} = {table};", host)
+        direction = "true" if part == "backward" else "false"
+        scalars = f", std::vector<double>(scalars, scalars + {numbers[1]})" if numbers else ""
+        glue = """
+            static std::vector<at::Tensor> tensors_of(View *in, int count)
+            {
+                std::vector<at::Tensor> tensors;
+                for (int i = 0; i < count; i++)
+                    tensors.push_back(tensor_of(in[i]));
+                return tensors;
+            }""" + self.glue(f"run({direction}, tensors_of(in, need_count){scalars})")
+        library = self.compile(part, folder, host + glue)
+        ctypes.c_void_p.in_dll(library, "og_launch").value = ctypes.cast(self.unit.callbacks[0], ctypes.c_void_p).value
+        return library
+
+    @staticmethod
+    def glue(call):
+        """What call() calls. Of a file without units need_count is the number of tensors."""
+        return f"""
+            extern "C" void run(View *in, const double *scalars, const bool *needs, int need_count,
+                                View *out, int *count, char *error)
+            {{
+                try {{
+                    auto results = {call};
+                    *count = (int)results.size();
+                    show(results, out);
+                }} catch (const std::exception &e) {{
+                    strncpy(error, e.what(), 999);
+                }}
+            }}"""
+
+    @staticmethod
+    def compile(part, folder, text):
+        library, source = folder / f"{part}.so", folder / f"{part}.cpp"
+        source.write_text(f'#include "{precompile_shim().name}/torch_shim.h"\n' + text)
+        subprocess.run([*COMPILER, "-shared", "-o", library, source], check=True)
+        return ctypes.CDLL(str(library))
 
     def add_unit(self, library):
         """Builds the unit that a call has found missing."""
@@ -365,6 +445,7 @@ class Emulated:
         return self.functions[part].served_by(kernel.encode()).decode()
 
     def call(self, part, tensors, scalars=(), needs=()):
+        needs = [True] * len(tensors) if self.is_short else needs
         views = (View * len(tensors))()
         for view, t in zip(views, tensors):
             view.data, view.dtype, view.rank = t.data_ptr(), DTYPES.index(t.dtype), t.dim()

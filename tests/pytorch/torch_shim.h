@@ -142,6 +142,15 @@ struct Tensor {
     {
         return stride_list;
     }
+    std::string toString() const
+    {
+        const char *const names[] = {"Float", "Half", "BFloat16", "Double", "Byte"};
+        return std::string("CUDA") + names[type] + "Type";
+    }
+    int64_t element_size() const
+    {
+        return size_of(type);
+    }
     void *data_ptr() const
     {
         return data;
@@ -212,6 +221,104 @@ inline Tensor Tensor::contiguous() const
     }
     return t;
 }
+
+/* Dims in the order of the first result in memory, the last one first; those that all tensors walk as
+ * one are one. Results lie as the first tensor without holes, else as a contiguous one. */
+struct TensorIterator {
+    std::vector<Tensor> all;
+    std::vector<IntArrayRef> steps; /* in bytes */
+    IntArrayRef extents;
+    int results = 0;
+
+    int ndim() const
+    {
+        return (int)extents.size();
+    }
+    int ntensors() const
+    {
+        return (int)all.size();
+    }
+    int noutputs() const
+    {
+        return results;
+    }
+    int64_t numel() const
+    {
+        return all[0].numel();
+    }
+    const IntArrayRef &shape() const
+    {
+        return extents;
+    }
+    const IntArrayRef &strides(int t) const
+    {
+        return steps[t];
+    }
+    void *data_ptr(int t) const
+    {
+        return all[t].data_ptr();
+    }
+    const Tensor &output(int r) const
+    {
+        return all[r];
+    }
+    bool is_contiguous() const
+    {
+        bool is_one = ndim() == 1;
+        for (int t = 0; t < ntensors() && is_one; t++)
+            is_one = steps[t][0] == all[t].element_size();
+        return is_one || numel() == 1;
+    }
+    void order()
+    {
+        const Tensor &lead = all[0];
+        std::vector<int64_t> dims;
+        for (int64_t d = lead.dim(); d-- > 0;)
+            if (lead.size(d) != 1)
+                dims.push_back(d);
+        std::stable_sort(dims.begin(), dims.end(), [&](int64_t d, int64_t e) {
+            return lead.stride(d) < lead.stride(e);
+        });
+        steps.resize(all.size());
+        for (int64_t d : dims) {
+            bool joins = !extents.empty();
+            for (size_t t = 0; t < all.size() && joins; t++)
+                joins = all[t].stride(d) * all[t].element_size() == steps[t].back() * extents.back();
+            for (size_t t = 0; t < all.size() && !joins; t++)
+                steps[t].push_back(all[t].stride(d) * all[t].element_size());
+            if (joins)
+                extents.back() *= lead.size(d);
+            else
+                extents.push_back(lead.size(d));
+        }
+    }
+};
+
+struct TensorIteratorConfig {
+    TensorIterator made;
+
+    void add_owned_output(const Tensor &t)
+    {
+        made.all.push_back(t);
+        made.results++;
+    }
+    void add_input(const Tensor &t)
+    {
+        made.all.push_back(t);
+    }
+    TensorIterator build()
+    {
+        const Tensor &first = made.all[made.results];
+        Tensor like = empty(first.sizes(), first.options());
+        for (size_t t = made.all.size(); t-- > (size_t)made.results;)
+            if (made.all[t].is_non_overlapping_and_dense())
+                like = made.all[t];
+        for (int r = 0; r < made.results; r++)
+            made.all[r] = empty_strided(like.sizes(), like.strides(), like.options());
+        made.order();
+        return made;
+    }
+};
 } // namespace at
 
 namespace c10
@@ -222,6 +329,11 @@ static inline cudaStream_t getCurrentCUDAStream()
 {
     return NULL;
 }
+struct CUDAGuard {
+    explicit CUDAGuard(at::Device)
+    {
+    }
+};
 } // namespace cuda
 struct DeviceGuard {
     explicit DeviceGuard(at::Device)
@@ -229,6 +341,24 @@ struct DeviceGuard {
     }
 };
 } // namespace c10
+
+/* Kernels are names here; emulated.py says what launches them. */
+struct dim3 {
+    int64_t x;
+    dim3(int64_t count) : x(count)
+    {
+    }
+};
+extern "C" {
+int (*og_launch)(const char *kernel, int64_t blocks, int threads, int64_t shared_bytes,
+                 int overlaps, void *argument);
+}
+static inline cudaError_t cudaLaunchKernel(const void *kernel, dim3 blocks, dim3 threads,
+                                           void **arguments, size_t shared_bytes, cudaStream_t)
+{
+    return og_launch((const char *)kernel, blocks.x, (int)threads.x, (int64_t)shared_bytes, 0,
+                     arguments[0]);
+}
 
 template <class... Parts> static void check(bool good, const char *kind, const Parts &...parts)
 {

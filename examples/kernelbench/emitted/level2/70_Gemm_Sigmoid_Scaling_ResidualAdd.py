@@ -35,7 +35,6 @@ import functools
 import hashlib
 import inspect
 import math
-import os
 import re
 import shutil
 
@@ -2990,46 +2989,16 @@ typedef unsigned long long uint64_t;
 
 #define OG_FN static __device__ __forceinline__
 
-OG_FN uint32_t og_bits_f32(float x)
-{
-    return (uint32_t)__float_as_int(x);
-}
+#define og_bits_f32(x) __float_as_uint(x)
+#define og_float_bits(u) __uint_as_float(u)
+#define og_bits_f64(x) (uint64_t)__double_as_longlong(x)
 
-OG_FN float og_float_bits(uint32_t u)
-{
-    return __int_as_float((int)u);
-}
+#define og_fma_f32(a, b, c) __fmaf_rn(a, b, c)
+#define og_fma_near_f32(a, b, c) __fmaf_rn(a, b, c)
 
-OG_FN uint64_t og_bits_f64(double x)
-{
-    return (uint64_t)__double_as_longlong(x);
-}
+#define og_magnitude_f32(x, limit) (fabsf(x) > (limit) ? (limit) : fabsf(x))
 
-#define OG_FMA_INSTRUCTION_F32(a, b, c) __fmaf_rn(a, b, c)
-
-/* a*b + c rounded once, on every machine. */
-OG_FN float og_fma_f32(float a, float b, float c)
-{
-    return OG_FMA_INSTRUCTION_F32(a, b, c);
-}
-
-OG_FN float og_fma_near_f32(float a, float b, float c)
-{
-    return OG_FMA_INSTRUCTION_F32(a, b, c);
-}
-
-OG_FN float og_magnitude_f32(float x, float limit)
-{
-    float a = fabsf(x);
-    return a > limit ? limit : a;
-}
-
-/* y, but NaN where x is, if og_magnitude_f32() loses it; else y is to meet what that made. */
-OG_FN float og_restore_nan_f32(float x, float y)
-{
-    (void)x;
-    return y;
-}
+#define og_restore_nan_f32(x, y) (y)
 
 OG_FN float og_reciprocal_normal_f32(float x)
 {
@@ -3125,23 +3094,44 @@ OG_FN float og_exp_q_f32(float r)
         r2, og_fma_near_f32(0x1.55548cp-3f, r, 0x1.fffffcp-2f));
 }
 
-/* b = 127 + 64, 127, 126 and 127 - 64: room for n = -190..63, -126..127, ... */
 #define OG_MAGIC_DOWN_F32 0x1.80017ep23f
 #define OG_MAGIC_UP_F32 0x1.80007ep23f
 
-OG_FN float og_exp_scaled_f32(float z, float magic)
+/* og_exp_q_f32's q, one step after the other: fewer instructions, a longer chain. */
+OG_FN float og_exp_chain_f32(float r)
 {
+    float q = og_fma_near_f32(0x1.6ac682p-10f, r, 0x1.123ddep-7f);
+    q = og_fma_near_f32(q, r, 0x1.555858p-5f);
+    q = og_fma_near_f32(q, r, 0x1.55548cp-3f);
+    return og_fma_near_f32(q, r, 0x1.fffffcp-2f);
+}
+
+/* (e^r - 1) / r, |r| <= ln 2 / 2. */
+OG_FN float og_exp_slope_f32(float r)
+{
+    return og_fma_near_f32(og_exp_chain_f32(r), r, 1.0f);
+}
+
+/* z = n ln 2 + r, r rounded; 2^n = scale times what the caller put into magic. */
+typedef struct {
+    float scale, r;
+} og_exp_step_f32;
+
+OG_FN og_exp_step_f32 og_exp_reduce_f32(float z, float magic)
+{
+    og_exp_step_f32 s;
     float nf = og_fma_near_f32(z, OG_LOG2E_F32, magic);
     float n = nf - magic;
-    float r = og_fma_near_f32(n, -OG_LN2_HI_F32, z);
-    r = og_fma_near_f32(n, -OG_LN2_LO_F32, r);
-    float p = og_fma_near_f32(0x1.6ac682p-10f, r, 0x1.123ddep-7f); /* og_exp_q_f32's */
-    p = og_fma_near_f32(p, r, 0x1.555858p-5f);
-    p = og_fma_near_f32(p, r, 0x1.55548cp-3f);
-    p = og_fma_near_f32(p, r, 0x1.fffffcp-2f);
-    p = og_fma_near_f32(p, r, 1.0f);
-    p = og_fma_near_f32(p, r, 1.0f);
-    return p * og_float_bits(og_bits_f32(nf) << 23);
+    s.r = og_fma_near_f32(n, -OG_LN2_HI_F32, z);
+    s.r = og_fma_near_f32(n, -OG_LN2_LO_F32, s.r);
+    s.scale = og_float_bits(og_bits_f32(nf) << 23);
+    return s;
+}
+
+OG_FN float og_exp_scaled_f32(float z, float magic)
+{
+    og_exp_step_f32 s = og_exp_reduce_f32(z, magic);
+    return og_fma_near_f32(og_exp_slope_f32(s.r), s.r, 1.0f) * s.scale;
 }
 
 OG_FN float og_exp_f32(float x)
@@ -3156,17 +3146,12 @@ OG_FN float og_exp_f32(float x)
     return x == x ? y : x;
 }
 
-/* 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
-typedef struct {
-    float scale, f;
-} og_sigmoid_parts_f32;
-
-OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
+/* f of 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
+OG_FN float og_sigmoid_split_f32(float a, float al, float *scale)
 {
-    og_sigmoid_parts_f32 p;
     float nf = og_fma_near_f32(a, -OG_LOG2E_F32, OG_MAGIC_DOWN_F32);
-    p.scale = og_float_bits(og_bits_f32(nf) << 23);
-    float sc = p.scale * 0x1p-64f;
+    *scale = og_float_bits(og_bits_f32(nf) << 23);
+    float sc = *scale * 0x1p-64f;
     nf -= OG_MAGIC_DOWN_F32;
     float rh = og_fma_near_f32(nf, OG_LN2_HI_F32, a);
     float rl = og_fma_near_f32(nf, OG_LN2_LO_F32, al);
@@ -3176,20 +3161,22 @@ OG_FN og_sigmoid_parts_f32 og_sigmoid_split_f32(float a, float al)
     float el = (((1.0f - e) + sc) + rh) + w;
     float d = og_reciprocal_normal_f32(e);
     float residual = og_fma_near_f32(-el, d, og_fma_near_f32(-e, d, 1.0f));
-    p.f = og_fma_near_f32(d, residual, d);
-    return p;
+    return og_fma_near_f32(d, residual, d);
 }
 
 OG_FN float og_sigmoid_f32(float x)
 {
-    og_sigmoid_parts_f32 p = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f);
-    float s = p.scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
-    float above = og_fma_near_f32(s, -p.f, og_restore_nan_f32(x, 1.0f));
-    return x < 0.0f ? p.f * s : above;
+    float scale, f = og_sigmoid_split_f32(og_magnitude_f32(x, 104.0f), 0.0f, &scale);
+    float s = scale * 0x1p-64f; /* 2^-n, exact down to the least subnormal, then 0 */
+    float above = og_fma_near_f32(s, -f, og_restore_nan_f32(x, 1.0f));
+    return x < 0.0f ? f * s : above;
 }
 
+#include "math/scalar_logarithms_f32.h"
 #include "math/scalar_squares_f32.h"
 #include "math/scalar_whole_f32.h"
+''',
+    "math/scalar_logarithms_f32.h": r'''#include "math/scalar_base.h"
 ''',
     "math/scalar_squares_f32.h": r'''#include "math/scalar_base.h"
 ''',
@@ -7575,7 +7562,7 @@ OG_FN void og_read_block(og_reader &r, og_fragment &f)
     og_finish_loads();
     og_release_stage(r.empty + 8 * stages[0]);
     og_release_stage(r.empty + 8 * stages[1]);
-    og_split_block(v, f, r.found);
+    og_split_block<4>(v, f, r.found);
 }
 
 struct og_pairs_consumer {
@@ -7721,11 +7708,11 @@ OG_FN void og_multiply_item(const og_args &a, og_pairs_consumer &c, const og_ite
     c.reader.found = {0, 0};
     og_read_block(c.reader, f);
     for (int k = item.from; k < item.to; k += 128) {
-        og_multiply_block<is_wide>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide, 4>(chain, f, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, f, k + 64 < item.to, g);
         if (k + 64 >= item.to)
             break;
-        og_multiply_block<is_wide>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
+        og_multiply_block<is_wide, 4>(chain, g, c.rings.x + c.turn.stage * OG_X_BOX_BYTES);
         og_end_block(c, sum, chain, g, k + 128 < item.to, f);
 #if OG_LONG && !OG_BY_SEGMENTS
         if ((k + 128) % OG_SEGMENT == 0 && k + 128 < item.to)
@@ -7975,12 +7962,13 @@ OG_FN float og_take_half(uint32_t both, int h)
     return og_float_bits(h ? both & 0xffff0000u : both << 16);
 }
 
+template <int steps>
 OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
 {
     const uint32_t below = (uint32_t)OG_SMALL << 23 | (uint32_t)OG_SMALL << 7;
     uint32_t most = 0, least[2] = {0x7fff7fffu, 0x7fff7fffu}; /* two, or each waits for the last */
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint32_t both =
@@ -8000,10 +7988,10 @@ OG_FN uint32_t og_look_at_block(const og_four (&v)[4][2], og_findings &found)
     return exponents;
 }
 
-/* v: [step][row], four k each. Four neighbouring threads have the block's k of these rows. */
+template <int steps>
 OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings &found)
 {
-    const uint32_t exponents = og_look_at_block(v, found);
+    const uint32_t exponents = og_look_at_block<steps>(v, found);
     float scale[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -8011,7 +7999,7 @@ OG_FN void og_split_block(const og_four (&v)[4][2], og_fragment &f, og_findings 
         scale[i] = og_find_scale(f.undo[i]);
     }
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *pair = &v[k][i % 2].e[i / 2 * 2];
@@ -8032,12 +8020,13 @@ OG_FN uint32_t og_lower(uint32_t both)
 }
 
 /* The small terms of a block's products. */
+template <int steps>
 OG_FN void og_multiply_small(og_held &chain, const og_fragment &f, uint64_t hi, uint64_t lo)
 {
     og_multiply_16<0>(chain, f.lo, hi);
     og_multiply_16<1>(chain, f.hi, lo);
 #pragma unroll
-    for (int k = 1; k < 4; k++) {
+    for (int k = 1; k < steps; k++) {
         og_multiply_16<1>(chain, f.lo + 4 * k, hi + 2 * k);
         og_multiply_16<1>(chain, f.hi + 4 * k, lo + 2 * k);
     }
@@ -8061,7 +8050,7 @@ OG_FN void og_multiply_small_wide(og_held &chain, const og_fragment &f, uint32_t
 }
 
 /* Starts the products of a block: small terms first. */
-template <bool is_wide>
+template <bool is_wide, int steps>
 OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
 {
     uint64_t hi = og_describe<0>(x), lo = og_describe<0>(x + OG_X_BOX_BYTES / 2);
@@ -8071,9 +8060,9 @@ OG_FN void og_multiply_block(og_held &chain, const og_fragment &f, uint32_t x)
     if constexpr (is_wide)
         og_multiply_small_wide(chain, f, down, hi, lo);
     else
-        og_multiply_small(chain, f, hi, lo);
+        og_multiply_small<steps>(chain, f, hi, lo);
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < steps; k++)
         og_multiply_16<1>(chain, f.hi + 4 * k, hi + 2 * k);
     og_products_commit();
 }
@@ -9453,11 +9442,9 @@ def _serve(extension, function):
 
 
 def _build(host, function):
-    home = cpp_extension.CUDA_HOME
-    if home is None or shutil.which(os.path.join(home, "bin", "nvcc")) is None:
-        raise RuntimeError(
-            "tensors on a GPU need nvcc to build this file's kernels, and none was found: "
-            "install the CUDA toolkit and set CUDA_HOME; on the CPU nothing is needed")
+    if not shutil.which("nvcc", path=f"{cpp_extension.CUDA_HOME}/bin"):
+        raise RuntimeError("tensors on a GPU need nvcc to build this file's kernels, and there is "
+                           "none: install the CUDA toolkit and set CUDA_HOME")
     cpp = _inline(HOST_SHARED + host, set())
     extension = cpp_extension.load_inline(
         name="ogive_" + hashlib.sha256((cpp + str(UNITS)).encode()).hexdigest()[:16],
@@ -9482,8 +9469,7 @@ class _Formula(torch.autograd.Function):
     def forward(ctx, x, gemm_weight, gemm_bias, scaling_factor):
         ctx.save_for_backward(x, gemm_weight, gemm_bias)
         ctx.scalars = (scaling_factor,)
-        results = _forward()(x, gemm_weight, gemm_bias, scaling_factor)
-        return results[0]
+        return _forward()(x, gemm_weight, gemm_bias, scaling_factor)[0]
 
     @staticmethod
     @once_differentiable
