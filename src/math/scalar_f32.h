@@ -397,7 +397,7 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
     float zl = og_fma_near_f32(x, beta, -z);
-    zl = (z < 0.0f) & (z > -110.0f) ? zl : 0.0f;
+    zl = ((z < 0.0f) & (z > -110.0f)) ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
     float sum = og_softplus_sum_f32(most, fabsf(z));
     sum = z > 0.0f ? sum : og_fma_near_f32(sum, zl, sum);
