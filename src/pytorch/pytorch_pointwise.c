@@ -138,7 +138,8 @@ static void add_call(const writer *w, const og_instr *instr, og_text *text)
         add_value(w, instr->args[2], text);
         return;
     }
-    og_text_add(text, infix ? "" : "og_%s(", function->name);
+    if (!infix)
+        og_text_add(text, "og_%s(", function->name);
     for (int a = 0; a < OG_MAX_ARGS && instr->args[a] >= 0; a++) {
         if (a)
             og_text_add(text, infix ? " %s " : ", ", infix);
@@ -148,7 +149,8 @@ static void add_call(const writer *w, const og_instr *instr, og_text *text)
         og_text_add(text, ", ");
         add_constant(text, w->program->plan.kernels[0].constants[instr->index + c]);
     }
-    og_text_add(text, infix ? "" : ")");
+    if (!infix)
+        og_text_add(text, ")");
 }
 
 static void add_instr(const writer *w, const og_instr *instr, og_text *text)
