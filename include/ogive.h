@@ -527,6 +527,24 @@ OGIVE_API const char *ogive_cpu_level_name(size_t index);
 OGIVE_API const char *ogive_cpu_level(void);
 OGIVE_API int32_t ogive_cpu_threads(void);
 
+/* Runs on the CPU have threads of Ogive's own, which sleep between runs. A program whose threads
+ * spin between their tasks, as those of OpenMP do, is faster if it lends these: both would take
+ * each other's cores. With OpenMP:
+ *
+ *     static void run(void (*task)(void *argument), void *argument, int32_t threads)
+ *     {
+ *         #pragma omp parallel num_threads(threads)
+ *         task(argument);
+ *     }
+ *     ogive_cpu_use_threads(run, &error);
+ *
+ * run() calls the task on at most that many threads at once, or on fewer, and returns when all
+ * calls have; each takes parts of the work until none is left. It is called by any thread that
+ * runs a plan, several at a time. NULL, and any child of fork(), has Ogive's own threads again.
+ * Results do not depend on it. */
+typedef void (*ogive_run_on_threads)(void (*task)(void *argument), void *argument, int32_t threads);
+OGIVE_API ogive_status ogive_cpu_use_threads(ogive_run_on_threads run, ogive_error *error);
+
 /* ---- devices ------------------------------------------------------------- */
 
 /* For programs without a CUDA toolkit. Those that have memory and streams of their

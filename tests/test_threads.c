@@ -325,6 +325,106 @@ static void test_environment_of_workers(void **state)
     wait_for_child(child);
 }
 
+/* ---- a program's own threads ------------------------------------------------- */
+
+/* What a program may lend: one thread each, the caller's alone, or nobody. */
+enum { LENT = 3 };
+static _Atomic int lent_wrong, lent_calls;
+
+typedef struct {
+    void (*task)(void *argument);
+    void *argument;
+} lent_task;
+
+/* A thread whose state is another, which it must find again. */
+static void *run_lent(void *argument)
+{
+    lent_task *lent = argument;
+    fesetround(FE_UPWARD);
+    lent->task(lent->argument);
+    if (fegetround() != FE_UPWARD)
+        atomic_fetch_add(&lent_wrong, 1);
+    return NULL;
+}
+
+static void lend_threads(void (*task)(void *argument), void *argument, int32_t threads)
+{
+    pthread_t lent[LENT];
+    lent_task each = {task, argument};
+    atomic_fetch_add(&lent_calls, 1);
+    int taken = threads < LENT ? threads : LENT;
+    for (int i = 0; i < taken; i++)
+        assert_int_equal(pthread_create(&lent[i], NULL, run_lent, &each), 0);
+    for (int i = 0; i < taken; i++)
+        pthread_join(lent[i], NULL);
+}
+
+static void lend_caller(void (*task)(void *argument), void *argument, int32_t threads)
+{
+    (void)threads;
+    task(argument);
+}
+
+static void lend_nobody(void (*task)(void *argument), void *argument, int32_t threads)
+{
+    (void)task;
+    (void)argument;
+    (void)threads;
+}
+
+/* Threads that were lent have another name than the pool's. */
+static void note_name(void *context, int thread, int threads)
+{
+    char name[16] = "";
+    (void)threads;
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    if (strcmp(name, "ogive") == 0)
+        atomic_fetch_add((_Atomic int *)context, 1);
+    linger(thread);
+}
+
+static void test_lent_threads(void **state)
+{
+    (void)state;
+    static const ogive_run_on_threads lenders[] = {lend_threads, lend_caller, lend_nobody};
+    ogive_error error;
+    _Atomic int of_pool = 0;
+    environment e = {.caller = pthread_self(), .tiny = 0x1p-130f, .one = 1, .three = 3};
+    for (size_t i = 0; i < TEST_COUNT(lenders); i++) {
+        TEST_OK(ogive_cpu_use_threads(lenders[i], &error), error);
+        for (int threads = 1; threads <= 9; threads++)
+            assert_true(count_region(threads, 20));
+        assert_true(count_region(300, 1));
+        test_plain_memory(NULL);
+        test_callers_at_once(NULL);
+        og_cpu_parallel(4, note_name, (void *)&of_pool);
+    }
+    assert_true(lent_calls > 0);
+    assert_int_equal(lent_wrong, 0);
+    assert_int_equal(of_pool, 0);
+
+    TEST_OK(ogive_cpu_use_threads(lend_threads, &error), error);
+    int before = lent_calls;
+    og_cpu_parallel(1, note_name, (void *)&of_pool); /* nothing to divide: nobody is asked */
+    assert_int_equal(lent_calls, before);
+    og_cpu_parallel(2, look_around, &e);
+    assert_int_equal(e.wrong_rounding, 0);
+    assert_int_equal(e.wrong_flush, 0);
+
+    /* A child has none of them, and takes the pool's. */
+    pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        before = lent_calls;
+        _exit(finds_worker() && count_region(4, 100) && lent_calls == before ? 0 : 1);
+    }
+    wait_for_child(child);
+    TEST_OK(ogive_cpu_use_threads(NULL, &error), error);
+    assert_true(finds_worker());
+}
+
+/* ---- idle ----------------------------------------------------------------- */
+
 static double process_seconds(void)
 {
     struct timespec t;
@@ -439,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_callers_at_once),
         cmocka_unit_test(test_environment_of_workers),
+        cmocka_unit_test(test_lent_threads),
         cmocka_unit_test(test_idle_pool_sleeps),
         cmocka_unit_test(test_fork_after_use),
         cmocka_unit_test(test_fork_during_region),

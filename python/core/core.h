@@ -222,6 +222,8 @@ PyObject *core_torch_dispatch(PyObject *const *args, Py_ssize_t count, PyObject 
  * for a PyTorch without a table that has them. __dlpack__ would take 4 us. */
 PyObject *core_torch_lend(PyObject *tensor);
 int core_torch_stream(int32_t device, void **stream);
+/* _use_openmp(parallel, most): runs on the CPU take PyTorch's threads (core_threads.c). */
+PyObject *core_use_openmp(PyObject *module, PyObject *args);
 /* Tells ogive.torch of a subclass of Tensor. */
 int core_torch_meet(PyObject *type);
 /* Tells autograd that tensor is about to be written to; refuses what must not be. */

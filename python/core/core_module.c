@@ -77,6 +77,9 @@ static PyMethodDef functions[] = {
      "ogive_estimate()."},
     {"_register_torch", core_torch_register, METH_O,
      "_register_torch(table): the functions that core_torch.c asks."},
+    {"_use_openmp", core_use_openmp, METH_VARARGS,
+     "_use_openmp(parallel, most): runs on the CPU take the threads of an OpenMP runtime, whose\n"
+     "GOMP_parallel() and omp_get_max_threads() are at these addresses."},
     {"_operator", (PyCFunction)(void (*)(void))core_operator, METH_FASTCALL | METH_KEYWORDS,
      "_operator(inputs, formula, ...): torch.ops.ogive.run for plain tensors, else PyTorch's."},
     {0}};

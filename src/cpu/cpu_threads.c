@@ -7,7 +7,8 @@
  * second OpenMP runtime next to PyTorch's keeps its threads spinning against the
  * other's. Here an idle pool sleeps, a child of fork() starts with an empty pool,
  * and all communication is C11 atomics (futexes only put threads to sleep and
- * wake them; what they guard is always an atomic).
+ * wake them; what they guard is always an atomic). A program whose own threads spin
+ * lends them instead (ogive_cpu_use_threads()): two pools would take each other's cores.
  *
  * A region: the caller takes the pool (one atomic exchange; if another thread has
  * it, the caller does everything itself), publishes body and context, and lets
@@ -138,9 +139,8 @@ static const uint32_t CALLER_ASLEEP = 1u << 31; /* flag in pending */
 static struct {
     alignas(64) atomic_bool busy; /* some thread has the pool, and owns all but the atomics */
     int worker_count;
-    int cores;    /* when the workers were made */
-    int avoided;  /* the core that they keep off, or -1 */
-    bool at_fork; /* handlers are registered */
+    int cores;   /* when the workers were made */
+    int avoided; /* the core that they keep off, or -1 */
 
     /* The region; workers read it only while they are part of it. */
     alignas(64) void (*body)(void *context, int thread, int threads);
@@ -269,10 +269,13 @@ static void wait_for_workers(void)
 
 /* ---- birth and death ------------------------------------------------------- */
 
-/* In a child of fork() there is only the thread that forked: forget the others,
- * and the region that another thread may have been in. */
+static _Atomic ogive_run_on_threads program_threads; /* NULL: the pool */
+
+/* In a child of fork() there is only the thread that forked: forget the others, the program's
+ * too, and the region that another thread may have been in. */
 static void forget_workers(void)
 {
+    atomic_store_explicit(&program_threads, NULL, memory_order_relaxed);
     for (int i = 0; i < OG_MAX_THREADS; i++)
         atomic_store_explicit(&pool.workers[i].state, WORKER_IDLE, memory_order_relaxed);
     pool.worker_count = 0;
@@ -281,12 +284,26 @@ static void forget_workers(void)
     atomic_store_explicit(&pool.busy, false, memory_order_relaxed);
 }
 
+static bool forks_are_seen;
+
+static void see_forks(void)
+{
+    forks_are_seen = pthread_atfork(NULL, NULL, forget_workers) == 0;
+}
+
+/* False: no memory for it, so that a child of fork() would wait for threads that it does not have. */
+static bool survives_fork(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, see_forks);
+    return forks_are_seen;
+}
+
 /* Makes workers until there are wanted, or until the system says no. */
 static void make_workers(int wanted)
 {
-    if (!pool.at_fork && pthread_atfork(NULL, NULL, forget_workers) != 0)
+    if (!survives_fork())
         return;
-    pool.at_fork = true;
     pool.cores = count_cores();
 
     /* Signals are for the program's own threads. Faults are not: they come to the thread that
@@ -349,11 +366,47 @@ __attribute__((destructor)) static void end_workers(void)
     pool.worker_count = 0;
 }
 
+/* ---- a program's own threads ----------------------------------------------- */
+
+typedef struct {
+    void (*body)(void *context, int thread, int threads);
+    void *context;
+    int threads;
+    atomic_int next; /* the part that nobody has begun */
+} lent_region;
+
+/* What each of the program's threads does: parts, until none is left. */
+static void take_parts(void *argument)
+{
+    lent_region *region = argument;
+    og_cpu_float_state saved = og_cpu_float_enter();
+    for (int t;
+         (t = atomic_fetch_add_explicit(&region->next, 1, memory_order_relaxed)) < region->threads;)
+        region->body(region->context, t, region->threads);
+    og_cpu_float_leave(saved);
+}
+
+ogive_status ogive_cpu_use_threads(ogive_run_on_threads run, ogive_error *error)
+{
+    if (!survives_fork())
+        OG_FAIL(error, OGIVE_MEMORY, -1, "no memory for a handler of fork()");
+    atomic_store_explicit(&program_threads, run, memory_order_release);
+    return OGIVE_OK;
+}
+
 /* ---- entry ----------------------------------------------------------------- */
 
 void og_cpu_parallel(int threads, void (*body)(void *context, int thread, int threads),
                      void *context)
 {
+    ogive_run_on_threads run =
+        threads > 1 ? atomic_load_explicit(&program_threads, memory_order_acquire) : NULL;
+    if (run) {
+        lent_region region = {.body = body, .context = context, .threads = threads};
+        run(take_parts, &region, threads);
+        take_parts(&region); /* what it has left */
+        return;
+    }
     int done = 0; /* threads below this number have been taken care of */
     if (threads > 1 && !atomic_load_explicit(&pool.busy, memory_order_relaxed) &&
         !atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """thread_storm.py with this Python, and with one that has no GIL, where such a one is found:
-OGIVE_FREE_THREADED names it, else python3.14t or python3.13t of PATH; the package is built for it."""
+OGIVE_FREE_THREADED names it, else python3.14t or python3.13t of PATH; the package is built for it.
+And whose threads compute beside PyTorch."""
 
 import os
 import pathlib
@@ -47,3 +48,43 @@ def test_without_gil(tmp_path_factory):
     for module in (build / "python").glob("_core*.so"):
         shutil.copy(module, package / "ogive")
     assert run_storm(python, 5, PYTHONPATH=str(package)).startswith("no GIL")
+
+
+# A formula of many rows, and how many of its threads are Ogive's own, in a process of their own.
+COUNTED = """
+import os, sys, pathlib
+import ogive, torch
+if sys.argv[1] == "shared":
+    import ogive.torch
+f = ogive.compile("softmax(x, 1)")
+x = torch.linspace(-1, 1, 2048 * 512).reshape(2048, 512).numpy()
+
+def count():
+    names = [p.read_text().strip() for p in pathlib.Path("/proc/self/task").glob("*/comm")]
+    return names.count("ogive")
+
+first = f(x)
+assert abs(first - torch.softmax(torch.from_numpy(x).double(), 1).numpy()).max() < 1e-8
+counts = [count()]
+for most in (1, 2, 5):
+    torch.set_num_threads(most)
+    assert (f(x) == first).all()
+counts.append(count())
+child = os.fork()
+if child == 0:  # in which PyTorch's threads would be waited for
+    os._exit(0 if (f(x) == first).all() and count() > 0 else 1)
+assert os.waitpid(child, 0)[1] == 0, "child"
+print(*counts)
+"""
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="one core: no threads")
+@pytest.mark.parametrize("whose", ["own", "shared"])
+def test_whose_threads(whose):
+    """PyTorch's, once ogive.torch is there; a child of fork() has none of these."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", COUNTED, whose], text=True, capture_output=True,
+                          env=environment, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    own = list(map(int, done.stdout.split()))
+    assert own == [0, 0] if whose == "shared" else all(own), own

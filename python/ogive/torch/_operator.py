@@ -504,6 +504,18 @@ def _find_quick() -> dict[str, int]:
         return {}
 
 
+def _share_threads() -> None:
+    """Runs on the CPU take PyTorch's own threads, if they are OpenMP's. (The first runtime among
+    the libraries that PyTorch was linked with: a process may have several.)"""
+    path = pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        cpu = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_NOW)
+        functions = cpu.GOMP_parallel, cpu.omp_get_max_threads
+    except (OSError, AttributeError):
+        return
+    _core._use_openmp(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))
+
+
 # What the C part asks, to know whether a call needs the dispatcher at all.
 doors: dict[str, Any] = {
     "grad_mode": torch.is_grad_enabled,
@@ -527,5 +539,6 @@ doors: dict[str, Any] = {
     "quick": _find_quick(),
 }
 _core._register_torch(doors)
+_share_threads()
 # What a call of the operator from Python, by traced code too, comes to first.
 run._op = torch.ops.ogive.run._op = _core._operator
