@@ -513,7 +513,7 @@ def _share_threads() -> None:
         functions = cpu.GOMP_parallel, cpu.omp_get_max_threads
     except (OSError, AttributeError):
         return
-    _core._use_openmp(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))
+    _core._use_openmp(*[ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions])
 
 
 # What the C part asks, to know whether a call needs the dispatcher at all.
