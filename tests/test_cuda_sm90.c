@@ -634,10 +634,11 @@ static void test_compile(void **unused)
                                       {SHAPE(64, 512, 4096), SHAPE(64, 4096, 512)},
                                       {SHAPE(9, 8, 7, 300, 512), SHAPE(9, 1, 7, 512, 512)}};
     for (size_t i = 0; i < TEST_COUNT(products); i++) {
-        const char *const texts[] = {"gelu(x @ w)", "logsumexp(x @ w, dim=-1)"};
-        for (size_t t = 0; t < TEST_COUNT(texts); t++)
-            if (test_has_turn(i, t, 2))
-                compile_unspilt(texts[t], products[i], OG_FLOAT32, "90a", "wgmma");
+        /* gelu: up to six registers wait in memory while a tile ends, for nothing that is multiplied. */
+        if (test_has_turn(i, 0, 2))
+            compile_spilt("gelu(x @ w)", products[i], OG_FLOAT32, "90a", "wgmma", 24);
+        if (test_has_turn(i, 1, 2))
+            compile_unspilt("logsumexp(x @ w, dim=-1)", products[i], OG_FLOAT32, "90a", "wgmma");
     }
     /* k in segments, w along it: in the loop of wide rows. A form without spills took 5 % longer, for
      * all rows (H200). */
