@@ -667,9 +667,9 @@ static inline void run_backend(builder *b, memory_set *set, const char *level, i
 }
 
 static const og_cpu_tuning tunings[] = {
-    {24 * 1024, 8000000}, /* as it is */
-    {24 * 1024, 1},       /* as many threads as there are tiles */
-    {1, 1},               /* the smallest blocks */
+    {24 * 1024, 8000000, 0, 0, 0}, /* as it is */
+    {24 * 1024, 1, 0, 0, 0},       /* as many threads as there are tiles */
+    {1, 1, 0, 0, 0},               /* the smallest blocks */
 };
 
 /* Compares all ways of running b with the interpreter; frees b. */

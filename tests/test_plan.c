@@ -375,7 +375,11 @@ static void test_giant_empty(void **state)
         og_graph graph;
         og_plan plan;
         ogive_error error;
-        og_cpu_tuning tuning = {.block_bytes = 24 * 1024, .thread_ps = 8000000};
+        og_cpu_tuning tuning = {.block_bytes = 24 * 1024,
+                                .thread_ps = 8000000,
+                                .slab_least = 1,
+                                .slab_bytes = 4096,
+                                .slab_rows = 1};
         void *prepared;
         size_t bytes;
         make_plan(giants[c].formula, giants[c].shapes, &graph, &plan);

@@ -444,7 +444,11 @@ static bool check_pair_in_place(test_random *random, const test_case *c, arrange
     ogive_error error;
     ogive_options options = {.size = sizeof options,
                              .threads = 1 + (int32_t)test_random_below(random, 3)};
-    og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7), .thread_ps = 1};
+    og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7),
+                            .thread_ps = 1,
+                            .slab_least = 1,
+                            .slab_bytes = 64 << test_random_below(random, 10),
+                            .slab_rows = 1};
     ogive_status status = good ? run_arranged(c, a, &options, &tuning, &error) : OGIVE_OK;
     if (good && status == OGIVE_OK) {
         total.in_place++;
@@ -524,7 +528,10 @@ static bool check_layout(test_random *random, test_case *c, layout_kind kind, do
             ogive_options options = {
                 .size = sizeof options, .threads = threads, .cpu_level = ogive_cpu_level_name(l)};
             og_cpu_tuning tuning = {.block_bytes = 256 << test_random_below(random, 7),
-                                    .thread_ps = 1 + test_random_below(random, 2) * 100000};
+                                    .thread_ps = 1 + test_random_below(random, 2) * 100000,
+                                    .slab_least = 1,
+                                    .slab_bytes = 64 << test_random_below(random, 10),
+                                    .slab_rows = 1};
             if (!run_once(c, &a, &options, chance(random, 80) ? &tuning : NULL) ||
                 !check_untouched(c, &a) || !check_same(c, &a, results, options.cpu_level, threads))
                 goto out;

@@ -461,7 +461,11 @@ static void check_shape(test_random *random, const reduction_shape *s, values_ki
             .size = sizeof options,
             .threads = 1 + (int32_t)test_random_below(random, 4),
             .cpu_level = ogive_cpu_level_name((size_t)test_random_below(random, (int64_t)levels))};
-        og_cpu_tuning tuning = {.block_bytes = 512 << test_random_below(random, 6), .thread_ps = 1};
+        og_cpu_tuning tuning = {.block_bytes = 512 << test_random_below(random, 6),
+                                .thread_ps = 1,
+                                .slab_least = 1,
+                                .slab_bytes = 64 << test_random_below(random, 10),
+                                .slab_rows = 1};
         run_library(function, s, x, got, &options, &tuning);
         check_equal(function, s, want, got, results, options.cpu_level, options.threads);
     }

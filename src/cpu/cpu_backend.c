@@ -4,6 +4,7 @@
  */
 #include "cpu/cpu_packed.h"
 #include "cpu/cpu_product_run.h"
+#include "cpu/cpu_slabs.h"
 #include "plan/backend.h"
 
 #include <inttypes.h>
@@ -44,6 +45,20 @@ static void explain_pieces(const og_cpu_kernel *k, og_text *text)
         og_text_add(text, "pieces of %" PRId64, k->piece_inner);
 }
 
+static void explain_slabs(const og_cpu_state *s, int32_t kernel, og_text *text)
+{
+    for (int32_t i = 0; i < s->slab_count; i++) {
+        const og_cpu_slabs *slabs = &s->slabs[i];
+        if (kernel >= slabs->first && kernel < slabs->first + slabs->count)
+            og_text_add(text,
+                        "  with kernels %d to %d in %" PRId64 " slabs of %" PRId64
+                        " rows, of which a cache keeps %zu bytes, %d thread%s\n",
+                        (int)slabs->first, (int)(slabs->first + slabs->count - 1), slabs->slabs,
+                        og_cpu_count_slab_rows(slabs), slabs->kept_bytes, (int)slabs->threads,
+                        slabs->threads == 1 ? "" : "s");
+    }
+}
+
 static void explain(const og_plan *plan, const void *state, int32_t kernel, og_text *text)
 {
     const og_cpu_state *s = state;
@@ -67,6 +82,7 @@ static void explain(const og_plan *plan, const void *state, int32_t kernel, og_t
     if (k->product && product->left.dtype == OG_FLOAT32 && product->right.dtype == OG_FLOAT32)
         og_text_add(text, "  each sum is within %" PRId64 " * 2^-24 of sum |x||w|\n",
                     og_strict_units(product->k));
+    explain_slabs(s, kernel, text);
 }
 
 const og_backend og_cpu_backend = {

@@ -261,6 +261,9 @@ typedef struct {
 typedef struct {
     int64_t block_bytes; /* of all registers together */
     int64_t thread_ps;   /* least work that is worth a thread, in picoseconds */
+    int64_t slab_least;  /* bytes of temporaries for which kernels share slabs (cpu_slabs.h) */
+    int64_t slab_bytes;  /* kept in a slab */
+    int64_t slab_rows;   /* least rows of a slab whose last dim is cut: it packs factors */
 } og_cpu_tuning;
 
 typedef struct {
@@ -272,6 +275,8 @@ typedef struct {
     uint64_t packed;                /* bit i: runs get input i packed */
     const char *const *input_names; /* for messages about these */
     og_cpu_kernel *compiled;        /* one per kernel of the plan */
+    struct og_cpu_slabs *slabs;     /* of kernels that share rows */
+    int32_t slab_count;
     size_t scratch_offset;          /* in the workspace */
 } og_cpu_state;
 
@@ -314,6 +319,9 @@ ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, v
 ogive_status og_cpu_prepare_tuned(const og_plan *plan, const ogive_options *options,
                                   const og_cpu_tuning *tuning, void **state,
                                   size_t *workspace_bytes, ogive_error *error);
+/* Makes state->compiled; *bytes: of workspace, with the plan's temporaries. */
+ogive_status og_cpu_prepare_kernels(og_cpu_state *state, const og_plan *plan, size_t *bytes,
+                                    ogive_error *error);
 void og_cpu_release(void *state);
 
 #endif

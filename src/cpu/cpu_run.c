@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_packed.h"
 #include "cpu/cpu_product_run.h"
+#include "cpu/cpu_slabs.h"
 #include "cpu/cpu_threads.h"
 
 #include <string.h>
@@ -419,6 +420,21 @@ static void run_split(og_cpu_job *job)
     }
 }
 
+void og_cpu_run_kernel(og_cpu_job *job)
+{
+    const og_cpu_kernel *k = job->kernel;
+    if (k->product)
+        og_cpu_run_product(job);
+    if (k->tile_count == 0)
+        return;
+    if (k->split)
+        run_split(job);
+    else if (k->threads == 1)
+        run_tiles(job, 0, 1);
+    else
+        og_cpu_parallel(k->threads, run_tiles, job);
+}
+
 ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *const *inputs,
                         void *const *outputs, void *workspace, void *stream, bool aliased,
                         ogive_error *error)
@@ -428,25 +444,21 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
     OG_TRY(og_cpu_check_headers(plan, s, inputs, error));
     og_cpu_float_state saved = og_cpu_float_enter();
     for (int32_t i = 0; i < plan->kernel_count; i++) {
-        const og_cpu_kernel *k = &s->compiled[i];
+        const og_cpu_slabs *slabs = aliased ? NULL : og_cpu_slabs_at(s, i);
         og_cpu_job job = {.plan = plan,
-                          .kernel = k,
+                          .kernel = &s->compiled[i],
                           .inputs = inputs,
                           .outputs = outputs,
                           .workspace = workspace,
                           .aliased = aliased};
         if (workspace) /* none where none is needed */
             job.scratch = job.workspace + s->scratch_offset;
-        if (k->product)
-            og_cpu_run_product(&job);
-        if (k->tile_count == 0)
-            continue;
-        if (k->split)
-            run_split(&job);
-        else if (k->threads == 1)
-            run_tiles(&job, 0, 1);
-        else
-            og_cpu_parallel(k->threads, run_tiles, &job);
+        if (slabs) {
+            og_cpu_run_slabs(slabs, &job);
+            i += slabs->count - 1;
+        } else {
+            og_cpu_run_kernel(&job);
+        }
     }
     og_cpu_float_leave(saved);
     return OGIVE_OK;
