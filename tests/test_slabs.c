@@ -31,6 +31,7 @@ static const slab_case cases[] = {
     {"max_pool2d(avg_pool2d(relu(x), 3, stride=1, padding=1), 2)", "4x6x20x18", 0, 3},
     {"group_norm(tanh(linear(x, a)), 4)", "64x24 60x24", 0, 3},
     {"x @ w @ w", "90x40 40x40", 0, 2},
+    {"group_norm(x, 4)", "8x60x40", 0, 3},
     /* every row of the second needs all rows of the first */
     {"s = x @ w; transpose(s, 0, 1) @ s", "90x20 20x40", 0, 0},
     {"softmax(x @ w, 0)", "90x20 20x40", 0, 0},

@@ -16,6 +16,7 @@
 enum {
     MOST_KERNELS = 16,
     MOST_TIMES = 8, /* slab_bytes, where rows are long: as yet in a cache that cores share */
+    FEW = 8,        /* slabs of a thread, whose number is then the same for all */
     LINE = 64
 };
 
@@ -310,6 +311,14 @@ static int64_t count_slabs(const group *g, int32_t cut, int64_t length)
     return count;
 }
 
+static bool multiplies(const group *g)
+{
+    for (int32_t i = 0; i < g->count; i++)
+        if (g->rows[i].kernel->product_count)
+            return true;
+    return false;
+}
+
 /* As many rows as slab_bytes are kept for, and a slab for each thread; false: rows are too long. panel:
  * rows that a product takes at a time. */
 static bool choose_slab(const group *g, const og_cpu_tuning *tuning, int32_t panel, int32_t threads,
@@ -323,15 +332,18 @@ static bool choose_slab(const group *g, const og_cpu_tuning *tuning, int32_t pan
     if (!each)
         return false;
     int64_t length = (int64_t)(most / each);
-    if (cut == last) {
+    if (cut == last && multiplies(g)) {
         length = og_max(length, tuning->slab_rows);
         if ((size_t)length * each > MOST_TIMES * most)
             return false;
         length -= length > 2 * panel ? length % panel : 0;
     }
     length = og_min(g->extent[cut], og_max(1, length));
-    while (length > 1 && count_slabs(g, cut, length) < threads)
-        length = (length + 1) / 2;
+    int64_t slabs = count_slabs(g, cut, length), lines = count_slabs(g, cut, g->extent[cut]);
+    if (slabs < FEW * threads) { /* as many for each thread */
+        slabs = og_divide_up(slabs, threads) * threads;
+        length = og_divide_up(g->extent[cut], og_divide_up(slabs, lines));
+    }
     to->cut = cut;
     to->length = length;
     to->slabs = count_slabs(g, cut, length);
