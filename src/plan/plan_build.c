@@ -529,6 +529,23 @@ static bool is_smaller(const og_planner *b, int32_t node)
     return false;
 }
 
+/* A convolution's end (plan_ends.c) is an element of its kernel; which keeps it when a later kernel loads
+ * it, and only then. What it is computed of is kept now. */
+static ogive_status place_end(og_planner *b, int32_t node)
+{
+    og_root root = {.node = node, .mapping = og_identity_mapping(&b->types[node])};
+    int32_t home;
+    bool valid = false;
+    if (b->home[node] >= 0)
+        return OGIVE_OK;
+    OG_TRY(find_source(b, node, &home));
+    if (home >= 0)
+        OG_TRY(try_root(b, home, &root, &valid));
+    if (valid)
+        b->home[node] = home;
+    return OGIVE_OK;
+}
+
 /* Before the products that compute with them have kernels. Code that serves every size does not know
  * what is small. */
 static ogive_status keep_small(og_planner *b, const bool *live)
@@ -572,7 +589,7 @@ static ogive_status place_anchors(og_planner *b)
     OG_TRY(keep_small(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (is_end[n])
-            OG_TRY(keep_whole(b, n));
+            OG_TRY(place_end(b, n));
         if (live[n] && og_node_slides(b, n))
             OG_TRY(keep_whole(b, og_find_seen(b, n)));
         if (live[n] && graph->nodes[n].op == OG_OP_group_spread && is_smaller(b, n))
