@@ -125,12 +125,15 @@ static const plan_case cases[] = {
      "2x3x5x6 4x3x2x2 2x3x5x6", 3},
     /* nor where later kernels read what is computed of it */
     {"y = gelu(conv2d(x, w)); conv2d(relu(y), v), tanh(y)", "2x3x5x6 4x3x2x2 4x4x2x2", 2},
-    {"y = gelu(conv2d(x, w)); linear(transpose(relu(y), 2, 3), v), tanh(y)",
-     "2x3x5x6 4x3x2x2 3x4", 2},
+    {"y = gelu(conv2d(x, w)); linear(transpose(relu(y), 2, 3), v), tanh(y)", "2x3x5x6 4x3x2x2 3x4",
+     2},
     {"y = gelu(conv2d(x, w)); max_pool2d(relu(y), 2), sum(relu(y), 1), tanh(y)", "2x3x5x6 4x3x2x2",
      3},
     {"y = gelu(conv2d(x, w)); conv2d(relu(y), v) + y", "2x3x5x6 4x3x2x2 4x4x1x1", 2},
     {"d(x w b) sigmoid(conv2d(x, w, b))", "2x3x5x6 4x3x2x2 4 2x4x4x5", 5},
+    /* what another convolution or windows read is kept once, not the sums beside it */
+    {"y = conv2d(x, w, b); conv2d(y, v), softmax(y, 1)", "2x3x5x6 4x3x2x2 4 4x4x2x2", 3},
+    {"y = conv2d(x, w, b); y - amax(y, 1, true), max_pool2d(y, 2)", "2x3x5x6 4x3x2x2 4", 3},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},
@@ -433,11 +436,13 @@ static void test_giant_empty(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_counts),  cmocka_unit_test(test_reads_what_is_kept),
-        cmocka_unit_test(test_single_products),
-        cmocka_unit_test(test_golden_plans),   cmocka_unit_test(test_order_follows_memory),
-        cmocka_unit_test(test_absurd_formula), cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_giant_empty)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernel_counts),
+                                       cmocka_unit_test(test_reads_what_is_kept),
+                                       cmocka_unit_test(test_single_products),
+                                       cmocka_unit_test(test_golden_plans),
+                                       cmocka_unit_test(test_order_follows_memory),
+                                       cmocka_unit_test(test_absurd_formula),
+                                       cmocka_unit_test(test_matrices),
+                                       cmocka_unit_test(test_giant_empty)};
     return TEST_RUN(tests);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * plan_ends.c - finds the *end* of a convolution, which its kernel keeps instead of its sums where later
- * kernels read them: a value with a root or a curve in it that all else is computed of, and that several
- * nodes read. A norm's sums have kernels of their own behind a convolution, and each would compute the gelu
- * before the norm again. What one node alone reads is left to the kernel of that.
+ * kernels read them: a value that all else is computed of and that several nodes read, with a root or a
+ * curve in it, or that is kept anyway. A norm's sums have kernels of their own behind a convolution: each
+ * would compute the gelu before the norm again; and beside what another convolution reads they would have
+ * the sums kept, too. What one node alone reads is left to the kernel of that.
  *
  * Kept values are not rounded, so that no result depends on what is found here.
  */
@@ -69,11 +70,11 @@ static bool is_element(const og_planner *b, const facts *of, int32_t product, co
     return is;
 }
 
-/* The last node that such elements lead to, so that nothing else reads what is in between; -1: nothing
- * costly is among these. inside[n], which is false before and after: n is one of them. *looks: nodes that
+/* The last node that such elements lead to, so that nothing else reads what is in between, and that is
+ * costly, or read whole; -1: there is none. inside[n], which is false before and after: n is one of them. *looks: nodes that
  * may still be looked at. */
-static int32_t find_end(const og_planner *b, const bool *live, const facts *of, int32_t product,
-                        bool *inside, int64_t *looks)
+static int32_t find_end(const og_planner *b, const bool *live, const bool *is_whole,
+                        const facts *of, int32_t product, bool *inside, int64_t *looks)
 {
     int32_t end = -1, reach = of[product].last, last = product;
     bool costly = false;
@@ -91,7 +92,7 @@ static int32_t find_end(const og_planner *b, const bool *live, const facts *of, 
         inside[n] = true;
         last = n;
         costly |= og_op_cost(node->op) != OG_COST_FEW;
-        if (costly && reach == n)
+        if ((costly || is_whole[n]) && reach == n)
             end = n;
         reach = og_max(reach, of[n].last);
     }
@@ -99,7 +100,7 @@ static int32_t find_end(const og_planner *b, const bool *live, const facts *of, 
     return end;
 }
 
-ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends)
+ogive_status og_find_ends(og_planner *b, const bool *live, const bool *is_whole, bool *ends)
 {
     const og_graph *graph = b->graph;
     const size_t count = (size_t)graph->node_count;
@@ -112,7 +113,7 @@ ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends)
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (!live[n] || !og_node_convolves(b, n) || og_dtype_bytes(b->types[n].dtype) < 4)
             continue;
-        const int32_t end = find_end(b, live, of, n, inside, &looks);
+        const int32_t end = find_end(b, live, is_whole, of, n, inside, &looks);
         if (end >= 0 && of[end].count > 1 && of[end].last < graph->node_count)
             ends[end] = true;
     }

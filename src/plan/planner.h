@@ -217,8 +217,9 @@ void og_see_matrices(og_kernel *kernel);
 /* plan_small.c: marks what is better kept than computed again for each result of a product. */
 ogive_status og_find_small(og_planner *b, const bool *live, bool *small);
 
-/* plan_ends.c: marks what the kernel of a convolution keeps instead of its sums, if later ones read it. */
-ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends);
+/* plan_ends.c: marks what the kernel of a convolution keeps instead of its sums, if later ones read it.
+ * is_whole: of nodes that products or windows read from memory. */
+ogive_status og_find_ends(og_planner *b, const bool *live, const bool *is_whole, bool *ends);
 
 /* plan_lower.c: b->graph and b->types without nodes that shapes make others. */
 ogive_status og_lower(og_planner *b);
