@@ -260,6 +260,12 @@ static void test_checked(void **unused)
         {"{ struct two { float s, t; }; two *to = (two *)(a.y + 999);\n"
          "  *to = ((two *)(a.x + 1))[threadIdx.x]; }",
          719}, /* its second half is past the end */
+        /* Nor one of two words of 8 bytes, on a thread's own stack: gcc copies it by 16. */
+        {"{ struct two { long long s, t; }; struct { two a; long long b; two c; } v;\n"
+         "  two *const at[2] = {&v.a, &v.c}; two *volatile which = at[0];\n"
+         "  for (int i = 0; i < 2; i++) { *which = two{i, threadIdx.x}; which = at[1]; }\n"
+         "  v.b = 0; a.y[threadIdx.x] = (float)(v.a.t + v.b + v.c.s); }",
+         0},
         {"{ __shared__ float s[64]; s[threadIdx.x] = 1; a.y[0] = s[63 - threadIdx.x]; }", 719},
         {"{ __shared__ float s[64]; s[threadIdx.x] = 1; __syncwarp();\n"
          "  a.y[threadIdx.x] = s[63 - threadIdx.x]; }",

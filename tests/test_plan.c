@@ -123,6 +123,17 @@ static const plan_case cases[] = {
      2},
     {"y = gelu(conv2d(x, w) * mean(conv2d(s, w), 1, true)); y - amax(y, 1, true)",
      "2x3x5x6 4x3x2x2 2x3x5x6", 3},
+    /* nor where later kernels read what is computed of it */
+    {"y = gelu(conv2d(x, w)); conv2d(relu(y), v), tanh(y)", "2x3x5x6 4x3x2x2 4x4x2x2", 2},
+    {"y = gelu(conv2d(x, w)); linear(transpose(relu(y), 2, 3), v), tanh(y)", "2x3x5x6 4x3x2x2 3x4",
+     2},
+    {"y = gelu(conv2d(x, w)); max_pool2d(relu(y), 2), sum(relu(y), 1), tanh(y)", "2x3x5x6 4x3x2x2",
+     3},
+    {"y = gelu(conv2d(x, w)); conv2d(relu(y), v) + y", "2x3x5x6 4x3x2x2 4x4x1x1", 2},
+    {"d(x w b) sigmoid(conv2d(x, w, b))", "2x3x5x6 4x3x2x2 4 2x4x4x5", 5},
+    /* what another convolution or windows read is kept once, not the sums beside it */
+    {"y = conv2d(x, w, b); conv2d(y, v), softmax(y, 1)", "2x3x5x6 4x3x2x2 4 4x4x2x2", 3},
+    {"y = conv2d(x, w, b); y - amax(y, 1, true), max_pool2d(y, 2)", "2x3x5x6 4x3x2x2 4", 3},
     /* two products that something needs at the same index */
     {"silu(linear(x, w)) * linear(x, v)", "4x5 7x5 7x5", 1},
     {"silu(linear(x, w, b)) * linear(x, v, c)", "4x5 7x5 7 7x5 7", 1},
@@ -187,6 +198,37 @@ static void test_kernel_counts(void **state)
         if (plan.kernel_count != cases[c].kernels)
             fail_msg("%s [%s]: %d kernels, expected %d", cases[c].formula, cases[c].shapes,
                      (int)plan.kernel_count, cases[c].kernels);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
+/* What a product's kernel keeps is read by one after it. */
+static void test_reads_what_is_kept(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < TEST_COUNT(cases); c++) {
+        og_graph graph;
+        og_plan plan;
+        make_plan(cases[c].formula, cases[c].shapes, &graph, &plan);
+        bool *is_read = calloc((size_t)plan.buffer_count, sizeof *is_read);
+        for (int32_t k = plan.kernel_count - 1; k >= 0; k--) {
+            const og_kernel *kernel = &plan.kernels[k];
+            for (int32_t a = 0; a < kernel->access_count; a++) {
+                const og_access *at = &kernel->accesses[a];
+                if (kernel->product_count && at->is_store && !is_read[at->buffer] &&
+                    plan.buffers[at->buffer].kind == OG_BUFFER_TEMPORARY)
+                    fail_msg("%s [%s]: no kernel after %d reads what it writes to buffer %d",
+                             cases[c].formula, cases[c].shapes, (int)k, (int)at->buffer);
+            }
+            for (int32_t a = 0; a < kernel->access_count; a++)
+                if (!kernel->accesses[a].is_store && kernel->accesses[a].buffer >= 0)
+                    is_read[kernel->accesses[a].buffer] = true;
+            for (int32_t p = 0; p < kernel->product_count; p++)
+                is_read[kernel->products[p].left.buffer] =
+                    is_read[kernel->products[p].right.buffer] = true;
+        }
+        free(is_read);
         og_plan_free(&plan);
         og_graph_free(&graph);
     }
@@ -398,10 +440,13 @@ static void test_giant_empty(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_counts),  cmocka_unit_test(test_single_products),
-        cmocka_unit_test(test_golden_plans),   cmocka_unit_test(test_order_follows_memory),
-        cmocka_unit_test(test_absurd_formula), cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_giant_empty)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernel_counts),
+                                       cmocka_unit_test(test_reads_what_is_kept),
+                                       cmocka_unit_test(test_single_products),
+                                       cmocka_unit_test(test_golden_plans),
+                                       cmocka_unit_test(test_order_follows_memory),
+                                       cmocka_unit_test(test_absurd_formula),
+                                       cmocka_unit_test(test_matrices),
+                                       cmocka_unit_test(test_giant_empty)};
     return TEST_RUN(tests);
 }

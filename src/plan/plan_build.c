@@ -529,6 +529,23 @@ static bool is_smaller(const og_planner *b, int32_t node)
     return false;
 }
 
+/* A convolution's end (plan_ends.c) is an element of its kernel; which keeps it when a later kernel loads
+ * it, and only then. What it is computed of is kept now. */
+static ogive_status place_end(og_planner *b, int32_t node)
+{
+    og_root root = {.node = node, .mapping = og_identity_mapping(&b->types[node])};
+    int32_t home;
+    bool valid = false;
+    if (b->home[node] >= 0)
+        return OGIVE_OK;
+    OG_TRY(find_source(b, node, &home));
+    if (home >= 0)
+        OG_TRY(try_root(b, home, &root, &valid));
+    if (valid)
+        b->home[node] = home;
+    return OGIVE_OK;
+}
+
 /* Before the products that compute with them have kernels. Code that serves every size does not know
  * what is small. */
 static ogive_status keep_small(og_planner *b, const bool *live)
@@ -544,35 +561,51 @@ static ogive_status keep_small(og_planner *b, const bool *live)
     return OGIVE_OK;
 }
 
-static ogive_status place_anchors(og_planner *b)
+/* Which nodes results need. */
+static void find_live(const og_planner *b, bool *live)
 {
     const og_graph *graph = b->graph;
-    bool *live = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
-    if (!live)
-        return og_fail_memory(b->error, (size_t)graph->node_count);
     for (int32_t i = 0; i < graph->result_count; i++)
         live[graph->results[i]] = true;
     for (int32_t n = graph->node_count - 1; n >= 0; n--)
         for (int32_t a = 0;
              live[n] && a < og_op_value_count(graph->nodes[n].op, graph->nodes[n].arg_count); a++)
             live[graph->nodes[n].args[a]] = true;
-    /* What a product will read may as well be kept for the reductions before it: a
-     * gradient whose columns are summed is then all that is kept of its kernel. */
-    bool *is_operand = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
-    if (!is_operand)
-        return og_fail_memory(b->error, (size_t)graph->node_count);
+}
+
+/* is_operand: of products. is_whole: these, and what windows see: they are read from memory. */
+static void find_operands(const og_planner *b, const bool *live, bool *is_operand, bool *is_whole)
+{
+    const og_graph *graph = b->graph;
     for (int32_t n = 0; n < graph->node_count; n++)
         for (int side = 0; live[n] && og_node_is_product(b, n) && side < 2; side++)
             is_operand[find_kept(b, graph->nodes[n].args[side])] = true;
-    bool *is_end = OG_ARENA_NEW(&b->scratch, bool, (size_t)graph->node_count);
-    if (!is_end)
-        return og_fail_memory(b->error, (size_t)graph->node_count);
-    OG_TRY(og_find_ends(b, live, is_end));
+    memcpy(is_whole, is_operand, (size_t)graph->node_count * sizeof *is_whole);
+    for (int32_t n = 0; n < graph->node_count; n++)
+        if (live[n] && og_node_slides(b, n))
+            is_whole[og_find_seen(b, n)] = true;
+}
+
+static ogive_status place_anchors(og_planner *b)
+{
+    const og_graph *graph = b->graph;
+    const size_t count = (size_t)graph->node_count;
+    bool *live = OG_ARENA_NEW(&b->scratch, bool, count);
+    /* What a product will read may as well be kept for the reductions before it: a
+     * gradient whose columns are summed is then all that is kept of its kernel. */
+    bool *is_operand = OG_ARENA_NEW(&b->scratch, bool, count);
+    bool *is_whole = OG_ARENA_NEW(&b->scratch, bool, count);
+    bool *is_end = OG_ARENA_NEW(&b->scratch, bool, count);
+    if (!live || !is_operand || !is_whole || !is_end)
+        return og_fail_memory(b->error, count);
+    find_live(b, live);
+    find_operands(b, live, is_operand, is_whole);
+    OG_TRY(og_find_ends(b, live, is_whole, is_end));
     OG_TRY(og_find_pairs(b, live));
     OG_TRY(keep_small(b, live));
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (is_end[n])
-            OG_TRY(keep_whole(b, n));
+            OG_TRY(place_end(b, n));
         if (live[n] && og_node_slides(b, n))
             OG_TRY(keep_whole(b, og_find_seen(b, n)));
         if (live[n] && graph->nodes[n].op == OG_OP_group_spread && is_smaller(b, n))

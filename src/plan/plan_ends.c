@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan_ends.c - finds what the kernel of a convolution keeps instead of its sums: a value with a root or
- * a curve in it that all else is computed of, that several nodes read, and by way of them something that
- * needs it in memory, as a norm's sums do: these have kernels of their own behind a convolution, and each
- * would compute the gelu before the norm again. What one node alone reads is left to the kernel of that;
- * and where results alone read it, the convolution's own kernel has them all.
+ * plan_ends.c - finds the *end* of a convolution, which its kernel keeps instead of its sums where later
+ * kernels read them: a value that all else is computed of and that several nodes read, with a root or a
+ * curve in it, or that is kept anyway. A norm's sums have kernels of their own behind a convolution: each
+ * would compute the gelu before the norm again; and beside what another convolution reads they would have
+ * the sums kept, too. What one node alone reads is left to the kernel of that.
  *
  * Kept values are not rounded, so that no result depends on what is found here.
  */
@@ -12,10 +12,13 @@
 
 #include <string.h>
 
+/* Bounds planning of absurd formulas, thousands of whose convolutions meet at their ends: so many nodes
+ * take 30 ms. */
+enum { MOST_LOOKS = 1 << 24 };
+
 typedef struct {
     int32_t last;  /* the last node that reads it; of a result, beyond all; -1: none does */
     int32_t count; /* of nodes that do */
-    bool meets;    /* some do by way of which it meets a reduction, a product or windows */
     bool is_apart; /* computed of inputs alone, element by element, so that any kernel can */
 } facts;
 
@@ -51,13 +54,6 @@ static void find_facts(const og_planner *b, const bool *live, facts *to)
     }
     for (int32_t i = 0; i < graph->result_count; i++)
         to[graph->results[i]].last = graph->node_count;
-    for (int32_t n = graph->node_count - 1; n >= 0; n--) {
-        const og_node *node = &graph->nodes[n];
-        const bool meets = to[n].meets || og_node_reduces(b, n) || og_node_is_product(b, n) ||
-                           og_node_slides(b, n);
-        for (int32_t a = 0; live[n] && a < og_op_value_count(node->op, node->arg_count); a++)
-            to[node->args[a]].meets |= meets && node->op != OG_OP_count;
-    }
 }
 
 /* Of node n, that reads what is inside: can the product's kernel compute it as an element of its own? All
@@ -74,15 +70,17 @@ static bool is_element(const og_planner *b, const facts *of, int32_t product, co
     return is;
 }
 
-/* The last node that such elements lead to, so that nothing else reads what is in between; -1: nothing
- * costly is among these. inside[n], which is false before and after: n is one of them. */
-static int32_t find_end(const og_planner *b, const bool *live, const facts *of, int32_t product,
-                        bool *inside)
+/* The last node that such elements lead to, so that nothing else reads what is in between, and that is
+ * costly, or read whole; -1: there is none. inside[n], which is false before and after: n is one of them. *looks: nodes that
+ * may still be looked at. */
+static int32_t find_end(const og_planner *b, const bool *live, const bool *is_whole,
+                        const facts *of, int32_t product, bool *inside, int64_t *looks)
 {
     int32_t end = -1, reach = of[product].last, last = product;
     bool costly = false;
     inside[product] = true;
-    for (int32_t n = product + 1; n < b->graph->node_count && n <= reach; n++) {
+    for (int32_t n = product + 1; n < b->graph->node_count && n <= reach && *looks > 0; n++) {
+        (*looks)--;
         const og_node *node = &b->graph->nodes[n];
         bool reads = false;
         for (int32_t a = 0; live[n] && a < og_op_value_count(node->op, node->arg_count); a++)
@@ -94,7 +92,7 @@ static int32_t find_end(const og_planner *b, const bool *live, const facts *of, 
         inside[n] = true;
         last = n;
         costly |= og_op_cost(node->op) != OG_COST_FEW;
-        if (costly && reach == n)
+        if ((costly || is_whole[n]) && reach == n)
             end = n;
         reach = og_max(reach, of[n].last);
     }
@@ -102,7 +100,7 @@ static int32_t find_end(const og_planner *b, const bool *live, const facts *of, 
     return end;
 }
 
-ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends)
+ogive_status og_find_ends(og_planner *b, const bool *live, const bool *is_whole, bool *ends)
 {
     const og_graph *graph = b->graph;
     const size_t count = (size_t)graph->node_count;
@@ -110,12 +108,13 @@ ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends)
     bool *inside = OG_ARENA_NEW(&b->scratch, bool, count);
     if (!of || !inside)
         return og_fail_memory(b->error, count * sizeof *of);
+    int64_t looks = MOST_LOOKS;
     find_facts(b, live, of);
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (!live[n] || !og_node_convolves(b, n) || og_dtype_bytes(b->types[n].dtype) < 4)
             continue;
-        const int32_t end = find_end(b, live, of, n, inside);
-        if (end >= 0 && of[end].count > 1 && of[end].meets && of[end].last < graph->node_count)
+        const int32_t end = find_end(b, live, is_whole, of, n, inside, &looks);
+        if (end >= 0 && of[end].count > 1 && of[end].last < graph->node_count)
             ends[end] = true;
     }
     return OGIVE_OK;

@@ -163,8 +163,8 @@ ogive_status og_visit(og_planner *b, int32_t draft, int32_t node, const og_mappi
                       int32_t *root, bool *valid);
 /* Sorts all instances (b->sorted) and fills varies, reduced, has_product, stage. */
 ogive_status og_visit_end(og_planner *b, int32_t draft, bool *valid);
-/* The draft that computes node, a reduction, the tail of one, a product or something
- * kept for a product; else -1. */
+/* The draft that computes node, a reduction, the tail of one, a product, the end of a
+ * convolution or something kept for a product; else -1. */
 int32_t og_find_home(const og_planner *b, int32_t node);
 /* Fills tail_of of node, whose arguments have it. */
 void og_find_tail(og_planner *b, int32_t node);
@@ -217,8 +217,9 @@ void og_see_matrices(og_kernel *kernel);
 /* plan_small.c: marks what is better kept than computed again for each result of a product. */
 ogive_status og_find_small(og_planner *b, const bool *live, bool *small);
 
-/* plan_ends.c: marks what the kernel of a convolution keeps instead of its sums. */
-ogive_status og_find_ends(og_planner *b, const bool *live, bool *ends);
+/* plan_ends.c: marks what the kernel of a convolution keeps instead of its sums, if later ones read it.
+ * is_whole: of nodes that products or windows read from memory. */
+ogive_status og_find_ends(og_planner *b, const bool *live, const bool *is_whole, bool *ends);
 
 /* plan_lower.c: b->graph and b->types without nodes that shapes make others. */
 ogive_status og_lower(og_planner *b);

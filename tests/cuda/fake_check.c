@@ -149,7 +149,10 @@ const char *fake_check_touch(const volatile void *address, size_t bytes, bool wr
     uintptr_t at = (uintptr_t)address;
     const struct shim_shared *shared = &now.module->shared;
     size_t static_bytes = (size_t)(shared->to - shared->from);
+    const bool is_own = is_within(at, bytes, now.stacks, now.stack_bytes);
     shadow *first = NULL;
+    if (is_own) /* where a variable lies there is the compiler's affair: two of 8 bytes it copies as 16 */
+        return NULL;
     if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && at % bytes) {
         snprintf(text, sizeof text, "%zu bytes at %p are not aligned", bytes, (const void *)at);
         return text;
@@ -183,8 +186,7 @@ const char *fake_check_touch(const volatile void *address, size_t bytes, bool wr
             wrong = touch_shared(&first[i], write, thread);
         return wrong;
     }
-    if (is_within(at, bytes, now.stacks, now.stack_bytes) ||
-        is_within(at, bytes, now.module->image_from,
+    if (is_within(at, bytes, now.module->image_from,
                   (size_t)(now.module->image_to - now.module->image_from)))
         return NULL;
     snprintf(text, sizeof text, "%s %p, memory of the host", write ? "writes" : "reads",

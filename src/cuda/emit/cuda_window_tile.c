@@ -603,8 +603,8 @@ static bool are_vectors(const og_kernel *kernel, int32_t vector)
     return are;
 }
 
-/* Neighbours that a thread stores at once. Of a tray threads of a warp have vectors of a filter's line,
- * or of several filters'. */
+/* Neighbours that a thread stores at once. Of a tray a warp takes vectors of a filter, 32 after 32, or of
+ * as many filters as have 32: the one number divides the other. */
 static int32_t vector_of(const og_kernel *kernel, const og_window_shape *s)
 {
     const int32_t phases = s->dims[OG_WINDOW_DIMS - 1].phase_count;

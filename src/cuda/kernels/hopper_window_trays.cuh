@@ -14,14 +14,14 @@
  */
 
 enum {
-    OG_TRAY_EACH = OG_ROW_PHASES > 1 ? OG_STRIDE_W : 1, /* results of a filter and a place */
+    OG_TRAY_EACH = OG_ROW_PHASES > 1 ? OG_STRIDE_W : 1,      /* results of a filter and a place */
     OG_TRAY_VECTORS = OG_GROUP_PLACES * OG_TRAY_EACH / OG_V, /* of a filter */
     OG_TRAY_LANES = OG_TRAY_VECTORS < 32 ? OG_TRAY_VECTORS : 32,
     OG_TRAY_SLOTS = OG_TRAY_VECTORS / OG_TRAY_LANES, /* vectors of a filter that a thread has */
     OG_TRAY_FILTERS = OG_BM / OG_ROW_PHASES,
-    OG_TRAY_APART = 4 * (32 / OG_TRAY_LANES), /* filters from a thread's to its next */
-    OG_TRAY_ALL = OG_TRAY_FILTERS / OG_TRAY_APART,
-    /* That a thread computes at once: 8 results, or 4 where pass 0 has many words of offsets beside the
+    OG_TRAY_APART = 4 * (32 / OG_TRAY_LANES),      /* filters from a thread's to its next */
+    OG_TRAY_ALL = OG_TRAY_FILTERS / OG_TRAY_APART, /* filters of a thread */
+    /* Vectors that a thread computes at once: 8 results, or 4 where pass 0 has many words of offsets beside the
      * registers that there are (those of five operands with 64 bits spilled). */
     OG_TRAY_MOST = (OG_OPERANDS * sizeof(og_index) > 32 ? 4 : 8) / OG_V,
     OG_TRAY_ROWS = OG_TRAY_ALL < OG_TRAY_MOST ? OG_TRAY_ALL : OG_TRAY_MOST
@@ -63,7 +63,8 @@ OG_FN void og_fill_tray(const og_window_rings &rings, int thread, uint32_t scale
         tray[OG_GROUP_PLACES + thread / 32 % 4] = lacks ? 1.0f : 0.0f;
 }
 
-/* A tile's first row, which plane of filters it is of, and its phase: mostly there is one such. */
+/* What has to be known of tile i to scale its sums: its first row, product and phase. Where these are the
+ * same for all tiles, as mostly, nothing is divided, and the tile's place is not found. */
 OG_FN og_window_tile og_find_tile_rows(const og_args &a, og_index i)
 {
     if (OG_TILE_PHASES == 1 && a.groups == 1 && a.m_tiles == 1)
@@ -71,7 +72,8 @@ OG_FN og_window_tile og_find_tile_rows(const og_args &a, og_index i)
     return og_find_window_tile(a, i);
 }
 
-/* The sums of tile i. found: in its places. */
+/* The sums of tile i go to a tray. found: in its places. Sums of places that are not there may be marked,
+ * too: og_redo_windows computes only what is there. */
 OG_FN void og_leave_tile(const og_args &a, og_index i, const og_window_rings &rings, int thread,
                          const og_findings &found, og_held &sum, og_window_ends &ends)
 {
@@ -176,8 +178,8 @@ OG_FN void og_end_results(const og_args &a, const og_window_tile &tile, const fl
     const og_window_place place = og_find_place(group * OG_GROUP_PLACES + result / OG_TRAY_EACH);
     const og_index d = og_result_of<OG_PHASES_D>(tile.d + place.d, og_phase_d(tile.phase));
     const og_index h = og_result_of<OG_PHASES_H>(tile.h + place.h, og_phase_h(tile.phase));
-    const og_index w = og_result_of<OG_STRIDE_W>(tile.w + place.w, og_phase_w(tile.phase)) +
-                       result % OG_TRAY_EACH;
+    const og_index w =
+        og_result_of<OG_STRIDE_W>(tile.w + place.w, og_phase_w(tile.phase)) + result % OG_TRAY_EACH;
     og_tray_vectors v;
     v.n = (d * a.height + h) * a.line_pitch + w;
     v.span = og_span_of(w, d < a.depth && h < a.height ? a.width : 0);

@@ -268,7 +268,7 @@ OG_FN og_window_rings og_start_window_rings(char *memory, uint32_t base)
     rings.tray_full = rings.cells_empty + 8 * OG_CELLS;
     rings.tray_empty = rings.tray_full + 8 * OG_WINDOW_GROUPS * OG_TRAYS;
     for (int i = 0; threadIdx.x == 0 && i < 2 * OG_WINDOW_GROUPS * OG_TRAYS; i++)
-        og_barrier_init(rings.tray_full + 8 * i, 4); /* warps of a group, of the enders */
+        og_barrier_init(rings.tray_full + 8 * i, 4); /* a group's warps; the enders' */
     for (int i = 0; threadIdx.x == 0 && i < 2 * OG_ORDERS; i++)
         og_barrier_init(rings.order + 8 * i, 4);
     for (int i = 0; threadIdx.x == 0 && i < OG_ALTERNATES; i++)
