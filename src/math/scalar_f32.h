@@ -392,7 +392,10 @@ OG_FN float og_logsigmoid_f32(float x)
     return -og_softplus_sum_f32(most, fabsf(x));
 }
 
-/* z + zl = x beta.  In the left tail zl counts |z| times, as e^zl = 1 + zl; elsewhere it is lost. */
+/*
+ * z + zl = x beta.  In the left tail zl counts |z| times, as e^zl = 1 + zl; elsewhere it is lost.
+ * sum (1 + zl) is rounded once on every machine: it is no function of one float.
+ */
 OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
@@ -400,7 +403,7 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
     zl = ((z < 0.0f) & (z > -110.0f)) ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
     float sum = og_softplus_sum_f32(most, fabsf(z));
-    sum = z > 0.0f ? sum : og_fma_near_f32(sum, zl, sum);
+    sum = z > 0.0f ? sum : og_fma_f32(sum, zl, sum);
     float y = sum / beta;
     return z > threshold ? x : y;
 }
