@@ -392,7 +392,10 @@ OG_FN float og_logsigmoid_f32(float x)
     return -og_softplus_sum_f32(most, fabsf(x));
 }
 
-/* z + zl = x beta.  In the left tail zl counts |z| times, as e^zl = 1 + zl; elsewhere it is lost. */
+/*
+ * z + zl = x beta.  In the left tail zl counts |z| times, as e^zl = 1 + zl; elsewhere it is lost.
+ * sum (1 + zl) is rounded once on every machine: it is no function of one float.
+ */
 OG_FN float og_softplus_f32(float x, float beta, float threshold)
 {
     float z = x * beta;
@@ -400,7 +403,7 @@ OG_FN float og_softplus_f32(float x, float beta, float threshold)
     zl = ((z < 0.0f) & (z > -110.0f)) ? zl : 0.0f;
     float most = z > 0.0f ? z : 0.0f;
     float sum = og_softplus_sum_f32(most, fabsf(z));
-    sum = z > 0.0f ? sum : og_fma_near_f32(sum, zl, sum);
+    sum = z > 0.0f ? sum : og_fma_f32(sum, zl, sum);
     float y = sum / beta;
     return z > threshold ? x : y;
 }
@@ -419,7 +422,7 @@ OG_FN float og_softplus_plain_f32(float x, float beta, float threshold)
 /*
  * n = round(a log2 e), s = 2^-n, e^(a - n ln 2) = 1 + rh + w: the reciprocal f of
  * E = 1 + s + rh + w by one division and one Newton step, whose residual
- * counts the rounding error of E too.
+ * counts the rounding error of E too. (Emitted files keep the next line alone.)
  */
 /* f of 1/(1 + e^(a+al)) = scale * 2^-64 * f, scale * 2^-64 = 2^-n, for 0 <= a <= 120. */
 OG_FN float og_sigmoid_split_f32(float a, float al, float *scale)
@@ -547,7 +550,8 @@ OG_FN float og_tanh_f32(float x)
 
 /*
  * x - tanh(x).  Below 1.1, x^3 (1/3 + u p(u)), u = x^2, degree 7, relative error 2^-28.8 (fit
- * tanhshrink), x^3 and 1/3 as pairs; above, (a - 1) + 2 / (e^(2a) + 1).
+ * tanhshrink), x^3 and 1/3 as pairs; above, (a - 1) + 2 / (e^(2a) + 1), where the quotient is lost
+ * beside a - 1 long before e^(2a), 2^115 at most, leaves what og_reciprocal_normal_f32() rounds.
  */
 OG_FN float og_tanhshrink_f32(float x)
 {

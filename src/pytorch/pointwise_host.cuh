@@ -25,7 +25,7 @@ std::vector<at::Tensor> run(bool is_backward, const std::vector<at::Tensor> &ten
         TORCH_CHECK_VALUE(t.device() == first.device() && t.sizes() == first.sizes(), names[i],
                           " has shape ", t.sizes(), " on ", t.device(), ": expected that of ",
                           names[0], ", ", first.sizes(), " on ", first.device());
-        config.add_input(t);
+        config.add_owned_input(t.resolve_neg()); /* its values, should it be a lazy negative */
     }
     const c10::cuda::CUDAGuard guard(first.device());
     at::TensorIterator iter = config.build();

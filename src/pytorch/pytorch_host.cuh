@@ -24,7 +24,8 @@
 
 typedef at::Tensor Tensor;
 
-static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+/* Of a lazy negative (a part of what is conjugated) t becomes the values. */
+static void check_tensor(Tensor &t, const char *name, int64_t rank, const Tensor &first)
 {
     TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
                      " must be a dense CUDA tensor, as the other tensors are");
@@ -38,6 +39,7 @@ static void check_tensor(const Tensor &t, const char *name, int64_t rank, const 
                      ", another tensor ", first.scalar_type(), ": expected one dtype");
     TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
                       rank, " dims");
+    t = t.resolve_neg();
 }
 
 static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)

@@ -419,7 +419,7 @@ void og_pytorch_add_signature(const og_pytorch_program *program, const og_pytorc
     og_text_add(text, "std::vector<at::Tensor> %s(", is_gradient ? "backward" : "forward");
     for (int32_t i = 0; i < program->tensor_count; i++)
         og_text_add(text, "%s%s%s", i ? ", " : "",
-                    roles[i] == OG_PYTORCH_SCALAR ? "double " : "const at::Tensor &", names[i]);
+                    roles[i] == OG_PYTORCH_SCALAR ? "double " : "at::Tensor ", names[i]);
     og_text_add(text, is_gradient ? ", const std::vector<bool> &needs)" : ")");
 }
 

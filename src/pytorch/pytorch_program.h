@@ -44,7 +44,7 @@ ogive_status og_pytorch_check_shapes(const og_graph *graph, const og_pytorch_rol
                                      const og_pytorch_shape *given, og_pytorch_shape *shapes,
                                      og_arena *arena, og_typed **types, ogive_error *error);
 
-/* Python: `_inline(text, seen)`, a text of kernels with what it includes. */
+/* pytorch_python.c: `_inline(text, seen)`, a text of kernels with what it includes. */
 extern const char og_pytorch_inline[];
 
 /* How many elements a reduction takes, less a correction: a number at run time. */

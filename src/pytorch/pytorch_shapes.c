@@ -393,6 +393,7 @@ static const char runner[] =
     "    if x.shape != shape:\n"
     "        raise ValueError(f\"{name} has shape {tuple(x.shape)}: this file was made for "
     "{shape}\")\n"
+    "    x = x.resolve_neg()  # its values, should it be a lazy negative\n"
     "    lies = all(n == 1 or a == b for n, a, b in zip(shape, x.stride(), strides))\n"
     "    if lies and x.data_ptr() % alignment == 0:\n"
     "        return x\n"

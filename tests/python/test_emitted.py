@@ -470,6 +470,29 @@ def test_several_vectors_a_thread(dtype, tmp_path):
         compare(emulated.call("forward", [x, y], [0.5])[0], want, dtype, f"{size} {dtype}")
 
 
+def lazy_negative(x):
+    """-x, in whose memory is x, two elements apart."""
+    lazy = torch.complex(x, x).conj().imag
+    assert lazy.is_neg() and lazy.stride(-1) == 2
+    return lazy
+
+
+@needs_stand_ins
+@pytest.mark.parametrize("name", ["unary_a", "softmax"])
+def test_lazy_negatives(name, emulate):
+    """Parts of what is conjugated, as inputs and as what autograd gives: their values count."""
+    emulated = emulate(name)
+    torch.manual_seed(14)
+    x = lazy_negative(torch.rand(5, 40) * 6 - 3)
+    got = emulated.call("forward", [x])
+    grads = [lazy_negative(torch.rand_like(y)) for y in got]
+    for part, given in (("forward", [x]), ("backward", [x, *grads])):
+        values = [t.resolve_neg() for t in given]
+        for g, w in zip(emulated.call(part, given, needs=[True]),
+                        emulated.call(part, values, needs=[True]), strict=True):
+            assert torch.equal(g, w), part
+
+
 # Of kernels without products: a case, sizes, a dtype, how tensors lie, and the body that serves.
 SAME = [("softmax", (40, 257), torch.float32, "contiguous", "rows"),
         ("softmax", (40, 257), torch.bfloat16, "transposed", "columns"),
@@ -607,6 +630,10 @@ def test_shaped(name, tmp_path, monkeypatch):
         mine = emulated.call("backward", [*inputs, *grads], is_hopper=is_hopper)
         for i, (g, w) in enumerate(zip(mine, theirs, strict=True)):
             compare(g, w if w is not None else torch.zeros_like(g), torch.float32, f"{name} gradient {i}")
+    if len(shapes) == 1:
+        lazy = lazy_negative(inputs[0])
+        for g, w in zip(emulated.call("forward", [lazy]), emulated.call("forward", [-inputs[0]]), strict=True):
+            assert torch.equal(g, w)
     with pytest.raises(ValueError, match="made for"):
         emulated.call("forward", [x[:1] for x in inputs])
 

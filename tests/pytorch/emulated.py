@@ -283,7 +283,7 @@ def pointwise_source(module, for_device=False):
 
 class View(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int64), ("rank", ctypes.c_int64),
-                ("sizes", ctypes.c_int64 * 8), ("strides", ctypes.c_int64 * 8)]
+                ("sizes", ctypes.c_int64 * 8), ("strides", ctypes.c_int64 * 8), ("is_negative", ctypes.c_int64)]
 
 
 def load(path):
@@ -369,7 +369,7 @@ class Emulated:
         host = re.sub(r"#include <(c10|ATen|torch|pybind11|std|cuda).*\n", "", host)
         if self.is_short:
             return self.build_short(part, folder, host)
-        kinds = re.findall(r"(at::Tensor &|double|vector<bool> &) ?\w+[,)]", signature[0])
+        kinds = re.findall(r"(at::Tensor|double|vector<bool> &) ?\w+[,)]", signature[0])
         given, tensors, scalars = [], 0, 0
         for kind in kinds:
             if kind == "double":
@@ -450,6 +450,7 @@ class Emulated:
         for view, t in zip(views, tensors):
             view.data, view.dtype, view.rank = t.data_ptr(), DTYPES.index(t.dtype), t.dim()
             view.sizes[:t.dim()], view.strides[:t.dim()] = t.shape, t.stride()
+            view.is_negative = t.is_neg()
         out, count, error = (View * 64)(), ctypes.c_int(), ctypes.create_string_buffer(1000)
         self.functions[part].run(views, (ctypes.c_double * max(len(scalars), 1))(*scalars),
                              (ctypes.c_bool * max(len(needs), 1))(*needs), len(needs), out,

@@ -97,6 +97,7 @@ struct Tensor {
     IntArrayRef size_list, stride_list;
     ScalarType type = kFloat;
     bool is_defined = false;
+    bool is_negative = false; /* of what is in memory */
 
     bool defined() const
     {
@@ -178,6 +179,7 @@ struct Tensor {
         return true;
     }
     Tensor contiguous() const;
+    Tensor resolve_neg() const;
 };
 
 /* Filled with 0xff, a NaN in every dtype: what is not written shows. */
@@ -218,8 +220,15 @@ inline Tensor Tensor::contiguous() const
             rest /= size_list[d];
         }
         memcpy((char *)t.data + i * size, (char *)data + at * size, size);
+        if (is_negative)
+            ((unsigned char *)t.data)[(i + 1) * size - 1] ^= 0x80;
     }
     return t;
+}
+
+inline Tensor Tensor::resolve_neg() const
+{
+    return is_negative ? contiguous() : *this;
 }
 
 /* Dims in the order of the first result in memory, the last one first; those that all tensors walk as
@@ -302,7 +311,7 @@ struct TensorIteratorConfig {
         made.all.push_back(t);
         made.results++;
     }
-    void add_input(const Tensor &t)
+    void add_owned_input(const Tensor &t)
     {
         made.all.push_back(t);
     }
@@ -378,7 +387,7 @@ template <class... Parts> static void check(bool good, const char *kind, const P
 
 struct View {
     void *data;
-    int64_t dtype, rank, sizes[8], strides[8];
+    int64_t dtype, rank, sizes[8], strides[8], is_negative;
 };
 
 static at::Tensor tensor_of(const View &v)
@@ -389,6 +398,7 @@ static at::Tensor tensor_of(const View &v)
     t.size_list.assign(v.sizes, v.sizes + v.rank);
     t.stride_list.assign(v.strides, v.strides + v.rank);
     t.is_defined = true;
+    t.is_negative = v.is_negative;
     return t;
 }
 

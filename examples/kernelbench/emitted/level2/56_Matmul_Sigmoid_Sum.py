@@ -71,7 +71,8 @@ HOST_SHARED = r'''
 
 typedef at::Tensor Tensor;
 
-static void check_tensor(const Tensor &t, const char *name, int64_t rank, const Tensor &first)
+/* Of a lazy negative (a part of what is conjugated) t becomes the values. */
+static void check_tensor(Tensor &t, const char *name, int64_t rank, const Tensor &first)
 {
     TORCH_CHECK_TYPE(t.defined() && t.is_cuda() && t.layout() == at::kStrided, name,
                      " must be a dense CUDA tensor, as the other tensors are");
@@ -85,6 +86,7 @@ static void check_tensor(const Tensor &t, const char *name, int64_t rank, const 
                      ", another tensor ", first.scalar_type(), ": expected one dtype");
     TORCH_CHECK_VALUE(t.dim() == rank, name, " has shape ", t.sizes(), ": this file was made for ",
                       rank, " dims");
+    t = t.resolve_neg();
 }
 
 static void check_size(const Tensor &t, const char *name, int64_t dim, int64_t expected)
@@ -812,7 +814,7 @@ static int run_hopper(const HopperFacts &of, const Args &a, int batch_dims, int 
 
 HOST_FORWARD = r'''
 
-std::vector<at::Tensor> forward(const at::Tensor &x_, const at::Tensor &linear_weight_, const at::Tensor &linear_bias_)
+std::vector<at::Tensor> forward(at::Tensor x_, at::Tensor linear_weight_, at::Tensor linear_bias_)
 {
     check_tensor(x_, "x", 2, x_);
     const int64_t n0 = x_.size(0);
@@ -854,7 +856,7 @@ std::vector<at::Tensor> forward(const at::Tensor &x_, const at::Tensor &linear_w
 
 HOST_BACKWARD = r'''
 
-std::vector<at::Tensor> backward(const at::Tensor &x_, const at::Tensor &linear_weight_, const at::Tensor &linear_bias_, const at::Tensor &grad0_, const std::vector<bool> &needs)
+std::vector<at::Tensor> backward(at::Tensor x_, at::Tensor linear_weight_, at::Tensor linear_bias_, at::Tensor grad0_, const std::vector<bool> &needs)
 {
     check_tensor(x_, "x", 2, x_);
     const int64_t n0 = x_.size(0);
