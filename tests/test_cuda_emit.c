@@ -5,13 +5,12 @@
  * change with OGIVE_UPDATE_GOLDEN=1) and, where the real NVRTC is found, that every
  * function compiles in every body, for several GPUs, with all values in registers.
  * What kernels compute is test_cuda_shim.c's affair.
- *
  *     OGIVE_TEST_NVRTC=.../libnvrtc.so.13   where it is, if it is not found (see cuda_nvrtc.h)
  */
 #define _GNU_SOURCE /* memmem */
 #include "plan_case.h"
-#include "cuda_limits.h"
 
+#include "cuda_limits.h"
 #include "cuda_nvrtc_library.h"
 #include "function_call.h"
 

@@ -31,6 +31,9 @@ static const slab_case cases[] = {
     {"max_pool2d(avg_pool2d(relu(x), 3, stride=1, padding=1), 2)", "4x6x20x18", 0, 3},
     {"group_norm(tanh(linear(x, a)), 4)", "64x24 60x24", 0, 3},
     {"x @ w @ w", "90x40 40x40", 0, 2},
+    {"max_pool2d(relu(conv2d(x, w, padding=1)), 2)", "7x3x10x12 8x3x3x3", 0, 2},
+    {"softmax(conv2d(relu(conv2d(x, w)), v, groups=2), 1)", "3x4x10x12h 8x4x3x3h 6x4x1x1h", 0, 3},
+    {"instance_norm(conv_transpose2d(x, w, stride=2))", "3x4x9x8 4x6x3x3", 0, 5},
     {"group_norm(x, 4)", "8x60x40", 0, 3},
     /* every row of the second needs all rows of the first */
     {"s = x @ w; transpose(s, 0, 1) @ s", "90x20 20x40", 0, 0},

@@ -29,13 +29,17 @@ typedef struct {
     int64_t times;
 } row_dims;
 
-/* Dims that may be rows: one kernel's row never needs another one's. */
+/* Dims that may be rows: one kernel's row never needs another one's. Of a convolution they are the
+ * images', of a product all but its columns'. */
 static int32_t count_row_dims(const og_kernel *kernel)
 {
+    const og_matrices *of = &kernel->matrices;
     int32_t kept = kernel->space.rank - kernel->space.n_reduced;
-    int32_t columns =
-        kernel->product_count ? (kernel->matrices.n_rank ? kernel->matrices.n_rank : 1) : 0;
-    return (int32_t)og_min(kept, kernel->space.rank - columns);
+    if (og_kernel_convolves(kernel))
+        return (int32_t)og_min(kept, of->batch_rank);
+    if (kernel->product_count)
+        return (int32_t)og_min(kept, kernel->space.rank - og_max(of->n_rank, 1));
+    return kept;
 }
 
 static bool moves_by_windows(const og_access *access, int32_t dims)
@@ -61,7 +65,7 @@ static bool find_rows(const og_kernel *kernel, int64_t rows, row_dims *to)
     int32_t most = count_row_dims(kernel);
     int64_t left = rows;
     *to = (row_dims){kernel, 0, 1};
-    if (og_kernel_convolves(kernel) || rows < 2)
+    if (rows < 2)
         return false;
     for (int32_t d = 0; d < most && left > 1; d++, to->rank++) {
         int64_t extent = kernel->space.extent[d];
@@ -311,10 +315,11 @@ static int64_t count_slabs(const group *g, int32_t cut, int64_t length)
     return count;
 }
 
+/* Are rows those of a matrix, for which all of another one is packed? */
 static bool multiplies(const group *g)
 {
     for (int32_t i = 0; i < g->count; i++)
-        if (g->rows[i].kernel->product_count)
+        if (g->rows[i].kernel->product_count && !og_kernel_convolves(g->rows[i].kernel))
             return true;
     return false;
 }
