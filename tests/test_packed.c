@@ -197,6 +197,35 @@ static void test_same_bits(void **state)
                                    level);
 }
 
+/* Kernels that share slabs of rows (cpu_slabs.h), which are 2.6 MB between these. */
+static void test_slabs(void **state)
+{
+    (void)state;
+    test_random random = test_random_named("packed slabs");
+    const formula_case f = {"linear(tanh(linear(x, v)), w)", 6, false};
+    matrix x, v, w;
+    make_matrix(&random, &x, test_float32, 2600, 24, 1, false);
+    make_matrix(&random, &v, test_float32, 256, 24, 1, false);
+    make_matrix(&random, &w, test_float32, 20, 256, 1, true);
+    const DLTensor *in[] = {&x.t.tensor, &v.t.tensor, &w.t.tensor};
+    for (size_t level = 0; ogive_cpu_level_name(level); level++) {
+        planned first = make_plan(f.formula, in, 3, level, 2, f.packed);
+        char *text = malloc(ogive_plan_explain(first.plan, NULL, 0) + 1);
+        ogive_plan_explain(first.plan, text, ogive_plan_explain(first.plan, NULL, 0) + 1);
+        assert_non_null(strstr(text, "slabs"));
+        test_guard packed[] = {{0}, pack(&first, 1, v.memory), pack(&first, 2, w.memory)};
+        for (int32_t threads = 1; threads <= 3; threads++)
+            compare(&f, in, 3, level, threads, packed);
+        test_guard_free(&packed[1]);
+        test_guard_free(&packed[2]);
+        free(text);
+        free_plan(&first);
+    }
+    free(x.memory);
+    free(v.memory);
+    free(w.memory);
+}
+
 /* A batch of several dims, and one row that has lost its own. */
 static void test_batches(void **state)
 {
@@ -382,9 +411,9 @@ static void test_wrong_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),    cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_many_threads), cmocka_unit_test(test_refused_inputs),
-        cmocka_unit_test(test_wrong_memory),
+        cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_slabs),
+        cmocka_unit_test(test_batches),        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_refused_inputs), cmocka_unit_test(test_wrong_memory),
     };
     return TEST_RUN(tests);
 }

@@ -621,19 +621,18 @@ ogive_status og_cpu_prepare_kernels(og_cpu_state *state, const og_plan *plan, si
     return OGIVE_OK;
 }
 
-/* Where slabs are, kernels' own scratch is for runs whose outputs are inputs: the same memory. */
+/* Slabs lie where kernels have their scratch, which needs its place for runs whose outputs are inputs.
+ * Many threads have many slabs: where that would take twice as much memory, kernels run one by one. */
 static ogive_status add_slabs(og_cpu_state *state, const og_plan *plan, size_t *bytes,
                               ogive_error *error)
 {
-    OG_TRY(og_cpu_find_slabs(plan, state, error));
+    if (*bytes > SIZE_MAX / 4) /* which nobody has */
+        return OGIVE_OK;
+    OG_TRY(og_cpu_find_slabs(plan, 2 * *bytes, state, error));
     for (int32_t i = 0; i < state->slab_count; i++) {
-        const og_cpu_slabs *slabs = &state->slabs[i];
-        size_t all;
-        if (!og_mul_size(slabs->thread_bytes, (size_t)slabs->threads, &all) ||
-            !og_add_size(all, state->scratch_offset, &all))
-            OG_FAIL(error, OGIVE_MEMORY, -1,
-                    "the workspace would be larger than the address space");
-        *bytes = all > *bytes ? all : *bytes;
+        size_t all = state->slabs[i].thread_bytes * (size_t)state->slabs[i].threads;
+        if (*bytes < state->scratch_offset + all)
+            *bytes = state->scratch_offset + all;
     }
     return OGIVE_OK;
 }
@@ -673,8 +672,7 @@ void og_cpu_release(void *state)
 {
     og_cpu_state *s = state;
     for (int32_t i = 0; s && i < s->slab_count; i++)
-        for (int32_t v = 0; v < 2; v++)
-            og_arena_free(&s->slabs[i].states[v].arena);
+        og_cpu_release_slabs(&s->slabs[i]);
     if (s)
         og_arena_free(&s->arena);
     free(s);

@@ -8,6 +8,7 @@
  */
 #include "cpu/cpu_slabs.h"
 
+#include "cpu/cpu_packed.h"
 #include "cpu/cpu_threads.h"
 
 #include <stdatomic.h>
@@ -429,6 +430,16 @@ static void place_kept(const group *g, og_cpu_slabs *to)
     to->move_count = g->seen_count;
 }
 
+/* Which accesses' buffers runs get packed, as og_cpu_state.packed has it. */
+static uint64_t find_packed(const group *g, const og_cpu_state *state)
+{
+    uint64_t packed = 0;
+    for (int32_t i = 0; i < g->seen_count; i++)
+        if (og_cpu_is_packed(state, &g->plan->buffers[g->seen[i].access->buffer]))
+            packed |= UINT64_C(1) << i;
+    return packed;
+}
+
 static ogive_status prepare_slabs(const group *g, og_cpu_state *state, og_cpu_slabs *to,
                                   ogive_error *error)
 {
@@ -446,6 +457,7 @@ static ogive_status prepare_slabs(const group *g, og_cpu_state *state, og_cpu_sl
         own->kernels = state->kernels;
         own->level = state->level;
         own->max_threads = 1;
+        own->packed = find_packed(g, state);
         OG_TRY(
             make_plan(g, to, v && last ? last : to->length, &state->arena, &to->plans[v], error));
         OG_TRY(og_cpu_prepare_kernels(own, &to->plans[v], &bytes, error));
@@ -499,9 +511,17 @@ static bool is_empty(const og_plan *plan)
     return false;
 }
 
-ogive_status og_cpu_find_slabs(const og_plan *plan, og_cpu_state *state, ogive_error *error)
+void og_cpu_release_slabs(og_cpu_slabs *slabs)
 {
-    if (plan->temporary_bytes < (size_t)state->tuning.slab_least || state->packed || is_empty(plan))
+    for (int32_t v = 0; v < 2; v++)
+        og_arena_free(&slabs->states[v].arena);
+    memset(slabs, 0, sizeof *slabs);
+}
+
+ogive_status og_cpu_find_slabs(const og_plan *plan, size_t most_bytes, og_cpu_state *state,
+                               ogive_error *error)
+{
+    if (plan->temporary_bytes < (size_t)state->tuning.slab_least || is_empty(plan))
         return OGIVE_OK;
     const int32_t panel = state->kernels->product->panel_rows;
     group *groups = OG_ARENA_NEW(&state->arena, group, 3);
@@ -523,6 +543,10 @@ ogive_status og_cpu_find_slabs(const og_plan *plan, og_cpu_state *state, ogive_e
             continue;
         state->slab_count++; /* what is prepared is released, whatever happens */
         OG_TRY(prepare_slabs(&groups[0], state, to, error));
+        if (to->thread_bytes > most_bytes / (size_t)to->threads) {
+            og_cpu_release_slabs(&state->slabs[--state->slab_count]);
+            continue;
+        }
         k += groups[0].count - 1;
     }
     return OGIVE_OK;

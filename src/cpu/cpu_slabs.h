@@ -39,8 +39,10 @@ typedef struct og_cpu_slabs {
     og_cpu_state states[2];
 } og_cpu_slabs;
 
-/* Finds state->slabs of a plan whose kernels are prepared. */
-ogive_status og_cpu_find_slabs(const og_plan *plan, og_cpu_state *state, ogive_error *error);
+/* Finds state->slabs of a plan whose kernels are prepared; most_bytes: of memory for all threads. */
+ogive_status og_cpu_find_slabs(const og_plan *plan, size_t most_bytes, og_cpu_state *state,
+                               ogive_error *error);
+void og_cpu_release_slabs(og_cpu_slabs *slabs);
 
 /* The slabs that begin with a kernel; NULL: it runs by itself. */
 const og_cpu_slabs *og_cpu_slabs_at(const og_cpu_state *state, int32_t kernel);
