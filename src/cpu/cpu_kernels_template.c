@@ -2,8 +2,8 @@
  *
  * cpu_kernels_template.c - the loops of one CPU level, as og_cpu_kernels_<level>.
  * Plain C that the compiler vectorises; only conversions of blocks of float16
- * (math/half_block.h) and stores of every second element name instructions. The bits are the same at every level:
- * all loops are element by element or in the order of plan.h.
+ * (math/half_block.h) and stores of every second element name instructions. The bits are the
+ * same at every level: all loops are element by element or in the order of plan.h.
  *
  * PARAMETERS
  *   OG_CPU_LEVEL   x86_64, x86_64_v3, x86_64_v4 or aarch64; the build sets it along
