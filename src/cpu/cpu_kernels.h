@@ -53,6 +53,17 @@ typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_ki
 /* Of so many lines sums are made at a time, or of one. */
 enum { OG_CPU_LINES = 4 };
 
+/* Rows of an image become rows of `length` elements in arrays, of every step-th element each:
+ * element i of array a is at place first + a + i * step of its row, those below 0 and from extent
+ * on being fill. Pitches are in elements. `to` may be written to for a vector more. */
+typedef struct {
+    void *to;
+    int64_t row_pitch, array_pitch;
+    const void *from; /* place 0 of the first row */
+    int64_t from_pitch, rows, first, extent, step, arrays, length;
+    const void *fill;
+} og_cpu_padding;
+
 /* A row of taps that lines [first, last] have. */
 typedef struct {
     int64_t x;     /* elements, from the first line's x on */

@@ -100,6 +100,10 @@ LOADS
         if (inner_stride == 1) {                                                                   \
             for (int64_t o = 0; o < outer; o++)                                                    \
                 copy(dst + o * outer_stride, src + o * inner, inner);                              \
+        } else if (inner_stride == 2 && dtype == OG_FLOAT32 && sizeof(REAL) == 4) {                \
+            for (int64_t o = 0; o < outer; o++)                                                    \
+                store_every_second((float *)memory + o * outer_stride,                             \
+                                   (const float *)block + o * inner, inner);                       \
         } else if (outer_stride == 1) {                                                            \
             for (int64_t i = 0; i < inner; i++)                                                    \
                 LOOP(o, outer) dst[i * inner_stride + o] = to(src[o * inner + i]);                 \
@@ -130,8 +134,10 @@ static void L(repeat)(void *dst, const void *x, int64_t count, int64_t times)
         break;
     switch (times) {
         REPEAT(2)
-        REPEAT(3) REPEAT(4) REPEAT(8) default : for (int64_t c = 0; c < count; c++) LOOP(i, times)
-                                                    r[c * times + i] = s[c];
+        REPEAT(3)
+        REPEAT(4)
+        REPEAT(8) default : for (int64_t c = 0; c < count; c++) LOOP(i, times) r[c * times + i] =
+                                s[c];
     }
 #undef REPEAT
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu_pad_rows.h - rows of an image as rows of arrays (og_cpu_padding); included by cpu_loops.h and
- * cpu_product_template.c once for float and once for double.
+ * cpu_pad_rows.h - rows of an image as rows of arrays (og_cpu_padding); included by cpu_loops.h
+ * once for float and once for double.
  *
  * PARAMETERS
  *   REAL         float or double

@@ -7,6 +7,7 @@
 #include "cpu/cpu_prepare.h"
 
 #include "cpu/cpu_packed.h"
+#include "cpu/cpu_places.h"
 #include "cpu/cpu_product_run.h"
 #include "cpu/cpu_slabs.h"
 #include "cpu/cpu_threads.h"
@@ -504,7 +505,9 @@ static bool lay_out(og_cpu_kernel *k, bool sumexp)
     if (k->product) {
         size_t row = (size_t)k->product->groups * k->element_bytes;
         fits &= og_mul_size(row, (size_t)count_reductions(k), &row) &&
-                add_bytes(&k->scratch_bytes, k->row_count, row, &k->product->partials);
+                add_bytes(&k->scratch_bytes, k->row_count, row, &k->product->partials) &&
+                add_bytes(&k->scratch_bytes, k->product->filter_count, k->product->filter_bytes,
+                          &k->product->filters);
     }
     return fits && k->scratch_bytes < SIZE_MAX / 4;
 }
@@ -559,6 +562,10 @@ static ogive_status prepare_kernel(og_cpu_state *state, const og_plan *plan,
         if (!k->product)
             return og_fail_memory(error, sizeof *k->product);
         og_cpu_see_product(kernel, state->kernels, &g, &rows, k->product);
+        if (k->product->image >= 0)
+            OG_TRY(og_cpu_see_scene(k->product->image ? &k->product->factors->right
+                                                      : &k->product->factors->left,
+                                    k->product->k, &state->arena, &k->product->scene, error));
         for (int32_t p = 0; p < kernel->product_count; p++)
             k->product->factors[p].prepacked =
                 og_cpu_is_packed(state, &plan->buffers[k->product->buffers[p][1]]);

@@ -215,6 +215,12 @@ typedef struct {
     int32_t places[OG_MAX_PRODUCTS];         /* the rows of a tile that a piece covers */
     int32_t base_rank;
     int64_t base_extent[OG_MAX_RANK], base_stride[OG_MAX_PRODUCTS][2][OG_MAX_RANK];
+    int32_t image;       /* which factor of a convolution has windows of places, or -1 */
+    og_cpu_scene *scene; /* how it is seen, or NULL */
+    /* PLACES: filters packed before tiles are made, in the scratch memory: a packing of so many
+     * bytes for each of so many, and how far an index of a base dim leads among them. */
+    size_t filters, filter_bytes;
+    int64_t filter_count, filter_step[OG_MAX_RANK];
     og_cpu_view views[2]; /* of a convolution's factors, and what windows move by along base dims */
     int64_t base_step[2][OG_MAX_WINDOWS][OG_MAX_RANK];
     size_t bytes; /* of a sum */

@@ -29,17 +29,6 @@ typedef struct {
     int64_t step[OG_MAX_WINDOWS][OG_MAX_RANK];
 } og_cpu_line;
 
-/* Rows of an image become rows of `length` elements in arrays, of every step-th element each:
- * element i of array a is at place first + a + i * step of its row, those below 0 and from extent
- * on being fill. Pitches are in elements. `to` may be written to for a vector more. */
-typedef struct {
-    void *to;
-    int64_t row_pitch, array_pitch;
-    const void *from; /* place 0 of the first row */
-    int64_t from_pitch, rows, first, extent, step, arrays, length;
-    const void *fill;
-} og_cpu_padding;
-
 /* A factor that is no matrix: rows and k are several dims, and an element is 0 unless the place of
  * each of its windows is in [0, extent). */
 typedef struct {
@@ -66,10 +55,42 @@ typedef struct {
     bool prepacked;
 } og_cpu_factors;
 
+/* One of those that k goes through: its offset and the places of windows, but what x and y of the
+ * scene do. */
+typedef struct {
+    int64_t base, places[OG_MAX_WINDOWS];
+} og_cpu_channel;
+
+/* A block of k of a scene. What a tile's windows see of a channel is its patch: rows of arrays,
+ * array a of every x_units-th unit of a line from unit a on. */
+typedef struct {
+    int64_t count, channel_count;
+    const og_cpu_channel *channels;
+    bool neighbours; /* each channel is an element from the one before */
+    /* Taps in units, which are so many places, from the first one on. */
+    int64_t x_least, x_unit, x_span, y_least, y_unit, y_span;
+    int64_t x_units, line_rows; /* from a place of the rows to the next, and from line to line */
+    int64_t arrays, array_pitch, row_pitch, channel_pitch;
+    struct {
+        int32_t channel, x, row;
+    } k[OG_PRODUCT_BLOCK];
+    int32_t at[OG_PRODUCT_BLOCK]; /* where that is, of place 0 */
+} og_cpu_block;
+
+/* A factor whose rows are lines of places, which windows see x_step places apart. */
+typedef struct {
+    int32_t x, y;               /* windows along a line and from line to line; -1: none */
+    int64_t width, height;      /* places of a line, lines of a plane */
+    int64_t x_step, y_step;     /* from one to the next, in places of these windows */
+    int64_t x_stride, y_stride; /* elements from a window's place to the next */
+    og_cpu_block *blocks;
+} og_cpu_scene;
+
 typedef enum {
     OG_CPU_PRODUCT_PACKED, /* right in slabs, left in panels */
     OG_CPU_PRODUCT_DIRECT, /* few rows at a time: right is read as it lies in memory */
     OG_CPU_PRODUCT_DOTS,   /* paired factors, both packed in slivers */
+    OG_CPU_PRODUCT_PLACES, /* filters packed before the run, what windows see in patches */
     OG_CPU_PRODUCT_EMPTY   /* k is 0 */
 } og_cpu_product_way;
 
@@ -80,8 +101,12 @@ typedef struct {
     int64_t tile_m, tile_n; /* tile_n: a multiple of OG_PRODUCT_COLUMNS, and a row's stride */
     int64_t slab_n;         /* columns of right packed at a time */
     bool slab;              /* there is memory for them: not all rights can be used as they are */
-    size_t sum_bytes;       /* of the sums of a tile, and of the memory needed beside them to */
-    size_t work_bytes;      /* make them: multiples of 64 */
+    /* PLACES: turns, the image is right, and sums are turned at a tile's end */
+    const og_cpu_scene *scene;
+    bool turns;
+    int64_t patches, sum_stride; /* elements of all patches, and of a place's sums */
+    size_t sum_bytes;  /* of the sums of a tile, and of the memory needed beside them to */
+    size_t work_bytes; /* make them: multiples of 64 */
 } og_cpu_tiling;
 
 /* All factors are float64, or none is; all are paired, or none, and then none prepacked. */
@@ -100,6 +125,9 @@ typedef struct {
      * their rows are tile_n apart. sums and work are aligned to 64. */
     void (*tile)(const og_cpu_tiling *tiling, const og_cpu_factors *factors, int64_t m0,
                  int64_t rows, int64_t n0, int64_t columns, void *sums, void *work);
+    /* Sliver number `sliver` of n filters, as PLACES reads them: at to, which is aligned to 64,
+     * [n / sliver][k][sliver] of float or double. */
+    void (*pack)(const og_cpu_factor *filters, int64_t n, int64_t k, int64_t sliver, void *to);
 } og_cpu_product_kernels;
 
 #if defined(__x86_64__)

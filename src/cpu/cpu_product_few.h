@@ -242,4 +242,6 @@ static void P(run_direct)(const og_cpu_tiling *t, const og_cpu_factors *factors,
 #undef FMA_ONE
 #undef SPLAT
 #undef DTYPES
+#undef TRANSPOSE
+#undef UNALIGNED
 #undef P

@@ -7,6 +7,7 @@
 #include "cpu/cpu_product_run.h"
 
 #include "cpu/cpu_packed.h"
+#include "cpu/cpu_places.h"
 #include "cpu/cpu_threads.h"
 
 #include <inttypes.h>
@@ -15,15 +16,16 @@
 
 /* ---- how the space is seen --------------------------------------------------------- */
 
+/* turned: left is the plan's right. */
 static void see_factors(const og_kernel *kernel, int32_t index, int32_t m_dim, int32_t n_dim,
-                        og_cpu_product *out)
+                        bool turned, og_cpu_product *out)
 {
     og_cpu_factors *factors = &out->factors[index];
     factors->paired = n_dim >= 0 && !kernel->matrices.n_rank;
     for (int side = 0; side < 2; side++) {
-        og_factor from = og_factor_of(kernel, index, side);
+        og_factor from = og_factor_of(kernel, index, side != turned);
         og_cpu_factor *to = side ? &factors->right : &factors->left;
-        int32_t dim = side || factors->paired ? n_dim : m_dim;
+        int32_t dim = side != turned || factors->paired ? n_dim : m_dim;
         to->dtype = from.access->dtype;
         to->stride = dim >= 0 ? from.access->stride[dim] : 0;
         to->k_stride = from.k_stride;
@@ -72,11 +74,45 @@ static void see_matrix(og_cpu_factor *factor)
     factor->view = NULL;
 }
 
-/* A convolution's factor, whose rows are dims [first, first + rank) of the space. */
-static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t rank,
+/* Windows that always see an element are strides in a plan. Where rows are places of an image they
+ * become windows again, which see everything: taps of the last dim of rows are the last dim of k
+ * that does not lead beyond a line, and so on. (What they are taken for changes no bit.) */
+static void find_windows(og_cpu_view *view, int64_t *places)
+{
+    const int64_t far = INT64_C(1) << 40;
+    og_cpu_line *rows = &view->rows, *k = &view->k;
+    int32_t d = rows->rank - 1;
+    for (int32_t t = k->rank - 1; t > 0 && view->window_count < OG_MAX_WINDOWS; t--) {
+        const int64_t step = k->stride[t] < 0 ? -k->stride[t] : k->stride[t];
+        const int64_t reach = step * (k->extent[t] - 1);
+        bool seen = false;
+        for (int32_t w = 0; w < view->window_count; w++)
+            seen |= k->step[w][t] != 0;
+        for (; d >= 0 && !seen; d--) {
+            bool moves = rows->stride[d] <= 0;
+            for (int32_t w = 0; w < view->window_count; w++)
+                moves |= rows->step[w][d] != 0;
+            if (!moves && (d == 0 || reach < rows->stride[d - 1]))
+                break;
+        }
+        if (seen || d < 0)
+            continue;
+        int64_t unit = og_greatest_divisor(rows->stride[d], step);
+        int32_t w = view->window_count++;
+        view->extent[w] = 2 * far;
+        places[w] = far;
+        rows->step[w][d] = rows->stride[d] / unit;
+        k->step[w][t] = k->stride[t] / unit;
+        d--;
+    }
+}
+
+/* Factor `from_side` of a convolution's plan as factor `side`, whose rows are dims
+ * [first, first + rank) of the space. */
+static void see_view(const og_kernel *kernel, int from_side, int side, int32_t first, int32_t rank,
                      og_cpu_product *out)
 {
-    og_factor from = og_factor_of(kernel, 0, side);
+    og_factor from = og_factor_of(kernel, 0, from_side);
     const og_k_dims *k = &kernel->products[0].k_dims;
     og_cpu_factor *to = side ? &out->factors[0].right : &out->factors[0].left;
     og_cpu_view *view = &out->views[side];
@@ -92,7 +128,7 @@ static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t r
     }
     view->k.rank = k->rank;
     memcpy(view->k.extent, k->extent, sizeof k->extent);
-    memcpy(view->k.stride, k->stride[side], sizeof k->stride[side]);
+    memcpy(view->k.stride, k->stride[from_side], sizeof k->stride[from_side]);
     to->offset = from.access->offset;
     for (int32_t w = 0; w < view->window_count; w++) {
         const og_window *window = &from.access->windows[w];
@@ -107,9 +143,57 @@ static void see_view(const og_kernel *kernel, int side, int32_t first, int32_t r
             view->k.step[w][window->tap] = window->reach;
         }
     }
+    og_cpu_view plain = *view;
+    join_dims(&plain.rows, plain.window_count);
+    join_dims(&plain.k, plain.window_count);
+    if (side == out->image && (plain.rows.rank > 1 || plain.k.rank > 1))
+        find_windows(view, to->places);
     join_dims(&view->rows, view->window_count);
     join_dims(&view->k, view->window_count);
     see_matrix(to);
+}
+
+/* Which factor of the plan has the windows of a convolution's places, or -1. Filters are packed
+ * before tiles are made: not so many that they would take much of the memory. */
+static int32_t find_image(const og_kernel *kernel)
+{
+    enum { MOST_TERMS = 1 << 16, MOST_WEIGHTS = 1 << 26 };
+    const og_product *product = &kernel->products[0];
+    const og_access *filters = product->exchanged ? &product->left : &product->right;
+    double weights = (double)product->k;
+    for (int32_t d = 0; d < kernel->space.rank; d++)
+        weights *= filters->stride[d] ? (double)kernel->space.extent[d] : 1;
+    if (!og_kernel_convolves(kernel) || product->by_places || !kernel->matrices.n_rank ||
+        product->k > MOST_TERMS || weights > MOST_WEIGHTS)
+        return -1;
+    return product->exchanged;
+}
+
+/* Are neighbours of every result rows, which are filters? Then places, which are columns, become
+ * rows. */
+static bool stores_along_rows(const og_kernel *kernel, int32_t m_dim)
+{
+    bool does = m_dim >= 0 && find_image(kernel) == 1 && !kernel->space.n_reduced;
+    for (int32_t i = 0; does && i < kernel->access_count; i++) {
+        const int64_t *stride = kernel->accesses[i].stride;
+        does = !kernel->accesses[i].is_store ||
+               (stride[m_dim] == 1 && stride[kernel->space.rank - 1] != 1);
+    }
+    return does;
+}
+
+static int64_t count_dims(const og_space *space, int32_t first, int32_t rank)
+{
+    int64_t count = 1;
+    for (int32_t d = first; d < first + rank; d++)
+        count *= space->extent[d];
+    return count;
+}
+
+static void add_dims(og_cpu_geometry *to, int axis, int32_t first, int32_t rank)
+{
+    for (int32_t d = first; d < first + rank; d++)
+        to->dims[axis][to->rank[axis]++] = d;
 }
 
 /* Rows of several dims are many products: m is the last of them. Columns may be several. */
@@ -119,36 +203,30 @@ void og_cpu_see_product(const og_kernel *kernel, const og_cpu_kernels *kernels,
     const og_space *space = &kernel->space;
     int32_t n_rank = kernel->matrices.n_rank ? kernel->matrices.n_rank : space->rank > 0;
     int32_t n_dim = space->rank - n_rank, m_dim = kernel->matrices.m_rank ? n_dim - 1 : -1;
+    const bool turned = stores_along_rows(kernel, m_dim);
+    const int32_t first[2] = {m_dim >= 0 ? m_dim : 0, n_dim}, rank[2] = {m_dim >= 0, n_rank};
 
     out->kernels = kernels->product;
     out->count = kernel->product_count;
     for (int32_t p = 0; p < out->count; p++)
-        see_factors(kernel, p, m_dim, n_rank ? n_dim : -1, out);
+        see_factors(kernel, p, m_dim, n_rank ? n_dim : -1, turned, out);
+    out->image = find_image(kernel) < 0 ? -1 : find_image(kernel) != turned;
     bool paired = out->factors[0].paired;
-    for (int side = 0; side < 2 && og_kernel_convolves(kernel); side++)
-        see_view(kernel, side,
-                 side || paired ? n_dim
-                 : m_dim >= 0   ? m_dim
-                                : 0,
-                 side || paired ? n_rank : m_dim >= 0, out);
-    out->m = m_dim >= 0 ? space->extent[m_dim] : 1;
-    out->n = 1;
-    for (int32_t d = n_dim; d < space->rank; d++)
-        out->n *= space->extent[d];
+    for (int side = 0; side < 2 && og_kernel_convolves(kernel); side++) {
+        const int from = side != turned, dims = paired ? 1 : from;
+        see_view(kernel, from, side, first[dims], rank[dims], out);
+    }
+    out->m = count_dims(space, first[turned], rank[turned]);
+    out->n = count_dims(space, first[!turned], rank[!turned]);
     out->k = kernel->matrices.k;
     out->bytes = kernel->products[0].dtype == OG_FLOAT64 ? sizeof(double) : sizeof(float);
     out->groups = og_divide_up(out->n, OG_PRODUCT_COLUMNS);
     out->base_rank = n_dim - (m_dim >= 0);
-    for (int32_t d = 0; d < out->base_rank; d++) {
-        elements->dims[OG_CPU_BASE][elements->rank[OG_CPU_BASE]++] = d;
-        out->base_extent[d] = space->extent[d];
-    }
-    if (m_dim >= 0)
-        elements->dims[OG_CPU_OUTER][elements->rank[OG_CPU_OUTER]++] = m_dim;
-    for (int32_t d = n_dim; d < space->rank; d++)
-        elements->dims[OG_CPU_INNER][elements->rank[OG_CPU_INNER]++] = d;
-    for (int32_t d = 0; d < space->rank - space->n_reduced; d++)
-        rows->dims[OG_CPU_INNER][rows->rank[OG_CPU_INNER]++] = d;
+    add_dims(elements, OG_CPU_BASE, 0, out->base_rank);
+    memcpy(out->base_extent, space->extent, sizeof out->base_extent);
+    add_dims(elements, OG_CPU_OUTER, first[turned], rank[turned]);
+    add_dims(elements, OG_CPU_INNER, first[!turned], rank[!turned]);
+    add_dims(rows, OG_CPU_INNER, 0, space->rank - space->n_reduced);
     elements->layout = OG_CPU_PRODUCT;
     elements->many = elements->whole = out->n <= OG_PRODUCT_WHOLE;
     elements->row_form = out->n == 1      ? OG_CPU_ROW_SAME
@@ -163,13 +241,33 @@ int64_t og_cpu_guess_product(const og_cpu_product *product, int64_t base_count)
     return (int64_t)(terms * 20 < 1e15 ? terms * 20 : 1e15);
 }
 
+/* Filters are packed once for each index of the base dims that they move along. */
+static void size_filters(og_cpu_product *p)
+{
+    const int side = !p->image;
+    const int64_t sliver = p->kernels->sliver_columns / (p->bytes == sizeof(double) ? 2 : 1);
+    const int64_t slivers = og_divide_up(side ? p->n : p->m, sliver);
+    p->filter_bytes = (size_t)(slivers * sliver * p->k) * p->bytes;
+    p->filter_count = 1;
+    for (int32_t d = p->base_rank - 1; d >= 0; d--) {
+        const bool moves = p->base_stride[0][side][d] != 0;
+        p->filter_step[d] = moves ? p->filter_count : 0;
+        p->filter_count *= moves ? p->base_extent[d] : 1;
+    }
+}
+
 void og_cpu_cut_product(og_cpu_kernel *k, size_t scratch_bytes, bool lean)
 {
     og_cpu_product *p = k->product;
     og_cpu_tiling *t = &p->tiling;
     int64_t tiles = og_divide_up(4 * (int64_t)k->threads, k->base_count);
-    *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many, lean,
-                         k->threads > 1 ? tiles : 1, scratch_bytes / (size_t)k->threads);
+    tiles = k->threads > 1 ? tiles : 1;
+    *t = (og_cpu_tiling){.m = p->m, .n = p->n, .k = p->k};
+    if (p->scene && og_cpu_cut_places(p->scene, p->image > 0, k->many, tiles, p->bytes, t))
+        size_filters(p);
+    else
+        *t = p->kernels->cut(p->m, p->n, p->k, p->factors, p->count, k->many, lean, tiles,
+                             scratch_bytes / (size_t)k->threads);
     p->m_tiles = og_divide_up(p->m, t->tile_m);
     p->n_tiles = og_divide_up(p->n, t->tile_n);
     p->tile_count = k->base_count * p->m_tiles * p->n_tiles;
@@ -349,6 +447,50 @@ static void find_factors(const og_cpu_job *job, int32_t p, int64_t base, og_cpu_
     find_factor(job, product->buffers[p][1], offset[1], factors->prepacked, &factors->right);
 }
 
+/* Packed filters number `number`. */
+static void *find_filters(const og_cpu_job *job, int64_t number)
+{
+    const og_cpu_product *product = job->kernel->product;
+    return job->scratch + product->filters + (size_t)number * product->filter_bytes;
+}
+
+/* Points the filters of index base at what run_filters() packed. */
+static void use_filters(const og_cpu_job *job, int64_t base, og_cpu_factors *factors)
+{
+    const og_cpu_product *product = job->kernel->product;
+    int64_t number = 0;
+    for (int32_t d = product->base_rank - 1; d >= 0; d--) {
+        number += base % product->base_extent[d] * product->filter_step[d];
+        base /= product->base_extent[d];
+    }
+    (product->image ? &factors->left : &factors->right)->data = find_filters(job, number);
+}
+
+/* Packs filters, sliver by sliver. */
+static void run_filters(void *context, int thread, int threads)
+{
+    const og_cpu_job *job = ((product_run *)context)->job;
+    const og_cpu_product *product = job->kernel->product;
+    const int64_t sliver =
+        product->kernels->sliver_columns / (product->bytes == sizeof(double) ? 2 : 1);
+    const int64_t n = product->image ? product->m : product->n;
+    const int64_t slivers = og_divide_up(n, sliver);
+    for (int64_t i = thread; i < product->filter_count * slivers; i += threads) {
+        int64_t number = i / slivers, base = 0, unit = 1;
+        for (int32_t d = product->base_rank - 1; d >= 0; d--) {
+            if (product->filter_step[d])
+                base += number / product->filter_step[d] % product->base_extent[d] * unit;
+            unit *= product->base_extent[d];
+        }
+        og_cpu_factors factors;
+        find_factors(job, 0, base, &factors);
+        product->kernels->pack(product->image ? &factors.left : &factors.right, n, product->k,
+                               i % slivers,
+                               (char *)find_filters(job, number) +
+                                   (size_t)(i % slivers * sliver * product->k) * product->bytes);
+    }
+}
+
 static char *find_sums(const og_cpu_worker *w, int32_t p)
 {
     const og_cpu_product *product = w->kernel->product;
@@ -393,6 +535,8 @@ static void run_product_tiles(void *context, int thread, int threads)
             if (product->places[p] < 0) /* nobody wants it */
                 continue;
             find_factors(job, p, base, &factors);
+            if (t->way == OG_CPU_PRODUCT_PLACES)
+                use_filters(job, base, &factors);
             product->kernels->tile(t, &factors, m0, rows, n0, columns, find_sums(&w, p),
                                    w.memory + product->work);
         }
@@ -436,6 +580,8 @@ void og_cpu_run_product(const og_cpu_job *job)
 {
     const og_cpu_kernel *k = job->kernel;
     product_run run = {.job = job, .next = 0};
+    if (k->product->tile_count > 0 && k->product->tiling.way == OG_CPU_PRODUCT_PLACES)
+        og_cpu_parallel(k->threads, run_filters, &run);
     if (k->product->tile_count > 0)
         og_cpu_parallel(k->threads, run_product_tiles, &run);
     if (k->product->reduces)
@@ -453,6 +599,11 @@ void og_cpu_explain_product(const og_cpu_kernel *k, og_text *text)
         og_text_add(text, ", operands as they lie in memory");
     else if (t->way == OG_CPU_PRODUCT_DOTS)
         og_text_add(text, " of dot products");
+    else if (t->way == OG_CPU_PRODUCT_PLACES)
+        og_text_add(text,
+                    " by %d k, panels of %d places as they lie in copied lines, filters packed "
+                    "once",
+                    OG_PRODUCT_BLOCK, (int)product->kernels->panel_rows);
     else if (t->way == OG_CPU_PRODUCT_PACKED)
         og_text_add(text, " by %d k, panels of %d rows, %" PRId64 " columns %s", OG_PRODUCT_BLOCK,
                     (int)product->kernels->panel_rows, t->slab_n,

@@ -35,9 +35,8 @@ enum {
     LEFT_STRIDE = OG_PRODUCT_BLOCK + 16, /* rows of a panel are in different sets of the cache */
     LINE = 64,
     TILE_M = 512,
-    MOST_PATCH = 4096, /* elements of a channel that a tile's windows see */
-    DIRECT_K = 16384,  /* longest rows of left that are converted as a whole */
-    AHEAD = 1024       /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
+    DIRECT_K = 16384, /* longest rows of left that are converted as a whole */
+    AHEAD = 1024      /* bytes of a row that is read once; 512 and 2048 are as good, on Zen 4 */
 };
 
 static inline size_t round_up(size_t bytes)
@@ -55,36 +54,24 @@ static inline size_t round_up(size_t bytes)
     ROWS_6(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v) X(13, v) X(14, v)
 
 #if defined(__AVX512F__)
-#define WIDE_BYTES 64
-#define WIDE_FLOATS 16
-#define WIDE_DOUBLES 8
 enum { VECTOR_BYTES = 64, F32_PANEL = 14, F32_VECTORS = 2 };
 enum { DIRECT_ROWS = 10, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_14(X, 1) ROWS_14(X, 2)
 #define DIRECT_KERNELS(X) ROWS_6(X, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #elif defined(__FMA__)
-#define WIDE_BYTES 32
-#define WIDE_FLOATS 8
-#define WIDE_DOUBLES 4
 enum { VECTOR_BYTES = 32, F32_PANEL = 6, F32_VECTORS = 2 };
 enum { DIRECT_ROWS = 4, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1)
 #elif defined(__aarch64__)
-#define WIDE_BYTES 16
-#define WIDE_FLOATS 4
-#define WIDE_DOUBLES 2
 enum { VECTOR_BYTES = 16, F32_PANEL = 6, F32_VECTORS = 4 };
 enum { DIRECT_ROWS = 4, ACROSS_ROWS = 4, ACROSS_VECTORS = 16 };
 #define ALL_KERNELS(X) ROWS_6(X, 1) ROWS_6(X, 2) ROWS_6(X, 3) ROWS_6(X, 4)
 #define DIRECT_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #define ACROSS_KERNELS(X) ROWS_2(X, 1) X(3, 1) X(4, 1)
 #else
-#define WIDE_BYTES 16
-#define WIDE_FLOATS 4
-#define WIDE_DOUBLES 2
 enum { VECTOR_BYTES = 16, F32_PANEL = 2, F32_VECTORS = 4 };
 enum { DIRECT_ROWS = 2, ACROSS_ROWS = 2, ACROSS_VECTORS = 8 };
 #define ALL_KERNELS(X) ROWS_2(X, 1) ROWS_2(X, 2) ROWS_2(X, 3) ROWS_2(X, 4)
@@ -102,7 +89,6 @@ typedef vector_f32 memory_f32 __attribute__((may_alias));
 typedef vector_f64 memory_f64 __attribute__((may_alias));
 typedef vector_f32 unaligned_f32 __attribute__((aligned(2), may_alias)); /* pairs of halves too */
 typedef vector_f64 unaligned_f64 __attribute__((aligned(8), may_alias));
-typedef uint64_t vector_u64 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef uint32_t vector_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t vector_u16 __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(2)));
 
@@ -465,11 +451,6 @@ OG_FN void pack_sliver_of(const og_dtype dtype, const og_cpu_factor *right, int6
 }
 
 #define REAL float
-#define L(name) name##_f32
-#define WIDE_LANES WIDE_FLOATS
-#include "cpu/cpu_pad_rows.h"
-#undef WIDE_LANES
-#undef L
 #define P(name) name##_f32
 #define LINE_DTYPES(X) X(OG_FLOAT32) X(OG_FLOAT16) X(OG_BFLOAT16)
 #define LINE_VECTOR unaligned_f32
@@ -515,11 +496,6 @@ static void pack_sliver_f32(const og_cpu_factor *right, int64_t n0, int64_t colu
 }
 
 #define REAL double
-#define L(name) name##_f64
-#define WIDE_LANES WIDE_DOUBLES
-#include "cpu/cpu_pad_rows.h"
-#undef WIDE_LANES
-#undef L
 #define P(name) name##_f64
 #define LINE_DTYPES(X) X(OG_FLOAT64)
 #define LINE_VECTOR unaligned_f64
@@ -603,8 +579,11 @@ OG_FN vector_f64 load_vector_f64(const og_dtype dtype, const void *from)
 #define FMA_ONE og_fma_f32
 #define SPLAT SPLAT_F32
 #define DTYPES(X, a) X(a, OG_FLOAT32) X(a, OG_FLOAT16) X(a, OG_BFLOAT16)
+#define TRANSPOSE(dtype, rows, element, t) transpose_f32(dtype, rows, element, t)
+#define UNALIGNED unaligned_f32
 #define P(name) name##_f32
 #include "cpu/cpu_product_core.h"
+#include "cpu/cpu_product_places.h"
 #include "cpu/cpu_product_few.h"
 
 #define REAL double
@@ -618,8 +597,11 @@ OG_FN vector_f64 load_vector_f64(const og_dtype dtype, const void *from)
 #define FMA_ONE FMA_ONE_F64
 #define SPLAT SPLAT_F64
 #define DTYPES(X, a) X(a, OG_FLOAT64)
+#define TRANSPOSE(dtype, rows, element, t) transpose_f64(rows, element, t)
+#define UNALIGNED unaligned_f64
 #define P(name) name##_f64
 #include "cpu/cpu_product_core.h"
+#include "cpu/cpu_product_places.h"
 #include "cpu/cpu_product_few.h"
 
 /* ---- entries ------------------------------------------------------------------------ */
@@ -704,6 +686,10 @@ static void make_tile(const og_cpu_tiling *t, const og_cpu_factors *factors, int
         run_direct_f64(t, factors, m0, rows, n0, columns, sums, work);
     } else if (t->way == OG_CPU_PRODUCT_DIRECT) {
         run_direct_f32(t, factors, m0, rows, n0, columns, sums, work);
+    } else if (t->way == OG_CPU_PRODUCT_PLACES && f64) {
+        run_places_f64(t, factors, m0, rows, n0, columns, sums, work);
+    } else if (t->way == OG_CPU_PRODUCT_PLACES) {
+        run_places_f32(t, factors, m0, rows, n0, columns, sums, work);
     } else if (f64) {
         tile_job_f64 j = start_tile_f64(t, factors, sums, work);
         j.m0 = m0, j.rows = rows, j.n0 = n0, j.columns = columns;
@@ -721,7 +707,15 @@ static void make_tile(const og_cpu_tiling *t, const og_cpu_factors *factors, int
     }
 }
 
+static void pack(const og_cpu_factor *filters, int64_t n, int64_t k, int64_t sliver, void *to)
+{
+    if (filters->dtype == OG_FLOAT64)
+        pack_filters_f64(filters, n, k, sliver, to);
+    else
+        pack_filters_f32(filters, n, k, sliver, to);
+}
+
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 const og_cpu_product_kernels JOIN(og_cpu_product_kernels_, OG_CPU_LEVEL) = {F32_PANEL, F32_SLIVER,
-                                                                            cut, make_tile};
+                                                                            cut, make_tile, pack};

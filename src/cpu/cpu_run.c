@@ -9,6 +9,7 @@
 #include "cpu/cpu_product_run.h"
 #include "cpu/cpu_slabs.h"
 #include "cpu/cpu_threads.h"
+#include "cpu/cpu_window_walk.h"
 
 #include <string.h>
 
@@ -43,6 +44,12 @@ static void copy_rectangle(const og_cpu_step *step, char *block, char *memory,
         step->run.store(block, memory, strides[0], strides[1], outer, inner);
 }
 
+/* Whole lines of an axis of two dims that begin there. */
+static int64_t count_lines(const og_cpu_walk *at, int64_t most)
+{
+    return at->axis->rank == 2 && at->index[1] == 0 ? most / at->axis->extent[1] : 0;
+}
+
 static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
                        const og_cpu_step *step, const og_cpu_piece *piece)
 {
@@ -50,23 +57,36 @@ static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
     const og_cpu_axis *outer = &access->axes[OG_CPU_OUTER], *inner = &access->axes[OG_CPU_INNER];
     size_t bytes = step->loops == w->kernel->loops_f64 ? 8 : 4;
     char *block = w->places[step->dst];
-    og_cpu_piece at = *piece;
     if (step->one) {
         const int64_t still[2] = {0, 0};
         copy_rectangle(step, block, og_cpu_address(w->job, access, piece), still, 1, 1);
         return;
     }
-    int64_t strides[2];
+    int64_t strides[2] = {0, og_cpu_last_stride(inner)};
+    const og_cpu_walk start = og_cpu_start_walk(inner, piece->inner);
+    char *memory = og_cpu_find_buffer(w->job, access->buffer) +
+                   (access->offset + og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base)) *
+                       access->bytes;
     for (int64_t o = 0, rows; o < piece->outer_count; o += rows) {
-        at.outer = piece->outer + o;
-        rows = og_cpu_find_stretch(outer, at.outer, piece->outer_count - o, &strides[0]);
+        rows = og_cpu_find_stretch(outer, piece->outer + o, piece->outer_count - o, &strides[0]);
         if (inner->rank > 1)
             rows = 1;
+        const int64_t row = og_cpu_find_offset(outer, piece->outer + o);
+        og_cpu_walk at = start;
         for (int64_t i = 0, count; i < piece->inner_count; i += count) {
-            at.inner = piece->inner + i;
-            count = og_cpu_find_stretch(inner, at.inner, piece->inner_count - i, &strides[1]);
-            copy_rectangle(step, block + (size_t)(o * piece->inner_count + i) * bytes,
-                           og_cpu_address(w->job, access, &at), strides, rows, count);
+            char *to = block + (size_t)(o * piece->inner_count + i) * bytes;
+            char *there = memory + (row + at.offset) * access->bytes;
+            const int64_t lines = count_lines(&at, piece->inner_count - i);
+            if (lines > 1) {
+                const int64_t across[2] = {inner->stride[0], strides[1]};
+                count = lines * inner->extent[1];
+                copy_rectangle(step, to, there, across, lines, inner->extent[1]);
+                at.offset += lines * inner->stride[0];
+                continue;
+            }
+            count = og_cpu_count_left(&at, piece->inner_count - i);
+            copy_rectangle(step, to, there, strides, rows, count);
+            og_cpu_move_on(&at, count);
         }
     }
 }
