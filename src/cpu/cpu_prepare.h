@@ -43,8 +43,9 @@ typedef struct {
 } og_cpu_window;
 
 typedef struct {
-    int32_t buffer; /* -1: the offset is the value */
-    int32_t bytes;  /* of an element */
+    int32_t buffer;    /* -1: the offset is the value */
+    const void *table; /* or NULL: in this memory, not in a buffer */
+    int32_t bytes;     /* of an element */
     int64_t offset; /* in elements */
     og_cpu_axis axes[OG_CPU_AXES];
     int32_t window_count;

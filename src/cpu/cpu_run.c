@@ -28,7 +28,9 @@ char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const o
     int64_t offset = access->offset + og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base) +
                      og_cpu_find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
                      og_cpu_find_offset(&access->axes[OG_CPU_INNER], piece->inner);
-    return og_cpu_find_buffer(job, access->buffer) + offset * access->bytes;
+    char *memory = access->table ? (char *)(uintptr_t)access->table /* read only */
+                                 : og_cpu_find_buffer(job, access->buffer);
+    return memory + offset * access->bytes;
 }
 
 /* Moves block elements to or from memory, at one call of the loop for all that two
