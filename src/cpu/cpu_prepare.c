@@ -265,7 +265,7 @@ static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, i
     const int64_t share = k->base_count * k->inner_count / (4 * (int64_t)k->threads);
     const int64_t most = og_max(columns, og_min(og_min(MOST_OF_LINES, share), k->inner_count));
     int64_t whole = 1;
-    if (!k->passes[0].elements[0]->window_lines)
+    if (!k->passes[0].elements[0]->window_fold.is)
         return columns;
     for (int32_t d = last; d >= 0 && d > last - 2; d--)
         if (og_times(whole, kernel->space.extent[d]) <= most)
@@ -449,8 +449,8 @@ static int64_t count_weights(const og_cpu_kernel *k)
     int64_t most = 0;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++) {
-            const og_cpu_window_lines *lines = k->passes[p].elements[aliased]->window_lines;
-            most = lines ? og_max(most, lines->taps * lines->w_pitch) : most;
+            const og_cpu_window_fold *fold = &k->passes[p].elements[aliased]->window_fold;
+            most = fold->is ? og_max(most, fold->taps * fold->w_pitch) : most;
         }
     return most;
 }

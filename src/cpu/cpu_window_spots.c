@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_window_spots.c - reductions over windows (cpu_window_fold.c) of columns that stand side by side
+ * in memory. A *spot* is where all of some columns see the same elements, or rather, the vector of
+ * them; a tap of a spot is where that vector is. Windows may be of any kind: a spot's taps are a list.
+ *
+ *   channels-last images   columns are channels, and a line is a spot. What is of the type computed
+ *                          in is read where it lies, other types from converted rows.
+ *   turned                 columns are lines, as many as a vector has elements, and a place along
+ *                          them is a spot. Rows of as many lines as that are turned, and results
+ *                          are turned back.
+ *
+ * All taps that differ in the place along the spots alone see the same *row* of the tensor. What a
+ * window does not see is a vector of `fill`; a plain window's rows that are turned have it at both
+ * ends instead, so that all spots are alike.
+ */
+#include "cpu/cpu_window_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VECTORS = 512,          /* of OG_CPU_TURNED bytes: a band, most of an L1 cache */
+    MORE = 16,              /* that turning may write beyond */
+    MOST_LANES = 16,        /* floats of such a vector */
+    MOST_SPOTS = 128,       /* that results are turned back of */
+    MOST_SEEN = 4096,       /* elements of lists of taps */
+    MOST_COLUMNS = 1024,    /* of which a vector is filled */
+    MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
+    FAR = 64, /* elements between taps of a row, where no window says which dim they are along */
+    LEAST_PART = 16, /* spots of a part of a line that is a column of its own */
+    MOST_RUNS = 16,  /* whose taps are kept */
+    MEMOS = 128
+};
+
+/* Taps of a run. */
+struct og_cpu_taps {
+    int64_t count, rows;
+    og_cpu_share share[OG_RUN];
+    int32_t row[OG_RUN], row_tap[OG_RUN]; /* of a tap its row, of a row its first tap */
+    int64_t along[OG_RUN];                /* of a tap: its place along the spots */
+    int32_t like[OG_RUN];                 /* of a tap: the first one with that */
+    int64_t least[OG_RUN], span[OG_RUN];  /* of a row: the first of these; from there to the last */
+};
+
+/* ---- taps ---------------------------------------------------------------------- */
+
+/* Does a window see an element wherever it is inside? */
+static bool is_plain(const og_cpu_window *window)
+{
+    return !window || (window->divisor == 1 && !window->uneven.bits);
+}
+
+static const og_cpu_window *window_of(const og_cpu_access *x, const og_cpu_window_fold *of)
+{
+    const int32_t window = of->turned ? of->moving : of->along;
+    return window < 0 ? NULL : &x->windows[window];
+}
+
+/* What all indices of the axis add, at index. */
+static void add_axis(const og_cpu_access *x, const og_cpu_access *w, int axis, int64_t index,
+                     og_cpu_share *to)
+{
+    to->x += og_cpu_find_offset(&x->axes[axis], index);
+    for (int32_t i = 0; i < x->window_count; i++)
+        to->places[i] += og_cpu_find_offset(&x->windows[i].axes[axis], index);
+    if (w)
+        to->w += og_cpu_find_offset(&w->axes[axis], index);
+}
+
+/* Do taps see the same row, whose first tap is a? */
+static bool shares_row(const og_cpu_access *x, const og_cpu_window *window, bool turned,
+                       const og_cpu_share *a, const og_cpu_share *b)
+{
+    bool same = window ? a->x == b->x : turned && b->x >= a->x && b->x - a->x < FAR;
+    for (int32_t i = 0; i < x->window_count; i++)
+        same &= &x->windows[i] == window || a->places[i] == b->places[i];
+    return same;
+}
+
+/* Elements of a row that m spots see, at most. */
+static int64_t count_seen(const og_cpu_window_fold *of, const og_cpu_window *window, int64_t span,
+                          int64_t m)
+{
+    const int64_t places = og_times(m - 1, of->step);
+    return is_plain(window) ? places + span + 1 : (places + span) / window->divisor + 2;
+}
+
+/* The same of all rows. */
+static int64_t count_all(const og_cpu_window_fold *of, const og_cpu_window *window,
+                         const og_cpu_taps *taps, int64_t m)
+{
+    int64_t all = 0;
+    for (int64_t r = 0; r < taps->rows; r++)
+        all = og_min(all, 1 << 30) + og_min(count_seen(of, window, taps->span[r], m), 1 << 30);
+    return all;
+}
+
+/* Taps [first, first + count); apart: each is a row of its own. */
+static void find_rows(const og_cpu_program *program, const og_cpu_window_fold *of, int64_t first,
+                      int64_t count, bool apart, og_cpu_taps *to)
+{
+    const og_cpu_access *x = &program->accesses[of->x];
+    const og_cpu_access *w = of->w < 0 ? NULL : &program->accesses[of->w];
+    const og_cpu_window *window = window_of(x, of);
+    to->count = count;
+    to->rows = 0;
+    for (int64_t t = 0; t < count; t++) {
+        og_cpu_share *tap = &to->share[t];
+        *tap = (og_cpu_share){0};
+        add_axis(x, w, OG_CPU_OUTER, first + t, tap);
+        const og_cpu_share *of_row = to->rows ? &to->share[to->row_tap[to->rows - 1]] : NULL;
+        if (!of_row || apart || !shares_row(x, window, of->turned, of_row, tap))
+            to->row_tap[to->rows++] = (int32_t)t;
+        const int64_t row = to->rows - 1;
+        to->row[t] = (int32_t)row;
+        to->along[t] =
+            window ? tap->places[window - x->windows] : tap->x - to->share[to->row_tap[row]].x;
+        if (to->row_tap[row] == t) {
+            to->least[row] = to->along[t];
+            to->span[row] = 0;
+        }
+        const int64_t least = og_min(to->least[row], to->along[t]);
+        to->span[row] = og_max(to->least[row] + to->span[row], to->along[t]) - least;
+        to->least[row] = least;
+    }
+}
+
+/* Of the run that begins with tap `first`. */
+static void find_taps(const og_cpu_program *program, const og_cpu_window_fold *of, int64_t first,
+                      og_cpu_taps *to)
+{
+    const og_cpu_window *window = window_of(&program->accesses[of->x], of);
+    const int64_t count = og_min(of->taps - first, OG_RUN);
+    find_rows(program, of, first, count, false, to);
+    if (count_all(of, window, to, 1) > VECTORS)
+        find_rows(program, of, first, count, true, to);
+    for (int32_t t = 0; t < count; t++)
+        for (to->like[t] = 0; to->along[to->like[t]] != to->along[t];)
+            to->like[t]++;
+}
+
+/* ---- which folds --------------------------------------------------------------- */
+
+/* The window that moves from line to line of channels, if one does. */
+static int32_t find_along(const og_cpu_access *x, int64_t width)
+{
+    for (int32_t i = 0; i < x->window_count; i++) {
+        const og_cpu_axis *axis = &x->windows[i].axes[OG_CPU_INNER];
+        const int32_t last = axis->rank - 1;
+        if (last >= 1 && axis->extent[last] == width && axis->stride[last - 1] > 0)
+            return i;
+    }
+    return -1;
+}
+
+/* The farthest element in memory. */
+static int64_t find_last(const og_cpu_access *x)
+{
+    int64_t last = x->offset;
+    for (int a = 0; a < OG_CPU_AXES; a++)
+        for (int32_t d = 0; d < x->axes[a].rank; d++)
+            last += (x->axes[a].extent[d] - 1) * og_max(x->axes[a].stride[d], 0);
+    for (int32_t i = 0; i < x->window_count; i++)
+        last += (x->windows[i].extent - 1) * og_max(x->windows[i].stride, 0);
+    return last;
+}
+
+ogive_status og_cpu_find_window_spots(const og_cpu_program *program, og_cpu_window_fold *fold,
+                                      bool *can, og_arena *arena, ogive_error *error)
+{
+    const og_cpu_access *x = &program->accesses[fold->x];
+    const og_cpu_axis *w = fold->w < 0 ? NULL : &program->accesses[fold->w].axes[OG_CPU_INNER];
+    const int64_t stride = og_cpu_last_stride(&x->axes[OG_CPU_INNER]);
+    const bool by_columns = w && og_cpu_last_stride(w) != 0;
+    *can = false;
+    fold->turned = fold->moving >= 0 || stride != 1 || (w && !by_columns);
+    fold->along = fold->turned ? -1 : find_along(x, fold->width);
+    fold->last = find_last(x);
+    const og_cpu_window *window = window_of(x, fold);
+    if (by_columns) {
+        fold->w_pitch = fold->width;
+        if (fold->turned || w->extent[w->rank - 1] != fold->width ||
+            og_times(fold->taps, fold->w_pitch) > MOST_WEIGHTS)
+            return OGIVE_OK;
+    }
+    fold->step = fold->turned ? stride : 1;
+    if (window)
+        fold->step = fold->turned
+                         ? og_cpu_last_stride(&window->axes[OG_CPU_INNER])
+                         : window->axes[OG_CPU_INNER].stride[window->axes[OG_CPU_INNER].rank - 2];
+    if (fold->taps < 1 || fold->step < 1 || (window && fold->turned && stride))
+        return OGIVE_OK;
+    *can = true;
+    const int64_t runs = og_divide_up(fold->taps, OG_RUN);
+    if (runs > MOST_RUNS)
+        return OGIVE_OK;
+    og_cpu_taps *taps = OG_ARENA_NEW(arena, og_cpu_taps, (size_t)runs);
+    if (!taps)
+        return og_fail_memory(error, (size_t)runs * sizeof *taps);
+    for (int64_t i = 0; i < runs; i++)
+        find_taps(program, fold, i * OG_RUN, &taps[i]);
+    fold->runs = taps;
+    return OGIVE_OK;
+}
+
+/* ---- what is seen -------------------------------------------------------------- */
+
+typedef struct {
+    int64_t p, element;
+    int32_t window;
+} memo;
+
+typedef struct {
+    const og_cpu_window_fold *of;
+    const og_cpu_loops *loops;
+    og_cpu_fold_kind fold;
+    const og_cpu_access *x, *w;  /* w: or NULL */
+    const og_cpu_window *window; /* the one that moves along the spots, or NULL */
+    const og_cpu_taps *taps;
+    const char *memory, *w_memory;
+    og_cpu_weights *kept; /* weights of columns: the thread's */
+    size_t bytes;         /* of an element of results */
+    int64_t lanes;        /* elements of OG_CPU_TURNED bytes */
+    int64_t stride;       /* elements of x from element to element along the spots */
+    int64_t first_tap;
+    bool is_plain;
+    const char *end;                                              /* of results */
+    int64_t row_at[OG_RUN], row_first[OG_RUN], row_count[OG_RUN]; /* of a row in the band: its first
+                           * vector; the first of the elements there, and how many there are */
+    int64_t laid_place, laid_count; /* of turned lines: what rows and list[] are of */
+    int64_t seen_place, seen_count; /* whose elements seen[] has */
+    int32_t seen[MOST_SEEN];        /* of spots and taps: an element, or -1 */
+    const void *list[MOST_SEEN];    /* of turned lines: the same as vectors */
+    og_cpu_taps run;
+    memo memos[MEMOS];
+    _Alignas(64) char fill[MOST_COLUMNS * sizeof(double)];
+    _Alignas(64) char band[(VECTORS + 2 * MORE) * OG_CPU_TURNED];
+    _Alignas(64) char rows[(VECTORS + 2 * MORE) * OG_CPU_TURNED];
+    _Alignas(64) char results[MOST_SPOTS * OG_CPU_TURNED];
+    _Alignas(64) char weights[OG_RUN * OG_CPU_TURNED];
+} spots;
+
+/* The element that a window sees at place p, or -1. */
+static int64_t find_element(const og_cpu_window *window, int64_t p)
+{
+    if (p < 0)
+        return -1;
+    if (is_plain(window))
+        return p < window->extent ? p : -1;
+    const int64_t element = p / window->divisor;
+    return element < window->extent &&
+                   og_uneven_sees(&window->uneven, p - element * window->divisor)
+               ? element
+               : -1;
+}
+
+/* The same of a window that does not move along the spots, with fewer divisions. */
+static int64_t look_up(spots *s, int32_t window, int64_t p)
+{
+    const og_cpu_window *of = &s->x->windows[window];
+    if (is_plain(of))
+        return find_element(of, p);
+    const uint64_t hash = ((uint64_t)p + (uint64_t)window) * 0x9e3779b97f4a7c15;
+    memo *at = &s->memos[hash >> 57];
+    if (at->p != p || at->window != window)
+        *at = (memo){p, find_element(of, p), window};
+    return at->element;
+}
+
+/* Where the row of a line's taps is, its element 0 along the spots; false: it is nowhere. */
+static bool find_row(spots *s, const og_cpu_share *line, int64_t row, int64_t *offset)
+{
+    const og_cpu_share *tap = &s->taps->share[s->taps->row_tap[row]];
+    *offset = line->x + tap->x;
+    for (int32_t i = 0; i < s->x->window_count; i++) {
+        if (&s->x->windows[i] == s->window)
+            continue;
+        const int64_t element = look_up(s, i, line->places[i] + tap->places[i]);
+        if (element < 0)
+            return false;
+        *offset += element * s->x->windows[i].stride;
+    }
+    return true;
+}
+
+/* Of m spots from place `place` on: the elements of a window that is not plain. */
+static void find_seen(spots *s, int64_t place, int64_t m)
+{
+    const og_cpu_taps *taps = s->taps;
+    if (s->seen_place == place && s->seen_count >= m)
+        return;
+    s->seen_place = place;
+    s->seen_count = m;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t t = 0; t < taps->count; t++) {
+            int32_t *seen = &s->seen[i * taps->count];
+            seen[t] =
+                taps->like[t] < t
+                    ? seen[taps->like[t]]
+                    : (int32_t)find_element(s->window, place + i * s->of->step + taps->along[t]);
+        }
+}
+
+/* Elements of rows that m spots see from place `place` on (of no window: element), one row behind
+ * the other in the band. padded: what a plain window does not see is among them. */
+static void lay_out(spots *s, int64_t place, int64_t m, bool padded)
+{
+    const og_cpu_taps *taps = s->taps;
+    int64_t at = 0;
+    for (int64_t r = 0; r < taps->rows; r++) {
+        int64_t first = place + taps->least[r];
+        int64_t last = first + (m - 1) * s->of->step + taps->span[r];
+        if (!s->is_plain) {
+            first = og_max(first, 0) / s->window->divisor;
+            last = last < 0 ? -1 : last / s->window->divisor;
+        }
+        if (s->window && !(padded && s->is_plain)) {
+            first = og_max(first, 0);
+            last = og_min(last, s->window->extent - 1);
+        }
+        s->row_first[r] = first;
+        s->row_count[r] = og_max(last - first + 1, 0);
+        s->row_at[r] = at;
+        at += s->row_count[r];
+    }
+}
+
+/* How many of m spots there is room for. */
+static int64_t count_spots(const spots *s, int64_t m, int64_t vectors, int64_t most)
+{
+    const int64_t one = count_all(s->of, s->window, s->taps, 1);
+    const int64_t divisor = s->is_plain ? 1 : s->window->divisor;
+    const int64_t more = og_times(vectors - one, divisor) / og_times(s->taps->rows, s->of->step);
+    m = og_min(m, og_min(most, 1 + og_max(more, 0)));
+    return s->is_plain ? m : og_min(m, MOST_SEEN / s->taps->count);
+}
+
+/* Element number `at` of x, which is in memory or nowhere near it. */
+static const char *element_at(const spots *s, int64_t at)
+{
+    return (const char *)((uintptr_t)s->memory + (uintptr_t)(at * s->x->bytes));
+}
+
+/* ---- channels side by side ------------------------------------------------------ */
+
+/* Weights of tap t, of count taps or columns `stride` apart from offset on. */
+static void load_weights(const spots *s, int64_t offset, int64_t stride, int64_t count, char *to)
+{
+    s->of->load_w(to, s->w_memory + offset * s->w->bytes, 0, stride, 1, count);
+}
+
+/* Weights of columns, from `column` on, at line's: turned once, and kept. */
+static const void *find_column_weights(spots *s, const og_cpu_share *line, int64_t column)
+{
+    const og_cpu_window_fold *of = s->of;
+    const og_cpu_axis *taps = &s->w->axes[OG_CPU_OUTER];
+    const int64_t stride = og_cpu_last_stride(&s->w->axes[OG_CPU_INNER]);
+    const int64_t first = line->w - column * stride;
+    char *at = (char *)s->kept + 64;
+    if (s->kept->fold != of || s->kept->of != first) {
+        *s->kept = (og_cpu_weights){of, first};
+        for (int64_t t = 0; t < of->taps; t++)
+            load_weights(s, first + og_cpu_find_offset(taps, t), stride, of->width,
+                         at + (size_t)(t * of->w_pitch) * s->bytes);
+    }
+    return at + (size_t)(s->first_tap * of->w_pitch + column) * s->bytes;
+}
+
+/* Rows of a block: where their element 0 along the spots is, NULL if it is nowhere; bytes from
+ * element to element. */
+typedef struct {
+    const char *row[OG_RUN];
+    int64_t pitch[OG_RUN];
+    bool all; /* none is NULL */
+} block_rows;
+
+/* Where m spots at the place see rows in memory, in which n columns begin at line's. */
+static void find_rows_of(spots *s, const og_cpu_share *line, block_rows *rows)
+{
+    rows->all = true;
+    for (int64_t r = 0; r < s->taps->rows; r++) {
+        int64_t offset;
+        const bool sees = find_row(s, line, r, &offset);
+        rows->row[r] = sees ? element_at(s, offset) : NULL;
+        rows->pitch[r] = s->stride * s->x->bytes;
+        rows->all &= sees;
+    }
+}
+
+/* The same after the elements that spots see have been converted. */
+static void convert_rows(spots *s, int64_t n, block_rows *rows)
+{
+    char *to = s->band;
+    for (int64_t r = 0; r < s->taps->rows; r++) {
+        if (!rows->row[r])
+            continue;
+        const int64_t first = s->row_first[r], count = s->row_count[r];
+        const char *from =
+            (const char *)((uintptr_t)rows->row[r] + (uintptr_t)(first * s->stride * s->x->bytes));
+        if (count)
+            s->of->load(to, from, s->stride, 1, count, n);
+        rows->pitch[r] = n * (int64_t)s->bytes;
+        rows->row[r] = (const char *)((uintptr_t)to - (uintptr_t)(first * rows->pitch[r]));
+        to += count * rows->pitch[r];
+    }
+}
+
+/* The vector that a tap of spot i sees, place being the first spot's. */
+static const void *see_tap(const spots *s, const block_rows *rows, int64_t place, int64_t i,
+                           int64_t t)
+{
+    const int64_t r = s->taps->row[t];
+    int64_t element = place + i * s->of->step + s->taps->along[t];
+    if (!s->is_plain)
+        element = s->seen[i * s->taps->count + t];
+    if (!rows->row[r] || (s->window && (element < 0 || element >= s->window->extent)))
+        return s->fill;
+    return (const void *)((uintptr_t)rows->row[r] + (uintptr_t)(element * rows->pitch[r]));
+}
+
+/* Spots [from, end) of a block; alike: they see all that there is to see. */
+static void fold_some(spots *s, const block_rows *rows, og_cpu_spots *to, int64_t place,
+                      int64_t from, int64_t end, bool alike, const void *w, char *results)
+{
+    const void *x[OG_RUN];
+    const int64_t apart = to->to_step * (int64_t)s->bytes;
+    to->x_step = s->of->step * rows->pitch[0] / (int64_t)s->bytes;
+    for (int64_t i = from; i < end; i++) {
+        for (int64_t t = 0; t < to->taps; t++)
+            x[t] = see_tap(s, rows, place, i, t);
+        s->loops->fold_spots(to, s->fold, results + i * apart, x, w, alike ? end - from : 1);
+        if (alike)
+            return;
+    }
+}
+
+/* m spots at place, n columns of each. */
+static void fold_block(spots *s, const block_rows *rows, og_cpu_spots *to, int64_t place, int64_t m,
+                       const void *w, char *results)
+{
+    int64_t begin = 0, end = rows->all && s->is_plain ? m : 0;
+    if (!s->is_plain)
+        find_seen(s, place, m);
+    for (int64_t r = 0; s->window && r < s->taps->rows && end; r++) {
+        const int64_t before = -(place + s->taps->least[r]);
+        const int64_t after = s->window->extent - 1 + before - s->taps->span[r];
+        begin = og_max(begin, og_divide_up(og_max(before, 0), s->of->step));
+        end = after < 0 ? 0 : og_min(end, after / s->of->step + 1);
+    }
+    begin = og_min(begin, end);
+    fold_some(s, rows, to, place, 0, begin, false, w, results);
+    fold_some(s, rows, to, place, begin, end, true, w, results);
+    fold_some(s, rows, to, place, end, m, false, w, results);
+}
+
+/* n columns of `count` lines from this one on, which lie evenly; column: the first of a line's. */
+static void fold_channels(spots *s, const og_cpu_share *line, int64_t column, int64_t n,
+                          int64_t count, char *results)
+{
+    const int64_t place = s->window ? line->places[s->window - s->x->windows] : 0;
+    const int64_t bytes = (int64_t)s->bytes;
+    const bool in_place = s->of->own && n >= s->lanes;
+    const int64_t one = count_all(s->of, s->window, s->taps, 1) + s->taps->rows * s->of->step;
+    int64_t some = og_min(n, MOST_COLUMNS);
+    for (; !in_place && some > s->lanes && one * some > VECTORS * s->lanes;)
+        some = (some / 2 + s->lanes - 1) / s->lanes * s->lanes;
+    for (int64_t c = 0, width; c < n; c += width) {
+        width = n - c < 2 * some && n - c > some ? (n - c + 1) / 2 : og_min(some, n - c);
+        width = in_place ? og_min(some, n - c) : width;
+        og_cpu_share at = *line;
+        at.x += c;
+        const char *w = s->w ? find_column_weights(s, line, column) : NULL;
+        og_cpu_spots to = {.taps = s->taps->count,
+                           .columns = width,
+                           .to_step = n,
+                           .w_pitch = s->of->w_pitch,
+                           .end = s->end};
+        block_rows rows;
+        for (int64_t i = 0, m; i < count; i += m) {
+            m = in_place ? count - i : count_spots(s, count - i, VECTORS * s->lanes / width, count);
+            m = s->is_plain ? m : og_min(m, MOST_SEEN / s->taps->count);
+            const int64_t from = place + i * s->of->step;
+            find_rows_of(s, &at, &rows);
+            if (!in_place) {
+                lay_out(s, from, m, false);
+                convert_rows(s, width, &rows);
+            }
+            fold_block(s, &rows, &to, from, m, w ? w + c * bytes : NULL,
+                       results + (i * n + c) * bytes);
+        }
+    }
+}
+
+/* ---- lines turned ---------------------------------------------------------------- */
+
+typedef struct {
+    og_cpu_share at;
+    char *to;
+} lane;
+
+/* Weights of lanes, by taps. */
+static void find_lane_weights(spots *s, const lane *lanes, int64_t count)
+{
+    const og_cpu_axis *axis = &s->w->axes[OG_CPU_OUTER];
+    char some[OG_RUN * sizeof(double)];
+    for (int64_t l = 0; l < s->lanes; l++) {
+        if (!l || (l < count && lanes[l].at.w != lanes[l - 1].at.w))
+            for (int64_t t = 0, n; t < s->taps->count; t += n) {
+                int64_t stride;
+                n = og_cpu_find_stretch(axis, s->first_tap + t, s->taps->count - t, &stride);
+                load_weights(s, lanes[l].at.w + s->taps->share[t].w, stride, n,
+                             some + (size_t)t * s->bytes);
+            }
+        for (int64_t t = 0; t < s->taps->count; t++)
+            memcpy(s->weights + (size_t)(t * s->lanes + l) * s->bytes, some + (size_t)t * s->bytes,
+                   s->bytes);
+    }
+}
+
+/* Elements of a lane's row: where they are, or copied to `to`, with what is not seen at both ends. */
+static const void *read_row(spots *s, const og_cpu_share *at, int64_t row, char *to)
+{
+    const int64_t count = s->row_count[row], whole = (count + s->lanes - 1) / s->lanes * s->lanes;
+    int64_t first = s->row_first[row], offset, begin = 0, end = count;
+    if (s->window && s->is_plain) /* where lanes begin differs */
+        first += at->places[s->window - s->x->windows];
+    if (!find_row(s, at, row, &offset))
+        end = 0;
+    else if (s->window && s->is_plain) {
+        begin = og_min(og_max(0, -first), count);
+        end = og_max(begin, og_min(count, s->window->extent - first));
+    }
+    offset += (first + begin) * s->stride;
+    if (s->of->own && s->stride == 1 && begin == 0 && end == count && offset + whole <= s->of->last)
+        return element_at(s, offset);
+    s->loops->splat(to, s->fill, begin);
+    if (begin < end)
+        s->of->load(to + (size_t)begin * s->bytes, element_at(s, offset), 0, s->stride, 1,
+                    end - begin);
+    s->loops->splat(to + (size_t)end * s->bytes, s->fill, count - end);
+    return to;
+}
+
+/* The rows of all lanes, turned; what is beyond a row's end is overwritten by the next one. */
+static void read_rows(spots *s, const lane *lanes, int64_t count)
+{
+    const void *rows[MOST_LANES];
+    for (int64_t r = 0; r < s->taps->rows; r++) {
+        const int64_t whole = (s->row_count[r] + s->lanes - 1) / s->lanes * s->lanes;
+        for (int64_t l = 0; l < s->lanes; l++)
+            rows[l] = l < count
+                          ? read_row(s, &lanes[l].at, r, s->rows + (size_t)(l * whole) * s->bytes)
+                          : rows[0];
+        s->loops->turn(s->band + s->row_at[r] * OG_CPU_TURNED, rows, s->row_count[r]);
+    }
+}
+
+/* Where m spots at place have their taps in the band; of a plain window the first of them. */
+static void lay_out_turned(spots *s, int64_t place, int64_t m)
+{
+    const og_cpu_taps *taps = s->taps;
+    if (s->laid_place == place && s->laid_count == m)
+        return;
+    s->laid_place = place;
+    s->laid_count = m;
+    lay_out(s, place, m, true);
+    if (!s->is_plain)
+        find_seen(s, place, m);
+    for (int64_t i = 0; i < (s->is_plain ? 1 : m) * taps->count; i++) {
+        const int64_t t = i % taps->count, r = taps->row[t];
+        const int64_t element = s->is_plain ? place + taps->along[t] : s->seen[i];
+        s->list[i] = !s->is_plain && element < 0
+                         ? s->fill
+                         : s->band + (s->row_at[r] + element - s->row_first[r]) * OG_CPU_TURNED;
+    }
+}
+
+/* Results of m spots, in s->results. */
+static void fold_turned(spots *s, int64_t m)
+{
+    const og_cpu_spots to = {.taps = s->taps->count,
+                             .columns = s->lanes,
+                             .x_step = s->of->step * s->lanes,
+                             .to_step = s->lanes,
+                             .w_pitch = s->lanes};
+    const void *w = s->w ? s->weights : NULL;
+    for (int64_t i = 0; i < (s->is_plain ? 1 : m); i++)
+        s->loops->fold_spots(&to, s->fold, s->results + i * OG_CPU_TURNED, s->list + i * to.taps, w,
+                             s->is_plain ? m : 1);
+}
+
+/* n spots of each lane. whole: lanes are one behind the other. */
+static void fold_lanes(spots *s, const lane *lanes, int64_t count, int64_t n, bool whole)
+{
+    const int64_t place = s->is_plain ? 0 : lanes[0].at.places[s->window - s->x->windows];
+    if (s->w)
+        find_lane_weights(s, lanes, count);
+    for (int64_t i = 0, m; i < n; i += m) {
+        void *to[MOST_LANES];
+        m = count_spots(s, n - i, VECTORS, MOST_SPOTS);
+        lay_out_turned(s, place + i * s->of->step, m);
+        read_rows(s, lanes, count);
+        fold_turned(s, m);
+        for (int64_t l = 0; l < count; l++)
+            to[l] = lanes[l].to + (size_t)i * s->bytes;
+        s->loops->turn_back(to, s->results, count, m, whole && m == n ? s->end : NULL);
+    }
+}
+
+/* Lanes of n spots each, of parts of their lines where there are few. */
+static void fold_group(spots *s, const lane *lanes, int64_t count, int64_t n)
+{
+    const int64_t parts = og_min(s->lanes / og_max(count, 1), n / LEAST_PART);
+    if (!s->is_plain || parts < 2) {
+        if (count)
+            fold_lanes(s, lanes, count, n, true);
+        return;
+    }
+    const int64_t part = og_divide_up(n, parts);
+    lane all[MOST_LANES];
+    for (int64_t l = 0; l < count; l++)
+        for (int64_t i = 0; i < parts; i++) { /* the last two may have results in common */
+            const int64_t first = og_min(i * part, n - part);
+            lane *to = &all[l * parts + i];
+            *to = lanes[l];
+            to->to += (size_t)first * s->bytes;
+            if (s->window)
+                to->at.places[s->window - s->x->windows] += first * s->of->step;
+            else
+                to->at.x += first * s->of->step;
+        }
+    fold_lanes(s, all, count * parts, part, false);
+}
+
+/* ---- a piece --------------------------------------------------------------------- */
+
+/* Lines of a piece: walks over all that moves along them. */
+typedef struct {
+    og_cpu_walk x, w, places[OG_MAX_WINDOWS];
+} walks;
+
+static void start_walks(const spots *s, int64_t index, walks *at)
+{
+    at->x = at->w = og_cpu_start_walk(&s->x->axes[OG_CPU_INNER], index);
+    if (s->w)
+        at->w = og_cpu_start_walk(&s->w->axes[OG_CPU_INNER], index);
+    for (int32_t i = 0; i < s->x->window_count; i++)
+        at->places[i] = og_cpu_start_walk(&s->x->windows[i].axes[OG_CPU_INNER], index);
+}
+
+/* The share of what is at the walks, base being that of all that is not along lines; the rest of
+ * the line, at most `left`, and the width. */
+static int64_t see_line(const spots *s, const walks *at, const og_cpu_share *base, int64_t left,
+                        og_cpu_share *line)
+{
+    int64_t n = og_cpu_count_left(&at->x, og_min(left, s->of->width));
+    line->x = base->x + at->x.offset;
+    line->w = base->w + at->w.offset;
+    for (int32_t i = 0; i < s->x->window_count; i++) {
+        line->places[i] = base->places[i] + at->places[i].offset;
+        n = og_cpu_count_left(&at->places[i], n);
+    }
+    return s->w ? og_cpu_count_left(&at->w, n) : n;
+}
+
+static void move_on(const spots *s, walks *at, int64_t count)
+{
+    og_cpu_move_on(&at->x, count);
+    for (int32_t i = 0; i < s->x->window_count; i++)
+        og_cpu_move_on(&at->places[i], count);
+    if (s->w)
+        og_cpu_move_on(&at->w, count);
+}
+
+static void fold_turned_lines(spots *s, const og_cpu_share *base, const og_cpu_piece *piece,
+                              char *to)
+{
+    lane lanes[MOST_LANES];
+    int64_t count = 0, width = 0;
+    const int64_t moving = s->window ? s->window - s->x->windows : 0;
+    walks at;
+    start_walks(s, piece->inner, &at);
+    for (int64_t i = 0, n; i < piece->inner_count; i += n) {
+        lane next = {.to = to + (size_t)i * s->bytes};
+        n = see_line(s, &at, base, piece->inner_count - i, &next.at);
+        const bool other = n != width || (!s->is_plain && count &&
+                                          next.at.places[moving] != lanes[0].at.places[moving]);
+        if (count == s->lanes || (other && count)) {
+            fold_group(s, lanes, count, width);
+            count = 0;
+        }
+        width = n;
+        lanes[count++] = next;
+        move_on(s, &at, n);
+    }
+    fold_group(s, lanes, count, width);
+}
+
+/* How many lines there are from this one on along which an axis moves evenly, by *step each. */
+static int64_t count_even(const og_cpu_walk *walk, int64_t width, int64_t most, int64_t *step)
+{
+    const og_cpu_axis *axis = walk->axis;
+    const int32_t last = axis->rank - 1;
+    *step = last < 0 ? 0 : axis->stride[last] * width;
+    if (last < 1)
+        return most;
+    if (axis->extent[last] > width)
+        return og_min(most, (axis->extent[last] - walk->index[last]) / width);
+    *step = axis->stride[last - 1];
+    return last < 2 ? most : og_min(most, axis->extent[last - 1] - walk->index[last - 1]);
+}
+
+/* The same of all of them, where nothing but the window along spots moves, or x alone. */
+static int64_t count_lines(spots *s, const walks *at, int64_t most)
+{
+    int64_t step, x_step, count = count_even(&at->x, s->of->width, most, &x_step);
+    bool even = !s->window || x_step == 0;
+    for (int32_t i = 0; i < s->x->window_count; i++) {
+        count = count_even(&at->places[i], s->of->width, count, &step);
+        even &= step == (&s->x->windows[i] == s->window ? s->of->step : 0);
+    }
+    if (s->w)
+        count = count_even(&at->w, s->of->width, count, &step);
+    if (!s->window)
+        s->stride = x_step;
+    return even ? og_max(count, 1) : 1;
+}
+
+static void fold_channel_lines(spots *s, const og_cpu_share *base, const og_cpu_piece *piece,
+                               char *to)
+{
+    walks at;
+    start_walks(s, piece->inner, &at);
+    for (int64_t i = 0, n; i < piece->inner_count;) {
+        og_cpu_share line;
+        n = see_line(s, &at, base, piece->inner_count - i, &line);
+        int64_t count = 1;
+        if (n == s->of->width)
+            count = count_lines(s, &at, (piece->inner_count - i) / n);
+        fold_channels(s, &line, (piece->inner + i) % s->of->width, n, count,
+                      to + (size_t)i * s->bytes);
+        i += count * n;
+        while (count-- > 0)
+            move_on(s, &at, n);
+    }
+}
+
+void og_cpu_fold_window_spots(const og_cpu_worker *worker, const og_cpu_program *program,
+                              const og_cpu_piece *piece, char *to)
+{
+    const og_cpu_reduction *r = &program->reductions[0];
+    const og_cpu_window_fold *of = &program->window_fold;
+    spots s;
+    s.of = of;
+    s.loops = r->loops;
+    s.fold = r->fold;
+    s.bytes = r->bytes;
+    s.lanes = OG_CPU_TURNED / (int64_t)r->bytes;
+    s.x = &program->accesses[of->x];
+    s.w = of->w < 0 ? NULL : &program->accesses[of->w];
+    s.window = window_of(s.x, of);
+    s.is_plain = is_plain(s.window);
+    s.stride = s.window ? s.window->stride : 1;
+    s.memory = og_cpu_find_buffer(worker->job, s.x->buffer);
+    s.w_memory = s.w ? og_cpu_find_buffer(worker->job, s.w->buffer) : NULL;
+    s.kept = (og_cpu_weights *)(void *)(worker->memory + worker->kernel->weights);
+    s.end = to + (size_t)piece->inner_count * s.bytes;
+    s.first_tap = piece->outer;
+    s.taps = &s.run;
+    if (of->runs)
+        s.taps = &of->runs[piece->outer / OG_RUN];
+    else
+        find_taps(program, of, piece->outer, &s.run);
+    s.seen_count = s.laid_count = 0;
+    for (int i = 0; i < MEMOS; i++)
+        s.memos[i].window = -1;
+    s.loops->splat(s.fill, &s.x->fill, of->turned ? VECTORS : MOST_COLUMNS);
+    og_cpu_share base = {.x = s.x->offset, .w = s.w ? s.w->offset : 0};
+    for (int32_t i = 0; i < s.x->window_count; i++)
+        base.places[i] = s.x->windows[i].start;
+    add_axis(s.x, s.w, OG_CPU_BASE, piece->base, &base);
+    if (of->turned)
+        fold_turned_lines(&s, &base, piece, to);
+    else
+        fold_channel_lines(&s, &base, piece, to);
+}
