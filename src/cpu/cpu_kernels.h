@@ -74,7 +74,10 @@ enum { OG_CPU_TURNED = 64 }; /* bytes: the widest vector */
 /* Columns that stand side by side, at spots; each folds what taps see there. */
 typedef struct {
     int64_t taps, columns;
-    int64_t x_step, to_step; /* elements from a spot to the next; to_step may be columns */
+    bool halves;             /* x is of bfloat16 */
+    int64_t x_step, x_pitch; /* a spot sees elements so far behind those of the one before, or of a
+                              * list of its own, so many behind; the other is 0 */
+    int64_t to_step;         /* elements from a spot to the next */
     int64_t w_pitch;         /* from a tap's weights to the next one's */
     const void *end;         /* of fewer columns than a vector: what may be written up to */
 } og_cpu_spots;
@@ -94,7 +97,7 @@ typedef struct {
      * be read from where a line's taps begin on for a vector. */
     void (*fold_lines)(const og_cpu_lines *of, og_cpu_fold_kind fold, void *to, const void *x,
                        const void *w, int64_t lines, int64_t n);
-    /* Columns of spots; x: of each tap, where it sees the first one. w likewise, and x may be
+    /* Columns of spots; x: of each tap, where the first spot sees it. w likewise, and x may be
      * read for a vector from there on. */
     void (*fold_spots)(const og_cpu_spots *of, og_cpu_fold_kind fold, void *to,
                        const void *const *x, const void *w, int64_t spots);

@@ -148,6 +148,7 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 
 #define REAL float
 #define BITS int32_t
+#define WIDE_HALVES 1
 #define WIDE_LANES WIDE_FLOATS
 #define F(name) name##_f32
 #define L(name) name##_loop_f32
@@ -170,6 +171,7 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 
 #define REAL double
 #define BITS int64_t
+#define WIDE_HALVES 0
 #define WIDE_LANES WIDE_DOUBLES
 #define F(name) name##_f64
 #define L(name) name##_loop_f64

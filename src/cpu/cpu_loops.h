@@ -431,6 +431,7 @@ static const og_cpu_loops L(loops) = {
 #undef FOLD_ROW
 #undef REAL
 #undef BITS
+#undef WIDE_HALVES
 #undef WIDE_LANES
 #undef F
 #undef L

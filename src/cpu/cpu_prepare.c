@@ -112,7 +112,7 @@ static void choose_columns(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_g
     /* Lines of an image may be short, and what they see is copied anyway: several make a block.
      * avg_pool2d by 2 of 8 x 64 x 56 x 56: 13.0 -> 2.8 ms, one thread of a busy Zen 4. */
     for (int64_t count = inner >= 0 ? space->extent[inner] : 0;
-         kernel->slides && inner > 0 && count < WHOLE_ROWS;)
+         kernel->slides && inner > 0 && count < MOST_OF_LINES;)
         count *= space->extent[--inner];
     for (int32_t d = 0; d < space->rank; d++)
         add_dim(g, d >= kept ? OG_CPU_OUTER : d >= inner ? OG_CPU_INNER : OG_CPU_BASE, d);
@@ -270,7 +270,8 @@ static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, i
     for (int32_t d = last; d >= 0 && d > last - 2; d--)
         if (og_times(whole, kernel->space.extent[d]) <= most)
             whole *= kernel->space.extent[d];
-    return og_max(whole, columns / whole * whole);
+    const bool lines = k->passes[0].elements[0]->window_lines != NULL;
+    return og_max(whole, (lines ? columns : most) / whole * whole);
 }
 
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)

@@ -442,20 +442,6 @@ static int64_t count_lines(const og_cpu_walk *walk, bool along, int64_t width, i
     return last < 2 ? most : og_min(most, axis->extent[last - 1] - walk->index[last - 1]);
 }
 
-/* On by any number of indices. */
-static void move_far(og_cpu_walk *w, int64_t count)
-{
-    const og_cpu_axis *axis = w->axis;
-    for (int32_t d = axis->rank - 1; d > 0 && count; d--) {
-        const int64_t extent = axis->extent[d];
-        const int64_t at = w->index[d] + count, carried = at == extent ? 1 : at / extent;
-        w->offset += (at - carried * extent - w->index[d]) * axis->stride[d];
-        w->index[d] = at - carried * extent;
-        count = carried;
-    }
-    w->offset += axis->rank ? count * axis->stride[0] : 0;
-}
-
 /* Lines of a piece: walks over all that moves along them. */
 typedef struct {
     og_cpu_walk x, w, places[OG_MAX_WINDOWS];
@@ -557,10 +543,10 @@ static void fold_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *p
         const void *weights = b->w ? find_weights(b, &line) : NULL;
         b->loops->fold_lines(&b->now->lines, b->kind, to + (size_t)i * b->bytes,
                              read_band(b, &line, n), weights, lines, n);
-        move_far(&at.x, lines * n);
-        move_far(&at.w, lines * n);
+        og_cpu_move_far(&at.x, lines * n);
+        og_cpu_move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)
-            move_far(&at.places[k], lines * n);
+            og_cpu_move_far(&at.places[k], lines * n);
     }
 }
 

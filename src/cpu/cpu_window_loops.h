@@ -5,6 +5,7 @@
  * cpu_loops.h once for float and once for double, behind cpu_pad_rows.h, with its parameters and
  *   MOST_WIDE   vectors of results of a line; OG_CPU_LINES times as many are in registers
  *   BITS        a signed integer as long as REAL
+ *   WIDE_HALVES 1: terms may be of bfloat16
  *
  * A result folds its terms one after the other, in the order of its taps: what is done side by side
  * are results, of neighbours along a line and of lines. They stay in registers, and of lines that see
@@ -29,6 +30,7 @@ enum { SUM, WEIGHED, MOST, LEAST };
 #endif
 
 typedef BITS L(bits) __attribute__((vector_size(WIDE_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef uint32_t L(unsigned_bits) __attribute__((vector_size(WIDE_BYTES), aligned(4), may_alias));
 
 /* ---- folding ------------------------------------------------------------------ */
 
@@ -198,8 +200,9 @@ typedef void L(fold_block_fn)(REAL *to, const REAL *end, const REAL *x, const RE
 #endif
 #define ALL_BLOCKS(X)                                                                              \
     X(0, 1, SUM)                                                                                   \
-    X(0, 4, SUM) X(0, 1, WEIGHED) X(0, 4, WEIGHED) X(0, 1, MOST) X(0, 4, MOST) X(0, 1, LEAST)      \
-        X(0, 4, LEAST) X(3, 4, WEIGHED)
+    X(0, 4, SUM)                                                                                   \
+    X(0, 1, WEIGHED) X(0, 4, WEIGHED) X(0, 1, MOST) X(0, 4, MOST) X(0, 1, LEAST) X(0, 4, LEAST)    \
+        X(3, 4, WEIGHED)
 #define THESE(taps, lines, fold) BLOCKS(BLOCK, taps, lines, fold)
 ALL_BLOCKS(THESE)
 #undef THESE
@@ -236,31 +239,44 @@ static void L(fold_lines)(const og_cpu_lines *of, og_cpu_fold_kind kind, void *t
 
 /* ---- spots --------------------------------------------------------------------- */
 
+/* A vector of elements from `place` on. */
+OG_INLINE L(wide) L(load_term)(const void *x, int64_t place, const bool halves)
+{
+#if WIDE_HALVES
+    if (halves) {
+        typedef uint16_t half __attribute__((vector_size(WIDE_BYTES / 2), aligned(2), may_alias));
+        const half of = *(const half *)(const void *)((const uint16_t *)x + place);
+        return (L(wide))(__builtin_convertvector(of, L(unsigned_bits)) << 16);
+    }
+#endif
+    (void)halves;
+    return *(const L(wide) *)(const void *)((const REAL *)x + place);
+}
+
 /* Columns of `spots` spots (a constant) in vectors from `at` on, the last of which end with the
  * columns. */
 OG_INLINE void L(fold_spot)(const og_cpu_spots *of, REAL *to, const void *const *x, const REAL *w,
                             int64_t further, int64_t at, const int spots, const int vectors,
-                            const int fold)
+                            const int fold, const bool halves)
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL), n = of->columns;
     const int64_t last = n < lanes ? 0 : n - lanes, most = (vectors - 1) * lanes;
     const int64_t tail = at + most < last ? most : last - at;
-    const int64_t taps = of->taps, step = of->x_step, w_pitch = fold == WEIGHED ? of->w_pitch : 0;
+    const int64_t taps = of->taps, step = of->x_step, pitch = of->x_pitch;
+    const int64_t w_pitch = fold == WEIGHED ? of->w_pitch : 0;
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
     UNROLL for (int r = 0; r < spots; r++) UNROLL for (int v = 0; v < vectors; v++) sums[r][v] =
         L(neutral)(fold);
     w += fold == WEIGHED ? at : 0;
     for (int64_t t = 0; t < taps; t++, w += w_pitch) {
-        const REAL *from = (const REAL *)x[t] + further + at;
         L(wide) weight[MOST_WIDE] = {{0}};
         UNROLL for (int v = 0; fold == WEIGHED && v < vectors; v++) weight[v] =
             *(const L(wide) *)(const void *)(w + (v + 1 < vectors ? v * lanes : tail));
         HOLD_LOADS();
-        UNROLL for (int r = 0; r < spots; r++, from += step)
-            UNROLL for (int v = 0; v < vectors; v++)
+        UNROLL for (int r = 0; r < spots; r++) UNROLL for (int v = 0; v < vectors; v++)
         {
-            const L(wide) term =
-                *(const L(wide) *)(const void *)(from + (v + 1 < vectors ? v * lanes : tail));
+            const int64_t place = further + r * step + at + (v + 1 < vectors ? v * lanes : tail);
+            const L(wide) term = L(load_term)(x[t + r * pitch], place, halves);
             sums[r][v] = L(fold)(sums[r][v], term, weight[v], fold);
             HOLD(sums[r][v]);
         }
@@ -272,28 +288,34 @@ OG_INLINE void L(fold_spot)(const og_cpu_spots *of, REAL *to, const void *const 
 
 typedef void L(fold_spot_fn)(const og_cpu_spots *of, REAL *to, const void *const *x, const REAL *w,
                              int64_t further, int64_t at);
-#define BLOCK(taps, spots, vectors, fold)                                                          \
-    static __attribute__((noinline)) void L(spot_##spots##_##vectors##_##fold)(                    \
+#define BLOCK(halves, spots, vectors, fold)                                                        \
+    static __attribute__((noinline)) void L(spot_##halves##_##spots##_##vectors##_##fold)(         \
         const og_cpu_spots *of, REAL *to, const void *const *x, const REAL *w, int64_t further,    \
         int64_t at)                                                                                \
     {                                                                                              \
-        L(fold_spot)(of, to, x, w, further, at, spots, vectors, fold);                             \
+        L(fold_spot)(of, to, x, w, further, at, spots, vectors, fold, halves);                     \
     }
-#define NAME(taps, spots, vectors, fold) L(spot_##spots##_##vectors##_##fold),
-#define SPOT_BLOCKS(X)                                                                             \
-    X(0, 1, SUM)                                                                                   \
-    X(0, 4, SUM) X(0, 1, WEIGHED) X(0, 4, WEIGHED) X(0, 1, MOST) X(0, 4, MOST) X(0, 1, LEAST)      \
-        X(0, 4, LEAST)
-#define THESE(taps, spots, fold) BLOCKS(BLOCK, taps, spots, fold)
+#define NAME(halves, spots, vectors, fold) L(spot_##halves##_##spots##_##vectors##_##fold),
+#define KIND_BLOCKS(X, halves)                                                                     \
+    X(halves, 1, SUM)                                                                              \
+    X(halves, 4, SUM) X(halves, 1, WEIGHED) X(halves, 4, WEIGHED) X(halves, 1, MOST)               \
+        X(halves, 4, MOST) X(halves, 1, LEAST) X(halves, 4, LEAST)
+#if WIDE_HALVES
+#define SPOT_BLOCKS(X) KIND_BLOCKS(X, 0) KIND_BLOCKS(X, 1)
+#else
+#define SPOT_BLOCKS(X) KIND_BLOCKS(X, 0)
+#endif
+#define THESE(halves, spots, fold) BLOCKS(BLOCK, halves, spots, fold)
 SPOT_BLOCKS(THESE)
 #undef THESE
-#define THESE(taps, spots, fold) {BLOCKS(NAME, taps, spots, fold)},
+#define THESE(halves, spots, fold) {BLOCKS(NAME, halves, spots, fold)},
 static L(fold_spot_fn) *const L(fold_spots_of)[][MOST_WIDE] = {SPOT_BLOCKS(THESE)};
 #undef THESE
 #undef BLOCK
 #undef NAME
 #undef BLOCKS
 #undef ALL_BLOCKS
+#undef KIND_BLOCKS
 #undef SPOT_BLOCKS
 
 static void L(fold_spots)(const og_cpu_spots *of, og_cpu_fold_kind kind, void *to,
@@ -301,14 +323,16 @@ static void L(fold_spots)(const og_cpu_spots *of, og_cpu_fold_kind kind, void *t
 {
     const int64_t lanes = WIDE_BYTES / sizeof(REAL), n = of->columns;
     const bool four = spots >= OG_CPU_LINES;
-    L(fold_spot_fn) *const *blocks = L(fold_spots_of)[2 * L(name_fold)(kind, w) + four];
+    const int which = 2 * L(name_fold)(kind, w) + four;
+    L(fold_spot_fn) *const *blocks = L(fold_spots_of)[which + (of->halves ? 8 : 0)];
     /* Weights of some columns stay in the cache. */
     for (int64_t c = 0, some; c < n; c += some * lanes) {
         some = (n - c + lanes - 1) / lanes;
         some = some < MOST_WIDE ? some : MOST_WIDE;
         for (int64_t s = 0; s < spots; s += four ? OG_CPU_LINES : 1) {
             const int64_t spot = four && s > spots - OG_CPU_LINES ? spots - OG_CPU_LINES : s;
-            blocks[some - 1](of, (REAL *)to + spot * of->to_step, x, w, spot * of->x_step, c);
+            blocks[some - 1](of, (REAL *)to + spot * of->to_step, x + spot * of->x_pitch, w,
+                             spot * of->x_step, c);
         }
     }
 }

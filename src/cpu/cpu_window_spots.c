@@ -86,14 +86,14 @@ static int64_t count_seen(const og_cpu_window_fold *of, const og_cpu_window *win
     return is_plain(window) ? places + span + 1 : (places + span) / window->divisor + 2;
 }
 
-/* The same of all rows. */
+/* The same of all rows, as if all had as many. */
 static int64_t count_all(const og_cpu_window_fold *of, const og_cpu_window *window,
                          const og_cpu_taps *taps, int64_t m)
 {
-    int64_t all = 0;
+    int64_t most = 0;
     for (int64_t r = 0; r < taps->rows; r++)
-        all = og_min(all, 1 << 30) + og_min(count_seen(of, window, taps->span[r], m), 1 << 30);
-    return all;
+        most = og_max(most, count_seen(of, window, taps->span[r], m));
+    return og_times(taps->rows, most);
 }
 
 /* Taps [first, first + count); apart: each is a row of its own. */
@@ -225,7 +225,8 @@ typedef struct {
     int64_t stride;       /* elements of x from element to element along the spots */
     int64_t first_tap;
     bool is_plain;
-    const char *end;                                              /* of results */
+    bool halves;     /* loops read x, of bfloat16, as it is */
+    const char *end; /* of results */
     int64_t row_at[OG_RUN], row_first[OG_RUN], row_count[OG_RUN]; /* of a row in the band: its first
                            * vector; the first of the elements there, and how many there are */
     int64_t laid_place, laid_count; /* of turned lines: what rows and list[] are of */
@@ -234,8 +235,9 @@ typedef struct {
     const void *list[MOST_SEEN];    /* of turned lines: the same as vectors */
     og_cpu_taps run;
     memo memos[MEMOS];
-    _Alignas(64) char fill[MOST_COLUMNS * sizeof(double)];
-    _Alignas(64) char band[(VECTORS + 2 * MORE) * OG_CPU_TURNED];
+    uint16_t half_fill[MOST_COLUMNS + MORE];
+    _Alignas(64) char fill[(MOST_COLUMNS + MORE) * sizeof(double)];
+    _Alignas(64) char band[(VECTORS + OG_RUN + MORE) * OG_CPU_TURNED];
     _Alignas(64) char rows[(VECTORS + 2 * MORE) * OG_CPU_TURNED];
     _Alignas(64) char results[MOST_SPOTS * OG_CPU_TURNED];
     _Alignas(64) char weights[OG_RUN * OG_CPU_TURNED];
@@ -372,7 +374,9 @@ static const void *find_column_weights(spots *s, const og_cpu_share *line, int64
 typedef struct {
     const char *row[OG_RUN];
     int64_t pitch[OG_RUN];
-    bool all; /* none is NULL */
+    bool all;           /* none is NULL */
+    const void *unseen; /* what taps see of nothing */
+    int64_t bytes;      /* of an element */
 } block_rows;
 
 /* Where m spots at the place see rows in memory, in which n columns begin at line's. */
@@ -388,7 +392,7 @@ static void find_rows_of(spots *s, const og_cpu_share *line, block_rows *rows)
     }
 }
 
-/* The same after the elements that spots see have been converted. */
+/* The same after the elements that spots see have been converted, n columns of each. */
 static void convert_rows(spots *s, int64_t n, block_rows *rows)
 {
     char *to = s->band;
@@ -415,7 +419,7 @@ static const void *see_tap(const spots *s, const block_rows *rows, int64_t place
     if (!s->is_plain)
         element = s->seen[i * s->taps->count + t];
     if (!rows->row[r] || (s->window && (element < 0 || element >= s->window->extent)))
-        return s->fill;
+        return rows->unseen;
     return (const void *)((uintptr_t)rows->row[r] + (uintptr_t)(element * rows->pitch[r]));
 }
 
@@ -423,15 +427,16 @@ static const void *see_tap(const spots *s, const block_rows *rows, int64_t place
 static void fold_some(spots *s, const block_rows *rows, og_cpu_spots *to, int64_t place,
                       int64_t from, int64_t end, bool alike, const void *w, char *results)
 {
-    const void *x[OG_RUN];
     const int64_t apart = to->to_step * (int64_t)s->bytes;
-    to->x_step = s->of->step * rows->pitch[0] / (int64_t)s->bytes;
-    for (int64_t i = from; i < end; i++) {
-        for (int64_t t = 0; t < to->taps; t++)
-            x[t] = see_tap(s, rows, place, i, t);
-        s->loops->fold_spots(to, s->fold, results + i * apart, x, w, alike ? end - from : 1);
-        if (alike)
-            return;
+    to->x_step = alike ? s->of->step * rows->pitch[0] / rows->bytes : 0;
+    to->x_pitch = alike ? 0 : to->taps;
+    for (int64_t i = from, some; i < end; i += some) {
+        some = alike ? end - from : og_min(end - i, MOST_SEEN / to->taps);
+        const void **x = s->list;
+        for (int64_t k = i; k < (alike ? i + 1 : i + some); k++)
+            for (int64_t t = 0; t < to->taps; t++)
+                *x++ = see_tap(s, rows, place, k, t);
+        s->loops->fold_spots(to, s->fold, results + i * apart, s->list, w, some);
     }
 }
 
@@ -454,41 +459,53 @@ static void fold_block(spots *s, const block_rows *rows, og_cpu_spots *to, int64
     fold_some(s, rows, to, place, end, m, false, w, results);
 }
 
-/* n columns of `count` lines from this one on, which lie evenly; column: the first of a line's. */
+/* n columns of `count` lines from this one on, which lie evenly, and whose results are `apart`
+ * elements from each other; w: their weights, or NULL. */
+static void fold_columns(spots *s, const og_cpu_share *line, int64_t n, int64_t count,
+                         int64_t apart, const void *w, char *results)
+{
+    const int64_t place = s->window ? line->places[s->window - s->x->windows] : 0;
+    const bool halves = s->halves && n >= s->lanes,
+               in_place = halves || (s->of->own && n >= s->lanes);
+    og_cpu_spots to = {.taps = s->taps->count,
+                       .columns = n,
+                       .halves = halves,
+                       .to_step = apart,
+                       .w_pitch = s->of->w_pitch,
+                       .end = n == apart ? s->end : NULL};
+    block_rows rows = {.unseen = halves ? (const void *)s->half_fill : s->fill,
+                       .bytes = halves ? s->x->bytes : (int64_t)s->bytes};
+    for (int64_t i = 0, m; i < count; i += m) {
+        m = in_place ? count - i : count_spots(s, count - i, VECTORS * s->lanes / n, count);
+        m = s->is_plain ? m : og_min(m, MOST_SEEN / s->taps->count);
+        const int64_t from = place + i * s->of->step;
+        find_rows_of(s, line, &rows);
+        if (!in_place) {
+            lay_out(s, from, m, false);
+            convert_rows(s, n, &rows);
+        }
+        fold_block(s, &rows, &to, from, m, w, results + i * apart * (int64_t)s->bytes);
+    }
+}
+
+/* The same of all n columns: as many at a time as there is room for; column: the first of a line's. */
 static void fold_channels(spots *s, const og_cpu_share *line, int64_t column, int64_t n,
                           int64_t count, char *results)
 {
-    const int64_t place = s->window ? line->places[s->window - s->x->windows] : 0;
-    const int64_t bytes = (int64_t)s->bytes;
-    const bool in_place = s->of->own && n >= s->lanes;
-    const int64_t one = count_all(s->of, s->window, s->taps, 1) + s->taps->rows * s->of->step;
+    const int64_t divisor = s->is_plain ? 1 : s->window->divisor;
+    const int64_t one =
+        count_all(s->of, s->window, s->taps, 1) + s->taps->rows * (s->of->step / divisor + 1);
+    const bool converts = !s->of->own && !s->halves;
     int64_t some = og_min(n, MOST_COLUMNS);
-    for (; !in_place && some > s->lanes && one * some > VECTORS * s->lanes;)
+    while (converts && some > s->lanes && og_times(one, some) > VECTORS * s->lanes)
         some = (some / 2 + s->lanes - 1) / s->lanes * s->lanes;
-    for (int64_t c = 0, width; c < n; c += width) {
-        width = n - c < 2 * some && n - c > some ? (n - c + 1) / 2 : og_min(some, n - c);
-        width = in_place ? og_min(some, n - c) : width;
+    for (int64_t c = 0; c < n; c += some) {
+        const int64_t first = og_min(c, n - some); /* some may be done twice */
         og_cpu_share at = *line;
-        at.x += c;
+        at.x += first;
         const char *w = s->w ? find_column_weights(s, line, column) : NULL;
-        og_cpu_spots to = {.taps = s->taps->count,
-                           .columns = width,
-                           .to_step = n,
-                           .w_pitch = s->of->w_pitch,
-                           .end = s->end};
-        block_rows rows;
-        for (int64_t i = 0, m; i < count; i += m) {
-            m = in_place ? count - i : count_spots(s, count - i, VECTORS * s->lanes / width, count);
-            m = s->is_plain ? m : og_min(m, MOST_SEEN / s->taps->count);
-            const int64_t from = place + i * s->of->step;
-            find_rows_of(s, &at, &rows);
-            if (!in_place) {
-                lay_out(s, from, m, false);
-                convert_rows(s, width, &rows);
-            }
-            fold_block(s, &rows, &to, from, m, w ? w + c * bytes : NULL,
-                       results + (i * n + c) * bytes);
-        }
+        fold_columns(s, &at, some, count, n, w ? w + first * (int64_t)s->bytes : NULL,
+                     results + first * (int64_t)s->bytes);
     }
 }
 
@@ -581,13 +598,12 @@ static void fold_turned(spots *s, int64_t m)
 {
     const og_cpu_spots to = {.taps = s->taps->count,
                              .columns = s->lanes,
-                             .x_step = s->of->step * s->lanes,
+                             .x_step = s->is_plain ? s->of->step * s->lanes : 0,
+                             .x_pitch = s->is_plain ? 0 : s->taps->count,
                              .to_step = s->lanes,
                              .w_pitch = s->lanes};
     const void *w = s->w ? s->weights : NULL;
-    for (int64_t i = 0; i < (s->is_plain ? 1 : m); i++)
-        s->loops->fold_spots(&to, s->fold, s->results + i * OG_CPU_TURNED, s->list + i * to.taps, w,
-                             s->is_plain ? m : 1);
+    s->loops->fold_spots(&to, s->fold, s->results, s->list, w, m);
 }
 
 /* n spots of each lane. whole: lanes are one behind the other. */
@@ -666,11 +682,11 @@ static int64_t see_line(const spots *s, const walks *at, const og_cpu_share *bas
 
 static void move_on(const spots *s, walks *at, int64_t count)
 {
-    og_cpu_move_on(&at->x, count);
+    og_cpu_move_far(&at->x, count);
     for (int32_t i = 0; i < s->x->window_count; i++)
-        og_cpu_move_on(&at->places[i], count);
+        og_cpu_move_far(&at->places[i], count);
     if (s->w)
-        og_cpu_move_on(&at->w, count);
+        og_cpu_move_far(&at->w, count);
 }
 
 static void fold_turned_lines(spots *s, const og_cpu_share *base, const og_cpu_piece *piece,
@@ -732,18 +748,25 @@ static void fold_channel_lines(spots *s, const og_cpu_share *base, const og_cpu_
 {
     walks at;
     start_walks(s, piece->inner, &at);
-    for (int64_t i = 0, n; i < piece->inner_count;) {
+    for (int64_t i = 0, n, count; i < piece->inner_count; i += count * n) {
         og_cpu_share line;
         n = see_line(s, &at, base, piece->inner_count - i, &line);
-        int64_t count = 1;
-        if (n == s->of->width)
-            count = count_lines(s, &at, (piece->inner_count - i) / n);
+        count = n < s->of->width ? 1 : count_lines(s, &at, (piece->inner_count - i) / n);
         fold_channels(s, &line, (piece->inner + i) % s->of->width, n, count,
                       to + (size_t)i * s->bytes);
-        i += count * n;
-        while (count-- > 0)
-            move_on(s, &at, n);
+        move_on(s, &at, count * n);
     }
+}
+
+/* Of bfloat16, unless that cannot be. */
+static void find_half_fill(spots *s, const og_cpu_window_fold *of)
+{
+    uint32_t fill;
+    memcpy(&fill, &s->x->fill.f32, sizeof fill);
+    s->halves = !of->turned && s->bytes == sizeof(float) &&
+                of->load == s->loops->load[OG_BFLOAT16] && (fill & 0xffff) == 0;
+    for (int64_t i = 0; s->halves && i < og_min(of->width, MOST_COLUMNS) + MORE; i++)
+        s->half_fill[i] = (uint16_t)(fill >> 16);
 }
 
 void og_cpu_fold_window_spots(const og_cpu_worker *worker, const og_cpu_program *program,
@@ -773,9 +796,12 @@ void og_cpu_fold_window_spots(const og_cpu_worker *worker, const og_cpu_program 
     else
         find_taps(program, of, piece->outer, &s.run);
     s.seen_count = s.laid_count = 0;
-    for (int i = 0; i < MEMOS; i++)
-        s.memos[i].window = -1;
-    s.loops->splat(s.fill, &s.x->fill, of->turned ? VECTORS : MOST_COLUMNS);
+    for (int32_t i = 0; i < s.x->window_count; i++)
+        for (int m = 0; m < MEMOS && !is_plain(&s.x->windows[i]); m++)
+            s.memos[m].window = -1;
+    s.loops->splat(s.fill, &s.x->fill,
+                   of->turned ? VECTORS : og_min(of->width, MOST_COLUMNS) + MORE);
+    find_half_fill(&s, of);
     og_cpu_share base = {.x = s.x->offset, .w = s.w ? s.w->offset : 0};
     for (int32_t i = 0; i < s.x->window_count; i++)
         base.places[i] = s.x->windows[i].start;
