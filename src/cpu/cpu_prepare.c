@@ -274,10 +274,27 @@ static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, i
     return og_max(whole, (lines ? columns : most) / whole * whole);
 }
 
+/* Where a fold over windows is all there is, and what it makes is stored as it lies: there. */
+static const og_cpu_access *find_straight(const og_cpu_kernel *k)
+{
+    const og_cpu_program *fold = k->passes[0].elements[0], *rows = k->passes[0].rows[0];
+    if (k->pass_count != 1 || !fold->window_fold.is || k->n > OG_RUN || rows->step_count != 1)
+        return NULL;
+    const og_cpu_step *step = &rows->steps[0];
+    const og_cpu_reduction *r = &fold->reductions[0];
+    const og_dtype own = r->bytes == sizeof(double) ? OG_FLOAT64 : OG_FLOAT32;
+    const bool stores = step->kind == OG_CPU_STORE && step->dst == r->result && r->result >= 0 &&
+                        step->loops == r->loops && step->run.store == r->loops->store[own];
+    if (!stores || !og_cpu_is_contiguous(&rows->accesses[step->access].axes[OG_CPU_INNER]))
+        return NULL;
+    return &rows->accesses[step->access];
+}
+
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
 {
     k->row_count = k->base_count * k->inner_count;
     k->n = k->outer_count;
+    k->straight = find_straight(k);
     int64_t block = choose_block(state, k, k->register_count + count_reductions(k));
     int64_t width = og_min(block, has_sumexp(kernel) ? SUMEXP_COLUMNS : MAX_COLUMNS);
     while (width > MIN_BLOCK &&

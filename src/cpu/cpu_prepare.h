@@ -259,6 +259,7 @@ typedef struct {
     int32_t place_count;
     int32_t register_count, slot_count, row_value_count, kept_count;
 
+    const og_cpu_access *straight; /* a fold over windows is stored as it is, and here; or NULL */
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
     size_t element_bytes;          /* 4, or 8 where some value is float64 */
     size_t weights;                /* of columns, in a thread's memory, behind whose they are */

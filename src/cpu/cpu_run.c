@@ -292,7 +292,8 @@ static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile, bool needed)
     rows.inner_count = k->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
     if (needed)
         og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
-    og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
+    if (!k->straight || w->job->aliased)
+        og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
 }
 
 /* ---- threads --------------------------------------------------------------------- */

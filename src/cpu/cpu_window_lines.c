@@ -23,8 +23,8 @@ enum {
     BAND = 32 * 1024, /* bytes of what is copied: most of an L1 cache, on a thread's stack */
     WHOLE = 16,       /* elements that may be read from every tap on: a vector of any type */
     MOST_STEP = 2,    /* from 3 on lines are better turned */
-    NEAR = 32, /* elements between taps of a row, where no window says which dim they are along */
-    FAR = 8    /* lines between rows of taps from which on they are in sheets of their own */
+    NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
+    FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
 };
 
 /* ---- what taps there are ----------------------------------------------------- */
@@ -541,8 +541,9 @@ static void fold_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *p
             line.places[k] = base->places[k] + at.places[k].offset;
         n = find_band(b, &at, &line, piece->inner_count - i, &lines);
         const void *weights = b->w ? find_weights(b, &line) : NULL;
-        b->loops->fold_lines(&b->now->lines, b->kind, to + (size_t)i * b->bytes,
-                             read_band(b, &line, n), weights, lines, n);
+        const void *band = read_band(b, &line, n);
+        b->loops->fold_lines(&b->now->lines, b->kind, to + (size_t)i * b->bytes, band, weights,
+                             lines, n);
         og_cpu_move_far(&at.x, lines * n);
         og_cpu_move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)

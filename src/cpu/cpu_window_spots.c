@@ -14,195 +14,19 @@
  * window does not see is a vector of `fill`; a plain window's rows that are turned have it at both
  * ends instead, so that all spots are alike.
  */
-#include "cpu/cpu_window_walk.h"
+#include "cpu/cpu_window_spots.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    VECTORS = 512,          /* of OG_CPU_TURNED bytes: a band, most of an L1 cache */
-    MORE = 16,              /* that turning may write beyond */
-    MOST_LANES = 16,        /* floats of such a vector */
-    MOST_SPOTS = 128,       /* that results are turned back of */
-    MOST_SEEN = 4096,       /* elements of lists of taps */
-    MOST_COLUMNS = 1024,    /* of which a vector is filled */
-    MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
-    FAR = 64, /* elements between taps of a row, where no window says which dim they are along */
-    LEAST_PART = 16, /* spots of a part of a line that is a column of its own */
-    MOST_RUNS = 16,  /* whose taps are kept */
+    MORE = 16,           /* that turning may write beyond */
+    MOST_LANES = 16,     /* floats of such a vector */
+    MOST_SPOTS = 128,    /* that results are turned back of */
+    MOST_SEEN = 4096,    /* elements of lists of taps */
+    MOST_COLUMNS = 1024, /* of which a vector is filled */
+    LEAST_PART = 16,     /* spots of a part of a line that is a column of its own */
     MEMOS = 128
 };
-
-/* Taps of a run. */
-struct og_cpu_taps {
-    int64_t count, rows;
-    og_cpu_share share[OG_RUN];
-    int32_t row[OG_RUN], row_tap[OG_RUN]; /* of a tap its row, of a row its first tap */
-    int64_t along[OG_RUN];                /* of a tap: its place along the spots */
-    int32_t like[OG_RUN];                 /* of a tap: the first one with that */
-    int64_t least[OG_RUN], span[OG_RUN];  /* of a row: the first of these; from there to the last */
-};
-
-/* ---- taps ---------------------------------------------------------------------- */
-
-/* Does a window see an element wherever it is inside? */
-static bool is_plain(const og_cpu_window *window)
-{
-    return !window || (window->divisor == 1 && !window->uneven.bits);
-}
-
-static const og_cpu_window *window_of(const og_cpu_access *x, const og_cpu_window_fold *of)
-{
-    const int32_t window = of->turned ? of->moving : of->along;
-    return window < 0 ? NULL : &x->windows[window];
-}
-
-/* What all indices of the axis add, at index. */
-static void add_axis(const og_cpu_access *x, const og_cpu_access *w, int axis, int64_t index,
-                     og_cpu_share *to)
-{
-    to->x += og_cpu_find_offset(&x->axes[axis], index);
-    for (int32_t i = 0; i < x->window_count; i++)
-        to->places[i] += og_cpu_find_offset(&x->windows[i].axes[axis], index);
-    if (w)
-        to->w += og_cpu_find_offset(&w->axes[axis], index);
-}
-
-/* Do taps see the same row, whose first tap is a? */
-static bool shares_row(const og_cpu_access *x, const og_cpu_window *window, bool turned,
-                       const og_cpu_share *a, const og_cpu_share *b)
-{
-    bool same = window ? a->x == b->x : turned && b->x >= a->x && b->x - a->x < FAR;
-    for (int32_t i = 0; i < x->window_count; i++)
-        same &= &x->windows[i] == window || a->places[i] == b->places[i];
-    return same;
-}
-
-/* Elements of a row that m spots see, at most. */
-static int64_t count_seen(const og_cpu_window_fold *of, const og_cpu_window *window, int64_t span,
-                          int64_t m)
-{
-    const int64_t places = og_times(m - 1, of->step);
-    return is_plain(window) ? places + span + 1 : (places + span) / window->divisor + 2;
-}
-
-/* The same of all rows, as if all had as many. */
-static int64_t count_all(const og_cpu_window_fold *of, const og_cpu_window *window,
-                         const og_cpu_taps *taps, int64_t m)
-{
-    int64_t most = 0;
-    for (int64_t r = 0; r < taps->rows; r++)
-        most = og_max(most, count_seen(of, window, taps->span[r], m));
-    return og_times(taps->rows, most);
-}
-
-/* Taps [first, first + count); apart: each is a row of its own. */
-static void find_rows(const og_cpu_program *program, const og_cpu_window_fold *of, int64_t first,
-                      int64_t count, bool apart, og_cpu_taps *to)
-{
-    const og_cpu_access *x = &program->accesses[of->x];
-    const og_cpu_access *w = of->w < 0 ? NULL : &program->accesses[of->w];
-    const og_cpu_window *window = window_of(x, of);
-    to->count = count;
-    to->rows = 0;
-    for (int64_t t = 0; t < count; t++) {
-        og_cpu_share *tap = &to->share[t];
-        *tap = (og_cpu_share){0};
-        add_axis(x, w, OG_CPU_OUTER, first + t, tap);
-        const og_cpu_share *of_row = to->rows ? &to->share[to->row_tap[to->rows - 1]] : NULL;
-        if (!of_row || apart || !shares_row(x, window, of->turned, of_row, tap))
-            to->row_tap[to->rows++] = (int32_t)t;
-        const int64_t row = to->rows - 1;
-        to->row[t] = (int32_t)row;
-        to->along[t] =
-            window ? tap->places[window - x->windows] : tap->x - to->share[to->row_tap[row]].x;
-        if (to->row_tap[row] == t) {
-            to->least[row] = to->along[t];
-            to->span[row] = 0;
-        }
-        const int64_t least = og_min(to->least[row], to->along[t]);
-        to->span[row] = og_max(to->least[row] + to->span[row], to->along[t]) - least;
-        to->least[row] = least;
-    }
-}
-
-/* Of the run that begins with tap `first`. */
-static void find_taps(const og_cpu_program *program, const og_cpu_window_fold *of, int64_t first,
-                      og_cpu_taps *to)
-{
-    const og_cpu_window *window = window_of(&program->accesses[of->x], of);
-    const int64_t count = og_min(of->taps - first, OG_RUN);
-    find_rows(program, of, first, count, false, to);
-    if (count_all(of, window, to, 1) > VECTORS)
-        find_rows(program, of, first, count, true, to);
-    for (int32_t t = 0; t < count; t++)
-        for (to->like[t] = 0; to->along[to->like[t]] != to->along[t];)
-            to->like[t]++;
-}
-
-/* ---- which folds --------------------------------------------------------------- */
-
-/* The window that moves from line to line of channels, if one does. */
-static int32_t find_along(const og_cpu_access *x, int64_t width)
-{
-    for (int32_t i = 0; i < x->window_count; i++) {
-        const og_cpu_axis *axis = &x->windows[i].axes[OG_CPU_INNER];
-        const int32_t last = axis->rank - 1;
-        if (last >= 1 && axis->extent[last] == width && axis->stride[last - 1] > 0)
-            return i;
-    }
-    return -1;
-}
-
-/* The farthest element in memory. */
-static int64_t find_last(const og_cpu_access *x)
-{
-    int64_t last = x->offset;
-    for (int a = 0; a < OG_CPU_AXES; a++)
-        for (int32_t d = 0; d < x->axes[a].rank; d++)
-            last += (x->axes[a].extent[d] - 1) * og_max(x->axes[a].stride[d], 0);
-    for (int32_t i = 0; i < x->window_count; i++)
-        last += (x->windows[i].extent - 1) * og_max(x->windows[i].stride, 0);
-    return last;
-}
-
-ogive_status og_cpu_find_window_spots(const og_cpu_program *program, og_cpu_window_fold *fold,
-                                      bool *can, og_arena *arena, ogive_error *error)
-{
-    const og_cpu_access *x = &program->accesses[fold->x];
-    const og_cpu_axis *w = fold->w < 0 ? NULL : &program->accesses[fold->w].axes[OG_CPU_INNER];
-    const int64_t stride = og_cpu_last_stride(&x->axes[OG_CPU_INNER]);
-    const bool by_columns = w && og_cpu_last_stride(w) != 0;
-    *can = false;
-    fold->turned = fold->moving >= 0 || stride != 1 || (w && !by_columns);
-    fold->along = fold->turned ? -1 : find_along(x, fold->width);
-    fold->last = find_last(x);
-    const og_cpu_window *window = window_of(x, fold);
-    if (by_columns) {
-        fold->w_pitch = fold->width;
-        if (fold->turned || w->extent[w->rank - 1] != fold->width ||
-            og_times(fold->taps, fold->w_pitch) > MOST_WEIGHTS)
-            return OGIVE_OK;
-    }
-    fold->step = fold->turned ? stride : 1;
-    if (window)
-        fold->step = fold->turned
-                         ? og_cpu_last_stride(&window->axes[OG_CPU_INNER])
-                         : window->axes[OG_CPU_INNER].stride[window->axes[OG_CPU_INNER].rank - 2];
-    if (fold->taps < 1 || fold->step < 1 || (window && fold->turned && stride))
-        return OGIVE_OK;
-    *can = true;
-    const int64_t runs = og_divide_up(fold->taps, OG_RUN);
-    if (runs > MOST_RUNS)
-        return OGIVE_OK;
-    og_cpu_taps *taps = OG_ARENA_NEW(arena, og_cpu_taps, (size_t)runs);
-    if (!taps)
-        return og_fail_memory(error, (size_t)runs * sizeof *taps);
-    for (int64_t i = 0; i < runs; i++)
-        find_taps(program, fold, i * OG_RUN, &taps[i]);
-    fold->runs = taps;
-    return OGIVE_OK;
-}
 
 /* ---- what is seen -------------------------------------------------------------- */
 
@@ -237,8 +61,8 @@ typedef struct {
     memo memos[MEMOS];
     uint16_t half_fill[MOST_COLUMNS + MORE];
     _Alignas(64) char fill[(MOST_COLUMNS + MORE) * sizeof(double)];
-    _Alignas(64) char band[(VECTORS + OG_RUN + MORE) * OG_CPU_TURNED];
-    _Alignas(64) char rows[(VECTORS + 2 * MORE) * OG_CPU_TURNED];
+    _Alignas(64) char band[(OG_CPU_BAND + OG_RUN + MORE) * OG_CPU_TURNED];
+    _Alignas(64) char rows[(OG_CPU_BAND + 2 * MORE) * OG_CPU_TURNED];
     _Alignas(64) char results[MOST_SPOTS * OG_CPU_TURNED];
     _Alignas(64) char weights[OG_RUN * OG_CPU_TURNED];
 } spots;
@@ -248,7 +72,7 @@ static int64_t find_element(const og_cpu_window *window, int64_t p)
 {
     if (p < 0)
         return -1;
-    if (is_plain(window))
+    if (og_cpu_is_plain(window))
         return p < window->extent ? p : -1;
     const int64_t element = p / window->divisor;
     return element < window->extent &&
@@ -261,7 +85,7 @@ static int64_t find_element(const og_cpu_window *window, int64_t p)
 static int64_t look_up(spots *s, int32_t window, int64_t p)
 {
     const og_cpu_window *of = &s->x->windows[window];
-    if (is_plain(of))
+    if (og_cpu_is_plain(of))
         return find_element(of, p);
     const uint64_t hash = ((uint64_t)p + (uint64_t)window) * 0x9e3779b97f4a7c15;
     memo *at = &s->memos[hash >> 57];
@@ -286,22 +110,48 @@ static bool find_row(spots *s, const og_cpu_share *line, int64_t row, int64_t *o
     return true;
 }
 
+/* a / b, b > 0, rounded down. */
+static int64_t divide_down(int64_t a, int64_t b, int64_t *rest)
+{
+    const int64_t quotient = a / b - (a % b < 0);
+    *rest = a - quotient * b;
+    return quotient;
+}
+
+/* Of a spot at `place`: the elements of its taps, by one division and not one each. */
+static void find_spot(const spots *s, int64_t place, int32_t *seen)
+{
+    const og_cpu_taps *taps = s->taps;
+    const og_cpu_window *window = s->window;
+    int64_t rest, at = place + taps->along[0], element = divide_down(at, window->divisor, &rest);
+    int64_t by = 0, more = 0, more_rest = 0; /* from tap to tap */
+    for (int64_t t = 0; t < taps->count; t++) {
+        const int64_t step = place + taps->along[t] - at;
+        if (taps->like[t] < t) {
+            seen[t] = seen[taps->like[t]];
+            continue;
+        }
+        if (step != by)
+            more = divide_down(by = step, window->divisor, &more_rest);
+        at += step;
+        rest += more_rest;
+        element += more + (rest >= window->divisor);
+        rest -= rest >= window->divisor ? window->divisor : 0;
+        const bool sees =
+            element >= 0 && element < window->extent && og_uneven_sees(&window->uneven, rest);
+        seen[t] = sees ? (int32_t)element : -1;
+    }
+}
+
 /* Of m spots from place `place` on: the elements of a window that is not plain. */
 static void find_seen(spots *s, int64_t place, int64_t m)
 {
-    const og_cpu_taps *taps = s->taps;
     if (s->seen_place == place && s->seen_count >= m)
         return;
     s->seen_place = place;
     s->seen_count = m;
     for (int64_t i = 0; i < m; i++)
-        for (int64_t t = 0; t < taps->count; t++) {
-            int32_t *seen = &s->seen[i * taps->count];
-            seen[t] =
-                taps->like[t] < t
-                    ? seen[taps->like[t]]
-                    : (int32_t)find_element(s->window, place + i * s->of->step + taps->along[t]);
-        }
+        find_spot(s, place + i * s->of->step, &s->seen[i * s->taps->count]);
 }
 
 /* Elements of rows that m spots see from place `place` on (of no window: element), one row behind
@@ -331,7 +181,7 @@ static void lay_out(spots *s, int64_t place, int64_t m, bool padded)
 /* How many of m spots there is room for. */
 static int64_t count_spots(const spots *s, int64_t m, int64_t vectors, int64_t most)
 {
-    const int64_t one = count_all(s->of, s->window, s->taps, 1);
+    const int64_t one = og_cpu_count_seen(s->of, s->window, s->taps, 1);
     const int64_t divisor = s->is_plain ? 1 : s->window->divisor;
     const int64_t more = og_times(vectors - one, divisor) / og_times(s->taps->rows, s->of->step);
     m = og_min(m, og_min(most, 1 + og_max(more, 0)));
@@ -476,7 +326,7 @@ static void fold_columns(spots *s, const og_cpu_share *line, int64_t n, int64_t 
     block_rows rows = {.unseen = halves ? (const void *)s->half_fill : s->fill,
                        .bytes = halves ? s->x->bytes : (int64_t)s->bytes};
     for (int64_t i = 0, m; i < count; i += m) {
-        m = in_place ? count - i : count_spots(s, count - i, VECTORS * s->lanes / n, count);
+        m = in_place ? count - i : count_spots(s, count - i, OG_CPU_BAND * s->lanes / n, count);
         m = s->is_plain ? m : og_min(m, MOST_SEEN / s->taps->count);
         const int64_t from = place + i * s->of->step;
         find_rows_of(s, line, &rows);
@@ -493,11 +343,11 @@ static void fold_channels(spots *s, const og_cpu_share *line, int64_t column, in
                           int64_t count, char *results)
 {
     const int64_t divisor = s->is_plain ? 1 : s->window->divisor;
-    const int64_t one =
-        count_all(s->of, s->window, s->taps, 1) + s->taps->rows * (s->of->step / divisor + 1);
+    const int64_t one = og_cpu_count_seen(s->of, s->window, s->taps, 1) +
+                        s->taps->rows * (s->of->step / divisor + 1);
     const bool converts = !s->of->own && !s->halves;
     int64_t some = og_min(n, MOST_COLUMNS);
-    while (converts && some > s->lanes && og_times(one, some) > VECTORS * s->lanes)
+    while (converts && some > s->lanes && og_times(one, some) > OG_CPU_BAND * s->lanes)
         some = (some / 2 + s->lanes - 1) / s->lanes * s->lanes;
     for (int64_t c = 0; c < n; c += some) {
         const int64_t first = og_min(c, n - some); /* some may be done twice */
@@ -584,13 +434,15 @@ static void lay_out_turned(spots *s, int64_t place, int64_t m)
     lay_out(s, place, m, true);
     if (!s->is_plain)
         find_seen(s, place, m);
-    for (int64_t i = 0; i < (s->is_plain ? 1 : m) * taps->count; i++) {
-        const int64_t t = i % taps->count, r = taps->row[t];
-        const int64_t element = s->is_plain ? place + taps->along[t] : s->seen[i];
-        s->list[i] = !s->is_plain && element < 0
-                         ? s->fill
-                         : s->band + (s->row_at[r] + element - s->row_first[r]) * OG_CPU_TURNED;
-    }
+    const void **list = s->list;
+    for (int64_t i = 0; i < (s->is_plain ? 1 : m); i++)
+        for (int64_t t = 0; t < taps->count; t++) {
+            const int64_t r = taps->row[t], at = s->row_at[r] - s->row_first[r];
+            const int64_t element =
+                s->is_plain ? place + taps->along[t] : s->seen[i * taps->count + t];
+            *list++ =
+                !s->is_plain && element < 0 ? s->fill : s->band + (at + element) * OG_CPU_TURNED;
+        }
 }
 
 /* Results of m spots, in s->results. */
@@ -614,7 +466,7 @@ static void fold_lanes(spots *s, const lane *lanes, int64_t count, int64_t n, bo
         find_lane_weights(s, lanes, count);
     for (int64_t i = 0, m; i < n; i += m) {
         void *to[MOST_LANES];
-        m = count_spots(s, n - i, VECTORS, MOST_SPOTS);
+        m = count_spots(s, n - i, OG_CPU_BAND, MOST_SPOTS);
         lay_out_turned(s, place + i * s->of->step, m);
         read_rows(s, lanes, count);
         fold_turned(s, m);
@@ -782,8 +634,8 @@ void og_cpu_fold_window_spots(const og_cpu_worker *worker, const og_cpu_program 
     s.lanes = OG_CPU_TURNED / (int64_t)r->bytes;
     s.x = &program->accesses[of->x];
     s.w = of->w < 0 ? NULL : &program->accesses[of->w];
-    s.window = window_of(s.x, of);
-    s.is_plain = is_plain(s.window);
+    s.window = og_cpu_window_along(s.x, of);
+    s.is_plain = og_cpu_is_plain(s.window);
     s.stride = s.window ? s.window->stride : 1;
     s.memory = og_cpu_find_buffer(worker->job, s.x->buffer);
     s.w_memory = s.w ? og_cpu_find_buffer(worker->job, s.w->buffer) : NULL;
@@ -794,18 +646,18 @@ void og_cpu_fold_window_spots(const og_cpu_worker *worker, const og_cpu_program 
     if (of->runs)
         s.taps = &of->runs[piece->outer / OG_RUN];
     else
-        find_taps(program, of, piece->outer, &s.run);
+        og_cpu_find_taps(program, of, piece->outer, &s.run);
     s.seen_count = s.laid_count = 0;
     for (int32_t i = 0; i < s.x->window_count; i++)
-        for (int m = 0; m < MEMOS && !is_plain(&s.x->windows[i]); m++)
+        for (int m = 0; m < MEMOS && !og_cpu_is_plain(&s.x->windows[i]); m++)
             s.memos[m].window = -1;
     s.loops->splat(s.fill, &s.x->fill,
-                   of->turned ? VECTORS : og_min(of->width, MOST_COLUMNS) + MORE);
+                   of->turned ? OG_CPU_BAND : og_min(of->width, MOST_COLUMNS) + MORE);
     find_half_fill(&s, of);
     og_cpu_share base = {.x = s.x->offset, .w = s.w ? s.w->offset : 0};
     for (int32_t i = 0; i < s.x->window_count; i++)
         base.places[i] = s.x->windows[i].start;
-    add_axis(s.x, s.w, OG_CPU_BASE, piece->base, &base);
+    og_cpu_add_axis(s.x, s.w, OG_CPU_BASE, piece->base, &base);
     if (of->turned)
         fold_turned_lines(&s, &base, piece, to);
     else
