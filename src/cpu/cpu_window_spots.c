@@ -401,11 +401,13 @@ static const void *read_row(spots *s, const og_cpu_share *at, int64_t row, char 
     offset += (first + begin) * s->stride;
     if (s->of->own && s->stride == 1 && begin == 0 && end == count && offset + whole <= s->of->last)
         return element_at(s, offset);
-    s->loops->splat(to, s->fill, begin);
+    if (begin > 0)
+        s->loops->splat(to, s->fill, begin);
     if (begin < end)
         s->of->load(to + (size_t)begin * s->bytes, element_at(s, offset), 0, s->stride, 1,
                     end - begin);
-    s->loops->splat(to + (size_t)end * s->bytes, s->fill, count - end);
+    if (end < count)
+        s->loops->splat(to + (size_t)end * s->bytes, s->fill, count - end);
     return to;
 }
 
