@@ -8,7 +8,8 @@ A line: milliseconds of Ogive, of PyTorch, PyTorch's over Ogive's (above 1 Ogive
 these and by the median of rounds, and the greatest difference over the result's greatest element.
 Both take turns; a time is the least of all rounds. The process keeps to as many CPUs as it has
 threads; with one it is the process's own time that counts, which others on the machine disturb
-less. --half: in bfloat16; --last: images are channels-last. NAME: lines that contain it.
+less. --half: in bfloat16; --last: images are channels-last, and results, which are given to Ogive as
+out=, as PyTorch's are. NAME: lines that contain it.
 
 Memory of results is kept by malloc(): else what is timed is the kernel's zeroing of pages.
 """
@@ -76,6 +77,9 @@ def measure(case, arguments, clock):
         tensors[0] = tensors[0].contiguous(memory_format=torch.channels_last)
     tensors += [] if weight is None else [torch.randn(weight, dtype=dtype)]
     calls = [getattr(ot, name), getattr(F, name)]
+    if arguments.last and len(shape) == 4:
+        like, mine = calls[1](*tensors, **options), calls[0]
+        calls[0] = lambda *t, **o: mine(*t, **o, out=torch.empty_like(like))
     got, want = (call(*tensors, **options) for call in calls)
     times = [[], []]
     for _ in range(arguments.rounds):

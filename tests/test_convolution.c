@@ -98,7 +98,7 @@ static void draw(convolution *c, test_random *random)
 }
 
 /* One channel a filter, lines long and short, near and far taps, lines of an image and of channels:
- * see cpu_window_fold.c and cpu_window_lines.c. */
+ * see cpu_window_lines.c and cpu_window_spots.c. */
 static void draw_alone(convolution *c, test_random *random)
 {
     const bool last = test_random_below(random, 3) == 0;
@@ -122,8 +122,32 @@ static void draw_alone(convolution *c, test_random *random)
     c->dtype = test_random_below(random, 3) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
 }
 
+/* A pooling of channels-last images, of few channels and many: see cpu_window_spots.c. */
+static void draw_last(convolution *c, test_random *random)
+{
+    static const char *const names[] = {"max", "avg", "adaptive_max", "adaptive_avg"};
+    const size_t kind = test_random_below(random, TEST_COUNT(names));
+    const int taps = 1 + (int)test_random_below(random, 5);
+    const int64_t channels =
+        1 + (int64_t)test_random_below(random, test_random_below(random, 4) ? 80 : 1100);
+    const int64_t most = channels > 100 ? 5 : 20;
+    c->tensors[0] = (guarded){.rank = 4, .channels_last = true, .shape = {2, channels}};
+    c->tensors[0].shape[2] = 5 + (int64_t)test_random_below(random, (uint64_t)most);
+    c->tensors[0].shape[3] = taps + (int64_t)test_random_below(random, (uint64_t)most);
+    if (kind >= 2)
+        snprintf(c->text, sizeof c->text, "%s_pool2d(x, (%d, %d))", names[kind],
+                 1 + (int)test_random_below(random, 7), 1 + (int)test_random_below(random, 9));
+    else
+        snprintf(c->text, sizeof c->text, "%s_pool2d(x, (%d, %d), (%d, %d), (1, %d))", names[kind],
+                 2 + (int)test_random_below(random, 4), taps, 1 + (int)test_random_below(random, 3),
+                 1 + (int)test_random_below(random, 4),
+                 (int)test_random_below(random, (uint64_t)(taps / 2 + 1)));
+    c->count = 1;
+    c->dtype = test_random_below(random, 2) ? OG_FLOAT32 : (og_dtype)test_random_below(random, 4);
+}
+
 /* A pooling of lines long and short, with windows that overlap, leave elements out, reach outside,
- * or are parts of several lengths. */
+ * or are parts of several lengths, of few lines and of many. */
 static void draw_pooling(convolution *c, test_random *random)
 {
     static const char *const names[] = {"max", "avg", "adaptive_max", "adaptive_avg"};
@@ -131,7 +155,9 @@ static void draw_pooling(convolution *c, test_random *random)
     const int taps = 1 + (int)test_random_below(random, 9);
     const int64_t width =
         taps + (int64_t)test_random_below(random, test_random_below(random, 8) ? 60 : 3000);
-    c->tensors[0] = (guarded){.rank = 3, .shape = {3, 9 + (int64_t)test_random_below(random, 9)}};
+    const int64_t images = width > 80 || test_random_below(random, 2) ? 3 : 70;
+    c->tensors[0] =
+        (guarded){.rank = 3, .shape = {images, 9 + (int64_t)test_random_below(random, 9)}};
     c->tensors[0].shape[2] = width;
     if (kind >= 2)
         snprintf(c->text, sizeof c->text, "%s_pool2d(x, (%d, %d))", names[kind],
@@ -215,7 +241,7 @@ static void check_levels(const convolution *c, ogive_formula *formula)
     unsigned char *want = run(c, formula, NULL, &bytes, &plan);
     check_values(c, plan, want);
     for (size_t l = 0; c->dtype != OG_FLOAT64 && ogive_cpu_level_name(l); l++)
-        for (int threads = 1; threads <= 3; threads += 2) {
+        for (int threads = 1; threads <= 3; threads++) {
             ogive_options options = {
                 .size = sizeof options, .threads = threads, .cpu_level = ogive_cpu_level_name(l)};
             unsigned char *got = run(c, formula, &options, &again, &other);
@@ -240,8 +266,10 @@ static void test_convolutions(void **state)
         ogive_formula *formula, *gradient;
         if (i % 4 == 3)
             draw_alone(&c, &random);
-        else if (i % 4 == 2)
+        else if (i % 8 == 2)
             draw_pooling(&c, &random);
+        else if (i % 4 == 2)
+            draw_last(&c, &random);
         else
             draw(&c, &random);
         TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
@@ -265,6 +293,60 @@ static void test_convolutions(void **state)
         ogive_plan_release(plan);
         ogive_formula_release(gradient);
         ogive_formula_release(formula);
+    }
+}
+
+/* The element of a row of WIDTH that tap t of part i of PARTS sees, or -1. */
+static int64_t see_part(int64_t i, int64_t t, int64_t width, int64_t parts)
+{
+    const int64_t begin = i * width / parts, end = ((i + 1) * width + parts - 1) / parts;
+    return begin + t < end ? begin + t : -1;
+}
+
+/* The same of an adaptive average: runs of 64 taps, and their sums; parts of several lengths, that
+ * share rows of 10 taps between two runs. What is not seen is -0. */
+static void test_adaptive_order(void **state)
+{
+    enum { N = 3, C = 21, H = 61, W = 65, PARTS = 7, TALL = 10, WIDE = 11 };
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        test_random random = {test_seed()};
+        convolution c = {.text = "adaptive_avg_pool2d(x, 7)", .count = 1};
+        c.tensors[0] = (guarded){.rank = 4, .shape = {N, C, H, W}, .channels_last = last};
+        make(&c.tensors[0], OG_FLOAT32, &random);
+        const float *x = c.tensors[0].guard.data;
+        ogive_formula *formula;
+        ogive_plan *plan;
+        ogive_error error;
+        size_t bytes;
+        TEST_OK(ogive_formula_create(c.text, OGIVE_TEXT, &formula, &error), error);
+        float *got = (float *)(void *)run(&c, formula, NULL, &bytes, &plan);
+        assert_int_equal(bytes, sizeof(float) * N * C * PARTS * PARTS);
+        for (int64_t i = 0; i < N * C * PARTS * PARTS; i++) {
+            const int64_t image = i / (PARTS * PARTS), row = i / PARTS % PARTS, column = i % PARTS;
+            volatile float sum = -0.0f, all = -0.0f;
+            float count = 0;
+            for (int64_t t = 0; t < TALL * WIDE; t++) {
+                const int64_t y = see_part(row, t / WIDE, H, PARTS);
+                const int64_t z = see_part(column, t % WIDE, W, PARTS);
+                const int64_t at =
+                    last ? ((image / C * H + y) * W + z) * C + image % C : (image * H + y) * W + z;
+                sum = sum + (y >= 0 && z >= 0 ? x[at] : -0.0f);
+                count += y >= 0 && z >= 0;
+                if (t % OG_RUN == OG_RUN - 1 || t == TALL * WIDE - 1) {
+                    all = all + sum;
+                    sum = -0.0f;
+                }
+            }
+            const float want = all / count;
+            if (memcmp(&want, &got[i], sizeof want) != 0)
+                fail_msg("channels last %d, element %" PRId64 ": got %a, want %a", last, i,
+                         (double)got[i], (double)want);
+        }
+        free(got);
+        ogive_plan_release(plan);
+        ogive_formula_release(formula);
+        test_guard_free(&c.tensors[0].guard);
     }
 }
 
@@ -316,6 +398,7 @@ static void test_depthwise_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolutions),
-                                       cmocka_unit_test(test_depthwise_order)};
+                                       cmocka_unit_test(test_depthwise_order),
+                                       cmocka_unit_test(test_adaptive_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

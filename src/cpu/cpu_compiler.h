@@ -43,6 +43,8 @@ typedef struct {
     int32_t *kept;        /* of values that are kept terms of a sumexp: see plan_keep.c */
     int32_t *kept_stores; /* by number: the access to keep them in, or OG_CPU_NONE */
     bool *needed;         /* in the program being compiled */
+    const void **tables;  /* of row values that elements' numbers alone decide, or NULL */
+    uint32_t table_dims;  /* of the space, that tables have */
 
     /* The program being compiled. */
     og_cpu_program *program;
@@ -61,7 +63,7 @@ const og_cpu_loops *og_cpu_loops_of(const og_cpu_compiler *c, og_type type);
 bool og_cpu_is_row_value(const og_cpu_compiler *c, int32_t value);
 /* A piece has all that its reductions reduce: whole rows, or the product's groups. */
 bool og_cpu_has_whole_rows(const og_cpu_compiler *c);
-/* The instruction is an exponential that an earlier pass has kept. */
+/* Its value needs no arguments: it has a table, or is an exponential that an earlier pass has kept. */
 bool og_cpu_is_kept(const og_cpu_compiler *c, const og_instr *instr);
 
 /* Kept terms `number` are kept in memory that is stored to: *access of the program. */
@@ -81,5 +83,13 @@ void og_cpu_expand_into(og_cpu_compiler *c, int32_t v, int32_t place);
 ogive_status og_cpu_find_block(og_cpu_compiler *c, int32_t v, int32_t *place, int32_t *slot);
 /* Steps of instruction i of c->order. */
 ogive_status og_cpu_emit_instr(og_cpu_compiler *c, int32_t i);
+/* The loop of an instruction in that form, and its constants. */
+void og_cpu_choose_map(const og_cpu_compiler *c, const og_instr *instr, int form,
+                       og_cpu_step *step);
+
+/* ---- cpu_numbers.c ----------------------------------------------------------- */
+
+/* Fills tables[] for row instructions. */
+ogive_status og_cpu_find_numbers(og_cpu_compiler *c, const og_instr *instrs, int32_t count);
 
 #endif

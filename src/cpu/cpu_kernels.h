@@ -44,8 +44,6 @@ typedef struct {
     /* acc[width] (+)= `steps` blocks of width, one after the other. */
     void (*columns)(void *acc, const void *x, int64_t stride, int64_t steps, int64_t width,
                     bool first);
-    /* dst[i] = x[0][i] (+) x[1][i] (+) ..., one after the other; at least a vector of them. */
-    void (*taps)(void *dst, const void *const *x, int64_t taps, int64_t n);
 } og_cpu_fold;
 
 typedef enum { OG_CPU_SUM, OG_CPU_MAX, OG_CPU_MIN, OG_CPU_FOLDS } og_cpu_fold_kind;
@@ -71,17 +69,29 @@ typedef struct {
     int32_t lines; /* first * OG_CPU_LINES + last */
 } og_cpu_line_step;
 
-/* Sums over windows: each line adds the taps of its steps, in their order. */
+/* Folds over windows: each line folds the taps of its steps, in their order. */
 typedef struct {
     const og_cpu_line_step *steps[2]; /* of one line, and of OG_CPU_LINES */
     int64_t step_count[2];
     const int64_t *shift; /* elements, of a row's taps */
     int64_t row_taps;
-    bool is_three;   /* three rows of three taps, and lines a row apart */
-    int64_t back;    /* weights that a step's next line is before */
-    int64_t x_line;  /* elements from a line's x to that of the next */
-    int64_t w_pitch; /* 0: a weight is one element; else of columns, a tap's so far apart */
+    bool is_three;  /* three rows of three taps, and lines a row apart */
+    int64_t back;   /* weights that a step's next line is before */
+    int64_t x_line; /* elements from a line's x to that of the next */
 } og_cpu_lines;
+
+enum { OG_CPU_TURNED = 64 }; /* bytes: the widest vector */
+
+/* Columns that stand side by side, at spots; each folds what taps see there. */
+typedef struct {
+    int64_t taps, columns;
+    bool halves;             /* x is of bfloat16 */
+    int64_t x_step, x_pitch; /* a spot sees elements so far behind those of the one before, or of a
+                              * list of its own, so many behind; the other is 0 */
+    int64_t to_step;         /* elements from a spot to the next */
+    int64_t w_pitch;         /* from a tap's weights to the next one's */
+    const void *end;         /* of fewer columns than a vector: what may be written up to */
+} og_cpu_spots;
 
 /* Loops of one type. Below u(m) is 0 where m is infinite, else m. */
 typedef struct {
@@ -93,15 +103,21 @@ typedef struct {
     /* Each of count elements, times times. */
     void (*repeat)(void *dst, const void *x, int64_t count, int64_t times);
     og_cpu_fold fold[OG_CPU_FOLDS];
-    /* dst[a * pitch + i] = x[i * step + a], for a < arrays and i < n. */
-    void (*deal)(void *dst, int64_t pitch, const void *x, int64_t step, int64_t arrays, int64_t n);
-    /* dst[i] = x[0][i] * w[0] + x[1][i] * w[1] + ...: the same of products. */
-    void (*weigh_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n);
     void (*pad_rows)(const og_cpu_padding *p);
-    /* `lines` lines of n sums, one behind the other; w: NULL for sums that are not weighed. x may
+    /* `lines` lines of n results, one behind the other; w: NULL for what is not weighed. x may
      * be read from where a line's taps begin on for a vector. */
-    void (*weigh_lines)(const og_cpu_lines *of, void *to, const void *x, const void *w,
-                        int64_t lines, int64_t n);
+    void (*fold_lines)(const og_cpu_lines *of, og_cpu_fold_kind fold, void *to, const void *x,
+                       const void *w, int64_t lines, int64_t n);
+    /* Columns of spots; x: of each tap, where the first spot sees it. w likewise, and x may be
+     * read for a vector from there on. */
+    void (*fold_spots)(const og_cpu_spots *of, og_cpu_fold_kind fold, void *to,
+                       const void *const *x, const void *w, int64_t spots);
+    /* Elements of OG_CPU_TURNED bytes of rows become so many columns: to[i][r] = rows[r][i]. n is
+     * rounded up to whole vectors, of what is read and of what is written. */
+    void (*turn)(void *to, const void *const *rows, int64_t n);
+    /* The reverse, of the first `rows` rows: to[r][i] = from[i][r]. Where n is less than a vector, and
+     * rows are one behind the other, elements up to end may be written that come later. */
+    void (*turn_back)(void *const *to, const void *from, int64_t rows, int64_t n, const void *end);
     /* dst = exp(x - u(m)), blocks. */
     void (*exp_below)(void *dst, const void *x, const void *m, int64_t n);
     /* lanes[OG_LANES] = exp(x - u(*m)) of a chunk, as lanes above; the terms go to

@@ -34,10 +34,13 @@
 
 #if defined(OG_NO_UNROLLING) /* for a compiler that should be done soon */
 #define UNROLL
+#define UNROLL_WIDE
 #elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_WIDE UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 8") /* else gcc 12 keeps sums on the stack */
+#define UNROLL_WIDE _Pragma("GCC unroll 16")
 #endif
 /* What has been added is added before anything else: gcc 12 would load and multiply first all that
  * comes in between, and keep it on the stack. Of 3 x 3 taps and 56 x 56 sums 586 -> 425 ns, Zen 5. */
@@ -166,6 +169,8 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 #define TO_F64(x) ((double)(x))
 
 #define REAL float
+#define BITS int32_t
+#define WIDE_HALVES 1
 #define WIDE_LANES WIDE_FLOATS
 #define F(name) name##_f32
 #define L(name) name##_loop_f32
@@ -187,6 +192,8 @@ static inline void store_block_bool(uint8_t *dst, const float *src, int64_t n)
 #include "cpu/cpu_loops.h"
 
 #define REAL double
+#define BITS int64_t
+#define WIDE_HALVES 0
 #define WIDE_LANES WIDE_DOUBLES
 #define F(name) name##_f64
 #define L(name) name##_loop_f64

@@ -249,108 +249,6 @@ FOLD(sum, ADD, -0.0)
 FOLD(max, F(og_maximum), -INFINITY)
 FOLD(min, F(og_minimum), INFINITY)
 
-/* ---- windows ---------------------------------------------------------------- */
-
-typedef REAL L(vector) __attribute__((vector_size(32), aligned(sizeof(REAL)), may_alias));
-
-/* Vectors from `at` on, the last at `last`, whose sums stay in registers: vectors and weighs are
- * constants. */
-static inline __attribute__((always_inline)) void L(sum_vectors)(REAL *r, const void *const *x,
-                                                                 const REAL *w, int64_t taps,
-                                                                 int64_t at, int64_t last,
-                                                                 int vectors, bool weighs)
-{
-    const int64_t lanes = 32 / sizeof(REAL);
-    L(vector) sums[4];
-    for (int v = 0; v < vectors; v++)
-        sums[v] = -(L(vector)){0}; /* -0, which changes no term */
-    for (int64_t t = 0; t < taps; t++) {
-        const REAL *from = x[t];
-        for (int v = 0; v < vectors; v++) {
-            const int64_t place = v + 1 < vectors ? at + v * lanes : last;
-            L(vector) term = *(const L(vector) *)(const void *)(from + place);
-            if (weighs)
-                term *= w[t];
-            sums[v] += term;
-        }
-    }
-    for (int v = 0; v < vectors; v++) {
-        const int64_t place = v + 1 < vectors ? at + v * lanes : last;
-        *(L(vector) *)(void *)(r + place) = sums[v];
-    }
-}
-
-/* Four vectors at once, so that additions need not wait for each other; the last may have some
- * elements of the one before. */
-static inline __attribute__((always_inline)) void
-L(sum_all)(REAL *r, const void *const *x, const REAL *w, int64_t taps, int64_t n, bool weighs)
-{
-    const int64_t lanes = 32 / sizeof(REAL);
-    int64_t i = 0;
-    for (; i + 4 * lanes < n; i += 4 * lanes)
-        L(sum_vectors)(r, x, w, taps, i, i + 3 * lanes, 4, weighs);
-    if (n - i > 3 * lanes)
-        L(sum_vectors)(r, x, w, taps, i, n - lanes, 4, weighs);
-    else if (n - i > 2 * lanes)
-        L(sum_vectors)(r, x, w, taps, i, n - lanes, 3, weighs);
-    else if (n - i > lanes)
-        L(sum_vectors)(r, x, w, taps, i, n - lanes, 2, weighs);
-    else
-        L(sum_vectors)(r, x, w, taps, i, n - lanes, 1, weighs);
-}
-
-static void L(deal)(void *dst, int64_t pitch, const void *x, int64_t step, int64_t arrays,
-                    int64_t n)
-{
-    REAL *restrict r = dst;
-    const REAL *restrict s = x;
-    if (arrays == 1) {
-        memcpy(r, s, (size_t)(step == 1 ? n : 0) * sizeof *r);
-        for (int64_t i = 0; step > 1 && i < n; i++)
-            r[i] = s[i * step];
-    } else if (step == 2) { /* arrays is 2: it is never more than step */
-        REAL *restrict odd = r + pitch;
-        LOOP(i, n)
-        {
-            r[i] = s[2 * i];
-            odd[i] = s[2 * i + 1];
-        }
-    } else {
-        for (int64_t i = 0; i < n; i++, s += step)
-            for (int64_t a = 0; a < arrays; a++)
-                r[a * pitch + i] = s[a];
-    }
-}
-
-static void L(weigh_taps)(void *dst, const void *const *x, const void *w, int64_t taps, int64_t n)
-{
-    L(sum_all)(dst, x, w, taps, n, true);
-}
-
-static void L(sum_taps)(void *dst, const void *const *x, int64_t taps, int64_t n)
-{
-    L(sum_all)(dst, x, NULL, taps, n, false);
-}
-
-#define FOLD_TAPS(name, OP)                                                                        \
-    static void L(name##_taps)(void *dst, const void *const *x, int64_t taps, int64_t n)           \
-    {                                                                                              \
-        REAL *restrict r = dst;                                                                    \
-        int64_t t = 1;                                                                             \
-        memcpy(r, x[0], (size_t)n * sizeof *r);                                                    \
-        for (; t + 4 <= taps; t += 4) {                                                            \
-            const REAL *a = x[t], *b = x[t + 1], *c = x[t + 2], *d = x[t + 3];                     \
-            LOOP(i, n) r[i] = OP(OP(OP(OP(r[i], a[i]), b[i]), c[i]), d[i]);                        \
-        }                                                                                          \
-        for (; t < taps; t++) {                                                                    \
-            const REAL *a = x[t];                                                                  \
-            LOOP(i, n) r[i] = OP(r[i], a[i]);                                                      \
-        }                                                                                          \
-    }
-
-FOLD_TAPS(max, F(og_maximum))
-FOLD_TAPS(min, F(og_minimum))
-
 #include "cpu/cpu_pad_rows.h"
 #include "cpu/cpu_window_loops.h"
 
@@ -485,8 +383,7 @@ static void L(square_shift)(void *t, const void *sums, const void *sum, int64_t 
 #define ROW_2_1(name) ROW_2_0(name)
 #define FOLD_ROW(name, neutral, empty)                                                             \
     {                                                                                              \
-        neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns),       \
-            L(name##_taps)                                                                         \
+        neutral, empty, L(name##_lanes), L(name##_tree), L(name##_pairs), L(name##_columns)        \
     }
 
 static const og_cpu_loops L(loops) = {
@@ -510,10 +407,11 @@ static const og_cpu_loops L(loops) = {
     .repeat = L(repeat),
     .fold = {FOLD_ROW(sum, -0.0, 0.0), FOLD_ROW(max, -INFINITY, -INFINITY),
              FOLD_ROW(min, INFINITY, INFINITY)},
-    .deal = L(deal),
-    .weigh_taps = L(weigh_taps),
     .pad_rows = L(pad_rows),
-    .weigh_lines = L(weigh_lines),
+    .fold_lines = L(fold_lines),
+    .fold_spots = L(fold_spots),
+    .turn = L(turn),
+    .turn_back = L(turn_back),
     .exp_below = L(exp_below),
     .exp_lanes = L(exp_lanes),
     .exp_columns = L(exp_columns),
@@ -531,13 +429,14 @@ static const og_cpu_loops L(loops) = {
 #undef MAP_2_0
 #undef ADD
 #undef FOLD
-#undef FOLD_TAPS
 #undef ROW_1_0
 #undef ROW_1_1
 #undef ROW_1_2
 #undef ROW_2_0
 #undef FOLD_ROW
 #undef REAL
+#undef BITS
+#undef WIDE_HALVES
 #undef WIDE_LANES
 #undef F
 #undef L

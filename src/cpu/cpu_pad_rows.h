@@ -30,12 +30,22 @@ typedef REAL L(wide) __attribute__((vector_size(WIDE_BYTES), aligned(sizeof(REAL
 /* to[i] = from[i]. */
 OG_INLINE void L(pad_run)(REAL *to, const REAL *from, int64_t n)
 {
-    const int64_t lanes = WIDE_BYTES / sizeof(REAL);
-    for (int64_t i = 0; n < lanes && i < n; i++)
-        to[i] = from[i];
+    const int64_t lanes = WIDE_BYTES / sizeof(REAL), bytes = n * (int64_t)sizeof(REAL);
     for (int64_t i = 0; n >= lanes && i < n; i += lanes) {
         const int64_t at = i < n - lanes ? i : n - lanes;
         *(L(wide) *)(void *)(to + at) = *(const L(wide) *)(const void *)(from + at);
+    }
+    if (n >= lanes)
+        return;
+    if (bytes >= 32) { /* two that may overlap */
+        memcpy(to, from, 32);
+        memcpy((char *)to + bytes - 32, (const char *)from + bytes - 32, 32);
+    } else if (bytes >= 16) {
+        memcpy(to, from, 16);
+        memcpy((char *)to + bytes - 16, (const char *)from + bytes - 16, 16);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i];
     }
 }
 
@@ -71,6 +81,24 @@ OG_INLINE void L(fill_run)(REAL *to, const L(wide) fill, int64_t n)
         *(L(wide) *)(void *)(to + i) = fill;
 }
 
+/* A row in two arrays, elements [begin, end) of which are there in both: of one array one more may be,
+ * and what is beyond an array's end is overwritten by the next one. */
+OG_INLINE void L(pad_pairs)(const og_cpu_padding *p, const REAL *from, int64_t begin, int64_t end,
+                            const L(wide) fill, REAL *to)
+{
+    const int64_t length = p->length, inside = p->extent - p->first;
+    REAL *odd = to + p->array_pitch;
+    L(fill_run)(to + end, fill, length - end);
+    L(fill_run)(to, fill, begin);
+    L(fill_run)(odd + end, fill, length - end);
+    L(fill_run)(odd, fill, begin);
+    L(deal_pairs)(to + begin, odd + begin, from + 2 * begin, end - begin);
+    if (p->extent > 0 && p->first < 0 && p->first % 2 && (1 - p->first) / 2 <= length)
+        odd[(1 - p->first) / 2 - 1] = from[-p->first];
+    if (p->extent > 0 && inside > 0 && inside % 2 && inside / 2 < length)
+        to[inside / 2] = from[inside - 1];
+}
+
 static void L(pad_rows)(const og_cpu_padding *p)
 {
     const int64_t step = p->step, length = p->length, before = p->first < 0 ? -p->first : 0;
@@ -90,11 +118,12 @@ static void L(pad_rows)(const og_cpu_padding *p)
             L(fill_run)(to + end, fill, length - end);
             continue;
         }
-        if (pairs)
-            L(deal_pairs)(to + begin, to + p->array_pitch + begin, from + 2 * begin, end - begin);
+        if (pairs) {
+            L(pad_pairs)(p, from, begin, end, fill, to);
+            continue;
+        }
         for (int64_t a = 0; a < p->arrays; a++, to += p->array_pitch) {
-            if (!pairs)
-                L(pad_ends)(p, from, a, begin, end, to);
+            L(pad_ends)(p, from, a, begin, end, to);
             L(pad_ends)(p, from, a, 0, begin, to);
             L(pad_ends)(p, from, a, end, length, to);
         }

@@ -120,7 +120,7 @@ static void choose_columns(const og_kernel *kernel, og_cpu_geometry *g, og_cpu_g
     /* Lines of an image may be short, and what they see is copied anyway: several make a block.
      * avg_pool2d by 2 of 8 x 64 x 56 x 56: 13.0 -> 2.8 ms, one thread of a busy Zen 4. */
     for (int64_t count = inner >= 0 ? space->extent[inner] : 0;
-         kernel->slides && inner > 0 && count < WHOLE_ROWS;)
+         kernel->slides && inner > 0 && count < MOST_OF_LINES;)
         count *= space->extent[--inner];
     for (int32_t d = 0; d < space->rank; d++)
         add_dim(g, d >= kept ? OG_CPU_OUTER : d >= inner ? OG_CPU_INNER : OG_CPU_BASE, d);
@@ -273,18 +273,36 @@ static int64_t round_to_lines(const og_cpu_kernel *k, const og_kernel *kernel, i
     const int64_t share = k->base_count * k->inner_count / (4 * (int64_t)k->threads);
     const int64_t most = og_max(columns, og_min(og_min(MOST_OF_LINES, share), k->inner_count));
     int64_t whole = 1;
-    if (!k->passes[0].elements[0]->window_lines)
+    if (!k->passes[0].elements[0]->window_fold.is)
         return columns;
     for (int32_t d = last; d >= 0 && d > last - 2; d--)
         if (og_times(whole, kernel->space.extent[d]) <= most)
             whole *= kernel->space.extent[d];
-    return og_max(whole, columns / whole * whole);
+    const bool lines = k->passes[0].elements[0]->window_lines != NULL;
+    return og_max(whole, (lines ? columns : most) / whole * whole);
+}
+
+/* Where a fold over windows is all there is, and what it makes is stored as it lies: there. */
+static const og_cpu_access *find_straight(const og_cpu_kernel *k)
+{
+    const og_cpu_program *fold = k->passes[0].elements[0], *rows = k->passes[0].rows[0];
+    if (k->pass_count != 1 || !fold->window_fold.is || k->n > OG_RUN || rows->step_count != 1)
+        return NULL;
+    const og_cpu_step *step = &rows->steps[0];
+    const og_cpu_reduction *r = &fold->reductions[0];
+    const og_dtype own = r->bytes == sizeof(double) ? OG_FLOAT64 : OG_FLOAT32;
+    const bool stores = step->kind == OG_CPU_STORE && step->dst == r->result && r->result >= 0 &&
+                        step->loops == r->loops && step->run.store == r->loops->store[own];
+    if (!stores || !og_cpu_is_contiguous(&rows->accesses[step->access].axes[OG_CPU_INNER]))
+        return NULL;
+    return &rows->accesses[step->access];
 }
 
 static void cut_columns(const og_cpu_state *state, og_cpu_kernel *k, const og_kernel *kernel)
 {
     k->row_count = k->base_count * k->inner_count;
     k->n = k->outer_count;
+    k->straight = find_straight(k);
     int64_t block = choose_block(state, k, k->register_count + count_reductions(k));
     int64_t width = og_min(block, has_sumexp(kernel) ? SUMEXP_COLUMNS : MAX_COLUMNS);
     while (width > MIN_BLOCK &&
@@ -457,8 +475,8 @@ static int64_t count_weights(const og_cpu_kernel *k)
     int64_t most = 0;
     for (int32_t p = 0; p < k->pass_count; p++)
         for (int aliased = 0; aliased < 2; aliased++) {
-            const og_cpu_window_lines *lines = k->passes[p].elements[aliased]->window_lines;
-            most = lines ? og_max(most, lines->taps * lines->w_pitch) : most;
+            const og_cpu_window_fold *fold = &k->passes[p].elements[aliased]->window_fold;
+            most = fold->is ? og_max(most, fold->taps * fold->w_pitch) : most;
         }
     return most;
 }

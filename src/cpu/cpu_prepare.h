@@ -43,9 +43,10 @@ typedef struct {
 } og_cpu_window;
 
 typedef struct {
-    int32_t buffer; /* -1: the offset is the value */
-    int32_t bytes;  /* of an element */
-    int64_t offset; /* in elements */
+    int32_t buffer;    /* -1: the offset is the value */
+    const void *table; /* or NULL: in this memory, not in a buffer */
+    int32_t bytes;     /* of an element */
+    int64_t offset;    /* in elements */
     og_cpu_axis axes[OG_CPU_AXES];
     int32_t window_count;
     og_cpu_window *windows;
@@ -128,6 +129,8 @@ typedef struct {
     size_t partials;     /* offset in the tile's memory */
 } og_cpu_reduction;
 
+typedef struct og_cpu_taps og_cpu_taps; /* cpu_window_spots.c */
+
 /* cpu_window_fold.c: the reduction of what an access sees, or of that times another. */
 typedef struct {
     bool is, own;     /* own: x is of the type computed in */
@@ -135,6 +138,14 @@ typedef struct {
     int32_t moving;   /* the window of x that moves along inner, or -1 */
     og_cpu_load load; /* of x */
     og_cpu_load load_w;
+    int64_t taps, width; /* of a result; of a line */
+    /* cpu_window_spots.c */
+    bool turned;     /* columns are lines, not what lines consist of */
+    int32_t along;   /* the window that moves from spot to spot, or -1 */
+    int64_t step;    /* places, or elements of x, that it moves by */
+    int64_t last;    /* element of x: the farthest one in memory */
+    int64_t w_pitch; /* weights of columns: elements of a tap's, in a thread's memory; else 0 */
+    const og_cpu_taps *runs; /* taps of each run; NULL: there are too many */
 } og_cpu_window_fold;
 
 /* cpu_window_lines.c: rows of taps that see the same sheet of rows of an image. */
@@ -147,7 +158,7 @@ typedef struct {
     int32_t sheet, row, w, first, last;
 } og_cpu_window_step;
 
-/* The window fold of sums as cpu_window_lines.c makes it, several lines at once. */
+/* The window fold as cpu_window_lines.c makes it, several lines at once. */
 typedef struct {
     int64_t width;     /* of a line */
     int64_t step;      /* elements from window to window along it */
@@ -158,8 +169,7 @@ typedef struct {
     int64_t place[OG_RUN];  /* along the line, of a row's taps */
     int64_t span, row_span; /* from the first place, or row, to the last */
     int64_t arrays;         /* of a row */
-    int64_t w_pitch; /* weights of columns: elements of a tap's, in a thread's memory; else 0 */
-    int64_t back;    /* weights from a line of a step to the one before; 0: none share */
+    int64_t back;           /* weights from a line of a step to the one before; 0: none share */
     int32_t sheet_count;
     og_cpu_sheet sheets[OG_RUN];
     int64_t step_count[2]; /* of one line, and of OG_CPU_LINES */
@@ -255,9 +265,10 @@ typedef struct {
     int32_t place_count;
     int32_t register_count, slot_count, row_value_count, kept_count;
 
+    const og_cpu_access *straight; /* a fold over windows is stored as it is, and here; or NULL */
     const og_cpu_loops *loops_f64; /* steps with these have elements of 8 bytes */
     size_t element_bytes;          /* 4, or 8 where some value is float64 */
-    size_t weights; /* of window_lines, in a thread's memory, behind whose they are */
+    size_t weights;                /* of columns, in a thread's memory, behind whose they are */
     size_t stage_bytes, fold_offset, fold_bytes, kept_offset, kept_bytes;
     size_t thread_bytes, tile_bytes;
     size_t scratch_bytes; /* of a run in all */
@@ -317,7 +328,10 @@ ogive_status og_cpu_find_window_fold(og_cpu_program *program, int64_t taps, int6
                                      og_arena *arena, ogive_error *error);
 /* cpu_window_lines.c: can it be done several lines at once? */
 bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window_fold *fold,
-                              int64_t taps, int64_t width, og_cpu_window_lines *to);
+                              og_cpu_window_lines *to);
+/* cpu_window_spots.c: can it be done by spots? */
+ogive_status og_cpu_find_window_spots(const og_cpu_program *program, og_cpu_window_fold *fold,
+                                      bool *can, og_arena *arena, ogive_error *error);
 
 /* cpu_prepare.c */
 ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, void **state,

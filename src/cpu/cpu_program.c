@@ -277,6 +277,8 @@ static ogive_status compile_program(og_cpu_compiler *c, const og_instr *instrs, 
     c->aliased = aliased;
     OG_TRY(allocate_program(c, count, pass ? pass->reduction_count : 0));
     reset_values(c, instrs, count, pass);
+    if (!pass)
+        OG_TRY(og_cpu_find_numbers(c, instrs, count));
     scan_program(c, instrs, count, pass);
     og_cpu_geometry strided = *geometry;
     if (pass && has_only_loads(c, pass)) {
@@ -352,6 +354,7 @@ static ogive_status allocate_compiler(og_cpu_compiler *c)
     c->row_ones = OG_ARENA_NEW(&c->scratch, bool, n);
     c->outlives = OG_ARENA_NEW(&c->scratch, bool, n);
     c->needed = OG_ARENA_NEW(&c->scratch, bool, n);
+    c->tables = OG_ARENA_NEW(&c->scratch, const void *, n);
     c->kept = OG_ARENA_NEW(&c->scratch, int32_t, n);
     c->kept_stores = OG_ARENA_NEW(&c->scratch, int32_t, n);
     /* A value has at most a register, an expanded one and, reduced, a splat one; a step's
@@ -359,8 +362,8 @@ static ogive_status allocate_compiler(og_cpu_compiler *c)
     c->register_places = OG_ARENA_NEW(&c->scratch, int32_t, 3 * n + 2);
     c->register_busy = OG_ARENA_NEW(&c->scratch, bool, 3 * n + 2);
     c->order = OG_ARENA_NEW(&c->scratch, const og_instr *, longest);
-    if (!c->values || !c->row_places || !c->row_ones || !c->outlives || !c->needed || !c->kept ||
-        !c->kept_stores || !c->register_places || !c->register_busy || !c->order)
+    if (!c->values || !c->row_places || !c->row_ones || !c->outlives || !c->needed || !c->tables ||
+        !c->kept || !c->kept_stores || !c->register_places || !c->register_busy || !c->order)
         return og_fail_memory(c->error, n * sizeof *c->values);
     memset(c->row_places, -1, n * sizeof *c->row_places);
     memset(c->kept, -1, n * sizeof *c->kept);

@@ -307,7 +307,12 @@ void og_cpu_run_window_fold(og_cpu_worker *w, const og_cpu_program *program,
 {
     const og_cpu_reduction *r = &program->reductions[0];
     const bool whole = is_whole_fold(w->kernel, program);
-    og_cpu_fold_windows(w, program, piece, whole ? w->places[r->result] : level_of(w, r, 0));
+    char *to = whole ? w->places[r->result] : level_of(w, r, 0);
+    if (w->kernel->straight && !w->job->aliased) {
+        const og_cpu_piece rows = {piece->base, 0, 1, piece->inner, piece->inner_count};
+        to = og_cpu_address(w->job, w->kernel->straight, &rows);
+    }
+    og_cpu_fold_windows(w, program, piece, to);
 }
 
 void og_cpu_end_run(og_cpu_worker *w, const og_cpu_program *program, const char *stages,

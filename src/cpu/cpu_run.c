@@ -30,7 +30,9 @@ char *og_cpu_address(const og_cpu_job *job, const og_cpu_access *access, const o
     int64_t offset = access->offset + og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base) +
                      og_cpu_find_offset(&access->axes[OG_CPU_OUTER], piece->outer) +
                      og_cpu_find_offset(&access->axes[OG_CPU_INNER], piece->inner);
-    return og_cpu_find_buffer(job, access->buffer) + offset * access->bytes;
+    char *memory = access->table ? (char *)(uintptr_t)access->table /* read only */
+                                 : og_cpu_find_buffer(job, access->buffer);
+    return memory + offset * access->bytes;
 }
 
 /* Moves block elements to or from memory, at one call of the loop for all that two
@@ -64,9 +66,8 @@ static void copy_piece(const og_cpu_worker *w, const og_cpu_program *program,
     }
     int64_t strides[2] = {0, og_cpu_last_stride(inner)};
     const og_cpu_walk start = og_cpu_start_walk(inner, piece->inner);
-    char *memory = og_cpu_find_buffer(w->job, access->buffer) +
-                   (access->offset + og_cpu_find_offset(&access->axes[OG_CPU_BASE], piece->base)) *
-                       access->bytes;
+    const og_cpu_piece first = {.base = piece->base};
+    char *memory = og_cpu_address(w->job, access, &first);
     for (int64_t o = 0, rows; o < piece->outer_count; o += rows) {
         rows = og_cpu_find_stretch(outer, piece->outer + o, piece->outer_count - o, &strides[0]);
         if (inner->rank > 1)
@@ -311,7 +312,8 @@ static void finish_pass(og_cpu_worker *w, int32_t p, int64_t tile, bool needed)
     rows.inner_count = k->layout == OG_CPU_ROWS ? piece.outer_count : piece.inner_count;
     if (needed)
         og_cpu_finish_rows(w, pass->elements[w->job->aliased], rows.inner_count);
-    og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
+    if (!k->straight || w->job->aliased)
+        og_cpu_run_program(w, pass->rows[w->job->aliased], &rows);
 }
 
 /* ---- threads --------------------------------------------------------------------- */

@@ -20,8 +20,8 @@ typedef struct {
 
 /* Whose weights of columns a thread has. */
 typedef struct {
-    const og_cpu_window_lines *lines; /* NULL: nobody's */
-    int64_t of;                       /* where they begin */
+    const og_cpu_window_fold *fold; /* NULL: nobody's */
+    int64_t of;                     /* where they begin */
 } og_cpu_weights;
 
 typedef struct {
@@ -49,8 +49,11 @@ void og_cpu_see(const og_cpu_worker *w, const og_cpu_access *access, const og_cp
 void og_cpu_fold_windows(const og_cpu_worker *w, const og_cpu_program *program,
                          const og_cpu_piece *piece, char *to);
 /* cpu_window_lines.c: the same, where the program has window_lines. */
-void og_cpu_sum_window_lines(const og_cpu_worker *w, const og_cpu_program *program,
-                             const og_cpu_piece *piece, char *to);
+void og_cpu_fold_window_lines(const og_cpu_worker *w, const og_cpu_program *program,
+                              const og_cpu_piece *piece, char *to);
+/* cpu_window_spots.c: where it has none. */
+void og_cpu_fold_window_spots(const og_cpu_worker *w, const og_cpu_program *program,
+                              const og_cpu_piece *piece, char *to);
 
 og_cpu_worker og_cpu_start_worker(const og_cpu_job *job, int thread);
 /* All elements of a piece; stages and kept terms are where they should be. */

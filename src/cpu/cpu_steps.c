@@ -60,6 +60,7 @@ int32_t og_cpu_add_access(og_cpu_compiler *c, int32_t index)
     const og_access *from = &c->kernel->accesses[index];
     og_cpu_access *to = &c->program->accesses[c->program->access_count];
     to->buffer = from->buffer;
+    to->table = NULL;
     to->offset = from->offset;
     to->bytes = (int32_t)og_dtype_bytes(from->dtype);
     for (int a = 0; a < OG_CPU_AXES; a++)
@@ -412,6 +413,15 @@ static void set_constants(const og_cpu_compiler *c, const og_instr *instr, og_cp
     }
 }
 
+void og_cpu_choose_map(const og_cpu_compiler *c, const og_instr *instr, int form, og_cpu_step *step)
+{
+    const bool converts = instr->op == OG_OP_CONVERT;
+    step->loops =
+        og_cpu_loops_of(c, converts ? c->kernel->values[instr->args[0]].type : instr->type);
+    step->run.map = converts ? step->loops->round[instr->index] : step->loops->map[instr->op][form];
+    set_constants(c, instr, step);
+}
+
 static ogive_status emit_map(og_cpu_compiler *c, const og_instr *instr, int32_t i)
 {
     int count = count_arguments(instr->op);
@@ -433,16 +443,12 @@ static ogive_status emit_map(og_cpu_compiler *c, const og_instr *instr, int32_t 
     free_arguments(c, instr, i, 0);
     free_register(c, &mask_slot);
 
-    og_type type =
-        instr->op == OG_OP_CONVERT ? c->kernel->values[instr->args[0]].type : instr->type;
-    og_cpu_step *step = add_step(c, OG_CPU_MAP, type);
+    og_cpu_step *step = add_step(c, OG_CPU_MAP, instr->type);
     step->one = one;
     step->unary = instr->op != OG_OP_CONVERT && count == 1;
     step->dst = c->values[instr->dst].place;
     memcpy(step->args, places, sizeof places);
-    step->run.map = instr->op == OG_OP_CONVERT ? step->loops->round[instr->index]
-                                               : step->loops->map[instr->op][form];
-    set_constants(c, instr, step);
+    og_cpu_choose_map(c, instr, form, step);
     return OGIVE_OK;
 }
 
@@ -474,14 +480,49 @@ static ogive_status emit_kept(og_cpu_compiler *c, const og_instr *instr)
     return OGIVE_OK;
 }
 
+static bool has_table(const og_cpu_compiler *c, const og_instr *instr)
+{
+    return c->is_rows && instr->dst >= 0 && c->tables[instr->dst];
+}
+
+/* A value that elements' numbers decide: loaded from its table. */
+static ogive_status emit_table(og_cpu_compiler *c, const og_instr *instr, int32_t i)
+{
+    og_cpu_value *at = &c->values[instr->dst];
+    const og_type type = c->kernel->values[instr->dst].type;
+    const og_space *space = &c->kernel->space;
+    int64_t strides[OG_MAX_RANK] = {0}, stride = 1;
+    for (int32_t d = space->rank - 1; d >= 0; d--)
+        if (c->table_dims >> d & 1) {
+            strides[d] = stride;
+            stride *= space->extent[d];
+        }
+    const int32_t access = c->program->access_count++;
+    og_cpu_access *to = &c->program->accesses[access];
+    *to = (og_cpu_access){.buffer = OG_CPU_NONE,
+                          .bytes = (int32_t)og_cpu_type_bytes(type),
+                          .table = c->tables[instr->dst]};
+    for (int a = 0; a < OG_CPU_AXES; a++)
+        og_cpu_make_axis(space, strides, c->geometry->dims[a], c->geometry->rank[a], &to->axes[a]);
+    OG_TRY(place_result(c, instr->dst, i, false, false));
+    og_cpu_step *step = add_step(c, OG_CPU_LOAD, type);
+    step->dst = at->place;
+    step->access = access;
+    step->run.load = step->loops->load[type == OG_F64 ? OG_FLOAT64 : OG_FLOAT32];
+    return OGIVE_OK;
+}
+
 bool og_cpu_is_kept(const og_cpu_compiler *c, const og_instr *instr)
 {
-    return instr->op == OG_OP_exp && !c->is_rows && c->kept[instr->dst] >= 0;
+    return has_table(c, instr) ||
+           (instr->op == OG_OP_exp && !c->is_rows && c->kept[instr->dst] >= 0);
 }
 
 ogive_status og_cpu_emit_instr(og_cpu_compiler *c, int32_t i)
 {
     const og_instr *instr = c->order[i];
+    if (has_table(c, instr))
+        return emit_table(c, instr, i);
     if (og_cpu_is_kept(c, instr))
         return emit_kept(c, instr);
     switch ((int)instr->op) {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu_window_lines.c - sums over windows along lines (cpu_window_fold.c), weighed or not, of
- * several lines at once: of windows that are one element apart, or a few, and see rows of an image
- * (depthwise convolutions, averages), or that see channels side by side.
+ * cpu_window_lines.c - reductions over windows along lines (cpu_window_fold.c), of several lines at
+ * once: of windows that are one element apart, or two, and see rows of an image (depthwise
+ * convolutions, poolings).
  *
- * A line of sums has taps in rows, which differ in the place along the line alone, and rows of
+ * A line has taps in rows, which differ in the place along the line alone, and rows of
  * taps in *sheets*, which differ in the row of the image that they see. A *band* is lines each of
  * which sees every row so many rows further than the one before. What a band sees of an image is
  * copied, padded, converted, and dealt out to arrays of every step-th element, unless it lies in
  * memory as these would; then all taps of a line are neighbours that begin somewhere in these, and
- * loops need know nothing else (cpu_window_loops.h). Of channels-last images a line is channels,
- * a row a place, and weights, which are then of columns, are turned once and kept by each thread.
+ * loops need know nothing else (cpu_window_loops.h).
  *
  * Which taps there are, and which of them neighbouring lines share, is found when a kernel is
  * prepared.
@@ -23,10 +22,9 @@
 enum {
     BAND = 32 * 1024, /* bytes of what is copied: most of an L1 cache, on a thread's stack */
     WHOLE = 16,       /* elements that may be read from every tap on: a vector of any type */
-    MOST_STEP = 8,    /* from 3 on elements are dealt out one by one, which a fold does better */
-    MOST_WEIGHTS = 1 << 17, /* elements that a thread keeps of weights of columns */
-    NEAR = 32, /* elements between taps of a row, where no window says which dim they are along */
-    FAR = 8    /* lines between rows of taps from which on they are in sheets of their own */
+    MOST_STEP = 2,    /* from 3 on lines are better turned */
+    NEAR = 32,  /* elements between taps of a row, where no window says which dim they are along */
+    FAR = 8     /* lines between rows of taps from which on they are in sheets of their own */
 };
 
 /* ---- what taps there are ----------------------------------------------------- */
@@ -204,20 +202,21 @@ static int64_t count_bytes(const og_cpu_window_lines *of, int64_t lines, int64_t
 }
 
 bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window_fold *fold,
-                              int64_t taps, int64_t width, og_cpu_window_lines *to)
+                              og_cpu_window_lines *to)
 {
     const og_cpu_access *x = &program->accesses[fold->x];
     const int32_t moving = fold->moving;
     finding f = {.x = x, .to = to};
     const og_cpu_axis *line =
         moving < 0 ? &x->axes[OG_CPU_INNER] : &x->windows[moving].axes[OG_CPU_INNER];
-    to->width = width;
+    const int64_t taps = fold->taps;
+    to->width = fold->width;
     to->taps = taps;
     to->step = og_cpu_last_stride(line);
     for (int32_t i = 0; i < x->window_count; i++)
         if (x->windows[i].divisor != 1 || x->windows[i].uneven.bits)
             return false;
-    if (taps < 1 || taps > OG_RUN || to->step < 1 || to->step > (fold->is ? 2 : MOST_STEP) ||
+    if (taps < 1 || taps > OG_RUN || to->step < 1 || to->step > MOST_STEP ||
         (moving >= 0 &&
          (x->windows[moving].stride != 1 || og_cpu_last_stride(&x->axes[OG_CPU_INNER]))))
         return false;
@@ -225,18 +224,14 @@ bool og_cpu_find_window_lines(const og_cpu_program *program, const og_cpu_window
     to->tap_rows = taps / to->row_taps;
     if (taps % to->row_taps || !find_row_taps(&f, moving))
         return false;
+    if (fold->w_pitch || (!fold->turned && to->row_taps == 1)) /* channels side by side */
+        return false;
     find_along(&f, moving);
     find_sheets(&f, moving);
     find_rows(&f);
     to->arrays = og_min(to->step, to->span + 1);
     if (!fold->own && to->arrays < to->step) /* much would be converted that nobody sees */
         return false;
-    if (fold->w >= 0 && og_cpu_last_stride(&program->accesses[fold->w].axes[OG_CPU_INNER])) {
-        const og_cpu_axis *w = &program->accesses[fold->w].axes[OG_CPU_INNER];
-        to->w_pitch = og_divide_up(width, WHOLE) * WHOLE;
-        if (w->extent[w->rank - 1] != width || og_times(taps, to->w_pitch) > MOST_WEIGHTS)
-            return false;
-    }
     return count_bytes(to, 1, 2 * WHOLE, program->reductions[0].bytes) <= BAND;
 }
 
@@ -255,13 +250,13 @@ typedef struct {
     const og_cpu_window_fold *fold;
     const og_cpu_window_lines *of;
     const og_cpu_loops *loops;
+    og_cpu_fold_kind kind;
     const og_cpu_access *x, *w; /* w: or NULL */
     const char *memory, *w_memory;
     size_t bytes; /* of an element of sums */
     bands_layout copied, in_place, *now;
     bool has_weights;
     int64_t weights_of;
-    og_cpu_weights *kept; /* weights of columns: the thread's */
     double weights[OG_RUN];
     _Alignas(64) double band[BAND / sizeof(double) + WHOLE];
     double converted[BAND / sizeof(double)];
@@ -290,7 +285,6 @@ static void lay_out_steps(const og_cpu_window_lines *of, const int64_t *sheet_x,
                                .is_three = of->taps == 9 && of->row_taps == 3 && of->back == 3 &&
                                            of->row_span == 2 && of->sheet_count == 1,
                                .back = of->back,
-                               .w_pitch = of->w_pitch,
                                .x_line = of->line_step * to->row_pitch};
 }
 
@@ -433,23 +427,6 @@ static const void *find_weights(bands *b, const og_cpu_share *line)
     return b->weights;
 }
 
-/* Weights of columns, from `column` on, at line's: turned once, and kept. */
-static const void *find_column_weights(bands *b, const og_cpu_share *line, int64_t column)
-{
-    const og_cpu_window_lines *of = b->of;
-    const og_cpu_axis *taps = &b->w->axes[OG_CPU_OUTER];
-    const int64_t stride = og_cpu_last_stride(&b->w->axes[OG_CPU_INNER]);
-    const int64_t first = line->w - column * stride;
-    char *at = (char *)b->kept + 64;
-    if (b->kept->lines != of || b->kept->of != first) {
-        *b->kept = (og_cpu_weights){of, first};
-        for (int64_t t = 0; t < of->taps; t++)
-            load_weights(b, first + og_cpu_find_offset(taps, t), stride, of->width,
-                         at + (size_t)(t * of->w_pitch) * b->bytes);
-    }
-    return at + (size_t)column * b->bytes;
-}
-
 /* ---- a piece ----------------------------------------------------------------- */
 
 /* How many lines there are from the beginning of one on along which an axis stands still, or
@@ -463,20 +440,6 @@ static int64_t count_lines(const og_cpu_walk *walk, bool along, int64_t width, i
     if (last < 1 || axis->extent[last] != width || (!along && axis->stride[last - 1]))
         return 1;
     return last < 2 ? most : og_min(most, axis->extent[last - 1] - walk->index[last - 1]);
-}
-
-/* On by any number of indices. */
-static void move_far(og_cpu_walk *w, int64_t count)
-{
-    const og_cpu_axis *axis = w->axis;
-    for (int32_t d = axis->rank - 1; d > 0 && count; d--) {
-        const int64_t extent = axis->extent[d];
-        const int64_t at = w->index[d] + count, carried = at == extent ? 1 : at / extent;
-        w->offset += (at - carried * extent - w->index[d]) * axis->stride[d];
-        w->index[d] = at - carried * extent;
-        count = carried;
-    }
-    w->offset += axis->rank ? count * axis->stride[0] : 0;
 }
 
 /* Lines of a piece: walks over all that moves along them. */
@@ -563,7 +526,7 @@ static const void *read_band(bands *b, const og_cpu_share *line, int64_t n)
 }
 
 /* A piece's bands: base is the share of all that is not along lines. */
-static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *piece, char *to)
+static void fold_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *piece, char *to)
 {
     const int32_t windows = b->x->window_count;
     walks at;
@@ -577,21 +540,19 @@ static void sum_bands(bands *b, const og_cpu_share *base, const og_cpu_piece *pi
         for (int32_t k = 0; k < windows; k++)
             line.places[k] = base->places[k] + at.places[k].offset;
         n = find_band(b, &at, &line, piece->inner_count - i, &lines);
-        const void *weights = !b->w ? NULL
-                              : b->of->w_pitch
-                                  ? find_column_weights(b, &line, (piece->inner + i) % b->of->width)
-                                  : find_weights(b, &line);
-        b->loops->weigh_lines(&b->now->lines, to + (size_t)i * b->bytes, read_band(b, &line, n),
-                              weights, lines, n);
-        move_far(&at.x, lines * n);
-        move_far(&at.w, lines * n);
+        const void *weights = b->w ? find_weights(b, &line) : NULL;
+        const void *band = read_band(b, &line, n);
+        b->loops->fold_lines(&b->now->lines, b->kind, to + (size_t)i * b->bytes, band, weights,
+                             lines, n);
+        og_cpu_move_far(&at.x, lines * n);
+        og_cpu_move_far(&at.w, lines * n);
         for (int32_t k = 0; k < windows; k++)
-            move_far(&at.places[k], lines * n);
+            og_cpu_move_far(&at.places[k], lines * n);
     }
 }
 
-void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *program,
-                             const og_cpu_piece *piece, char *to)
+void og_cpu_fold_window_lines(const og_cpu_worker *worker, const og_cpu_program *program,
+                              const og_cpu_piece *piece, char *to)
 {
     const og_cpu_window_fold *fold = &program->window_fold;
     bands b;
@@ -604,7 +565,7 @@ void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *
     b.memory = og_cpu_find_buffer(worker->job, b.x->buffer);
     b.w_memory = b.w ? og_cpu_find_buffer(worker->job, b.w->buffer) : NULL;
     b.has_weights = false;
-    b.kept = (og_cpu_weights *)(void *)(worker->memory + worker->kernel->weights);
+    b.kind = program->reductions[0].fold;
     b.copied.rows = b.copied.count = b.in_place.rows = 0;
     og_cpu_share base = {.x = b.x->offset};
     base.x += og_cpu_find_offset(&b.x->axes[OG_CPU_BASE], piece->base);
@@ -613,5 +574,5 @@ void og_cpu_sum_window_lines(const og_cpu_worker *worker, const og_cpu_program *
     for (int32_t i = 0; i < b.x->window_count; i++)
         base.places[i] = b.x->windows[i].start +
                          og_cpu_find_offset(&b.x->windows[i].axes[OG_CPU_BASE], piece->base);
-    sum_bands(&b, &base, piece, to);
+    fold_bands(&b, &base, piece, to);
 }

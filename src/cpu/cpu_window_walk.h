@@ -50,6 +50,20 @@ static inline void og_cpu_move_on(og_cpu_walk *w, int64_t count)
     }
 }
 
+/* On by any number of indices. */
+static inline void og_cpu_move_far(og_cpu_walk *w, int64_t count)
+{
+    const og_cpu_axis *axis = w->axis;
+    for (int32_t d = axis->rank - 1; d > 0 && count; d--) {
+        const int64_t extent = axis->extent[d];
+        const int64_t at = w->index[d] + count, carried = at == extent ? 1 : at / extent;
+        w->offset += (at - carried * extent - w->index[d]) * axis->stride[d];
+        w->index[d] = at - carried * extent;
+        count = carried;
+    }
+    w->offset += axis->rank ? count * axis->stride[0] : 0;
+}
+
 /* Where a line's, or a tap's, share of all offsets leads. */
 typedef struct {
     int64_t x, w, places[OG_MAX_WINDOWS];
