@@ -27,9 +27,9 @@ enum {
     LINE = 64
 };
 
-/* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take; an L2 cache, and some of
- * the next: softmax(q @ k.mT) @ v of 8 x 2048 x 64 takes 149, 77, 74, 73 ms of a Zen 5 with slabs of 1/2, 1,
- * 2, 4 MiB, and 217 without. */
+/* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take; an L2 cache, and some
+ * of the next: softmax(q @ k.mT) @ v of 8 x 2048 x 64 takes 149, 77, 74, 73 ms of a Zen 5 with slabs
+ * of 1/2, 1, 2, 4 MiB, and 217 without. */
 static const og_cpu_tuning default_tuning = {.block_bytes = 24 * 1024,
                                              .thread_ps = 8000000,
                                              .slab_least = 1 << 20,
@@ -626,8 +626,7 @@ static ogive_status add_slabs(og_cpu_state *state, const og_plan *plan, size_t *
                               ogive_error *error)
 {
     OG_TRY(og_cpu_find_slabs(plan, state, error));
-    for (int32_t i = 0; i < state->slab_count; i++) {
-        const og_cpu_slabs *slabs = &state->slabs[i];
+    for (const og_cpu_slabs *slabs = state->slabs; slabs; slabs = slabs->next) {
         size_t all;
         if (!og_mul_size(slabs->thread_bytes, (size_t)slabs->threads, &all) ||
             !og_add_size(all, state->scratch_offset, &all))
@@ -672,9 +671,9 @@ ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, v
 void og_cpu_release(void *state)
 {
     og_cpu_state *s = state;
-    for (int32_t i = 0; s && i < s->slab_count; i++)
+    for (og_cpu_slabs *slabs = s ? s->slabs : NULL; slabs; slabs = slabs->next)
         for (int32_t v = 0; v < 2; v++)
-            og_arena_free(&s->slabs[i].states[v].arena);
+            og_arena_free(&slabs->states[v].arena);
     if (s)
         og_arena_free(&s->arena);
     free(s);

@@ -275,9 +275,8 @@ typedef struct {
     uint64_t packed;                /* bit i: runs get input i packed */
     const char *const *input_names; /* for messages about these */
     og_cpu_kernel *compiled;        /* one per kernel of the plan */
-    struct og_cpu_slabs *slabs;     /* of kernels that share rows */
-    int32_t slab_count;
-    size_t scratch_offset; /* in the workspace */
+    struct og_cpu_slabs *slabs; /* of kernels that share rows: a list, the first kernels first */
+    size_t scratch_offset;      /* in the workspace */
 } og_cpu_state;
 
 /* cpu_program.c: how the axes are seen by a program. */
