@@ -255,6 +255,47 @@ static void test_memory(void **state)
     og_graph_free(&graph);
 }
 
+/* Every slab packs the factors anew: where threads are so many that each would do that for a few
+ * rows, they share whole kernels. */
+static void test_few_rows(void **state)
+{
+    (void)state;
+    const og_cpu_tuning tuning = cut_to(256, 1);
+    og_graph graph;
+    og_plan plan;
+    size_t bytes;
+    make_plan("linear(gelu(linear(x, a)), c)", "512x64 16x64 64x16", &graph, &plan);
+    for (int32_t threads = 1; threads <= 64; threads *= threads > 1 ? 16 : 4) {
+        og_cpu_state *made = prepare(&plan, &tuning, NULL, threads, &bytes);
+        assert_int_equal(made->slabs != NULL, threads <= 4);
+        if (made->slabs) /* 32 rows of 64 bytes are a quarter of the factors' 8192 */
+            assert_in_range(made->slabs->length, 24, 32);
+        og_cpu_backend.release(made);
+    }
+    og_plan_free(&plan);
+    og_graph_free(&graph);
+}
+
+/* Rows of 2^60 bytes are no slabs, however many are wished for. */
+static void test_huge_rows(void **state)
+{
+    (void)state;
+    for (int64_t rows = 1; rows <= 64; rows *= 4) {
+        const og_cpu_tuning tuning = cut_to(1 << 20, rows);
+        og_graph graph;
+        og_plan plan;
+        size_t bytes, without;
+        make_plan("softmax(x @ w, 1)", "3x8 8x288230376151711744", &graph, &plan);
+        og_cpu_backend.release(prepare(&plan, &whole, NULL, 2, &without));
+        og_cpu_state *made = prepare(&plan, &tuning, NULL, 2, &bytes);
+        assert_null(made->slabs);
+        assert_true(bytes == without);
+        og_cpu_backend.release(made);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
 /* Thousands of kernels are prepared as soon as they are planned: it took half a minute. */
 static void test_many_kernels(void **state)
 {
@@ -288,7 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which),        cmocka_unit_test(test_results),
         cmocka_unit_test(test_in_place),     cmocka_unit_test(test_memory),
-
+        cmocka_unit_test(test_few_rows),     cmocka_unit_test(test_huge_rows),
         cmocka_unit_test(test_many_kernels),
     };
     return TEST_RUN(tests);

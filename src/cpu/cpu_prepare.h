@@ -263,7 +263,7 @@ typedef struct {
     int64_t thread_ps;   /* least work that is worth a thread, in picoseconds */
     int64_t slab_least;  /* bytes of temporaries for which kernels share slabs (cpu_slabs.h) */
     int64_t slab_bytes;  /* of these in a slab */
-    int64_t slab_rows;   /* least rows of a slab whose last dim is cut: it packs factors */
+    int64_t slab_rows;   /* least rows of a slab whose last dim is cut: each packs its factors */
 } og_cpu_tuning;
 
 typedef struct {
