@@ -55,6 +55,7 @@ static const memory_formula formulas[] = {
      "*d0*d1*d2*d3*d4*d5*d6*d7*d8*d9",
      41, PLAIN},
     {"g = x @ t(x); silu(g @ x) * (g @ (x + y)) - sum(linear(x, y))", 2, PLAIN},
+    {"n = narrow(x, 1, 0, 100); t(softmax(t(x) @ n, 1) @ t(n))", 1, PLAIN}, /* in slabs */
     {"tanh(sigmoid(x) * y)", 3, GRADIENT},
     {"g = x @ t(x); silu(g @ x) * softmax(g @ (x + y), dim=1)", 3, GRADIENT},
     {"exp(x) + y, sum(z)", 2, PART},

@@ -11,6 +11,8 @@
 #include "plan_case.h"
 #include "reference.h"
 
+#include <time.h>
+
 enum { MOST = 6 };
 
 typedef struct {
@@ -182,15 +184,14 @@ static void test_which(void **state)
         og_cpu_tuning tuning = cut_to(4096, 1);
         make_plan(cases[i].text, cases[i].shapes, &graph, &plan);
         og_cpu_state *made = prepare(&plan, &tuning, NULL, 1, &bytes);
-        if (made->slab_count != (cases[i].count > 0))
-            fail_msg("%s: %d groups of kernels share slabs", cases[i].text, made->slab_count);
-        if (cases[i].count) {
-            const og_cpu_slabs *slabs = &made->slabs[0];
+        const og_cpu_slabs *slabs = made->slabs;
+        if (!slabs != !cases[i].count || (slabs && slabs->next))
+            fail_msg("%s: %s groups of kernels share slabs", cases[i].text,
+                     slabs ? slabs->next ? "several" : "one of the" : "no");
+        if (slabs) {
             if (slabs->first != cases[i].first || slabs->count != cases[i].count)
                 fail_msg("%s: %d kernels from %d on share slabs", cases[i].text, slabs->count,
                          slabs->first);
-            assert_ptr_equal(og_cpu_slabs_at(made, slabs->first), slabs);
-            assert_null(og_cpu_slabs_at(made, slabs->first + 1));
             assert_true(slabs->slabs > 1);
         }
         og_cpu_backend.release(made);
@@ -257,13 +258,82 @@ static void test_memory(void **state)
     og_graph_free(&graph);
 }
 
+/* Every slab packs the factors anew: where threads are so many that each would do that for a few
+ * rows, they share whole kernels. */
+static void test_few_rows(void **state)
+{
+    (void)state;
+    const og_cpu_tuning tuning = cut_to(256, 1);
+    og_graph graph;
+    og_plan plan;
+    size_t bytes;
+    make_plan("linear(gelu(linear(x, a)), c)", "512x64 16x64 64x16", &graph, &plan);
+    for (int32_t threads = 1; threads <= 64; threads *= threads > 1 ? 16 : 4) {
+        og_cpu_state *made = prepare(&plan, &tuning, NULL, threads, &bytes);
+        assert_int_equal(made->slabs != NULL, threads <= 4);
+        if (made->slabs) /* 32 rows of 64 bytes are a quarter of the factors' 8192 */
+            assert_in_range(made->slabs->length, 24, 32);
+        og_cpu_backend.release(made);
+    }
+    og_plan_free(&plan);
+    og_graph_free(&graph);
+}
+
+/* Rows of 2^60 bytes are no slabs, however many are wished for. */
+static void test_huge_rows(void **state)
+{
+    (void)state;
+    for (int64_t rows = 1; rows <= 64; rows *= 4) {
+        const og_cpu_tuning tuning = cut_to(1 << 20, rows);
+        og_graph graph;
+        og_plan plan;
+        size_t bytes, without;
+        make_plan("softmax(x @ w, 1)", "3x8 8x288230376151711744", &graph, &plan);
+        og_cpu_backend.release(prepare(&plan, &whole, NULL, 2, &without));
+        og_cpu_state *made = prepare(&plan, &tuning, NULL, 2, &bytes);
+        assert_null(made->slabs);
+        assert_true(bytes == without);
+        og_cpu_backend.release(made);
+        og_plan_free(&plan);
+        og_graph_free(&graph);
+    }
+}
+
+/* Thousands of kernels are prepared as soon as they are planned: it took half a minute. */
+static void test_many_kernels(void **state)
+{
+    (void)state;
+    const og_cpu_tuning tuning = {.block_bytes = 24 * 1024,
+                                  .thread_ps = 8000000,
+                                  .slab_least = 1 << 20,
+                                  .slab_bytes = 2 << 20,
+                                  .slab_rows = 32};
+    enum { NORMS = 1000 };
+    char *text = malloc(NORMS * 40), *at = text + sprintf(text, "x0=x;");
+    og_graph graph;
+    og_plan plan;
+    size_t bytes;
+    for (int i = 1; i < NORMS; i++)
+        at += sprintf(at, "x%d=group_norm(x%d,8);", i, i - 1);
+    sprintf(at, "x%d", NORMS - 1);
+    make_plan(text, "8x64x32x32", &graph, &plan);
+    clock_t start = clock();
+    og_cpu_backend.release(prepare(&plan, &tuning, NULL, 4, &bytes));
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (seconds > (TEST_SANITIZED ? 60 : 6))
+        fail_msg("%d kernels: %.1f seconds", (int)plan.kernel_count, seconds);
+    og_plan_free(&plan);
+    og_graph_free(&graph);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_which),
-        cmocka_unit_test(test_results),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_which),        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_in_place),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_few_rows),     cmocka_unit_test(test_huge_rows),
+        cmocka_unit_test(test_many_kernels),
     };
     return TEST_RUN(tests);
 }

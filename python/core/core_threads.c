@@ -13,9 +13,8 @@
 typedef void (*run_parallel)(void (*task)(void *argument), void *argument, unsigned threads,
                              unsigned flags);
 static run_parallel parallel;
-static int (*most_threads)(void);
+static int (*most_threads)(void); /* torch.get_num_threads() */
 
-/* torch.set_num_threads() is the runtime's number of this thread, 1 in a worker of a DataLoader. */
 static void run_by_openmp(void (*task)(void *argument), void *argument, int32_t threads)
 {
     int most = most_threads();

@@ -47,8 +47,7 @@ static void explain_pieces(const og_cpu_kernel *k, og_text *text)
 
 static void explain_slabs(const og_cpu_state *s, int32_t kernel, og_text *text)
 {
-    for (int32_t i = 0; i < s->slab_count; i++) {
-        const og_cpu_slabs *slabs = &s->slabs[i];
+    for (const og_cpu_slabs *slabs = s->slabs; slabs; slabs = slabs->next) {
         if (kernel >= slabs->first && kernel < slabs->first + slabs->count)
             og_text_add(text,
                         "  with kernels %d to %d in %" PRId64 " slabs of %" PRId64

@@ -28,9 +28,9 @@ enum {
     LINE = 64
 };
 
-/* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take; an L2 cache, and some of
- * the next: softmax(q @ k.mT) @ v of 8 x 2048 x 64 takes 149, 77, 74, 73 ms of a Zen 5 with slabs of 1/2, 1,
- * 2, 4 MiB, and 217 without. */
+/* Most of a 32 KiB L1 cache; 8 microseconds, which waking a thread may take; an L2 cache, and some
+ * of the next: softmax(q @ k.mT) @ v of 8 x 2048 x 64 takes 149, 77, 74, 73 ms of a Zen 5 with slabs
+ * of 1/2, 1, 2, 4 MiB, and 217 without. */
 static const og_cpu_tuning default_tuning = {.block_bytes = 24 * 1024,
                                              .thread_ps = 8000000,
                                              .slab_least = 1 << 20,
@@ -654,10 +654,9 @@ static ogive_status add_slabs(og_cpu_state *state, const og_plan *plan, size_t *
     if (*bytes > SIZE_MAX / 4) /* which nobody has */
         return OGIVE_OK;
     OG_TRY(og_cpu_find_slabs(plan, 2 * *bytes, state, error));
-    for (int32_t i = 0; i < state->slab_count; i++) {
-        size_t all = state->slabs[i].thread_bytes * (size_t)state->slabs[i].threads;
-        if (*bytes < state->scratch_offset + all)
-            *bytes = state->scratch_offset + all;
+    for (const og_cpu_slabs *slabs = state->slabs; slabs; slabs = slabs->next) {
+        size_t all = state->scratch_offset + slabs->thread_bytes * (size_t)slabs->threads;
+        *bytes = all > *bytes ? all : *bytes;
     }
     return OGIVE_OK;
 }
@@ -696,8 +695,8 @@ ogive_status og_cpu_prepare(const og_plan *plan, const ogive_options *options, v
 void og_cpu_release(void *state)
 {
     og_cpu_state *s = state;
-    for (int32_t i = 0; s && i < s->slab_count; i++)
-        og_cpu_release_slabs(&s->slabs[i]);
+    for (og_cpu_slabs *slabs = s ? s->slabs : NULL; slabs; slabs = slabs->next)
+        og_cpu_release_slabs(slabs);
     if (s)
         og_arena_free(&s->arena);
     free(s);

@@ -280,7 +280,7 @@ typedef struct {
     int64_t thread_ps;   /* least work that is worth a thread, in picoseconds */
     int64_t slab_least;  /* bytes of temporaries for which kernels share slabs (cpu_slabs.h) */
     int64_t slab_bytes;  /* of these in a slab */
-    int64_t slab_rows;   /* least rows of a slab whose last dim is cut: it packs factors */
+    int64_t slab_rows;   /* least rows of a slab whose last dim is cut: each packs its factors */
 } og_cpu_tuning;
 
 typedef struct {
@@ -292,9 +292,8 @@ typedef struct {
     uint64_t packed;                /* bit i: runs get input i packed */
     const char *const *input_names; /* for messages about these */
     og_cpu_kernel *compiled;        /* one per kernel of the plan */
-    struct og_cpu_slabs *slabs;     /* of kernels that share rows */
-    int32_t slab_count;
-    size_t scratch_offset; /* in the workspace */
+    struct og_cpu_slabs *slabs; /* of kernels that share rows: a list, the first kernels first */
+    size_t scratch_offset;      /* in the workspace */
 } og_cpu_state;
 
 /* cpu_program.c: how the axes are seen by a program. */

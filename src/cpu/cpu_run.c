@@ -465,8 +465,8 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
     (void)stream;
     OG_TRY(og_cpu_check_headers(plan, s, inputs, error));
     og_cpu_float_state saved = og_cpu_float_enter();
+    const og_cpu_slabs *slabs = aliased ? NULL : s->slabs; /* the next ones */
     for (int32_t i = 0; i < plan->kernel_count; i++) {
-        const og_cpu_slabs *slabs = aliased ? NULL : og_cpu_slabs_at(s, i);
         og_cpu_job job = {.plan = plan,
                           .kernel = &s->compiled[i],
                           .inputs = inputs,
@@ -475,9 +475,10 @@ ogive_status og_cpu_run(const og_plan *plan, const void *state, const void *cons
                           .aliased = aliased};
         if (workspace) /* none where none is needed */
             job.scratch = job.workspace + s->scratch_offset;
-        if (slabs) {
+        if (slabs && slabs->first == i) {
             og_cpu_run_slabs(slabs, &job);
             i += slabs->count - 1;
+            slabs = slabs->next;
         } else {
             og_cpu_run_kernel(&job);
         }

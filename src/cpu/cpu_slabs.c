@@ -18,6 +18,9 @@ enum {
     MOST_KERNELS = 16,
     MOST_TIMES = 8, /* slab_bytes, where rows are long: as yet in a cache that cores share */
     FEW = 8,        /* slabs of a thread, whose number is then the same for all */
+    PACKED = 4,     /* bytes of factors that a slab may pack for each byte that it keeps: with one
+                     * thread of a Zen 5 linear(gelu(linear(x, a)), c) of 256 x 256 x 32768
+                     * takes 46 ms whole, 89, 63, 55 in slabs of 28, 52, 86 rows; 4 is 128 rows */
     LINE = 64
 };
 
@@ -97,8 +100,14 @@ typedef struct {
     int64_t stride[OG_MAX_RANK];
 } seen;
 
+/* The first and the last kernel of a plan that sees a buffer. */
+typedef struct {
+    int32_t first, last;
+} kernel_span;
+
 typedef struct {
     const og_plan *plan;
+    const kernel_span *spans; /* of the plan's buffers */
     int32_t first, count;
     row_dims rows[MOST_KERNELS];
     int32_t rank; /* of the dims that all rows are made of */
@@ -192,70 +201,65 @@ static bool see_all(group *g)
     return true;
 }
 
-/* Bytes of a temporary from its offset on. */
-static size_t find_bytes(const og_buffer *buffer)
-{
-    int64_t last = 0;
-    for (int32_t d = 0; d < buffer->rank; d++)
-        last += (buffer->shape[d] - 1) * buffer->stride[d];
-    return (size_t)(last + 1) * og_dtype_bytes(buffer->dtype);
-}
-
-static bool share_memory(const og_buffer *x, const og_buffer *y)
-{
-    return x->kind == OG_BUFFER_TEMPORARY && y->kind == OG_BUFFER_TEMPORARY &&
-           x->offset < y->offset + find_bytes(y) && y->offset < x->offset + find_bytes(x);
-}
-
-/* May every slab begin when others have ended? What one writes, no other may read, nor write over. */
+/* May any slab begin before or after any other? What one writes, no other may read: all kernels
+ * that see a buffer which one of them writes go the same way in it from row to row. Since these are
+ * all the rows that it has, what lies between one and the next is the first one's. (Two buffers
+ * share no memory: plan.h.) */
 static bool are_apart(const group *g)
 {
     for (int32_t i = 0; i < g->seen_count; i++)
         for (int32_t j = 0; j < g->seen_count && g->seen[i].access->is_store; j++) {
             const seen *x = &g->seen[i], *y = &g->seen[j];
-            const og_buffer *of_x = &g->plan->buffers[x->access->buffer];
-            const og_buffer *of_y = &g->plan->buffers[y->access->buffer];
-            if (of_x != of_y && share_memory(of_x, of_y))
+            if (x->access->buffer == y->access->buffer &&
+                memcmp(x->stride, y->stride, (size_t)g->rank * sizeof *x->stride) != 0)
                 return false;
-            for (int32_t e = 0; e < g->rank && of_x == of_y; e++)
-                if (g->extent[e] > 1 && x->stride[e] != y->stride[e])
-                    return false;
         }
     return true;
 }
 
-static bool make_group(const og_plan *plan, int32_t first, int32_t count, int64_t rows, group *g)
+/* Kernels g->first and those behind it as one group, if they can be. */
+static bool make_group(group *g, int32_t count, int64_t rows)
 {
-    g->plan = plan;
-    g->first = first;
     g->count = count;
     for (int32_t i = 0; i < count; i++)
-        if (!find_rows(&plan->kernels[first + i], rows, &g->rows[i]))
+        if (!find_rows(&g->plan->kernels[g->first + i], rows, &g->rows[i]))
             return false;
     return find_dims(g) && see_all(g) && are_apart(g);
 }
 
 /* ---- what is kept ------------------------------------------------------------------ */
 
-static bool kernel_sees(const og_kernel *kernel, int32_t buffer)
+static void extend_span(kernel_span *spans, int32_t buffer, int32_t kernel)
 {
-    bool sees = false;
-    for (int32_t a = 0; a < kernel->access_count; a++)
-        sees |= kernel->accesses[a].buffer == buffer;
-    for (int32_t p = 0; p < kernel->product_count; p++)
-        sees |=
-            kernel->products[p].left.buffer == buffer || kernel->products[p].right.buffer == buffer;
-    return sees;
+    if (buffer < 0)
+        return;
+    if (spans[buffer].first < 0)
+        spans[buffer].first = kernel;
+    spans[buffer].last = kernel;
+}
+
+static kernel_span *find_spans(const og_plan *plan, og_arena *scratch)
+{
+    kernel_span *spans = OG_ARENA_NEW(scratch, kernel_span, (size_t)plan->buffer_count + 1);
+    for (int32_t b = 0; spans && b < plan->buffer_count; b++)
+        spans[b] = (kernel_span){-1, -1};
+    for (int32_t k = 0; spans && k < plan->kernel_count; k++) {
+        const og_kernel *kernel = &plan->kernels[k];
+        for (int32_t a = 0; a < kernel->access_count; a++)
+            extend_span(spans, kernel->accesses[a].buffer, k);
+        for (int32_t p = 0; p < kernel->product_count; p++) {
+            extend_span(spans, kernel->products[p].left.buffer, k);
+            extend_span(spans, kernel->products[p].right.buffer, k);
+        }
+    }
+    return spans;
 }
 
 /* Is a buffer written and read by these kernels alone? */
 static bool is_kept(const group *g, int32_t buffer)
 {
-    bool own = g->plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY;
-    for (int32_t k = 0; k < g->plan->kernel_count && own; k++)
-        own = (k >= g->first && k < g->first + g->count) ||
-              !kernel_sees(&g->plan->kernels[k], buffer);
-    return own;
+    return g->plan->buffers[buffer].kind == OG_BUFFER_TEMPORARY &&
+           g->spans[buffer].first >= g->first && g->spans[buffer].last < g->first + g->count;
 }
 
 /* The extent of dim d of a kernel in a slab of so many indices of dim `cut`. */
@@ -316,17 +320,30 @@ static int64_t count_slabs(const group *g, int32_t cut, int64_t length)
     return count;
 }
 
-/* Are rows those of a matrix, for which all of another one is packed? */
-static bool multiplies(const group *g)
+/* Bytes of the right factors of matrices that every slab packs anew, as float32. */
+static int64_t count_factors(const group *g)
 {
-    for (int32_t i = 0; i < g->count; i++)
-        if (g->rows[i].kernel->product_count && !og_kernel_convolves(g->rows[i].kernel))
-            return true;
-    return false;
+    const int64_t most = INT64_MAX / 8;
+    int64_t count = 0;
+    for (int32_t i = 0; i < g->count; i++) {
+        const og_kernel *kernel = g->rows[i].kernel;
+        int64_t one = og_min(og_times(kernel->matrices.n, kernel->matrices.k), most);
+        for (int32_t p = 0; p < kernel->product_count && !og_kernel_convolves(kernel); p++)
+            count = og_min(count + one, most);
+    }
+    return 4 * count;
 }
 
-/* As many rows as slab_bytes are kept for, and a slab for each thread; false: rows are too long. panel:
- * rows that a product takes at a time. */
+/* The least rows of a slab that is cut along the last dim, each keeping so many bytes; 0: nothing
+ * is multiplied. */
+static int64_t find_least_rows(const group *g, const og_cpu_tuning *tuning, size_t each)
+{
+    int64_t factors = count_factors(g);
+    return factors ? og_max(og_max(1, tuning->slab_rows), factors / PACKED / (int64_t)each) : 0;
+}
+
+/* As many rows as slab_bytes are kept for, and a slab for each thread; false: a product's rows are
+ * too long, or too few for so many threads. panel: rows that a product takes at a time. */
 static bool choose_slab(const group *g, const og_cpu_tuning *tuning, int32_t panel, int32_t threads,
                         og_cpu_slabs *to)
 {
@@ -337,14 +354,14 @@ static bool choose_slab(const group *g, const og_cpu_tuning *tuning, int32_t pan
     size_t each = count_all_kept(g, cut, 1);
     if (!each)
         return false;
-    int64_t length = (int64_t)(most / each);
-    if (cut == last && multiplies(g)) {
-        length = og_max(length, tuning->slab_rows);
-        if ((size_t)length * each > MOST_TIMES * most)
+    const int64_t least = cut == last ? find_least_rows(g, tuning, each) : 0;
+    int64_t length = og_max((int64_t)(most / each), og_max(1, least));
+    if (least) {
+        if ((size_t)length > MOST_TIMES * most / each) /* length * each may be more than fits */
             return false;
         length -= length > 2 * panel ? length % panel : 0;
     }
-    length = og_min(g->extent[cut], og_max(1, length));
+    length = og_min(g->extent[cut], length);
     int64_t slabs = count_slabs(g, cut, length), lines = count_slabs(g, cut, g->extent[cut]);
     if (slabs < FEW * threads) { /* as many for each thread */
         slabs = og_divide_up(slabs, threads) * threads;
@@ -353,7 +370,7 @@ static bool choose_slab(const group *g, const og_cpu_tuning *tuning, int32_t pan
     to->cut = cut;
     to->length = length;
     to->slabs = count_slabs(g, cut, length);
-    return to->slabs >= threads && to->slabs > 1;
+    return to->slabs >= threads && to->slabs > 1 && length >= least - least / 4; /* near enough */
 }
 
 /* ---- a slab's kernels ------------------------------------------------------------------ */
@@ -371,7 +388,8 @@ static void shrink(const group *g, int32_t index, const og_cpu_slabs *to, int64_
         *(d < of->batch_rank ? &of->batch : &of->m) *= kernel->space.extent[d];
 }
 
-/* A plan of the kernels of a slab. Each access has a buffer of its own, in the order of group.seen. */
+/* A plan of the kernels of a slab. Each access has a buffer of its own, in the order of
+ * group.seen. */
 static ogive_status make_plan(const group *g, const og_cpu_slabs *to, int64_t length,
                               og_arena *arena, og_plan *plan, ogive_error *error)
 {
@@ -469,31 +487,33 @@ static ogive_status prepare_slabs(const group *g, og_cpu_state *state, og_cpu_sl
 
 /* ---- all groups of a plan ------------------------------------------------------------------ */
 
-/* Kernels from `first` on that have so many rows, as many as may be a group. */
-static bool grow_group(const og_plan *plan, int32_t first, int64_t rows, group *g, group *tried)
+/* As many kernels from tried->first on as have so many rows and may be a group: *g. */
+static bool grow_group(int64_t rows, group *g, group *tried)
 {
+    const og_plan *plan = tried->plan;
     bool found = false;
-    for (int32_t count = 2; count <= MOST_KERNELS && first + count <= plan->kernel_count; count++) {
-        if (make_group(plan, first, count, rows, tried)) {
+    for (int32_t count = 2; count <= MOST_KERNELS && tried->first + count <= plan->kernel_count;
+         count++) {
+        if (make_group(tried, count, rows)) {
             *g = *tried;
             found = true;
-        } else if (!find_rows(&plan->kernels[first + count - 1], rows, &tried->rows[0])) {
+        } else if (!find_rows(&plan->kernels[tried->first + count - 1], rows, &tried->rows[0])) {
             break;
         }
     }
     return found;
 }
 
-/* The group from `first` on whose whole temporaries take the most, if that is *most or more. Its
- * rows are those of its first kernel, or of the second, where the first one's dims were joined. */
-static void find_group(const og_plan *plan, int32_t first, int32_t rows_of, size_t *most,
-                       group *best, group *memory)
+/* The group from memory[1].first on whose whole temporaries take the most, if that is *most or
+ * more. Its rows are those of kernel rows_of: of its first, or of the second, where the first one's
+ * dims were joined. */
+static void find_group(int32_t rows_of, size_t *most, group *best, group memory[2])
 {
-    const og_kernel *kernel = &plan->kernels[rows_of];
+    const og_kernel *kernel = &memory[1].plan->kernels[rows_of];
     int64_t rows = 1;
     for (int32_t d = 0; d < count_row_dims(kernel); d++) {
         rows *= kernel->space.extent[d];
-        if (!grow_group(plan, first, rows, &memory[0], &memory[1]))
+        if (!grow_group(rows, &memory[0], &memory[1]))
             continue;
         size_t bytes = count_all_kept(&memory[0], 0, memory[0].extent[0]);
         if (bytes < *most)
@@ -515,7 +535,36 @@ void og_cpu_release_slabs(og_cpu_slabs *slabs)
 {
     for (int32_t v = 0; v < 2; v++)
         og_arena_free(&slabs->states[v].arena);
-    memset(slabs, 0, sizeof *slabs);
+}
+
+/* Makes the slabs that begin with a kernel: *to, NULL if it runs by itself. */
+static ogive_status make_slabs(og_cpu_state *state, const og_plan *plan, const kernel_span *spans,
+                               int32_t first, size_t most_bytes, group groups[3], og_cpu_slabs **to,
+                               ogive_error *error)
+{
+    const int32_t panel = state->kernels->product->panel_rows;
+    size_t most = (size_t)state->tuning.slab_least;
+    og_cpu_slabs chosen = {.threads = 1};
+    groups[0].count = 0;
+    groups[2] = (group){.plan = plan, .spans = spans, .first = first};
+    find_group(first, &most, &groups[0], &groups[1]);
+    find_group(first + 1, &most, &groups[0], &groups[1]);
+    for (int32_t i = 0; i < groups[0].count; i++)
+        chosen.threads = (int32_t)og_max(chosen.threads, state->compiled[first + i].threads);
+    if (!groups[0].count ||
+        !choose_slab(&groups[0], &state->tuning, panel, chosen.threads, &chosen))
+        return OGIVE_OK;
+    og_cpu_slabs *made = OG_ARENA_NEW(&state->arena, og_cpu_slabs, 1);
+    if (!made)
+        return og_fail_memory(error, sizeof *made);
+    *made = chosen;
+    *to = made; /* what is prepared is released, whatever happens */
+    OG_TRY(prepare_slabs(&groups[0], state, made, error));
+    if (made->thread_bytes > most_bytes / (size_t)made->threads) {
+        og_cpu_release_slabs(made);
+        *to = NULL;
+    }
+    return OGIVE_OK;
 }
 
 ogive_status og_cpu_find_slabs(const og_plan *plan, size_t most_bytes, og_cpu_state *state,
@@ -523,41 +572,18 @@ ogive_status og_cpu_find_slabs(const og_plan *plan, size_t most_bytes, og_cpu_st
 {
     if (plan->temporary_bytes < (size_t)state->tuning.slab_least || is_empty(plan))
         return OGIVE_OK;
-    const int32_t panel = state->kernels->product->panel_rows;
-    group *groups = OG_ARENA_NEW(&state->arena, group, 3);
-    state->slabs = OG_ARENA_NEW(&state->arena, og_cpu_slabs, (size_t)plan->kernel_count / 2 + 1);
-    if (!groups || !state->slabs)
-        return og_fail_memory(error, 3 * sizeof *groups);
-    for (int32_t k = 0; k + 1 < plan->kernel_count; k++) {
-        og_cpu_slabs *to = &state->slabs[state->slab_count];
-        size_t most = (size_t)state->tuning.slab_least;
-        groups[0].count = 0;
-        find_group(plan, k, k, &most, &groups[0], &groups[1]);
-        find_group(plan, k, k + 1, &most, &groups[0], &groups[1]);
-        if (!groups[0].count)
-            continue;
-        to->threads = 1;
-        for (int32_t i = 0; i < groups[0].count; i++)
-            to->threads = (int32_t)og_max(to->threads, state->compiled[k + i].threads);
-        if (!choose_slab(&groups[0], &state->tuning, panel, to->threads, to))
-            continue;
-        state->slab_count++; /* what is prepared is released, whatever happens */
-        OG_TRY(prepare_slabs(&groups[0], state, to, error));
-        if (to->thread_bytes > most_bytes / (size_t)to->threads) {
-            og_cpu_release_slabs(&state->slabs[--state->slab_count]);
-            continue;
-        }
-        k += groups[0].count - 1;
+    og_arena scratch = {0};
+    group *groups = OG_ARENA_NEW(&scratch, group, 3);
+    const kernel_span *spans = find_spans(plan, &scratch);
+    ogive_status status = groups && spans ? OGIVE_OK : og_fail_memory(error, 3 * sizeof *groups);
+    og_cpu_slabs **end = &state->slabs;
+    for (int32_t k = 0; k + 1 < plan->kernel_count && status == OGIVE_OK;) {
+        status = make_slabs(state, plan, spans, k, most_bytes, groups, end, error);
+        k += *end ? (*end)->count : 1;
+        end = *end ? &(*end)->next : end;
     }
-    return OGIVE_OK;
-}
-
-const og_cpu_slabs *og_cpu_slabs_at(const og_cpu_state *state, int32_t kernel)
-{
-    for (int32_t i = 0; i < state->slab_count; i++)
-        if (state->slabs[i].first == kernel)
-            return &state->slabs[i];
-    return NULL;
+    og_arena_free(&scratch);
+    return status;
 }
 
 int64_t og_cpu_count_slab_rows(const og_cpu_slabs *slabs)

@@ -37,15 +37,13 @@ typedef struct og_cpu_slabs {
     int32_t threads;
     og_plan plans[2]; /* of a slab, and of the last along the dim */
     og_cpu_state states[2];
+    struct og_cpu_slabs *next; /* of later kernels */
 } og_cpu_slabs;
 
 /* Finds state->slabs of a plan whose kernels are prepared; most_bytes: of memory for all threads. */
 ogive_status og_cpu_find_slabs(const og_plan *plan, size_t most_bytes, og_cpu_state *state,
                                ogive_error *error);
 void og_cpu_release_slabs(og_cpu_slabs *slabs);
-
-/* The slabs that begin with a kernel; NULL: it runs by itself. */
-const og_cpu_slabs *og_cpu_slabs_at(const og_cpu_state *state, int32_t kernel);
 
 int64_t og_cpu_count_slab_rows(const og_cpu_slabs *slabs);
 

@@ -334,7 +334,8 @@ typedef enum { OG_BUFFER_INPUT, OG_BUFFER_OUTPUT, OG_BUFFER_TEMPORARY } og_buffe
 typedef struct {
     og_buffer_kind kind;
     int32_t index; /* of the input or output */
-    size_t offset; /* OG_BUFFER_TEMPORARY: byte in the workspace, a multiple of 64 */
+    size_t offset; /* OG_BUFFER_TEMPORARY: byte in the workspace, a multiple of 64; it shares no
+                      memory with another, as cpu_slabs.c relies on */
     og_dtype dtype;
     int32_t rank; /* the tensor as the caller (or, for a temporary, the planner) lays it out */
     int64_t shape[OG_MAX_RANK];

@@ -78,6 +78,41 @@ print(*counts)
 """
 
 
+# How many threads come into being while a thread of Python, which has run no operator of PyTorch's,
+# runs a formula, and while a second one does.
+LIMITED = """
+import pathlib, sys, threading
+import ogive, torch
+import ogive.torch
+f = ogive.compile("softmax(x, 1)")
+x = torch.linspace(-1, 1, 2048 * 512).reshape(2048, 512).numpy()
+torch.set_num_threads(int(sys.argv[1]))
+added = []
+
+def run():
+    def count():
+        return len(list(pathlib.Path("/proc/self/task").iterdir()))
+    before = count()
+    f(x)
+    added.append(count() - before)
+
+for _ in range(2):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+print(*added)
+"""
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_threads_of_a_new_thread(most):
+    """torch.set_num_threads() is meant for threads that begin later, too."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(most)], text=True, capture_output=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "4"}, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert max(map(int, done.stdout.split())) <= most - 1, done.stdout
+
+
 @pytest.mark.skipif(os.cpu_count() < 2, reason="one core: no threads")
 @pytest.mark.parametrize("whose", ["own", "shared"])
 def test_whose_threads(whose):

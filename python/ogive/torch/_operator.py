@@ -510,7 +510,9 @@ def _share_threads() -> None:
     path = pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
         cpu = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_NOW)
-        functions = cpu.GOMP_parallel, cpu.omp_get_max_threads
+        # at::get_num_threads(). The runtime's own number is a thread's: one that has run no operator
+        # yet does not know of torch.set_num_threads().
+        functions = cpu.GOMP_parallel, cpu._ZN2at15get_num_threadsEv
     except (OSError, AttributeError):
         return
     _core._use_openmp(*[ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions])
