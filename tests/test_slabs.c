@@ -308,7 +308,7 @@ static void test_many_kernels(void **state)
                                   .slab_least = 1 << 20,
                                   .slab_bytes = 2 << 20,
                                   .slab_rows = 32};
-    enum { NORMS = 1000 };
+    enum { NORMS = TEST_SANITIZED ? 100 : 1000 };
     char *text = malloc(NORMS * 40), *at = text + sprintf(text, "x0=x;");
     og_graph graph;
     og_plan plan;
