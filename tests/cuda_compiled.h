@@ -104,7 +104,13 @@ static inline bool is_of_entry(const unsigned char *cubin, uint32_t number, cons
     return strncmp(name, ".text.", 6) == 0 && strcmp(name + 6, entry) == 0;
 }
 
-/* The most bytes of stack that an entry of a cubin takes, og_redo or (not of_redo) any other:
+/* Does the entry compute what others leave? */
+static inline bool is_redo(const unsigned char *cubin, uint32_t number)
+{
+    return is_of_entry(cubin, number, "og_redo") || is_of_entry(cubin, number, "og_redo_windows");
+}
+
+/* The most bytes of stack that an entry of a cubin takes, og_redo's or (not of_redo) any other:
  * EIATTR_FRAME_SIZE and EIATTR_MIN_STACK_SIZE of its section .nv.info. */
 static inline uint32_t find_stack(const unsigned char *cubin, bool of_redo)
 {
@@ -119,7 +125,7 @@ static inline uint32_t find_stack(const unsigned char *cubin, bool of_redo)
             memcpy(&bytes, record + 2, 2);
         if (record[0] == SIZED && (record[1] == FRAME_SIZE || record[1] == MIN_STACK_SIZE)) {
             memcpy(value, record + 4, sizeof value);
-            if (is_of_entry(cubin, value[0], "og_redo") == of_redo)
+            if (is_redo(cubin, value[0]) == of_redo)
                 most = value[1] > most ? value[1] : most;
             found++;
         }
@@ -172,8 +178,8 @@ static inline void compile_source(const char *text, const char *source, const ch
 }
 
 /* Compiles a formula of one kernel, whose source contains `mark`, for arch; may take so many bytes
- * of stack. og_redo, which computes what others leave, may have 96: up to 80 were seen, and the forms
- * of it that have none took NVRTC longer. */
+ * of stack. og_redo and og_redo_windows, which compute what others leave, may have 96: up to 80 were
+ * seen, and the forms of og_redo that have none took NVRTC longer. */
 static inline void compile_spilt(const char *text, const case_shape *shapes, og_dtype dtype,
                                  const char *arch, const char *mark, uint32_t most)
 {

@@ -177,7 +177,9 @@ bool og_cpu_cut_places(og_cpu_scene *scene, bool turns, bool whole, int64_t tile
 {
     if (t->m == 0 || t->n == 0)
         return false;
-    const int64_t filters = turns ? t->m : t->n, least = turns && whole ? t->n : LEAST_TILE;
+    const int64_t filters = turns ? t->m : t->n;
+    const int64_t least =
+        !turns ? LEAST_TILE : og_max(whole ? t->n : LEAST_TILE, OG_PRODUCT_COLUMNS);
     int64_t *places = turns ? &t->tile_n : &t->tile_m;
     t->way = OG_CPU_PRODUCT_PLACES;
     t->scene = scene;

@@ -201,8 +201,8 @@ typedef void L(fold_block_fn)(REAL *to, const REAL *end, const REAL *x, const RE
 #define ALL_BLOCKS(X)                                                                              \
     X(0, 1, SUM)                                                                                   \
     X(0, 4, SUM)                                                                                   \
-    X(0, 1, WEIGHED) X(0, 4, WEIGHED) X(0, 1, MOST) X(0, 4, MOST) X(0, 1, LEAST) X(0, 4, LEAST)    \
-        X(3, 4, WEIGHED)
+    X(0, 1, WEIGHED)                                                                               \
+    X(0, 4, WEIGHED) X(0, 1, MOST) X(0, 4, MOST) X(0, 1, LEAST) X(0, 4, LEAST) X(3, 4, WEIGHED)
 #define THESE(taps, lines, fold) BLOCKS(BLOCK, taps, lines, fold)
 ALL_BLOCKS(THESE)
 #undef THESE
@@ -263,15 +263,13 @@ OG_INLINE void L(fold_spot)(const og_cpu_spots *of, REAL *to, const void *const 
     const int64_t last = n < lanes ? 0 : n - lanes, most = (vectors - 1) * lanes;
     const int64_t tail = at + most < last ? most : last - at;
     const int64_t taps = of->taps, step = of->x_step, pitch = of->x_pitch;
-    const int64_t w_pitch = fold == WEIGHED ? of->w_pitch : 0;
     L(wide) sums[OG_CPU_LINES][MOST_WIDE];
     UNROLL for (int r = 0; r < spots; r++) UNROLL for (int v = 0; v < vectors; v++) sums[r][v] =
         L(neutral)(fold);
-    w += fold == WEIGHED ? at : 0;
-    for (int64_t t = 0; t < taps; t++, w += w_pitch) {
+    for (int64_t t = 0; t < taps; t++) {
         L(wide) weight[MOST_WIDE] = {{0}};
-        UNROLL for (int v = 0; fold == WEIGHED && v < vectors; v++) weight[v] =
-            *(const L(wide) *)(const void *)(w + (v + 1 < vectors ? v * lanes : tail));
+        UNROLL for (int v = 0; fold == WEIGHED && v < vectors; v++) weight[v] = *(const L(
+            wide) *)(const void *)(w + t * of->w_pitch + at + (v + 1 < vectors ? v * lanes : tail));
         HOLD_LOADS();
         UNROLL for (int r = 0; r < spots; r++) UNROLL for (int v = 0; v < vectors; v++)
         {
@@ -298,8 +296,9 @@ typedef void L(fold_spot_fn)(const og_cpu_spots *of, REAL *to, const void *const
 #define NAME(halves, spots, vectors, fold) L(spot_##halves##_##spots##_##vectors##_##fold),
 #define KIND_BLOCKS(X, halves)                                                                     \
     X(halves, 1, SUM)                                                                              \
-    X(halves, 4, SUM) X(halves, 1, WEIGHED) X(halves, 4, WEIGHED) X(halves, 1, MOST)               \
-        X(halves, 4, MOST) X(halves, 1, LEAST) X(halves, 4, LEAST)
+    X(halves, 4, SUM)                                                                              \
+    X(halves, 1, WEIGHED) X(halves, 4, WEIGHED) X(halves, 1, MOST) X(halves, 4, MOST)              \
+        X(halves, 1, LEAST) X(halves, 4, LEAST)
 #if WIDE_HALVES
 #define SPOT_BLOCKS(X) KIND_BLOCKS(X, 0) KIND_BLOCKS(X, 1)
 #else

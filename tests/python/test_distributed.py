@@ -36,13 +36,22 @@ def test_case(reports, name):
     assert not any(texts), "\n".join(texts)
 
 
+def run_two(command, **options):
+    """By two processes; once more where gloo's threads outlived the interpreter, as they seldom do:
+    pytorch/pytorch pull 179291, issue 190489."""
+    for _ in range(2):
+        result = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command],
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240, **options)
+        if "terminate called without an active exception" not in result.stderr:
+            break
+    return result
+
+
 def test_example():
     """Two processes give what one does; the file checks that itself."""
     example = pathlib.Path(__file__).parents[2] / "examples" / "distributed" / "train.py"
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         example, "--width", "64", "--heads", "4", "--tokens", "16", "--steps", "2"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
+    result = run_two([example, *"--width 64 --heads 4 --tokens 16 --steps 2".split()])
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("equal to one's") == 2 and "NOT" not in result.stdout, result.stdout
 
@@ -52,13 +61,6 @@ def test_example():
 def test_documentation_runs(code, tmp_path):
     """The code in docs/distributed.md as it stands there, which checks itself."""
     (tmp_path / "gated.py").write_text(code)
-    line, = re.findall("`torchrun (--nproc-per-node 2 gated.py)`", DOCUMENT.read_text())
-    for _ in range(2):
-        result = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone", *line.split()],
-            cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-            timeout=240)
-        # Seldom gloo's threads outlive the interpreter: pytorch/pytorch pull 179291, issue 190489.
-        if "terminate called without an active exception" not in result.stderr:
-            break
+    assert "`torchrun --nproc-per-node 2 gated.py`" in DOCUMENT.read_text()
+    result = run_two(["gated.py"], cwd=tmp_path)
     assert result.returncode == 0, result.stderr
