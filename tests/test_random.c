@@ -675,9 +675,20 @@ static void test_random_formulas(void **state)
     }
 }
 
+/* Formulas that once failed: a row of five places is summed, by several threads (818). */
+static void test_known_seeds(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = {818};
+    for (size_t i = 0; i < TEST_COUNT(seeds); i++)
+        run_case(seeds[i], -1);
+    assert_int_equal(total.failed, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_formulas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_formulas),
+                                       cmocka_unit_test(test_known_seeds)};
     int failed = TEST_RUN(tests);
     if (failed && !total.failed) /* by a signal */
         fprintf(stderr, "OGIVE_TEST_SEED=%" PRIu64 " OGIVE_TEST_ITERATIONS=1 tests/test_random\n",
