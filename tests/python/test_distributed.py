@@ -37,9 +37,9 @@ def test_case(reports, name):
 
 
 def run_two(command, **options):
-    """By two processes; once more where gloo's threads outlived the interpreter, as they seldom do:
-    pytorch/pytorch pull 179291, issue 190489."""
-    for _ in range(2):
+    """By two processes; again where gloo's threads outlived the interpreter, as they seldom do, on a busy
+    machine twice in a row: pytorch/pytorch pull 179291, issue 190489."""
+    for _ in range(5):
         result = subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command],
             env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240, **options)
