@@ -4,7 +4,7 @@
  * slab, and what runs them. Knows nothing of how a kernel runs.
  *
  * In the address arithmetic a row is an index of all dims that rows are made of; a kernel whose
- * dims were joined (cpu_space.c) has several of them in one.
+ * dims were joined (plan_space.c) has several of them in one.
  */
 #include "cpu/cpu_slabs.h"
 
@@ -468,7 +468,7 @@ static ogive_status prepare_slabs(const group *g, og_cpu_state *state, og_cpu_sl
     to->rank = g->rank;
     memcpy(to->extent, g->extent, sizeof to->extent);
     place_kept(g, to);
-    for (int32_t v = 0; v < 2; v++) {
+    for (int32_t v = 0; v < (last ? 2 : 1); v++) {
         og_cpu_state *own = &to->states[v];
         size_t bytes;
         own->tuning = state->tuning;
@@ -476,8 +476,7 @@ static ogive_status prepare_slabs(const group *g, og_cpu_state *state, og_cpu_sl
         own->level = state->level;
         own->max_threads = 1;
         own->packed = find_packed(g, state);
-        OG_TRY(
-            make_plan(g, to, v && last ? last : to->length, &state->arena, &to->plans[v], error));
+        OG_TRY(make_plan(g, to, v ? last : to->length, &state->arena, &to->plans[v], error));
         OG_TRY(og_cpu_prepare_kernels(own, &to->plans[v], &bytes, error));
         scratch = bytes > scratch ? bytes : scratch;
     }

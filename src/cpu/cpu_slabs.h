@@ -35,7 +35,7 @@ typedef struct og_cpu_slabs {
     int32_t move_count;
     size_t kept_bytes, thread_bytes; /* kept in a slab; with the scratch of its kernels */
     int32_t threads;
-    og_plan plans[2]; /* of a slab, and of the last along the dim */
+    og_plan plans[2]; /* of a slab, and of the last along the dim where that is shorter */
     og_cpu_state states[2];
     struct og_cpu_slabs *next; /* of later kernels */
 } og_cpu_slabs;
