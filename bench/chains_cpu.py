@@ -11,13 +11,12 @@ with one thread of the process's own time. NAME: lines that contain it. Memory i
 that knows nothing of either.
 """
 import argparse
-import os
 import platform
-import time
 
 import torch
 import torch.nn.functional as F
 
+import timing
 import ogive
 import ogive.torch  # noqa: F401  lends PyTorch's threads
 
@@ -73,9 +72,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-arguments.threads:])
-    torch.set_num_threads(arguments.threads)
-    clock = time.process_time if arguments.threads == 1 else time.perf_counter
+    clock = timing.keep_to_cpus(arguments.threads)
     print(f"{platform.machine()}, {arguments.threads} threads, PyTorch {torch.__version__}")
     with torch.no_grad():
         for case in CASES:

@@ -2,12 +2,21 @@
 """How benchmarks time: calls in turn, so that whatever slows the machine slows all of them;
 each round's time is kept. calls: {name: function}; what comes back: {name: [milliseconds]}."""
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
 
 import torch
+
+
+def keep_to_cpus(threads):
+    """The process and PyTorch keep to so many CPUs. Returns the clock: with one thread it is the process's own
+    time that counts, which others on the machine disturb less."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+    torch.set_num_threads(threads)
+    return time.process_time if threads == 1 else time.perf_counter
 
 
 def on_gpu(calls, rounds=10**9, seconds=0.0, least=20, queued=False):

@@ -15,14 +15,13 @@ Memory of results is kept by malloc(): else what is timed is the kernel's zeroin
 """
 import argparse
 import ctypes
-import os
 import platform
 import statistics
-import time
 
 import torch
 import torch.nn.functional as F
 
+import timing
 import ogive.torch as ot
 
 # function, shape of the input, of the weight (or None), arguments behind these
@@ -103,9 +102,7 @@ def main():
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     keep_memory()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-arguments.threads:])
-    torch.set_num_threads(arguments.threads)
-    clock = time.process_time if arguments.threads == 1 else time.perf_counter
+    clock = timing.keep_to_cpus(arguments.threads)
     print(f"{platform.machine()}, {arguments.threads} threads, PyTorch {torch.__version__}")
     for case in CASES:
         if not arguments.names or any(name in describe(*case) for name in arguments.names):

@@ -79,7 +79,7 @@ static PyMethodDef functions[] = {
      "_register_torch(table): the functions that core_torch.c asks."},
     {"_use_openmp", core_use_openmp, METH_VARARGS,
      "_use_openmp(parallel, most): runs on the CPU take the threads of an OpenMP runtime, whose\n"
-     "GOMP_parallel() and omp_get_max_threads() are at these addresses."},
+     "GOMP_parallel() and a function that says how many it may be are at these addresses."},
     {"_operator", (PyCFunction)(void (*)(void))core_operator, METH_FASTCALL | METH_KEYWORDS,
      "_operator(inputs, formula, ...): torch.ops.ogive.run for plain tensors, else PyTorch's."},
     {0}};
